@@ -224,8 +224,18 @@ func TestCodexIntegrated(t *testing.T) {
 	t.Cleanup(api.Close)
 	r.write("x/config.toml", config(api.URL))
 	before := r.files("x/config.toml")
-	r.integrate(env, "codex", "--agent", "ann")
-	if again := r.integrate(env, "codex", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
+	// The daemon is found by a variable that Codex gives to nothing that it starts.
+	if err := os.MkdirAll(r.at("session"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(r.at("run"), r.at("session/openclawos")); err != nil {
+		t.Fatal(err)
+	}
+	if said := r.must(append(env, "XDG_RUNTIME_DIR="+r.at("session")), r.ocipd, "--config", r.at("ocipd.yaml"), "integrate", "codex", "--agent", "ann"); !strings.Contains(said, "ok: it was refused") {
+		t.Errorf("the canary:\n%s", said)
+	}
+	env = append(env, "XDG_RUNTIME_DIR="+r.at("session"))
+	if again := r.must(env, r.ocipd, "--config", r.at("ocipd.yaml"), "integrate", "codex", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
 		t.Errorf("a second time:\n%s", again)
 	}
 	open := false

@@ -210,8 +210,8 @@ func (g *gateway) log() string {
 }
 
 // eventually waits for what comes from other processes.
-func (g *gateway) eventually(what string, is func() bool) {
-	g.t.Helper()
+func (r *trial) eventually(what string, is func() bool) {
+	r.t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -220,7 +220,8 @@ func (g *gateway) eventually(what string, is func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			g.t.Fatalf("it never came: %s\n%s", what, g.operate("audit", "tail", "-n", "30"))
+			last, err := r.run(r.env(), r.ocipd, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "audit", "tail", "-n", "30")
+			r.t.Fatalf("it never came: %s\n%s %v", what, last, err)
 		}
 	}
 }

@@ -140,7 +140,12 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 		}
 		p.Options = append(p.Options, o.name, whole)
 	}
-	return p, nil
+	if s.Socket == "" {
+		if p.Socket, err = s.KernelSocket(); err == nil {
+			p.Socket, err = filepath.Abs(p.Socket)
+		}
+	}
+	return p, err
 }
 
 func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string, remove, dryRun bool) error {

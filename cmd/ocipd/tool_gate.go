@@ -9,6 +9,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/integrate"
 	"github.com/openclawos/ocipd/internal/toolgate"
 	"github.com/spf13/cobra"
 )
@@ -18,12 +19,13 @@ func newToolGate(s *shell) *cobra.Command {
 	var without []string
 	var hold time.Duration
 	c := &cobra.Command{
-		Use:   "tool-gate --runtime NAME --token-file FILE",
+		Use:   "tool-gate --runtime NAME [--token-file FILE]",
 		Short: "answer the hooks of an agent runtime",
 		Long: `Answer the hooks of an agent runtime over stdin and stdout: whether a tool may be called
 says the daemon, by tools in the configuration and the policy's package ocip.tool. The
 runtime starts this command for each session; ocipd integrate enters it. What a person has
-to approve waits, or ends a session of Claude Code that nobody sits at, to be resumed.`,
+to approve waits, or ends a session of Claude Code that nobody sits at, to be resumed. Without a token it is the gate
+of a machine's settings, and finds what ocipd integrate has kept of the user.`,
 		Example: "  ocipd integrate claude-code\n" +
 			"  ocipd tool-gate --runtime claude-code --token-file ~/ann.token",
 		Args: cobra.NoArgs,
@@ -32,8 +34,24 @@ to approve waits, or ends a session of Claude Code that nobody sits at, to be re
 			if err != nil {
 				return err
 			}
-			if token == "" || runtime == "" {
-				return cli.Usagef("cannot say whose tools these are: name the runtime with --runtime, and the file of the agent's token with --token-file")
+			r := integrate.Find(runtime)
+			if r == nil {
+				return cli.Usagef("cannot say whose tools these are: name the runtime with --runtime: %s", strings.Join(runtimeNames(), ", "))
+			}
+			var prompts []string
+			if token == "" {
+				p, err := s.integrationPlace()
+				if err != nil {
+					return err
+				}
+				of, err := r.GateOf(p)
+				if err != nil {
+					return err
+				}
+				if token, err = s.Token(of.Token); err != nil {
+					return err
+				}
+				without, prompts = of.Without, append([]string{}, of.Prompts...)
 			}
 			socket, err := s.KernelSocket()
 			if err != nil {
@@ -43,7 +61,7 @@ to approve waits, or ends a session of Claude Code that nobody sits at, to be re
 				Dial: func(ctx context.Context) (*client.Client, error) {
 					return client.Dial(ctx, socket, client.WithDropEvents())
 				},
-				Token: token, Runtime: runtime, Without: without, Hold: hold, Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
+				Token: token, Runtime: runtime, Without: without, Prompts: prompts, Hold: hold, Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
 				// Claude Code says so where a program or a script runs it, and nobody sits there.
 				Defers: strings.HasPrefix(s.Getenv("CLAUDE_CODE_ENTRYPOINT"), "sdk"),
 				Log:    slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),

@@ -86,6 +86,14 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 	if err != nil {
 		return 0, err
 	}
+	own := len(servers)
+	if r.machine != nil {
+		shared, err := r.listed(p, []string{r.machine(p)})
+		if err != nil {
+			return 0, err
+		}
+		servers = append(servers, shared...)
+	}
 	var tried []string
 	var failed error
 	for i := range servers {
@@ -96,7 +104,11 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 				return 0, errors.Join(fmt.Errorf("its hooks are gone: %s", why), err)
 			}
 			ways++
-			said, _, err := toolgate.Ask(ctx, s.Command, s.Args, toolgate.Tool, (&toolgate.CanaryCall{To: c.Target, Text: c.Text}).Question())
+			env := r.environment(p)
+			if i >= own {
+				env = r.environment(p, ownFolders...)
+			}
+			said, _, err := toolgate.Ask(ctx, env, s.Command, s.Args, toolgate.Tool, (&toolgate.CanaryCall{To: c.Target, Text: c.Text}).Question())
 			if err == nil && !toolgate.Refused(said) {
 				return 0, fmt.Errorf("the server that its hooks ask has answered %q", said)
 			}
@@ -116,6 +128,20 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 		return 0, ErrNoGate
 	}
 	return ways, failed
+}
+
+// environment is that in which a runtime starts what its files name, nil for that of this
+// program. More are variables that they have it pass.
+func (r *Runtime) environment(p *Place, more ...string) (list []string) {
+	if r.passes == nil {
+		return nil
+	}
+	for _, name := range slices.Concat(r.passes, more) {
+		if value := p.Getenv(name); value != "" {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
 }
 
 // canaryMap is of the tool that a canary is sent by through a proxy: that of the gate, which
@@ -138,7 +164,7 @@ func (r *Runtime) tryProxy(ctx context.Context, p *Place, command string, before
 		behind.Token = before[at+1]
 	}
 	args := slices.Concat(before, []string{"--map", file, separator, p.Self}, behind.gateArgs(r))
-	said, isError, err := toolgate.Ask(ctx, command, args, toolgate.Tool, map[string]string{"session": c.Target, "input": c.Text})
+	said, isError, err := toolgate.Ask(ctx, r.environment(p), command, args, toolgate.Tool, map[string]string{"session": c.Target, "input": c.Text})
 	if err == nil && !isError {
 		err = fmt.Errorf("the proxy has answered %q", said)
 	}

@@ -41,9 +41,11 @@ type change struct {
 	before, after []byte
 	mode          fs.FileMode
 	// original is the file as it was before anything of ours was in it, and missing is set
-	// where there was none then. It is noted where keep is set.
+	// where there was none then, and folders how many of those that it is in were not there
+	// either. It is noted where keep is set.
 	original      []byte
 	missing, keep bool
+	folders       int
 	// gone is set for a file that is taken away, and out for one that is to have nothing of
 	// ours in it.
 	gone, out bool
@@ -116,7 +118,7 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 // giveBack has a file become what it was, to the byte, where nobody has changed it since.
 func (f *change) giveBack(notes map[string]note) {
 	if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
-		f.after, f.gone = note.Before, note.Missing
+		f.after, f.gone, f.folders = note.Before, note.Missing, note.Folders
 	}
 }
 
@@ -131,7 +133,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 	if err != nil {
 		return nil, nil, err
 	}
-	err = r.each(p, func(path string, text []byte, entries []entry) error {
+	err = r.each(p, r.files(p), func(path string, text []byte, entries []entry) error {
 		after, bare := text, text
 		// From the end on, so that what stands before keeps its place.
 		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
@@ -217,7 +219,7 @@ func (p *Plan) Apply() error {
 	for _, f := range p.files {
 		delete(notes, f.path)
 		if f.keep {
-			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing}
+			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing, Folders: f.folders}
 		}
 	}
 	// The note comes first: without it the file could not be given back to the byte.
@@ -240,6 +242,9 @@ func (p *Plan) Apply() error {
 			if err := os.Remove(f.path); err != nil {
 				return err
 			}
+			for dir := filepath.Dir(f.path); f.folders > 0 && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+				f.folders-- // one that holds something else stays
+			}
 			continue
 		}
 		if err := durable.Replace(f.path, ".ocipd", f.mode, f.after); err != nil {
@@ -254,8 +259,10 @@ func (p *Plan) Apply() error {
 type note struct {
 	After  string `json:"after"`
 	Before []byte `json:"before"`
-	// Missing is set where there was no file.
+	// Missing is set where there was no file, and Folders is how many of those that it is in
+	// were made for it.
 	Missing bool `json:"missing,omitzero"`
+	Folders int  `json:"folders,omitzero"`
 }
 
 // Sum is the digest of a file, by which it is seen whether somebody has changed it.

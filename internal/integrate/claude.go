@@ -51,7 +51,7 @@ const (
 
 // gateArgs are the arguments that start the gate of a runtime.
 func (p *Place) gateArgs(r *Runtime, without ...string) []string {
-	args := slices.Concat(p.Options, []string{gateCommand, runtimeFlag, r.Name, tokenFlag, p.Token})
+	args := slices.Concat(p.finds(), []string{gateCommand, runtimeFlag, r.Name, tokenFlag, p.Token})
 	for _, name := range without {
 		args = append(args, withoutFlag, name)
 	}
@@ -121,24 +121,28 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 	server := Edit{File: claudeFiles(p)[0], What: "the server that the hook asks", items: []item{&jsonItem{path: []string{"mcpServers"}, name: gateServer, value: string(start)}}}
 	own := of(filepath.Join(claudeDir(p, filepath.Join(p.Home, ".claude")), "settings.json"))
 	managed := of(filepath.Join(p.Etc, "claude-code", "managed-settings.d", "50-ocipd.json"))
-	return p.managedFirst([]Edit{server}, managed, []Edit{server}, own)
+	return p.managedFirst([]Edit{server}, []Edit{managed}, []Edit{server}, own)
 }
 
 // managedFirst are the edits of a runtime whose hooks stand in its user's settings, or in the
 // machine's. Of both, each call would be decided twice: where the machine has them, or is to
 // have them, the user's are taken out.
-func (p *Place) managedFirst(with []Edit, managed Edit, without []Edit, own Edit) ([]Edit, error) {
-	managed.Shared = true
-	stands, err := managed.stands()
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrPermission):
-		return nil, err
-	case !stands && !p.Managed:
+func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, error) {
+	all := true
+	for i := range managed {
+		managed[i].Shared = true
+		stands, err := managed[i].stands()
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		all = all && stands
+	}
+	if !all && !p.Managed {
 		return append(without, own), nil
 	}
 	own.Out, own.What = true, own.What+", which the machine's settings have"
 	if p.Managed {
-		with = append(with, managed)
+		with = append(with, managed...)
 	}
 	return append(with, own), nil
 }

@@ -15,7 +15,10 @@ var codex = &Runtime{
 	Name: "codex", Title: "Codex", Program: "codex",
 	Open:  []string{"a call of its own tools that the hook does not answer in time: Codex runs it"},
 	files: codexFiles, read: readCodex, gates: codexGates, Canary: tryCommands,
-	least: [3]int{0, 169, 0},
+	machine: codexMachine,
+	// Others it gives to a server that names them.
+	passes: []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"},
+	least:  [3]int{0, 169, 0},
 }
 
 func codexFiles(p *Place) []string {
@@ -25,6 +28,13 @@ func codexFiles(p *Place) []string {
 	}
 	return []string{filepath.Join(dir, "config.toml")}
 }
+
+// codexMachine is the file whose members take the place of those of all users' settings, and
+// of a command line's.
+func codexMachine(p *Place) string { return filepath.Join(p.Etc, "codex", "managed_config.toml") }
+
+// ownFolders are variables that say where a user's files and the daemon's socket are.
+var ownFolders = []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
 
 const serversTable = "mcp_servers"
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,10 +76,16 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			return nil, err
 		}
 	}
-	start := writeCodexServer(p.Self, p.gateArgs(r, proxied...))
+	start := writeCodexServer(p.Self, p.gateArgs(r, proxied...)) + "required = true\n"
 	hooks := filepath.Join(filepath.Dir(config), "hooks.json")
-	with := Edit{File: config, What: "the server that the hooks ask, and servers over HTTP on prompt", items: append([]item{&tomlBlock{text: start}}, items...)}
-	managed := Edit{File: filepath.Join(p.Etc, "codex", "requirements.toml"), What: "hooks that no user can switch off", items: []item{&tomlBlock{text: requirements(groups), alone: true}}}
+	with := []Edit{
+		{File: p.gateFile(r), What: "what the machine's gate is told of this user", items: []item{&tomlBlock{text: p.gateSettings(proxied, prompted)}}},
+		{File: config, What: "servers over HTTP on prompt", Out: len(items) == 0, items: append([]item{&tomlBlock{}}, items...)},
+	}
+	managed, err := codexManaged(r, p)
+	if err != nil {
+		return nil, err
+	}
 	hashes := make(map[string]string)
 	if p.Hashes != nil {
 		if hashes, err = p.Hashes(p, groups); err != nil {
@@ -90,6 +97,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		return nil, err
 	}
 	var ours []item
+	var trust strings.Builder
 	for _, event := range []string{codexBefore, codexPrompt} {
 		i := &jsonItem{path: []string{"hooks", event}, ours: isHook, value: groups[event]}
 		if groups[event] == "" && p.Hashes != nil {
@@ -102,10 +110,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", hooks, err)
 		}
-		start += fmt.Sprintf("\n[hooks.state.%s]\ntrusted_hash = %s\n", quoteTOML(fmt.Sprintf("%s:%s:%d:0", hooks, codexKey(event), at)), quoteTOML(hashes[event]))
+		fmt.Fprintf(&trust, "\n[hooks.state.%s]\ntrusted_hash = %s\n", quoteTOML(fmt.Sprintf("%s:%s:%d:0", hooks, codexKey(event), at)), quoteTOML(hashes[event]))
 	}
+	start += trust.String()
 	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]item{&tomlBlock{text: start}}, items...)}
-	return p.managedFirst([]Edit{with}, managed, []Edit{without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
+	return p.managedFirst(with, managed, []Edit{{File: p.gateFile(r), What: "what the machine's gate is told of this user", Out: true, items: []item{&tomlBlock{}}}, without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
 }
 
 // What is done about a server besides that the hook asks: nothing, that it is put behind the
@@ -152,6 +161,60 @@ func writeCodexServer(command string, args []string) string {
 func quoteTOML(text string) string {
 	first, _ := writeTOML(text, nil, false)
 	return first
+}
+
+// gateFile is where the gate that a machine's settings start finds what it has to know of a
+// user: the gate is the same for all of them.
+func (p *Place) gateFile(r *Runtime) string { return filepath.Join(p.Notes, r.Name+"-gate.toml") }
+
+// UserGate is what the gate of a machine's settings is told of a user.
+type UserGate struct {
+	// Token is the file of the agent's token, Without are servers whose calls are decided by
+	// the proxy, and Prompts those of which the prompts are the gate's to answer.
+	Token   string   `toml:"token_file"`
+	Without []string `toml:"without"`
+	Prompts []string `toml:"prompts"`
+}
+
+// GateOf reads what the gate of a machine's settings is told of this user.
+func (r *Runtime) GateOf(p *Place) (*UserGate, error) {
+	text, err := os.ReadFile(p.gateFile(r))
+	if err != nil {
+		return nil, fmt.Errorf("nothing is known of this user's agent (ocipd integrate %s --agent ID): %w", r.Name, err)
+	}
+	g := new(UserGate)
+	if err := toml.Unmarshal(text, g); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", p.gateFile(r), err)
+	}
+	return g, nil
+}
+
+func (p *Place) gateSettings(without, prompts []string) string {
+	_, servers := writeTOML("", without, false)
+	_, prompted := writeTOML("", prompts, false)
+	return "token_file = " + quoteTOML(p.Token) + "\nwithout = " + servers + "\nprompts = " + prompted + "\n"
+}
+
+// codexManaged are the hooks and the server that they ask in the machine's settings. Of the
+// server each member is set that could keep it from answering: what a user says of one that
+// is not would hold.
+func codexManaged(r *Runtime, p *Place) ([]Edit, error) {
+	groups := make(map[string]string)
+	var err error
+	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
+		return nil, err
+	}
+	if groups[codexPrompt], err = hook("^mcp__", nil, nil); err != nil {
+		return nil, err
+	}
+	server := writeCodexServer(p.Self, slices.Concat(p.Options, []string{gateCommand, runtimeFlag, r.Name}))
+	_, passed := writeTOML("", ownFolders, false)
+	server += "env_vars = " + passed + "\ncwd = \"/\"\nenvironment_id = \"local\"\nenabled = true\nrequired = true\nenabled_tools = [\"" + gateTool +
+		"\"]\ndisabled_tools = []\nstartup_timeout_sec = 30\ntool_timeout_sec = " + strconv.Itoa(hookTimeout) + "\n"
+	return []Edit{
+		{File: filepath.Join(p.Etc, "codex", "requirements.toml"), What: "hooks that no user can switch off", items: []item{&tomlBlock{text: requirements(groups), alone: true}}},
+		{File: codexMachine(p), What: "the server that the hooks ask", items: []item{&tomlBlock{text: server}}},
+	}, nil
 }
 
 // requirements are hooks, as the machine's settings have them, and that nobody goes around
@@ -208,7 +271,8 @@ func (i *jsonItem) index(text []byte) (int, error) {
 	return n, nil
 }
 
-// tomlBlock is a block of ours at the end of a file of TOML, between two lines that say so.
+// tomlBlock is a block of ours at the end of a file of TOML, between two lines that say so,
+// or that there is none.
 type tomlBlock struct {
 	text string
 	// alone is set where nothing else may stand in the file.
@@ -227,10 +291,16 @@ func (b *tomlBlock) isThere(text []byte) (bool, error) {
 	if err := toml.Unmarshal(text, &whole); err != nil {
 		return false, err
 	}
+	if b.text == "" {
+		return !bytes.Contains(text, []byte(blockBegins)), nil
+	}
 	return bytes.Count(text, []byte(blockBegins+b.text+blockEnds)) == 1, nil
 }
 
 func (b *tomlBlock) add(text []byte) ([]byte, error) {
+	if b.text == "" {
+		return text, nil
+	}
 	if b.alone && len(bytes.TrimSpace(text)) > 0 {
 		return nil, errors.New("something else stands in it; add by hand what --dry-run shows")
 	}

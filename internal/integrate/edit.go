@@ -77,6 +77,9 @@ func (e *Edit) Lines() (lines []string) {
 
 // stands reports whether the first that is ours stands in the file, whatever it says.
 func (e *Edit) stands() (bool, error) {
+	if e.items[0].String() == "" {
+		return true, nil // nothing of ours is to stand there
+	}
 	text, err := os.ReadFile(e.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -92,8 +95,15 @@ func (e *Edit) stands() (bool, error) {
 func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	path, err := filepath.EvalSymlinks(e.File)
 	missing := errors.Is(err, fs.ErrNotExist)
+	folders := 0
 	if missing {
 		path, err = e.File, nil
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			folders++
+		}
 	}
 	if err != nil {
 		return err
@@ -105,7 +115,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 		}
 	}
 	if f == nil {
-		f = &change{path: path, mode: 0o600, missing: missing}
+		f = &change{path: path, mode: 0o600, missing: missing, folders: folders}
 		if e.Shared {
 			f.mode = 0o644
 		}
@@ -134,7 +144,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 		return err
 	}
 	if note, ok := notes[path]; ok && note.After == Sum(f.before) {
-		f.original, f.missing = note.Before, note.Missing
+		f.original, f.missing, f.folders = note.Before, note.Missing, note.Folders
 	}
 	e.Out, f.out = out, out
 	p.Edits = append(p.Edits, *e)

@@ -22,7 +22,7 @@ func asking(t *testing.T, files map[string]string) *Place {
 		}
 	}
 	return &Place{
-		Home: home, Getenv: func(string) string { return "" }, Self: self, Token: "/t", Notes: filepath.Join(home, "state"), Tools: true, Etc: filepath.Join(home, "etc"),
+		Home: home, Getenv: func(string) string { return "" }, Self: self, Socket: "/s", Token: "/t", Notes: filepath.Join(home, "state"), Tools: true, Etc: filepath.Join(home, "etc"),
 		Hashes: func(_ *Place, groups map[string]string) (map[string]string, error) {
 			hashes := make(map[string]string)
 			for event := range groups {
@@ -74,7 +74,7 @@ var gateTests = []struct {
 			".claude/settings.json": "{\"model\": \"o\", \"hooks\": {\"PreToolUse\": [ {\"matcher\":\"Bash\",\"hooks\":[{\"type\":\"command\",\"command\":\"mine\"}]} ], \"Stop\": []}}",
 		},
 		map[string][]string{
-			".claude.json":          {`"ocipd-gate": {"args":["tool-gate","--runtime","claude-code","--token-file","/t","--without","user:slack"],"command":"/usr/bin/ocipd"`, `"--", "npx"]`},
+			".claude.json":          {`"args": ["--socket", "/s", "mcp-proxy"`, `"ocipd-gate": {"args":["--socket","/s","tool-gate","--runtime","claude-code","--token-file","/t","--without","user:slack"],"command":"/usr/bin/ocipd"`, `"--", "npx"]`},
 			".claude/settings.json": {`"command":"mine"}]}, {"hooks":[{`, `"onFailure":"block"`, `"matcher":"*"`, `"Stop": []`},
 		}},
 	{"claude, nothing there", "claude-code", false, map[string]string{}, map[string][]string{".claude.json": {"ocipd-gate"}, ".claude/settings.json": {"onFailure"}}},
@@ -86,12 +86,15 @@ var gateTests = []struct {
 			".codex/hooks.json":  `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"mine"}]}]}}`,
 		},
 		map[string][]string{
-			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", `"--without", "slack"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
+			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", "required = true", `"--without", "slack"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
 			".codex/hooks.json":  {`"command":"mine"`, `"matcher":"^mcp__(web)__"`, `"matcher":".*"`},
 		}},
 	{"codex, nothing there", "codex", false, map[string]string{}, map[string][]string{".codex/config.toml": {"ocipd-gate"}, ".codex/hooks.json": {"PreToolUse"}}},
-	{"codex, managed", "codex", true, map[string]string{".codex/config.toml": "model = \"o\"\n"},
-		map[string][]string{"etc/codex/requirements.toml": {"[[hooks.PreToolUse.hooks]]", "hooks = true", `cwd = "${cwd}"`, `allowed_sandbox_modes = ["read-only", "workspace-write"]`}}},
+	{"codex, managed", "codex", true, map[string]string{".codex/config.toml": "model = \"o\"\n[mcp_servers.web]\nurl = \"https://x\"\n[mcp_servers.slack]\ncommand = \"npx\"\n"},
+		map[string][]string{
+			"state/codex-gate.toml":         {"token_file = \"/t\"", `without = ["slack"]`, `prompts = ["web"]`},
+			"etc/codex/managed_config.toml": {`args = ["tool-gate", "--runtime", "codex"]`, "required = true", "enabled = true"},
+			"etc/codex/requirements.toml":   {"[[hooks.PreToolUse.hooks]]", "hooks = true", `cwd = "${cwd}"`, `allowed_sandbox_modes = ["read-only", "workspace-write"]`, `matcher = "^mcp__"`}}},
 }
 
 // A runtime is made to ask about calls of tools, once, and everything is taken out again:

@@ -68,6 +68,10 @@ type Runtime struct {
 	gates func(*Runtime, *Place) ([]Edit, error)
 	// least is the oldest version whose gates are known to fail closed, as three numbers.
 	least [3]int
+	// passes are the variables of its environment that what it starts is given, nil for all.
+	passes []string
+	// machine is the file in which the machine's settings have servers, nil where none has.
+	machine func(*Place) string
 	// elsewhere finds servers of which the list is not ours to change.
 	elsewhere func(*Place) ([]Server, error)
 }
@@ -78,9 +82,12 @@ type Place struct {
 	Home string
 	// Getenv reads a variable of the user's environment.
 	Getenv func(string) string
-	// Self is the path of this program, and Options what it is given to find its daemon.
+	// Self is the path of this program, and Options what it was told to find its daemon.
 	Self    string
 	Options []string
+	// Socket is the daemon's, where Options do not name it. A runtime need not give what it
+	// starts the variables by which it was found.
+	Socket string
 	// Notes is the directory in which it is kept what was changed.
 	Notes string
 	// Token is the file of the token by which the proxy speaks for the agent.
@@ -196,7 +203,11 @@ func (r *Runtime) Elsewhere(p *Place) ([]Server, error) {
 
 // Servers lists the runtime's servers, by file in the runtime's order.
 func (r *Runtime) Servers(p *Place) (list []Server, err error) {
-	err = r.each(p, func(_ string, _ []byte, entries []entry) error {
+	return r.listed(p, r.files(p))
+}
+
+func (r *Runtime) listed(p *Place, files []string) (list []Server, err error) {
+	err = r.each(p, files, func(_ string, _ []byte, entries []entry) error {
 		for i := range entries {
 			list = append(list, entries[i].Server)
 		}
@@ -205,9 +216,9 @@ func (r *Runtime) Servers(p *Place) (list []Server, err error) {
 	return list, err
 }
 
-// each reads the runtime's files, those that are there.
-func (r *Runtime) each(p *Place, do func(file string, text []byte, entries []entry) error) error {
-	for _, file := range r.files(p) {
+// each reads files of the runtime, those that are there.
+func (r *Runtime) each(p *Place, files []string, do func(file string, text []byte, entries []entry) error) error {
+	for _, file := range files {
 		whole, err := filepath.EvalSymlinks(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -257,9 +268,17 @@ const (
 	separator    = "--"
 )
 
+// finds are the options by which a program of this user finds the daemon.
+func (p *Place) finds() []string {
+	if p.Socket == "" {
+		return p.Options
+	}
+	return append(slices.Clip(p.Options), "--socket", p.Socket)
+}
+
 // before is the command line that starts a server behind the proxy.
 func (p *Place) before(agent, command string, args []string) (string, []string) {
-	return p.Self, slices.Concat(p.Options, []string{proxyCommand, agentFlag, agent, tokenFlag, p.Token, separator, command}, args)
+	return p.Self, slices.Concat(p.finds(), []string{proxyCommand, agentFlag, agent, tokenFlag, p.Token, separator, command}, args)
 }
 
 // inner is the command that a server behind the proxy is started by.

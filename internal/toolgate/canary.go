@@ -64,11 +64,12 @@ func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
 }
 
 // Ask starts an MCP server as a runtime does, by its command, has it call one of its tools,
-// and returns the text of the answer, and whether that is an error of the tool.
-func Ask(ctx context.Context, command string, args []string, tool string, arguments any) (answer string, isError bool, err error) {
+// and returns the text of the answer, and whether that is an error of the tool. Without an
+// environment it is that of this program.
+func Ask(ctx context.Context, env []string, command string, args []string, tool string, arguments any) (answer string, isError bool, err error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, command, args...)
-	cmd.Stderr, cmd.WaitDelay = &said, callTime
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = env, &said, callTime
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "ocipd", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		return "", false, fmt.Errorf("cannot start %s: %w %s", command, err, strings.TrimSpace(said.String()))

@@ -47,6 +47,9 @@ type Options struct {
 	// Without are MCP servers whose calls are decided elsewhere: by name, or by the list that
 	// they stand in and name, such as user:slack.
 	Without []string
+	// Prompts, unless nil, are the servers whose prompts are answered; others are left to the
+	// user.
+	Prompts []string
 	// Defers is set where the runtime ends when a person is to be asked, and asks again
 	// later; where it is not, the call waits for as long as Hold.
 	Defers  bool
@@ -190,6 +193,8 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 		return g.canary(ctx, q)
 	case q.Event == before && server != "" && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
 		return answer(q, "allow", "")
+	case q.Event == permission && g.o.Prompts != nil && !slices.Contains(g.o.Prompts, server):
+		return text("{}", false)
 	case q.Event == permission && g.decided(q.key()):
 		return answer(q, "allow", "")
 	}
