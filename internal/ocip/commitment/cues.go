@@ -880,6 +880,8 @@ func opensSentence(text string, pos int) bool {
 		switch {
 		case r == ' ' || r == '\t' || isMarkup(r) || r == '>' || r == '#' || r == '[' || r == '|' || passed(r):
 			pos -= width
+		case escapedBreak(text, pos):
+			return true
 		default:
 			return strings.ContainsRune(".!?:;,\n\r-\u2013\u2014", r)
 		}
@@ -895,7 +897,7 @@ func closesSentence(text string, pos int) bool {
 		case r == ' ' || r == '\t' || isMarkup(r) || passed(r):
 			pos += width
 		default:
-			return strings.ContainsRune(".!?:;,)]|\n\r-\u2013\u2014", r)
+			return strings.ContainsRune(".!?:;,)]|\\\n\r-\u2013\u2014", r)
 		}
 	}
 	return true
@@ -914,8 +916,11 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 		if !wordByte(c) {
 			return false
 		}
+		if escapedBreak(text, end) {
+			return false
+		}
 		start := end
-		for start > stop && wordByte(text[start-1]) {
+		for start > stop && wordByte(text[start-1]) && !escapedBreak(text, start) {
 			start--
 		}
 		if yes(start, text[start:end]) {
@@ -925,6 +930,11 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 		words--
 	}
 	return false
+}
+
+// escapedBreak reports whether the escape of an end of a line, as JSON has it, ends at pos.
+func escapedBreak(text string, pos int) bool {
+	return pos > 1 && text[pos-2] == '\\' && (text[pos-1] == 'n' || text[pos-1] == 'r' || text[pos-1] == 't')
 }
 
 // wrapped reports whether a line that ends at pos goes on in the next one, as where a

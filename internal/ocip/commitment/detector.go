@@ -289,7 +289,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			continue
 		}
 		first := len(g.kept)
-		g.answers, g.encodes, g.disguised = before.Asked && one.Member == "", false, false
+		g.answers, g.encodes = before.Asked && one.Member == "", false
 		g.look(one.Text, text.View{Text: one.Text})
 		shown := text.View{Text: one.Text}
 		if len(as) > 0 {
@@ -297,10 +297,8 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 				g.again(first, one.Text, shown)
 			}
 		}
-		if g.disguised && d.match != MatchSubstring {
-			if plain := d.plainly(shown); plain.Changed() {
-				g.again(first, one.Text, plain)
-			}
+		if len(g.concealed) > 0 {
+			g.again(first, one.Text, d.plainly(shown, g.concealed))
 		}
 		if d.match != MatchSubstring {
 			written := len(g.kept)
@@ -331,6 +329,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 // look gathers the hits of a text as it is shown.
 func (g *gathering) look(written string, shown text.View) {
 	g.zones, g.shown = zoner{text: written}, shown
+	g.concealed = nil
 	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd, g.ideographs, g.peeked = nil, false, 0, -gapUnread-1, 0, 0
 	if g.d.match == MatchSubstring {
 		substrings(shown.Text, g)
@@ -414,8 +413,8 @@ type gathering struct {
 	// far that was looked for.
 	encodes bool
 	peeked  int
-	// disguised is set where something in the text is written as people do not write it.
-	disguised bool
+	// concealed is where something in the text is written as people do not write it.
+	concealed []stretch
 	// counts is how many of each kind are kept, nil as long as there cannot be
 	// too many of any.
 	counts map[kind]int
@@ -455,7 +454,7 @@ func (g *gathering) settle(before int) {
 	if len(g.open) == 0 {
 		return
 	}
-	if !slices.IsSortedFunc(g.open, byPlace) {
+	if len(g.open) > 1 && !slices.IsSortedFunc(g.open, byPlace) {
 		slices.SortStableFunc(g.open, byPlace)
 	}
 	settled := 0

@@ -13,10 +13,47 @@ import (
 // in disguise as they are; what stands around a cue, and letters that are glued to
 // others, are not.
 
-// plainly is a text with the letters, blanks and signs that are written in other ways
-// as people write them.
-func (d *Detector) plainly(v text.View) text.View {
+// vicinity is how far what is concealed is looked at with what stands about it, and
+// mostPlaces how many places are told apart.
+const (
+	vicinity   = 2 * maxSentence
+	mostPlaces = 32
+)
+
+// stretch is a part of a text.
+type stretch struct{ start, end int }
+
+// conceal notes that something is concealed at pos.
+func (g *gathering) conceal(pos int) {
+	n := len(g.concealed)
+	switch {
+	case n > 0 && pos-vicinity <= g.concealed[n-1].end:
+		g.concealed[n-1].end = pos + vicinity
+	case n == mostPlaces:
+		g.concealed[n-1].end = pos + vicinity
+	default:
+		g.concealed = append(g.concealed, stretch{pos - vicinity, pos + vicinity})
+	}
+}
+
+// plainly is what stands about the places of a text where something is concealed, with
+// the letters, blanks and signs that are written in other ways as people write them.
+func (d *Detector) plainly(v text.View, places []stretch) text.View {
+	const leftOut = " \u2026 " // which neither opens a sentence nor closes one
 	return v.Rewrite(func(s string, at int) (width int, with string, stays bool) {
+		for len(places) > 0 && at >= places[0].end && s[at] <= ' ' {
+			places = places[1:]
+		}
+		if len(places) == 0 {
+			return len(s) - at, leftOut, false
+		}
+		if skip := places[0].start - at; skip > 0 && s[at] <= ' ' {
+			// Up to a blank, so that no word is cut.
+			if next := strings.IndexAny(s[at+skip:], " \n"); next >= 0 && next < vicinity {
+				skip += next
+			}
+			return skip, leftOut, false
+		}
 		c := s[at]
 		if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if c == '+' && at > 0 && at+1 < len(s) && (wordByte(s[at-1]) || closing(s[at-1])) && (wordByte(s[at+1]) || s[at+1] == '%') {
@@ -81,7 +118,7 @@ func unescaped(s string, at int) (width int, with string, stays bool) {
 func conceals(s string, pos, width int, g glyph, r rune) bool {
 	switch {
 	case s[pos] < utf8.RuneSelf:
-		return width > 1 || s[pos] == '\\' && pos+1 < len(s) && strings.IndexByte(`nrt\"`, s[pos+1]) >= 0
+		return width > 1
 	case g == unseen:
 		return r != joiner && r != asPicture
 	case g == blank:
@@ -93,12 +130,12 @@ func conceals(s string, pos, width int, g glyph, r rune) bool {
 	case g.isLetter(), g == figure, g&marks == markDigit:
 		return true
 	}
-	return r > fullWidth && r < fullWidth+0x5f
+	return r == wideDollar
 }
 
 const (
 	joiner     = 0x200d
 	asPicture  = 0xfe0f
 	farLetters = 0x1c80
-	fullWidth  = 0xff00
+	wideDollar = 0xff04 // other signs of full width are what Chinese and Japanese have
 )

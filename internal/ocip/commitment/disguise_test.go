@@ -110,13 +110,39 @@ func bold(r rune) rune {
 func TestNothingIsConcealed(t *testing.T) {
 	d := detector(t, Options{})
 	for _, s := range []string{
-		"It’s “done” – see § 4 … ✔️ 👩‍💻 🙂", "Größe, élève, ação, naïve, Straße", "Встреча в пятницу", "会议安排在星期五。", "予約の確認",
+		"It’s “done” – see § 4 … ✔️ 👩‍💻 🙂", "Größe, élève, ação, naïve, Straße", "Встреча в пятницу", "会议安排在星期五，（好的）？", "予約の確認、～です！",
 		"a+1, 50% of it, AT&T, C:\\dir\\file, R&D", prose,
 	} {
 		g := gathering{d: d}
 		g.look(s, text.View{Text: s})
-		if g.disguised {
+		if len(g.concealed) > 0 {
 			t.Errorf("%q is taken for disguised", s)
+		}
+	}
+}
+
+// TestConcealedFarAway wants a disguise found wherever it stands in a long text, and
+// nothing that its vicinity makes up.
+func TestConcealedFarAway(t *testing.T) {
+	d := detector(t, Options{})
+	long := strings.Repeat(prose, 20)
+	for _, s := range []string{
+		long + "Wе саn рау $500. " + long,
+		"Wе саn рау $500. " + long,
+		long + "Wе саn рау $500.",
+		long + "\\u0041 " + long + "Wе саn рау $500. " + long + "\\u0042",
+	} {
+		hits := d.Detect(s)
+		if len(hits) != 1 || hits[0].Rule != Money || !strings.HasPrefix(s[hits[0].Start:], "Wе") || !strings.HasSuffix(s[:hits[0].End], "$500") {
+			t.Errorf("%.40q…: found %+v", s, hits)
+		}
+	}
+	for at := range len(prose) {
+		s := prose + prose + prose[:at] + "\u200b" + prose[at:] + prose + prose
+		for cut := range 3 {
+			if hits := d.Detect(strings.Replace(s, "One more question", "No deal. Will do it? One more question", cut)); len(hits) > 0 {
+				t.Fatalf("%q: found %+v", s, hits)
+			}
 		}
 	}
 }

@@ -154,9 +154,9 @@ var ideographs = [...]struct {
 type lingo struct {
 	common commons
 	// pairs are the two characters that the ideographs begin with, a bit for each hash
-	// of them, and ideographs what begins so.
+	// of them, and ideographs what begins so, those of each hash together.
 	pairs      [1 << 14 / 64]uint64
-	ideographs map[uint64][]ideograph
+	ideographs [1 << 8][]ideograph
 }
 
 type ideograph struct {
@@ -170,7 +170,7 @@ func isLanguage(family string) bool { return len(family) == 2 }
 const ofEnglish = 1 << len(languages)
 
 func (d *Detector) learnLanguages() {
-	d.lingo = &lingo{ideographs: map[uint64][]ideograph{}}
+	d.lingo = new(lingo)
 	for i := range languages {
 		l := languages[i]
 		for word := range strings.FieldsSeq(l.common) {
@@ -206,7 +206,8 @@ func (d *Detector) learnLanguages() {
 			two := eightFrom(word, 0) & sixBytes
 			hash := ofTwo(two)
 			d.lingo.pairs[hash>>6] |= 1 << (hash & 63)
-			d.lingo.ideographs[two] = append(d.lingo.ideographs[two], ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
+			some := &d.lingo.ideographs[hash%(1<<8)]
+			*some = append(*some, ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
 		}
 	}
 }
@@ -265,12 +266,30 @@ func (l *lingo) begins(text string, pos int) bool {
 	return l.pairs[hash>>6]>>(hash&63)&1 != 0
 }
 
-// past is where ideographs end, of three bytes each, that no word begins with.
+// past is where characters end that no word begins with: ideographs, kana and the signs
+// between them, of three bytes each.
 func (l *lingo) past(text string, pos int) int {
-	for pos+2 < len(text) && text[pos]-0xe4 <= 0xe9-0xe4 && (text[pos+1]^0x80|text[pos+2]^0x80) < 0x40 && !l.begins(text, pos) {
+	for pos+2 < len(text) && spaceless(text[pos], text[pos+1], text[pos+2]) && !l.begins(text, pos) {
 		pos += 3
 	}
 	return pos
+}
+
+// spaceless reports whether three bytes are a character of Chinese or Japanese that is
+// no word of ours, no blank and no part of one.
+func spaceless(a, b, c byte) bool {
+	if (b ^ 0x80 | c ^ 0x80) >= 0x40 {
+		return false
+	}
+	switch {
+	case a-0xe4 <= 0xe9-0xe4: // ideographs
+		return true
+	case a == 0xe3: // kana, and the signs 、。「」
+		return b-0x81 <= 0x83-0x81 && (b != 0x82 || c != 0x99 && c != 0x9a) || b == 0x80 && (c == 0x81 || c == 0x82 || c == 0x8c || c == 0x8d)
+	case a == 0xef: // （），：；？
+		return b == 0xbc && (c == 0x88 || c == 0x89 || c == 0x8c || c == 0x9a || c == 0x9b || c == 0x9f)
+	}
+	return false
 }
 
 // language returns the family of the language, of several, that a text is in
@@ -368,7 +387,7 @@ func (g *gathering) written(text string, pos int) {
 	if g.ideographs >= 2*MaxPerKind {
 		return // more of them would say nothing new
 	}
-	for _, one := range g.d.lingo.ideographs[eightFrom(text, pos)&sixBytes] {
+	for _, one := range g.d.lingo.ideographs[ofTwo(eightFrom(text, pos)&sixBytes)%(1<<8)] {
 		if strings.HasPrefix(text[pos:], one.word) {
 			family := Chinese
 			if g.kana(text, pos) {

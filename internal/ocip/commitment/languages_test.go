@@ -89,3 +89,15 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// TestSpaceless wants nothing passed over that is a letter, a blank or of a script that
+// no list has words of.
+func TestSpaceless(t *testing.T) {
+	a := sharedAtlas()
+	for r := rune(0x800); r < 0x10000; r++ {
+		s := string(r)
+		if spaceless(s[0], s[1], s[2]) && (a.of(r) != other || !readable(r)) {
+			t.Errorf("U+%04X is passed over", r)
+		}
+	}
+}

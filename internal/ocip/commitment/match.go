@@ -129,15 +129,14 @@ func (d *Detector) scan(text string, into *gathering) {
 		} else if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if g = d.atlas.ascii[c]; g == blank || g == other {
 				if c == '+' && pos > 0 && pos+1 < len(text) && plainLetter[text[pos-1]] != 0 && plainLetter[text[pos+1]] != 0 {
-					into.disguised = true
+					into.conceal(pos)
 				}
 				inWord, inSum = false, false
 				pos++
 				continue
 			}
 		} else {
-			if c >= 0xe4 {
-				// Ideographs that begin no word.
+			if c >= 0xe3 {
 				if past := d.lingo.past(text, pos); past > pos {
 					inWord, inSum = false, false
 					pos = past
@@ -151,7 +150,9 @@ func (d *Detector) scan(text string, into *gathering) {
 			} else {
 				g, r, width = d.atlas.at(text, pos)
 			}
-			into.disguised = into.disguised || conceals(text, pos, width, g, r)
+			if conceals(text, pos, width, g, r) {
+				into.conceal(pos)
+			}
 			if g == seam {
 				pos += width
 				inWord, loose = false, pos
@@ -291,7 +292,7 @@ func (d *Detector) letters(text string, pos int, into *gathering) int {
 		pos += 2
 	}
 	if pos > from && script >= firstUnread && (plainLetter[text[from-1]] != 0 || pos < len(text) && plainLetter[text[pos]] != 0) {
-		into.disguised = true
+		into.conceal(from)
 	}
 	if pos > from && d.unreadable && script >= firstUnread {
 		into.unread(from, (pos-from)/2, 2)
@@ -410,17 +411,21 @@ func doubled(text string, pos int) bool {
 // crosses reports whether a word may go on behind the gap at pos, before which so
 // many letters of it stand, and where the gap ends if it is one of signs.
 func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (end int, may bool) {
-	blanks, signs, last := 0, 0, text[pos-1]|0x20
+	blanks, signs, last, spoken := 0, 0, text[pos-1]|0x20, false
 	for ; pos < len(text) && blanks+signs <= maxBetween; pos++ {
 		c := text[pos]
 		switch look := a.ascii[c&0x7f]; {
 		case c >= utf8.RuneSelf:
 			return 0, true
 		case look == blank:
-			blanks++
+			if blanks++; letters > 1 && (spoken || !t.nodes[at].keyword()) {
+				return 0, false // it ends a word, unless it cuts a keyword up
+			}
 			continue
-		case look == other && c != '<' && c != '-' && c != '=' && c != '[' && c != ']':
-			signs++
+		case look == other && c != '<' && c != '-' && c != '=' && !linked(text, pos):
+			if signs, spoken = signs+1, spoken || speaks(rune(c)); spoken && blanks > 0 && letters > 1 {
+				return 0, false
+			}
 			continue
 		case look == figure:
 			return 0, false
@@ -428,9 +433,6 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 			switch {
 			case blanks == 0:
 				return pos, true
-			case letters > 1 && !t.nodes[at].keyword():
-				// It ends a word, unless it cuts a keyword in two.
-				return 0, false
 			case t.step(at, upright(look&letterBits)) == 0:
 				return 0, false
 			}
@@ -687,12 +689,12 @@ gap:
 			switch r {
 			case '<':
 				width = max(width, w.tag(pos, '>'))
-			case ']', '[': // of a link: [com](https://x.example)mit
-				if pos+1 < len(w.text) && (w.text[pos+1] == '(' || w.text[pos+1] == '^') {
+			case ']', '[': // [com](https://x.example)mit
+				if linked(w.text, pos) {
 					width = max(width, w.tag(pos, map[rune]rune{']': ')', '[': ']'}[r]))
 				}
 			}
-			spoken = spoken || !isMarkup(r) && !strings.ContainsRune("<>`\\[]!", r)
+			spoken = spoken || speaks(r)
 			signs++
 			dash := isHyphen(r)
 			hyphen = signs == 1 && blanks == 0 && (dash || r == '=')
@@ -740,6 +742,20 @@ func (d *Detector) cutUp(number uint16, s *steps) bool {
 		return right < 4
 	case d.uncut[3]:
 		return right == 4
+	}
+	return true
+}
+
+// linked reports whether the part of a link begins at pos that nobody is shown.
+func linked(text string, pos int) bool {
+	return pos+1 < len(text) && (text[pos] == ']' && text[pos+1] == '(' || text[pos] == '[' && text[pos+1] == '^')
+}
+
+// speaks reports whether a sign beside a blank parts words, and marks nothing up.
+func speaks(r rune) bool {
+	switch r {
+	case '*', '_', '~', '"', '<', '>', '`', '\\', '[', ']', '!':
+		return false
 	}
 	return true
 }
