@@ -62,6 +62,10 @@ func scriptedServer(log string) {
 			fmt.Print(`"}]}}` + "\r\n")
 		case m.Params.Name == "die":
 			os.Exit(3)
+		case strings.Contains(line, `"as":"error"`):
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"Dave says no","data":[1.0]}}`+"\n", m.ID)
+		case strings.Contains(line, `"as":"nobody"`):
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"_meta":{"note":"nothing is there"}}}`+"\n", m.ID)
 		case m.Params.Name == "history" || m.Params.Name == "inbox":
 			// An answer whose id is spelled in another way is an answer all the same.
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s.0,"result":{"content":[{"type":"text","text":"From: Dave <dave@example.com>\nIs it done?\nfrom:%s"}]}}`+"\n", m.ID, m.Params.Name)
@@ -521,6 +525,11 @@ func TestProxyReads(t *testing.T) {
 		{"history", `{}`, "withheld (UNCLEAR)", true},
 		{"inbox", `{}`, "From: Dave", false},
 		{"History", `{"channel":"eve"}`, "UNCLEAR", true},
+		{"history", `{"channel":"dave","as":"error"}`, "Dave says no", true},
+		{"history", `{"channel":"eve","as":"error"}`, "withheld (CROSS_ENTERPRISE_BLOCKED)", true},
+		{"history", `{"channel":"eve","as":"nobody"}`, "withheld (CROSS_ENTERPRISE_BLOCKED)", true},
+		{"inbox", `{"as":"nobody"}`, "", false},
+		{"history", `{"channel":"dave"},"task":{"ttl":1}`, "withheld (UNCLEAR)", true},
 		{"search", `{"channel":"eve"}`, "done", false},
 	} {
 		s.say(call(id+1, tc.tool, tc.arguments))
@@ -529,15 +538,15 @@ func TestProxyReads(t *testing.T) {
 			t.Errorf("%s %s is answered %q, %v", tc.tool, tc.arguments, text, isError)
 		}
 	}
-	if got := p.events(audit.Record{Event: "human_message", Side: audit.SideReceiver}); len(got) != 2 {
+	if got := p.events(audit.Record{Event: "human_message", Side: audit.SideReceiver}); len(got) != 4 {
 		t.Errorf("on record are %v", got)
 	}
 	if err := p.daemon.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.daemon.Wait()
-	s.say(call(9, "history", `{"channel":"dave"}`))
-	if text, isError := s.answer("9"); !isError || !strings.Contains(text, "withheld") {
+	s.say(call(99, "history", `{"channel":"dave"}`))
+	if text, isError := s.answer("99"); !isError || !strings.Contains(text, "withheld") {
 		t.Errorf("without a daemon it is answered %q", text)
 	}
 	p.daemon = p.start(t)

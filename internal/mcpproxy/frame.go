@@ -22,9 +22,8 @@ type frame struct {
 	method string
 	// params are where they stand in the line.
 	params span
-	// result is an answer's, and the error where it failed.
-	result jsontext.Value
-	failed bool
+	// result is an answer's, and failure its error.
+	result, failure jsontext.Value
 }
 
 // span is a part of a line.
@@ -170,7 +169,9 @@ func parseBody(body []byte) (f frame, err error) {
 		case "result":
 			f.result = m.value
 		case "error":
-			f.result, f.failed = m.value, true
+			if m.value.Kind() != 'n' {
+				f.failure = m.value
+			}
 		}
 	}
 	return f, nil
@@ -207,6 +208,8 @@ type toolCall struct {
 	// arguments are the tool's, and where they stand.
 	arguments []member
 	at        span
+	// asTask says that the result is asked for later.
+	asTask bool
 	// progress is the token that news of the call carry, nil for none.
 	progress jsontext.Value
 	// via is its way, and named names it.
@@ -229,6 +232,7 @@ func parseCall(line []byte, f *frame) (*toolCall, error) {
 	if c.tool, ok = text(name.value); !ok {
 		return nil, fmt.Errorf("%w: the tool has no name", errFrame)
 	}
+	c.asTask = has(params, "task")
 	if meta, ok := find(params, "_meta"); ok && meta.value.Kind() == '{' {
 		list, err := members(meta.value, 0)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -218,21 +220,92 @@ func TestCancelledReads(t *testing.T) {
 	})
 }
 
-// What a result says is all read, and what cannot be read is not passed.
+// What an answer says is all read, and what cannot be read is not passed.
 func TestTextsOf(t *testing.T) {
 	t.Parallel()
-	for result, want := range map[string]string{
-		`{"content":[{"type":"text","text":"a"},{"type":"resource","resource":{"uri":"x:1","text":"b"}}],"structuredContent":{"c":1}}`: "a" + between + "b" + between + `{"c":1}`,
-		`{"content":[{"type":"resource_link","uri":"x:1","name":"n","title":"t","description":"d"}]}`:                                  "n" + between + "t" + between + "d" + between + "x:1",
-		`{"content":[{"type":"image","data":"AA=="}]}`:                                                                                 "",
-		`{"content":[{"type":"resource","resource":{"blob":"AA=="}}]}`:                                                                 "",
-		`{"content":[{"text":"a"}]}`: "",
+	const no = "-"
+	for answer, want := range map[string]string{
+		`"result":{"content":[{"type":"text","text":"a"},{"type":"resource","resource":{"uri":"x:1","text":"b"}}],"structuredContent":{"c":1}}`:                    "a/x:1/b/c",
+		`"result":{"content":[{"type":"resource_link","uri":"x:1","name":"n","title":"t","description":"d","icons":[{"src":"s"}]}]}`:                               "x:1/n/t/d/s",
+		`"result":{"content":[{"type":"text","text":"","annotations":{"note":"a"},"_meta":{"b":["c",{"d":"e"}]}}],"isError":true,"_meta":{"f":{"g":"h"}},"i":"j"}`: "note: a/b/c/d: e/f/g: h/i: j",
+		`"result":{"structuredContent":{"from":"\u0064ave","name":["x","",null,1,true]}}`:                                                                          "from: dave/x",
+		`"result":{"content":[{"type":"text","text":""}],"resultType":"complete","task":null}`:                                                                     "",
+		`"result":{"resultType":"input_required","inputRequests":{"q":{"method":"m"}}}`:                                                                            "input_required/inputRequests/q/method: m",
+		`"error":{"code":-32000,"message":"a","data":{"b":"c","d":["e"]}}`:                                                                                         "a/b: c/d/e",
+		`"error":null,"result":{"content":[{"type":"text","text":"a"}]}`:                                                                                           "a",
+		`"error":{"message":"a"},"result":{"content":[{"type":"text","text":"b"}]},"c":"d"`:                                                                        "a/b/c: d",
+		`"result":"a"`:   "a",
+		`"result":["a"]`: "a",
+		`"x":{"id":"a","jsonrpc":"b","type":"c"}`:                                        "x/a/b/c",
+		`"result":{"content":[{"type":"image","data":"AA=="}]}`:                          no,
+		`"result":{"content":[{"type":"text","text":"a","Type":"image"}]}`:               no,
+		`"result":{"content":[{"type":"resource","resource":{"blob":"AA=="}}]}`:          no,
+		`"result":{"content":[{"type":"resource","resource":{"text":"a","BLOB":"AA"}}]}`: no,
+		`"result":{"content":[{"text":"a"}]}`:                                            no,
+		`"result":{"content":"a"}`:                                                       no,
+		`"result":{"content":[],"Content":[{"type":"image"}]}`:                           no,
+		`"result":{"task":{"taskId":"1"}}`:                                               no,
+		`"result":{"resultType":"task","taskId":"1"}`:                                    no,
 	} {
-		got, err := textsOf(jsontext.Value(result))
-		if got != want || (err != nil) != (want == "") {
-			t.Errorf("%s: %q, %v", result, got, err)
+		line := []byte(`{"jsonrpc":"2.0","id":"1",` + answer + `}`)
+		f, err := parseBody(line)
+		if err != nil {
+			t.Fatalf("%s: %v", answer, err)
+		}
+		got, err := textsOf(&f, line)
+		if got = strings.ReplaceAll(got, between, "/"); err != nil {
+			got = no
+		}
+		if got != want {
+			t.Errorf("%s: %q, %v, want %q", answer, got, err, want)
 		}
 	}
+}
+
+// Every string of an answer is among its texts, wherever it stands.
+func FuzzTextsOf(f *testing.F) {
+	for _, answer := range []string{
+		`"result":{"content":[{"type":"text","text":"abcd"}],"_meta":{"efgh":["ijkl"]}}`, `"error":{"message":"abcd","data":"efgh"}`, `"result":{"structuredContent":{"a":{"name":"abcd"}}}`,
+	} {
+		f.Add(answer)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		line := []byte(`{"id":1,` + answer + `}`)
+		parsed, err := parseBody(line)
+		if err != nil {
+			return
+		}
+		all, err := textsOf(&parsed, line)
+		if err != nil {
+			return
+		}
+		var has func(v any)
+		has = func(v any) {
+			switch v := v.(type) {
+			case string:
+				if !strings.Contains(all, v) && !slices.Contains([]string{"text", "resource", "resource_link", "complete"}, v) {
+					t.Fatalf("%s: %q is not in %q", line, v, all)
+				}
+			case []any:
+				for _, one := range v {
+					has(one)
+				}
+			case map[string]any:
+				for name, one := range v {
+					if !own[name] {
+						has(name)
+					}
+					has(one)
+				}
+			}
+		}
+		var frame map[string]any
+		if err := json.Unmarshal(line, &frame, jsontext.AllowInvalidUTF8(true)); err != nil {
+			t.Fatal(err)
+		}
+		delete(frame, "jsonrpc")
+		has(frame)
+	})
 }
 
 // logger tells what is logged.

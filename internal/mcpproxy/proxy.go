@@ -455,12 +455,16 @@ func (p *proxy) observed(session string, line []byte) (instead func() []byte, he
 
 // outcomeOf is what an answer says of what was to be sent.
 func outcomeOf(f *frame) (outcome, note string) {
-	said, _ := members(f.result, 0)
-	if f.failed {
-		if code, ok := find(said, "code"); ok && neverDone[string(code.value)] {
+	if f.failure != nil {
+		said, _ := members(f.failure, 0)
+		if code, ok := find(said, "code"); ok && neverDone[string(code.value)] && f.result == nil {
 			return api.OutcomeNotSent, "the server answered with an error"
 		}
 		return api.OutcomeUnknown, "the server answered with an error"
+	}
+	said, err := members(f.result, 0)
+	if err != nil || later(said) {
+		return api.OutcomeUnknown, "the server has not said what became of it"
 	}
 	if failed, ok := find(said, "isError"); ok && failed.value.Kind() == 't' {
 		return api.OutcomeUnknown, "the tool says that it failed"

@@ -1,8 +1,11 @@
 package mcpproxy
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,30 +39,33 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, r *Read, over func()) {
 		return withheld(&refusal{"UNCLEAR", why})
 	}, in: func(f *frame, line []byte) []byte {
 		defer over()
-		if f.failed {
-			return line
-		}
-		instead, no := p.received(ctx, c, r, f.result)
+		instead, no := p.received(ctx, c, r, f, line)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case no != nil:
 			return withheld(no)
 		case instead != "":
-			return resultLine(c, false, instead)
+			outcome, _ := outcomeOf(f)
+			return resultLine(c, outcome != api.OutcomeSent, instead)
 		}
 		return line
 	}}
+	if c.asTask {
+		over()
+		c.via.tell(withheld(&refusal{"UNCLEAR", "the result of a task would come another way"}))
+		return
+	}
 	if err := c.via.pass(c.line, o); err != nil {
 		over()
 		p.answer(c, true, "ocipd: the MCP server is gone")
 	}
 }
 
-// received asks about a result, once for each session that it is from. Instead is the text
+// received asks about an answer, once for each session that it is from. Instead is the text
 // that it was changed to.
-func (p *proxy) received(ctx context.Context, c *toolCall, r *Read, result jsontext.Value) (instead string, no *refusal) {
-	content, err := textsOf(result)
+func (p *proxy) received(ctx context.Context, c *toolCall, r *Read, f *frame, line []byte) (instead string, no *refusal) {
+	content, err := textsOf(f, line)
 	if err != nil {
 		return "", refusedBy(err)
 	}
@@ -111,49 +117,132 @@ func (m *Map) senders(r *Read, c *toolCall, content string) (keys []string, err 
 			}
 		}
 	}
+	if len(keys) == 0 {
+		// It names nobody: the server itself says so.
+		keys = []string{m.Channel + ":" + m.Name}
+	}
 	slices.Sort(keys)
 	return slices.Compact(keys), nil
 }
 
-// textsOf is what a result says: its texts, those of resources in it and of links to some,
-// and structured content as it is. What cannot be read, such as a picture, is an error.
-func textsOf(result jsontext.Value) (string, error) {
-	var r struct {
-		Content []struct {
-			Type        string `json:"type"`
-			Text        string `json:"text"`
-			Name        string `json:"name"`
-			Title       string `json:"title"`
-			Description string `json:"description"`
-			URI         string `json:"uri"`
-			Resource    struct {
-				Text string `json:"text"`
-				Blob string `json:"blob"`
-			} `json:"resource"`
-		} `json:"content"`
-		Structured jsontext.Value `json:"structuredContent"`
+// resultNames, blockNames and resourceNames are what clients read of a result, of what it
+// consists of, and of a resource in it.
+var (
+	resultNames   = []string{"content", "structuredContent", "isError", "task", "resultType"}
+	blockNames    = []string{"type", "text", "resource", "data"}
+	resourceNames = []string{"uri", "text", "blob"}
+)
+
+// legible reports what of a result cannot be read as text, or comes another way.
+func legible(result jsontext.Value) error {
+	said, err := members(result, 0)
+	if err == nil {
+		err = exactly(said, resultNames...)
 	}
-	if err := json.Unmarshal(result, &r, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return "", unclear("the result cannot be read")
+	switch {
+	case err != nil:
+		return unclear("the result cannot be read")
+	case later(said):
+		return unclear("the result is to come another way")
 	}
-	var texts []string
-	for _, c := range r.Content {
+	content, ok := find(said, "content")
+	if !ok {
+		return nil
+	}
+	var blocks []jsontext.Value
+	if err := json.Unmarshal(content.value, &blocks, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return unclear("the content cannot be read")
+	}
+	for _, one := range blocks {
+		block, err := members(one, 0)
+		if err == nil {
+			err = exactly(block, blockNames...)
+		}
+		if err != nil {
+			return unclear("the content cannot be read")
+		}
+		kind, _ := find(block, "type")
+		if named, _ := text(kind.value); named != "text" && named != "resource" && named != "resource_link" {
+			return unclear("content of type %q cannot be read", named)
+		}
+		held, ok := find(block, "resource")
+		if !ok {
+			continue
+		}
+		resource, err := members(held.value, 0)
+		if err == nil {
+			err = exactly(resource, resourceNames...)
+		}
+		if err != nil || has(resource, "blob") {
+			return unclear("bytes in a resource cannot be read")
+		}
+	}
+	return nil
+}
+
+// later reports whether an answer is not the result itself: a task's comes by other requests.
+func later(result []member) bool {
+	kind, _ := find(result, "resultType")
+	named, _ := text(kind.value)
+	return has(result, "task") || has(result, "resultType") && named != "complete" && named != "input_required"
+}
+
+func has(list []member, name string) bool {
+	m, ok := find(list, name)
+	return ok && m.value.Kind() != 'n'
+}
+
+// own are names that the protocol has for what an answer consists of: they say nothing.
+var own = map[string]bool{
+	"jsonrpc": true, "id": true, "result": true, "error": true, "code": true, "message": true, "data": true, "content": true, "type": true, "text": true,
+	"isError": true, "structuredContent": true, "_meta": true, "annotations": true, "audience": true, "priority": true, "lastModified": true, "resource": true,
+	"uri": true, "name": true, "title": true, "description": true, "mimeType": true, "size": true, "icons": true, "src": true, "sizes": true, "resultType": true, "task": true,
+}
+
+// textsOf is every string that an answer brings in, in its order: values, and the names that
+// are not the protocol's own. What cannot be read as text, such as a picture, is an error.
+func textsOf(f *frame, line []byte) (string, error) {
+	if f.result != nil && f.result.Kind() == '{' {
+		if err := legible(f.result); err != nil {
+			return "", err
+		}
+	}
+	var all []byte
+	var name string // of what comes next
+	d := jsontext.NewDecoder(bytes.NewBuffer(line), jsontext.AllowInvalidUTF8(true))
+	for {
+		t, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return string(all), nil
+		}
+		if err != nil {
+			return "", unclear("the answer cannot be read")
+		}
+		depth := d.StackDepth()
+		in, n := d.StackIndex(depth)
+		before := name
+		name = ""
+		said := t.String()
 		switch {
-		case c.Type != "text" && c.Type != "resource" && c.Type != "resource_link":
-			return "", unclear("content of type %q cannot be read", c.Type)
-		case c.Resource.Blob != "":
-			return "", unclear("bytes in a resource cannot be read")
-		}
-		for _, text := range []string{c.Text, c.Name, c.Title, c.Description, c.URI, c.Resource.Text} {
-			if text != "" {
-				texts = append(texts, text)
+		case t.Kind() != '"' || said == "":
+			continue
+		case in == '{' && n%2 == 1:
+			if name = said; own[said] {
+				continue
 			}
+		case depth == 1 && (before == "jsonrpc" || before == "id"), before == "type" && (said == "text" || said == "resource" || said == "resource_link"),
+			before == "resultType" && said == "complete":
+			continue
+		case before != "" && !own[before]:
+			// It stands behind its name.
+			all = append(append(all, ": "...), said...)
+			continue
 		}
+		if len(all) > 0 {
+			all = append(all, between...)
+		}
+		all = append(all, said...)
 	}
-	if s := string(r.Structured); s != "" && s != "null" && !slices.Contains(texts, s) {
-		texts = append(texts, s)
-	}
-	return strings.Join(texts, between), nil
 }
 
 // receive asks about a text that came from a session, and returns it as it was let in.
