@@ -3,6 +3,7 @@ package approvalsui
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -245,6 +246,13 @@ func (p *approvalText) outcome(a *api.Approval, now time.Time) {
 	}
 	if a.Decision != nil {
 		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)
+	}
+	if a.Delivery != "" {
+		c := term.NoColour
+		if a.Delivery != "sent" {
+			c = term.Yellow
+		}
+		p.Tinted("delivery", c, cmp.Or(wordsOf(a.Kind).delivery[a.Delivery], stateWords(a.Delivery)))
 	}
 }
 

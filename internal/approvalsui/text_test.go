@@ -75,6 +75,24 @@ func TestForgottenApproval(t *testing.T) {
 	}
 }
 
+// What became of what was decided is said in words, whatever the daemon calls it.
+func TestDeliveryOfApproval(t *testing.T) {
+	t.Parallel()
+	for kind, said := range map[string]map[string]string{
+		api.ApprovalOfMessage:    {"": "", "ready": "not sent: ", "claimed": "taken it to send it", "sent": "sent, as", "unknown": "nobody knows", "abandoned": "given up", "expired": "in time", "new_state": "new state"},
+		api.ApprovalOfPermission: {"": "", "ready": "when it asks again", "sent": "has been told", "expired": "in time"},
+	} {
+		for delivery, want := range said {
+			a := heldInFull(heldBy("alice", 1, ""))
+			a.Kind, a.State, a.Delivery = kind, api.ApprovalApproved, delivery
+			page := strings.Join(approvalPage(term.Screen{Terminal: true, Width: 200}, a, askedAt, false), "\n")
+			if !strings.Contains(page, want) || strings.Contains(page, "  delivery ") != (want != "") {
+				t.Errorf("%s %q:\n%s", kind, delivery, page)
+			}
+		}
+	}
+}
+
 func TestApprovalPage(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, "I promise\u202e it.\nYes."))
 	a.Sending = jsontext.Value(`{"sessionKey":"agent:bob:main","content":"I promise\u202e it.\nYes.","metadata":{"ocip":{"version":"1.0","x":"\u001b\u202e"},"n":[1,2]}}`)

@@ -16,6 +16,8 @@ type words struct {
 	// does says what each decision does that can be taken, and done what it did, by
 	// the state that it made.
 	does, done map[string]string
+	// delivery says how far is what a runtime takes once it is decided.
+	delivery map[string]string
 	// waiting is said while more people have to approve.
 	waiting string
 	// refused is why one cannot be approved that does not say so itself, and instead
@@ -53,6 +55,14 @@ var (
 			api.ApprovalDenied:    "nothing was sent",
 			api.ApprovalResolved:  "nothing was sent, and the exchange is settled",
 		},
+		delivery: map[string]string{
+			"ready":     "not sent: the agent's runtime has not taken it, or has given it back",
+			"claimed":   "the agent's runtime has taken it to send it, and has not said yet what became of it",
+			"sent":      "sent, as the agent's runtime says",
+			"unknown":   "nobody knows whether it was sent: that waits for a person",
+			"abandoned": "given up by a person: nobody sends it any more",
+			"expired":   "not sent: the agent's runtime has not taken it in time",
+		},
 		waiting: "the message goes on waiting", refused: "it may not be sent", instead: "deny it, resolve it, or take it over",
 	}
 	effectWords = words{
@@ -78,6 +88,11 @@ var (
 		done: map[string]string{
 			api.ApprovalApproved: "the agent may use the tool this once",
 			api.ApprovalDenied:   "the agent does not use the tool",
+		},
+		delivery: map[string]string{
+			"ready":   "the agent is told when it asks again",
+			"sent":    "the agent has been told",
+			"expired": "the agent has not asked again in time",
 		},
 		waiting: "the agent goes on waiting", refused: "the tool may not be used", instead: "deny it",
 	}
