@@ -230,6 +230,37 @@ func TestRetention(t *testing.T) {
 	h.verified()
 }
 
+// A record is handed out byte for byte, its escapes too: its hash is of its bytes.
+func TestLinesAreHandedOutAsSealed(t *testing.T) {
+	h := build(t, acme)
+	hard := "del\u007f, \u0085, \u2028, <&>/ \U000e0001"
+	h.agent("@acme/alice").dispatch("agent:bob:main", "Hello", map[string]any{"exchange": map[string]any{
+		"data": []map[string]any{{"source": hard, "fields": []string{hard}, "classification": "internal"}},
+	}})
+	operator := h.dialWire("operator.sock")
+	queried := operator.grant("audit.query", `{"limit":1000}`).line
+	operator.write(operator.request("t", "audit.tail", `{"last":1000}`) + "\n")
+	var tailed strings.Builder
+	for m := operator.read(); m.Type == "stream" && !m.Done; m = operator.read() {
+		tailed.WriteString(m.line)
+	}
+	h.stop()
+	escaped := 0
+	err := mirror.Walk(h.path("state"), 0, func(line []byte) error {
+		if !strings.Contains(string(line), `\u007f`) {
+			return nil
+		}
+		escaped++
+		if !strings.Contains(queried, string(line)) || !strings.Contains(tailed.String(), string(line)) {
+			return fmt.Errorf("it is not handed out as it stands: %s", line)
+		}
+		return nil
+	})
+	if err != nil || escaped == 0 {
+		t.Errorf("%d records with escapes: %v", escaped, err)
+	}
+}
+
 // A record that was changed in the file is handed to nobody: who asks is told which.
 func TestChangedRecordIsHandedToNobody(t *testing.T) {
 	h := build(t, acme)

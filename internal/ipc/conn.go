@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/metrics"
 	"github.com/openclawos/ocipd/internal/wire"
@@ -419,7 +418,7 @@ func (s *stream) Send(ctx context.Context, chunk any) error {
 	if err := s.conn.out.room(ctx); err != nil {
 		return err
 	}
-	encoded, err := json.Marshal(chunk)
+	encoded, err := wire.Encode(chunk)
 	if err != nil {
 		return api.Errorf(api.InternalError, "cannot encode a chunk: %v", err)
 	}

@@ -33,6 +33,13 @@ func AppendOpening(b []byte, id string, now int64, requestID string, result any)
 	return append(b, '}', '\n')
 }
 
+// Encode encodes what is answered. JSON inside it keeps its strings as they are
+// written: the hash of a record is of its bytes, and \u007f is not the character
+// that it stands for.
+func Encode(value any) ([]byte, error) {
+	return json.Marshal(value, jsontext.PreserveRawStrings(true))
+}
+
 // Written is a result that knows how to write itself: what is stored as JSON is not
 // read again.
 type Written interface{ Append(b []byte) []byte }
@@ -46,7 +53,7 @@ func AppendResponse(b []byte, id string, now int64, requestID string, result any
 		return append(written.Append(b), '}', '\n')
 	}
 	if failure == nil {
-		encoded, err := json.Marshal(result)
+		encoded, err := Encode(result)
 		if err == nil {
 			b = jsonline.Key(jsonline.Bool(b, "success", true), "result")
 			b = append(b, encoded...)
