@@ -15,15 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trail is for how long before a TCP connection broke records are sent again:
-// the other machine acknowledges what it has received, not what its program has
-// read.
-const trail = 10 * time.Second
+const (
+	// trail is for how long before a receiver was lost records are sent again: it
+	// may have read them and not have written them yet, and over TCP it is its
+	// machine that acknowledges what it has received.
+	trail = 10 * time.Second
+	// probeEvery is how often it is seen whether a receiver of datagrams, which
+	// has no connection that could end, is still the one it was.
+	probeEvery = time.Second
+)
 
 // syslogSink sends messages of RFC 5424: as datagrams, or counted in octets over
 // a stream (RFC 6587 section 3.4.1, RFC 5425 section 4.3). A page counts as
 // taken over when the receiving program has read it, where it is on this
-// machine, or else when its machine has acknowledged it.
+// machine, or else when its machine has acknowledged it. Neither is on its disk:
+// what it got shortly before it was lost is sent again.
 type syslogSink struct {
 	network, address string
 	maxBytes         int
@@ -57,15 +63,10 @@ func newSyslogSink(s *Spec, m *Mapping, now func() time.Time) (*syslogSink, erro
 	return k, nil
 }
 
-// Trail is none on this machine, where it can be seen what was read.
-func (k *syslogSink) Trail() time.Duration {
-	if k.network == NetTCP || k.network == NetTLS {
-		return trail
-	}
-	return 0
-}
+// Trail is for how long a receiver may not have written what it got.
+func (k *syslogSink) Trail() time.Duration { return trail }
 
-// Broken is closed when a stream ends.
+// Broken is closed when a stream ends, or a receiver of datagrams is gone.
 func (k *syslogSink) Broken() <-chan struct{} {
 	if k.conn == nil {
 		return nil
@@ -73,7 +74,7 @@ func (k *syslogSink) Broken() <-chan struct{} {
 	return k.conn.over
 }
 
-// Check notices that a stream has ended.
+// Check notices that the receiver is gone.
 func (k *syslogSink) Check() error {
 	if k.conn == nil {
 		return nil
@@ -98,8 +99,9 @@ func (k *syslogSink) Send(ctx context.Context, batch []Record) (Ack, error) {
 		}
 		k.conn = conn
 	}
+	began := k.now()
 	if err := k.write(ctx, batch); err != nil {
-		return Ack{}, k.drop(k.now(), err)
+		return Ack{}, k.drop(began, err)
 	}
 	return Ack{}, nil
 }
@@ -164,7 +166,9 @@ func (k *syslogSink) dial(ctx context.Context) (*wire, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if k.network != NetUnixgram {
+	if k.network == NetUnixgram {
+		go w.probe(k.address)
+	} else {
 		go w.watch()
 	}
 	return w, nil
@@ -198,6 +202,53 @@ func (w *wire) watch() {
 	_, _ = io.Copy(io.Discard, w.Conn) // its end is all that is asked for
 	w.at = w.now()
 	close(w.over)
+}
+
+// probe notices that a receiver of datagrams is gone, or another one is in its
+// place: nobody answers at the path, or it is another file.
+func (w *wire) probe(path string) {
+	first := place(path)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_, _ = io.Copy(io.Discard, w.Conn) // nothing is expected
+	}()
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for there := true; there; {
+		select {
+		case <-closed:
+			there = false
+		case <-tick.C:
+			there = answers(path) && place(path) == first
+		}
+	}
+	w.at = w.now()
+	close(w.over)
+}
+
+// answers reports whether somebody takes datagrams at a path. Nothing is sent.
+func answers(path string) bool {
+	conn, err := net.Dial(NetUnixgram, path)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// place tells the file of a socket from another one of the same name. It is
+// empty for a name that is no file.
+func place(path string) (p struct {
+	major, minor uint32
+	inode        uint64
+	made         unix.StatxTimestamp
+}) {
+	var s unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_SYNC_AS_STAT, unix.STATX_INO|unix.STATX_BTIME, &s) == nil {
+		p.major, p.minor, p.inode, p.made = s.Dev_major, s.Dev_minor, s.Ino, s.Btime
+	}
+	return p
 }
 
 // deadline ends writing when ctx ends, and so does the channel it returns.

@@ -267,6 +267,40 @@ func TestSyslogPeerRestarts(t *testing.T) {
 	r.check(t, log)
 }
 
+// What a receiver on this machine had read when it was lost, and may not have
+// written, comes again to the one after it, also where no record follows.
+func TestSyslogReceiverIsLost(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{NetUnix, NetUnixgram} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "log")
+			log := newMemory()
+			log.fill(t, 20)
+			spec := Spec{Name: "log", Type: TypeSyslog, Network: network, Address: path, From: FromStart}
+			serve := func() (r *collector, stop func()) {
+				if network == NetUnix {
+					s := receive(t, listen(t, "unix", path), 0)
+					return s.collector, s.stop
+				}
+				c := newCollector()
+				conn := datagrams(t, path, func(b []byte, _ []int) error { return c.message(b) })
+				return c, func() { conn.Close(); os.Remove(path) }
+			}
+			first, stop := serve()
+			set := start(t, options(t, log, spec))
+			eventually(t, "the first receiver to read all", func() bool { return set.Status()[0].Seq == 20 && first.has(20) })
+			stop()
+			second, _ := serve()
+			eventually(t, "the second one to have all", func() bool { return second.has(20) })
+			second.check(t, log)
+			if first.most() != 1 || second.most() != 1 {
+				t.Errorf("a record came twice: %d, %d", first.most(), second.most())
+			}
+		})
+	}
+}
+
 // datagrams reads a socket until it is closed.
 func datagrams(t *testing.T, path string, take func(b []byte, fds []int) error) *net.UnixConn {
 	t.Helper()
