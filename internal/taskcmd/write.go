@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
@@ -221,7 +223,10 @@ func (t *command) newCheckpoint() *cobra.Command {
 		Example: "  ocipd task checkpoint tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --type progress --payload '{\"done\": 3}'",
 		Short:   "say how an attempt goes, and renew its lease",
 	}, func(ctx context.Context, id string) (err error) {
-		p.Write, p.Payload = write(id), jsontext.Value(payload)
+		p.Write = write(id)
+		if p.Payload, err = given("payload", payload); err != nil {
+			return err
+		}
 		if p.AttemptID, err = t.underway(ctx, id, p.AttemptID); err != nil {
 			return err
 		}
@@ -232,6 +237,18 @@ func (t *command) newCheckpoint() *cobra.Command {
 	flags.StringVar(&payload, "payload", "{}", "a JSON `OBJECT` that says more")
 	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the last one)")
 	return c
+}
+
+// given is the JSON of a flag, nil where there is none.
+func given(flag, text string) (jsontext.Value, error) {
+	v := jsontext.Value(text)
+	if text == "" {
+		return nil, nil
+	}
+	if !v.IsValid() {
+		return nil, cli.Usagef("cannot read --%s: it is no JSON", flag)
+	}
+	return v, nil
 }
 
 func (t *command) newReview() *cobra.Command {
@@ -633,15 +650,18 @@ func (t *command) newEffectList() *cobra.Command {
 }
 
 func (t *command) newEffectRun() *cobra.Command {
-	var id, key, digest string
+	var id, key, digest, file string
 	var compensation bool
 	var wait int
 	c := &cobra.Command{
-		Use:     "run",
-		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json",
-		Short:   "run an approved effect once; a repetition gets the first result",
-		Long: `Run an approved effect once. A repetition gets what came of the first run. The exit
-code is 0 if it was done, or is the caller's to do now, else 1.`,
+		Use: "run",
+		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
+			"  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key call-the-client --out run.token",
+		Short: "run an approved effect once; a repetition gets the first result",
+		Long: `Run an approved effect once. A repetition gets what came of the first run. One that is
+no command is the caller's to do now: the token is shown once, or written to a file that
+nobody else can read, and ` + "`ocipd task effect finish`" + ` says within 10 minutes how it
+went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if digest == "" {
@@ -656,21 +676,15 @@ code is 0 if it was done, or is the caller's to do now, else 1.`,
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
-			raw, err := t.ask(cmd.Context(), "task.run_effect", &p)
+			if file == "" {
+				return t.runs(cmd.Context(), &p, nil)
+			}
+			// The token is given once, so there has to be a place for it.
+			out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 			if err != nil {
-				return err
+				return fmt.Errorf("cannot write the token: %w", err)
 			}
-			r, err := decoded[taskapi.EffectRun](raw)
-			if err != nil {
-				return err
-			}
-			if err := t.Report(t.asJSON, raw, "run %d of %s is %s\n", r.Run, r.EffectID, r.State); err != nil {
-				return err
-			}
-			if r.State != task.EffectDone && r.RunToken == "" {
-				return cli.ErrSaid
-			}
-			return nil
+			return errors.Join(t.runs(cmd.Context(), &p, out), out.Close())
 		},
 	}
 	flags := c.Flags()
@@ -679,8 +693,94 @@ code is 0 if it was done, or is the caller's to do now, else 1.`,
 	flags.StringVar(&digest, "digest", "", "the `DIGEST` that was approved (default the one asked for last)")
 	flags.BoolVar(&compensation, "compensation", false, "undo it instead, once")
 	flags.IntVar(&wait, "wait", 15, "wait for its end for `SECONDS` at most, up to 20")
+	flags.StringVar(&file, "out", "", "write the token of what is the caller's to do to this `FILE`")
 	cli.Required(c, "task", "key")
 	return c
+}
+
+// runs runs an effect and says how it stands. The token of what is the caller's to do is
+// printed, or written to a file.
+func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, out *os.File) error {
+	raw, err := t.ask(ctx, "task.run_effect", p)
+	if err != nil {
+		return err
+	}
+	r, err := decoded[taskapi.EffectRun](raw)
+	if err != nil {
+		return err
+	}
+	token := r.RunToken
+	if token != "" && out != nil {
+		if _, err := fmt.Fprintln(out, token); err != nil {
+			return fmt.Errorf("cannot write the token: %w", err)
+		}
+		token, r.RunToken = "the token is in "+out.Name(), ""
+		if raw, err = json.Marshal(r); err != nil {
+			return err
+		}
+	}
+	if token != "" {
+		return t.Report(t.asJSON, raw, "run %d of %s is yours to do\n%s\n", r.Run, r.EffectID, term.Printable(token))
+	}
+	if err = t.Report(t.asJSON, raw, "run %d of %s is %s\n", r.Run, r.EffectID, r.State); err == nil && r.State != task.EffectDone {
+		err = cli.ErrSaid
+	}
+	return err
+}
+
+func (t *command) newEffectFinish() *cobra.Command {
+	var p taskapi.FinishEffectParams
+	var id, file, receipt string
+	c := &cobra.Command{
+		Use: "finish EFFECT",
+		Example: "  ocipd task effect finish eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --run-token-file run.token\n" +
+			"  ocipd task effect finish eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --run-token-file - --outcome failed --receipt '{\"said\": \"nobody answers\"}' < run.token",
+		Short: "say how an effect went that was yours to do",
+		Long: `Say how an effect went that is no command: whoever ran it by ` + "`ocipd task effect run`" + `
+was told to do it, and has the token of that run. Where nobody says so within 10 minutes, its
+outcome is unknown, and a person settles it.`,
+		ValidArgsFunction: t.completeEffect,
+		Args:              cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			p.Write, p.EffectID = write(id), args[0]
+			if p.Receipt, err = given("receipt", receipt); err != nil {
+				return err
+			}
+			token, err := t.source(cmd.Context(), file)
+			if err != nil {
+				return err
+			}
+			p.RunToken = strings.TrimSpace(string(token))
+			if p.Run == 0 {
+				if p.Run, err = t.lastRun(cmd.Context(), id, args[0]); err != nil {
+					return err
+				}
+			}
+			return t.do(cmd.Context(), "task.finish_effect", &p, func(*taskapi.View) string { return fmt.Sprintf("run %d of %s is %s", p.Run, args[0], p.Outcome) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&id, "task", "", "the task's `ID`")
+	flags.StringVar(&file, "run-token-file", "", "the `FILE` with the token of the run, - for standard input")
+	flags.IntVar(&p.Run, "run", 0, "the run's `NUMBER` (default the last one)")
+	flags.StringVar(&p.Outcome, "outcome", task.EffectDone, "how it went, `WORD`: done or failed")
+	flags.StringVar(&receipt, "receipt", "", "a JSON `VALUE` that says more, such as where it can be seen")
+	cli.Required(c, "task", "run-token-file")
+	cli.Choices(c, "outcome", []string{task.EffectDone, task.EffectFailed})
+	return c
+}
+
+// lastRun is the number of an effect's last run.
+func (t *command) lastRun(ctx context.Context, id, effect string) (int, error) {
+	v, _, err := t.view(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.ID == effect })
+	if i < 0 || len(v.Effects[i].Runs) == 0 {
+		return 0, fmt.Errorf("the task has no run of an effect %s", effect)
+	}
+	return len(v.Effects[i].Runs), nil
 }
 
 func (t *command) newEffectSettle() *cobra.Command {
