@@ -174,12 +174,11 @@ func TestEffectsAreLinearizable(t *testing.T) {
 			})
 		}
 		for range kills {
-			w.moves("")
-			w.moves("")
+			w.lets(400 * time.Millisecond)
 			w.kill(w.daemon)
 			w.startDaemon()
 		}
-		w.moves("")
+		w.lets(200 * time.Millisecond)
 		stop()
 		all.Wait()
 		// A call that was ended by the test is one that nobody knows of, too.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/examples"
@@ -287,17 +285,6 @@ func (w *lobsterWorld) asked() (approval string) {
 		}
 		w.soon("nobody is asked")
 	}
-}
-
-// soon is for what a test waits for.
-func (w *lobsterWorld) soon(what string) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if w.waits++; w.waits > 6000 {
-		w.t.Fatal(what)
-	}
-	<-ctx.Done()
 }
 
 func (w *lobsterWorld) there(name string) {

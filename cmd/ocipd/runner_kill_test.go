@@ -32,7 +32,7 @@ type taskWorld struct {
 	dir, socket    string
 	daemon, runner *exec.Cmd
 	id             string
-	waits          int
+	looks          int
 	digests        map[string]string
 	effects        map[string]string
 	// digest is that of what was last asked about.
@@ -237,19 +237,23 @@ func (w *taskWorld) ends(key string) task.Run {
 		if r := w.last(key); r.State != task.EffectStarted {
 			return r
 		}
-		w.moves("the run of " + key + " does not end")
+		w.soon("the run of " + key + " does not end")
 	}
 }
 
-// moves waits for the next thing that the daemon puts on record, for as long as a test
-// waits.
-func (w *taskWorld) moves(what string) {
+// soon is what a test does between two looks at what it waits for; it fails after two minutes.
+func (w *taskWorld) soon(what string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if w.waits++; w.waits > 300 {
+	if w.looks++; w.looks > 6000 {
 		w.t.Fatal(what)
 	}
+	w.lets(20 * time.Millisecond)
+}
+
+// lets has the test do nothing for a while.
+func (w *taskWorld) lets(while time.Duration) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), while)
+	defer cancel()
 	<-ctx.Done()
 }
 
@@ -419,7 +423,7 @@ func (w *taskWorld) settles(key string) {
 		case codeOf(err) != task.EffectInFlight:
 			w.t.Fatal(err)
 		}
-		w.moves("a process of the run of " + key + " is still there")
+		w.soon("a process of the run of " + key + " is still there")
 	}
 }
 
@@ -517,7 +521,7 @@ func TestRunner(t *testing.T) {
 		return codeOf(err) == task.RunnerAbsent
 	}
 	for w.last("absent").Number == 0 && !absent() {
-		w.moves("the daemon does not learn that its runner is gone")
+		w.soon("the daemon does not learn that its runner is gone")
 	}
 	w.kill(w.daemon)
 	write := func(name, text string) {
