@@ -24,7 +24,12 @@ directory:
 approvals: {notify: {desktop: false}}
 ipc: {apps_may_operate: true}
 policy: {watch: false}
-tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme}]}
+tasks:
+  self_review: true
+  actors:
+    - {name: lead, role: orchestrator, tenant_id: acme}
+    - {name: checker, role: spec_reviewer, tenant_id: acme}
+    - {name: critic, role: quality_reviewer, tenant_id: acme}
 drain_timeout: 2s
 `
 

@@ -72,6 +72,7 @@ func TestFaults(t *testing.T) {
 		"serve wal write EIO 3", "serve wal write ENOSPC 4", "serve wal write torn 5", "serve wal write KILL 12", "serve wal write KILL_torn 9",
 		"serve wal sync EIO 1", "serve wal sync ENOSPC 2", "serve wal sync KILL 2", "serve mirror write ENOSPC 1", "serve mirror write EIO 1",
 		"checkpoint db write EIO 2", "checkpoint db write ENOSPC 3", "checkpoint db write KILL 4", "checkpoint db sync EIO 1",
+		"effect wal write KILL 9", "effect wal write ENOSPC 12", "effect wal sync EIO 2",
 		"start wal sync KILL 1", "start wal write EIO 2", "restart wal write KILL_torn 1", "recover wal sync KILL 1", "stop wal sync EIO 1",
 	} {
 		j, err := parseJob(job)

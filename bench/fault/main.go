@@ -35,6 +35,7 @@ func run() (int, error) {
 	all := flag.Bool("all", false, "inject the fault at every call, however long it takes")
 	limit := flag.Duration("for", 4*time.Minute+30*time.Second, "start no run after this")
 	only := flag.String("only", "", "one run, as a failed one is named: \"serve wal write EIO 17\"")
+	during := flag.String("phase", "", "inject the fault in this phase alone, such as effect")
 	keep := flag.Bool("keep", false, "keep the directories of all runs")
 	tracing := flag.String("trace", "", "run a command under the tracer, for the files of this directory (used by fault itself)")
 	first := flag.String("aim", "", "with -trace: what is armed from the beginning")
@@ -57,7 +58,7 @@ func run() (int, error) {
 		return 1, err
 	}
 	r := &rig{binary: path, base: base, keep: *keep || *only != ""}
-	s := &series{rig: r, all: *all, until: time.Now().Add(*limit), out: os.Stdout}
+	s := &series{rig: r, all: *all, during: phase(*during), until: time.Now().Add(*limit), out: os.Stdout}
 	if *all {
 		s.until = time.Time{}
 	}

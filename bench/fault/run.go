@@ -25,6 +25,9 @@ const (
 	phaseStart phase = "start"
 	// phaseServe is a daemon at work.
 	phaseServe phase = "serve"
+	// phaseEffect is one that people are asked about effects and tools, and that starts
+	// what they approve.
+	phaseEffect phase = "effect"
 	// phaseCheckpoint is one whose write-ahead log is about to be brought into
 	// the database.
 	phaseCheckpoint phase = "checkpoint"
@@ -109,15 +112,23 @@ func (r *rig) run(ctx context.Context, j job) (*outcome, error) {
 	var attempts []*attempt
 	var received []receipt
 	var tasks []*tracked
-	crew := &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks}
+	var story *effects
+	if j.phase == phaseEffect {
+		story = &effects{}
+		defer story.end()
+	}
+	crew := &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks, effects: story}
 	if err := r.inject(ctx, j, p, crew, o); err != nil {
 		return nil, err
 	}
-	crew = &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks, late: true}
+	crew = &people{ctx: ctx, place: p, mu: &mu, attempts: &attempts, received: &received, tasks: &tasks, effects: story, late: true}
 	if err := r.again(ctx, p, crew, o); err != nil {
 		return nil, err
 	}
 	o.judge(ctx, p, attempts, received)
+	if story != nil {
+		story.judge(ctx, p, o)
+	}
 	if len(o.problems) == 0 && !r.keep {
 		return o, os.RemoveAll(dir)
 	}
@@ -161,6 +172,13 @@ func (r *rig) inject(ctx context.Context, j job, p place, crew *people, o *outco
 	case phaseServe:
 		arm()
 		crew.work()
+		disarm()
+	case phaseEffect:
+		if err := crew.ask(); err != nil {
+			return err
+		}
+		arm()
+		crew.carry(o)
 		disarm()
 	case phaseCheckpoint:
 		arm()
@@ -297,6 +315,10 @@ func (r *rig) again(ctx context.Context, p place, crew *people, o *outcome) erro
 		o.wrong("what waits is not delivered after the start")
 	}
 	crew.inspect(o)
+	if crew.effects != nil {
+		crew.carry(o)
+		crew.close(o)
+	}
 	if killed := d.stop(); killed || d.code != 0 {
 		o.wrong("the daemon, started again, ends with code %d: %s", d.code, p.lastWords())
 	}
@@ -380,20 +402,27 @@ func (o *outcome) judgeAttempt(a *attempt, records map[string]string, arrived ma
 // readRecords reads the database as it is, and returns the ids of the records that
 // let messages through, by message.
 func readRecords(ctx context.Context, p place) (map[string]string, error) {
+	records := make(map[string]string)
+	return records, eachRecord(ctx, p, func(e *audit.Entry) {
+		if e.DispatchID != "" && e.Side == audit.SideSender && e.PolicyResult == "allow" {
+			records[e.DispatchID] = e.ID
+		}
+	})
+}
+
+// eachRecord reads the database as it is.
+func eachRecord(ctx context.Context, p place, do func(*audit.Entry)) error {
 	r, err := store.OpenReader(ctx, p.database())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
-	records := make(map[string]string)
-	return records, r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
+	return r.EachLine(ctx, 0, func(seq uint64, line []byte) error {
 		e, err := audit.Parse(line)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", seq, err)
 		}
-		if e.DispatchID != "" && e.Side == audit.SideSender && e.PolicyResult == "allow" {
-			records[e.DispatchID] = e.ID
-		}
+		do(&e)
 		return nil
 	})
 }

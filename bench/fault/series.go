@@ -17,6 +17,8 @@ import (
 type series struct {
 	rig *rig
 	all bool
+	// during is the one phase in which faults are injected, "" for all of them.
+	during phase
 	// until is when no further run is started, zero for never.
 	until time.Time
 	out   io.Writer
@@ -79,7 +81,10 @@ func (s *series) plan(ctx context.Context) ([]job, error) {
 		return nil, err
 	}
 	var groups [][]job
-	for _, phase := range []phase{phaseServe, phaseCheckpoint, phaseStart, phaseRestart, phaseRecover, phaseStop} {
+	for _, phase := range []phase{phaseServe, phaseEffect, phaseCheckpoint, phaseStart, phaseRestart, phaseRecover, phaseStop} {
+		if s.during != "" && s.during != phase {
+			continue
+		}
 		// Nothing has this name, so nothing is hit.
 		o, err := s.rig.run(ctx, job{phase, aim{file: "nothing", call: "write", fault: faultEIO, n: 1}})
 		if err != nil {
@@ -109,7 +114,7 @@ func (s *series) spread(p phase, f file, count int) (list []int) {
 	if !s.all {
 		most = 5
 		switch {
-		case f == fileWAL && p == phaseServe:
+		case f == fileWAL && (p == phaseServe || p == phaseEffect):
 			most = 24
 		case f == fileWAL:
 			most = 8

@@ -51,7 +51,9 @@ type people struct {
 	attempts *[]*attempt
 	received *[]receipt
 	tasks    *[]*tracked
-	late     bool
+	// effects is what is asked and done of a task, nil where that is not looked at.
+	effects *effects
+	late    bool
 }
 
 const callTimeout = 10 * time.Second

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/runner"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/storeerror"
 	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/tasks"
 )
@@ -167,6 +168,8 @@ func (r *runners) waits(said *taskapi.RunnerReportParams) error {
 	if err := r.d.kernel.NoteStarted("effect "+said.EffectID, said.Process, change); err != nil {
 		return err
 	}
-	_, err := r.d.store.Commit(change)
-	return err
+	if _, err := r.d.store.Commit(change); err != nil {
+		return storeerror.NotRecorded("cannot record which process runs the command, so it is not run", err)
+	}
+	return nil
 }

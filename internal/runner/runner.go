@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,9 @@ type Options struct {
 
 // again is how long a runner waits before it tries again.
 const again = time.Second
+
+// lookAgain is when a run is looked after once more whose ledger could not be used.
+const lookAgain = 10 * time.Second
 
 // maxTries is how often a shim is started that claims nothing.
 const maxTries = 3
@@ -148,6 +152,13 @@ func (r *runner) unlink() {
 	}
 }
 
+// refused reports whether the daemon does not want what it was told. All else, such as a disk
+// that is full, may go away.
+func refused(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && slices.Contains([]api.Code{api.Forbidden, api.InvalidParams, api.MethodNotFound, api.NotFound, api.Conflict}, e.Code)
+}
+
 // report tells the daemon, once it is there. Its error is the daemon's refusal, or that
 // the runner ends.
 func (r *runner) report(p *taskapi.RunnerReportParams) error {
@@ -163,12 +174,7 @@ func (r *runner) report(p *taskapi.RunnerReportParams) error {
 				continue
 			}
 		}
-		err := c.Call(r.ctx, "runner.report", p, nil)
-		e, answered := errors.AsType[*api.Error](err)
-		switch {
-		case err == nil:
-			return nil
-		case answered && e.Code != api.InternalError && e.Code != api.ConnectionClosed && e.Code != api.Timeout:
+		if err := c.Call(r.ctx, "runner.report", p, nil); err == nil || refused(err) {
 			return err
 		}
 		if err := r.pause(again); err != nil {
@@ -186,12 +192,21 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 	}
 	r.running[o.RunnerRef] = true
 	r.wait.Go(func() {
-		err := r.account(o)
-		r.mu.Lock()
-		delete(r.running, o.RunnerRef)
-		r.mu.Unlock()
-		if err != nil && r.ctx.Err() == nil {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.running, o.RunnerRef)
+		}()
+		for {
+			err := r.account(o)
+			if err == nil || r.ctx.Err() != nil {
+				return
+			}
 			r.o.Say("run %d of %s: %v", o.Run, o.EffectID, err)
+			// Nobody else looks after it as long as this runner is attached.
+			if refused(err) || r.pause(lookAgain) != nil {
+				return
+			}
 		}
 	})
 }
