@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -23,6 +24,8 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 			return nil, refuse(IdempotencyConflict, "%q is planned already, and is something else", p.Key)
 		}
 		return e, nil
+	case e != nil && e.underWay() != nil:
+		return nil, e.underWay()
 	case e != nil:
 		e = d.effect(e.ID)
 		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind)
@@ -113,6 +116,9 @@ func (c RequestApproval) decide(d *draft) error {
 		}
 		if !again {
 			return refuse(PhaseMismatch, "the effect is %s, and nothing waits for an approval", e.State)
+		}
+		if r := e.underWay(); r != nil {
+			return r
 		}
 	}
 	if t.Phase != AwaitingApproval {
@@ -236,6 +242,20 @@ func busy(e *Effect) *Refusal {
 	}
 }
 
+// underWay is why an effect stays as it is: a run of it, which may be what undoes it, has begun,
+// and is of what it was then.
+func (e *Effect) underWay() *Refusal {
+	for i := range e.Runs {
+		switch r := &e.Runs[i]; r.State {
+		case EffectStarted:
+			return refuse(EffectInFlight, "run %d of effect %s is under way", r.Number, e.ID)
+		case EffectUncertain:
+			return refuse(EffectUnknown, "nobody knows whether run %d of effect %s was done: a person has to look and settle it", r.Number, e.ID)
+		}
+	}
+	return nil
+}
+
 // RunEffect starts an effect once, or says what came of it.
 type RunEffect struct {
 	EffectID, Key, Digest string
@@ -296,8 +316,9 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 			return nil
 		}
 	}
+	// What failed and was cancelled since, with its task, may have been done in part.
 	n := e.lastRun(false)
-	if n == 0 || e.State != EffectDone && e.State != EffectFailed {
+	if n == 0 || e.run(n).State != EffectDone && e.run(n).State != EffectFailed {
 		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
 	}
 	a := d.t.Approval(e.run(n).ApprovalID)
@@ -309,6 +330,10 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 
 func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) error {
 	command := e.EffectType == TypeCommand || compensation
+	if e.Digest != a.Digest {
+		// It was asked about anew since, and would run as it is now.
+		return refuse(IdempotencyConflict, "what was approved is %s, and the effect is %s by now", a.Digest, cmp.Or(e.Digest, "planned anew"))
+	}
 	if command && !d.w.Runner {
 		return refuse(RunnerAbsent, "no runner is attached: start `ocipd runner`")
 	}

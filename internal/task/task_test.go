@@ -668,6 +668,160 @@ func TestEffectLife(t *testing.T) {
 	}
 }
 
+// An approval that ran out, was revoked, or was used counts for nothing, and the effect gets
+// another one; one that was rejected does not. What was approved is bounded in time too.
+func TestApprovalsRunOut(t *testing.T) {
+	d := newDesk(t)
+	d.to(AwaitingApproval, notify())
+	id := d.task.Effects[0].ID
+	run := RunEffect{EffectID: id, Digest: zero, TokenHash: "h"}
+	first := d.request(notify()).Approval
+	d.now = d.now.Add(time.Hour)
+	d.refused(person, ResolveApproval{ID: first, Status: ApprovalApproved, By: "uid:1"}, PhaseMismatch)
+	second := d.request(notify()).Approval
+	d.do(person, ResolveApproval{ID: second, Status: ApprovalApproved, By: "uid:1"})
+	d.move(ReadyToResume)
+	d.now = d.now.Add(time.Hour)
+	d.refused(gate, run, GuardFailed, Approved)
+	d.move(AwaitingApproval)
+	d.refused(lead, Move{From: AwaitingApproval, To: ReadyToResume}, GuardFailed, Approved)
+	third := d.request(notify()).Approval
+	d.do(person, ResolveApproval{ID: third, Status: ApprovalApproved, By: "uid:1"})
+	d.do(person, ResolveApproval{ID: third, Status: ApprovalRevoked, By: "uid:1"})
+	d.refused(lead, Move{From: AwaitingApproval, To: ReadyToResume}, GuardFailed, Approved)
+	fourth := d.request(notify()).Approval
+	d.do(person, ResolveApproval{ID: fourth, Status: ApprovalRejected, By: "uid:1"})
+	if out := d.request(notify()); out.Approval != fourth || !out.Replayed || len(slices.Compact([]string{first, second, third, fourth})) != 4 {
+		t.Errorf("after %v: %+v", []string{first, second, third, fourth}, out)
+	}
+}
+
+// What failed can be undone too, once, wherever the task is by then.
+func TestCompensationOfAFailure(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	undo := RunEffect{EffectID: id, Digest: zero, Compensation: true}
+	d.refused(gate, undo, PhaseMismatch)
+	d.run(id, EffectFailed)
+	d.move(Failed)
+	wrong := undo
+	wrong.Digest = sum(1)
+	d.refused(gate, wrong, IdempotencyConflict)
+	d.do(gate, undo)
+	d.finishRun(id, 2, EffectFailed)
+	if out := d.do(gate, undo); !out.Replayed || out.Run != 2 {
+		t.Errorf("undone again: %+v", out)
+	}
+}
+
+// What undoes an effect is what was approved with it, also where the effect has been asked
+// about anew since, with another program, or is planned as something else.
+func TestCompensationIsTheApprovedOne(t *testing.T) {
+	for name, change := range map[string]func(d *desk, id string){
+		"asked anew": func(d *desk, _ string) {
+			d.do(gate, RequestApproval{Planned: deploy(), Digest: sum(7), Bound: jsontext.Value(`{"compensation":{}}`), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+		},
+		"planned anew": func(d *desk, id string) {
+			d.do(lead, CancelEffect{EffectID: id})
+			other := deploy()
+			other.Compensation = &Action{Argv: []string{"bin/other"}}
+			d.do(lead, PlanEffect{Planned: other})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.to(ReadyToResume, deploy())
+			id := d.task.Effects[0].ID
+			d.run(id, EffectFailed)
+			d.move(AwaitingApproval)
+			change(d, id)
+			d.refused(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true}, IdempotencyConflict)
+		})
+	}
+}
+
+// While an effect is being undone, it stays what it is: a runner that is told late is told of that.
+func TestNothingChangesUnderARun(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	d.run(id, EffectFailed)
+	d.do(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true})
+	anew := RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)}
+	other := deploy()
+	other.Compensation = &Action{Argv: []string{"bin/other"}}
+	for _, code := range []Code{EffectInFlight, EffectUnknown} {
+		d.task.Phase = AwaitingApproval
+		d.refused(gate, anew, code)
+		before := d.task
+		d.do(lead, CancelEffect{EffectID: id})
+		d.refused(lead, PlanEffect{Planned: other}, code)
+		d.task = before
+		d.finishRun(id, 2, EffectUncertain)
+	}
+}
+
+// A request's digest names all that a person approves, and nothing that says nothing.
+func TestRequestDigest(t *testing.T) {
+	digest := func(change func(*Planned, *Bound)) string {
+		p := deploy()
+		p.Command = &Action{Argv: []string{"bin/deploy", "staging"}, Cwd: "sub", Env: map[string]string{"A": "1"}, EnvFrom: []string{"B"}, Stdin: "in", TimeoutS: 7}
+		b := &Bound{Exe: Program{"/bin/deploy", "00"}, Inputs: []Input{{"out.txt", sum(1)}}}
+		change(&p, b)
+		got, err := RequestDigest("tsk_1", &p, &BoundPair{Command: b, Compensation: &Bound{Exe: Program{"/bin/undo", "00"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	seen := map[string]string{}
+	for name, change := range map[string]func(*Planned, *Bound){
+		"nothing":               func(*Planned, *Bound) {},
+		"the key":               func(p *Planned, _ *Bound) { p.Key = "other" },
+		"the kind":              func(p *Planned, _ *Bound) { p.Kind = "other" },
+		"an argument":           func(p *Planned, _ *Bound) { p.Command.Argv[1] = "production" },
+		"where arguments end":   func(p *Planned, _ *Bound) { p.Command.Argv = []string{"bin/deploy staging"} },
+		"the folder":            func(p *Planned, _ *Bound) { p.Command.Cwd = "other" },
+		"a variable":            func(p *Planned, _ *Bound) { p.Command.Env["A"] = "2" },
+		"a variable's name":     func(p *Planned, _ *Bound) { p.Command.EnvFrom = []string{"C"} },
+		"the input":             func(p *Planned, _ *Bound) { p.Command.Stdin = "other" },
+		"the time":              func(p *Planned, _ *Bound) { p.Command.TimeoutS = 8 },
+		"the program's path":    func(_ *Planned, b *Bound) { b.Exe.Path = "/bin/other" },
+		"the program":           func(_ *Planned, b *Bound) { b.Exe.SHA256 = "01" },
+		"a file's name":         func(_ *Planned, b *Bound) { b.Inputs[0].URI = "other" },
+		"a file":                func(_ *Planned, b *Bound) { b.Inputs[0].Digest = sum(2) },
+		"how it is undone":      func(p *Planned, _ *Bound) { p.Compensation.Argv = []string{"bin/other"} },
+		"that it can be undone": func(p *Planned, _ *Bound) { p.Compensation = nil },
+	} {
+		got := digest(change)
+		if other, known := seen[got]; known {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[got] = name
+	}
+	external := func(change func(*Planned)) string {
+		p := notify()
+		change(&p)
+		got, err := RequestDigest("tsk_1", &p, &BoundPair{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	one := external(func(*Planned) {})
+	if one == external(func(p *Planned) { p.RequestedAction = "Tell all" }) || one == external(func(p *Planned) { p.Params = jsontext.Value(`{"to":"all"}`) }) {
+		t.Error("another effect has the same digest")
+	}
+	if one != external(func(p *Planned) { p.Params = jsontext.Value("{ \"to\" : \"ops\" }") }) {
+		t.Error("blanks make another digest")
+	}
+	p := notify()
+	if other, err := RequestDigest("tsk_2", &p, &BoundPair{}); err != nil || other == one {
+		t.Errorf("another task's effect has the digest %s, %v", other, err)
+	}
+}
+
 // An external effect is finished by whoever has its token.
 func TestExternalEffect(t *testing.T) {
 	d := newDesk(t)
