@@ -467,11 +467,11 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// An agent that waits for a person is not silent.
+// An agent that waits for a person is not silent, and its lease is kept meanwhile.
 func TestWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "asks:allow_once,reject_once")
-	r.o.Agent.Idle = 100 * time.Millisecond
+	r.o.Agent.Idle, r.o.Lease = 100*time.Millisecond, 150*time.Millisecond
 	r.answer = func(ctx context.Context, method string, _ any) (any, error, bool) {
 		if method == "task.ask_permission" {
 			wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
@@ -482,6 +482,16 @@ func TestWaitsForAPerson(t *testing.T) {
 	}
 	if got := r.run(t.Context()); !got.Good() {
 		t.Errorf("got %+v", got)
+	}
+	beats := 0
+	for _, c := range r.calls {
+		if p, ok := c.params.(*taskapi.CheckpointParams); ok && p.Type == task.CheckpointHeartbeat {
+			beats++
+		}
+	}
+	// In half a second one comes each third of the lease, where nothing is in the way.
+	if beats < 3 || beats > 30 {
+		t.Errorf("%d heartbeats were sent", beats)
 	}
 }
 
