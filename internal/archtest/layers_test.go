@@ -89,7 +89,7 @@ var layers = map[string]folder{
 	"internal/loop":            {imports: []string{"internal/task", "internal/taskapi", "internal/taskclient", "internal/text"}},
 	"internal/taskclient":      {imports: []string{"internal/api", "internal/client", "internal/task", "internal/taskapi"}},
 	"internal/acp":             {imports: []string{"internal/api", "internal/peer", "internal/place", "internal/redact", "internal/task", "internal/taskapi", "internal/taskclient"}},
-	"internal/taskcmd":         {imports: []string{"examples", "internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/legacy", "internal/lobster", "internal/loop", "internal/prose", "internal/runner", "internal/task", "internal/taskapi", "internal/taskclient", "internal/term", "internal/text"}, clock: true},
+	"internal/taskcmd":         {imports: []string{"examples", "internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/durable", "internal/legacy", "internal/lobster", "internal/loop", "internal/prose", "internal/runner", "internal/task", "internal/taskapi", "internal/taskclient", "internal/term", "internal/text"}, clock: true},
 	"internal/legacy":          {imports: []string{"internal/task", "internal/text"}},
 	"internal/prose":           {imports: []string{"internal/task", "internal/text"}},
 	"internal/auditcmd":        {imports: []string{"internal/api", "internal/audit", "internal/checkpoints", "internal/cli", "internal/client", "internal/config", "internal/durable", "internal/export", "internal/keyring", "internal/logreader", "internal/logstore", "internal/logview", "internal/store", "internal/term", "internal/verify", "internal/witness"}, clock: true},

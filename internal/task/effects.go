@@ -29,7 +29,7 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 	case e != nil:
 		e = d.effect(e.ID)
 		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind)
-		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest, e.Bound = *p, p.Type(), origin, EffectPlanned, d.who.Name, "", nil
+		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest = *p, p.Type(), origin, EffectPlanned, d.who.Name, ""
 		return e, nil
 	case len(t.Effects) >= MaxEffects:
 		return nil, refuse(Limit, "a task has %d effects at most", MaxEffects)
@@ -135,9 +135,9 @@ func (c RequestApproval) decide(d *draft) error {
 		return err
 	}
 	e = d.effect(e.ID)
-	e.Digest, e.Bound = c.Digest, c.Bound
+	e.Digest = c.Digest
 	a := Approval{
-		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
+		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, Bound: c.Bound, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
 		Needed: max(1, d.w.Rules.Approvers),
 	}
 	if d.out.Policy != nil {

@@ -220,10 +220,8 @@ type Effect struct {
 	Origin     string `json:"origin"`
 	State      string `json:"state"`
 	PlannedBy  string `json:"planned_by"`
-	// Digest is the request's that was last asked for, and Bound what it names beside
-	// what is planned: the program and the inputs with their digests.
+	// Digest is the request's that was last asked for.
 	Digest  string         `json:"request_digest,omitzero"`
-	Bound   jsontext.Value `json:"bound,omitzero"`
 	Runs    []Run          `json:"runs"`
 	Receipt jsontext.Value `json:"receipt,omitzero"`
 	At      time.Time      `json:"at"`
@@ -255,14 +253,17 @@ type Approval struct {
 	ID       string `json:"approval_id"`
 	EffectID string `json:"effect_id"`
 	Status   string `json:"status"`
-	// Digest is that of the request.
-	Digest      string    `json:"request_digest"`
-	RequestedBy string    `json:"requested_by"`
-	AskedAt     time.Time `json:"asked_at"`
-	ExpiresAt   time.Time `json:"expires_at"`
-	ResolvedBy  string    `json:"resolved_by,omitzero"`
-	ResolvedAt  time.Time `json:"resolved_at,omitzero"`
-	Note        string    `json:"note,omitzero"`
+	// Digest is that of the request, and Bound what the request names beside what is
+	// planned: a [BoundPair]. A start is handed what its own approval names, and nothing of a
+	// request that came later.
+	Digest      string         `json:"request_digest"`
+	Bound       jsontext.Value `json:"bound,omitzero"`
+	RequestedBy string         `json:"requested_by"`
+	AskedAt     time.Time      `json:"asked_at"`
+	ExpiresAt   time.Time      `json:"expires_at"`
+	ResolvedBy  string         `json:"resolved_by,omitzero"`
+	ResolvedAt  time.Time      `json:"resolved_at,omitzero"`
+	Note        string         `json:"note,omitzero"`
 	// Needed is how many people it takes.
 	Needed int `json:"needed,omitzero"`
 	// Used is set when a start has taken it, and Void when what it was for is gone.

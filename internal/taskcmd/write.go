@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/term"
@@ -554,7 +555,8 @@ first has it.`,
 				return err
 			}
 			if file != "" {
-				if err := os.WriteFile(file, []byte(g.Token+"\n"), 0o600); err != nil {
+				// What had the name, or a link of it, is not written into.
+				if err := durable.Replace(file, ".part", 0o600, []byte(g.Token+"\n")); err != nil {
 					return fmt.Errorf("cannot write the token: %w", err)
 				}
 				g.Token = ""

@@ -20,13 +20,7 @@ import (
 // act decides about one command and commits what comes of it. Build makes the command
 // of the task as it is, nil for none; more, where set, adds to the change.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
-	defer t.deciding(who)()
 	defer t.locks.Lock(id)()
-	out, receipt, err := t.actLocked(ctx, id, who, build, more)
-	return out, told(who, receipt), err
-}
-
-func (t *Tasks) actLocked(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
 	at, err := t.loadLocked(ctx, id)
 	if err != nil {
 		return nil, store.Receipt{}, err
@@ -38,11 +32,14 @@ func (t *Tasks) actLocked(ctx context.Context, id string, who *task.Actor, build
 	if command == nil {
 		return &task.Outcome{Task: at}, store.Receipt{}, nil
 	}
+	// What is built may have taken files as long as an actor likes, and a pause waits from here on.
+	defer t.deciding(who)()
 	out, change, err := t.decide(ctx, at, command, who)
 	if err != nil {
 		return nil, store.Receipt{}, err
 	}
-	return t.write(change, at, out, more)
+	out, receipt, err := t.write(change, at, out, more)
+	return out, told(who, receipt), err
 }
 
 // write commits what was decided.
@@ -65,7 +62,8 @@ func (t *Tasks) write(change *store.Change, at *task.Task, out *task.Outcome, mo
 }
 
 // deciding keeps pauses from beginning while an actor's call is decided and committed,
-// until the function that it returns is called.
+// until the function that it returns is called. A pause, and with it every message, waits for
+// that: no file is read meanwhile, and no lock taken that somebody else can have.
 func (t *Tasks) deciding(who *task.Actor) (done func()) {
 	if who.Role == task.Operator || who.Role == task.Daemon {
 		return func() {}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
@@ -45,7 +46,13 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 	t := s.t
 	token := newToken("")
 	c := task.RunEffect{EffectID: p.EffectID, Key: p.IdempotencyKey, Digest: p.RequestDigest, Compensation: p.Compensation, TokenHash: hex.EncodeToString(digestOf(token))}
-	out, receipt, err := t.act(ctx, p.TaskID, who, always(c), nil)
+	var order *RunOrder
+	out, receipt, err := t.act(ctx, p.TaskID, who, always(c), func(_ *store.Change, out *task.Outcome) (err error) {
+		if !out.Replayed {
+			order, err = approvedOrder(out.Task, out.Effect, out.Run)
+		}
+		return err
+	})
 	if err != nil {
 		return result, p.WaitS > 0 && mayCome(err), err
 	}
@@ -59,9 +66,7 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 		result.RunToken = token
 		return result, false, nil
 	}
-	if err := t.startRun(out.Task, e, r); err != nil {
-		return result, false, err
-	}
+	t.o.Runner.Start(*order)
 	if p.WaitS == 0 {
 		return result, false, nil
 	}
@@ -119,21 +124,34 @@ func mayCome(err error) bool {
 	}
 }
 
-// startRun hands a run that is on record to the runner.
-func (t *Tasks) startRun(at *task.Task, e *task.Effect, r *task.Run) error {
-	order, err := orderOf(at, e, r)
-	if err == nil {
-		t.o.Runner.Start(order)
+// approvedOrder is what the runner is told about a run before the run is on record, nil where
+// the run is not the runner's. What the approval names has to be what its digest is of.
+func approvedOrder(at *task.Task, effect string, run int) (*RunOrder, error) {
+	e := at.Effect(effect)
+	r := e.Run(run)
+	if r.TokenHash != "" {
+		return nil, nil
 	}
-	return err
+	order, bound, err := orderOf(at, e, r)
+	if err != nil {
+		return nil, err
+	}
+	a := at.Approval(r.ApprovalID)
+	digest, err := task.RequestDigest(at.ID, &e.Planned, &bound)
+	if err == nil && digest != a.Digest {
+		err = api.Errorf(api.Conflict, "approval %s is of %s, and what is on record for it is %s: ask for it anew", a.ID, a.Digest, digest)
+	}
+	return &order, err
 }
 
-func orderOf(at *task.Task, e *task.Effect, r *task.Run) (RunOrder, error) {
-	var pair task.BoundPair
-	if err := json.Unmarshal(e.Bound, &pair); err != nil {
-		return RunOrder{}, err
+// orderOf is what the runner is told about a run, and what the run's approval names.
+func orderOf(at *task.Task, e *task.Effect, r *task.Run) (o RunOrder, pair task.BoundPair, err error) {
+	if bound := at.Approval(r.ApprovalID).Bound; len(bound) > 0 {
+		if err := json.Unmarshal(bound, &pair); err != nil {
+			return o, pair, err
+		}
 	}
-	o := RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, StartedAt: r.StartedAt}
+	o = RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, StartedAt: r.StartedAt}
 	action, bound := e.Command, pair.Command
 	if r.Compensation {
 		action, bound = e.Compensation, pair.Compensation
@@ -142,7 +160,7 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (RunOrder, error) {
 	if bound != nil {
 		o.Bound = *bound
 	}
-	return o, nil
+	return o, pair, nil
 }
 
 // Orders are the runs of commands that are on record as started: what a runner that
@@ -164,7 +182,7 @@ func (t *Tasks) Orders(ctx context.Context) (orders []RunOrder, err error) {
 				if r.State != task.EffectStarted || e.EffectType == task.TypeExternal && !r.Compensation {
 					continue
 				}
-				order, err := orderOf(out.Task, e, r)
+				order, _, err := orderOf(out.Task, e, r)
 				if err != nil {
 					return nil, err
 				}

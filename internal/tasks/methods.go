@@ -105,19 +105,20 @@ func changed(out *task.Outcome, receipt store.Receipt) taskapi.Changed {
 
 // write runs a command of a writer and makes its answer.
 func write[P keyed, R any](ctx context.Context, s *Session, method, id string, p P, build func(*task.Task) (task.Command, error), answer func(*task.Outcome, taskapi.Changed) R) (R, error) {
-	who := s.as(ctx, id)
-	return once(ctx, s, method, p, nil, func(keep func(*store.Change, R) error) (result R, err error) {
-		out, receipt, err := s.t.act(ctx, id, who, build, func(change *store.Change, out *task.Outcome) error {
-			return keep(change, answer(out, changed(out, store.Receipt{})))
-		})
-		if err != nil {
-			return result, err
-		}
-		if !out.Lease.IsZero() && out.Task.Running() != nil {
-			s.t.leases.renew(id, out.Lease)
-		}
-		return answer(out, changed(out, receipt)), nil
+	return once(ctx, s, method, p, nil, func(keep func(*store.Change, R) error) (R, error) {
+		return acted(ctx, s, id, build, keep, answer)
 	})
+}
+
+// acted makes the answer to a command that is decided, which a request's key keeps.
+func acted[R any](ctx context.Context, s *Session, id string, build func(*task.Task) (task.Command, error), keep func(*store.Change, R) error, answer func(*task.Outcome, taskapi.Changed) R) (result R, err error) {
+	out, receipt, err := s.t.act(ctx, id, s.as(ctx, id), build, func(change *store.Change, out *task.Outcome) error {
+		return keep(change, answer(out, changed(out, store.Receipt{})))
+	})
+	if err != nil {
+		return result, err
+	}
+	return answer(out, changed(out, receipt)), nil
 }
 
 func always(c task.Command) func(*task.Task) (task.Command, error) {

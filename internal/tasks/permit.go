@@ -118,6 +118,13 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 // the request that waits for a person. No pause begins between its look at them and the
 // commit.
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
+	defer t.locks.Lock("permission " + q.asked)()
+	// What waits is looked for first: what is decided meanwhile is said then.
+	if id := t.o.Approvals().Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
+		if waits, err = t.waiting(ctx, q.at.ID, id); err != nil {
+			return result, nil, err
+		}
+	}
 	defer t.deciding(q.who)()
 	if r := t.paused(nil, q.who); r != nil {
 		return result, nil, t.refused(q.at, q.who, &task.World{}, r)
@@ -133,7 +140,7 @@ func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permi
 	}
 	change := &store.Change{Records: []*audit.Record{record}}
 	if answer.Allow && answer.RequireApproval {
-		return t.askPerson(ctx, q, change, &answer)
+		return t.askPerson(ctx, q, waits, change, &answer)
 	}
 	result = taskapi.Permission{Decision: "deny", Reason: answer.Reason}
 	if record.PolicyResult = audit.ResultDeny; answer.Allow {
@@ -152,23 +159,16 @@ func (t *Tasks) judged(ctx context.Context, at *task.Task, actor string, role ta
 }
 
 // askPerson answers by a person's word that nobody has taken yet, or returns the request that
-// waits for one, which may be new. The change has the record of the asking.
-func (t *Tasks) askPerson(ctx context.Context, q *permission, change *store.Change, answer *task.Answer) (taskapi.Permission, *approval.Request, error) {
-	defer t.locks.Lock("permission " + q.asked)()
+// waits for one, which may be new. The change has the record of the asking. The question's lock
+// is held.
+func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Request, change *store.Change, answer *task.Answer) (taskapi.Permission, *approval.Request, error) {
 	var none taskapi.Permission
 	d, record, now := t.o.Approvals(), change.Records[0], t.o.Now()
 	record.PolicyResult = audit.ResultApproval
-	// What waits is looked for first: what is decided meanwhile is said then.
-	if id := d.Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
-		waits, err := t.waiting(ctx, q.at.ID, id)
-		if err != nil {
-			return none, nil, err
-		}
-		if waits.State == api.ApprovalPending {
-			record.ApprovalID = id
-			_, err = t.o.Commit(change)
-			return none, waits, err
-		}
+	if waits != nil && waits.State == api.ApprovalPending {
+		record.ApprovalID = waits.ApprovalID
+		_, err := t.o.Commit(change)
+		return none, waits, err
 	}
 	said, err := d.Said(ctx, q.agent, q.asked, answer.Revision)
 	if err != nil {

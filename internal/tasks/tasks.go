@@ -135,7 +135,9 @@ type Tasks struct {
 	o      Options
 	config atomic.Pointer[Config]
 	locks  keylock.Locks
-	// deps is held while dependencies change, so that no two changes make a circle.
+	// deps is held while dependencies change, so that no two changes make a circle. Locks are
+	// taken in one order: that of a grant, of a request's key, of an origin, of dependencies, of a
+	// permission, of a task, of pauses ([Tasks.deciding]).
 	deps sync.Mutex
 	// cache holds tasks as they are stored. One is read and replaced under its lock.
 	cache *lru.Cache[string, *task.Task]
@@ -258,6 +260,7 @@ func (l *leases) of(id string) time.Time {
 	return l.until[id]
 }
 
+// renew is called with the task's lock, so that a lease is not set back by who decided before.
 func (l *leases) renew(id string, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

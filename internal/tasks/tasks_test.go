@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
@@ -116,6 +118,56 @@ func TestWatchers(t *testing.T) {
 	leave()
 	if len(w.set) != 0 {
 		t.Errorf("left: %v", w.set)
+	}
+}
+
+// A pause waits for nothing that takes as long as an actor likes, as the digest of a large file.
+func TestBuildingHoldsNoPause(t *testing.T) {
+	tasks := &Tasks{}
+	deciding := 0
+	tasks.o.Deciding = func() func() {
+		deciding++
+		return func() { deciding-- }
+	}
+	tasks.cache, _ = lru.New[string, *task.Task](1)
+	tasks.cache.Add("tsk_a", &task.Task{})
+	_, _, err := tasks.act(t.Context(), "tsk_a", &task.Actor{Name: "lead", Role: task.Orchestrator}, func(*task.Task) (task.Command, error) {
+		if deciding != 0 {
+			t.Error("a pause cannot begin while a command is built")
+		}
+		return nil, io.EOF
+	}, nil)
+	if err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// A long list takes no room from a short one, and what is left out is named.
+func TestFit(t *testing.T) {
+	list := func(n, size int) []string {
+		l := make([]string, n)
+		for i := range l {
+			l[i] = strings.Repeat("x", size-2) // and two quotes
+		}
+		return l
+	}
+	for _, tc := range []struct {
+		room                int
+		long, short, none   []string
+		wantLong, wantShort int
+		more                []string
+	}{
+		{1000, list(5, 10), list(5, 10), nil, 5, 5, nil},
+		{100, list(50, 10), list(2, 10), nil, 8, 2, []string{"long"}},
+		{100, list(50, 10), list(50, 10), nil, 5, 5, []string{"long", "short"}},
+		{100, list(1, 1000), list(3, 10), nil, 0, 3, []string{"long"}},
+		{1 << 20, list(150, 10), nil, nil, newest, 0, []string{"long"}},
+	} {
+		var long, short, none []string
+		more := fit(tc.room, newestOf("long", tc.long, &long), newestOf("short", tc.short, &short), newestOf("none", tc.none, &none))
+		if len(long) != tc.wantLong || len(short) != tc.wantShort || none == nil || !slices.Equal(more, tc.more) {
+			t.Errorf("%d bytes for %d and %d: %d, %d, %v, more of %v", tc.room, len(tc.long), len(tc.short), len(long), len(short), none, more)
+		}
 	}
 }
 

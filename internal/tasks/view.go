@@ -164,14 +164,9 @@ func (t *Tasks) mayDepend(ctx context.Context, id, tenant string, on []string) e
 // Update answers task.update.
 func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.Updated, error) {
 	t := s.t
-	who := s.as(ctx, p.TaskID)
-	if p.DependsOn != nil {
-		t.deps.Lock()
-		defer t.deps.Unlock()
-	}
 	build := func(at *task.Task) (task.Command, error) {
 		c := task.Update{Expected: p.Expected, Title: p.Title, Labels: p.Labels, DependsOn: p.DependsOn, Priority: p.Priority, NotBefore: p.NotBefore}
-		if at.May(who) != nil {
+		if at.May(s.as(ctx, p.TaskID)) != nil {
 			return c, nil
 		}
 		if p.DependsOn != nil {
@@ -192,8 +187,14 @@ func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.
 		}
 		return c, nil
 	}
-	return write(ctx, s, "task.update", p.TaskID, p, build, func(out *task.Outcome, c taskapi.Changed) taskapi.Updated {
-		return taskapi.Updated{Changed: c, Missing: out.Task.Missing()}
+	return once(ctx, s, "task.update", p, nil, func(keep func(*store.Change, taskapi.Updated) error) (taskapi.Updated, error) {
+		if p.DependsOn != nil {
+			t.deps.Lock()
+			defer t.deps.Unlock()
+		}
+		return acted(ctx, s, p.TaskID, build, keep, func(out *task.Outcome, c taskapi.Changed) taskapi.Updated {
+			return taskapi.Updated{Changed: c, Missing: out.Task.Missing()}
+		})
 	})
 }
 
@@ -202,6 +203,7 @@ func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.
 const (
 	newest      = 100
 	maxView     = 1 << 20
+	maxReceipts = 128 << 10
 	usualEvents = 20
 	maxEvents   = 200
 )
@@ -270,47 +272,89 @@ func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	if at.Phase == task.CircuitOpen {
 		v.LastGood = at.LastGood()
 	}
-	size := 0
-	v.Attempts = cut(&v, "attempts", at.Attempts, &size)
-	v.Artifacts = cut(&v, "artifacts", at.Artifacts, &size)
-	v.Effects = cut(&v, "effects", at.Effects, &size)
-	for i := range v.Effects {
-		v.Effects[i] = shown(v.Effects[i])
-	}
-	v.Approvals = cut(&v, "approvals", at.Approvals, &size)
-	v.Reviews = []taskapi.Review{}
-	for _, r := range cut(&v, "reviews", at.Reviews, &size) {
-		v.Reviews = append(v.Reviews, taskapi.Review{Review: r, Stale: at.Stale(&r)})
-	}
+	v.More = fit(maxView-task.MaxSpecBytes*2,
+		newestOf("attempts", at.Attempts, &v.Attempts), newestOf("artifacts", at.Artifacts, &v.Artifacts), newestOf("effects", shown(at.Effects), &v.Effects),
+		newestOf("approvals", at.Approvals, &v.Approvals), newestOf("reviews", reviewed(at), &v.Reviews))
 	return v
 }
 
-// shown is an effect without what proves who was told to do it.
-func shown(e task.Effect) task.Effect {
-	e.Runs = slices.Clone(e.Runs)
-	for i := range e.Runs {
-		e.Runs[i].TokenHash = ""
-	}
-	if e.Runs == nil {
-		e.Runs = []task.Run{}
-	}
-	return e
-}
-
-// cut returns the newest entries of a list, as many as there is room for.
-func cut[T any](v *taskapi.View, name string, list []T, size *int) []T {
-	from := max(0, len(list)-newest)
-	for i := len(list) - 1; i >= from; i-- {
-		text, err := json.Marshal(&list[i])
-		if *size += len(text); err != nil || *size > maxView-task.MaxSpecBytes*2 {
-			from = i + 1
-			break
+// shown are effects without what proves who was told to do one, and without the older receipts
+// of one that was run so often that they would leave no room.
+func shown(effects []task.Effect) []task.Effect {
+	effects = slices.Clone(effects)
+	for i := range effects {
+		e := &effects[i]
+		e.Runs = append([]task.Run{}, e.Runs...)
+		size := 0
+		for j := len(e.Runs) - 1; j >= 0; j-- {
+			r := &e.Runs[j]
+			r.TokenHash = ""
+			if size += len(r.Receipt) + len(r.Evidence); size > maxReceipts && j < len(e.Runs)-1 {
+				r.Receipt, r.Evidence = nil, ""
+			}
 		}
 	}
-	if from > 0 {
-		v.More = append(v.More, name)
+	return effects
+}
+
+// reviewed are a task's reviews, with whether each is about what is there.
+func reviewed(at *task.Task) []taskapi.Review {
+	reviews := make([]taskapi.Review, len(at.Reviews))
+	for i := range at.Reviews {
+		reviews[i] = taskapi.Review{Review: at.Reviews[i], Stale: at.Stale(&at.Reviews[i])}
 	}
-	return append([]T{}, list[from:]...)
+	return reviews
+}
+
+// part is a list of a view: how large its entries are, the newest first, and what takes so many
+// of them.
+type part struct {
+	name  string
+	sizes []int
+	all   int
+	take  func(entries int)
+}
+
+// newestOf is the part of a view that a list's newest entries are.
+func newestOf[T any](name string, list []T, shown *[]T) part {
+	p := part{name: name, all: len(list), take: func(n int) { *shown = append([]T{}, list[len(list)-n:]...) }}
+	for i := len(list) - 1; i >= max(0, len(list)-newest); i-- {
+		text, err := json.Marshal(&list[i])
+		if err != nil {
+			break
+		}
+		p.sizes = append(p.sizes, len(text))
+	}
+	return p
+}
+
+// fit shares room among lists, so that a long one takes none from a short one, and names those
+// that are not whole.
+func fit(room int, parts ...part) (more []string) {
+	total := func(p part) (sum int) {
+		for _, size := range p.sizes {
+			sum += size
+		}
+		return sum
+	}
+	bySize := slices.SortedStableFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(total(a), total(b)) })
+	short := make(map[string]bool)
+	for i, p := range bySize {
+		share, n := room/(len(bySize)-i), 0
+		for n < len(p.sizes) && p.sizes[n] <= share {
+			share -= p.sizes[n]
+			room -= p.sizes[n]
+			n++
+		}
+		p.take(n)
+		short[p.name] = n < p.all
+	}
+	for _, p := range parts {
+		if short[p.name] {
+			more = append(more, p.name)
+		}
+	}
+	return more
 }
 
 // onePart leaves one list alone in a view, from an entry on.
@@ -325,13 +369,9 @@ func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *
 	case "artifacts":
 		v.Artifacts = page(v, p, at.Artifacts, func(a task.Artifact) string { return a.ID }, &size)
 	case "reviews":
-		for _, r := range page(v, p, at.Reviews, func(r task.Review) string { return r.ID }, &size) {
-			v.Reviews = append(v.Reviews, taskapi.Review{Review: r, Stale: at.Stale(&r)})
-		}
+		v.Reviews = page(v, p, reviewed(at), func(r taskapi.Review) string { return r.ID }, &size)
 	case "effects":
-		for _, e := range page(v, p, at.Effects, func(e task.Effect) string { return e.ID }, &size) {
-			v.Effects = append(v.Effects, shown(e))
-		}
+		v.Effects = page(v, p, shown(at.Effects), func(e task.Effect) string { return e.ID }, &size)
 	case "approvals":
 		v.Approvals = page(v, p, at.Approvals, func(a task.Approval) string { return a.ID }, &size)
 	case "checkpoints":

@@ -1,0 +1,88 @@
+package daemon_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/taskapi"
+)
+
+// What undoes an effect is what was approved with the run that it undoes: a request that came
+// later changes nothing of it, whatever becomes of the request.
+func TestCompensationIsWhatWasApproved(t *testing.T) {
+	h := build(t, taskTeam)
+	command := m{"argv": []any{"./ship.sh"}}
+	c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": command, "compensation": command})
+	script := filepath.Join(h.dir, "work/ship.sh")
+	writes := func(text string) (sum string) {
+		t.Helper()
+		if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		digest := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(digest[:])
+	}
+	approved := writes("#!/bin/sh\n")
+	c.executing()
+	c.deliver()
+	c.move(task.SpecGate)
+	c.review("spec", "approved")
+	c.move(task.QualityGate)
+	c.review("quality", "approved")
+	c.move(task.AwaitingApproval)
+	operator := h.taskOperator()
+	request := m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"}
+	decide := func(approval m, resolution string) {
+		t.Helper()
+		shown := operator.must("approval.get", m{"approvalId": approval["approval_id"]})
+		operator.must("task.resolve_approval", m{"task_id": c.id, "approval_id": approval["approval_id"], "resolution": resolution, "resolved_by": "me", "digest": shown["digest"]})
+	}
+	first := c.lead.must("task.request_approval", request)
+	decide(first, "approved")
+	c.move(task.ReadyToResume)
+	orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first line says that the runner is attached.
+	if _, err := orders.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	isHanded := func(what string) {
+		t.Helper()
+		line, err := orders.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told taskapi.RunnerChunk
+		if err := json.Unmarshal(line, &told); err != nil {
+			t.Fatal(err)
+		}
+		if got := told.Run.Bound.Exe.SHA256; got != approved {
+			t.Errorf("%s: the runner is told to run %s, and %s was approved", what, got, approved)
+		}
+	}
+	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
+	started := c.lead.must("task.run_effect", run)
+	isHanded("the run")
+	operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "failed"})
+
+	c.move(task.AwaitingApproval)
+	writes("#!/bin/sh\necho another\n")
+	second := c.lead.must("task.request_approval", request)
+	if second["approval_id"] == first["approval_id"] || second["request_digest"] == first["request_digest"] {
+		t.Fatalf("asked for again: %v", second)
+	}
+	decide(second, "rejected")
+	run["compensation"] = true
+	run["request_digest"] = second["request_digest"]
+	c.lead.refuse("CONFLICT", task.IdempotencyConflict, "task.run_effect", run)
+	run["request_digest"] = first["request_digest"]
+	c.lead.must("task.run_effect", run)
+	isHanded("the compensation")
+}
