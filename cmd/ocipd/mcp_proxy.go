@@ -61,7 +61,7 @@ agent's token.`,
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			link := &mcpproxy.Link{Token: secret, Agent: agent, NewID: uuid.NewString, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
+			link := &mcpproxy.Link{Token: secret, Agent: agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
 				return client.Dial(ctx, socket, client.WithDropEvents())
 			}}
 			defer link.Close()
@@ -70,7 +70,7 @@ agent's token.`,
 				log.Warn("nothing is sent until this is well", "error", err)
 			}
 			o := &mcpproxy.Options{
-				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: uuid.NewString, Now: time.Now,
+				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: newID, Now: time.Now,
 			}
 			if target == nil {
 				return mcpproxy.Run(cmd.Context(), o)
@@ -121,6 +121,10 @@ is written as a map, to be put into a file for --map.`,
 	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
 	return c
 }
+
+// newID makes an id that stands behind those made before, so that what the daemon keeps by
+// it is written in one place.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // serverOf is the server that is meant: one over HTTP, or a command; and its map.
 func serverOf(address, given string, command []string) (target *url.URL, m *mcpproxy.Map, err error) {

@@ -166,8 +166,8 @@ func (p *proxy) let(a *asked) {
 	}
 }
 
-// report says what became of a message. That one was sent which nobody had to approve is the
-// rule, and not worth a record of its own.
+// report says what became of a message, for which nobody waits. That one was sent which nobody
+// had to approve is the rule, and not worth a record of its own.
 func (p *proxy) report(a *asked, outcome, note string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: outcome, Note: short(note)}
@@ -177,7 +177,7 @@ func (p *proxy) report(a *asked, outcome, note string) {
 			}
 			c.RequestKey = d.key
 		}
-		p.confirm(c)
+		p.background.Go(func() { p.confirm(c) })
 	}
 }
 

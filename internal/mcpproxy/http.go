@@ -119,7 +119,7 @@ func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, pat
 		w.room <- struct{}{}
 	}
 	w.loseAll()
-	w.background.Wait()
+	w.finish()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

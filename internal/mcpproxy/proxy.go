@@ -66,7 +66,7 @@ type proxy struct {
 	ended context.Context
 	end   context.CancelFunc
 
-	// asking are calls that are decided about, and background is all that runs beside.
+	// asking are calls that are decided about, and background is all that is under way.
 	asking, background sync.WaitGroup
 
 	ready sync.Once
@@ -87,6 +87,8 @@ type proxy struct {
 	// replays is set where a server can say again what it has said.
 	replays bool
 	mine    map[string]owned
+	// closed is set when nothing of the client's is taken any more.
+	closed bool
 }
 
 // key names a call: its session, where there are several, and its id.
@@ -127,6 +129,25 @@ func newProxy(ctx context.Context, o *Options) *proxy {
 	}
 	p.ended, p.end = context.WithCancel(ctx)
 	return p
+}
+
+// enter begins something of the client's, which ends with background.Done, and reports whether
+// that may begin still.
+func (p *proxy) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.background.Add(1)
+	}
+	return !p.closed
+}
+
+// finish waits for all that has begun.
+func (p *proxy) finish() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.background.Wait()
 }
 
 // begin begins what goes on beside the client's messages, once the server takes calls.
@@ -434,9 +455,7 @@ func (p *proxy) observed(session string, line []byte) (instead func() []byte, he
 		return nil, false
 	}
 	if o.done != nil {
-		outcome, note := outcomeOf(&f)
-		// The client is not to wait for the record.
-		p.background.Go(func() { o.done(outcome, note) })
+		o.done(outcomeOf(&f))
 	}
 	if o.in != nil {
 		return func() []byte {

@@ -20,13 +20,15 @@ const endTime = 5 * time.Second
 type stdio struct {
 	*proxy
 	in  sync.Mutex // of the server's input
-	srv io.Writer
+	srv io.WriteCloser
 	out sync.Mutex // of the client's
+	// read is told when there is nothing more to be read.
+	read chan error
 }
 
 // Run starts the server and serves a client until it ends, or the server does.
 func Run(ctx context.Context, o *Options) error {
-	s := &stdio{proxy: newProxy(ctx, o)}
+	s := &stdio{proxy: newProxy(ctx, o), read: make(chan error, 1)}
 	s.spare = s.pass
 	defer s.end()
 	cmd := exec.CommandContext(ctx, o.Command[0], o.Command[1:]...)
@@ -44,26 +46,16 @@ func Run(ctx context.Context, o *Options) error {
 		return fmt.Errorf("cannot start the MCP server: %w", err)
 	}
 	s.srv = in
-	read := make(chan error, 1)
-	go func() {
-		err := s.readClient()
-		// What was asked for before the end is decided, and waits for nobody.
-		s.asking.Wait()
-		s.end()
-		read <- err
-		s.in.Lock()
-		defer s.in.Unlock()
-		_ = in.Close()
-	}()
+	go s.readClient()
 	err = s.readServer(out)
 	s.end()
 	kill := time.AfterFunc(endTime, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer kill.Stop()
 	ended := cmd.Wait()
 	s.loseAll()
-	s.background.Wait()
+	s.finish()
 	select {
-	case clientErr := <-read:
+	case clientErr := <-s.read:
 		err = errors.Join(clientErr, err)
 	default:
 		// The server has ended before its client.
@@ -93,24 +85,38 @@ func lineOf(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
 }
 
 // readClient takes what the client says.
-func (s *stdio) readClient() error {
+func (s *stdio) readClient() {
 	r := bufio.NewReaderSize(s.o.In, 64<<10)
 	for {
 		line, tooLong, err := lineOf(r, maxClientLine)
+		if !s.enter() {
+			return
+		}
 		if tooLong {
 			s.malformed(s, fmt.Sprintf("the message is longer than %d bytes", maxClientLine))
-		} else if len(line) > 0 {
-			if err := s.clientLine(line); err != nil {
-				return nil // the server is gone, and its end says so
-			}
+		} else if len(line) > 0 && s.clientLine(line) != nil {
+			err = io.EOF // the server is gone, and its end says so
 		}
+		s.background.Done()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return err
+			s.clientEnded(err)
+			return
 		}
 	}
+}
+
+// clientEnded ends what the client has begun.
+func (s *stdio) clientEnded(err error) {
+	// What was asked for before the end is decided, and waits for nobody.
+	s.asking.Wait()
+	s.end()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.read <- err
+	s.in.Lock()
+	defer s.in.Unlock()
+	_ = s.srv.Close()
 }
 
 func (s *stdio) clientLine(line []byte) error {

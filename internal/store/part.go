@@ -100,7 +100,7 @@ func Each[T Part](c *Change) iter.Seq[T] {
 // from it, so it needs no record.
 func housekeeping(p Part) bool {
 	switch p.(type) {
-	case Meta, Dropped, Taken, SettledSessions, lapsed, outdated, faded:
+	case Meta, Dropped, Taken, SettledSessions, lapsed, outdated, faded, forgotten:
 		return true
 	}
 	return false

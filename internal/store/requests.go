@@ -16,21 +16,12 @@ type RequestKey struct {
 	Result            []byte
 }
 
-// keepRequests is for how long answers of requests are kept, and forgetAtOnce how many
-// of them go with a new one.
-const (
-	keepRequests = 24 * time.Hour
-	forgetAtOnce = 4
-)
+// keepRequests is for how long answers of requests are kept.
+const keepRequests = 24 * time.Hour
 
 func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
 
 func (k *RequestKey) put(tx *transaction) error {
-	err := tx.Exec("answers that are old", `DELETE FROM request_keys WHERE (actor, key) IN (SELECT actor, key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)`,
-		db.Time(k.At.Add(-keepRequests)), db.Int(forgetAtOnce))
-	if err != nil {
-		return err
-	}
 	return tx.Exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
 		db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
 }
@@ -41,4 +32,16 @@ func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time)
 		func(stmt *sqlite.Stmt) (RequestKey, error) {
 			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: db.ColumnBytes(stmt, 1)}, nil
 		})
+}
+
+// forgotten takes away the answer of a request that is kept no longer.
+type forgotten struct {
+	actor, key string
+	before     int64
+}
+
+func (forgotten) prepare() (int, error) { return 0, nil }
+
+func (f forgotten) put(tx *transaction) error {
+	return tx.Exec("an answer that is old", `DELETE FROM request_keys WHERE actor = ? AND key = ? AND at < ?`, db.Text(f.actor), db.Text(f.key), db.Int(f.before))
 }

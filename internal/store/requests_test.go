@@ -27,6 +27,9 @@ func TestRequestKeys(t *testing.T) {
 	for i := range 3 {
 		commit(t, s, with(&RequestKey{Actor: "b", Key: fmt.Sprint(i), At: later, Result: []byte(`1`)}))
 	}
+	if err := s.Tidy(t.Context(), later, later); err != nil {
+		t.Fatal(err)
+	}
 	if n := count(t, s, "request_keys"); n != 3 {
 		t.Errorf("%d answers are kept", n)
 	}

@@ -13,7 +13,8 @@ import (
 const tidyAtOnce = 256
 
 // Tidy takes away what has no effect any more: what was owed until before now, and
-// what was counted or heard before a time that nothing looks back beyond.
+// what was counted or heard before a time that nothing looks back beyond, and answers of
+// requests that nobody asks for again.
 // Then it cleans the files of what was removed: see [Store.Clean].
 // It is called every now and then. It reads without being in anybody's way, writes a
 // few rows at a time, and goes on where it was stopped when it is called again.
@@ -37,6 +38,14 @@ func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 				`SELECT agent, counterparty FROM heard WHERE at < ? LIMIT ?`, []any{before.UnixMilli(), tidyAtOnce},
 				func(stmt *sqlite.Stmt) (Part, error) {
 					return faded{stmt.ColumnText(0), stmt.ColumnText(1), before.UnixMilli()}, nil
+				})
+		},
+		func(ctx context.Context) ([]Part, error) {
+			old := now.Add(-keepRequests).UnixMilli()
+			return db.Rows(ctx, s.db, "answers that are old",
+				`SELECT actor, key FROM request_keys WHERE at < ? LIMIT ?`, []any{old, tidyAtOnce},
+				func(stmt *sqlite.Stmt) (Part, error) {
+					return forgotten{stmt.ColumnText(0), stmt.ColumnText(1), old}, nil
 				})
 		},
 	} {
