@@ -359,6 +359,9 @@ func TestProxyGates(t *testing.T) {
 		{strings.Replace(call(16, "send_message", `{"to":"eve","text":"a"}`), `"method":`, `"Method":"ping","method":`, 1), ""},
 		{strings.Replace(call(17, "send_message", `{"to":"eve","text":"a"}`), `tools/call`, `tools\/call`, 1), "CROSS_ENTERPRISE"},
 		{strings.Replace(call(18, "send_message", `{"to":"dave","text":"a"}`), `"id":18,`, ``, 1), ""},
+		{call(19, "notify", `{"channel_id":{"id":"eve"},"message":"Hello"}`), "neither a text nor a number"},
+		{call(20, "notify", `{"channel_id":"eve","message":{"body":"Hello"}}`), "is no text"},
+		{strings.Replace(call(21, "send_message", `{"to":"eve","text":"a"}`), `tools/call`, `Tools/Call`, 1), ""},
 	} {
 		s.say(tc.line)
 		id := fmt.Sprint(i + 2)

@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -177,27 +178,62 @@ func parseBody(body []byte) (f frame, err error) {
 	return f, nil
 }
 
+// doubtful reports whether an answer could be taken for something else, or for that of
+// another call than its id says.
+func (f *frame) doubtful() bool {
+	said, _ := text(f.id)
+	// Some make numbers of the digits of all scripts.
+	foreign := strings.ContainsFunc(said, func(r rune) bool { return r > unicode.MaxASCII && unicode.IsDigit(r) })
+	return (f.result != nil || f.failure != nil) && (f.method != "" || !f.answerable() || foreign)
+}
+
 // answerable reports whether a request has an id that can be answered.
 func (f *frame) answerable() bool { return f.id.Kind() == '"' || f.id.Kind() == '0' }
 
 // key names an id among those that are waited for.
 func (f *frame) key() string { return keyOf(f.id) }
 
-// keyOf is an id as all spell it who take it for the same: 3, 3.0 and 30e-1 are one.
+// keyOf is an id as all spell it who take it for the same: 3, 3.0 and 30e-1 are one, and for
+// clients that make numbers of texts so are "3", " 0x3" and "+3".
 func keyOf(id jsontext.Value) string {
 	switch id.Kind() {
 	case '"':
 		said, _ := text(id)
+		if n, ok := number(said); ok {
+			return n
+		}
 		return `"` + said
 	case '0':
-		if !bytes.ContainsAny(id, ".eE") && string(id) != "-0" {
-			return string(id)
-		}
-		if n, err := strconv.ParseFloat(string(id), 64); err == nil {
-			return strconv.FormatFloat(n+0, 'f', -1, 64)
+		if n, ok := number(string(id)); ok {
+			return n
 		}
 	}
 	return string(id)
+}
+
+// number is a number as all spell it, of what anybody could take for one.
+func number(said string) (n string, ok bool) {
+	said = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), r == '_', r == '+', r == '\ufeff':
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, said)
+	if said == "" {
+		said = "0"
+	}
+	if whole := strings.TrimLeft(said, "0"); strings.Trim(whole, "0123456789") == "" {
+		return cmp.Or(whole, "0"), true
+	}
+	for prefix, base := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
+		if digits, ok := strings.CutPrefix(said, prefix); ok {
+			n, err := strconv.ParseUint(digits, base, 64)
+			return strconv.FormatUint(n, 10), err == nil
+		}
+	}
+	f, err := strconv.ParseFloat(said, 64)
+	return strconv.FormatFloat(f+0, 'f', -1, 64), err == nil
 }
 
 // toolCall is a request to call a tool.

@@ -505,7 +505,7 @@ func (w *web) answers(r *http.Response) error {
 	case r.StatusCode < 200, r.StatusCode >= 300 && r.StatusCode < 400:
 		// The client would go on with the server itself.
 		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, r.Header.Get("Location"))
-	case r.StatusCode >= 400:
+	case r.StatusCode >= 400 && (d == nil || d.o == nil || d.o.in == nil):
 		return nil
 	case isStream(r.Header):
 		// It may become another length.
@@ -534,7 +534,7 @@ func (w *web) answers(r *http.Response) error {
 	held := false
 	if len(bytes.TrimSpace(text)) > 0 {
 		instead, held = w.observed(session, text)
-		if _, err := parseBody(text); err != nil && held {
+		if f, err := parseBody(text); (err != nil || f.doubtful()) && held {
 			return w.notice(r, d)
 		}
 	}

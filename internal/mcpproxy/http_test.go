@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -118,15 +120,65 @@ func frameIn(text []byte) bool {
 }
 
 func TestKeyOf(t *testing.T) {
-	for _, same := range [][]string{{"3", "3.0", "30e-1", "0.3e1"}, {`"a"`, `"\u0061"`}, {"0", "-0", "0.0"}, {"12345678901234567890"}, {"12345678901234567891"}, {`"3"`}} {
+	for _, same := range [][]string{{"3", "3.0", "30e-1", "0.3e1"}, {`"a"`, `"\u0061"`}, {"0", "-0", "0.0"}, {"12345678901234567890", `"12345678901234567890"`}, {"12345678901234567891"},
+		{"3", `"3"`, `" 3\n"`, `"+3"`, `"0x3"`, `"0b11"`, `"003"`, `"3e0"`, `"3_"`}, {"0", `""`, `" "`}, {`"a3"`}, {`"1-2"`},
+	} {
 		for _, id := range same {
 			if got, want := keyOf([]byte(id)), keyOf([]byte(same[0])); got != want {
 				t.Errorf("%s is %s, and %s is %s", id, got, same[0], want)
 			}
 		}
 	}
-	if keyOf([]byte("3")) == keyOf([]byte(`"3"`)) || keyOf([]byte("12345678901234567890")) == keyOf([]byte("12345678901234567891")) {
+	if keyOf([]byte("3")) == keyOf([]byte(`"a3"`)) || keyOf([]byte("12345678901234567890")) == keyOf([]byte("12345678901234567891")) {
 		t.Error("ids that differ are the same")
+	}
+}
+
+// Whatever a client could take for the awaited answer does not pass unseen.
+func TestAnswersInDisguise(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		`{"id":3,"result":"secret"}`, `{"id":"3","result":"secret"}`, `{"id":" 0x3","result":"secret"}`, `{"id":"\uff13","result":"secret"}`, `{"id":[3],"result":"secret"}`,
+		`{"id":null,"result":"secret"}`, `{"result":"secret"}`, `{"id":true,"error":{"message":"secret"}}`, `{"id":9,"method":"x","result":"secret"}`, `{"id":9,"method":"x","error":{"message":"secret"}}`,
+		`{"id":3,"id":9,"result":"secret"}`, `{"ID":3,"id":9,"result":"secret"}`, `[{"id":3,"result":"secret"}]`, "\ufeff" + `{"id":3,"result":"secret"}`,
+	} {
+		var out bytes.Buffer
+		s := &stdio{proxy: newProxy(t.Context(), &Options{Out: &out, Now: time.Now})}
+		s.watch(&observer{
+			key: key{"", "3"}, tell: s.tell,
+			in:      func(*frame, []byte) []byte { return []byte("withheld\n") },
+			spoiled: func(string) []byte { return []byte("withheld\n") },
+		})
+		if err := s.readServer(strings.NewReader(line + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		s.finish()
+		if out.String() != "withheld\n" {
+			t.Errorf("%s becomes %q", line, out.String())
+		}
+	}
+}
+
+// A server that answers many calls at length waits until its answers are looked into.
+func TestLongAnswersWait(t *testing.T) {
+	t.Parallel()
+	const calls, length = 16, 4 << 20
+	s := &stdio{proxy: newProxy(t.Context(), &Options{Out: io.Discard, Now: time.Now})}
+	var lines []io.Reader
+	var inside, most atomic.Int32
+	for id := range calls {
+		s.watch(&observer{key: key{"", strconv.Itoa(id)}, in: func(*frame, []byte) []byte {
+			most.Store(max(most.Load(), inside.Add(1)))
+			defer inside.Add(-1)
+			return nil
+		}})
+		lines = append(lines, strings.NewReader(fmt.Sprintf(`{"id":%d,"result":"`, id)), io.LimitReader(endless{}, length), strings.NewReader("\"}\n"))
+	}
+	if err := s.readServer(io.MultiReader(lines...)); err != nil {
+		t.Fatal(err)
+	}
+	if inside.Load() != 0 || most.Load() != 1 {
+		t.Errorf("%d answers are looked into at a time, %d still", most.Load(), inside.Load())
 	}
 }
 
@@ -186,6 +238,21 @@ func TestWithheldAnswerIsWhole(t *testing.T) {
 	}
 	if got, err := io.ReadAll(r.Body); err != nil || string(got) != notice {
 		t.Errorf("answered %q, %v", got, err)
+	}
+	// So is one that says that it failed: clients tell what stands in it.
+	for _, body := range []string{"secret", `{"id":3,"error":{"message":"secret"}}`, `{"id":null,"error":{"message":"secret"}}`} {
+		w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
+		o := *o
+		o.in = func(*frame, []byte) []byte { return []byte(notice) }
+		w.watch(&o)
+		d := &dialog{web: w, r: httptest.NewRequest(http.MethodPost, "/", nil), session: "s", o: &o}
+		r := &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Request: d.request(nil), Body: io.NopCloser(strings.NewReader(body))}
+		if err := w.answers(r); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r.Body); err != nil || string(got) != notice || r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s is answered %q, %v", body, got, err)
+		}
 	}
 }
 

@@ -347,7 +347,7 @@ func (m *Map) toolOf(c *toolCall) (*Tool, error) {
 	}
 	var given []string
 	for _, a := range c.arguments {
-		if k := a.value.Kind(); k == '"' || k == '0' || k == '[' {
+		if k := a.value.Kind(); k == '"' || k == '0' || k == '[' || k == '{' {
 			given = append(given, a.name)
 		}
 	}

@@ -46,6 +46,9 @@ const (
 	// looked into. Anything else that the server says passes, however long.
 	maxClientLine = 32 << 20
 	maxHeldLine   = 32 << 20
+	// maxBeside bounds an answer that is looked into while the next ones are read: longer ones
+	// have the server wait.
+	maxBeside = 64 << 10
 	// maxOpen bounds the calls that are decided about at a time, and maxWatched those whose
 	// answers are awaited.
 	maxOpen    = 64
@@ -166,6 +169,11 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pa
 		p.ready.Do(p.begin)
 	case "notifications/cancelled":
 		return !p.cancelled(line, f, session)
+	default:
+		if bare(f.method) == bare("tools/call") {
+			p.malformed(via, fmt.Sprintf("the method %q is not tools/call", f.method))
+			return false
+		}
 	}
 	return true
 }
@@ -432,6 +440,9 @@ var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, 
 // its place is made by instead, where that is not nil; what is held passes in no case.
 func (p *proxy) observed(session string, line []byte) (instead func() []byte, held bool) {
 	f, err := parseBody(line)
+	if err == nil && f.doubtful() {
+		err = fmt.Errorf("%w: it is not clear whose answer it is", errFrame)
+	}
 	if err != nil {
 		// Whoever reads it in another way could take it for an answer.
 		lines, spoiled := p.spoil(session, "the server said something that cannot be read: "+err.Error())

@@ -182,7 +182,10 @@ func (s *stdio) readServer(out io.Reader) error {
 // answered is what the client gets at once of a line of the server's.
 func (s *stdio) answered(line []byte) []byte {
 	instead, held := s.observed("", line)
-	if instead != nil {
+	switch {
+	case instead != nil && len(line) > maxBeside:
+		s.tell(instead())
+	case instead != nil:
 		s.background.Go(func() { s.tell(instead()) })
 	}
 	if held {
