@@ -60,6 +60,7 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 		}
 		slices.Reverse(last)
 	}
+	all := p.Filter.Unbounded() // no line need be read for it
 	return func(ctx context.Context, s api.Stream) error {
 		for _, line := range last {
 			if err := s.Send(ctx, line); err != nil {
@@ -72,7 +73,7 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 				return err
 			}
 			for _, line := range page {
-				if p.Filter.Match(line) {
+				if all || p.Filter.Match(line) {
 					if err := s.Send(ctx, jsontext.Value(line)); err != nil {
 						return err
 					}
