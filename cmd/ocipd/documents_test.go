@@ -33,6 +33,11 @@ func TestDocuments(t *testing.T) {
 		}
 		// The attacks of AUDIT.md are printed and checked by TestAttacks.
 		d := readDocument(string(text), filepath.Base(name) != "AUDIT.md")
+		if !slices.Contains(ranElsewhere, filepath.Base(name)) {
+			for _, body := range d.silent {
+				t.Errorf("%s: a block for the shell is not run, and no mark says why:\n%s", strings.TrimPrefix(name, "../../"), body)
+			}
+		}
 		ran, skipped = ran+len(d.commands), skipped+d.skipped
 		if len(d.commands) > 0 {
 			t.Run(strings.TrimPrefix(name, "../../"), func(t *testing.T) {
@@ -45,6 +50,10 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("only %d commands are run, of %d blocks none", ran, skipped)
 	}
 }
+
+// ranElsewhere are the pages whose blocks for the shell have a test of their own:
+// TestRecipes, and in e2e the page of tasks.
+var ranElsewhere = []string{"AUDIT.md", "TASKS.md"}
 
 // TestDocumentsName finds every command that a page names in its text, or shows in a block
 // that is not run, with its flags.
@@ -87,6 +96,8 @@ type document struct {
 	steps    []step
 	commands []*command
 	skipped  int
+	// silent are the blocks for the shell that are not run and say nothing of it.
+	silent []string
 }
 
 // step is a file that the page shows, or a command.
@@ -112,6 +123,8 @@ func readDocument(text string, plainToo bool) (d document) {
 		switch {
 		case mark == "tour":
 			d.steps = append(d.steps, step{file: value, text: body})
+		case (kind == "sh" || kind == "bash") && mark != "not run":
+			d.silent = append(d.silent, body)
 		case kind != "console" && (kind != "" || !plainToo || !strings.HasPrefix(body, "$ ")):
 		case mark == "not run":
 			d.skipped++
