@@ -133,7 +133,9 @@ type Detector struct {
 	// beginnings of a keyword are words before a blank.
 	beginnings beginnings
 	openings   openings
-	uncut      [5]uint16
+	// seconds are the second letters of the thirteen, a bit each, by their first.
+	seconds [symbols]uint32
+	uncut   [5]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
 	// things are the words that make a deed of a verb.

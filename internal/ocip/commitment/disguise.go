@@ -16,7 +16,7 @@ import (
 // vicinity is how far what is concealed is looked at with what stands about it, and
 // mostPlaces how many places are told apart.
 const (
-	vicinity   = 2 * maxSentence
+	vicinity   = maxSentence
 	mostPlaces = 32
 )
 
@@ -116,17 +116,20 @@ func unescaped(s string, at int) (width int, with string, stays bool) {
 // escape, hides what stands about it, at pos in so many bytes: letters in a word of
 // others, and whatever shows as something else.
 func conceals(s string, pos, width int, g glyph, r rune) bool {
+	written := s[pos] < utf8.RuneSelf // as an escape
 	switch {
-	case s[pos] < utf8.RuneSelf:
-		return width > 1
+	case g == blank:
+		// Cues go on behind any. Sums do not.
+		return r != '\n' && pos+width < len(s) && (s[pos+width] == '$' || s[pos+width]-'0' < 10)
+	case written && r < utf8.RuneSelf:
+		// Strokes, quotes and brackets are escaped where they must be.
+		return g.isLetter() || r-'0' < 10 || r == '$' || r == '\'' && s[pos] == '%' || g == unseen
 	case g == unseen:
 		return r != joiner && r != asPicture
-	case g == blank:
-		return true
 	case r < firstUnread:
 		return false
 	case r < farLetters: // of other alphabets
-		return g.isLetter() && (pos > 0 && plainLetter[s[pos-1]] != 0 || pos+width < len(s) && plainLetter[s[pos+width]] != 0)
+		return g.isLetter() && (written || pos > 0 && plainLetter[s[pos-1]] != 0 || pos+width < len(s) && plainLetter[s[pos+width]] != 0)
 	case g.isLetter(), g == figure, g&marks == markDigit:
 		return true
 	}
@@ -139,3 +142,19 @@ const (
 	farLetters = 0x1c80
 	wideDollar = 0xff04 // other signs of full width are what Chinese and Japanese have
 )
+
+// form reports whether the sign at pos stands for a blank, as in a form that was sent:
+// not in what is asked of a page, nor in a sum of two.
+func form(s string, pos int) bool {
+	if pos == 0 || pos+1 == len(s) || plainLetter[s[pos-1]] == 0 || plainLetter[s[pos+1]] == 0 {
+		return false
+	}
+	from := pos
+	for from > 0 && pos-from < maxSentence && s[from-1] > ' ' {
+		from--
+		if strings.IndexByte("=&?/", s[from]) >= 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -267,12 +267,8 @@ type literal struct {
 var literals = [...]literal{
 	{"schedule", "schedule", 4}, {"schedulin", "schedule", 4}, {"meeting", "meeting", 1}, {"agree", "agree", 0}, {"approve", "approve", 0}, {"approvin", "approve", 0},
 	{"allocate", "allocate", 2}, {"allocatin", "allocate", 2}, {"assign", "assign", 3}, {"reserve", "reserve", 4}, {"reservin", "reserve", 4},
-	{"commit", "commit", 2}, {"confirm", "confirm", 2}, {"book", "book", 1}, {"deadline", "deadline", 2},
+	{"commit", "commit", 1}, {"confirm", "confirm", 4}, {"book", "book", 1}, {"deadline", "deadline", 2},
 	{"promise", "promise", 2}, {"promisin", "promise", 2}, {"guarantee", "guarantee", 0},
-	// Backwards.
-	{"eludehcs", "schedule", 5}, {"gniteem", "meeting", 0}, {"eerga", "agree", 2}, {"evorppa", "approve", 3}, {"etacolla", "allocate", 2},
-	{"ngissa", "assign", 3}, {"evreser", "reserve", 0}, {"timmoc", "commit", 2}, {"mrifnoc", "confirm", 2}, {"koob", "book", 0},
-	{"enildaed", "deadline", 4}, {"esimorp", "promise", 2}, {"eetnaraug", "guarantee", 2},
 }
 
 // shortestLiteral is how long a word is that is none with a letter glued to it.

@@ -40,10 +40,12 @@ func (d *Detector) learnWords() {
 				slices.Reverse(turned)
 				d.words.add(turned, number)
 				d.disguiseM(turned, 0, number)
-				for i, g := range turned {
-					turned[i] = overturned[g]
+				if word == e.keyword {
+					for i, g := range turned {
+						turned[i] = overturned[g]
+					}
+					d.words.add(turned, number)
 				}
-				d.words.add(turned, number)
 				d.words.add(spell(strings.Map(rot13, word)), number)
 			}
 		}
@@ -128,7 +130,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			g = plainLetter[text[pos]]
 		} else if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if g = d.atlas.ascii[c]; g == blank || g == other {
-				if c == '+' && pos > 0 && pos+1 < len(text) && plainLetter[text[pos-1]] != 0 && plainLetter[text[pos+1]] != 0 {
+				if c == '+' && form(text, pos) {
 					into.conceal(pos)
 				}
 				inWord, inSum = false, false
@@ -150,7 +152,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			} else {
 				g, r, width = d.atlas.at(text, pos)
 			}
-			if conceals(text, pos, width, g, r) {
+			if width > 1 && conceals(text, pos, width, g, r) {
 				into.conceal(pos)
 			}
 			if g == seam {
@@ -437,7 +439,7 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 				return 0, false
 			}
 			// Single letters may go on, or pieces, of which "a" is mostly none.
-			return 0, letters > 1 || last != 'a' || doubled(text, pos) || pos+1 == len(text) || text[pos+1]-'a' >= 26
+			return 0, letters > 1 || !spoken && (last != 'a' || doubled(text, pos)) || pos+1 == len(text) || text[pos+1]-'a' >= 26
 		}
 		return 0, true
 	}

@@ -99,8 +99,11 @@ func keyOf(word string) uint64 {
 }
 
 func (d *Detector) learnOpenings() {
+	for _, k := range keywords {
+		d.seconds[symbolOf[k.name[0]]] |= 1 << (k.name[1] & 31)
+	}
 	d.words.each(func(word string, whole, keyword bool) {
-		if whole || keyword && word != "a" {
+		if whole || keyword && len(word) > 1 {
 			d.openings.add(keyOf(word), opensWord)
 		}
 	})
@@ -210,8 +213,8 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 			if opens&(opensCue|opensCueBefore|opensPair) != 0 && (opens&opensCue != 0 || d.openings.goesOn(s, next, word, opens)) {
 				what = cueBegins
 			}
-			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26 || then == s[end+2]) {
-				return pos, wordBegins | cueBegins, false // letter by letter
+			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26 || d.seconds[symbolOf[s[pos]]%symbols]>>(then&31)&1 != 0 && (s[pos]|0x20 != 'a' || then == s[end+2])) {
+				return pos, wordBegins | cueBegins, false // letter by letter, or a piece of one
 			}
 		case letters == 1:
 			return pos, wordBegins | cueBegins, false
