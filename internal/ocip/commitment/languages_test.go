@@ -57,7 +57,10 @@ func TestOtherLanguagesAreNotTheirs(t *testing.T) {
 		"The Reserva wine is what we drank, and it was a Gran Reserva from the north.", "She lives in the city of Termin and works there for a garage.",
 		"The word for it is reunión, which you can read in the library of the town.", "We saw that the Honda Accord was red.",
 		"Der Hund schläft auf dem Sofa.", "El gato está en la casa.", "Le chat est sur la table.", "Il gatto è sul tavolo.", "De kat zit op de stoel.", "O gato está na mesa.",
-		"猫はテーブルの上にいます。", "猫在桌子上。", "今日はいい天気ですね。", "今天天气很好。", "Wann kommt der Zug?", "¿Dónde está la estación?",
+		"猫はテーブルの上にいます。", "猫在桌子上。", "今日はいい天気ですね。", "今天天气很好。", "Wann kommt der Zug?",
+		// To ask for a deed is not to do it.
+		"Können Sie den Tisch für Freitag reservieren?", "¿Puedes reservar la sala para las cuatro?", "Pouvez-vous confirmer que le budget est alloué ?",
+		"Può confermare la prenotazione per due?", "Kunt u de vergadering inplannen?", "Você pode agendar a reunião?", "¿Dónde está la estación?",
 	} {
 		if hits := d.Detect(text); len(hits) > 0 {
 			t.Errorf("%q: found %+v", text, hits)

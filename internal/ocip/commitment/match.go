@@ -223,7 +223,7 @@ func (d *Detector) scan(text string, into *gathering) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
-					if e.languages != 0 {
+					if e.languages != 0 && !asked(text, w.end) { // who asks for a deed does not do it
 						e.rule = into.language(text, pos, e.languages)
 					}
 					if e.rule != "" && !d.off(e.rule) {
