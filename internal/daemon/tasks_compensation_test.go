@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
-// What undoes an effect is what was approved with the run that it undoes: a request that came
-// later changes nothing of it, whatever becomes of the request.
+// What undoes an effect is what was approved with the run that it undoes, and never what a
+// request names that came later, whatever became of that.
 func TestCompensationIsWhatWasApproved(t *testing.T) {
 	h := build(t, taskTeam)
 	command := m{"argv": []any{"./ship.sh"}}
@@ -53,23 +53,19 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	if _, err := orders.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	isHanded := func(what string) {
-		t.Helper()
-		line, err := orders.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var told taskapi.RunnerChunk
-		if err := json.Unmarshal(line, &told); err != nil {
-			t.Fatal(err)
-		}
-		if got := told.Run.Bound.Exe.SHA256; got != approved {
-			t.Errorf("%s: the runner is told to run %s, and %s was approved", what, got, approved)
-		}
-	}
 	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
 	started := c.lead.must("task.run_effect", run)
-	isHanded("the run")
+	line, err := orders.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told taskapi.RunnerChunk
+	if err := json.Unmarshal(line, &told); err != nil {
+		t.Fatal(err)
+	}
+	if got := told.Run.Bound.Exe.SHA256; got != approved {
+		t.Errorf("the runner is told to run %s, and %s was approved", got, approved)
+	}
 	operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "failed"})
 
 	c.move(task.AwaitingApproval)
@@ -80,9 +76,8 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	}
 	decide(second, "rejected")
 	run["compensation"] = true
-	run["request_digest"] = second["request_digest"]
-	c.lead.refuse("CONFLICT", task.IdempotencyConflict, "task.run_effect", run)
-	run["request_digest"] = first["request_digest"]
-	c.lead.must("task.run_effect", run)
-	isHanded("the compensation")
+	for _, digest := range []any{second["request_digest"], first["request_digest"]} {
+		run["request_digest"] = digest
+		c.lead.refuse("CONFLICT", task.IdempotencyConflict, "task.run_effect", run)
+	}
 }
