@@ -212,7 +212,7 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 func TestCodexIntegrated(t *testing.T) {
 	r := beginTools(t)
 	r.write("chat.js", chatServer)
-	web := newWebServer(t)
+	web := newWebServer(t, "")
 	config := func(url string) string {
 		return fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"STANDIN\"\n[mcp_servers.chat]\ncommand = \"node\"\nargs = [\"%s\", \"%s\"]\ndefault_tools_approval_mode = \"approve\"\n[mcp_servers.web]\nurl = \"%s\"\n",
 			url, r.at("chat.js"), r.at("chat.log"), web.URL)
@@ -306,18 +306,30 @@ func shellOfCodex(command string) step {
 	return step{"exec_command", string(input)}
 }
 
-// webServer is an MCP server over HTTP with one tool.
+// webServer is an MCP server over HTTP with a tool that looks, which wants its clients to log
+// in; or with one that sends, which wants the header that is named.
 type webServer struct {
 	*httptest.Server
 	calls atomic.Int32
+	sent  atomic.Value
 }
 
-func newWebServer(t *testing.T) *webServer {
+func newWebServer(t *testing.T, header string) *webServer {
 	w := new(webServer)
+	w.sent.Store("")
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
 		var m struct {
 			ID     json.RawMessage
 			Method string
+			Params struct{ Arguments json.RawMessage }
+		}
+		if header == "" && strings.HasPrefix(q.URL.Path, "/.well-known/oauth-protected-resource") {
+			fmt.Fprintf(rw, `{"resource":"http://%s","authorization_servers":["http://%s"]}`, q.Host, q.Host)
+			return
+		}
+		if header != "" && q.Header.Get("Authorization") != header {
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
 		}
 		if q.Method != http.MethodPost || json.NewDecoder(q.Body).Decode(&m) != nil {
 			rw.WriteHeader(http.StatusMethodNotAllowed)
@@ -329,8 +341,12 @@ func newWebServer(t *testing.T) *webServer {
 			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"web","version":"1"}}`
 		case "tools/list":
 			result = `{"tools":[{"name":"look","description":"Look.","inputSchema":{"type":"object","properties":{"word":{"type":"string"}}}}]}`
+			if header != "" {
+				result = `{"tools":[{"name":"send_message","description":"Send.","inputSchema":{"type":"object","properties":{"to":{"type":"string"},"text":{"type":"string"}}}}]}`
+			}
 		case "tools/call":
 			w.calls.Add(1)
+			w.sent.Store(w.sent.Load().(string) + string(m.Params.Arguments) + "\n")
 			result = `{"content":[{"type":"text","text":"found"}]}`
 		}
 		rw.Header().Set("Content-Type", "application/json")

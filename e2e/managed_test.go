@@ -114,7 +114,7 @@ func TestClaudeCodeManaged(t *testing.T) {
 // option nor the bypass goes around them.
 func TestCodexManaged(t *testing.T) {
 	m := beginMachine(t)
-	web := newWebServer(t)
+	web := newWebServer(t, "")
 	var model http.Handler
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { model.ServeHTTP(w, q) }))
 	t.Cleanup(api.Close)

@@ -34,7 +34,7 @@ and Codex, what their files name is started and asked.
 OpenClaw gets a plugin, which is part of this program; its agents go into the
 configuration. Elsewhere, put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
 what its agent sends through them is decided by the daemon, in the name of an agent
-that has no app, and have the runtime ask before each call of its other tools, unless
+that has no app, those over HTTP too that want no login, and have the runtime ask before each call of its other tools, unless
 tools is off for the agent, or with --servers-only. The agent's token is made for it,
 unless --token-file names one. The runtime's own files are changed, and nothing in them
 but what is needed. --remove takes all of it out again; a file becomes what it was,
@@ -91,6 +91,7 @@ is gated, what is open, and why.`,
 			p.Tools, p.Managed = !serversOnly, managed
 			if !remove {
 				p.Hashes = integrate.CodexHashes(cmd.Context())
+				p.Reach = reaches(cmd)
 			}
 			return s.integrate(cmd.Context(), r, p, agent, remove, dryRun)
 		},
@@ -266,7 +267,7 @@ func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) 
 	}
 	for i := range servers {
 		if server := &servers[i]; !server.Gated() {
-			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), server.Why())
+			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), server.Why(p))
 		}
 	}
 	rest, err := r.Elsewhere(p)
@@ -349,7 +350,7 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 			one.Version = integrate.Version(ctx, program)
 		}
 		for i := range servers {
-			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why()
+			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why(p)
 			list = append(list, one)
 		}
 		rest, err := r.Elsewhere(p)
@@ -357,7 +358,7 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 			return err
 		}
 		for i := range rest {
-			one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why()
+			one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why(p)
 			if !one.Gated {
 				one.Why = "in the .mcp.json of a project, which is shared and not changed"
 			}

@@ -168,7 +168,7 @@ func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newIntegrate(s), newSend(s), newCheck(s)}},
 		{"Decide", []*cobra.Command{approvalcmd.New(&s.Process), approvalcmd.NewGrants(&s.Process), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
-		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process), taskcmd.NewRunner(&s.Process), taskcmd.NewProse(&s.Process), taskcmd.NewLobster(&s.Process), newACP(s), newMCP(s), newMCPProxy(s), newToolGate(s)}},
+		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process), taskcmd.NewRunner(&s.Process), taskcmd.NewProse(&s.Process), taskcmd.NewLobster(&s.Process), newACP(s), newMCP(s), newMCPProxy(s), newMCPConnect(s), newToolGate(s)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(&s.Process)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
 		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},

@@ -15,7 +15,7 @@ type folder struct {
 // layers is the layer table. A folder with Go code that has no row is a fault.
 var layers = map[string]folder{
 	"cmd/ocipd": {
-		imports: []string{"configs", "configs/policies", "integrations", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/toolgate", "internal/yamltext"},
+		imports: []string{"configs", "configs/policies", "integrations", "internal/acp", "internal/api", "internal/approvalcmd", "internal/approvalsui", "internal/audit", "internal/auditcmd", "internal/backup", "internal/cli", "internal/client", "internal/config", "internal/configfile", "internal/console", "internal/daemon", "internal/demo", "internal/doctor", "internal/durable", "internal/integrate", "internal/kernelconfig", "internal/keypath", "internal/logtext", "internal/logview", "internal/mask", "internal/mcpconnect", "internal/mcpproxy", "internal/mcpserver", "internal/measure", "internal/ocip", "internal/ocip/content", "internal/place", "internal/policy", "internal/service", "internal/supervisor", "internal/task", "internal/taskapi", "internal/taskclient", "internal/taskcmd", "internal/term", "internal/text", "internal/toolgate", "internal/yamltext"},
 		clock:   true, process: true,
 	},
 	"internal/daemon": {
@@ -45,6 +45,7 @@ var layers = map[string]folder{
 	"internal/registry":    {imports: []string{"internal/api", "internal/audit", "internal/directory", "internal/jsonline", "internal/keylock", "internal/metrics", "internal/ocip", "internal/store", "internal/text"}},
 	"internal/gateways":    {imports: []string{"internal/peer"}},
 	"internal/keylock":     {},
+	"internal/mcpconnect":  {},
 	"internal/mcpproxy":    {imports: []string{"internal/api", "internal/client", "internal/taskapi"}},
 	"internal/releases":    {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/store"}},
 	"internal/ipc":         {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline", "internal/task"}},
@@ -217,7 +218,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"net"},
-		folders: []string{"internal/witness", "internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "internal/mcpproxy", "bench", "bench/soak", "examples/go"},
+		folders: []string{"internal/witness", "internal/ipc", "internal/peer", "internal/client", "internal/daemon", "internal/metricshttp", "internal/notify", "internal/export", "internal/mcpproxy", "internal/mcpconnect", "bench", "bench/soak", "examples/go"},
 		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{

@@ -56,10 +56,13 @@ type change struct {
 // one.
 func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
-		if e.Own || e.Command == "" || e.Agent == agent {
+		if e.Own || !p.started(&e.Server) || e.Agent == agent {
 			return "", nil, false
 		}
 		command, args := e.Command, e.Args
+		if command == "" {
+			command, args = e.remote.command(p, e.Name)
+		}
 		if e.Agent != "" {
 			command, args = p.inner(e)
 		}
@@ -135,21 +138,37 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 	}
 	err = r.each(p, r.files(p), func(path string, text []byte, entries []entry) error {
 		after, bare := text, text
+		kept, err := r.read(path, notes[path].Before)
+		if err != nil {
+			kept = nil // there was no file, or none that is understood
+		}
 		// From the end on, so that what stands before keeps its place.
 		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
 		for _, e := range slices.Backward(entries) {
 			command, args, ok := write(&e)
+			var was *remote
 			if e.Agent != "" {
 				inner, innerArgs := p.inner(&e)
-				bare = e.replace(bare, inner, innerArgs)
+				if was = remoteOf(p, inner, innerArgs); was != nil && e.back != nil {
+					bare = swap(bare, e.back(&e, was, kept))
+				} else {
+					bare = e.replace(bare, inner, innerArgs)
+				}
 			}
 			if !ok {
 				continue
 			}
-			plan.Changes = append(plan.Changes, Change{
-				Server: e.Server, Was: slices.Concat([]string{e.Command}, e.Args), Now: slices.Concat([]string{command}, args),
-			})
-			after = e.replace(after, command, args)
+			change := Change{Server: e.Server, Was: e.words(), Now: slices.Concat([]string{command}, args)}
+			switch {
+			case e.Command == "":
+				after = swap(after, e.start(command, args))
+			case was != nil && e.back != nil && remoteOf(p, command, args) != nil:
+				change.Now = []string{was.url}
+				after = swap(after, e.back(&e, was, kept))
+			default:
+				after = e.replace(after, command, args)
+			}
+			plan.Changes = append(plan.Changes, change)
 		}
 		if bytes.Equal(after, text) {
 			return nil
@@ -182,7 +201,7 @@ func (r *Runtime) check(path string, text []byte, planned []Change) error {
 	}
 	for _, c := range planned {
 		if !slices.ContainsFunc(entries, func(e entry) bool {
-			return e.Name == c.Name && e.Scope == c.Scope && slices.Equal(slices.Concat([]string{e.Command}, e.Args), c.Now)
+			return e.Name == c.Name && e.Scope == c.Scope && slices.Equal(e.words(), c.Now)
 		}) {
 			return fmt.Errorf("cannot change %s: server %s is written in a way that is not understood", path, c.Name)
 		}

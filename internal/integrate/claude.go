@@ -100,8 +100,8 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 			source = "local"
 		}
 		name := source + ":" + s.Name
-		if s.Name != gateServer && s.Command != "" && !slices.ContainsFunc(servers, func(o Server) bool {
-			return covers(s.Name, o.Name) && (o.Scope == "") == (s.Scope == "") && o.Command == "" && o.Agent == ""
+		if s.Name != gateServer && p.started(s) && !slices.ContainsFunc(servers, func(o Server) bool {
+			return covers(s.Name, o.Name) && (o.Scope == "") == (s.Scope == "") && !p.started(&o)
 		}) && !slices.Contains(without, name) {
 			without = append(without, name)
 		}
@@ -235,6 +235,7 @@ func readClaude(file string, text []byte) (list []entry, err error) {
 
 func readJSONServer(text []byte, s member) (e entry, err error) {
 	e.Name = s.name
+	var env map[string]string
 	list, err := members(text, s.at)
 	if err != nil {
 		return e, fmt.Errorf("is no object: %w", err)
@@ -250,6 +251,8 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 			e.args = m.at
 		case "url":
 			err = json.Unmarshal(value, &e.URL)
+		case "env":
+			_ = json.Unmarshal(value, &env) // one that is no such thing is none of ours
 		}
 		if err != nil {
 			return e, fmt.Errorf("%s: %w", m.name, err)
@@ -259,6 +262,19 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 		e.args = span{e.command.end, e.command.end}
 	}
 	e.write = writeJSON
+	at := s.at
+	e.raw = string(text[at.begin:at.end])
+	if e.remote = jsonRemote([]byte(e.raw)); e.remote != nil {
+		e.command = at
+		m := e.remote
+		e.start = func(command string, args []string) []piece { return []piece{{at, m.asCommand(command, args)}} }
+	}
+	e.back = func(e *entry, m *remote, kept []entry) []piece {
+		if headers, err := ReadHeaders(env[HeadersVariable]); err == nil {
+			m.headers = headers
+		}
+		return []piece{{at, m.asAddress(kept, e)}}
+	}
 	return e, nil
 }
 

@@ -45,7 +45,11 @@ func readCodex(file string, text []byte) (list []entry, err error) {
 		return nil, err
 	}
 	for _, s := range servers {
-		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL}, write: writeTOML}
+		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL, remote: s.remote()}, write: writeTOML, back: s.back}
+		if e.remote != nil {
+			e.command, _ = s.whole("url")
+			e.start = s.start
+		}
 		if s.Command != "" {
 			at, ok := s.place("command")
 			if !ok {
@@ -75,8 +79,9 @@ func writeTOML(command string, args []string, bare bool) (string, string) {
 // tomlTable is where the values of the servers' tables stand in a text.
 type tomlTable struct {
 	order []string
-	// at has them by server and key.
-	at map[[2]string]span
+	// at has them by server and key, and lines the keys with them, where they stand in the
+	// server's own table.
+	at, lines map[[2]string]span
 }
 
 func (t *tomlTable) of(server, key string) (span, bool) {
@@ -85,7 +90,7 @@ func (t *tomlTable) of(server, key string) (span, bool) {
 }
 
 func tomlPlaces(text []byte) (*tomlTable, error) {
-	found, known := &tomlTable{at: make(map[[2]string]span)}, make(map[string]bool)
+	found, known := &tomlTable{at: make(map[[2]string]span), lines: make(map[[2]string]span)}, make(map[string]bool)
 	var table []string
 	var p unstable.Parser
 	p.Reset(text)
@@ -113,6 +118,11 @@ func tomlPlaces(text []byte) (*tomlTable, error) {
 				return nil, err
 			}
 			found.at[name] = at
+		}
+		if at, ok := found.at[name]; ok && len(table) == 2 {
+			if parts := e.Key(); parts.Next() {
+				found.lines[name] = span{int(parts.Node().Raw.Offset), at.end}
+			}
 		}
 	}
 	return found, p.Error()

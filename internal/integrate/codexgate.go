@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,11 +53,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	var onPrompt tomlPrompts
 	for _, s := range servers {
 		switch {
-		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind() != s.kind() && covers(s.name, o.name) }):
+		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind(p) != s.kind(p) && covers(s.name, o.name) }):
 			continue // its name would stand for the tools of another one too
-		case s.Command != "":
+		case s.kind(p) == behind:
 			proxied = append(proxied, codexName(s.name))
-		case s.kind() == prompts:
+		case s.kind(p) == prompts:
 			prompted = append(prompted, codexName(s.name))
 			onPrompt.names = append(onPrompt.names, s.name)
 		}
@@ -125,10 +126,10 @@ const (
 	prompts
 )
 
-func (s *codexServer) kind() int {
+func (s *codexServer) kind(p *Place) int {
 	_, placed := s.place("url")
-	switch {
-	case s.Command != "":
+	switch m := s.remote(); {
+	case s.Command != "" || m != nil && p.reached(m) == nil:
 		return behind
 	case s.URL != "" && (s.Mode == "" || s.ours) && placed: // a prompt of the user's own stays the user's to answer
 		return prompts
@@ -400,7 +401,9 @@ type codexServer struct {
 	Args    []string `toml:"args"`
 	URL     string   `toml:"url"`
 	Mode    string   `toml:"default_tools_approval_mode"`
+	Bearer  string   `toml:"bearer_token_env_var"`
 	places  *tomlTable
+	keys    []string
 	// ours is set where the line that puts it on prompt was entered by this package.
 	ours bool
 }
@@ -408,13 +411,70 @@ type codexServer struct {
 // place is where the value of one of its keys stands, if that can be told.
 func (s *codexServer) place(key string) (span, bool) { return s.places.of(s.name, key) }
 
+// whole is where one of its keys stands with its value, if that is in a table of its own.
+func (s *codexServer) whole(key string) (span, bool) {
+	at, ok := s.places.lines[[2]string{s.name, key}]
+	return at, ok
+}
+
+const bearerKey = "bearer_token_env_var"
+
+// forBoth are the keys that a server over HTTP and one with a command have alike.
+var forBoth = []string{
+	"url", bearerKey, "enabled", "required", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", modeKey, "enabled_tools", "disabled_tools", "tools",
+}
+
+// remote is the server over HTTP, nil where a command cannot take its place.
+func (s *codexServer) remote() *remote {
+	_, placed := s.whole("url")
+	_, named := s.whole(bearerKey)
+	if s.URL == "" || strings.Contains(s.URL, "?") || s.Command != "" || !placed || s.Bearer != "" && !named || slices.ContainsFunc(s.keys, func(key string) bool { return !slices.Contains(forBoth, key) }) {
+		return nil
+	}
+	return &remote{url: s.URL, bearer: s.Bearer}
+}
+
+// start has a command in the place of the address, and the token's variable passed to it.
+func (s *codexServer) start(command string, args []string) []piece {
+	first, list := writeTOML(command, args, true)
+	at, _ := s.whole("url")
+	pieces := []piece{{at, "command = " + first + list}}
+	if at, ok := s.whole(bearerKey); ok {
+		pieces = append(pieces, piece{at, "env_vars = [" + quoteTOML(s.Bearer) + "]"})
+	}
+	return pieces
+}
+
+// back has the address in the place of the command again.
+func (s *codexServer) back(_ *entry, m *remote, _ []entry) (pieces []piece) {
+	for key, text := range map[string]string{"command": "url = " + quoteTOML(m.url), "args": "", "env_vars": bearerKey + " = " + quoteTOML(m.bearer)} {
+		at, ok := s.whole(key)
+		switch {
+		case !ok:
+			continue
+		case key == "args":
+			at.begin-- // and the line's end before it
+		case key == "env_vars" && m.bearer == "":
+			continue
+		}
+		pieces = append(pieces, piece{at, text})
+	}
+	return pieces
+}
+
 // codexServers finds the servers. What the file means says the library; where it stands,
 // its parser.
 func codexServers(file string, text []byte) (list []codexServer, err error) {
 	var whole struct {
 		Servers map[string]codexServer `toml:"mcp_servers"`
 	}
+	var all struct {
+		Servers map[string]map[string]any `toml:"mcp_servers"`
+	}
 	if err := toml.Unmarshal(text, &whole); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	if err := toml.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", file, err)
 	}
 	places, err := tomlPlaces(text)
@@ -423,7 +483,7 @@ func codexServers(file string, text []byte) (list []codexServer, err error) {
 	}
 	for _, name := range places.order {
 		s := whole.Servers[name]
-		s.name, s.places = name, places
+		s.name, s.places, s.keys = name, places, slices.Collect(maps.Keys(all.Servers[name]))
 		if at, ok := s.place(modeKey); ok {
 			s.ours = s.Mode == promptMode && bytes.HasPrefix(text[at.end:], []byte(promptMark))
 		}

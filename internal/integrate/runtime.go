@@ -27,6 +27,8 @@ type Server struct {
 	URL     string   `json:"-"`
 	// Agent is the agent under which the proxy gates it, "" where none does.
 	Agent string `json:"agent,omitzero"`
+	// remote is the server that is reached over HTTP, where a command can take its place.
+	remote *remote
 	// Own is set for a server of this daemon, which decides by itself.
 	Own bool `json:"own,omitzero"`
 }
@@ -35,14 +37,18 @@ type Server struct {
 func (s *Server) Gated() bool { return s.Agent != "" || s.Own }
 
 // Why says in a few words why a server is gated, or is not.
-func (s *Server) Why() string {
+func (s *Server) Why(p *Place) string {
 	switch {
 	case s.Own:
 		return "this daemon's own tools"
 	case s.Agent != "":
 		return "behind ocipd mcp-proxy, as agent " + s.Agent
+	case s.URL != "" && s.remote == nil:
+		return "reached over HTTP, with settings that no command can have"
+	case s.URL != "" && p.Reach != nil:
+		return fmt.Sprintf("reached over HTTP: %v", p.reached(s.remote))
 	case s.URL != "":
-		return "reached over HTTP: no command that a proxy could stand before"
+		return "reached over HTTP: not behind the proxy"
 	case s.Command == "":
 		return "has no command"
 	}
@@ -96,6 +102,10 @@ type Place struct {
 	// that is to stand in the machine's own settings, which are below Etc.
 	Tools, Managed bool
 	Etc            string
+	// Reach, where set, begins a session with a server over HTTP and ends it again: one that
+	// wants no login can be put behind the proxy. The answers are kept.
+	Reach   func(url string, headers map[string]string) error
+	answers map[string]error
 	// Hashes, where set, asks Codex by which hashes it knows hooks, by event.
 	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
 
@@ -254,6 +264,20 @@ type entry struct {
 	command, args span
 	// write writes the two.
 	write func(command string, args []string, bare bool) (string, string)
+	// raw is the whole server as it stands, where that is one piece. With start a server that
+	// is reached over HTTP is started by a command, and with back one that was is reached
+	// again.
+	raw   string
+	start func(command string, args []string) []piece
+	back  func(e *entry, m *remote, kept []entry) []piece
+}
+
+// words are how a server is come to.
+func (s *Server) words() []string {
+	if s.Command == "" {
+		return []string{s.URL}
+	}
+	return slices.Concat([]string{s.Command}, s.Args)
 }
 
 type span struct{ begin, end int }
