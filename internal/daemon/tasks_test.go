@@ -390,6 +390,18 @@ func TestTaskRequestKeys(t *testing.T) {
 	if str(given, "token") == "" || str(replayed, "token") != "" || given["grant_id"] != replayed["grant_id"] {
 		t.Errorf("%v, then %v", given, replayed)
 	}
+	// A key is an actor's, and what was answered is told to the grants of the task alone.
+	one, other := h.crew(), h.crew()
+	one.executing()
+	other.executing()
+	says := m{"task_id": one.id, "attempt_id": one.attempt, "checkpoint_type": "progress", "payload": m{"done": 1}, "request_key": "said"}
+	one.builder.must("task.record_checkpoint", says)
+	if again := one.builder.must("task.record_checkpoint", says); again["replayed"] != true {
+		t.Errorf("said again: %v", again)
+	}
+	other.builder.refuse(api.Forbidden, task.NotPermitted, "task.record_checkpoint", says)
+	lead.must("task.update", m{"task_id": one.id, "expected_revision": lead.must("task.get", m{"task_id": one.id})["revision"], "title": "the key is ghp_0123456789abcdefghijABCDEFGHIJ012345"})
+	one.builder.refuse(api.Forbidden, task.Classified, "task.record_checkpoint", says)
 }
 
 // What has a form that no request may have changes nothing.

@@ -42,6 +42,9 @@ type Ref struct {
 	TaskID string `json:"task_id"`
 }
 
+// About is the task that a call is about.
+func (p *Ref) About() string { return p.TaskID }
+
 func (p *Ref) validate(f *fields) { f.ID("task_id", task.TaskID, p.TaskID) }
 
 // Validate names the fields that are wrong.

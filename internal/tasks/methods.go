@@ -69,6 +69,12 @@ func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, k
 	case err == nil && before.Asked != asked:
 		return none, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.RequestKeyReused, Message: "the key " + key + " was of another request"})
 	case err == nil:
+		if about, ok := any(p).(interface{ About() string }); ok && about.About() != "" {
+			// The key is the actor's, and may have been used by another grant of it.
+			if err := s.t.mayHear(ctx, about.About(), &who.Actor); err != nil {
+				return none, err
+			}
+		}
 		if err := json.Unmarshal(before.Result, &none); err != nil {
 			return none, err
 		}
@@ -87,6 +93,23 @@ func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, k
 		}
 		return err
 	})
+}
+
+// mayHear refuses whoever has no business with a task, or may not work with it.
+func (t *Tasks) mayHear(ctx context.Context, id string, who *task.Actor) error {
+	defer t.locks.Lock(id)()
+	at, err := t.loadLocked(ctx, id)
+	if err != nil {
+		return err
+	}
+	w, err := t.world(ctx, t.config.Load(), at)
+	if err != nil {
+		return err
+	}
+	if err := at.Reads(who, w); err != nil {
+		return t.refused(at, who, w, err)
+	}
+	return nil
 }
 
 // told is the receipt that a caller is told of: actors are told no number of the log, which
