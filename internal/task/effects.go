@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -322,6 +321,9 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
 	}
 	a := d.t.Approval(e.run(n).ApprovalID)
+	if e.Digest == "" {
+		return refuse(IdempotencyConflict, "what was approved is %s, and the effect is planned as something else by now", a.Digest)
+	}
 	if a.Digest != c.Digest {
 		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)
 	}
@@ -330,10 +332,6 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 
 func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) error {
 	command := e.EffectType == TypeCommand || compensation
-	if e.Digest != a.Digest {
-		// It was asked about anew since, and would run as it is now.
-		return refuse(IdempotencyConflict, "what was approved is %s, and the effect is %s by now", a.Digest, cmp.Or(e.Digest, "planned anew"))
-	}
 	if command && !d.w.Runner {
 		return refuse(RunnerAbsent, "no runner is attached: start `ocipd runner`")
 	}

@@ -715,30 +715,18 @@ func TestCompensationOfAFailure(t *testing.T) {
 	}
 }
 
-// What undoes an effect is what was approved with it, also where the effect has been asked
-// about anew since, with another program, or is planned as something else.
-func TestCompensationIsTheApprovedOne(t *testing.T) {
-	for name, change := range map[string]func(d *desk, id string){
-		"asked anew": func(d *desk, _ string) {
-			d.do(gate, RequestApproval{Planned: deploy(), Digest: sum(7), Bound: jsontext.Value(`{"compensation":{}}`), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
-		},
-		"planned anew": func(d *desk, id string) {
-			d.do(lead, CancelEffect{EffectID: id})
-			other := deploy()
-			other.Compensation = &Action{Argv: []string{"bin/other"}}
-			d.do(lead, PlanEffect{Planned: other})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.to(ReadyToResume, deploy())
-			id := d.task.Effects[0].ID
-			d.run(id, EffectFailed)
-			d.move(AwaitingApproval)
-			change(d, id)
-			d.refused(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true}, IdempotencyConflict)
-		})
-	}
+// An effect that is planned as something else is not undone by what was approved before.
+func TestNoCompensationOfAnotherPlan(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	d.run(id, EffectFailed)
+	d.move(AwaitingApproval)
+	d.do(lead, CancelEffect{EffectID: id})
+	other := deploy()
+	other.Compensation = &Action{Argv: []string{"bin/other"}}
+	d.do(lead, PlanEffect{Planned: other})
+	d.refused(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true}, IdempotencyConflict)
 }
 
 // While an effect is being undone, it stays what it is: a runner that is told late is told of that.
