@@ -23,6 +23,15 @@ func TestEscapeJSONAnywhere(t *testing.T) {
 	}
 }
 
+// The table has what a look at each character finds.
+func TestTable(t *testing.T) {
+	for r := range rune(tableEnd) {
+		if drawn := table()[r>>6]>>(r&63)&1 != 0; drawn != shows(r) {
+			t.Errorf("%U: the table says %t", r, drawn)
+		}
+	}
+}
+
 // What is usual is one whole letter that shows.
 func TestUsual(t *testing.T) {
 	found := 0

@@ -3,6 +3,7 @@ package commitment
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -105,7 +106,11 @@ var leet = [...]struct {
 // atlas answers what a rune looks like, by table.
 type atlas struct {
 	ascii [utf8.RuneSelf]glyph
-	pages [atlasEnd >> 8]*[256]glyph
+	// near are the pages of what takes two bytes at most, and far the others, each drawn
+	// when a text first has something of it: most processes need few of them.
+	near    [8][256]glyph
+	far     [atlasEnd >> 8]atomic.Pointer[[256]glyph]
+	special map[rune]glyph
 }
 
 // atlasEnd is where the table ends: beyond are ideographs, and the tags, which
@@ -133,28 +138,33 @@ var sharedAtlas = sync.OnceValue(func() *atlas {
 	for i, row := range ligatures {
 		special[row.r] = markLigature | glyph(i)
 	}
-	a := new(atlas)
-	plain := map[glyph]*[256]glyph{}
-	for page := range a.pages {
-		drawn := new([256]glyph)
-		uniform := true
-		for i := range drawn {
-			drawn[i] = look(rune(page<<8|i), special)
-			uniform = uniform && drawn[i] == drawn[0]
-		}
-		if uniform {
-			// Most of the table is ideographs and gaps: one page serves all.
-			if plain[drawn[0]] == nil {
-				plain[drawn[0]] = drawn
-			}
-			drawn = plain[drawn[0]]
-		}
-		a.pages[page] = drawn
+	a := &atlas{special: special}
+	for page := range a.near {
+		a.near[page] = *a.draw(page)
 	}
-	copy(a.ascii[:], a.pages[0][:])
+	copy(a.ascii[:], a.near[0][:])
 	a.ascii['&'], a.ascii['\\'], a.ascii['%'], a.ascii[esc] = opening, opening, opening, opening
 	return a
 })
+
+// draw draws a page.
+func (a *atlas) draw(page int) *[256]glyph {
+	drawn := new([256]glyph)
+	for i := range drawn {
+		drawn[i] = look(rune(page<<8|i), a.special)
+	}
+	return drawn
+}
+
+// drawn is a rune below atlasEnd.
+func (a *atlas) drawn(r rune) glyph {
+	page := a.far[r>>8].Load()
+	if page == nil {
+		page = a.draw(int(r >> 8))
+		a.far[r>>8].Store(page)
+	}
+	return page[r&0xff]
+}
 
 // look is what the table is drawn from.
 func look(r rune, special map[rune]glyph) glyph {
@@ -258,15 +268,15 @@ func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 				return a.of(r), r, width
 			}
 		}
-		return a.pages[0][c], rune(c), 1
+		return a.near[0][c], rune(c), 1
 	}
 	if c >= 0xc2 && c < 0xe0 && pos+1 < len(s) && s[pos+1]&0xc0 == 0x80 {
 		r = rune(c&31)<<6 | rune(s[pos+1]&63)
-		return a.pages[r>>8&7][r&0xff], r, 2
+		return a.near[r>>8&7][r&0xff], r, 2
 	}
 	if c > 0xe0 && c < 0xf0 && c != 0xed && pos+2 < len(s) && (s[pos+1]^0x80|s[pos+2]^0x80) < 0x40 {
 		r = rune(c&15)<<12 | rune(s[pos+1]&63)<<6 | rune(s[pos+2]&63)
-		return a.pages[r>>8][r&0xff], r, 3
+		return a.drawn(r), r, 3
 	}
 	r, width = utf8.DecodeRuneInString(s[pos:])
 	return a.of(r), r, width
@@ -277,7 +287,7 @@ func (a *atlas) of(r rune) glyph {
 	case r < 0:
 		return other
 	case r < atlasEnd:
-		return a.pages[r>>8][r&0xff]
+		return a.drawn(r)
 	case r >= 0xe0000 && r <= 0xe0fff:
 		return unseen
 	}

@@ -148,7 +148,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			var r rune
 			if c >= 0xc2 && c < 0xe0 && pos+1 < len(text) && text[pos+1]&0xc0 == 0x80 {
 				r, width = rune(c&31)<<6|rune(text[pos+1]&63), 2
-				g = d.atlas.pages[r>>8&7][r&0xff]
+				g = d.atlas.near[r>>8&7][r&0xff]
 			} else {
 				g, r, width = d.atlas.at(text, pos)
 			}
@@ -287,7 +287,7 @@ func (d *Detector) letters(text string, pos int, into *gathering) int {
 	from, script := pos, rune(0)
 	for pos+1 < len(text) && text[pos]-0xc3 < 0xe0-0xc3 && text[pos+1]&0xc0 == 0x80 {
 		r := rune(text[pos]&31)<<6 | rune(text[pos+1]&63)
-		if g := d.atlas.pages[r>>8&7][r&0xff]; !g.isLetter() && g != foreign || pos > from && (r < firstUnread) != (script < firstUnread) {
+		if g := d.atlas.near[r>>8&7][r&0xff]; !g.isLetter() && g != foreign || pos > from && (r < firstUnread) != (script < firstUnread) {
 			break
 		}
 		script = r
