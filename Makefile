@@ -33,6 +33,14 @@ export GORACE := atexit_sleep_ms=0
 # Every test is run, and none is vetted once more: `make lint` does it. Those that
 # wait for processes wait side by side.
 TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
+# Packages that start nothing beside themselves, nor do their tests: nothing can race in
+# them, and the detector would take five times as long. internal/archtest holds them to it.
+ALONE := bench/detection internal/archtest internal/audit internal/media internal/ocip internal/ocip/commitment \
+	internal/ocip/content internal/task internal/term internal/text
+# Tests of many cases like each other, of which the detector sees a few: all of them are
+# made without it.
+SWEEPS := -run '^(TestAttacks|TestCanaryOf.*|TestHundredThousandContacts|TestManyFaultsTakeNoLonger)$$' ./cmd/ocipd ./internal/config ./internal/daemon
+SWEPT := internal/index
 # Whether the race detector can be linked: it needs a C compiler and its headers.
 HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
@@ -60,9 +68,11 @@ demo: build ## build, then show the daemon at work, without touching the machine
 
 test: ## run every test, under the race detector where a C compiler is found and something can race
 	@if $(HAVE_CC); then \
+		list=$$($(GO) list ./... | grep -vE "/($$(echo $(ALONE) | tr ' ' '|'))$$") || exit; \
 		set -x; code=0; \
-		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) -run '^TestAttacks$$' ./cmd/ocipd || code=$$?; \
-		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) ./... && exit $$code; \
+		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) $(addprefix ./,$(ALONE) $(SWEPT)) || code=$$?; \
+		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) $(SWEEPS) || code=$$?; \
+		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) $$list && exit $$code; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; \
 		set -x; CGO_ENABLED=0 $(GO) test $(TESTS) ./...; \

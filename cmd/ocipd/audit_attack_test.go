@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/checkpoints"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -37,7 +38,7 @@ func TestAttacks(t *testing.T) {
 		{"independent", (*scene).agree},
 	} {
 		t.Run(sweep.name, func(t *testing.T) {
-			if raced {
+			if buildtest.Raced {
 				t.Skip("thousands of changes one after another, in which nothing can race: make test makes them without the race detector")
 			}
 			sweep.run(s.on(t))

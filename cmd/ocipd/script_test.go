@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -75,7 +76,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_RUNTIME_DIR", dir)
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			if raced {
+			if buildtest.Raced {
 				env.Setenv("RACED", "1")
 			}
 			return nil

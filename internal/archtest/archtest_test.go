@@ -97,6 +97,46 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestAlone holds the packages whose tests run without the race detector to this: neither
+// they nor their tests start anything beside themselves.
+func TestAlone(t *testing.T) {
+	root, _ := moduleRoot(t)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(makefile), "\nALONE := ")
+	list, _, _ = strings.Cut(strings.ReplaceAll(list, "\\\n", " "), "\n")
+	alone := strings.Fields(list)
+	if len(alone) == 0 {
+		t.Fatal("the Makefile names none")
+	}
+	for _, u := range load(t) {
+		at := slices.Index(alone, u.dir)
+		if at < 0 {
+			continue
+		}
+		alone = slices.Delete(alone, at, at+1)
+		for _, f := range slices.Concat(u.files, u.tests) {
+			ast.Inspect(f, func(n ast.Node) bool {
+				started, ok := n.(ast.Stmt)
+				if _, ok = started.(*ast.GoStmt); !ok {
+					var call *ast.SelectorExpr
+					call, ok = n.(*ast.SelectorExpr)
+					ok = ok && slices.Contains([]string{"Go", "Parallel", "RunParallel", "AfterFunc"}, call.Sel.Name)
+				}
+				if ok {
+					t.Errorf("%s: this may race, so %s does not belong into ALONE of the Makefile", u.fset.Position(n.Pos()), u.dir)
+				}
+				return true
+			})
+		}
+	}
+	if len(alone) > 0 {
+		t.Errorf("the Makefile names %s, which is no package", alone)
+	}
+}
+
 // documentRow is a row of the document's table: folder, task, imports.
 var documentRow = regexp.MustCompile("^\\| `([^`]+)` \\| .* \\| ([^|]*) \\|$")
 

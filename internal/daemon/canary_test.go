@@ -19,6 +19,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/keyring"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -496,7 +497,8 @@ func manifestBase(id string) object {
 }
 
 // calls are what is made of a base: the base itself, and one for each of its
-// strings in each way of marking it. All free texts are marked in each.
+// strings in each way of marking it. All free texts are marked in each. Under the race
+// detector the apps share the strings among them.
 func (c *canary) calls(s *scout, method string, base object) (params []string) {
 	strict := 0
 	short, _ := base[brief].(bool)
@@ -505,7 +507,11 @@ func (c *canary) calls(s *scout, method string, base object) (params []string) {
 	if !short {
 		c.render(s, method, "", base, -1, nil, &strict)
 	}
+	mine := slices.Index(c.apps, s)
 	for at := -1; at < strict; at++ {
+		if buildtest.Raced && at >= 0 && (at+mine)%3 != 0 {
+			continue
+		}
 		for _, spoil := range spoils[:1+min(at+1, 1)*(len(spoils)-1)] {
 			params = append(params, string(c.render(s, method, "", base, at, spoil, new(int))))
 		}

@@ -98,8 +98,10 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 		{"of another log", func(string) error { return nil }, other, false},
 		{"ahead of the log", func(string) error { return nil }, shorter, false},
 	}
+	few := sample(3)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			few(t)
 			path := filepath.Join(t.TempDir(), "ocipd.index.db")
 			if err := os.WriteFile(path, index, 0o600); err != nil {
 				t.Fatal(err)
@@ -142,11 +144,13 @@ func TestDamageIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	few := sample(2)
 	for _, table := range []string{
 		"UPDATE terms_0_data SET block = x'ffffffff' WHERE id > 10", "UPDATE reasons_0_data SET block = x'ffffffff' WHERE id > 10", "UPDATE ranges SET counts = x'00'",
 		"DROP TABLE terms_0", "DELETE FROM subjects",
 	} {
 		t.Run(table, func(t *testing.T) {
+			few(t)
 			l := whole.upTo(records)
 			path := filepath.Join(t.TempDir(), "ocipd.index.db")
 			if err := os.WriteFile(path, index, 0o600); err != nil {
@@ -208,6 +212,7 @@ func TestMissingRecordsAreFound(t *testing.T) {
 			tokens += " " + token(&m, value)
 		}
 	}
+	few := sample(2)
 	for name, script := range map[string]string{
 		"a record":        fmt.Sprintf("INSERT INTO terms_0 (terms_0, rowid, terms) VALUES ('delete', %d, '%s')", lost.Seq, tokens),
 		"a range's count": fmt.Sprintf("DELETE FROM ranges WHERE range = %d", shardRanges-1),
@@ -217,6 +222,7 @@ func TestMissingRecordsAreFound(t *testing.T) {
 		"a shard's rows":  "DELETE FROM shards WHERE shard = 0; DROP TABLE terms_0; DROP TABLE reasons_0; DELETE FROM subjects WHERE shard = 0",
 	} {
 		t.Run(name, func(t *testing.T) {
+			few(t)
 			path := filepath.Join(t.TempDir(), "ocipd.index.db")
 			if err := os.WriteFile(path, index, 0o600); err != nil {
 				t.Fatal(err)
@@ -261,7 +267,7 @@ func TestKilled(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "ocipd.index.db")
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 6 {
+	for range fewer(6) {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 		child.Env = append(os.Environ(), "OCIPD_INDEX_KILLED="+path)
 		said, err := child.StdoutPipe()
@@ -317,8 +323,10 @@ func TestRetire(t *testing.T) {
 		record.PolicyReason = fmt.Sprintf("the reason of %d.", begin+i+1)
 		whole.add(t, start.Add(time.Duration(i)*time.Second), record)
 	}
+	few := sample(2)
 	for _, upTo := range []uint64{begin + 700, shardRecords, shardRecords + 600, begin + records} {
 		t.Run(fmt.Sprint(upTo), func(t *testing.T) {
+			few(t)
 			l := whole.upTo(begin + records)
 			x, path := openIndex(t, l)
 			indexed(t, x, begin+records)
@@ -368,6 +376,7 @@ func TestRetire(t *testing.T) {
 		})
 	}
 	t.Run("made again afterwards", func(t *testing.T) {
+		few(t)
 		l := whole.upTo(begin + records)
 		l.retire(begin + 700)
 		x, _ := openIndex(t, l)
@@ -375,6 +384,7 @@ func TestRetire(t *testing.T) {
 		check(t, x, l)
 	})
 	t.Run("before it was indexed", func(t *testing.T) {
+		few(t)
 		l := newLog()
 		fill(t, l, 1, 500)
 		x, _ := openIndex(t, l)

@@ -61,10 +61,10 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 			t.Error("no question found anything")
 		}
 	}
-	t.Run("indexed", func(t *testing.T) { check(t, 70) })
+	t.Run("indexed", func(t *testing.T) { check(t, fewer(70)) })
 	stopped()
 	add(1500)
-	t.Run("with a tail", func(t *testing.T) { check(t, 35) })
+	t.Run("with a tail", func(t *testing.T) { check(t, fewer(35)) })
 	t.Run("with no file", func(t *testing.T) {
 		if err := x.Close(); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // checkStats holds the numbers of a time against counting by hand.
@@ -83,7 +84,7 @@ func TestStats(t *testing.T) {
 	end := start.Add(records * time.Second)
 	ask := func(t *testing.T) {
 		t.Helper()
-		for _, tt := range []struct {
+		for i, tt := range []struct {
 			since, until time.Time
 			bucket       time.Duration
 		}{
@@ -95,6 +96,9 @@ func TestStats(t *testing.T) {
 			{end.Add(time.Hour), end.Add(2 * time.Hour), 0},
 			{end.Add(-20 * time.Minute), end.Add(time.Hour), 7 * time.Minute},
 		} {
+			if buildtest.Raced && i%3 != 0 {
+				continue
+			}
 			checkStats(t, x, l, tt.since, tt.until, tt.bucket)
 		}
 	}

@@ -1,6 +1,0 @@
-//go:build !race
-
-package main
-
-// raced is set where the race detector watches.
-const raced = false
