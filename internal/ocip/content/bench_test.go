@@ -49,6 +49,7 @@ func families() []struct{ name, text string } {
 		{"discord", "discord."},
 		{"broken tokens", "glpat-aaaaaaaa\n"},
 		{"broken exact tokens", "ghp_aaaaaaaa\n"},
+		{"tokens in pieces", `"ghp_aaaaaaaa" + `},
 		{"marks", "a1b7Q~"},
 		{"mapbox", "sk.eyJa"},
 		{"elements", "<token>"},

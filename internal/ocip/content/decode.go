@@ -172,6 +172,20 @@ func escape(s string) (r rune, size int) {
 		}
 	case s[0] == '\\' && s[1] == '/':
 		return '/', 2
+	case s[0] == '\\' && len(s) > 2 && s[2] == '{' && (s[1] == 'u' || s[1] == 'x'):
+		if end := strings.IndexByte(s[:min(len(s), len(`\u{10ffff}`))], '}'); end > 3 {
+			if r = number(3, end, 16); r > 0 {
+				return r, end + 1
+			}
+		}
+	case s[0] == '\\' && s[1] == 'U':
+		if r = number(2, 10, 16); r > 0 {
+			return r, 10
+		}
+	case s[0] == '\\' && s[1]-'0' < 2: // in octal digits
+		if r = number(1, 4, 8); r >= ' ' && r < utf8.RuneSelf {
+			return r, 4
+		}
 	case s[0] == '\\' && s[1] == 'x':
 		if r = number(2, 4, 16); r > 0 && r < utf8.RuneSelf {
 			return r, 4

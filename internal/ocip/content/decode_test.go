@@ -47,6 +47,10 @@ func TestDecodedOnce(t *testing.T) {
 		"a soft hyphen":    func(s string) string { return s[:9] + "&shy;" + s[9:] },
 		"escapes":          each(func(c byte) string { return fmt.Sprintf(`\u%04x`, c) }),
 		"one escape":       func(s string) string { return s[:3] + fmt.Sprintf(`\u%04X`, s[3]) + s[4:] },
+		"braces":           each(func(c byte) string { return fmt.Sprintf(`\u{%x}`, c) }),
+		"one in braces":    func(s string) string { return s[:3] + fmt.Sprintf(`\x{%X}`, s[3]) + s[4:] },
+		"eight digits":     each(func(c byte) string { return fmt.Sprintf(`\U%08x`, c) }),
+		"octal digits":     each(func(c byte) string { return fmt.Sprintf(`\%03o`, c) }),
 		"bytes":            each(func(c byte) string { return fmt.Sprintf(`\x%02x`, c) }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,4 +126,34 @@ func FuzzDecoded(f *testing.F) {
 			t.Errorf("%d in %q, none in its base64", secrets, s)
 		}
 	})
+}
+
+// TestInPieces wants a token that a program puts together of strings, and no two strings
+// taken for one.
+func TestInPieces(t *testing.T) {
+	d := detector(t)
+	token := "ghp_" + body(mixed, 36)
+	for _, written := range []string{
+		`"%s" + "%s"`, `'%s' . '%s'`, "`%s``%s`", `"%s" "%s"`, "\"%s\"\n    \"%s\"", `["%s", "%s"]`, `"%s" & "%s"`, `'%s' || '%s'`, "\"%s\" +\n\t\"%s\"", "\"%s\" \\\n\"%s\"",
+	} {
+		for _, at := range []int{8, 12, 30, len(token) - 2} {
+			s := "key := " + fmt.Sprintf(written, token[:at], token[at:]) + " // so"
+			found := d.Detect(s)
+			if len(found) != 1 || found[0].Rule != "credential.github-token" || !strings.HasSuffix(s[:found[0].End], token[at:]) {
+				t.Errorf("%q: found %+v", s, found)
+			}
+		}
+	}
+	three := fmt.Sprintf(`"%s" + "%s" + "%s"`, token[:10], token[10:14], token[14:])
+	if found := d.Detect(three); len(found) != 1 {
+		t.Errorf("%q: found %+v", three, found)
+	}
+	for _, s := range []string{
+		`"` + token[:12] + `" and "` + token[12:] + `"`, `"` + token[:12] + `" + '` + token[12:] + `'`, `"ghp_" + "` + body(mixed, 20) + `"`,
+		`"` + token[:12] + `" + "…"`, `["ghp_prefix", "gho_prefix", "ghu_prefix", "ghs_prefix", "ghr_prefix"]`, token[:12] + ` + ` + token[12:14],
+	} {
+		if found := d.Detect(s); len(found) > 0 {
+			t.Errorf("%q: found %+v", s, found)
+		}
+	}
 }

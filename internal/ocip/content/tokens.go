@@ -343,11 +343,11 @@ func (sh *shape) match(text string, at int) (end, stop int, ok bool) {
 	return end, stop, genuine(text[body:end], set)
 }
 
-// wrapped weighs a credential whose lines were broken, by hand or by a mail
-// program: it stops at the end of a line, and goes on in the next one.
+// wrapped weighs a credential that is written in pieces: its lines were broken, by hand
+// or by a mail program, or a program puts it together of strings, "one" + "two".
 func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 	const lines, longest, shortest = 8, 1024, 8
-	if stop-at-len(sh.prefix) < shortest/2 || !s.breaks(stop) {
+	if stop-at-len(sh.prefix) < shortest/2 || s.goesOn(stop) < 0 {
 		return 0, false
 	}
 	all := sh.set
@@ -358,7 +358,7 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 	pieces := []piece{{0, at}}
 	joined := strings.TrimRight(s.text[at:stop], "=") // a soft end, where a body may have one
 	for len(pieces) < lines && len(joined) < longest {
-		next := s.nextLine(stop)
+		next := s.goesOn(stop)
 		if next < 0 || strings.HasPrefix(s.text[next:], sh.prefix) { // another one
 			break
 		}
@@ -371,7 +371,7 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 		if s.breaks(end) {
 			joined = strings.TrimRight(joined, "=")
 		}
-		if stop = end; end-next < shortest || !s.breaks(end) {
+		if stop = end; end-next < shortest && s.breaks(end) {
 			break
 		}
 	}
@@ -389,6 +389,27 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 		}
 	}
 	return last.at + end - last.joined, true
+}
+
+// goesOn is where what stops at a place goes on, or -1.
+func (s *scan) goesOn(stop int) int {
+	if s.breaks(stop) {
+		return s.nextLine(stop)
+	}
+	// A string ends, and after no more than a sign another one begins.
+	end := s.at(stop)
+	if !kindOf(end).in(quote) {
+		return -1
+	}
+	const far = 16
+	next := s.run(stop+1, space|newline, stop+far)
+	for limit := next + 2; next < limit && strings.IndexByte("+.&,|\\", s.at(next)) >= 0; {
+		next++
+	}
+	if next = s.run(next, space|newline, next+far); s.at(next) != end {
+		return -1
+	}
+	return next + 1
 }
 
 // breaks reports whether a line ends at i, softly too.
