@@ -105,13 +105,13 @@ func bare(name string) string {
 func exactly(list []member, names ...string) error {
 	seen := make(map[string]string, len(list))
 	for _, m := range list {
-		f := folded(m.name)
+		f := cmp.Or(bare(m.name), m.name)
 		if before, twice := seen[f]; twice {
-			return fmt.Errorf("%w: %q and %q differ in case alone", errFrame, before, m.name)
+			return fmt.Errorf("%w: %q and %q differ in case or signs alone", errFrame, before, m.name)
 		}
 		seen[f] = m.name
 		for _, name := range names {
-			if m.name != name && f == folded(name) {
+			if m.name != name && f == bare(name) {
 				return fmt.Errorf("%w: %q is not %q", errFrame, m.name, name)
 			}
 		}

@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		`{"jsonrpc":"2.0","id":12345678901234567890123,"result":{}}` + "\n":          "",
 		`{"id":1,"method":"x","params":{"name":"half \ud83d"}}`:                      "x",
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no such"}}`:    "",
-		`{"jsonrpc":"2.0","method":"tools/Call","params":{}}`:                        "tools/Call",
+		`{"jsonrpc":"2.0","method":"tools/Call","params":{},"$":1,"@":2}`:            "tools/Call",
 		`{"jsonrpc":"2.0","id":1.50,"method":"ping","params":null,"experimental":1}`: "ping",
 	} {
 		f, err := parse([]byte(line))
@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 		`{"method":"ping","Method":"tools/call"}`, `{"METHOD":"tools/call"}`, `{"method":7}`, `{"method":""}`, `{"method":"ping","params":{},"Params":{}}`,
 		"{\"method\":\"ping\",\r\"id\":1}", "{\"x\":\r{\"method\":\"tools/call\"}\r}", "{\"method\":\"ping\xff\"}", `{"method":"ping","params":{"a":1,"a":2}}`,
 		`{"method":"ping"} x`, `{"ıd":1,"id":2,"ID":3}`, `{"method":"x","re\u017Fult":1}`, `{"meth_od":"tools/call"}`, `{"a":1,}`,
+		`{"method ":"tools/call"}`, `{"meth\u200bod":"tools/call"}`, "{\"me\u00a0thod\":\"tools/call\"}", `{"\ufeffmethod":"tools/call"}`, `{"method":"ping","params":{},"params.":{}}`,
 	} {
 		if f, err := parse([]byte(line)); err == nil {
 			t.Errorf("%s is taken for %+v", line, f)
