@@ -24,7 +24,6 @@ import (
 	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/place"
@@ -162,7 +161,9 @@ func Run(ctx context.Context, o *Options) (Result, error) {
 		return Result{}, err
 	}
 	e := b.run(ctx)
-	b.process.end(b.times)
+	if !b.process.end(b.times) {
+		b.o.Say("something that the agent has started does not end though it was killed")
+	}
 	e.summary = b.clean(e.summary)
 	// The daemon is told also where the bridge was interrupted.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.times.close)
@@ -338,7 +339,8 @@ func (b *bridge) lastWords(turn <-chan ending) ending {
 		return e
 	case <-timer.C:
 	}
-	return failed("crashed", "the agent ended in the middle of its turn: %v\n%s", b.process.state(), b.process.errors.String())
+	said := b.clean(b.process.errors.String())
+	return failed("crashed", "the agent ended in the middle of its turn: %v\n%s", b.process.state(), strings.ToValidUTF8(said[max(0, len(said)-keptErrors):], ""))
 }
 
 // cancel asks the agent to cancel its turn, and answers what it has asked for. It returns
@@ -455,7 +457,7 @@ func (b *bridge) keep(ctx context.Context, lost chan<- ending) {
 		case <-beat.C:
 			stop, err = b.checkpoint(ctx, task.CheckpointHeartbeat, jsontext.Value("{}"))
 		case <-look.C:
-			stop, err = b.news(ctx)
+			_, stop, err = b.news(ctx)
 		}
 		switch {
 		case stop:
@@ -476,18 +478,28 @@ func over(err error) bool {
 	return ok && (e.Code == api.Unauthorized || taskclient.Code(err) == task.LeaseLost)
 }
 
-// news tells the daemon which session it is, and which tools the agent has used since.
-func (b *bridge) news(ctx context.Context) (stop bool, err error) {
-	if session := b.told.newSession(); session != "" {
-		payload, _ := json.Marshal(map[string]string{"external_session_ref": session}) // a string always encodes
-		if stop, err = b.checkpoint(ctx, task.CheckpointSession, payload); stop || err != nil {
-			return stop, err
-		}
+// invalid reports whether an error says that what was told cannot be taken at any time.
+func invalid(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code == api.InvalidParams
+}
+
+// news tells the daemon which session it is, and which tools the agent has used since, in
+// one checkpoint. It reports whether there was anything to tell.
+func (b *bridge) news(ctx context.Context) (told, stop bool, err error) {
+	n := b.told.news()
+	if n == nil {
+		return false, false, nil
 	}
-	if payload := b.told.newCalls(); payload != nil {
-		return b.checkpoint(ctx, "tool_calls", payload)
+	stop, err = b.checkpoint(ctx, n.kind, n.payload)
+	switch {
+	case err == nil:
+		b.told.taken(n)
+	case invalid(err):
+		// It would be refused again, and be in the way of what comes after it.
+		b.told.refused(n)
 	}
-	return false, nil
+	return true, stop, err
 }
 
 func (b *bridge) checkpoint(ctx context.Context, kind string, payload jsontext.Value) (stop bool, err error) {
@@ -502,10 +514,19 @@ func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
 	if e.outcome == Ended {
 		return r, nil
 	}
-	// What was not told yet: at least which session it was.
-	if _, err := b.news(ctx); over(err) {
-		r.Outcome, r.Failure, r.Summary = Ended, "", err.Error()
-		return r, nil
+	// All that was not told yet: at least which session it was.
+	for range maxCalls + 1 {
+		more, _, err := b.news(ctx)
+		if over(err) {
+			r.Outcome, r.Failure, r.Summary = Ended, "", err.Error()
+			return r, nil
+		}
+		if err != nil {
+			b.o.Say("not all that the agent did is on record: %v", err)
+		}
+		if !more || err != nil && !invalid(err) {
+			break
+		}
 	}
 	if e.turned {
 		made, err := b.deliver(ctx)

@@ -92,7 +92,7 @@ func agent(script string) {
 	conn = sdk.NewConnection(handle, os.Stdout, os.Stdin)
 	close(ready)
 	<-conn.Done()
-	if script == "stubborn" || script == "silent" {
+	if script == "stubborn" || script == "silent" || script == "moves" {
 		select {}
 	}
 }
@@ -132,6 +132,23 @@ func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.S
 		os.Exit(3)
 	case "silent":
 		select {}
+	case "moves":
+		// It leaves the group that is its own, so that nothing tells the group anything.
+		group, err := syscall.Getpgid(os.Getppid())
+		if err == nil {
+			err = syscall.Setpgid(0, group)
+		}
+		if err != nil {
+			panic(err)
+		}
+		signal.Ignore(syscall.SIGTERM)
+		made("pid", strconv.Itoa(os.Getpid()))
+		select {}
+	case "calls":
+		for i := range 3 * maxReported {
+			say(conn, sdk.StartToolCall(sdk.ToolCallId("call-"+strconv.Itoa(i)), "Read a file", sdk.WithStartKind(sdk.ToolKindRead)))
+		}
+		made("out.txt", "made")
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		made("ready", "")
@@ -337,6 +354,9 @@ func TestEnds(t *testing.T) {
 		}},
 		{script: "silent", outcome: task.AttemptFailed, failure: "timeout", summary: "not ended within", change: func(r *trial) {
 			r.o.Agent.Timeout, r.o.times.cancel, r.o.times.leave = 300*time.Millisecond, time.Millisecond, time.Millisecond
+		}},
+		{script: "moves", outcome: task.AttemptFailed, failure: "timeout", summary: "not ended within", change: func(r *trial) {
+			r.o.Agent.Timeout, r.o.times.cancel, r.o.times.leave, r.o.times.term = 500*time.Millisecond, time.Millisecond, time.Millisecond, 100*time.Millisecond
 		}},
 		{script: "none", outcome: task.AttemptFailed, failure: "crashed", summary: "panic"},
 		{script: "works", outcome: task.AttemptFailed, failure: "environment", summary: "cannot be started", change: func(r *trial) {
@@ -585,6 +605,51 @@ func TestGroupEnds(t *testing.T) {
 		<-tick.C
 	}
 	t.Errorf("process %d, which the agent has started, is still there", pid)
+}
+
+// All that the agent did is on record, however much it was, and also where the daemon
+// did not take it at first.
+func TestAllIsTold(t *testing.T) {
+	t.Parallel()
+	r := begin(t, "calls")
+	r.o.times.look = time.Hour
+	known, refusals := make(map[string]bool), 2
+	r.answer = func(_ context.Context, _ string, params any) (any, error, bool) {
+		p, ok := params.(*taskapi.CheckpointParams)
+		if !ok {
+			return nil, nil, false
+		}
+		var said struct {
+			Calls []report `json:"calls"`
+		}
+		if err := json.Unmarshal(p.Payload, &said); err != nil {
+			t.Error(err)
+		}
+		for _, c := range said.Calls {
+			known[c.ID] = true
+		}
+		return &taskapi.Checkpointed{}, nil, true
+	}
+	b := &bridge{o: r.o, attempt: &r.view.Attempts[0]}
+	b.told.init(time.Now())
+	b.told.opened("session-1")
+	b.told.call(&toolCall{ID: "before"})
+	taken := r.answer
+	r.answer = func(ctx context.Context, method string, params any) (any, error, bool) {
+		if refusals--; refusals >= 0 {
+			return nil, api.Errorf(api.InternalError, "the disk is full"), true
+		}
+		return taken(ctx, method, params)
+	}
+	for range 4 {
+		_, _, _ = b.news(t.Context())
+	}
+	if b.told.session() != "session-1" || !b.told.reported || !known["before"] {
+		t.Errorf("after two errors the daemon knows %v", known)
+	}
+	if got := r.run(t.Context()); !got.Good() || len(known) != 3*maxReported+1 {
+		t.Errorf("got %+v, and the daemon knows %d calls", got, len(known))
+	}
 }
 
 // Reviewers give their verdict by a tool, or in words.

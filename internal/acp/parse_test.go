@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,16 +168,46 @@ func TestLongCall(t *testing.T) {
 	if len(d.calls) > maxCalls || len(d.changed) > maxCalls {
 		t.Errorf("%d calls are kept", len(d.calls))
 	}
-	for range maxCalls {
-		payload := d.newCalls()
-		if payload == nil {
-			return
-		}
-		if len(payload) > task.MaxPayloadBytes {
-			t.Fatalf("a checkpoint of %d bytes", len(payload))
-		}
+	d.opened("session-1")
+	if n := d.news(); n.kind != task.CheckpointSession {
+		t.Errorf("got %+v", n)
 	}
-	t.Error("there is always news")
+	// What was told and not taken is told again; what is never told is counted.
+	if n := d.news(); n.kind != task.CheckpointSession {
+		t.Errorf("the session is told once, and then %+v", n)
+	}
+	d.taken(d.news())
+	told, dropped := 0, 0
+	for n := d.news(); n != nil; n = d.news() {
+		if len(n.payload) > task.MaxPayloadBytes {
+			t.Fatalf("a checkpoint of %d bytes", len(n.payload))
+		}
+		if again := d.news(); !maps.Equal(again.calls, n.calls) {
+			t.Fatalf("told %v, and then %v", n.calls, again.calls)
+		}
+		told, dropped = told+len(n.calls), dropped+n.dropped
+		d.taken(n)
+	}
+	if told != maxCalls || dropped != 11 {
+		t.Errorf("%d calls were told of, and %d not", told, dropped)
+	}
+	// One that the daemon knows makes room, so that none is dropped.
+	d.call(&toolCall{ID: "new"})
+	n := d.news()
+	if n == nil || len(n.calls) != 1 || n.dropped != 0 {
+		t.Fatalf("told %+v", n)
+	}
+	// What was said while it was told is told too.
+	d.call(&toolCall{ID: "new", Status: "completed"})
+	d.taken(n)
+	if n = d.news(); n == nil || !strings.Contains(string(n.payload), "completed") {
+		t.Fatalf("told %+v", n)
+	}
+	// What is refused for good is not in the way of what comes next, and counted.
+	d.refused(n)
+	if n = d.news(); n == nil || string(n.payload) != `{"calls":[],"dropped":1}` {
+		t.Errorf("told %+v", n)
+	}
 }
 
 func FuzzUpdate(f *testing.F) {
@@ -186,8 +217,8 @@ func FuzzUpdate(f *testing.F) {
 		var d told
 		d.init(begin(t, "works").o.Now())
 		d.update(line)
-		if payload := d.newCalls(); payload != nil && !payload.IsValid(jsontext.AllowInvalidUTF8(true)) {
-			t.Errorf("%q: %q is no JSON", line, payload)
+		if n := d.news(); n != nil && !n.payload.IsValid(jsontext.AllowInvalidUTF8(true)) {
+			t.Errorf("%q: %q is no JSON", line, n.payload)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package acp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,8 @@ import (
 
 const (
 	// maxLine is how long a line of the agent is at most, which is the SDK's own limit with
-	// the line's end, and keptErrors how much of the end of its standard error is kept.
+	// the line's end, and keptErrors how much of the end of its standard error is shown. As
+	// much again is kept before it, so that a secret is found that the cut is in.
 	maxLine    = 10<<20 - 2
 	keptErrors = 4 << 10
 )
@@ -36,8 +38,10 @@ type process struct {
 	feed   *io.PipeWriter
 	errors tail
 	from   *os.File
-	exited chan struct{}
-	once   sync.Once
+	// exited is closed once the process has ended, and heard once all was read of it.
+	exited, heard chan struct{}
+	once          sync.Once
+	over          bool
 }
 
 // start starts the agent in a process group of its own, in the workspace.
@@ -48,8 +52,8 @@ func start(b *bridge) (*process, error) {
 		argv = append(argv, places.Replace(word))
 	}
 	argv = append(argv, b.agent.Command...)
-	p := &process{cmd: &exec.Cmd{Path: argv[0], Args: argv, Dir: b.dir, Env: b.environment()}, alone: b.o.Alone, exited: make(chan struct{})}
-	p.errors.limit = keptErrors
+	p := &process{cmd: &exec.Cmd{Path: argv[0], Args: argv, Dir: b.dir, Env: b.environment()}, alone: b.o.Alone, exited: make(chan struct{}), heard: make(chan struct{})}
+	p.errors.limit = 2 * keptErrors
 	p.lines, p.feed = io.Pipe()
 	var theirs [3]*os.File
 	for i, own := range []**os.File{&p.in, &p.out, &p.from} {
@@ -99,43 +103,54 @@ func (p *process) close() {
 // state is how the process ended, once it has.
 func (p *process) state() string { return p.cmd.ProcessState.String() }
 
-// end ends the process group, and what has left it. An agent whose turn is over has a
-// moment to end by itself.
-func (p *process) end(t *times) {
+// end ends the process, its group, and what has left it. An agent whose turn is over has a
+// moment to end by itself. Nothing is waited for without a limit; it reports false where
+// something does not end though it was killed.
+func (p *process) end(t *times) bool {
 	if p == nil {
-		return
+		return true
 	}
 	p.once.Do(func() {
 		_ = p.in.Close() // which tells it that nothing more comes
-		if !p.within(t.leave) {
+		p.over = within(t.leave, p.exited)
+		if !p.over {
 			p.signal(unix.SIGTERM)
-			if !p.within(t.term) {
-				p.signal(unix.SIGKILL)
-				<-p.exited
-			}
+			p.over = within(t.term, p.exited)
 		}
-		// Whatever of the group has outlived its leader.
+		// Also what has outlived it.
 		p.signal(unix.SIGKILL)
+		p.over = p.over || within(t.term, p.exited)
 		if p.alone {
-			endRest()
+			ctx, cancel := context.WithTimeout(context.Background(), t.term)
+			defer cancel()
+			p.over = peer.EndAdopted(ctx) == nil && p.over
 		}
+		// What it has said last is taken in before its output is closed.
+		within(t.settle, p.heard)
 		p.close()
 	})
+	return p.over
 }
 
-func (p *process) within(d time.Duration) bool {
+func within(d time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-p.exited:
+	case <-done:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
+// signal tells the process, its group, and where all that comes to the bridge is the
+// agent's, all of that: any of them may have left the others.
 func (p *process) signal(s unix.Signal) {
-	_ = unix.Kill(-p.cmd.Process.Pid, s) // there may be none left
+	_ = p.cmd.Process.Signal(s)
+	_ = unix.Kill(-p.cmd.Process.Pid, s)
+	if p.alone {
+		peer.TellDescendants(s)
+	}
 }
 
 // Adopt has all that the agent starts come to this process once its own parent has ended.
@@ -146,21 +161,10 @@ func Adopt() error {
 	return nil
 }
 
-// endRest ends all processes that have come to this one.
-func endRest() {
-	for {
-		for _, pid := range peer.Descendants(os.Getpid()) {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
-		}
-		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
-
 // hear hands the agent's lines on to the SDK, and takes what it says of its work itself, as
 // the SDK gives up on an agent that says much at once. What is no object is left out.
 func (b *bridge) hear() error {
+	defer close(b.process.heard)
 	r := bufio.NewReaderSize(b.process.out, 64<<10)
 	for {
 		line, err := readLine(r)

@@ -86,14 +86,17 @@ func (c *toolCall) keep() {
 type told struct {
 	said tail
 
-	mu       sync.Mutex
-	heard    time.Time
-	asking   int
-	id       string
+	mu     sync.Mutex
+	heard  time.Time
+	asking int
+	id     string
+	// reported says that the daemon knows the session, and changed which calls it does not
+	// know as they are. dropped is how many it was never told of.
 	reported bool
 	seq      int
 	calls    map[string]*toolCall
 	changed  map[string]bool
+	dropped  int
 }
 
 func (t *told) init(now time.Time) {
@@ -150,9 +153,7 @@ func (t *told) call(said *toolCall) toolCall {
 	c := t.calls[said.ID]
 	if c == nil {
 		if len(t.calls) >= maxCalls {
-			oldest := slices.MinFunc(slices.Collect(maps.Values(t.calls)), func(a, b *toolCall) int { return cmp.Compare(a.seq, b.seq) })
-			delete(t.calls, oldest.ID)
-			delete(t.changed, oldest.ID)
+			t.forgetLocked()
 		}
 		c = &toolCall{}
 		t.calls[said.ID] = c
@@ -164,6 +165,25 @@ func (t *told) call(said *toolCall) toolCall {
 	c.keep()
 	t.changed[said.ID] = true
 	return whole
+}
+
+// forgetLocked makes room for a call: by the oldest that the daemon knows, else by the
+// oldest, which is counted.
+func (t *told) forgetLocked() {
+	oldest := slices.MinFunc(slices.Collect(maps.Values(t.calls)), func(a, b *toolCall) int {
+		if t.changed[a.ID] != t.changed[b.ID] {
+			if t.changed[a.ID] {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.seq, b.seq)
+	})
+	if t.changed[oldest.ID] {
+		t.dropped++
+	}
+	delete(t.calls, oldest.ID)
+	delete(t.changed, oldest.ID)
 }
 
 func (t *told) spoke(now time.Time) {
@@ -202,17 +222,6 @@ func (t *told) session() string {
 	return t.id
 }
 
-// newSession is the session where the daemon was not told of it yet.
-func (t *told) newSession() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reported || t.id == "" {
-		return ""
-	}
-	t.reported = true
-	return cut(t.id, task.MaxText)
-}
-
 func (t *told) text() string { return t.said.String() }
 
 // report is one tool call as the daemon is told of it: not what it was about.
@@ -224,31 +233,81 @@ type report struct {
 	Input  string `json:"input_digest,omitzero"`
 }
 
-// newCalls are some of the tool calls that the daemon was not told of yet, the oldest
-// first, nil where there is none.
-func (t *told) newCalls() jsontext.Value {
+// news is what the daemon was not told of yet, as a checkpoint of a kind.
+type news struct {
+	kind    string
+	payload jsontext.Value
+	// calls are the calls that are told of, as they were at a time, and dropped how many
+	// that are never told of.
+	calls   map[string]int
+	dropped int
+}
+
+// news is which session it is, or else some of the tool calls that the daemon was not told
+// of yet, the oldest first: nil where there is nothing. It is forgotten once it is taken.
+func (t *told) news() *news {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.reported && t.id != "" {
+		payload, err := json.Marshal(map[string]string{"external_session_ref": cut(t.id, task.MaxText)}, jsontext.AllowInvalidUTF8(true))
+		if err == nil {
+			return &news{kind: task.CheckpointSession, payload: payload}
+		}
+	}
 	ids := slices.SortedFunc(maps.Keys(t.changed), func(a, b string) int { return cmp.Compare(t.calls[a].seq, t.calls[b].seq) })
-	ids = ids[:min(len(ids), maxReported)]
-	for len(ids) > 0 {
-		var list []report
+	if len(ids) == 0 && t.dropped == 0 {
+		return nil
+	}
+	for ids = ids[:min(len(ids), maxReported)]; ; ids = ids[:len(ids)/2] {
+		n := &news{kind: "tool_calls", calls: make(map[string]int), dropped: t.dropped}
+		said := struct {
+			Calls   []report `json:"calls"`
+			Dropped int      `json:"dropped,omitzero"`
+		}{Dropped: t.dropped}
 		for _, id := range ids {
 			c := t.calls[id]
+			n.calls[id] = c.seq
 			r := report{ID: cut(id, shortText), Kind: cut(c.Kind, shortText), Title: cut(c.Title, shortText), Status: cut(c.Status, shortText)}
 			if len(c.Input) > 0 {
 				r.Input = task.Digest(c.Input)
 			}
-			list = append(list, r)
+			said.Calls = append(said.Calls, r)
 		}
-		payload, err := json.Marshal(map[string]any{"calls": list}, jsontext.AllowInvalidUTF8(true))
-		if err == nil && len(payload) <= task.MaxPayloadBytes {
-			for _, id := range ids {
-				delete(t.changed, id)
-			}
-			return payload
+		var err error
+		if n.payload, err = json.Marshal(said, jsontext.AllowInvalidUTF8(true)); err == nil && len(n.payload) <= task.MaxPayloadBytes || len(ids) == 0 {
+			return n
 		}
-		ids = ids[:len(ids)/2]
 	}
-	return nil
+}
+
+// taken says that the daemon knows now what it was told.
+func (t *told) taken(n *news) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.kind == task.CheckpointSession {
+		t.reported = true
+	}
+	t.dropped -= n.dropped
+	t.forgetNewsLocked(n)
+}
+
+// refused says that the daemon does not take what it was told, and never will.
+func (t *told) refused(n *news) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.kind == task.CheckpointSession {
+		t.reported = true
+	}
+	t.dropped += t.forgetNewsLocked(n)
+}
+
+// forgetNewsLocked forgets what was told, but for calls of which something was said since.
+func (t *told) forgetNewsLocked(n *news) (forgotten int) {
+	for id, seq := range n.calls {
+		if c := t.calls[id]; c != nil && c.seq == seq {
+			delete(t.changed, id)
+			forgotten++
+		}
+	}
+	return forgotten
 }

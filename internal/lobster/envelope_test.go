@@ -1,10 +1,17 @@
 package lobster
 
 import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 )
 
 func TestParse(t *testing.T) {
@@ -95,5 +102,42 @@ func TestProgram(t *testing.T) {
 		if string(out) != tt.out || (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
 			t.Errorf("%s: %.100q, %v", tt.script, out, err)
 		}
+	}
+}
+
+// Where nobody waits for Lobster any more, it ends with its steps, also those that do not
+// heed that they are told to.
+func TestProgramEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	step := filepath.Join(dir, "step")
+	if err := unix.Mkfifo(step, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Program("/bin/sh")(ctx, []string{"PATH=/usr/bin:/bin"}, "-c", `(trap "" TERM; echo begun; exec sleep 1000) >"`+step+`" 2>&1 & trap "exit 1" TERM; wait`)
+		ended <- err
+	}()
+	// The step has the pipe open for as long as it lives.
+	f, err := os.Open(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	text := make([]byte, len("begun\n"))
+	if _, err := io.ReadFull(f, text); err != nil || string(text) != "begun\n" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it ended well")
+	}
+	if err := f.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Read(text); !errors.Is(err, io.EOF) {
+		t.Errorf("its step lives on: %d, %v", n, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/openclawos/ocipd/internal/child"
 )
 
 const (
@@ -31,17 +31,16 @@ func Find(name string) (path string, err error) {
 	return path, nil
 }
 
-// Program runs Lobster as a process, with what its steps start in a group of its own.
+// Program runs Lobster as a process, with what its steps start in a group of its own, which ends with it.
 func Program(path string) func(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	return func(ctx context.Context, env []string, args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, path, args...)
-		cmd.Env = env
-		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-		cmd.WaitDelay = leave
+		cmd := &exec.Cmd{Path: path, Args: append([]string{path}, args...), Env: env}
 		out, said := head{limit: maxOutput}, head{limit: keptErrors}
 		cmd.Stdout, cmd.Stderr = &out, &said
-		err := cmd.Run()
+		err := child.Run(ctx, cmd, leave)
+		if errors.Is(err, child.ErrStays) {
+			return nil, err
+		}
 		if out.more {
 			return nil, errors.New("Lobster wrote more than 16 MiB") //nolint:staticcheck // it is a name
 		}

@@ -1,17 +1,16 @@
 package loop
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"strings"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/openclawos/ocipd/internal/child"
 )
 
 // Bridges starts bridges as processes, each in a process group of its own, so that an
@@ -22,38 +21,69 @@ type Bridges struct {
 	Args, Env []string
 	// Say is told what a bridge says.
 	Say func(w Work, line string)
+
+	leave time.Duration
 }
+
+// leave is for how long a bridge may go on that was told to end: it asks its agent to cancel,
+// ends it, and tells the daemon.
+const leave = 2 * time.Minute
 
 // Run runs a bridge to its end. Where the context ends, the bridge is told to end its agent.
 func (b *Bridges) Run(ctx context.Context, w Work) error {
-	cmd := exec.CommandContext(ctx, b.Program, append([]string{"acp", "run", "--task", w.TaskID}, b.Args...)...)
+	cmd := &exec.Cmd{Path: b.Program, Args: append([]string{b.Program, "acp", "run", "--task", w.TaskID}, b.Args...)}
 	// The token stands in no command line, and the loop's own is not handed on.
 	cmd.Env = append(without(b.Env, "OCIPD_TOKEN", "OCIPD_TOKEN_FILE"), "OCIPD_TOKEN="+w.Token)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer read.Close()
-	cmd.Stdout, cmd.Stderr = write, write
-	err = cmd.Start()
-	_ = write.Close() // the bridge has it
-	if err != nil {
+	said := &lines{say: func(line string) { b.Say(w, line) }}
+	cmd.Stdout, cmd.Stderr = said, said
+	err := child.Run(ctx, cmd, cmp.Or(b.leave, leave))
+	if cmd.Process == nil {
 		return fmt.Errorf("the bridge cannot be started: %w", err)
 	}
-	last := ""
-	lines := bufio.NewScanner(read)
-	for lines.Scan() {
-		last = strings.TrimSpace(lines.Text())
-		b.Say(w, last)
+	if errors.Is(err, child.ErrStays) {
+		return fmt.Errorf("the bridge: %w", err)
 	}
-	_, _ = io.Copy(io.Discard, read) // behind a line that is too long
-	err = cmd.Wait()
+	said.end()
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return fmt.Errorf("%s", cmp.Or(last, err.Error()))
+		return fmt.Errorf("%s", cmp.Or(said.last, err.Error()))
 	}
 	return err
+}
+
+// maxLine is how long a line is at most that a bridge says.
+const maxLine = 64 << 10
+
+// lines says what is written into it line by line, the beginning of one that is too long.
+type lines struct {
+	say  func(string)
+	line []byte
+	last string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		line, rest, whole := bytes.Cut(b, []byte("\n"))
+		l.line = append(l.line, line[:min(len(line), maxLine-len(l.line))]...)
+		if !whole {
+			return n, nil
+		}
+		l.flush()
+		b = rest
+	}
+}
+
+func (l *lines) flush() {
+	l.last = strings.TrimSpace(string(l.line))
+	l.line = l.line[:0]
+	l.say(l.last)
+}
+
+// end says a last line that has no end.
+func (l *lines) end() {
+	if len(l.line) > 0 {
+		l.flush()
+	}
 }
 
 // without leaves variables out of an environment.

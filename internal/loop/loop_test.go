@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -376,7 +377,7 @@ func TestBridges(t *testing.T) {
 	if err := b.Run(t.Context(), Work{}); err == nil || !strings.Contains(err.Error(), "cannot be started") {
 		t.Errorf("no program: %v", err)
 	}
-	write(t, script, "#!/bin/sh\ntrap 'echo ended; exit 1' TERM\necho begun\nwhile :; do sleep 0.05; done\n")
+	write(t, script, "#!/bin/sh\nexec 2>/dev/null\ntrap 'echo ended; exit 1' TERM\necho begun\nwhile :; do sleep 0.05; done\n")
 	b.Program, said = script, nil
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Say = func(_ Work, line string) {
@@ -386,6 +387,28 @@ func TestBridges(t *testing.T) {
 	}
 	if err := b.Run(ctx, Work{}); err == nil || !slices.Equal(said, []string{"begun", "ended"}) {
 		t.Errorf("interrupted: %q, %v", said, err)
+	}
+}
+
+// A bridge that does not end is killed with what it has started, and who has its output is
+// not waited for.
+func TestBridgeThatStays(t *testing.T) {
+	t.Parallel()
+	script := t.TempDir() + "/ocipd"
+	write(t, script, "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\necho $!\nwait\nwhile :; do sleep 0.05; done\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	child := 0
+	b := &Bridges{Program: script, Env: os.Environ(), leave: time.Millisecond, Say: func(_ Work, line string) {
+		child, _ = strconv.Atoi(line)
+		cancel()
+	}}
+	if err := b.Run(ctx, Work{}); err == nil {
+		t.Error("it ended well")
+	}
+	// It has no parent of ours: that it is gone or a zombie is seen by its state.
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+	if child == 0 || err == nil && !strings.Contains(string(text), ") Z ") && !strings.Contains(string(text), ") X ") {
+		t.Errorf("process %d is still there: %s", child, text)
 	}
 }
 

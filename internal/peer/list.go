@@ -1,12 +1,14 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Listed is what is looked at of a process among all.
@@ -70,4 +72,55 @@ func Descendants(of int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// maxRounds is how often is looked for what a process that is being ended has started
+// meanwhile.
+const maxRounds = 16
+
+// EndTree kills what a process has started, and what that has, and then the process.
+func EndTree(pid int) {
+	for range maxRounds {
+		started := Descendants(pid)
+		tell(started, syscall.SIGKILL)
+		if len(started) == 0 {
+			break
+		}
+	}
+	tell([]int{pid}, syscall.SIGKILL)
+}
+
+// EndAdopted kills all that has come to this process, which adopts what its children leave
+// behind, until there is nothing left of it, or the context ends.
+func EndAdopted(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for every := time.Millisecond; ; every = min(2*every, time.Second) {
+		// Again each time: who starts another just then is not in the list.
+		tell(Descendants(os.Getpid()), syscall.SIGKILL)
+		for {
+			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			if err != nil && !errors.Is(err, syscall.EINTR) {
+				return nil // there is none any more
+			}
+			if err == nil && pid == 0 {
+				break
+			}
+		}
+		tick.Reset(every)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// TellDescendants sends a signal to what this process has started, and to what that has.
+func TellDescendants(sig syscall.Signal) { tell(Descendants(os.Getpid()), sig) }
+
+func tell(pids []int, sig syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig) // it may have ended
+	}
 }
