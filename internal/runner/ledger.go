@@ -188,20 +188,20 @@ func (l *Ledger) Lives(r taskapi.RunnerRef) bool {
 	if boot, err := peer.Boot(); err == nil && boot != p.Boot {
 		return false
 	}
-	mark := []byte(marker(r))
+	marked := []byte(markName + "=" + mark(r) + "\x00")
 	for _, s := range peer.Processes() {
 		// One that has ended and that nobody has taken note of is none of these.
 		if s.PID == p.PID && peer.Runs(p.Name) || s.PID == shim && peer.Runs(p.Shim) || s.Session == shim && shim > 0 {
 			return true
 		}
-		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID)); err == nil && bytes.Contains(env, mark) {
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID)); err == nil && bytes.Contains(env, marked) {
 			return true
 		}
 	}
 	return false
 }
 
-// marker is the variable that every process of a run is given.
-func marker(r taskapi.RunnerRef) string {
-	return "OCIPD_EFFECT=" + r.EffectID + ":" + strconv.Itoa(r.Run)
-}
+// markName is the variable that every process of a run is given, and mark what it says.
+const markName = "OCIPD_EFFECT"
+
+func mark(r taskapi.RunnerRef) string { return r.EffectID + ":" + strconv.Itoa(r.Run) }

@@ -1,7 +1,7 @@
 package runner
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,26 +16,28 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// keptOutput is how much of each output is kept, and usualTime how long a command may
+	// keptOutput is how much of the beginning of each output is kept, and usualTime how long a command may
 	// take that does not say.
 	keptOutput = 64 << 10
-	usualTime  = 10 * time.Minute
+	// keptEnd is how much of the end of an output that is longer is kept at least.
+	keptEnd   = 4 << 10
+	usualTime = 10 * time.Minute
 	// killAfter is how long a command has between being asked to end and being killed.
 	killAfter = 10 * time.Second
 	// firstExtra is the first file descriptor that a process is given beside the usual.
 	firstExtra = 3
-	// leastSecret is how long a variable's value is at least that is taken out of outputs.
-	leastSecret = 4
 )
 
 // shimOrder is what a shim is told.
@@ -51,8 +53,6 @@ type shimOrder struct {
 // has the run. What comes from ended has the command ended; no other signal may end the
 // process.
 func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
-	// What the command is told of its parent's death is about the thread that started it.
-	runtime.LockOSThread()
 	unix.CloseOnExec(firstExtra)
 	report := os.NewFile(firstExtra, "report")
 	defer report.Close()
@@ -76,16 +76,89 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 		return err
 	}
 	defer claim.Close()
-	r := &result{State: task.EffectFailed, Receipt: receipt{StartedAt: now().UTC()}}
-	if err := run(&o, l, r, report, ended, now); err != nil {
+	started := now().UTC()
+	r := &result{State: task.EffectFailed, Receipt: receipt{StartedAt: started}}
+	c := newClock(ended)
+	done := make(chan error, 1)
+	go func(r *result) {
+		// What the command is told of its parent's death is about the thread that started it.
+		runtime.LockOSThread()
+		done <- run(&o, l, r, report, c, now)
+	}(r)
+	select {
+	case err = <-done:
+	case <-c.givenUp:
+		// What looks at it may do so for ever: it begins nothing any more.
+		err = errors.New("it was given up before what was approved was looked at, and nothing was run")
+		r = &result{Receipt: receipt{StartedAt: started}}
+	}
+	if err != nil {
 		r.State, r.Receipt.Error = task.EffectFailed, err.Error()
 	}
+	r.Receipt.TimedOut, r.Receipt.Killed = c.timedOut.Load(), c.killed.Load()
 	r.Receipt.EndedAt = now().UTC()
 	return l.put(o.RunnerRef, resultFile, r)
 }
 
+// clock ends a run whose time is over, or that somebody wants ended: one that has not begun
+// by beginning nothing any more.
+type clock struct {
+	timer *time.Timer
+	ended <-chan os.Signal
+	// decided is set once: by the command's beginning, or by giving it up.
+	decided          atomic.Bool
+	givenUp, over    chan struct{}
+	timedOut, killed atomic.Bool
+	running          sync.WaitGroup
+}
+
+// newClock is one that runs. Looking at what was approved has a time of its own.
+func newClock(ended <-chan os.Signal) *clock {
+	c := &clock{timer: time.NewTimer(usualTime), ended: ended, givenUp: make(chan struct{}), over: make(chan struct{})}
+	c.running.Go(c.run)
+	return c
+}
+
+func (c *clock) run() {
+	defer c.timer.Stop()
+	select {
+	case <-c.over:
+		return
+	case <-c.timer.C:
+		c.timedOut.Store(true)
+	case <-c.ended:
+		c.killed.Store(true)
+	}
+	if c.decided.CompareAndSwap(false, true) {
+		close(c.givenUp)
+		return
+	}
+	peer.TellDescendants(unix.SIGTERM)
+	last := time.NewTimer(killAfter)
+	defer last.Stop()
+	select {
+	case <-c.over:
+	case <-last.C:
+		peer.TellDescendants(unix.SIGKILL)
+	}
+}
+
+// begins lets the command begin, unless it was given up.
+func (c *clock) begins(limit time.Duration) bool {
+	if !c.decided.CompareAndSwap(false, true) {
+		return false
+	}
+	c.timer.Reset(limit)
+	return true
+}
+
+func (c *clock) stop() {
+	close(c.over)
+	c.running.Wait()
+}
+
 // run starts the command and waits for its end. Its error is why nothing was run.
-func run(o *shimOrder, l *Ledger, r *result, report io.Writer, ended <-chan os.Signal, now func() time.Time) error {
+func run(o *shimOrder, l *Ledger, r *result, report io.Writer, c *clock, now func() time.Time) error {
 	var dir string
 	switch {
 	case filepath.IsAbs(o.Action.Cwd):
@@ -125,7 +198,15 @@ func run(o *shimOrder, l *Ledger, r *result, report io.Writer, ended <-chan os.S
 	}
 	gateRead.Close() //nolint:errcheck // the command has it
 	p := process{PID: cmd.Process.Pid, At: now().UTC()}
-	if err := prepare(o, l, &p, report); err != nil {
+	err = prepare(o, l, &p, report)
+	limit := usualTime
+	if o.Action.TimeoutS > 0 {
+		limit = time.Duration(o.Action.TimeoutS) * time.Second
+	}
+	if err == nil && !c.begins(limit) {
+		err = errors.New("it was given up")
+	}
+	if err != nil {
 		gate.Close()       //nolint:errcheck // which ends who waits for it
 		cmd.Process.Kill() //nolint:errcheck // it has not begun
 		_, _ = reap(p.PID) // it has not begun
@@ -135,11 +216,11 @@ func run(o *shimOrder, l *Ledger, r *result, report io.Writer, ended <-chan os.S
 		return err
 	}
 	gate.Close() //nolint:errcheck // all is said
-	watch(o, &p, r, ended)
+	watch(&p, r, c)
 	if err := outs.close(); err != nil {
 		r.Receipt.Error = "its output: " + err.Error()
 	}
-	r.Receipt.Stdout, r.Receipt.Stderr = outs.out.kept(o), outs.err.kept(o)
+	r.Receipt.Stdout, r.Receipt.Stderr = outs.out.output(), outs.err.output()
 	return r.Receipt.fit()
 }
 
@@ -168,67 +249,22 @@ func prepare(o *shimOrder, l *Ledger, p *process, report io.Writer) (err error) 
 }
 
 // watch waits for the command's end, and ends whatever it has left behind.
-func watch(o *shimOrder, p *process, r *result, ended <-chan os.Signal) {
-	limit := usualTime
-	if o.Action.TimeoutS > 0 {
-		limit = time.Duration(o.Action.TimeoutS) * time.Second
-	}
-	over := make(chan struct{})
-	var asked sync.WaitGroup
-	var mu sync.Mutex
-	asked.Go(func() {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		select {
-		case <-over:
-			return
-		case <-timer.C:
-			mu.Lock()
-			r.Receipt.TimedOut = true
-			mu.Unlock()
-		case <-ended:
-			mu.Lock()
-			r.Receipt.Killed = true
-			mu.Unlock()
-		}
-		tell(peer.Descendants(os.Getpid()), unix.SIGTERM)
-		last := time.NewTimer(killAfter)
-		defer last.Stop()
-		select {
-		case <-over:
-		case <-last.C:
-			tell(peer.Descendants(os.Getpid()), unix.SIGKILL)
-		}
-	})
+func watch(p *process, r *result, c *clock) {
 	status, err := reap(p.PID)
-	close(over)
-	asked.Wait()
+	c.stop()
 	// All that it has started is this process's by now, or comes to it.
-	for {
-		tell(peer.Descendants(os.Getpid()), unix.SIGKILL)
-		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
+	_ = peer.EndAdopted(context.Background())
 	switch {
 	case err != nil:
 		r.Receipt.Error = err.Error()
 	case status.Exited():
 		code := status.ExitStatus()
 		r.Receipt.ExitCode = &code
-		if code == 0 && !r.Receipt.Killed && !r.Receipt.TimedOut {
+		if code == 0 && !c.killed.Load() && !c.timedOut.Load() {
 			r.State = task.EffectDone
 		}
 	default:
 		r.Receipt.Signal = unix.SignalName(status.Signal())
-	}
-}
-
-func tell(pids []int, sig unix.Signal) {
-	for _, pid := range pids {
-		_ = unix.Kill(pid, sig) // it may have ended
 	}
 }
 
@@ -249,11 +285,11 @@ func reap(pid int) (status unix.WaitStatus, err error) {
 // open opens a program, and refuses one that is not what was approved. What is a script
 // has to be run by its name.
 func open(p task.Program) (f *os.File, script bool, err error) {
-	if f, err = os.Open(p.Path); err != nil {
+	if f, err = plainfile.Open(p.Path); err != nil {
 		return nil, false, fmt.Errorf("the program: %w", err)
 	}
-	h := sha256.New()
-	if _, err = io.Copy(h, f); err == nil && hex.EncodeToString(h.Sum(nil)) != p.SHA256 {
+	sum, err := plainfile.SHA256(f)
+	if err == nil && sum != p.SHA256 {
 		err = fmt.Errorf("the program %s is not the one that was approved", p.Path)
 	}
 	var begin [2]byte
@@ -271,23 +307,27 @@ func open(p task.Program) (f *os.File, script bool, err error) {
 func inputs(o *shimOrder) error {
 	for _, in := range o.Bound.Inputs {
 		name := strings.TrimPrefix(in.URI, "file://")
-		if !filepath.IsAbs(name) {
-			if !filepath.IsAbs(o.Workspace) {
-				return fmt.Errorf("the input %s is of a workspace that is a name and no folder", in.URI)
-			}
-			name = filepath.Join(o.Workspace, name)
+		beneath, err := filepath.Rel(o.Workspace, name)
+		var f *os.File
+		switch {
+		case !filepath.IsAbs(o.Workspace) && !filepath.IsAbs(name):
+			return fmt.Errorf("the input %s is of a workspace that is a name and no folder", in.URI)
+		case !filepath.IsAbs(name):
+			f, err = plainfile.OpenBeneath(o.Workspace, name)
+		case err == nil && filepath.IsLocal(beneath):
+			f, err = plainfile.OpenBeneath(o.Workspace, beneath)
+		default:
+			f, err = plainfile.Open(name)
 		}
-		f, err := os.Open(name)
 		if err != nil {
 			return fmt.Errorf("the input %s cannot be looked at: %w", in.URI, err)
 		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
+		sum, err := plainfile.SHA256(f)
 		f.Close() //nolint:errcheck // nothing was written
 		if err != nil {
 			return fmt.Errorf("the input %s cannot be looked at: %w", in.URI, err)
 		}
-		if "sha256:"+hex.EncodeToString(h.Sum(nil)) != in.Digest {
+		if "sha256:"+sum != in.Digest {
 			return fmt.Errorf("the input %s is not what was approved", in.URI)
 		}
 	}
@@ -300,8 +340,9 @@ func environment(o *shimOrder) []string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	maps.Copy(env, o.Env)
 	maps.Copy(env, o.Action.Env)
-	env["OCIPD_TASK"] = o.TaskID
-	list := []string{marker(o.RunnerRef)}
+	// Last, so that nothing else stands under the names of the daemon's.
+	env["OCIPD_TASK"], env[markName] = o.TaskID, mark(o.RunnerRef)
+	list := make([]string, 0, len(env))
 	for name, value := range env {
 		list = append(list, name+"="+value)
 	}
@@ -316,13 +357,15 @@ type outputs struct {
 	reading  sync.WaitGroup
 }
 
-// kept is the beginning of an output, and a digest of all.
+// kept is the beginning of an output, and a digest of all. Its file, which is what there is
+// where nobody is left to report it, has the end of it too.
 type kept struct {
-	begin bytes.Buffer
-	all   hash.Hash
-	bytes int64
-	file  *os.File
-	err   error
+	begin, end []byte
+	all        hash.Hash
+	bytes      int64
+	file       *os.File
+	clean      *cleaner
+	err        error
 }
 
 func capture(o *shimOrder, l *Ledger, cmd *exec.Cmd) (*outputs, error) {
@@ -337,7 +380,12 @@ func capture(o *shimOrder, l *Ledger, cmd *exec.Cmd) (*outputs, error) {
 			return nil, nil, err
 		}
 		k := &kept{all: sha256.New(), file: file}
-		outs.reading.Go(func() { _, k.err = io.Copy(k, from); from.Close() }) //nolint:errcheck // it was read
+		k.clean = newCleaner(o, k)
+		outs.reading.Go(func() {
+			_, err := io.Copy(k.clean, from)
+			k.err = errors.Join(err, k.clean.Close())
+			from.Close() //nolint:errcheck // it was read
+		})
 		outs.pipes = append(outs.pipes, to)
 		return k, to, nil
 	}
@@ -363,20 +411,34 @@ func (o *outputs) close() error {
 	return errors.Join(o.out.err, o.err.err, o.out.file.Close(), o.err.file.Close())
 }
 
+// Write takes what is clean of secrets.
 func (k *kept) Write(b []byte) (int, error) {
 	k.all.Write(b)
 	k.bytes += int64(len(b))
-	if room := keptOutput - k.begin.Len(); room > 0 {
-		part := b[:min(room, len(b))]
-		k.begin.Write(part)
-		_, _ = k.file.Write(part) // it is for evidence alone
+	n := min(keptOutput-len(k.begin), len(b))
+	begin, end := b[:n], b[n:]
+	if n > 0 {
+		_, _ = k.file.WriteAt(begin, int64(len(k.begin))) // it is for evidence alone
+		k.begin = append(k.begin, begin...)
+	}
+	for len(end) > 0 {
+		part := end[:min(len(end), 2*keptEnd-len(k.end))]
+		_, _ = k.file.WriteAt(part, int64(keptOutput+len(k.end)))
+		k.end, end = append(k.end, part...), end[len(part):]
+		if len(k.end) == 2*keptEnd {
+			// The last half takes the place of the first. In between the file has it twice, so
+			// that it ends with the end of the output at any moment.
+			k.end = k.end[:copy(k.end, k.end[keptEnd:])]
+			_, _ = k.file.WriteAt(k.end, keptOutput)
+			_ = k.file.Truncate(keptOutput + keptEnd)
+		}
 	}
 	return len(b), nil
 }
 
-// kept is the output as it is reported: without what the runner's variables say.
-func (k *kept) kept(o *shimOrder) output {
-	return output{Text: withoutSecrets(strings.ToValidUTF8(k.begin.String(), "�"), o), Bytes: k.bytes, Digest: "sha256:" + hex.EncodeToString(k.all.Sum(nil))}
+// output is the output as it is reported.
+func (k *kept) output() output {
+	return output{Text: strings.ToValidUTF8(string(k.begin), "�"), Bytes: k.bytes, Digest: "sha256:" + hex.EncodeToString(k.all.Sum(nil))}
 }
 
 // maxReceipt is how long a receipt is at most as it is sent.
@@ -393,15 +455,6 @@ func (r *receipt) fit() error {
 			o.Text = strings.ToValidUTF8(o.Text[:len(o.Text)*3/4], "")
 		}
 	}
-}
-
-func withoutSecrets(text string, o *shimOrder) string {
-	for _, name := range o.Action.EnvFrom {
-		if value := o.Env[name]; len(value) >= leastSecret {
-			text = strings.ReplaceAll(text, value, "["+name+"]")
-		}
-	}
-	return text
 }
 
 // Exec becomes a command once its first extra file says so, and ends where that is

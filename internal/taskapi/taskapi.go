@@ -196,6 +196,9 @@ func (f *fields) planned(at string, p *task.Planned, bare bool) {
 	f.action(at+"compensation.", p.Compensation)
 }
 
+// daemonsOwn is how variables begin that a command gets of the daemon and the runner alone.
+const daemonsOwn = "OCIPD_"
+
 func (f *fields) action(at string, c *task.Action) {
 	if c == nil {
 		return
@@ -218,6 +221,9 @@ func (f *fields) action(at string, c *task.Action) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			f.Add(at+"env", "%.64q is no variable", name)
 		}
+		if strings.HasPrefix(name, daemonsOwn) {
+			f.Add(at+"env", "%.64q: the variables %s… are the daemon's to give", name, daemonsOwn)
+		}
 	}
 	if len(c.Env) > api.MaxList {
 		f.Add(at+"env", "more than %d items", api.MaxList)
@@ -225,6 +231,9 @@ func (f *fields) action(at string, c *task.Action) {
 	for i, name := range c.EnvFrom {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			f.Add(at+"env_from["+strconv.Itoa(i)+"]", "no variable's name")
+		}
+		if strings.HasPrefix(name, daemonsOwn) {
+			f.Add(at+"env_from["+strconv.Itoa(i)+"]", "%.64q: the variables %s… are the daemon's to give", name, daemonsOwn)
 		}
 	}
 	f.Names(at+"env_from", c.EnvFrom)
