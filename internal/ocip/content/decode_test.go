@@ -135,6 +135,7 @@ func TestInPieces(t *testing.T) {
 	token := "ghp_" + body(mixed, 36)
 	for _, written := range []string{
 		`"%s" + "%s"`, `'%s' . '%s'`, "`%s``%s`", `"%s" "%s"`, "\"%s\"\n    \"%s\"", `["%s", "%s"]`, `"%s" & "%s"`, `'%s' || '%s'`, "\"%s\" +\n\t\"%s\"", "\"%s\" \\\n\"%s\"",
+		"%s**%s", "%s*%s", "%s~~%s", "%s<b>%s", "%s<br/>%s", "[%s](https://x.example)%s",
 	} {
 		for _, at := range []int{8, 12, 30, len(token) - 2} {
 			s := "key := " + fmt.Sprintf(written, token[:at], token[at:]) + " // so"
@@ -144,6 +145,12 @@ func TestInPieces(t *testing.T) {
 			}
 		}
 	}
+	for _, apart := range []string{" ", "\u00a0", "\u2009"} {
+		s := "it is " + token[:14] + apart + token[14:30] + apart + token[30:] + " as always"
+		if found := d.Detect(s); len(found) != 1 {
+			t.Errorf("%q: found %+v", s, found)
+		}
+	}
 	three := fmt.Sprintf(`"%s" + "%s" + "%s"`, token[:10], token[10:14], token[14:])
 	if found := d.Detect(three); len(found) != 1 {
 		t.Errorf("%q: found %+v", three, found)
@@ -151,6 +158,7 @@ func TestInPieces(t *testing.T) {
 	for _, s := range []string{
 		`"` + token[:12] + `" and "` + token[12:] + `"`, `"` + token[:12] + `" + '` + token[12:] + `'`, `"ghp_" + "` + body(mixed, 20) + `"`,
 		`"` + token[:12] + `" + "…"`, `["ghp_prefix", "gho_prefix", "ghu_prefix", "ghs_prefix", "ghr_prefix"]`, token[:12] + ` + ` + token[12:14],
+		token[:30] + " is the beginning of it, and the rest was never sent to You or Me, as far as Anna says", token[:20] + " 1234567890123456", token[:12] + "**bold** and " + token[12:24],
 	} {
 		if found := d.Detect(s); len(found) > 0 {
 			t.Errorf("%q: found %+v", s, found)

@@ -363,7 +363,7 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 			break
 		}
 		end := run(s.text, next, all, next+longest)
-		if end == next {
+		if end == next || next == stop+1 && s.is(stop, space) && !drawn(s.text[next:end]) {
 			break
 		}
 		pieces = append(pieces, piece{len(joined), next})
@@ -396,8 +396,26 @@ func (s *scan) goesOn(stop int) int {
 	if s.breaks(stop) {
 		return s.nextLine(stop)
 	}
-	// A string ends, and after no more than a sign another one begins.
 	end := s.at(stop)
+	switch end {
+	case ' ':
+		return stop + 1
+	case '*', '~': // emphasis in the midst of it
+		for next := stop + 1; next <= stop+3; next++ {
+			if s.at(next) != end {
+				return next
+			}
+		}
+		return -1
+	case '<':
+		return s.pastNext(stop, '>')
+	case ']':
+		if s.at(stop+1) == '(' {
+			return s.pastNext(stop, ')')
+		}
+		return -1
+	}
+	// A string ends, and after no more than a sign another one begins.
 	if !kindOf(end).in(quote) {
 		return -1
 	}
@@ -410,6 +428,25 @@ func (s *scan) goesOn(stop int) int {
 		return -1
 	}
 	return next + 1
+}
+
+// pastNext is where the next sign of a kind ends, if it is near, or -1.
+func (s *scan) pastNext(at int, sign byte) int {
+	const far = 64
+	if i := strings.IndexByte(s.text[at:min(len(s.text), at+far)], sign); i >= 0 {
+		return at + i + 1
+	}
+	return -1
+}
+
+// drawn reports whether a piece is none of the words people write: it has a digit among
+// its letters, or a capital that is not its first.
+func drawn(piece string) bool {
+	m := weigh(piece)
+	if m.digits > 0 {
+		return m.lower+m.upper > 0
+	}
+	return m.lower > 0 && m.upper > 0 && (m.upper > 1 || !kindOf(piece[0]).in(upperCase))
 }
 
 // breaks reports whether a line ends at i, softly too.
