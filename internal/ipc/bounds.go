@@ -143,8 +143,8 @@ func (s *Server) bounded(l Limits) *Limits {
 }
 
 // remember counts a connection in, or says why it cannot stay. At a limit of
-// apps, the connection that has waited longest without registering gives way,
-// among those that the limit is about: it costs nobody anything.
+// apps, the oldest connection gives way that is nobody's yet, among those that the
+// limit is about: it costs nobody anything.
 func (s *Server) remember(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,13 +192,12 @@ func (s *Server) roomForApp(key processKey) error {
 	return nil
 }
 
-// pushOut ends the oldest of some connections of apps that have not registered, and
+// pushOut ends the oldest of some connections of apps that hold no place, and
 // reports whether there was one. It is called with the lock.
 func (s *Server) pushOut(among func(*conn) bool) bool {
 	var oldest *conn
 	for c := range s.conns {
-		if c.face == faceApp && among(c) && c.client != nil && !c.client.Registered() &&
-			(oldest == nil || c.since.Before(oldest.since)) {
+		if c.face == faceApp && among(c) && !c.holdsPlaceLocked() && (oldest == nil || c.since.Before(oldest.since)) {
 			oldest = c
 		}
 	}
@@ -207,6 +206,13 @@ func (s *Server) pushOut(among func(*conn) bool) bool {
 	}
 	s.end(oldest)
 	return true
+}
+
+// holdsPlaceLocked reports whether a connection is somebody's: an app's, or of who
+// attached by a grant. One that is being begun is not ended for another either. It is
+// called with the server's lock.
+func (c *conn) holdsPlaceLocked() bool {
+	return c.client == nil || c.client.Registered() || c.tasks != nil && c.tasks.Attached()
 }
 
 // end ends a connection that gives way. It is called with the lock.

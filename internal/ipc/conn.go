@@ -365,12 +365,17 @@ func (c *conn) queueUp(m *Method, params any) (before chan struct{}, done func()
 	}
 }
 
-// stream opens a streaming method and runs it beside the reader.
+// stream opens a streaming method and runs it beside the reader. It has its place before
+// it is opened: what is open is fed, and so ended by its feed.
 func (c *conn) stream(r *wire.Request, m *Method, params any) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	feed, err := c.open(ctx, m, params)
+	var feed Feed
+	err := c.enterStream(r.ID, cancel)
 	if err == nil {
-		err = c.enterStream(r.ID, cancel)
+		if feed, err = c.open(ctx, m, params); err != nil {
+			c.leaveStream(r.ID)
+			c.idle.Done()
+		}
 	}
 	if m.answered(err) != nil {
 		cancel()

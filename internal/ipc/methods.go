@@ -18,14 +18,17 @@ type Client interface {
 	// registration, UNAUTHORIZED where it is missing or wrong. It also counts
 	// as a sign of life.
 	Authorize(token string) error
-	// Registered reports whether the connection has an app.
+	// Registered reports whether the connection has an app. It does not wait: it is
+	// called with a lock.
 	Registered() bool
 	// Gone ends the connection's part in the kernel. It is called once, when
 	// no further call will be made.
 	Gone()
 }
 
-// Feed sends the chunks of a stream until it ends or the context does.
+// Feed sends the chunks of a stream until it ends or the context does. Whatever opens
+// a stream may leave to it what the opening took: the feed of every stream that was
+// opened is run.
 type Feed = func(context.Context, api.Stream) error
 
 // Access says who may call a method.
@@ -176,6 +179,9 @@ type TaskSession interface {
 	// may. Authorized says that the request has its app's token. The context that it
 	// returns is the call's.
 	Admit(ctx context.Context, method string, roles task.Roles, authorized bool) (context.Context, error)
+	// Attached reports whether the connection has a grant that holds. It does not wait: it
+	// is called with a lock.
+	Attached() bool
 }
 
 // Task makes the row of a method of tasks, on both sockets, with the roles that may call

@@ -52,10 +52,12 @@ type outQueue struct {
 	writing   bool
 	// wasOverAll is set where the queue was ended for what all have queued.
 	wasOverAll bool
-	// queued and written count bytes from the connection's beginning.
-	queued, written int64
-	acks            []ack
-	checking        bool
+	// queued and written count bytes from the connection's beginning. Begun is up to
+	// where the socket may have them: what is being written, and where a write has
+	// failed, all that it took, the beginning of a frame too.
+	queued, written, begun int64
+	acks                   []ack
+	checking               bool
 	// missed are answers that nobody is known to have taken, of those that somebody wants
 	// to know that of.
 	missed []miss
@@ -106,15 +108,15 @@ func (p *pieces) put(frames []byte) bool {
 }
 
 // ack is told when the other end has taken everything up to end, or lost where it is not
-// known to have.
+// known to have. Its frame begins at start.
 type ack struct {
-	end   int64
-	taken func()
-	lost  func(written bool)
+	start, end int64
+	taken      func()
+	lost       func(written bool)
 }
 
-// miss is an answer that nobody is known to have taken. Written says whether it was in the
-// socket.
+// miss is an answer that nobody is known to have taken. Written says whether any of it was
+// in the socket: who closes with half a line unread can have read the half that counts.
 type miss struct {
 	lost    func(written bool)
 	written bool
@@ -203,6 +205,7 @@ func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 		q.overflow()
 		return false
 	}
+	a.start = q.queued
 	q.queued += size
 	if a.end = q.queued; a.taken != nil || a.lost != nil {
 		q.acks = append(q.acks, a)
@@ -241,8 +244,7 @@ func (q *outQueue) letGo() {
 func (q *outQueue) missLocked() {
 	for _, a := range q.acks {
 		if a.lost != nil {
-			// What is being written may be there already.
-			q.missed = append(q.missed, miss{a.lost, q.writing || a.end <= q.written})
+			q.missed = append(q.missed, miss{a.lost, a.start < q.begun})
 		}
 	}
 	q.acks = nil
@@ -367,10 +369,12 @@ func (q *outQueue) write() {
 		}
 		first := q.take()
 		frames := first.frames
+		q.begun += int64(len(frames))
 		q.mu.Unlock()
 		n, err := q.socket.Write(frames)
 		q.mu.Lock()
 		q.written += int64(n)
+		q.begun = q.written
 		if !q.dead && q.held.Load() > 0 { // else it was let go
 			q.hold(-int64(len(frames)), -first.loose)
 		}

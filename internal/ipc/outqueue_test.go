@@ -434,6 +434,49 @@ func TestOutQueueWriteError(t *testing.T) {
 	}
 }
 
+// An answer of which any byte is in the socket was written, as far as anybody knows: who
+// reads the part that counts and closes has it. One that waits behind it was not.
+func TestOutQueueHalfAnAnswer(t *testing.T) {
+	for name, ends := range map[string]func(q *outQueue, theirs *net.UnixConn){
+		"the other end closes":          func(_ *outQueue, theirs *net.UnixConn) { theirs.Close() },
+		"it is cut for what all have":   func(q *outQueue, _ *net.UnixConn) { q.cut() },
+		"the connection ends meanwhile": func(q *outQueue, _ *net.UnixConn) { q.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := pair(t)
+			q, _ := newQueue(ours, 64<<20, time.Now)
+			lost := make(map[string]bool)
+			answer := func(id string) {
+				q.answer(id, 1, id, strings.Repeat("x", 4<<20), func(written bool) { lost[id] = written })
+			}
+			answer("first")
+			q.flushSoon()
+			if _, err := io.ReadFull(theirs, make([]byte, 64)); err != nil {
+				t.Fatal(err)
+			}
+			answer("behind")
+			ends(q, theirs)
+			ours.Close()
+			q.mu.Lock()
+			for q.writing {
+				changed := q.waitChange()
+				q.mu.Unlock()
+				<-changed
+				q.mu.Lock()
+			}
+			q.mu.Unlock()
+			q.close()
+			q.lose(false)
+			if first, told := lost["first"]; !told || !first {
+				t.Errorf("half of it was read: told %t, written %t", told, first)
+			}
+			if behind, told := lost["behind"]; !told || behind {
+				t.Errorf("nothing of it was: told %t, written %t", told, behind)
+			}
+		})
+	}
+}
+
 // Connections hand memory on to each other, and no byte of one reaches another: a burst
 // is queued whole, again and again, on several at a time.
 func TestPiecesAreHandedOn(t *testing.T) {

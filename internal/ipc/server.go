@@ -194,25 +194,32 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 		s.rejectConn(socket, err)
 		return
 	}
+	var client Client
 	if f == faceOperator {
 		err = s.admit(c.peer)
 	} else {
-		var client Client
 		client, err = s.connect(c.peer, c)
-		s.mu.Lock()
-		c.client = client
-		s.mu.Unlock()
 	}
 	if err != nil {
 		s.rejectConn(socket, err)
 		s.forget(c)
 		return
 	}
-	if s.tasksOf != nil {
-		c.tasks = s.tasksOf(c.peer, c.client)
-	}
+	s.begin(c, client)
 	s.metrics.Accepted(f.name())
 	c.serve()
+}
+
+// begin gives a connection its parts in the kernel and in tasks, at once: by them it is
+// known whose it is.
+func (s *Server) begin(c *conn, client Client) {
+	var tasks TaskSession
+	if s.tasksOf != nil {
+		tasks = s.tasksOf(c.peer, client)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.client, c.tasks = client, tasks
 }
 
 // rejectConn says why a connection is not served, if it can be said at once.

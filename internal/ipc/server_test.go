@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 )
@@ -366,8 +367,10 @@ func TestInFlightIsBounded(t *testing.T) {
 // Streams do not fill the place of requests: a connection with all the streams
 // it may have still answers, and can end them.
 func TestStreamsAreBounded(t *testing.T) {
+	var opened atomic.Int32
 	p, _, _ := with(t, func(c *fakeClient) {
 		c.watch = func(context.Context) (Feed, error) {
+			opened.Add(1)
 			return func(ctx context.Context, _ api.Stream) error { <-ctx.Done(); return ctx.Err() }, nil
 		}
 	})
@@ -376,6 +379,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	p.send("over", "config.watch", "{}")
 	p.answers("over", api.Conflict)
+	if n := opened.Load(); n != maxStreams {
+		t.Errorf("%d streams were opened, %d have a feed to end them", n, maxStreams)
+	}
 	p.send("q", "session.get", `{"key":"a:b"}`)
 	p.answers("q", "")
 	p.send("c", "stream.cancel", `{"requestId":"s0"}`)
@@ -711,6 +717,47 @@ func TestConnectionLimit(t *testing.T) {
 	p.answers("", api.ConnectionClosed)
 	p.ended()
 	plugs[0].alive()
+}
+
+// fakeTasks is a connection's part in tasks.
+type fakeTasks struct{ attached atomic.Bool }
+
+func (f *fakeTasks) Attached() bool { return f.attached.Load() }
+
+func (f *fakeTasks) Admit(ctx context.Context, _ string, _ task.Roles, _ bool) (context.Context, error) {
+	return ctx, nil
+}
+
+// Who attached by a grant has a place as an app has, at the limit of all, of a process and
+// of a user; when the grant holds no more, it gives way as anybody.
+func TestAttachedConnectionsStay(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"of all": {Connections: 3}, "of a process": {Connections: 9, ProcessConnections: 3}, "of a user": {Connections: 9, UserConnections: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parts := make(chan *fakeTasks, 20)
+			_, path := serve(t, &fakeKernel{}, func(o *Options) {
+				limits.LineBytes, limits.QueueBytes, limits.InFlight = o.Limits.LineBytes, o.Limits.QueueBytes, o.Limits.InFlight
+				o.Limits = limits
+				o.Tasks = func(api.Peer, Client) TaskSession {
+					f := new(fakeTasks)
+					parts <- f
+					return f
+				}
+			})
+			actor := dial(t, path)
+			actor.alive()
+			part := <-parts
+			part.attached.Store(true)
+			for range 6 {
+				dial(t, path).alive()
+			}
+			actor.alive()
+			part.attached.Store(false)
+			dial(t, path).alive()
+			actor.ended()
+		})
+	}
 }
 
 // What a connection costs is given back, also where it was turned away.

@@ -56,6 +56,14 @@ func (t *Tasks) Connect(peer api.Peer, operator bool, app func() string) *Sessio
 	return s
 }
 
+// Attached reports whether the connection has a grant, which has not expired. One that
+// has ended in another way ends with its next call.
+func (s *Session) Attached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grant != nil && s.t.o.Now().Before(s.grant.ExpiresAt)
+}
+
 // principal is who stands behind a name on this connection.
 func (s *Session) principal(name string, a *Actor, g *task.Grant) task.Principal {
 	p := task.Principal{Name: name, Processes: s.processes()}
