@@ -160,7 +160,11 @@ func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJ
 		}
 	} else {
 		for _, d := range result.Dropped {
-			fmt.Fprintf(s.Stdout, "dropped %s from %s (record %d)\n", term.Printable(d.DispatchID), term.Printable(d.Queue), d.AuditSeq)
+			given := ""
+			if d.Given {
+				given = "; a reader that has gone was given it before"
+			}
+			fmt.Fprintf(s.Stdout, "dropped %s from %s (record %d)%s\n", term.Printable(d.DispatchID), term.Printable(d.Queue), d.AuditSeq, given)
 		}
 	}
 	for _, k := range result.Kept {

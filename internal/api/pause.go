@@ -186,6 +186,8 @@ type DroppedMessage struct {
 	DispatchID string `json:"dispatchId"`
 	Queue      string `json:"queue"`
 	AuditSeq   uint64 `json:"auditSeq"`
+	// Given says that a reader was given it before, which has gone.
+	Given bool `json:"given,omitzero"`
 }
 
 // KeptMessage is one that was not taken out.

@@ -271,7 +271,25 @@ func TestCursorPassesWhatIsGone(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("it reads %v", got)
 	}
-	h.taskOperator().must("queue.drop", m{"dispatchIds": []any{got[2]["dispatch_id"]}})
+	// What its reader has is kept while the reader is there, and said to be given after that.
+	drop := func() m {
+		return h.taskOperator().must("queue.drop", m{"dispatchIds": []any{got[2]["dispatch_id"]}})
+	}
+	if kept := drop()["kept"].([]any); len(kept) != 1 {
+		t.Error("what its reader has is dropped")
+	}
+	ben.c.Close()
+	result := drop()
+	for len(result["dropped"].([]any)) == 0 { // until its end is noticed
+		result = drop()
+	}
+	if given := result["dropped"].([]any)[0].(m)["given"]; given != true {
+		t.Errorf("%v is dropped", result)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "dropped"}}); len(r) != 1 || r[0].Details["given"] != true {
+		t.Errorf("on record is %+v", r)
+	}
+	ben = h.speaker("ben")
 	ann.must("agent.send", m{"to": "ben", "text": "Four.", "new_exchange": true})
 	for range 2 {
 		if rest, _ := ben.read(m{"cursor": cursor}); len(rest) != 1 || !strings.Contains(str(rest[0], "text"), "Four.") {

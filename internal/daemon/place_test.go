@@ -151,7 +151,7 @@ func TestAnotherUserConnects(t *testing.T) {
 		{"the directory keeps him out", "", false, keptOut, keptOut, keptOut, keptOut},
 		{"the socket keeps him out", "", true, keptOut, keptOut, keptOut, keptOut},
 		{"somebody else is listed", "ipc: {allow_uids: [65533]}", true, "user 65534 may not connect", "user 65534 may not connect", "user 65534 may not connect", keptOut},
-		{"he is listed", "ipc: {allow_uids: [65534]}", true, "welcome", "bound to user 0; this process runs as user 65534", "welcome", keptOut},
+		{"he is listed", "ipc: {allow_uids: [65534]}", true, "welcome", "app @acme/alice is not this process's to use", "welcome", keptOut},
 		{"he is listed, and the directory keeps him out", "ipc: {allow_uids: [65534]}", false, keptOut, keptOut, keptOut, keptOut},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -100,6 +100,10 @@ func (a *access) shared() bool { return len(a.tenants) > 1 || len(a.uids) > 1 }
 // what a set-up of one person needs.
 func (d *Directory) Declared() bool { return d.access.declared() }
 
+// Shared reports whether apps of several tenants or users may be there: who asks is told
+// nothing of others then.
+func (d *Directory) Shared() bool { return d.access.shared() }
+
 // SeveralTenants reports whether the agents are of more than one tenant.
 func (d *Directory) SeveralTenants() bool { return len(d.access.tenants) > 1 }
 

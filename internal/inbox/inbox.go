@@ -52,13 +52,20 @@ type Inboxes struct {
 	passing  keylock.Locks
 
 	mu sync.Mutex
-	by map[string]api.Peer // who reads, by agent
+	by map[string]reading // who reads, by agent
+}
+
+// reading is a process that reads for an agent until its connection ends. Unwatched takes
+// back what is to be done at that end.
+type reading struct {
+	peer      api.Peer
+	unwatched func() bool
 }
 
 // New returns the inboxes.
 func New(o Options) *Inboxes {
 	return &Inboxes{
-		outbox: o.Outbox, contacts: o.Contacts, apps: o.Apps, ours: o.Ours, digest: o.Digest, now: o.Now, newID: o.NewID, closing: o.Closing, by: make(map[string]api.Peer),
+		outbox: o.Outbox, contacts: o.Contacts, apps: o.Apps, ours: o.Ours, digest: o.Digest, now: o.Now, newID: o.NewID, closing: o.Closing, by: make(map[string]reading),
 	}
 }
 
@@ -244,21 +251,23 @@ func (r *Reader) enter(ctx context.Context) error {
 	i, agent, peer := r.Inboxes, r.agent.ID, r.peer
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	has := i.by[agent]
-	if has == peer {
+	has, some := i.by[agent]
+	switch {
+	case some && has.peer == peer:
 		return nil
-	}
-	if has != nil && has.Present() == nil && !sameProcess(has, peer) {
+	case some && has.peer.Present() == nil && !sameProcess(has.peer, peer):
 		return api.Errorf(api.Conflict, "another process reads for agent %s: end it first", agent)
+	case some:
+		has.unwatched()
 	}
-	i.by[agent] = peer
-	context.AfterFunc(ctx, func() {
+	i.by[agent] = reading{peer, context.AfterFunc(ctx, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		if i.by[agent] == peer {
+		if i.by[agent].peer == peer {
 			delete(i.by, agent)
+			i.outbox.Left(outbox.AgentQueue(agent))
 		}
-	})
+	})}
 	return nil
 }
 
@@ -266,7 +275,8 @@ func (r *Reader) enter(ctx context.Context) error {
 func (i *Inboxes) Has(agent string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.by[agent] != nil
+	_, some := i.by[agent]
+	return some
 }
 
 func sameProcess(a, b api.Peer) bool {

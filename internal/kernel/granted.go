@@ -56,7 +56,7 @@ func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, 
 	if err != nil {
 		err = api.Errorf(api.Forbidden, "the process that connected is not who speaks")
 	} else {
-		err = k.apps.MayBe(g.agent, "this grant", peer)
+		err = k.apps.MayBe(r.terms, g.agent, "this grant", peer)
 	}
 	if err != nil {
 		return nil, k.apps.RecordRefusalOf(g.agent.App, "binding_refused", err, map[string]any{"grant_id": grant})

@@ -89,6 +89,7 @@ type Outbox struct {
 	writing sync.Mutex
 
 	dropped dropped
+	given   given
 	decided *decided
 	// arrivals are those who wait for a message that no app takes.
 	arrivals arrivals
@@ -127,6 +128,8 @@ func (o *Outbox) lane(queue string) *lane {
 	case l == nil || l.to != to:
 		l = &lane{queue: queue, to: to, behind: true}
 		o.lanes[queue] = l
+		// Its messages are the app's from here on.
+		o.given.forget(queue)
 	}
 	return l
 }
@@ -194,8 +197,9 @@ func (o *Outbox) Resume(queues []string) {
 	}
 }
 
-// LookBack lets flow what a pause kept back that is over.
+// LookBack lets flow what a pause kept back that is over, to apps and to readers.
 func (o *Outbox) LookBack() {
+	o.arrivals.tellAll()
 	o.mu.Lock()
 	lanes := slices.Collect(maps.Values(o.lanes))
 	o.mu.Unlock()
@@ -268,46 +272,70 @@ func (o *Outbox) drainLocked(l *lane) {
 	}
 	l.draining = true
 	o.tasks.Go(func() {
-		if err := o.catchUp(l); err != nil {
-			o.log.Error("cannot deliver what is waiting", zap.String("queue", l.queue), zap.Error(err))
+		for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+			done, err := o.catchUp(l)
+			if done {
+				// That was said under the lock that decided it, and another drain may be
+				// under way by now.
+				return
+			}
+			if err == nil || !o.failed(l, err, wait) {
+				l.mu.Lock()
+				l.draining = false
+				l.mu.Unlock()
+				return
+			}
 		}
 	})
+}
+
+// A drain that fails is begun anew after a while, each time after twice as long.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// failed waits a while after a drain has failed, and reports false where the outbox ends.
+func (o *Outbox) failed(l *lane, err error, wait time.Duration) bool {
+	if o.closing.Err() != nil {
+		return false
+	}
+	o.log.Error("cannot deliver what is waiting: it is tried again", zap.String("queue", l.queue), zap.Duration("after", wait), zap.Error(err))
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return true
+	case <-o.closing.Done():
+		return false
+	}
 }
 
 // drainPage is how many messages are read from the store at a time.
 const drainPage = 64
 
-// catchUp sends what waits in the store until nothing does, or the app is gone.
-func (o *Outbox) catchUp(l *lane) (err error) {
-	done := false
-	defer func() {
-		// Whoever was done has said so already, under the lock that decided
-		// it, and another drain may be under way by now.
-		if !done {
-			l.mu.Lock()
-			l.draining = false
-			l.mu.Unlock()
-		}
-	}()
+// catchUp sends what waits in the store until nothing does, or the app is gone. It is
+// done where the lane says that it no longer drains.
+func (o *Outbox) catchUp(l *lane) (done bool, err error) {
 	// What an earlier connection has taken must not be sent again.
 	o.Settle()
 	for o.current(l) {
 		if l.to.Link().Room(o.closing) != nil {
 			// The connection or the daemon is ending; the next one goes on.
-			return nil
+			return false, nil
 		}
 		from := l.progress()
 		page, err := o.store.Messages(o.closing, l.queue, from.after, drainPage)
 		if err != nil {
-			return err
+			return false, err
 		}
 		done, err = o.sendPage(l, page, from)
 		l.to.Link().Flush()
 		if done || err != nil {
-			return err
+			return done, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func (o *Outbox) current(l *lane) bool {
@@ -318,12 +346,11 @@ func (o *Outbox) current(l *lane) bool {
 
 // sendPage sends one page. It is done when the store holds nothing that was
 // not sent, and then new messages are sent as they come. What became durable since
-// the store was asked may be missing from the page and must not be passed over.
+// the store was asked may be missing from the page and must not be passed over. What
+// comes before a message that cannot be looked at now is sent.
 func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
 	due, err := o.due(l.queue, page)
-	if err != nil {
-		return false, err
-	}
+	page = page[:len(due)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.looks != from.looks {
@@ -331,7 +358,7 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 		return false, nil
 	}
 	if from.looking {
-		return o.sendPassedLocked(l, page, due)
+		return o.sendPassedLocked(l, page, due, err)
 	}
 	for i, m := range page {
 		if d := due[i]; d != nil {
@@ -347,8 +374,8 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 		}
 		l.sent = m.ID
 	}
-	if len(page) > 0 {
-		return false, nil
+	if err != nil || len(page) > 0 {
+		return false, err
 	}
 	// Nothing is left of what was announced: it was sent, or taken out by a
 	// receipt or its end.
@@ -360,8 +387,9 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 	return false, nil
 }
 
-// sendPassedLocked sends what of a page was kept back and is not any more.
-func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Delivery) (done bool, err error) {
+// sendPassedLocked sends what of a page was kept back and is not any more. The error is
+// why the page ends where it does.
+func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Delivery, ends error) (done bool, err error) {
 	for i, m := range page {
 		if m.ID > l.sent {
 			l.lookedLocked()
@@ -382,53 +410,51 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 		}
 		l.back = m.ID
 	}
-	if len(page) == 0 {
+	if ends == nil && len(page) == 0 {
 		l.lookedLocked()
 	}
-	return false, nil
+	return false, ends
 }
 
 // due returns what of a page of waiting messages is to be delivered, nil in the
-// place of each that is not: one that waited too long, or for an agent that is
-// another one now under the same id, or that no decision let through. These are
-// taken out, on record.
+// place of each that is not. Where one cannot be looked at now, or not be taken out, it
+// returns what comes before that one, with the error.
 func (o *Outbox) due(queue string, page []*store.Message) ([]*Delivery, error) {
-	now, found := o.now(), make([]*Delivery, len(page))
-	kind, name := directory.Split(queue)
-	for i, m := range page {
-		if !m.ExpiresAt.IsZero() && !now.Before(m.ExpiresAt) {
-			if err := o.expire(m); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		d := &Delivery{Message: *m}
-		if d.decode(m.Body) != nil {
-			if err := o.reject(m, "it cannot be read"); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		who := o.host.Directory()
-		if agent := who.Agent(name); kind == "agent" && d.For != "" && agent != nil && agent.Identified() != d.For {
-			if err := o.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		why, err := o.mismatch(o.closing, who, m, d)
+	found := make([]*Delivery, 0, len(page))
+	for _, m := range page {
+		d, err := o.dueOf(queue, m)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
-		if why != "" {
-			if err := o.reject(m, why); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		found[i] = d
+		found = append(found, d)
 	}
 	return found, nil
+}
+
+// dueOf returns the delivery of a waiting message, nil where it is none: it waited too
+// long, or for an agent that is another one now under the same id, or no decision let it
+// through. Such a one is taken out, on record.
+func (o *Outbox) dueOf(queue string, m *store.Message) (*Delivery, error) {
+	if !m.ExpiresAt.IsZero() && !o.now().Before(m.ExpiresAt) {
+		return nil, o.expire(m)
+	}
+	d := &Delivery{Message: *m}
+	if d.decode(m.Body) != nil {
+		return nil, o.reject(m, "it cannot be read")
+	}
+	kind, name := directory.Split(queue)
+	who := o.host.Directory()
+	if agent := who.Agent(name); kind == "agent" && d.For != "" && agent != nil && agent.Identified() != d.For {
+		return nil, o.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.Identified()})
+	}
+	why, err := o.mismatch(o.closing, who, m, d)
+	switch {
+	case err != nil:
+		return nil, err
+	case why != "":
+		return nil, o.reject(m, why)
+	}
+	return d, nil
 }
 
 // keptBack returns the scope of a pause that keeps a delivery from its app, "" where
@@ -492,6 +518,9 @@ func (o *Outbox) withdraw(m *store.Message, details map[string]any) error {
 
 func (o *Outbox) takeOut(m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
 	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
+	if o.given.has(m.MessageID) {
+		details["given"] = true
+	}
 	receipt, err := o.host.Commit(&store.Change{
 		Records: []*audit.Record{{
 			ID: o.newID(), ActionType: audit.ActionDelivery, Event: outcome, Outcome: outcome, DispatchID: m.DispatchID, Details: details,
@@ -499,6 +528,9 @@ func (o *Outbox) takeOut(m *store.Message, outcome string, details map[string]an
 		Parts:  []store.Part{store.Taken{m.MessageID}},
 		Drains: true,
 	})
+	if err == nil {
+		o.given.remove(m.MessageID)
+	}
 	return receipt.Seq, err
 }
 

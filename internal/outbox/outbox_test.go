@@ -2,11 +2,13 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -82,18 +84,25 @@ type world struct {
 	mu     sync.Mutex
 	to     *app
 	paused string
+	fails  int // how many commits fail
 	events []string
 	clock  time.Time
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldIn(t, t.TempDir())
+}
+
+// newWorldIn is newWorld with a directory from outside, as a bubble needs.
+func newWorldIn(t *testing.T, dir string) *world {
+	t.Helper()
 	w := &world{t: t, clock: time.Unix(1_700_000_000, 0).UTC()}
 	var err error
 	if w.dir, err = directory.New(&directory.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	if w.store, err = store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: w.now, Log: zap.NewNop()}); err != nil {
+	if w.store, err = store.Open(t.Context(), store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: w.now, Log: zap.NewNop()}); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
@@ -157,8 +166,17 @@ func (w *world) Handed(_ Receiver, d *Delivery, _ api.HookContext) {}
 
 func (w *world) Commit(c *store.Change) (store.Receipt, error) {
 	w.mu.Lock()
+	if w.fails > 0 {
+		w.fails--
+		w.mu.Unlock()
+		return store.Receipt{}, errors.New("no space left")
+	}
 	for _, r := range c.Records {
-		w.events = append(w.events, r.Event+" "+r.DispatchID)
+		given := ""
+		if r.Details["given"] == true {
+			given = " given"
+		}
+		w.events = append(w.events, r.Event+" "+r.DispatchID+given)
 	}
 	w.mu.Unlock()
 	return w.store.Commit(c)
@@ -177,11 +195,14 @@ func (w *world) recorded() []string {
 }
 
 // send decides a message of an agent through the channel irc and offers it.
-func (w *world) send(from, id string) {
+func (w *world) send(from, id string) { w.sendFor(from, id, time.Hour) }
+
+// sendFor is send of a message that waits for so long.
+func (w *world) sendFor(from, id string, wait time.Duration) {
 	w.t.Helper()
 	data := api.Message{ChannelID: "irc", Target: "bob", Content: "hello", DispatchID: id}.Append(nil)
 	d := &Delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: ChannelQueue("irc")}, DispatchID: id, ExpiresAt: w.now().Add(time.Hour)},
+		Message: store.Message{MessageID: store.MessageID{Queue: ChannelQueue("irc")}, DispatchID: id, ExpiresAt: w.now().Add(wait)},
 		Event:   Event{Hook: api.MessageSending, From: from, About: api.HookContext{SessionKey: "irc:bob", ChannelID: "irc", AuditID: "r-" + id}, Data: data},
 	}
 	form, err := audit.DeliveredForm(nil, "bob", "hello", api.Object(nil).Append(nil))
@@ -321,6 +342,138 @@ func TestTakenOut(t *testing.T) {
 	w.expect("reached", a.has())
 	w.expect("records", w.recorded(), "expired late", "dropped dropped", "undecided_message forged")
 	w.expect("left", w.waiting())
+}
+
+// A queue with what cannot be taken out now goes on as far as that, and behind it once it
+// can, without anything else that happens: with what waits for an app as with what a pause
+// kept back.
+func TestDrainIsTriedAgain(t *testing.T) {
+	for name, paused := range map[string]bool{"what waits": false, "what was kept back": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorldIn(t, dir)
+				a := newApp()
+				if paused {
+					w.set(func() { w.to, w.paused = a, "alice" })
+					w.out.Resume([]string{ChannelQueue("irc")})
+					w.drained()
+				}
+				w.send("alice", "1")
+				w.sendFor("alice", "late", time.Minute)
+				w.send("alice", "2")
+				w.set(func() { w.to, w.paused, w.fails, w.clock = a, "", 3, w.clock.Add(2*time.Minute) })
+				began := time.Now()
+				if w.out.LookBack(); !paused {
+					w.out.Resume([]string{ChannelQueue("irc")})
+				}
+				synctest.Wait()
+				w.expect("before it", a.has(), sent+"1")
+				w.drained()
+				w.expect("behind it", a.has(), sent+"1", sent+"2")
+				w.expect("records", w.recorded(), "expired late")
+				if took := time.Since(began); took > 8*firstRetry {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// One that ends while it waits to be tried again is done.
+func TestDrainEndsWithTheOutbox(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t, dir)
+		w.sendFor("alice", "late", time.Minute)
+		a := newApp()
+		w.set(func() { w.to, w.fails, w.clock = a, 1000, w.clock.Add(time.Hour) })
+		w.out.Resume([]string{ChannelQueue("irc")})
+		time.Sleep(time.Hour)
+		w.stop()
+		w.drained()
+		if w.fails < 1000-3600/int(lastRetry/time.Second)-10 {
+			t.Errorf("it was tried %d times in an hour", 1000-w.fails)
+		}
+	})
+}
+
+// Who waits for a message that a pause keeps back is woken when that is over.
+func TestReaderIsWokenAfterAPause(t *testing.T) {
+	w := newWorld(t)
+	came, leave := w.out.Arrival(ChannelQueue("irc"))
+	defer leave()
+	w.out.LookBack()
+	select {
+	case <-came:
+	default:
+		t.Error("nobody woke the reader")
+	}
+}
+
+// What a reader was given is kept while it is there. After that it can be dropped, or
+// expire, and its record says that it was given; what the reader passed is forgotten.
+func TestGiven(t *testing.T) {
+	w := newWorld(t)
+	queue := ChannelQueue("irc")
+	for _, id := range []string{"1", "2", "3", "4"} {
+		w.send("alice", id)
+	}
+	page, err := w.out.Read(t.Context(), queue, 3, 1<<20)
+	if err != nil || len(page.Messages) != 3 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	drop := func(ids ...string) *api.QueueDropResult {
+		result, err := w.out.Drop(map[string]any{"by": "uid:1"}, &api.QueueDropParams{DispatchIDs: ids})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &result
+	}
+	if got := drop("1", "4"); len(got.Kept) != 1 || got.Kept[0].DispatchID != "1" || len(got.Dropped) != 1 || got.Dropped[0].Given {
+		t.Errorf("while its reader is there: %+v", got)
+	}
+	list, err := w.out.List(t.Context(), &api.QueueListParams{})
+	if err != nil || len(list.Messages) != 3 || !list.Messages[0].Handed {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	record := func(d *Delivery) *audit.Record {
+		return &audit.Record{ID: "read-" + d.DispatchID, ActionType: audit.ActionDelivery, Event: "read", DispatchID: d.DispatchID}
+	}
+	if _, err := w.out.Pass(t.Context(), queue, Cursor{Seq: page.Messages[0].RecordSeq, Newest: "1"}, record); err != nil {
+		t.Fatal(err)
+	}
+	w.out.Left(queue)
+	if got := drop("2"); len(got.Dropped) != 1 || !got.Dropped[0].Given {
+		t.Errorf("after its reader has gone: %+v", got)
+	}
+	w.set(func() { w.clock = w.clock.Add(2 * time.Hour) })
+	if err := w.out.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.expect("records", w.recorded(), "dropped 4", "read 1", "dropped 2 given", "expired 3 given")
+	if len(w.out.given.queues) != 0 {
+		t.Errorf("remembered is %v", w.out.given.queues)
+	}
+}
+
+// A person who drops a message and a reader who is given it never both have it.
+func TestDropAgainstRead(t *testing.T) {
+	w := newWorld(t)
+	for n := range 50 {
+		id := fmt.Sprintf("m%02d", n)
+		w.send("alice", id)
+		var page Page
+		var dropped api.QueueDropResult
+		var both sync.WaitGroup
+		both.Go(func() { page, _ = w.out.Read(t.Context(), ChannelQueue("irc"), 100, 1<<20) })
+		both.Go(func() { dropped, _ = w.out.Drop(map[string]any{"by": "uid:1"}, &api.QueueDropParams{DispatchIDs: []string{id}}) })
+		both.Wait()
+		has := slices.ContainsFunc(page.Messages, func(d *Delivery) bool { return d.DispatchID == id })
+		if has && len(dropped.Dropped) > 0 {
+			t.Fatalf("%s was given and dropped", id)
+		}
+	}
 }
 
 // FuzzEvent: what is read back of a row is what would be written for it.

@@ -127,7 +127,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	if json.Unmarshal(d.Data, &said) == nil {
 		q.Summary = ocip.Summarize(said.Content)
 	}
-	q.Handed = o.handed(m.MessageID)
+	q.Handed = o.handed(m.MessageID) || o.given.held(m.MessageID)
 	return q
 }
 
@@ -145,14 +145,15 @@ func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropR
 				return true, nil
 			}
 			found[m.DispatchID] = true
-			seq, handed, err := o.drop(maps.Clone(by), m, d)
+			details := maps.Clone(by)
+			seq, kept, err := o.drop(details, m, d)
 			switch {
 			case err != nil:
 				return false, err
-			case handed:
-				result.Kept = append(result.Kept, api.KeptMessage{DispatchID: m.DispatchID, Reason: "it is on its way to its app already"})
+			case kept != "":
+				result.Kept = append(result.Kept, api.KeptMessage{DispatchID: m.DispatchID, Reason: kept})
 			default:
-				result.Dropped = append(result.Dropped, api.DroppedMessage{DispatchID: m.DispatchID, Queue: m.Queue, AuditSeq: seq})
+				result.Dropped = append(result.Dropped, api.DroppedMessage{DispatchID: m.DispatchID, Queue: m.Queue, AuditSeq: seq, Given: details["given"] == true})
 			}
 			return true, nil
 		})
@@ -166,20 +167,27 @@ func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropR
 	return result, err
 }
 
-// drop takes one message out, unless it was handed to its app.
-func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, handed bool, err error) {
+// drop takes one message out, or says why it is kept: it was handed to its app, or its
+// reader was given it. One whose reader has gone since is taken out, lest it come again.
+func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, kept string, err error) {
 	// First this: from here on nobody hands it over, and who has done so is seen.
 	o.dropped.add(m.MessageID, o.now())
-	if o.handed(m.MessageID) {
+	switch {
+	case o.handed(m.MessageID):
+		kept = "it is on its way to its app already"
+	case o.given.held(m.MessageID):
+		kept = "its reader has it already, and has not passed it yet"
+	}
+	if kept != "" {
 		o.dropped.remove(m.MessageID)
-		return 0, true, nil
+		return 0, kept, nil
 	}
 	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
 	seq, err = o.takeOut(m, "dropped", details)
 	if err != nil {
 		o.dropped.remove(m.MessageID)
 	}
-	return seq, false, err
+	return seq, "", err
 }
 
 // dropped are messages that a person takes out. A page that was read before that is

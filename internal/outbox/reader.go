@@ -51,14 +51,11 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 			return p, err
 		}
 		due, err := o.due(queue, page)
-		if err != nil {
-			return p, err
-		}
-		for i, m := range page {
+		for i, d := range due {
+			m := page[i]
 			after = m.ID
-			d := due[i]
 			switch {
-			case d == nil || o.dropped.has(d.MessageID):
+			case d == nil:
 				continue
 			case o.keptBack(d) != "":
 				if keptBack = append(keptBack, m.DispatchID); (Cursor{KeptBack: keptBack}).Full() {
@@ -68,12 +65,111 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 			case len(p.Messages) == limit || read > 0 && read+len(d.Data) > size:
 				p.More = true
 				return p, nil
+			case !o.give(m.MessageID):
+				continue
 			}
 			read += len(d.Data)
 			p.Messages = append(p.Messages, d)
 			p.Cursor = Cursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
 		}
+		if err != nil && len(p.Messages) == 0 {
+			return p, err
+		}
+		if err != nil {
+			p.More = true
+			return p, nil
+		}
 	}
+}
+
+// give notes that a reader is given a message, and reports false where a person takes it
+// out: each of the two says so before it looks what the other has said.
+func (o *Outbox) give(id store.MessageID) bool {
+	o.given.add(id)
+	if o.dropped.has(id) {
+		o.given.remove(id)
+		return false
+	}
+	return true
+}
+
+// Left is told when the reader of a queue is gone: what it did not pass may be dropped.
+func (o *Outbox) Left(queue string) { o.given.left(queue) }
+
+// given are the messages that readers were given and have not passed. What was given
+// before the daemon began is not known.
+type given struct {
+	mu     sync.Mutex
+	queues map[string]*givenOf
+}
+
+// givenOf are those of one queue. Read is set while its reader is there.
+type givenOf struct {
+	ids  map[int64]struct{}
+	read bool
+}
+
+func (g *given) add(id store.MessageID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.queues[id.Queue]
+	if q == nil {
+		if g.queues == nil {
+			g.queues = make(map[string]*givenOf)
+		}
+		q = &givenOf{ids: make(map[int64]struct{})}
+		g.queues[id.Queue] = q
+	}
+	q.ids[id.ID], q.read = struct{}{}, true
+}
+
+func (g *given) remove(ids ...store.MessageID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		if q := g.queues[id.Queue]; q != nil {
+			if delete(q.ids, id.ID); len(q.ids) == 0 {
+				delete(g.queues, id.Queue)
+			}
+		}
+	}
+}
+
+// has reports whether a reader was given a message.
+func (g *given) has(id store.MessageID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hasLocked(id)
+}
+
+func (g *given) hasLocked(id store.MessageID) bool {
+	q := g.queues[id.Queue]
+	if q == nil {
+		return false
+	}
+	_, ok := q.ids[id.ID]
+	return ok
+}
+
+// held reports whether a reader that is there was given a message.
+func (g *given) held(id store.MessageID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hasLocked(id) && g.queues[id.Queue].read
+}
+
+func (g *given) left(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.queues[queue]; q != nil {
+		q.read = false
+	}
+}
+
+func (g *given) forget(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.queues, queue)
 }
 
 // Pass takes out of a queue what its reader has had, up to a cursor, each on the record
@@ -117,6 +213,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 	if _, err := o.host.Commit(change); err != nil {
 		return nil, err
 	}
+	o.given.remove(taken...)
 	for range had {
 		o.metrics.Delivery(metrics.Handed)
 	}
@@ -124,7 +221,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 }
 
 // Arrival returns a channel that is closed when a message begins to wait in a queue that
-// no app takes.
+// no app takes, or when one that waits may be no longer kept back.
 func (o *Outbox) Arrival(queue string) (came <-chan struct{}, leave func()) {
 	return o.arrivals.watch(queue)
 }
@@ -158,6 +255,19 @@ func (a *arrivals) watch(queue string) (came <-chan struct{}, leave func()) {
 func (a *arrivals) tell(queue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.tellLocked(queue)
+}
+
+// tellAll has everybody look who waits.
+func (a *arrivals) tellAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for queue := range a.waiting {
+		a.tellLocked(queue)
+	}
+}
+
+func (a *arrivals) tellLocked(queue string) {
 	for c := range a.waiting[queue] {
 		close(c)
 	}

@@ -241,5 +241,8 @@ func (o *Outbox) reject(m *store.Message, why string) error {
 		Parts:  []store.Part{store.Taken{m.MessageID}},
 		Drains: true,
 	})
+	if err == nil {
+		o.given.remove(m.MessageID)
+	}
 	return err
 }

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -76,7 +78,7 @@ func (r *Registry) mayRun(t *Terms, id string, peer api.Peer) error {
 		return api.Errorf(api.Forbidden, "%v", err)
 	}
 	for _, agent := range t.Directory.SpokenBy(id) {
-		if err := r.MayBe(agent, "app "+id, peer); err != nil {
+		if err := r.MayBe(t, agent, "app "+id, peer); err != nil {
 			return err
 		}
 	}
@@ -84,21 +86,54 @@ func (r *Registry) mayRun(t *Terms, id string, peer api.Peer) error {
 }
 
 // MayBe checks that a process is the user and the program that an agent is bound to.
-// Who names what speaks for the agent.
-func (r *Registry) MayBe(agent *directory.Agent, who string, peer api.Peer) error {
+// Who names what speaks for the agent. Where apps of others may be there, whoever asks is
+// told no more than that it may not: the log and the record of the refusal say why.
+func (r *Registry) MayBe(t *Terms, agent *directory.Agent, who string, peer api.Peer) error {
+	why := r.otherThan(agent, peer)
+	if why == "" {
+		return nil
+	}
+	reason := fmt.Sprintf("%s speaks for agent %s, which is bound to %s", who, agent.ID, why)
+	if !t.Directory.Shared() {
+		return api.Errorf(api.Forbidden, "%s", reason)
+	}
+	r.log.Warn("a process is not who an agent is bound to: refused", zap.String("reason", reason))
+	return &withheld{api.Errorf(api.Forbidden, "%s is not this process's to use; the kernel's log says why", who), reason}
+}
+
+// otherThan says what an agent is bound to that a process is not, "" where there is
+// nothing of that kind.
+func (r *Registry) otherThan(agent *directory.Agent, peer api.Peer) string {
 	if uid, _, _ := peer.Credentials(); agent.UID != nil && *agent.UID != uid {
-		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to user %d; this process runs as user %d", who, agent.ID, *agent.UID, uid)
+		return fmt.Sprintf("user %d; this process runs as user %d", *agent.UID, uid)
 	}
 	if agent.Exe == "" {
-		return nil
+		return ""
 	}
 	exe, err := peer.Executable()
 	if err != nil {
 		r.log.Warn("cannot tell which program connects", zap.String("agent", agent.ID), zap.Error(err))
-		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to a program, and the kernel cannot tell which program this is", who, agent.ID)
+		return "a program, and the kernel cannot tell which program this is"
 	}
 	if exe != agent.Exe {
-		return api.Errorf(api.Forbidden, "%s speaks for agent %s, which is bound to %s; this process runs %s", who, agent.ID, agent.Exe, exe)
+		return fmt.Sprintf("%s; this process runs %s", agent.Exe, exe)
 	}
-	return nil
+	return ""
+}
+
+// withheld is a refusal whose reason is for the log and the record alone.
+type withheld struct {
+	error
+
+	reason string
+}
+
+func (w *withheld) Unwrap() error { return w.error }
+
+// reasonOf is why a refusal was made, as it is recorded.
+func reasonOf(refusal error) string {
+	if w, ok := errors.AsType[*withheld](refusal); ok {
+		return w.reason
+	}
+	return api.AsError(refusal).Message
 }

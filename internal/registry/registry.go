@@ -204,13 +204,12 @@ func (r *Registry) RecordRefusal(a *App, event string, refusal error, details ma
 // RecordRefusalOf is RecordRefusal for who speaks under an app's id without being
 // connected as that app.
 func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map[string]any) error {
-	said := api.AsError(refusal)
-	if said.Code != api.Forbidden {
+	if api.AsError(refusal).Code != api.Forbidden {
 		return refusal
 	}
 	_, err := r.commit(&store.Change{Records: []*audit.Record{{
 		ID: r.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: app,
-		PolicyResult: string(ocip.Deny), PolicyReason: said.Message, Details: details,
+		PolicyResult: string(ocip.Deny), PolicyReason: reasonOf(refusal), Details: details,
 	}}})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/directory"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -328,6 +329,36 @@ func TestBinding(t *testing.T) {
 			t.Error("it is sent no messages")
 		}
 	})
+}
+
+// Where apps of others may be there, who is refused for a binding learns nothing of it:
+// neither the agent nor its user or program. The record has all.
+func TestBindingOfOthers(t *testing.T) {
+	uid, strange := uint32(64002), uint32(1)
+	alice := agentOf("alice", "@acme/alice", "acme")
+	alice.UID = &uid
+	bob := agentOf("bob", "@acme/bob", "acme")
+	bob.UID, bob.Exe = &strange, "/opt/acme/bob"
+	for name, tenant := range map[string]string{"several tenants": "globex", "several users": "acme"} {
+		t.Run(name, func(t *testing.T) {
+			run(t, directory.Config{Agents: []directory.Agent{alice, bob, agentOf("eve", "@globex/eve", tenant)}}, func(f *fixture) {
+				for i, id := range []string{"@acme/alice", "@acme/bob"} {
+					_, _, _, err := f.connects(someone(1), manifest(id), "")
+					isCode(t, id, err, api.Forbidden)
+					said := api.AsError(err).Message
+					for _, secret := range []string{"agent alice", "agent bob", "64002", "/opt/acme", "user"} {
+						if strings.Contains(said, secret) {
+							t.Errorf("who asks for %s is told: %s", id, said)
+						}
+					}
+					rows, _, err := f.store.Query(f.Context(), audit.Filter{Like: audit.Record{Event: "binding_refused", AppID: id}}, 0, 0, 10)
+					if want := []string{"agent alice, which is bound to user 64002", "agent bob, which is bound to a program"}[i]; err != nil || len(rows) != 1 || !strings.Contains(string(rows[0]), want) {
+						t.Errorf("on record is %s, %v", rows, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Of processes that have registered none operates, also after its app is gone, and one
