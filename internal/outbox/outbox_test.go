@@ -389,7 +389,7 @@ func TestDrainEndsWithTheOutbox(t *testing.T) {
 		a := newApp()
 		w.set(func() { w.to, w.fails, w.clock = a, 1000, w.clock.Add(time.Hour) })
 		w.out.Resume([]string{ChannelQueue("irc")})
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		w.stop()
 		w.drained()
 		if w.fails < 1000-3600/int(lastRetry/time.Second)-10 {
