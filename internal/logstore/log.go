@@ -130,13 +130,13 @@ func (l *Log) takeUp(ctx context.Context, w *db.Writer, o Options) (end, error) 
 		return damaged(err)
 	}
 	if log.head.Seq != last {
-		return damaged(fmt.Errorf("it ends at record %d, want %d", log.head.Seq, last))
+		return damaged(&audit.Fault{Problem: fmt.Sprintf("it ends at record %d, want %d", log.head.Seq, last)})
 	}
 	if log.newest, err = l.newestCheckpoint(ctx); err != nil {
 		return end{}, err
 	}
 	if log.newest.Seq > last {
-		return damaged(fmt.Errorf("it ends at record %d, and record %d holds its newest checkpoint; put the right database back, such as a backup", last, log.newest.Seq))
+		return damaged(&audit.Fault{Problem: fmt.Sprintf("it ends at record %d, and record %d holds its newest checkpoint; put the right database back, such as a backup", last, log.newest.Seq)})
 	}
 	if log.tree, err = l.growTree(ctx, w, last, tombstone, o.Log); err != nil {
 		return end{}, err

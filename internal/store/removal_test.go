@@ -223,7 +223,8 @@ func TestStartMissesItsCheckpoint(t *testing.T) {
 	sign(t, s)
 	shut(t, s)
 	change(t, o.Path, "DROP TRIGGER records_no_delete; DELETE FROM records WHERE seq > 10")
-	if s, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "it ends at record 10, and record 21 holds its newest checkpoint") {
+	var fault *audit.Fault
+	if s, err := Open(t.Context(), o); !errors.As(err, &fault) || !strings.Contains(err.Error(), "it ends at record 10, and record 21 holds its newest checkpoint") {
 		t.Errorf("it starts: %v, %v", s, err)
 	}
 }

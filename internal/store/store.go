@@ -338,7 +338,7 @@ func (s *Store) Latched() error {
 func (s *Store) integrity(ctx context.Context) error {
 	said, err := db.Rows(ctx, s.db, "the structure of the store", `PRAGMA quick_check`, nil, db.ScanText)
 	if err == nil && !slices.Equal(said, []string{"ok"}) {
-		err = fmt.Errorf("cannot start on a damaged store: %s", strings.Join(said, "; "))
+		err = fmt.Errorf("cannot start on a damaged store: %w", &audit.Fault{Problem: strings.Join(said, "; ")})
 	}
 	return err
 }
