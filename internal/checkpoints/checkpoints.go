@@ -232,15 +232,15 @@ func malformed(number int, cause error) error {
 	return &audit.Fault{Problem: problem}
 }
 
-// Missing says that a log does not reach as far as a checkpoint outside it.
+// Missing is the fault of a log that does not reach as far as a checkpoint outside it.
 func Missing(path string, have, kept uint64) error {
-	return fmt.Errorf("cannot go on with an audit log of %d records: %s holds a signed checkpoint of %d, so the log was cut or replaced by an older copy; put the newer one back, or, if you restored it knowingly, move that file aside",
-		have, path, kept)
+	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log of %d records: %s holds a signed checkpoint of %d, so the log was cut or replaced by an older copy; put the newer one back, or, if you restored it knowingly, move that file aside",
+		have, path, kept)}
 }
 
-// Differs says that a log holds other records than a checkpoint outside it is of.
+// Differs is the fault of a log with other records than a checkpoint outside it is of.
 func Differs(path string, size uint64) error {
-	return fmt.Errorf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log; ocipd audit verify says more", size, path)
+	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log; ocipd audit verify says more", size, path)}
 }
 
 // TombstoneFile is the name of the file that stands beside a mirror for the

@@ -30,7 +30,7 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 	if newest := d.store.Checkpoint().Note; newest != "" {
 		for _, err := range d.showWitnesses(ctx, list, newest) {
 			if larger, ok := errors.AsType[*witness.LargerError](err); ok {
-				return fmt.Errorf("cannot go on with this audit log: %w; put the newer one back; or, if you restored it knowingly, take the witness out of %s/witnesses, and have it forget the log", larger, dir)
+				return &audit.Fault{Problem: fmt.Sprintf("cannot go on with this audit log: %v; put the newer one back; or, if you restored it knowingly, take the witness out of %s/witnesses, and have it forget the log", larger, dir)}
 			}
 			if err != nil {
 				d.log.Warn("a witness does not say how far it saw the log", zap.Error(err))
