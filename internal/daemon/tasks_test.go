@@ -436,6 +436,36 @@ func TestTaskHostile(t *testing.T) {
 	c.lead.refuse(api.InvalidParams, "", "task.update", m{"task_id": other.id, "expected_revision": 2, "depends_on": []any{third.id}})
 }
 
+// A file of the workspace is one artifact, however it is named: what was recorded of it before
+// is not current beside it.
+func TestOneFileIsOneArtifact(t *testing.T) {
+	h := build(t, taskTeam)
+	c := h.crew()
+	c.executing()
+	work := filepath.Join(h.dir, "work")
+	if err := os.MkdirAll(filepath.Join(work, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i, uri := range []string{"out.txt", "sub/../out.txt", ".//out.txt", filepath.Join(work, "out.txt"), "file://" + work + "/out.txt"} {
+		if err := os.WriteFile(filepath.Join(work, "out.txt"), fmt.Append(nil, i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.builder.must("task.record_artifact", m{"task_id": c.id, "attempt_id": c.attempt, "kind": "diff", "uri": uri, "produced_by": "builder"})
+	}
+	current := 0
+	for _, a := range c.lead.must("task.get", m{"task_id": c.id})["artifacts"].([]any) {
+		if a.(m)["current"] == true {
+			current++
+		}
+		if a.(m)["uri"] != "out.txt" {
+			t.Errorf("artifact %v", a)
+		}
+	}
+	if current != 1 {
+		t.Errorf("%d artifacts are current", current)
+	}
+}
+
 // taskSamples are parameters of the methods of tasks, and some that are refused.
 func taskSamples() map[string]struct{ good, bad []string } {
 	all := taskParams("tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7")

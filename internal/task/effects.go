@@ -321,8 +321,8 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
 	}
 	a := d.t.Approval(e.run(n).ApprovalID)
-	if e.Digest == "" {
-		return refuse(IdempotencyConflict, "what was approved is %s, and the effect is planned as something else by now", a.Digest)
+	if e.Digest != a.Digest {
+		return refuse(IdempotencyConflict, "what was approved is %s, and the effect was asked about anew, or planned as something else", a.Digest)
 	}
 	if a.Digest != c.Digest {
 		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)

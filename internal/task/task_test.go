@@ -715,18 +715,22 @@ func TestCompensationOfAFailure(t *testing.T) {
 	}
 }
 
-// An effect that is planned as something else is not undone by what was approved before.
+// An effect that was asked about anew, or is planned as something else, is not undone by what
+// was approved before.
 func TestNoCompensationOfAnotherPlan(t *testing.T) {
 	d := newDesk(t)
 	d.to(ReadyToResume, deploy())
 	id := d.task.Effects[0].ID
 	d.run(id, EffectFailed)
 	d.move(AwaitingApproval)
+	undo := RunEffect{EffectID: id, Digest: zero, Compensation: true}
+	d.do(gate, RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+	d.refused(gate, undo, IdempotencyConflict)
 	d.do(lead, CancelEffect{EffectID: id})
 	other := deploy()
 	other.Compensation = &Action{Argv: []string{"bin/other"}}
 	d.do(lead, PlanEffect{Planned: other})
-	d.refused(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true}, IdempotencyConflict)
+	d.refused(gate, undo, IdempotencyConflict)
 }
 
 // While an effect is being undone, it stays what it is: a runner that is told late is told of that.

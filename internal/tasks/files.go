@@ -62,6 +62,19 @@ func (r reader) mayRead(fd int) error {
 	return nil
 }
 
+// beneath is the name of a file from its workspace on, as it was given otherwise.
+func beneath(workspace, name string) string {
+	name = strings.TrimPrefix(name, "file://")
+	if rel, err := filepath.Rel(workspace, name); filepath.IsAbs(name) && err == nil {
+		return rel
+	}
+	return name
+}
+
+// nameOf is the one name that a file of a workspace has among artifacts. No folder of it is a
+// link, see openIn.
+func nameOf(workspace, name string) string { return filepath.Clean(beneath(workspace, name)) }
+
 // openIn opens a regular file beneath a workspace, by no link.
 func (r reader) openIn(workspace, name string) (*os.File, error) {
 	if !r.own {
@@ -71,10 +84,7 @@ func (r reader) openIn(workspace, name string) (*os.File, error) {
 	if !filepath.IsAbs(workspace) {
 		return nil, fmt.Errorf("%w: the workspace is a name and no folder", errNoFile)
 	}
-	name = strings.TrimPrefix(name, "file://")
-	if rel, err := filepath.Rel(workspace, name); filepath.IsAbs(name) && err == nil {
-		name = rel
-	}
+	name = beneath(workspace, name)
 	dir, err := unix.Open(workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errNoFile, workspace, err)
@@ -205,7 +215,7 @@ func bind(at *task.Task, c *task.Action) (*task.Bound, error) {
 	for _, name := range c.Inputs {
 		found := false
 		for _, a := range at.Artifacts {
-			if a.Current && a.Work && (a.ID == name || a.URI == name) {
+			if a.Current && a.Work && (a.ID == name || a.URI == name || a.URI == nameOf(at.Workspace, name)) {
 				b.Inputs, found = append(b.Inputs, task.Input{URI: a.URI, Digest: a.Digest}), true
 			}
 		}

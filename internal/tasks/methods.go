@@ -198,7 +198,7 @@ func (s *Session) RecordArtifact(ctx context.Context, p *taskapi.ArtifactParams)
 			if p.Digest != "" && p.Digest != digest {
 				return nil, api.Errorf(api.InvalidParams, "digest: the file has %s", digest)
 			}
-			c.Digest, c.Size, c.Verified = digest, size, true
+			c.URI, c.Digest, c.Size, c.Verified = nameOf(at.Workspace, p.URI), digest, size, true
 		case !errors.Is(err, errNoFile):
 			return nil, err
 		case p.Digest == "":
