@@ -534,7 +534,7 @@ func TestSubstring(t *testing.T) {
 func FuzzDetect(f *testing.F) {
 	for _, seed := range []string{
 		"Please schedule it for Thursday.", "s\u200bchedule", "**approve** it, I'll send $500", "b o o k\n> c o m-\nmit `agree` ```\ncode",
-		"On Mon X wrote:\n> deal\n\n-- \nme", "&#99;o&#x6d;mit &shy; <b>re</b>serve", "\xff\xfe\x00book", "we can pay 20k, 10% off. works for me?",
+		"On Mon X wrote:\n> deal\n\n-- \nme", "&#99;o&#x6d;mit &shy; <b>re</b>serve", "\xff\xfe\x00book", "we can pay 20k, 10% off. works for me?", "\x05XB\x05o0k", "Wе саn рау $500\u00a0x",
 	} {
 		f.Add(seed, uint(3))
 	}

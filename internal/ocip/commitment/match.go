@@ -176,6 +176,9 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 		}
 		if g == unseen {
+			if text[pos] < ' ' {
+				into.conceal(pos)
+			}
 			if inWord {
 				d.gluedAround(text, pos, width, false, into)
 			}
