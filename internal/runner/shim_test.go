@@ -73,6 +73,7 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 	defer write.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"runner", "shim"}, args...)...)
 	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(text)), []*os.File{write}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	var said strings.Builder
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
