@@ -79,6 +79,21 @@ func TestAskedOnceForBothHooks(t *testing.T) {
 	}
 }
 
+// The gate of a machine's settings is asked about prompts of all servers, and answers those
+// that were entered for it.
+func TestPromptsOfOthersAreTheUsers(t *testing.T) {
+	g := deaf()
+	g.o.Prompts = []string{"web"}
+	for tool, want := range map[string]string{"mcp__web__x": `"behavior":"deny"`, "mcp__mine__x": "{}", "Bash": "{}"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		got := said(g.use(ctx, []byte(`{"event":"PermissionRequest","tool":"`+tool+`","input":{}}`)))
+		cancel()
+		if !strings.Contains(got, want) || want == "{}" && got != want {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+}
+
 func TestChangedByAnInterceptor(t *testing.T) {
 	for data, want := range map[string]bool{`{"params":{"a":1,"b":2}}`: false, `{"params":{"b":2, "a":1},"x":1}`: false, `{"params":{"a":1}}`: true, `{}`: true, `[]`: true} {
 		if got := changed([]byte(data), []byte(`{"a":1,"b":2}`)); got != want {
