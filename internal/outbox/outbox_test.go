@@ -467,7 +467,9 @@ func TestDropAgainstRead(t *testing.T) {
 		var dropped api.QueueDropResult
 		var both sync.WaitGroup
 		both.Go(func() { page, _ = w.out.Read(t.Context(), ChannelQueue("irc"), 100, 1<<20) })
-		both.Go(func() { dropped, _ = w.out.Drop(map[string]any{"by": "uid:1"}, &api.QueueDropParams{DispatchIDs: []string{id}}) })
+		both.Go(func() {
+			dropped, _ = w.out.Drop(map[string]any{"by": "uid:1"}, &api.QueueDropParams{DispatchIDs: []string{id}})
+		})
 		both.Wait()
 		has := slices.ContainsFunc(page.Messages, func(d *Delivery) bool { return d.DispatchID == id })
 		if has && len(dropped.Dropped) > 0 {
