@@ -57,7 +57,7 @@ var table = sync.OnceValue(func() *[tableEnd / 64]uint64 {
 	}
 	drawAll(unicode.PrintRanges, true)
 	drawAll(ignored, false)
-	for _, r := range []rune(alone) {
+	for _, r := range alone {
 		draw(uint32(r), uint32(r), 1, shows(r))
 	}
 	return drawn
