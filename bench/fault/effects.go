@@ -283,7 +283,7 @@ func (p *people) permission() error {
 		if err != nil {
 			// It is asked for anew.
 			cancel()
-			<-answered
+			<-answered //nolint:errcheck // it was given up
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -137,7 +138,7 @@ func TestBuildingHoldsNoPause(t *testing.T) {
 		}
 		return nil, io.EOF
 	}, nil)
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 }
