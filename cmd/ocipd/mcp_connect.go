@@ -21,7 +21,7 @@ as it starts others. Its messages are known by NAME, which is the last word of t
 Headers stand in OCIPD_HEADERS, one a line. There is no login and no redirect. ocipd
 integrate enters this command for servers that need neither.`,
 		Example: "  ocipd mcp-proxy --agent ann --token-file ~/ann.token -- ocipd mcp-connect --url https://mcp.example.com/mcp example",
-		Args: cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			target, err := mcpproxy.Target(address)
 			if err != nil {

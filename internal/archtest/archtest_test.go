@@ -119,13 +119,11 @@ func TestAlone(t *testing.T) {
 		alone = slices.Delete(alone, at, at+1)
 		for _, f := range slices.Concat(u.files, u.tests) {
 			ast.Inspect(f, func(n ast.Node) bool {
-				started, ok := n.(ast.Stmt)
-				if _, ok = started.(*ast.GoStmt); !ok {
-					var call *ast.SelectorExpr
-					call, ok = n.(*ast.SelectorExpr)
-					ok = ok && slices.Contains([]string{"Go", "Parallel", "RunParallel", "AfterFunc"}, call.Sel.Name)
+				_, starts := n.(*ast.GoStmt)
+				if call, ok := n.(*ast.SelectorExpr); ok {
+					starts = slices.Contains([]string{"Go", "Parallel", "RunParallel", "AfterFunc"}, call.Sel.Name)
 				}
-				if ok {
+				if starts {
 					t.Errorf("%s: this may race, so %s does not belong into ALONE of the Makefile", u.fset.Position(n.Pos()), u.dir)
 				}
 				return true

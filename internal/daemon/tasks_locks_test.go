@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 )
@@ -13,9 +14,7 @@ func TestTasksLockInOneOrder(t *testing.T) {
 	lead := h.actor("lead", "")
 	base := func(more m) m {
 		p := m{"title": "t", "spec_markdown": goodTaskSpec, "workspace": "w", "initial_phase": "spec_draft"}
-		for key, value := range more {
-			p[key] = value
-		}
+		maps.Copy(p, more)
 		return p
 	}
 	on := []any{lead.must("task.create", base(nil))["task_id"]}
