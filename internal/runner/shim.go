@@ -159,15 +159,11 @@ func (c *clock) stop() {
 
 // run starts the command and waits for its end. Its error is why nothing was run.
 func run(o *shimOrder, l *Ledger, r *result, report io.Writer, c *clock, now func() time.Time) error {
-	var dir string
-	switch {
-	case filepath.IsAbs(o.Action.Cwd):
-		dir = o.Action.Cwd
-	case filepath.IsAbs(o.Workspace):
-		dir = filepath.Join(o.Workspace, o.Action.Cwd)
-	default:
-		return errors.New("the workspace is a name and no folder, and the command says no folder")
+	dir, err := folder(o.Bound.Folder)
+	if err != nil {
+		return err
 	}
+	defer dir.Close()
 	program, script, err := open(o.Bound.Exe)
 	if err != nil {
 		return err
@@ -183,7 +179,9 @@ func run(o *shimOrder, l *Ledger, r *result, report io.Writer, c *clock, now fun
 		path = fmt.Sprintf("/proc/self/fd/%d", firstExtra+1)
 	}
 	cmd := itself(append([]string{"exec", "--", path}, o.Action.Argv...)...)
-	cmd.Dir, cmd.Env, cmd.Stdin = dir, environment(o), strings.NewReader(o.Action.Stdin)
+	// By what is open: its name may lead elsewhere by now.
+	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	cmd.Env, cmd.Stdin = environment(o), strings.NewReader(o.Action.Stdin)
 	if o.Action.Stdin == "" {
 		cmd.Stdin = nil
 	}
@@ -280,6 +278,27 @@ func reap(pid int) (status unix.WaitStatus, err error) {
 			return status, nil
 		}
 	}
+}
+
+// folder opens the folder that was approved, and no other one that its name leads to by now.
+func folder(name string) (*os.File, error) {
+	if name == "" {
+		return nil, errors.New("the workspace is a name and no folder, and the command says no folder")
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the folder %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err == nil && real != name {
+		err = fmt.Errorf("the folder %s is not the one that was approved: it leads to %s", name, real)
+	}
+	if err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, err
+	}
+	return f, nil
 }
 
 // open opens a program, and refuses one that is not what was approved. What is a script

@@ -60,6 +60,9 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 	o.RunnerRef = taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 1}
 	o.Workspace, o.Action = t.TempDir(), task.Action{Argv: []string{"sh", "-c", "true"}, EnvFrom: []string{"TOKEN"}}
 	o.Bound = task.Bound{Exe: task.Program{Path: sh, SHA256: strings.TrimPrefix(digestOf(t, sh), "sha256:")}}
+	if o.Bound.Folder, err = filepath.EvalSymlinks(o.Workspace); err != nil {
+		t.Fatal(err)
+	}
 	change(o)
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -237,6 +240,56 @@ func TestKept(t *testing.T) {
 			}
 			if !strings.HasPrefix(string(file), r.Receipt.Stdout.Text) || (len(file) > keptOutput) != tt.long || (len(r.Receipt.Stdout.Text) == keptOutput) != tt.long {
 				t.Errorf("a receipt of %d bytes and a file of %d", len(r.Receipt.Stdout.Text), len(file))
+			}
+		})
+	}
+}
+
+// A command begins in the folder that was approved, and not where its name leads by now.
+func TestBeginsInItsFolder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, folder string)
+		want   string
+	}{
+		"as it was": {func(*testing.T, string) {}, ""},
+		"a link": {func(t *testing.T, folder string) {
+			if err := os.Symlink(t.TempDir(), folder); err != nil {
+				t.Fatal(err)
+			}
+		}, "is not the one that was approved"},
+		"gone": {func(*testing.T, string) {}, "no such file"},
+		"a file": {func(t *testing.T, folder string) {
+			if err := os.WriteFile(folder, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "not a directory"},
+		"none": {nil, "says no folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var folder string
+			r, _, _ := shimmed(t, func(o *shimOrder) {
+				o.Action.Argv[2] = "pwd -P"
+				if tc.change == nil {
+					o.Bound.Folder = ""
+					return
+				}
+				folder = filepath.Join(o.Bound.Folder, "sub")
+				if tc.want == "" {
+					if err := os.Mkdir(folder, 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				tc.change(t, folder)
+				o.Bound.Folder = folder
+			})
+			switch {
+			case tc.want != "":
+				if r.State != task.EffectFailed || !strings.Contains(r.Receipt.Error, tc.want) || r.Receipt.ExitCode != nil {
+					t.Errorf("%+v", r)
+				}
+			case r.State != task.EffectDone || strings.TrimSpace(r.Receipt.Stdout.Text) != folder:
+				t.Errorf("it began in %q, and not in %q: %+v", r.Receipt.Stdout.Text, folder, r)
 			}
 		})
 	}

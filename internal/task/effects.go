@@ -612,7 +612,9 @@ type Input struct {
 
 // Bound is what an approval names of a command besides what is planned.
 type Bound struct {
-	Exe    Program `json:"exe"`
+	Exe Program `json:"exe"`
+	// Folder is where the command begins, without links.
+	Folder string  `json:"folder,omitzero"`
 	Inputs []Input `json:"inputs"`
 }
 
@@ -658,7 +660,7 @@ func boundCommand(c *Action, b *Bound) any {
 	// Lists and maps that say nothing are written as empty, however they came.
 	m := map[string]any{
 		"argv": c.Argv, "cwd": c.Cwd, "env": c.Env, "env_from": c.EnvFrom, "timeout_s": c.TimeoutS,
-		"exe": b.Exe, "inputs": b.Inputs, "stdin_sha256": Digest([]byte(c.Stdin)),
+		"exe": b.Exe, "folder": b.Folder, "inputs": b.Inputs, "stdin_sha256": Digest([]byte(c.Stdin)),
 	}
 	return m
 }

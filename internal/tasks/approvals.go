@@ -309,8 +309,8 @@ func describe(p *task.Planned, pair *task.BoundPair) string {
 				fmt.Fprintf(&b, "input: %q %s\n", in.URI, in.Digest)
 			}
 		}
-		if c.Cwd != "" {
-			fmt.Fprintf(&b, "folder: %q\n", c.Cwd)
+		if bound != nil && bound.Folder != "" {
+			fmt.Fprintf(&b, "folder: %q\n", bound.Folder)
 		}
 		var names []string
 		for name, value := range c.Env {

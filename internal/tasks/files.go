@@ -202,7 +202,25 @@ func program(workspace string, c *task.Action) (task.Program, error) {
 	return task.Program{Path: path, SHA256: strings.TrimPrefix(digest, "sha256:")}, err
 }
 
-// bind finds what a command would run, and on what.
+// folder is where a command begins: by its real name, where there is such a folder, so that a
+// person sees where a link leads, and the runner finds it changed. It is "" where nobody says.
+func folder(workspace string, c *task.Action) string {
+	dir := c.Cwd
+	switch {
+	case filepath.IsAbs(dir):
+		dir = filepath.Clean(dir)
+	case filepath.IsAbs(workspace):
+		dir = filepath.Join(workspace, dir)
+	default:
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
+
+// bind finds what a command would run, where, and on what.
 func bind(at *task.Task, c *task.Action) (*task.Bound, error) {
 	if c == nil {
 		return nil, nil
@@ -211,7 +229,7 @@ func bind(at *task.Task, c *task.Action) (*task.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &task.Bound{Exe: exe, Inputs: []task.Input{}}
+	b := &task.Bound{Exe: exe, Folder: folder(at.Workspace, c), Inputs: []task.Input{}}
 	for _, name := range c.Inputs {
 		found := false
 		for _, a := range at.Artifacts {
