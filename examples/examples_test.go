@@ -169,6 +169,8 @@ type running struct {
 	t     *testing.T
 	out   io.Reader
 	lines *bufio.Scanner
+	// told is what it may be told once more: the bot before it may not have read that.
+	told string
 }
 
 func (p *place) run(t *testing.T, bot []string, stdin io.Reader) *running {
@@ -182,13 +184,13 @@ func (p *place) run(t *testing.T, bot []string, stdin io.Reader) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &running{c, t, out, bufio.NewScanner(out)}
+	return &running{Cmd: c, t: t, out: out, lines: bufio.NewScanner(out)}
 }
 
 // next wants the bot to say something, and returns the rest of the line.
 func (r *running) next(want string) string {
 	r.t.Helper()
-	if !r.lines.Scan() {
+	if !r.more() {
 		r.t.Fatalf("the bot said nothing more, want %q", want)
 	}
 	rest, ok := strings.CutPrefix(r.lines.Text(), want)
@@ -198,14 +200,21 @@ func (r *running) next(want string) string {
 	return rest
 }
 
-// end wants the bot to end, and to say nothing more, unless it is told once more of
-// what was denied: the bot before it may not have read that.
-func (r *running) end(denied string) {
-	r.t.Helper()
+// more reads the next line that is not what it may be told once more.
+func (r *running) more() bool {
 	for r.lines.Scan() {
-		if r.lines.Text() != "denied "+denied {
-			r.t.Errorf("the bot said more: %s", r.lines.Text())
+		if r.told == "" || r.lines.Text() != r.told {
+			return true
 		}
+	}
+	return false
+}
+
+// end wants the bot to end, and to say nothing more.
+func (r *running) end() {
+	r.t.Helper()
+	for r.more() {
+		r.t.Errorf("the bot said more: %s", r.lines.Text())
 	}
 	if err := r.Wait(); err != nil {
 		r.t.Errorf("the bot ended with %v", err)
@@ -249,10 +258,14 @@ func TestBots(t *testing.T) {
 			}
 			_ = r.Wait() // it was killed
 			p.approve(late)
-			r = p.run(t, bot, nil)
-			r.next("sent telegram:4713: I promise it to them.")
-			r.end(refused)
-			p.run(t, bot, nil).end(refused)
+			for _, says := range [][]string{{"sent telegram:4713: I promise it to them."}, nil} {
+				r = p.run(t, bot, nil)
+				r.told = "denied " + refused
+				for _, want := range says {
+					r.next(want)
+				}
+				r.end()
+			}
 			log := p.ocipd("audit", "query", "--all", "--json")
 			if strings.Contains(log, "Q3EGRT5XPWKJ2LMN") {
 				t.Error("the secret is in the log")
