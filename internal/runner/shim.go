@@ -290,9 +290,9 @@ func folder(name string) (*os.File, error) {
 		return nil, fmt.Errorf("the folder %s: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err == nil && real != name {
-		err = fmt.Errorf("the folder %s is not the one that was approved: it leads to %s", name, real)
+	found, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err == nil && found != name {
+		err = fmt.Errorf("the folder %s is not the one that was approved: it leads to %s", name, found)
 	}
 	if err != nil {
 		f.Close() //nolint:errcheck // nothing was written

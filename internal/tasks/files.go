@@ -214,8 +214,8 @@ func folder(workspace string, c *task.Action) string {
 	default:
 		return ""
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
+	if found, err := filepath.EvalSymlinks(dir); err == nil {
+		return found
 	}
 	return dir
 }
