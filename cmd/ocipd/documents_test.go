@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // TestDocuments runs every command that the documents print for a shell, as printed
@@ -163,9 +165,7 @@ func (d *document) run(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	program := fmt.Sprintf("#!/bin/sh\nexec env %s=1 GORACE=%s %s \"$@\"\n", asProgram, os.Getenv("GORACE"), os.Args[0])
-	if err := os.WriteFile(filepath.Join(bin, "ocipd"), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	buildtest.Executable(t, filepath.Join(bin, "ocipd"), program)
 	var script strings.Builder
 	script.WriteString("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
 	for i, s := range d.steps {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/task"
@@ -445,9 +446,7 @@ func TestRunner(t *testing.T) {
 	}
 	w := newTaskWorld(t)
 	script := filepath.Join(w.dir, "deploy")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $1\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	buildtest.Executable(t, script, "#!/bin/sh\necho \"$0 $1\"\n")
 	sh := func(text string, more object) object {
 		c := object{"argv": []any{"sh", "-c", text}}
 		maps.Copy(c, more)

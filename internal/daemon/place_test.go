@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/client"
 )
 
@@ -71,7 +72,8 @@ func copyProgram(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(path, text, 0o700), os.Chmod(path, 0o755)); err != nil {
+	buildtest.Executable(t, path, text)
+	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -9,6 +9,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
@@ -74,12 +75,10 @@ func TestTokensAreBound(t *testing.T) {
 	h := build(t, taskTeam)
 	copied := filepath.Join(h.dir, "copied")
 	text, err := os.ReadFile(self(t))
-	if err == nil {
-		err = os.WriteFile(copied, text, 0o700)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	buildtest.Executable(t, copied, text)
 	for bind, want := range map[string][2]bool{"": {true, false}, "program": {true, false}, "process": {false, false}, "none": {true, true}} {
 		params := m{"actor": "lead"}
 		if bind != "" {

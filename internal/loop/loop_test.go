@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
@@ -367,7 +368,7 @@ func TestBridges(t *testing.T) {
 	b := &Bridges{Program: "/bin/sh", Env: []string{"OCIPD_TOKEN=mine", "OCIPD_TOKEN_FILE=/mine", "A=b"}, Say: func(_ Work, line string) { said = append(said, line) }}
 	// The program is started as one of ours is: `acp run --task ID`.
 	script := t.TempDir() + "/ocipd"
-	write(t, script, "#!/bin/sh\necho \"$*\"; env | grep -e OCIPD -e ^A= | sort; exit 3\n")
+	buildtest.Executable(t, script, "#!/bin/sh\necho \"$*\"; env | grep -e OCIPD -e ^A= | sort; exit 3\n")
 	b.Program = script
 	err := b.Run(t.Context(), Work{Actor: "builder", TaskID: task1, Token: "ocg_1"})
 	if err == nil || err.Error() != "OCIPD_TOKEN=ocg_1" || !slices.Equal(said, []string{"acp run --task " + task1, "A=b", "OCIPD_TOKEN=ocg_1"}) {
@@ -377,7 +378,7 @@ func TestBridges(t *testing.T) {
 	if err := b.Run(t.Context(), Work{}); err == nil || !strings.Contains(err.Error(), "cannot be started") {
 		t.Errorf("no program: %v", err)
 	}
-	write(t, script, "#!/bin/sh\nexec 2>/dev/null\ntrap 'echo ended; exit 1' TERM\necho begun\nwhile :; do sleep 0.05; done\n")
+	buildtest.Executable(t, script, "#!/bin/sh\nexec 2>/dev/null\ntrap 'echo ended; exit 1' TERM\necho begun\nwhile :; do sleep 0.05; done\n")
 	b.Program, said = script, nil
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Say = func(_ Work, line string) {
@@ -395,7 +396,7 @@ func TestBridges(t *testing.T) {
 func TestBridgeThatStays(t *testing.T) {
 	t.Parallel()
 	script := t.TempDir() + "/ocipd"
-	write(t, script, "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\necho $!\nwait\nwhile :; do sleep 0.05; done\n")
+	buildtest.Executable(t, script, "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\necho $!\nwait\nwhile :; do sleep 0.05; done\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	child := 0
 	b := &Bridges{Program: script, Env: os.Environ(), leave: time.Millisecond, Say: func(_ Work, line string) {
@@ -409,12 +410,5 @@ func TestBridgeThatStays(t *testing.T) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 	if child == 0 || err == nil && !strings.Contains(string(text), ") Z ") && !strings.Contains(string(text), ") X ") {
 		t.Errorf("process %d is still there: %s", child, text)
-	}
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
 // helperSocket tells a copy of the test binary to connect there, say so with
@@ -198,9 +200,7 @@ func program(t *testing.T) string {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(dir, "helper")
-	if err := os.WriteFile(copied, data, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	buildtest.Executable(t, copied, data)
 	return copied
 }
 
