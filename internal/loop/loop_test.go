@@ -400,8 +400,11 @@ func TestBridgeThatStays(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	child := 0
 	b := &Bridges{Program: script, Env: os.Environ(), leave: time.Millisecond, Say: func(_ Work, line string) {
-		child, _ = strconv.Atoi(line)
-		cancel()
+		// The shell says it too where what it runs is killed.
+		if pid, err := strconv.Atoi(line); err == nil {
+			child = pid
+			cancel()
+		}
 	}}
 	if err := b.Run(ctx, Work{}); err == nil {
 		t.Error("it ended well")
