@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -555,9 +554,8 @@ first has it.`,
 				return err
 			}
 			if file != "" {
-				// What had the name, or a link of it, is not written into.
-				if err := durable.Replace(file, ".part", 0o600, []byte(g.Token+"\n")); err != nil {
-					return fmt.Errorf("cannot write the token: %w", err)
+				if err := writeToken(file, g.Token+"\n"); err != nil {
+					return err
 				}
 				g.Token = ""
 			}
@@ -678,15 +676,13 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
-			if file == "" {
-				return t.runs(cmd.Context(), &p, nil)
+			if file != "" {
+				// The token is given once, so there has to be a place for it.
+				if err := writeToken(file, ""); err != nil {
+					return err
+				}
 			}
-			// The token is given once, so there has to be a place for it.
-			out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-			if err != nil {
-				return fmt.Errorf("cannot write the token: %w", err)
-			}
-			return errors.Join(t.runs(cmd.Context(), &p, out), out.Close())
+			return t.runs(cmd.Context(), &p, file)
 		},
 	}
 	flags := c.Flags()
@@ -700,9 +696,18 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 	return c
 }
 
+// writeToken makes a file that nobody else can read. What had its name, or a link of it, is
+// not written into.
+func writeToken(file, text string) error {
+	if err := durable.Replace(file, ".part", 0o600, []byte(text)); err != nil {
+		return fmt.Errorf("cannot write the token: %w", err)
+	}
+	return nil
+}
+
 // runs runs an effect and says how it stands. The token of what is the caller's to do is
-// printed, or written to a file.
-func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, out *os.File) error {
+// printed, or written to a file where there is one.
+func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, file string) error {
 	raw, err := t.ask(ctx, "task.run_effect", p)
 	if err != nil {
 		return err
@@ -712,11 +717,11 @@ func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, out *os.
 		return err
 	}
 	token := r.RunToken
-	if token != "" && out != nil {
-		if _, err := fmt.Fprintln(out, token); err != nil {
-			return fmt.Errorf("cannot write the token: %w", err)
+	if token != "" && file != "" {
+		if err := writeToken(file, token+"\n"); err != nil {
+			return err
 		}
-		token, r.RunToken = "the token is in "+out.Name(), ""
+		token, r.RunToken = "the token is in "+file, ""
 		if raw, err = json.Marshal(r); err != nil {
 			return err
 		}
