@@ -198,8 +198,8 @@ func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.
 	})
 }
 
-// newest is how many entries of each list a task is shown with, and maxView how large
-// it may be, in bytes.
+// newest is how many entries of each list a task is shown with, maxView how large it may be,
+// in bytes, and maxReceipts how much of that an effect's receipts and evidence may take.
 const (
 	newest      = 100
 	maxView     = 1 << 20
@@ -306,24 +306,24 @@ func reviewed(at *task.Task) []taskapi.Review {
 	return reviews
 }
 
-// part is a list of a view: how large its entries are, the newest first, and what takes so many
-// of them.
+// part is a list of a view: how large its entries are, the newest first, and together, and what
+// takes so many of them.
 type part struct {
-	name  string
-	sizes []int
-	all   int
-	take  func(entries int)
+	name       string
+	sizes      []int
+	total, all int
+	take       func(entries int)
 }
 
 // newestOf is the part of a view that a list's newest entries are.
 func newestOf[T any](name string, list []T, shown *[]T) part {
 	p := part{name: name, all: len(list), take: func(n int) { *shown = append([]T{}, list[len(list)-n:]...) }}
-	for i := len(list) - 1; i >= max(0, len(list)-newest); i-- {
+	for i := len(list) - 1; i >= max(0, len(list)-newest) && p.total <= maxView; i-- {
 		text, err := json.Marshal(&list[i])
 		if err != nil {
 			break
 		}
-		p.sizes = append(p.sizes, len(text))
+		p.sizes, p.total = append(p.sizes, len(text)), p.total+len(text)
 	}
 	return p
 }
@@ -331,13 +331,7 @@ func newestOf[T any](name string, list []T, shown *[]T) part {
 // fit shares room among lists, so that a long one takes none from a short one, and names those
 // that are not whole.
 func fit(room int, parts ...part) (more []string) {
-	total := func(p part) (sum int) {
-		for _, size := range p.sizes {
-			sum += size
-		}
-		return sum
-	}
-	bySize := slices.SortedStableFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(total(a), total(b)) })
+	bySize := slices.SortedStableFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(a.total, b.total) })
 	short := make(map[string]bool)
 	for i, p := range bySize {
 		share, n := room/(len(bySize)-i), 0
