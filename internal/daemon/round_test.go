@@ -10,7 +10,6 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/task"
 )
 
 // A cursor takes nothing out of an inbox that a pause keeps back, whatever it says, and
@@ -111,12 +110,7 @@ func TestAllOfAnEffectIsShown(t *testing.T) {
 		"command": m{"argv": []string{"/bin/sh"}, "stdin": strings.Repeat("# harmless\n", 400) + "rm -rf all\nprogram: \"/bin/ls\"", "timeout_s": 77},
 	})
 	c.executing()
-	c.deliver()
-	c.move(task.SpecGate)
-	c.review("spec", "approved")
-	c.move(task.QualityGate)
-	c.review("quality", "approved")
-	c.move(task.AwaitingApproval)
+	c.toApproval()
 	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "k", "side_effect_kind": "deployment", "requested_action": "x"})
 	var shown api.Approval
 	h.operator("approval.get", m{"approvalId": asked["approval_id"]}, &shown)
@@ -143,12 +137,7 @@ func TestNoProgramIsOneText(t *testing.T) {
 		key := fmt.Sprint("k", i)
 		c := h.crew(m{"idempotency_key": key, "side_effect_kind": "deployment", "requested_action": "x", "command": m{"argv": []string{path}}})
 		c.executing()
-		c.deliver()
-		c.move(task.SpecGate)
-		c.review("spec", "approved")
-		c.move(task.QualityGate)
-		c.review("quality", "approved")
-		c.move(task.AwaitingApproval)
+		c.toApproval()
 		e := c.lead.refuse(api.InvalidParams, "", "task.request_approval", m{"task_id": c.id, "idempotency_key": key, "side_effect_kind": "deployment", "requested_action": "x"})
 		said[strings.ReplaceAll(e.Message, fmt.Sprintf("%q", path), "IT")] = true
 	}

@@ -48,12 +48,7 @@ func TestTaskQuestions(t *testing.T) {
 		t.Errorf("nobody is asked, and it is listed as %v", line)
 	}
 	c.executing()
-	c.deliver()
-	c.move(task.SpecGate)
-	c.review("spec", "approved")
-	c.move(task.QualityGate)
-	c.review("quality", "approved")
-	c.move(task.AwaitingApproval)
+	c.toApproval()
 	operator := h.taskOperator()
 	approval := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
 	if q := c.asked(); q["about"] != "approval" || q["approval_id"] != approval["approval_id"] {

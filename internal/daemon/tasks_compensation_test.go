@@ -29,12 +29,7 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	}
 	approved := writes("#!/bin/sh\n")
 	c.executing()
-	c.deliver()
-	c.move(task.SpecGate)
-	c.review("spec", "approved")
-	c.move(task.QualityGate)
-	c.review("quality", "approved")
-	c.move(task.AwaitingApproval)
+	c.toApproval()
 	operator := h.taskOperator()
 	request := m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"}
 	decide := func(approval m, resolution string) {

@@ -112,12 +112,7 @@ func TestTaskPolicy(t *testing.T) {
 	}
 
 	h.enact(judge(freely))
-	c.deliver()
-	c.move(task.SpecGate)
-	c.review("spec", "approved")
-	c.move(task.QualityGate)
-	c.review("quality", "approved")
-	c.move(task.AwaitingApproval)
+	c.toApproval()
 
 	// An effect, at its request.
 	request := m{"task_id": c.id, "idempotency_key": "tell", "requested_action": "Tell ops", "side_effect_kind": "notification"}

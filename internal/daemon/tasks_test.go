@@ -164,6 +164,17 @@ func (c *crew) deliver() {
 	c.builder.must("task.finish_attempt", m{"task_id": c.id, "attempt_id": c.attempt, "outcome": "succeeded"})
 }
 
+// toApproval delivers what is being worked on, and brings the task through its gates.
+func (c *crew) toApproval() {
+	c.h.t.Helper()
+	c.deliver()
+	c.move(task.SpecGate)
+	c.review("spec", "approved")
+	c.move(task.QualityGate)
+	c.review("quality", "approved")
+	c.move(task.AwaitingApproval)
+}
+
 // A task goes from its spec to completed by separate connections, its effect once, and
 // over restarts of the daemon; its events have no gap.
 func TestTaskLifecycle(t *testing.T) {
