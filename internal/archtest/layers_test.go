@@ -64,7 +64,7 @@ var layers = map[string]folder{
 	"internal/policy":      {imports: []string{"internal/ocip", "internal/task", "configs/policies"}},
 	"internal/api":         {imports: []string{"internal/media", "internal/ocip", "internal/audit", "internal/jsonline", "internal/task"}},
 	"internal/taskapi":     {imports: []string{"internal/api", "internal/task"}},
-	"internal/tasks":       {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/store", "internal/taskstore", "internal/task", "internal/taskapi", "internal/text"}},
+	"internal/tasks":       {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/plainfile", "internal/store", "internal/taskstore", "internal/task", "internal/taskapi", "internal/text"}},
 	"internal/task":        {},
 	"internal/runner":      {imports: []string{"internal/api", "internal/client", "internal/durable", "internal/peer", "internal/plainfile", "internal/task", "internal/taskapi"}},
 	"internal/child":       {imports: []string{"internal/peer"}},

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
-	"golang.org/x/sys/unix"
 )
 
 // maxFile bounds an artifact that the daemon hashes itself, and maxProgram a program.
@@ -46,8 +46,8 @@ func (s *Session) reader() reader {
 }
 
 // mayRead refuses a file that is open, by where it really is.
-func (r reader) mayRead(fd int) error {
-	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+func (r reader) mayRead(f *os.File) error {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return err
 	}
@@ -84,28 +84,11 @@ func (r reader) openIn(workspace, name string) (*os.File, error) {
 	if !filepath.IsAbs(workspace) {
 		return nil, fmt.Errorf("%w: the workspace is a name and no folder", errNoFile)
 	}
-	name = beneath(workspace, name)
-	dir, err := unix.Open(workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errNoFile, workspace, err)
-	}
-	defer unix.Close(dir) //nolint:errcheck // nothing was written
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	f, err := plainfile.OpenBeneath(workspace, beneath(workspace, name))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoFile, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	if err := r.mayRead(fd); err != nil {
-		f.Close() //nolint:errcheck // nothing was written
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: it is no regular file", errNoFile)
-	}
-	if err != nil {
+	if err := r.mayRead(f); err != nil {
 		f.Close() //nolint:errcheck // nothing was written
 		return nil, err
 	}
@@ -189,13 +172,12 @@ func program(workspace string, c *task.Action) (task.Program, error) {
 	if err != nil {
 		return task.Program{}, none
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	f, err := plainfile.Open(path)
 	if err != nil {
 		return task.Program{}, none
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+	if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {
 		return task.Program{}, none
 	}
 	digest, _, err := hash(f, maxProgram)
