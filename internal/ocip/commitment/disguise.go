@@ -25,15 +25,11 @@ type stretch struct{ start, end int }
 
 // conceal notes that something is concealed at pos.
 func (g *gathering) conceal(pos int) {
-	n := len(g.concealed)
-	switch {
-	case n > 0 && pos-vicinity <= g.concealed[n-1].end:
+	if n := len(g.concealed); n == mostPlaces || n > 0 && pos-vicinity <= g.concealed[n-1].end {
 		g.concealed[n-1].end = pos + vicinity
-	case n == mostPlaces:
-		g.concealed[n-1].end = pos + vicinity
-	default:
-		g.concealed = append(g.concealed, stretch{pos - vicinity, pos + vicinity})
+		return
 	}
+	g.concealed = append(g.concealed, stretch{pos - vicinity, pos + vicinity})
 }
 
 // plainly is what stands about the places of a text where something is concealed, with
