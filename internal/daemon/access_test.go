@@ -122,9 +122,7 @@ func TestNewsOfAppsStayInTheTenant(t *testing.T) {
 		a.must("app.heartbeat", nil, nil)
 		a.silent("app:left")
 	}
-	evil.Close()
-	<-evil.Done()
-	h.waitGone("@evil/all")
+	h.leaves(evil)
 	for _, a := range []*app{gina, telegram} {
 		a.must("app.heartbeat", nil, nil)
 		a.silent("app:lost")

@@ -45,8 +45,7 @@ func TestSessionsOfAFormerAgent(t *testing.T) {
 	}
 	h.reloaded(next)
 	for range 2 {
-		alice.Close()
-		h.waitGone(alice.id)
+		h.leaves(alice)
 		alice = h.agent("@acme/alice")
 		if got := sessionsOf(alice); len(got) != 0 {
 			t.Errorf("the next of alice's id is shown %v", got)

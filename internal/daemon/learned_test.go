@@ -30,7 +30,7 @@ func TestBroughtIsTheTenantsOwn(t *testing.T) {
 	}
 	// Nor does an app that serves both mix them up.
 	h.reloaded(bothServed)
-	telegram.Close()
+	h.leaves(telegram)
 	telegram = h.channel("@both/telegram", "telegram")
 	bring(telegram, "telegram:56")
 	got := gina.emit("message_sending", map[string]any{"sessionKey": "telegram:56", "content": "Hello"}, nil)

@@ -150,14 +150,10 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	alice.dispatch("telegram:dave", "one", nil)
 	m := telegram.message("hook:message_sending")
 	token := telegram.Token()
-	telegram.Close()
-	<-telegram.Done()
-	h.waitGone("@openclawos/telegram")
+	h.leaves(telegram)
 	next := h.channel("@openclawos/telegram", "telegram")
 	next.missed(m.EventID, "no such event")
-	next.Close()
-	<-next.Done()
-	h.waitGone("@openclawos/telegram")
+	h.leaves(next)
 
 	// The one that was there goes on, takes itself over, and its events are its own.
 	first := h.channel("@openclawos/telegram", "telegram")
@@ -176,9 +172,7 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	for last.DispatchID == "" || !strings.HasPrefix(last.Content, "three") {
 		last = over.message("hook:message_sending")
 	}
-	over.Close()
-	<-over.Done()
-	h.waitGone("@openclawos/telegram")
+	h.leaves(over)
 	again := h.connect(client.WithToken(first.Token()))
 	again.id = first.id
 	if again.must("hook.result", map[string]any{"eventId": last.EventID, "result": map[string]any{"delivered": true}}, &said); !said.OK {
@@ -187,6 +181,14 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	if token == first.Token() {
 		t.Error("the tokens are one")
 	}
+}
+
+// leaves closes an app's connection, and waits until the daemon has seen that.
+func (h *harness) leaves(a *app) {
+	h.t.Helper()
+	a.Close()
+	<-a.Done()
+	h.waitGone(a.id)
 }
 
 // waitGone waits until an app has no connection.

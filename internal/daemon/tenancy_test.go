@@ -261,8 +261,7 @@ func TestAppsAreToldNoNumbers(t *testing.T) {
 	told("what a runtime may send", emitted, "allow")
 
 	// What waits in the store is delivered with it too.
-	telegram.Close()
-	h.waitGone(telegram.id)
+	h.leaves(telegram)
 	waits := alice.dispatch("telegram:x", "later", nil)
 	h.restart()
 	telegram = h.channel("@both/telegram", "telegram")
