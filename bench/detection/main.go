@@ -3,6 +3,8 @@
 //
 //	go run ./bench/detection [-json] [-write] [-list HALF] [-speed=false]
 //	go run ./bench/detection -corpora [-half HALF] FORM=PATH...
+//	go run ./bench/detection -sample FILE -sizes N,... [-half HALF] FORM=PATH...
+//	go run ./bench/detection -labels FILE FORM=PATH...
 //
 // Rules are tuned on the half "tune" of the texts; what is published is measured
 // on the half "report".
@@ -46,11 +48,18 @@ func main() {
 	teach := flag.String("train", "", "learn the weights of evidence anew, and write them to this file")
 	curves := flag.Bool("curve", false, "print what more evidence would find, and hold")
 	half := flag.String("half", "", "with -corpora, count this half: tune or report")
+	sample := flag.String("sample", "", "write a sample of other people's texts, given as FORM=PATH, to this file, for labellers")
+	sizes := flag.String("sizes", "", "with -sample, how many held texts of each corpus, and how many that pass: N,N,...")
+	labels := flag.String("labels", "", "measure on those of other people's texts, given as FORM=PATH, that have labels in this file")
 	flag.Parse()
 	var err error
 	switch {
 	case *others:
 		err = runCorpora(flag.Args(), *half, os.Stdout)
+	case *sample != "":
+		err = writeSample(*sample, *sizes, *half, flag.Args())
+	case *labels != "":
+		err = runLabelled(*labels, flag.Args(), os.Stdout)
 	case *teach != "":
 		err = train(o.dir, *teach, os.Stdout)
 	case *curves:
