@@ -71,7 +71,52 @@ func Asks(content string) bool {
 		}
 		end += 1 + next
 	}
-	return strings.Contains(content, "\uff1f") || strings.Contains(content, "yes or no")
+	return strings.Contains(content, "\uff1f") || strings.Contains(content, "yes or no") || wantsConfirmed(content)
+}
+
+// wantsConfirmed reports whether a text asks without a question mark: "Please confirm
+// that you would like two.", "Confirming your table for six."
+func wantsConfirmed(content string) bool {
+	const confirm = "onfirm"
+	for at, looked := strings.Index(content, confirm), 0; at >= 0 && looked < maxAsked; looked++ {
+		sentence := content[max(0, at-maxSentence):at]
+		if i := strings.LastIndexAny(sentence, ".!?:;,\n"); i >= 0 {
+			sentence = sentence[i+1:]
+		}
+		sentence, letter := strings.CutSuffix(sentence, "c")
+		if !letter {
+			sentence, letter = strings.CutSuffix(sentence, "C")
+		}
+		behind := content[at+len(confirm):]
+		whole := behind == "" || !wordByte(behind[0]) || strings.HasPrefix(behind, "ing ")
+		if letter && whole && onlyOf(greetings, sentence) && !ofOthers(behind) {
+			return true
+		}
+		next := strings.Index(behind, confirm)
+		if next < 0 {
+			break
+		}
+		at += len(confirm) + next
+	}
+	return false
+}
+
+// ofOthers reports whether what is to be confirmed is neither the reader's nor the
+// sender's: "that the files have been updated", "once it is done".
+func ofOthers(text string) bool {
+	words := strings.Fields(text[:min(len(text), 2*maxWord)])
+	return len(words) > 1 && oneOf(words[0], "that", "if", "whether", "once", "when") &&
+		!oneOf(words[1], "you", "your", "you'd", "i", "we", "i'm", "we're", "i'd", "we'd")
+}
+
+// onlyOf reports whether a text has no word but those of a list.
+func onlyOf(l list, text string) bool {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r < 0x80 && !wordByte(byte(r)) }) {
+		if !l.holds(word) {
+			return false
+		}
+	}
+	return true
 }
 
 // maxAsked is how many questions of a text are looked at.

@@ -148,7 +148,7 @@ var openers = [...]struct {
 		"yes from our side,the answer is yes,my answer is yes,our answer is yes,green light,i consent,we consent,i give my consent,you have a yes,it's a yes,we'll go with,i'll go with,we go with," +
 		"we've decided to go with,we have decided to go with,i've decided to go with,we choose,please proceed,please ship,please charge,please debit,you may charge,you may debit,you may publish,you may use my,you may use our," +
 		"fine on our side,fine on my side,okay on our side,ok from our side,fine from our side,no objection from,no objections from,happy to accept,glad to accept,pleased to accept,delighted to accept," +
-		"gladly accept,deal then,it's yours,they're yours,all yours,i'm down for,we're down for,that's settled,you're in,you are in"},
+		"gladly accept,i'd like to proceed,i would like to proceed,i want to proceed,i'd like to go ahead,i would like to go ahead,deal then,it's yours,they're yours,all yours,i'm down for,we're down for,that's settled,you're in,you are in"},
 	{Acceptance, aTime, "see you,see you on,see you at"},
 	{Acceptance, aChoice, "it is,then,it is then"},
 	{Acceptance, aSealing, "deal,offer,proposal,counteroffer,bid,quote,quotation,terms,conditions"},
@@ -958,14 +958,14 @@ func wordByte(c byte) bool {
 // bareYes returns from where to where the first sentence of a text says no more
 // than yes, or that the sender wants it; to is 0 if it says more, or asks.
 func (d *Detector) bareYes(text string) (from, to int) {
-	pos, stop, yes := 0, min(len(text), maxSentence), false
+	pos, stop, yes, outright := 0, min(len(text), maxSentence), false, false
 	for pos < stop && (text[pos] <= ' ' || isMarkup(rune(text[pos]))) {
 		pos++
 	}
 	from = pos
 	for pos < stop {
 		switch c := text[pos]; {
-		case (c == '.' || c == '!' || c == '\n') && yes:
+		case (c == '.' || c == '!' || c == '\n') && yes, c == ',' && outright && questions(text[pos+1:stop]):
 			return from, pos
 		case c == '?':
 			return 0, 0
@@ -979,19 +979,15 @@ func (d *Detector) bareYes(text string) (from, to int) {
 			word := strings.ReplaceAll(text[start:pos], "\u2019", "'")
 			switch {
 			case strings.EqualFold(word, "no") && noTrouble.holds(text[min(len(text), pos+1):min(len(text), pos+8)]):
-			case affirming.holds(word):
-				yes = true
 			case wanting.holds(word) && yes:
 				if asked(text, pos) || strings.Contains(strings.ToLower(text[pos:stop]), "n't") {
 					return 0, 0
 				}
 				return from, pos
-			case yes && d.verbs[strings.ToLower(word)] == deed && orders(text, pos):
-				// "Yes, send them."
-				if asked(text, pos) {
-					return 0, 0
-				}
+			case yes && d.goesOnAsYes(text, pos, word):
 				return from, pos
+			case affirming.holds(word):
+				yes, outright = true, outright || outrightly.holds(word)
 			case !padding.holds(word) && word[0] < 0x80:
 				return 0, 0
 			}
@@ -1003,16 +999,39 @@ func (d *Detector) bareYes(text string) (from, to int) {
 	return from, pos
 }
 
-// orders reports whether a verb goes on with what is to be dealt with.
-func orders(text string, pos int) bool {
-	for pos < len(text) && text[pos] == ' ' {
-		pos++
+// goesOnAsYes reports whether what follows a yes, with the word that ends at pos, says
+// no less, however it goes on: "please use the card", "let's go ahead", "for two people",
+// "and what is the address?", "send them".
+func (d *Detector) goesOnAsYes(text string, pos int, word string) bool {
+	next := func() string {
+		from := pos
+		for from < len(text) && (text[from] == ' ' || text[from] == ',') {
+			from++
+		}
+		end := from
+		for end < len(text) && wordByte(text[end]) {
+			end++
+		}
+		return text[from:end]
 	}
-	end := pos
-	for end < len(text) && wordByte(text[end]) {
-		end++
+	switch {
+	case strings.EqualFold(word, "please"):
+		return !favours.holds(next())
+	case oneOf(word, "let's", "lets"):
+		return urging.holds(next())
+	case strings.EqualFold(word, "for"):
+		count := next()
+		return count != "" && (count[0]-'0' < 10 || oneOf(count, "one", "two", "three", "four", "five", "six"))
+	case oneOf(word, "proceed", "and", "also"):
+		return true
 	}
-	return ordered.holds(text[pos:end])
+	return d.verbs[strings.ToLower(word)] == deed && ordered.holds(next()) && !asked(text, pos)
+}
+
+// questions reports whether a clause begins as a question does.
+func questions(text string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(text, " "), " ")
+	return openQuestions.holds(first) || oneOf(first, "can", "could", "may", "will", "would", "is", "are", "do", "does")
 }
 
 // denied reports whether the clause before pos turns a yes into a no.

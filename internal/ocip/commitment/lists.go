@@ -26,8 +26,11 @@ const (
 	accepted                  // what a yes is said to by name
 	speakers                  // those for whom the sender does not speak
 	affirming                 // what a sentence says that says no more than yes
+	outrightly                // of these, what is a yes also before a question
 	padding                   // what else it may say
 	wanting                   // behind one of these it may go on as it likes
+	urging                    // behind "let's", so does one of these
+	favours                   // what "please" asks for that is no yes
 	noTrouble                 // no problem
 	greetings                 // what goes before a question
 	openQuestions             // what asks for more than a yes or a no
@@ -68,12 +71,15 @@ var lists = [...]string{
 	affirming: "yes yep yup yeah yea aye sure surely ok okay k perfect great good fine right correct exactly absolutely definitely certainly alright" +
 		" please do does sounds sound works work course indeed looks go proceed cool excellent wonderful awesome affirmative precisely true both winner" +
 		" problem worries means done ja klar genau natürlich gerne oui volontiers sí claro vale perfecto certo prima natuurlijk sim はい 好 好的 可以 是的 行 \U0001f44d \u2705 \U0001f91d",
+	outrightly: "yes yep yup yeah correct exactly",
 	padding: "all very well it that thats that's this is for me us thanks thank you so much of look ahead with then and just either by one" +
 		" was what looking thinking wanted the a an deal plan be will would thatd thatll it's to really quite about lets let's kind too sir maam" +
-		" oh ah hi hello nice lovely splendid super amazing also of-course",
+		" oh ah hi hello nice lovely splendid super amazing also of-course seems seem fair reasonable should got details",
 	wanting:       "i i'd id we we'd i'm im",
+	urging:        "proceed go book use reserve buy order do pay",
+	favours:       "let note find see tell provide give share keep refer remember wait be make ensure check",
 	noTrouble:     "problem worries",
-	greetings:     "so and great then well thanks please also hi hello sure",
+	greetings:     "so and great then well thanks please kindly also hi hello sure",
 	openQuestions: "what when where which who whom whose how why what's how's",
 	yesQuestions: "shall should may would will can could want wanna like okay ok fine good deal right correct proceed ready accept agree" +
 		" works work about acceptable confirm yes set willing happy able",

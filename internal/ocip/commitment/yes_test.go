@@ -13,7 +13,7 @@ func TestLeftOpen(t *testing.T) {
 		"Any answer by tomorrow is fine.", "Any time on Tuesday works for us.", "Anything before noon works.", "Whatever you send by Friday is fine with us.", "A reply before Monday is fine.",
 		"Either of the two by Thursday works for me.", "An answer by Friday works for us", "Some feedback until Tuesday would be fine.", "Whichever room is free on Sunday suits us.", "No reply before Monday is fine.",
 		"Whenever you are ready is good for us.", "The deal is off.", "Once the contract is signed we start.", "If the offer is accepted, tell me.", "Is the deal accepted?", "The contract was signed in 2019 by somebody else.", "Has the contract been signed?",
-		"The deal is not signed.", "when the papers are signed", "What it is", "As it is", "Yes it is!", "Here it is:", "The cancelled flights", "Paid by the reader", "You may find it there", "You may not publish it", "You may want to copy it", "May I publish it?",
+		"The deal is not signed.", "when the papers are signed", "What it is", "As it is", "Yes it is!", "Here it is:", "The cancelled flights", "Paid by the reader", "You may find it there", "You may not publish it", "You may want to copy it", "May I publish it?", "Should I say that I would like to proceed?",
 	} {
 		for _, h := range d.Detect(s) {
 			if !h.Shadow {
@@ -25,7 +25,7 @@ func TestLeftOpen(t *testing.T) {
 		"Tomorrow is fine.": Acceptance, "Friday at nine works for us.": Acceptance, "Your answer by tomorrow is fine by me.": Acceptance, "Deal accepted": Acceptance, "The offer is accepted.": Acceptance, "Your terms are accepted, go on.": Acceptance,
 		"The contract is signed.": Done, "The contract is now signed and sealed": Done, "The lease has been countersigned.": Done, "Deal.": Acceptance, "Proposal accepted.": Acceptance,
 		"Lunch it is, I think.": Acceptance, "Option B it is!": Acceptance, "Cancelled, thank you for telling us.": Done, "Refunded.": Done, "Your tickets are issued.": Done, "You may publish our name.": Acceptance, "Please take this as my notice.": Pledge,
-		"This is my resignation.": Pledge, "Go ahead and order them.": Acceptance, "Consider it sold.": Acceptance, "The offer stands until Friday": FirstPersonFuture,
+		"This is my resignation.": Pledge, "Go ahead and order them.": Acceptance, "I'd like to proceed with the late flight.": Acceptance, "I would like to go ahead.": Acceptance, "Consider it sold.": Acceptance, "The offer stands until Friday": FirstPersonFuture,
 	} {
 		found := false
 		for _, h := range d.Detect(s) {
