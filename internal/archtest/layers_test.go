@@ -46,7 +46,7 @@ var layers = map[string]folder{
 	"internal/gateways":    {imports: []string{"internal/peer"}},
 	"internal/keylock":     {},
 	"internal/mcpconnect":  {},
-	"internal/mcpproxy":    {imports: []string{"internal/api", "internal/client", "internal/taskapi"}},
+	"internal/mcpproxy":    {imports: []string{"internal/api", "internal/client", "internal/taskapi", "internal/text"}},
 	"internal/releases":    {imports: []string{"internal/api", "internal/approval", "internal/audit", "internal/keylock", "internal/store"}},
 	"internal/ipc":         {imports: []string{"internal/peer", "internal/ocip", "internal/wire", "internal/api", "internal/metrics", "internal/jsonline", "internal/task"}},
 	"internal/wire":        {imports: []string{"internal/api", "internal/jsonline"}},

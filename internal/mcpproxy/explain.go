@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	looks "github.com/openclawos/ocipd/internal/text"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -88,10 +89,10 @@ func Explain(ctx context.Context, m *Map, target *url.URL, command, env []string
 	return b.Bytes(), e.Close()
 }
 
-// oneWord keeps a server's names to one line.
+// oneWord keeps a server's names to one line, on which they steer no terminal.
 func oneWord(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !looks.Shows(r) {
 			return '?'
 		}
 		return r

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 )
 
 // frame is one JSON-RPC message, as far as the proxy has to know it.
@@ -236,14 +238,46 @@ func number(said string) (n string, ok bool) {
 	return strconv.FormatFloat(f+0, 'f', -1, 64), err == nil
 }
 
+// maxID bounds an id that is a text, and exact is the largest whole number behind which
+// programs that have doubles alone still count by ones.
+const (
+	maxID = 256
+	exact = 1<<53 - 1
+)
+
+// plain reports whether an id is one that all programs read and write as the same: a whole
+// number that every double has, or a short text of visible ASCII. Of others nobody knows
+// what a server makes of them, and so what it answers would not be known for the answer.
+func (f *frame) plain() bool {
+	switch f.id.Kind() {
+	case '0':
+		n, err := strconv.ParseInt(string(f.id), 10, 64)
+		return err == nil && -exact <= n && n <= exact
+	case '"':
+		said, _ := text(f.id)
+		if len(said) > maxID || strings.ContainsFunc(said, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return false
+		}
+		n, ok := number(said)
+		if !ok {
+			return true
+		}
+		value, err := strconv.ParseFloat(n, 64)
+		return err == nil && value == math.Trunc(value) && math.Abs(value) <= exact
+	}
+	return false
+}
+
 // toolCall is a request to call a tool.
 type toolCall struct {
 	frame
 	line []byte
 	tool string
-	// arguments are the tool's, and where they stand.
+	// params are all that it says, and arguments those of the tool.
+	params    []member
 	arguments []member
-	at        span
+	// answers are the client's to what the server has asked it about the call, nil for none.
+	answers jsontext.Value
 	// asTask says that the result is asked for later.
 	asTask bool
 	// progress is the token that news of the call carry, nil for none.
@@ -258,36 +292,82 @@ func parseCall(line []byte, f *frame) (*toolCall, error) {
 	c := &toolCall{frame: *f, line: line}
 	params, err := members(line[f.params.from:f.params.to], f.params.from)
 	if err == nil {
-		err = exactly(params, "name", "arguments", "_meta", "task")
+		err = exactly(params, "name", "arguments", metaMember, "task", answersMember, stateMember)
 	}
 	if err != nil {
 		return nil, err
 	}
+	c.params = params
 	var ok bool
 	name, _ := find(params, "name")
 	if c.tool, ok = text(name.value); !ok {
 		return nil, fmt.Errorf("%w: the tool has no name", errFrame)
 	}
 	c.asTask = has(params, "task")
-	if meta, ok := find(params, "_meta"); ok && meta.value.Kind() == '{' {
+	if meta, ok := find(params, metaMember); ok && meta.value.Kind() == '{' {
 		list, err := members(meta.value, 0)
 		if err != nil {
 			return nil, err
 		}
-		if token, ok := find(list, "progressToken"); ok && (token.value.Kind() == '"' || token.value.Kind() == '0') {
+		if token, ok := find(list, tokenMember); ok && (&frame{id: token.value}).plain() {
 			c.progress = token.value
 		}
+	}
+	if answers, ok := find(params, answersMember); ok && answers.value.Kind() != 'n' {
+		c.answers = answers.value
 	}
 	given, ok := find(params, "arguments")
 	if !ok || given.value.Kind() == 'n' {
 		return c, nil
 	}
-	c.at = given.at
 	c.arguments, err = members(given.value, given.at.from)
 	return c, err
 }
 
-// with is the call's line with other arguments.
-func (c *toolCall) with(arguments jsontext.Value) []byte {
-	return slices.Concat(c.line[:c.at.from], arguments, c.line[c.at.to:])
+// Members of a call's params besides the tool's name and its arguments.
+const (
+	metaMember    = "_meta"
+	tokenMember   = "progressToken"
+	answersMember = "inputResponses"
+	stateMember   = "requestState"
+	// protocolPrefix begins the names of what the protocol itself has in _meta.
+	protocolPrefix = "io.modelcontextprotocol/"
+)
+
+// with is the call written anew, with what was decided about it. Of the rest it has what is
+// the protocol's: what a client puts beside that, nobody has decided about.
+func (c *toolCall) with(arguments, answers jsontext.Value) []byte {
+	b := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s`, c.id, api.String(c.tool), arguments)
+	add := func(name string, value jsontext.Value) { b = fmt.Appendf(b, `,%s:%s`, api.String(name), value) }
+	if answers != nil {
+		add(answersMember, answers)
+	}
+	for _, m := range c.params {
+		switch {
+		case m.name == stateMember && m.value.Kind() == '"':
+			add(m.name, m.value)
+		case m.name == "task" && m.value.Kind() == '{':
+			add(m.name, only(m.value, func(t *member) bool { return t.name == "ttl" && t.value.Kind() == '0' }))
+		case m.name == metaMember && m.value.Kind() == '{':
+			add(m.name, only(m.value, func(t *member) bool {
+				return t.name == tokenMember && c.progress != nil || strings.HasPrefix(t.name, protocolPrefix)
+			}))
+		}
+	}
+	return append(b, "}}\n"...)
+}
+
+// only is an object, which was read before, with those of its members that are kept.
+func only(object jsontext.Value, keep func(*member) bool) jsontext.Value {
+	list, _ := members(object, 0)
+	b := jsontext.Value("{")
+	for i := range list {
+		if m := &list[i]; keep(m) {
+			if len(b) > 1 {
+				b = append(b, ',')
+			}
+			b = append(append(append(b, api.String(m.name)...), ':'), m.value...)
+		}
+	}
+	return append(b, '}')
 }

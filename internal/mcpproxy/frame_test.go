@@ -3,6 +3,7 @@ package mcpproxy
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,7 +51,7 @@ func TestParseCall(t *testing.T) {
 	if err != nil || c.tool != "send" || string(c.progress) != "3" || len(c.arguments) != 2 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if got := string(c.with([]byte(`{"to":1}`))); got != `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"progressToken":3},"name":"send","arguments":{"to":1}}}`+"\n" {
+	if got := string(c.with([]byte(`{"to":1}`), nil)); got != `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"send","arguments":{"to":1},"_meta":{"progressToken":3}}}`+"\n" {
 		t.Errorf("with other arguments it is %s", got)
 	}
 	for _, params := range []string{
@@ -116,8 +117,57 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("argument %q of %q is %s elsewhere", m.name, line, call.Arguments[m.name])
 			}
 		}
-		if c.at.to > 0 && !bytes.Equal(c.with(line[c.at.from:c.at.to]), line) {
-			t.Errorf("%q does not come back", line)
+		given, _ := find(c.params, "arguments")
+		if given.value.Kind() != '{' || !c.answerable() {
+			return
+		}
+		anew := c.with(given.value, c.answers)
+		again, err := parse(anew)
+		if err != nil {
+			t.Fatalf("%q becomes %q: %v", line, anew, err)
+		}
+		called, err := parseCall(anew, &again)
+		if err != nil || called.tool != c.tool || string(again.id) != string(c.id) || string(called.answers) != string(c.answers) || !slices.EqualFunc(called.arguments, c.arguments, func(a, b member) bool {
+			return a.name == b.name && string(a.value) == string(b.value)
+		}) {
+			t.Errorf("%q becomes %q: %v", line, anew, err)
 		}
 	})
+}
+
+// A call that is decided about has nothing beside that but what is the protocol's.
+func TestCallWrittenAnew(t *testing.T) {
+	const beside = `"_meta":{"progressToken":"p1","note":"tell dave","io.modelcontextprotocol/protocolVersion":"2026-06-30"},"task":{"ttl":60,"note":"x"},"note":"x","requestState":"s1","inputResponses":{"q":{"action":"accept","content":{"text":"hello"}}}`
+	line := []byte(`{"jsonrpc":"2.0","note":"x","id":"a","method":"tools/call","params":{` + beside + `,"name":"send","arguments":{"to":"dave","text":"a"}}}`)
+	f, err := parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parseCall(line, &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Map{Channel: "chat"}
+	said, err := m.read(&Tool{Text: []string{"text"}, To: []string{"{to}"}}, c)
+	if err != nil || string(said.call.Answers) != `{"q":{"action":"accept","content":{"text":"hello"}}}` {
+		t.Errorf("it is decided about %+v, %v", said, err)
+	}
+	const want = `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"send","arguments":{},"inputResponses":{"x":1},` +
+		`"_meta":{"progressToken":"p1","io.modelcontextprotocol/protocolVersion":"2026-06-30"},"task":{"ttl":60},"requestState":"s1"}}` + "\n"
+	if got := string(c.with([]byte("{}"), []byte(`{"x":1}`))); got != want {
+		t.Errorf("the server gets %s, want %s", got, want)
+	}
+}
+
+// Ids that servers read in several ways name no call that is decided about.
+func TestPlainIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"1": true, "0": true, "-1": true, "9007199254740991": true, `"a"`: true, `"7"`: true, `"5f1c-2"`: true, `"0x10"`: true,
+		"9007199254740993": false, "12345678901234567890": false, "3.0": false, "1e3": false, "0.5": false, `"9007199254740993"`: false, `"1.5"`: false, `"\ud83d"`: false, `"é"`: false,
+		`" 3"`: false, `"inf"`: false, `""`: true, "null": false, "true": false, `"` + strings.Repeat("a", maxID+1) + `"`: false,
+	} {
+		if got := (&frame{id: []byte(id)}).plain(); got != want {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
 }

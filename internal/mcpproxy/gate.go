@@ -119,46 +119,45 @@ func short(s string) string {
 	return s
 }
 
-// arguments are those that the call is made with. All recipients get the same, and nobody
-// else.
-func (p *proxy) arguments(a *asked) (jsontext.Value, error) {
-	var one jsontext.Value
+// arguments are those that the call is made with, and answers what else was decided about.
+// All recipients get the same, and nobody else.
+func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	for _, d := range a.gone {
 		values, err := d.arguments()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		text, err := encode(values)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		switch {
 		case one == nil:
-			one = text
-		case string(one) != string(text):
-			return nil, unclear("the text was rewritten in another way for each recipient")
+			one, answers = text, d.call.Answers
+		case string(one) != string(text), string(answers) != string(d.call.Answers):
+			return nil, nil, unclear("the text was rewritten in another way for each recipient")
 		}
 	}
 	list, err := members(one, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	to, err := p.o.Map.recipients(a.tool, list)
 	if err == nil && !slices.Equal(to, a.m.to) {
 		err = unclear("the recipients are not those that were decided about")
 	}
-	return one, err
+	return one, answers, err
 }
 
 // let makes the call that was let go, and has the server answer it.
 func (p *proxy) let(a *asked) {
-	arguments, err := p.arguments(a)
+	arguments, answers, err := p.arguments(a)
 	if err != nil {
 		p.takeBack(a, err.Error())
 		p.refuse(a.call, refusedBy(err))
 		return
 	}
-	line := a.call.with(arguments)
+	line := a.call.with(arguments, answers)
 	o := &observer{key: a.call.named, done: func(outcome, note string) { p.report(a, outcome, note) }}
 	if err := a.call.via.pass(line, o); err != nil {
 		p.takeBack(a, "the server is gone")
@@ -197,6 +196,9 @@ func (p *proxy) wait(ctx context.Context, a *asked) {
 		p.refuse(a.call, no)
 	case ended == nil:
 		p.let(a)
+	case errors.Is(ended, errOver) && a.m.call.Answers != nil:
+		p.giveUp(a, errAnswers.Error())
+		p.refuse(a.call, &refusal{"EXPIRED", "nobody has approved it in time, and " + errAnswers.Error()})
 	case errors.Is(ended, errOver):
 		p.answer(a.call, true, p.heldText(a))
 		p.background.Go(func() { p.later(a) })
@@ -335,9 +337,16 @@ func (p *proxy) later(a *asked) {
 	}
 }
 
+// errAnswers is why a call is not made again: what the server has asked about it, it has
+// asked the client, in a call that is over.
+var errAnswers = errors.New("it answers what the server has asked about a call that is over")
+
 // again makes a call of the proxy's own of what was let go.
 func (p *proxy) again(a *asked) {
-	arguments, err := p.arguments(a)
+	arguments, answers, err := p.arguments(a)
+	if err == nil && answers != nil {
+		err = errAnswers
+	}
 	if err != nil {
 		p.takeBack(a, err.Error())
 		return

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -155,7 +156,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.proxy.mu.Lock()
 		forgot := w.forgot
 		w.proxy.mu.Unlock()
-		if forgot && r.Header.Get("Last-Event-ID") != "" {
+		if forgot && resumes(r) {
 			http.Error(rw, "ocipd: too much was withheld to go on with a stream", http.StatusBadRequest)
 			return
 		}
@@ -172,6 +173,9 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func sessionOf(r *http.Request) string { return r.Header.Get("Mcp-Session-Id") }
 
+// resumes reports whether a request goes on with an earlier stream.
+func resumes(r *http.Request) bool { return r.Header.Get("Last-Event-ID") != "" }
+
 // sessionKey finds the session of a request in its context, and dialogKey the call.
 type (
 	sessionKey struct{}
@@ -187,7 +191,8 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	}
 	// Where there is no deadline to set, the connection is not one of a network.
 	_ = http.NewResponseController(rw).SetReadDeadline(w.o.Now().Add(bodyTime))
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxClientLine))
+	body, leave, err := take(r.Context(), w.said, http.MaxBytesReader(rw, r.Body, maxClientLine), maxClientLine, r.ContentLength)
+	defer leave()
 	if err != nil {
 		http.Error(rw, "ocipd: the message cannot be read, or is too long", http.StatusRequestEntityTooLarge)
 		return
@@ -220,6 +225,29 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		d.leave()
 	}
+}
+
+// take reads a frame, and of one that is longer than a limit one byte more. What makes it a
+// long one it reads once there is room for it, which it has until it leaves: length is how
+// much there is, and below zero where nobody says.
+func take(ctx context.Context, room *semaphore.Weighted, from io.Reader, limit int, length int64) (text []byte, leave func(), err error) {
+	leave = func() {}
+	text, err = io.ReadAll(io.LimitReader(from, maxBeside))
+	if err != nil || len(text) < maxBeside {
+		return text, leave, err
+	}
+	most := int64(limit)
+	if length >= 0 {
+		most = min(most, length)
+	}
+	if err := room.Acquire(ctx, most); err != nil {
+		return nil, leave, err
+	}
+	rest, err := io.ReadAll(io.LimitReader(from, int64(limit+1-len(text))))
+	text = append(text, rest...)
+	held := min(most, int64(len(text)))
+	room.Release(most - held)
+	return text, func() { room.Release(held) }, err
 }
 
 // forward has the server answer the client directly.
@@ -494,6 +522,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 // answers looks at what the server answers while answers are awaited.
 func (w *web) answers(r *http.Response) error {
 	session, _ := r.Request.Context().Value(sessionKey{}).(string)
+	resumed := resumes(r.Request)
 	d, _ := r.Request.Context().Value(dialogKey{}).(*dialog)
 	if d != nil {
 		d.status, d.resumes = r.StatusCode, r.StatusCode == http.StatusOK && isStream(r.Header)
@@ -511,17 +540,19 @@ func (w *web) answers(r *http.Response) error {
 		// It may become another length.
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
-		r.Body = &events{w: w, session: session, from: r.Body, r: bufio.NewReaderSize(r.Body, 64<<10)}
+		r.Body = &events{w: w, ctx: r.Request.Context(), session: session, resumed: resumed, from: r.Body, r: bufio.NewReaderSize(r.Body, 64<<10)}
 		return nil
-	case !w.watches():
+	case !w.watches(resumed):
 		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxHeldLine+1))
+	text, leave, err := take(r.Request.Context(), w.heard, r.Body, maxHeldLine, r.ContentLength)
+	// It is there until the client has it.
+	context.AfterFunc(r.Request.Context(), leave)
 	if err != nil {
 		return err
 	}
 	if len(text) > maxHeldLine || r.Header.Get("Content-Encoding") != "" {
-		if _, spoiled := w.spoil(session, "the server said something that cannot be looked into"); spoiled {
+		if _, spoiled := w.spoil(session, resumed, "the server said something that cannot be looked into"); spoiled {
 			return w.notice(r, d)
 		}
 		r.Body = &rest{Reader: io.MultiReader(bytes.NewReader(text), r.Body), Closer: r.Body}
@@ -533,7 +564,7 @@ func (w *web) answers(r *http.Response) error {
 	var instead func() []byte
 	held := false
 	if len(bytes.TrimSpace(text)) > 0 {
-		instead, held = w.observed(session, text)
+		instead, held = w.observed(session, resumed, text)
 		if f, err := parseBody(text); (err != nil || f.doubtful()) && held {
 			return w.notice(r, d)
 		}
@@ -553,7 +584,7 @@ func (w *web) notice(r *http.Response, d *dialog) error {
 	if d == nil || d.o == nil {
 		return errors.New("its answer cannot be looked into")
 	}
-	line, _ := w.insteadOf(d.o.key)
+	line, _ := w.insteadOf(d.o.key, false)
 	if line == nil {
 		return errors.New("its answer cannot be looked into")
 	}
@@ -572,10 +603,16 @@ type rest struct {
 
 // events is a stream of the server's. While no answer is awaited it passes unread.
 type events struct {
-	w       *web
+	w *web
+	// ctx is that of the request, in session, which has gone on with an earlier stream where it
+	// is resumed.
+	ctx     context.Context
 	session string
+	resumed bool
 	from    io.Closer
 	r       *bufio.Reader
+	// held is the room that what is ready has.
+	held int64
 	// ready is what may be read, err what comes after it.
 	ready []byte
 	err   error
@@ -584,7 +621,16 @@ type events struct {
 	passing, inLine, begun bool
 }
 
-func (e *events) Close() error { return e.from.Close() }
+func (e *events) Close() error {
+	e.leave()
+	return e.from.Close()
+}
+
+// leave gives the room back.
+func (e *events) leave() {
+	e.w.heard.Release(e.held)
+	e.held = 0
+}
 
 func (e *events) Read(b []byte) (int, error) {
 	for len(e.ready) == 0 {
@@ -602,12 +648,13 @@ func isBlank(line []byte) bool { return len(bytes.TrimRight(line, "\r\n")) == 0 
 
 // next takes a line that passes, or a whole event.
 func (e *events) next() {
+	e.leave()
 	piece, err := e.r.ReadSlice('\n')
 	whole := !errors.Is(err, bufio.ErrBufferFull)
 	if whole {
 		e.err = err
 	}
-	if !e.passing && e.w.watches() {
+	if !e.passing && e.w.watches(e.resumed) {
 		// An answer comes after what it answers, so who waits for it waits by now.
 		e.hold(bytes.Clone(piece), whole)
 		return
@@ -627,8 +674,15 @@ func (e *events) hold(event []byte, whole bool) {
 			}
 			start = len(event)
 		}
+		if len(event) > maxBeside && e.held == 0 {
+			if err := e.w.heard.Acquire(e.ctx, maxHeldLine); err != nil {
+				e.err = err
+				return
+			}
+			e.held = maxHeldLine
+		}
 		if len(event) > maxHeldLine {
-			if lines, spoiled := e.w.spoil(e.session, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+			if lines, spoiled := e.w.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
 				// The stream ends with what is said in the event's place.
 				e.ready, e.err = appendEvents(nil, lines), io.EOF
 				return
@@ -657,7 +711,7 @@ func (e *events) looked(text []byte) (out []byte) {
 	flush := func() {
 		// An event without a message is where the client may go on from.
 		if has && len(bytes.TrimSpace(data)) > 0 {
-			instead, held := e.w.observed(e.session, data)
+			instead, held := e.w.observed(e.session, e.resumed, data)
 			switch {
 			case instead != nil:
 				switch message := instead(); {

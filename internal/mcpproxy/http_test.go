@@ -33,7 +33,7 @@ func stream(t *testing.T, text string, ids ...string) string {
 	for _, id := range ids {
 		w.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }})
 	}
-	e := &events{w: w, session: "s", r: bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(text)), 16)}
+	e := &events{w: w, ctx: context.Background(), session: "s", r: bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(text)), 16)}
 	got, err := io.ReadAll(e)
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
@@ -83,7 +83,7 @@ func FuzzEvents(f *testing.F) {
 			if watched {
 				w.watch(o)
 			}
-			e := &events{w: w, session: "s", r: bufio.NewReaderSize(bytes.NewReader(text), 16)}
+			e := &events{w: w, ctx: context.Background(), session: "s", r: bufio.NewReaderSize(bytes.NewReader(text), 16)}
 			got, err := io.ReadAll(e)
 			if err != nil {
 				t.Fatal(err)
@@ -199,7 +199,7 @@ func TestWithheldStaysWithheld(t *testing.T) {
 			spoiled: func(string) []byte { return []byte(notice + "\n") },
 		})
 		read := func(text string) string {
-			got, err := io.ReadAll(&events{w: w, session: "s", r: bufio.NewReaderSize(strings.NewReader(text), 64<<10)})
+			got, err := io.ReadAll(&events{w: w, ctx: t.Context(), session: "s", r: bufio.NewReaderSize(strings.NewReader(text), 64<<10)})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -214,7 +214,7 @@ func TestWithheldStaysWithheld(t *testing.T) {
 			}
 		}
 		w.forget("s")
-		if w.watches() {
+		if w.watches(false) {
 			t.Errorf("%s: the session has ended, and something is awaited", name)
 		}
 	}
@@ -277,11 +277,11 @@ func TestCancelledReads(t *testing.T) {
 		if len(p.observers)+len(p.deciding) != 0 || len(p.kept) != maxKept {
 			t.Errorf("%d are awaited, %d decided about, %d kept", len(p.observers), len(p.deciding), len(p.kept))
 		}
-		if instead, held := p.observed("", []byte(`{"id":8191,"result":{}}`)); instead != nil || !held {
+		if instead, held := p.observed("", false, []byte(`{"id":8191,"result":{}}`)); instead != nil || !held {
 			t.Error("a cancelled call is answered")
 		}
 		now = now.Add(keptTime + time.Second)
-		if p.watches() {
+		if p.watches(false) {
 			t.Error("something is awaited for ever")
 		}
 	})

@@ -27,9 +27,13 @@ type Link struct {
 	NewID func() string
 	Now   func() time.Time
 
-	mu   sync.Mutex
-	c    *client.Client
-	idle []*client.Client
+	// dialing is held while the connection is made: whoever needs none does not wait for it.
+	dialing sync.Mutex
+
+	mu     sync.Mutex
+	c      *client.Client
+	idle   []*client.Client
+	closed bool
 	// live is set while the daemon tells of what changes, and changed is closed when it did.
 	live    bool
 	changed chan struct{}
@@ -49,16 +53,25 @@ const (
 
 // connected returns the connection, and connects where there is none.
 func (l *Link) connected(ctx context.Context) (*client.Client, error) {
+	l.dialing.Lock()
+	defer l.dialing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.c != nil && l.c.Err() == nil {
-		return l.c, nil
+	c := l.c
+	l.mu.Unlock()
+	if c != nil && c.Err() == nil {
+		return c, nil
 	}
 	c, err := l.attached(ctx)
-	if err == nil {
-		l.c = c
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errors.Join(errors.New("the connection is closed"), c.Close())
+	}
+	l.c = c
+	return c, nil
 }
 
 // attached returns a new connection that speaks for the agent.
@@ -131,7 +144,7 @@ func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 		l.unheard[key] = l.Now()
 		l.tellLocked()
 	}
-	keep := !lost && len(l.idle) < maxIdle
+	keep := !lost && !l.closed && len(l.idle) < maxIdle
 	if keep {
 		l.idle = append(l.idle, c)
 	}
@@ -228,6 +241,7 @@ func (l *Link) settle(ctx context.Context) {
 func (l *Link) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	for _, c := range l.idle {
 		_ = c.Close()
 	}

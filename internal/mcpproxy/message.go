@@ -28,6 +28,8 @@ type kept struct {
 	Parts     []part         `json:"parts"`
 	// Sum tells whether the texts are as they were.
 	Sum uint32 `json:"sum"`
+	// Answers are the client's to what the server has asked it about the call.
+	Answers jsontext.Value `json:"inputResponses,omitzero"`
 }
 
 // part is one text within the content.
@@ -46,7 +48,7 @@ func (m *Map) read(t *Tool, c *toolCall) (*message, error) {
 	if err := exactly(c.arguments, append(append(append([]string{}, t.Title...), t.Text...), argumentsOf(t.To)...)...); err != nil {
 		return nil, err
 	}
-	out := &message{call: kept{Tool: c.tool}, ask: t.ask}
+	out := &message{call: kept{Tool: c.tool, Answers: c.answers}, ask: t.ask}
 	var err error
 	if out.to, err = m.recipients(t, c.arguments); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"golang.org/x/sync/semaphore"
 )
 
 // Options is what a proxy is given from outside.
@@ -49,6 +50,10 @@ const (
 	// maxBeside bounds an answer that is looked into while the next ones are read: longer ones
 	// have the server wait.
 	maxBeside = 64 << 10
+	// maxHeld bounds the bytes of frames longer than maxBeside that are held at a time: of what
+	// clients say, of calls that are decided about, and of answers, each by itself. Who has more
+	// waits.
+	maxHeld = 128 << 20
 	// maxOpen bounds the calls that are decided about at a time, and maxWatched those whose
 	// answers are awaited.
 	maxOpen    = 64
@@ -83,15 +88,21 @@ type proxy struct {
 	deciding  map[key]context.CancelFunc
 	observers map[key]*observer
 	// kept are calls whose answers as the server gives them are not for the client, in their
-	// order. Forgot is set once there were too many.
+	// order, and over the ids of those whose sessions have ended. Forgot is set once there were
+	// too many.
 	kept   map[key]keptAnswer
 	order  []key
+	over   map[string]struct{}
 	forgot bool
 	// replays is set where a server can say again what it has said.
 	replays bool
 	mine    map[string]owned
 	// closed is set when nothing of the client's is taken any more.
 	closed bool
+
+	// said, waiting and heard are the rooms for what clients say, for calls that are decided
+	// about, and for what the server answers.
+	said, waiting, heard *semaphore.Weighted
 }
 
 // key names a call: its session, where there are several, and its id.
@@ -129,6 +140,7 @@ func newProxy(ctx context.Context, o *Options) *proxy {
 	p := &proxy{
 		o: o, ctx: ctx,
 		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned), kept: make(map[key]keptAnswer),
+		over: make(map[string]struct{}), said: semaphore.NewWeighted(maxHeld), waiting: semaphore.NewWeighted(maxHeld), heard: semaphore.NewWeighted(maxHeld),
 	}
 	p.ended, p.end = context.WithCancel(ctx)
 	return p
@@ -201,6 +213,9 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) (passes b
 	case !f.answerable():
 		p.malformed(via, "a call that is decided about needs an id")
 		return false
+	case !f.plain():
+		p.refuse(c, &refusal{"MALFORMED", "the id of a call that is decided about is a whole number of at most 15 digits, or a short text of ASCII"})
+		return false
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.mu.Lock()
@@ -208,8 +223,11 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) (passes b
 	_, gone := p.kept[c.named]
 	twice = twice || gone || p.observers[c.named] != nil
 	full := len(p.deciding) >= maxOpen || len(p.observers) >= maxWatched
+	long := int64(max(0, len(line)-maxBeside))
 	if !twice && !full {
-		p.deciding[c.named] = cancel
+		if full = !p.waiting.TryAcquire(long); !full {
+			p.deciding[c.named] = cancel
+		}
 	}
 	p.mu.Unlock()
 	switch {
@@ -219,9 +237,10 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) (passes b
 		return false
 	case full:
 		cancel()
-		p.refuse(c, &refusal{"TOO_MANY_HELD", "too many calls wait for a person"})
+		p.refuse(c, &refusal{"TOO_MANY_HELD", "too many calls are decided about"})
 		return false
 	}
+	context.AfterFunc(ctx, func() { p.waiting.Release(long) })
 	over := func() {
 		p.mu.Lock()
 		delete(p.deciding, c.named)
@@ -274,13 +293,15 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	return o == nil
 }
 
-func (p *proxy) watches() bool {
+// watches reports whether what the server says is to be looked at: on a stream that goes on
+// with an earlier one also for what was withheld in a session that is over.
+func (p *proxy) watches(resumed bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.replays && len(p.order) > 0 && p.o.Now().Sub(p.kept[p.order[0]].since) > keptTime {
 		p.forgetOldestLocked()
 	}
-	return len(p.observers)+len(p.kept) > 0
+	return len(p.observers)+len(p.kept) > 0 || resumed && len(p.over) > 0
 }
 
 func (p *proxy) watch(o *observer) {
@@ -354,20 +375,50 @@ func (p *proxy) forgetOldestLocked() {
 	p.order = slices.Delete(p.order, 0, 1)
 }
 
-// forget ends a session: nothing of it is said again.
+// forget ends a session: nothing of it is said again, unless somebody goes on with one of its
+// streams. Which session that is then, says who asks.
 func (p *proxy) forget(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.kept, func(at key, _ keptAnswer) bool { return at.session == session })
-	p.order = slices.DeleteFunc(p.order, func(at key) bool { return at.session == session })
+	p.order = slices.DeleteFunc(p.order, func(at key) bool {
+		if at.session != session {
+			return false
+		}
+		if p.over[at.id] = struct{}{}; len(p.over) > maxKept {
+			p.forgot = true
+			clear(p.over)
+		}
+		return true
+	})
 }
 
-// insteadOf is what the client gets in place of an answer.
-func (p *proxy) insteadOf(at key) (instead []byte, kept bool) {
+// elsewhereLocked reports whether an id is that of a call whose answer is withheld, or looked at, in
+// whatever session.
+func (p *proxy) elsewhereLocked(id string) bool {
+	if _, over := p.over[id]; over {
+		return true
+	}
+	for at := range p.kept {
+		if at.id == id {
+			return true
+		}
+	}
+	for at, o := range p.observers {
+		if at.id == id && o.in != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// insteadOf is what the client gets in place of an answer. On a stream that goes on with an
+// earlier one, what was withheld in another session is for nobody.
+func (p *proxy) insteadOf(at key, resumed bool) (instead []byte, kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g, kept := p.kept[at]
-	return g.instead, kept
+	return g.instead, kept || resumed && p.observers[at] == nil && p.elsewhereLocked(at.id)
 }
 
 func (p *proxy) loseAll() {
@@ -383,7 +434,7 @@ func (p *proxy) loseAll() {
 // spoil refuses the answers of a session that are to be looked at before the client has
 // them, and reports whether something came that must not pass because it cannot be looked
 // at. Whoever writes what the server says writes the lines in its place.
-func (p *proxy) spoil(session, why string) (lines []byte, spoiled bool) {
+func (p *proxy) spoil(session string, resumed bool, why string) (lines []byte, spoiled bool) {
 	var all []*observer
 	p.mu.Lock()
 	for at, o := range p.observers {
@@ -393,7 +444,7 @@ func (p *proxy) spoil(session, why string) (lines []byte, spoiled bool) {
 			p.keepLocked(at, nil)
 		}
 	}
-	spoiled = slices.ContainsFunc(p.order, func(at key) bool { return at.session == session })
+	spoiled = slices.ContainsFunc(p.order, func(at key) bool { return resumed || at.session == session }) || resumed && len(p.over)+len(p.observers) > 0
 	p.mu.Unlock()
 	for _, o := range all {
 		line := o.spoiled(why)
@@ -438,14 +489,14 @@ var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, 
 
 // observed looks at what the server says while answers are awaited. What the client gets in
 // its place is made by instead, where that is not nil; what is held passes in no case.
-func (p *proxy) observed(session string, line []byte) (instead func() []byte, held bool) {
+func (p *proxy) observed(session string, resumed bool, line []byte) (instead func() []byte, held bool) {
 	f, err := parseBody(line)
 	if err == nil && f.doubtful() {
 		err = fmt.Errorf("%w: it is not clear whose answer it is", errFrame)
 	}
 	if err != nil {
 		// Whoever reads it in another way could take it for an answer.
-		lines, spoiled := p.spoil(session, "the server said something that cannot be read: "+err.Error())
+		lines, spoiled := p.spoil(session, resumed, "the server said something that cannot be read: "+err.Error())
 		if len(lines) > 0 {
 			instead = func() []byte { return lines }
 		}
@@ -455,7 +506,7 @@ func (p *proxy) observed(session string, line []byte) (instead func() []byte, he
 		return nil, false
 	}
 	at := key{session, f.key()}
-	if again, kept := p.insteadOf(at); kept {
+	if again, kept := p.insteadOf(at, resumed); kept {
 		if again != nil {
 			instead = func() []byte { return again }
 		}
@@ -493,7 +544,7 @@ func outcomeOf(f *frame) (outcome, note string) {
 		return api.OutcomeUnknown, "the server answered with an error"
 	}
 	said, err := members(f.result, 0)
-	if err != nil || later(said) {
+	if kind, _ := find(said, "resultType"); err != nil || later(said) || kind.value != nil && string(kind.value) != `"complete"` {
 		return api.OutcomeUnknown, "the server has not said what became of it"
 	}
 	if failed, ok := find(said, "isError"); ok && failed.value.Kind() == 't' {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -27,31 +28,48 @@ type stdio struct {
 }
 
 // Run starts the server and serves a client until it ends, or the server does.
-func Run(ctx context.Context, o *Options) error {
+func Run(ctx context.Context, o *Options) error { return run(ctx, o, endTime) }
+
+// run gives the server so long to end.
+func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	s := &stdio{proxy: newProxy(ctx, o), read: make(chan error, 1)}
 	s.spare = s.pass
 	defer s.end()
-	cmd := exec.CommandContext(ctx, o.Command[0], o.Command[1:]...)
+	// Its end is asked for by SIGTERM, and comes by SIGKILL.
+	lives, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(lives, o.Command[0], o.Command[1:]...)
 	cmd.Env, cmd.Stderr, cmd.WaitDelay = o.Env, o.Stderr, endTime
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
-	out, err := cmd.StdoutPipe()
+	out, written, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	defer out.Close()
+	cmd.Stdout = written
+	err = cmd.Start()
+	_ = written.Close() // the server has it
+	if err != nil {
 		return fmt.Errorf("cannot start the MCP server: %w", err)
 	}
 	s.srv = in
+	gone := make(chan error, 1)
+	go func() {
+		gone <- cmd.Wait()
+		// What it has started can have its output for ever.
+		<-s.ended.Done()
+		time.AfterFunc(endTime, func() { _ = out.Close() })
+	}()
 	go s.readClient()
 	err = s.readServer(out)
 	s.end()
-	kill := time.AfterFunc(endTime, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	kill := time.AfterFunc(endTime, stop)
 	defer kill.Stop()
-	ended := cmd.Wait()
+	ended := <-gone
 	s.loseAll()
 	s.finish()
 	select {
@@ -143,7 +161,7 @@ func (s *stdio) readServer(out io.Reader) error {
 		line, err := r.ReadSlice('\n')
 		more, dropped := errors.Is(err, bufio.ErrBufferFull), false
 		var lines []byte
-		if s.watches() {
+		if s.watches(false) {
 			line = bytes.Clone(line)
 			for more && len(line) <= maxHeldLine {
 				var piece []byte
@@ -153,7 +171,7 @@ func (s *stdio) readServer(out io.Reader) error {
 			}
 			switch {
 			case more:
-				lines, dropped = s.spoil("", fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
+				lines, dropped = s.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
 			case len(bytes.TrimSpace(line)) > 0:
 				line = s.answered(line)
 			}
@@ -171,7 +189,7 @@ func (s *stdio) readServer(out io.Reader) error {
 		s.write(lines)
 		s.out.Unlock()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
 				err = nil
 			}
 			return err
@@ -181,7 +199,7 @@ func (s *stdio) readServer(out io.Reader) error {
 
 // answered is what the client gets at once of a line of the server's.
 func (s *stdio) answered(line []byte) []byte {
-	instead, held := s.observed("", line)
+	instead, held := s.observed("", false, line)
 	switch {
 	case instead != nil && len(line) > maxBeside:
 		s.tell(instead())
@@ -223,9 +241,9 @@ func (s *stdio) toServer(line []byte) error {
 
 func (s *stdio) pass(line []byte, o *observer) error {
 	s.watch(o)
-	err := s.toServer(line)
-	if err != nil {
-		s.unwatch(o.key)
+	if err := s.toServer(line); err != nil && s.unwatch(o.key) != nil {
+		return err
 	}
-	return err
+	// Where the server has ended meanwhile, the call is lost with the others.
+	return nil
 }
