@@ -321,8 +321,10 @@ func TestTaskRunIsKilled(t *testing.T) {
 		events += seen
 		if err := cmd.Wait(); err == nil {
 			break
+		} else if v := m.view(id); v.Phase == task.CircuitOpen && !strings.Contains(tries(&v), "crashed") {
+			// As many attempts were lost with their loops as a task has: a person lets it go on.
+			m.operator("task.close_circuit", args{"task_id": id, "to_phase": task.ExecutionReady, "reason": "Its loops were killed."}, nil)
 		} else if !killed {
-			v := m.view(id)
 			t.Fatalf("round %d: %v, in %s after %s", round, err, v.Phase, tries(&v))
 		}
 	}
