@@ -935,7 +935,7 @@ func (all *samples) documented(t *testing.T) {
 	}
 	for section := range strings.SplitSeq(string(kept), "\n-- ") {
 		_, sample, _ := strings.Cut(section, " --\n")
-		if sample = strings.TrimSpace(sample); sample == "" || !strings.Contains(string(page), "```\n"+sample+"\n```") {
+		if sample = strings.TrimSpace(sample); sample == "" || !strings.Contains(string(page), "```console\n"+sample+"\n```") {
 			t.Errorf("docs/AUDIT.md does not show\n%s", section)
 		}
 	}
@@ -957,7 +957,7 @@ func (s *scene) example() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(page), "```\nocipd/")
+	_, example, _ := strings.Cut(string(page), "```text\nocipd/")
 	example, _, _ = strings.Cut(example, "```")
 	if c, err := audit.OpenCheckpoint("ocipd/" + example); !errors.Is(err, audit.ErrUnsigned) || c.Size == 0 {
 		s.Errorf("the example of a checkpoint is none: %+v, %v", c, err)

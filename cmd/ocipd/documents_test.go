@@ -4,58 +4,94 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/openclawos/ocipd/internal/buildtest"
 )
 
-// TestDocuments runs every command that the documents print for a shell, as printed
-// and in order, and finds the printed output in what it prints. A block that cannot be
-// run here says why, in a comment above it: <!-- not run: REASON -->.
+// TestDocuments runs every block for a shell that a page shows, as printed and in order,
+// and finds the printed output in what it prints. Comments above a block say what is
+// special about it:
+//
+//	<!-- not run: needs root: WHY -->      or hardware, or the network: it is not run
+//	<!-- run by TestName -->               that test runs it, and names the page
+//	<!-- file NAME -->                     its text becomes this file
+//	<!-- with NAME -->                     testdata/pages/NAME.sh is run before it
+//	<!-- where there is TOOL -->           it is run on machines that have TOOL
+//	<!-- exits N -->                       N is an exit code that is meant
+//
+// One that stands alone holds for the rest of its section.
 func TestDocuments(t *testing.T) {
-	for _, tool := range []string{"bash", "jq", "ssh-keygen"} {
+	for _, tool := range []string{"bash", "jq", "ssh-keygen", "socat", "script", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the documents need %s", tool)
 		}
 	}
-	ran, skipped := 0, 0
+	ran := 0
 	for _, name := range documentNames(t) {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
+		d, faults := readDocument(readPage(t, name))
+		page := strings.TrimPrefix(name, "../../")
+		for _, fault := range faults {
+			t.Errorf("%s: %s", page, fault)
 		}
-		// The attacks of AUDIT.md are printed and checked by TestAttacks.
-		d := readDocument(string(text), filepath.Base(name) != "AUDIT.md")
-		if !slices.Contains(ranElsewhere, filepath.Base(name)) {
-			for _, body := range d.silent {
-				t.Errorf("%s: a block for the shell is not run, and no mark says why:\n%s", strings.TrimPrefix(name, "../../"), body)
+		for _, other := range d.elsewhere {
+			if !testOf(t, other, filepath.Base(name)) {
+				t.Errorf("%s: no test %s names the page", page, other)
 			}
 		}
-		ran, skipped = ran+len(d.commands), skipped+d.skipped
-		if len(d.commands) > 0 {
-			t.Run(strings.TrimPrefix(name, "../../"), func(t *testing.T) {
+		ran += d.commands()
+		if d.commands() > 0 {
+			t.Run(page, func(t *testing.T) {
 				t.Parallel()
 				d.run(t, filepath.Dir(name))
 			})
 		}
 	}
-	if ran < 20 {
-		t.Errorf("only %d commands are run, of %d blocks none", ran, skipped)
+	if ran < 80 {
+		t.Errorf("only %d commands are run", ran)
 	}
 }
 
-// ranElsewhere are the pages whose blocks for the shell have a test of their own:
-// TestRecipes, and in e2e the page of tasks.
-var ranElsewhere = []string{"AUDIT.md", "TASKS.md"}
+// TestDocumentsSayWhatIsNotRun wants a fault for each form in which a page could show a
+// command that nothing runs.
+func TestDocumentsSayWhatIsNotRun(t *testing.T) {
+	t.Parallel()
+	for text, fault := range map[string]string{
+		"```sh\nls\n```\n": "",
+		"<!-- not run: needs root: it boots -->\n```sh\nls\n```\n":                      "",
+		"## A\n<!-- run by TestX -->\n\nHere:\n\n```console\n$ ls\n```\n## B\n":         "",
+		"<!-- not run: it takes long -->\n```sh\nls\n```\n":                             "no reason",
+		"<!-- not run: needs OpenClaw -->\n```sh\nls\n```\n":                            "no reason",
+		"## A\n<!-- not run: needs root: a -->\n\n## B\n```\n$ ls\n```\n":               "says nothing of its kind",
+		"```\nocipd status\n```\n":                                                      "says nothing of its kind",
+		"```fish\nls\n```\n":                                                            `kind "fish" is not known`,
+		"```text\n$ ls\n```\n":                                                          "is one for a shell",
+		"~~~sh\nls\n~~~\n":                                                              "in a form",
+		"- a list:\n\n  ```sh\n  ls\n  ```\n":                                           "in a form",
+		"Like this:\n\n    $ ls\n":                                                      "in a form",
+		"```console\nls\n```\n":                                                         "no command",
+		"<!-- file a.sh -->\n```bash\nls\n```\n":                                        "nothing names the file a.sh",
+		"<!-- file a.sh -->\n```bash\nls\n```\n```sh\nbash a.sh\n```\n":                 "",
+		"<!-- with nothing-such -->\n```sh\nls\n```\n":                                  "nothing-such.sh",
+		"<!-- nonsense -->\n```sh\nls\n```\n":                                           "the mark",
+		"<!-- not run: needs root: x -->\n\n```sh\nls\n```\n<!-- what -->\n\n# B\nText": "",
+	} {
+		_, faults := readDocument(text)
+		if got := strings.Join(faults, "\n"); fault == "" && got != "" || !strings.Contains(got, fault) {
+			t.Errorf("%q: %q, want %q", text, got, fault)
+		}
+	}
+}
 
 // TestDocumentsName finds every command that a page names in its text, or shows in a block
 // that is not run, with its flags.
@@ -63,11 +99,7 @@ func TestDocumentsName(t *testing.T) {
 	named := regexp.MustCompile("(?m)^\\$ (ocipd [^\n]*)$|[^`]`(ocipd [^`\n]*)`")
 	seen := map[string]bool{}
 	for _, name := range documentNames(t) {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range named.FindAllStringSubmatch(string(text), -1) {
+		for _, found := range named.FindAllStringSubmatch(readPage(t, name), -1) {
 			line, _, _ := strings.Cut(found[1]+found[2], "…")
 			line = strings.NewReplacer("[", "", "]", "").Replace(line)
 			if seen[line] || strings.HasSuffix(line, " v1") { // what a signature is over begins like a command
@@ -84,71 +116,222 @@ func TestDocumentsName(t *testing.T) {
 	}
 }
 
-// documentNames are the documents that show commands.
-func documentNames(t *testing.T) []string {
-	names, err := filepath.Glob("../../docs/*.md")
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(names, "../../README.md", "../../examples/README.md", "../../CONTRIBUTING.md")
+	return string(text)
+}
+
+// documentNames are all the pages of the repository.
+func documentNames(t *testing.T) (names []string) {
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "bin", "dist"}, entry.Name()):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			names = append(names, path)
+		}
+		return nil
+	})
+	if err != nil || len(names) < 20 {
+		t.Fatalf("there are the pages %q, %v", names, err)
+	}
+	return names
+}
+
+// testOf reports whether there is a test of a name whose file names a page.
+func testOf(t *testing.T, name, page string) bool {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if text := readPage(t, file); strings.Contains(text, "func "+name+"(t *testing.T)") && strings.Contains(text, page) {
+			return true
+		}
+	}
+	return false
 }
 
 // document is what of a page is for a shell.
 type document struct {
-	steps    []step
-	commands []*command
-	skipped  int
-	// silent are the blocks for the shell that are not run and say nothing of it.
-	silent []string
+	steps []step
+	// elsewhere are the tests that run others of its blocks.
+	elsewhere []string
 }
 
-// step is a file that the page shows, or a command.
+// step is a file that the page shows, or a command with what it prints.
 type step struct {
 	file, text string
-	command    *command
-}
-
-type command struct {
-	line   string
-	output []string
+	output     []string
+	// tool is what the step takes; with is what is run before it, and exit what it may
+	// exit with.
+	tool, with, exit string
 }
 
 var (
-	block = regexp.MustCompile("(?ms)^(?:<!-- ([a-z ]+): ([^\n]*?) -->\n)?```([a-z]*)\n(.*?)^```$")
-	noise = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{8,}\b|\d+`)
-	blank = regexp.MustCompile(`\s+`)
+	fence = regexp.MustCompile("^```([a-z]*)$")
+	mark  = regexp.MustCompile(`^<!-- (not run|run by|file|with|where there is|exits):? (\S.*?) -->$`)
+	// unrunnable is why a block may be one that nothing runs.
+	unrunnable = regexp.MustCompile(`^needs (root|hardware|the network): .`)
+	// hiddenBlock is a block in a form that is not looked at, or a command in the text.
+	hiddenBlock = regexp.MustCompile("^\\s+```|^\\s*~~~|^(    |\t)\\s*\\$ ")
+
+	noise   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{8,}\b|\d+`)
+	pageID  = regexp.MustCompile(`\b(?:(?:tsk|att|eff|grt)_)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b|\b[0-9a-f]{8}\b`)
+	release = regexp.MustCompile(`\b(v\d+\.\d+\.\d+|dev)\b`)
+	blank   = regexp.MustCompile(`\s+`)
 )
 
-func readDocument(text string, plainToo bool) (d document) {
-	for _, found := range block.FindAllStringSubmatch(text, -1) {
-		mark, value, kind, body := found[1], found[2], found[3], found[4]
-		switch {
-		case mark == "tour":
-			d.steps = append(d.steps, step{file: value, text: body})
-		case (kind == "sh" || kind == "bash") && mark != "not run":
-			d.silent = append(d.silent, body)
-		case kind != "console" && (kind != "" || !plainToo || !strings.HasPrefix(body, "$ ")):
-		case mark == "not run":
-			d.skipped++
-		default:
-			var last *command
-			for line := range strings.Lines(body) {
-				line = strings.TrimRight(line, "\n")
-				if typed, ok := strings.CutPrefix(line, "$ "); ok {
-					last = &command{line: typed}
-					d.commands = append(d.commands, last)
-					d.steps = append(d.steps, step{command: last})
-				} else if last != nil && strings.TrimSpace(line) != "" {
-					last.output = append(last.output, line)
+// kinds are the languages of blocks that are for no shell.
+var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff"}
+
+// readDocument reads a page, and says what of it could be a command that nothing runs.
+func readDocument(text string) (d *document, faults []string) {
+	d = &document{}
+	lines := strings.Split(text, "\n")
+	section := map[string]string{} // the marks that hold for the rest of it
+	level := 0                     // of the heading that they stand below
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if heading := len(line) - len(strings.TrimLeft(line, "#")); heading > 0 && heading <= level {
+			clear(section)
+		}
+		if strings.HasPrefix(line, "#") && len(section) == 0 {
+			level = len(line) - len(strings.TrimLeft(line, "#"))
+		}
+		if hiddenBlock.MatchString(line) {
+			faults = append(faults, fmt.Sprintf("line %d is a block in a form that is not looked at: %s", i+1, line))
+		}
+		marks, from := map[string]string{}, i
+		for ; i < len(lines) && strings.HasPrefix(lines[i], "<!-- "); i++ {
+			if found := mark.FindStringSubmatch(lines[i]); found != nil {
+				marks[found[1]] = found[2]
+			} else {
+				marks["?"] = lines[i]
+			}
+		}
+		if i == len(lines) {
+			break
+		}
+		opened := fence.FindStringSubmatch(lines[i])
+		if opened == nil {
+			if strings.HasPrefix(lines[i], "```") {
+				faults = append(faults, fmt.Sprintf("line %d: its kind is not known", i+1))
+			}
+			if i > from && lines[i] == "" {
+				for name, value := range marks {
+					section[name] = value
 				}
+			}
+			if i > from {
+				i--
+			}
+			continue
+		}
+		begin := i + 1
+		for i = begin; i < len(lines) && lines[i] != "```"; i++ {
+		}
+		if len(marks) == 0 {
+			marks = section
+		}
+		for _, fault := range d.block(opened[1], lines[begin:min(i, len(lines))], marks) {
+			faults = append(faults, fmt.Sprintf("the block in line %d %s", begin, fault))
+		}
+	}
+	for i, s := range d.steps {
+		if s.file != "" && !slices.ContainsFunc(d.steps[i:], func(later step) bool { return later.file == "" && strings.Contains(later.text, s.file) }) {
+			faults = append(faults, "nothing names the file "+s.file)
+		}
+	}
+	return d, faults
+}
+
+// block takes a block, and says what is wrong with it.
+func (d *document) block(kind string, body []string, marks map[string]string) (faults []string) {
+	typed := slices.ContainsFunc(body, func(line string) bool { return strings.HasPrefix(line, "$ ") })
+	isShell := slices.Contains([]string{"sh", "bash", "console"}, kind)
+	switch {
+	case marks["?"] != "":
+		faults = append(faults, "has the mark "+marks["?"]+", which means nothing")
+	case kind == "":
+		faults = append(faults, "says nothing of its kind: for a shell (console, sh, bash), or one of "+strings.Join(kinds, ", "))
+	case !isShell && !slices.Contains(kinds, kind):
+		faults = append(faults, fmt.Sprintf("kind %q is not known", kind))
+	case !isShell && typed:
+		faults = append(faults, "is one for a shell, and does not say so")
+	case marks["file"] != "":
+		d.steps = append(d.steps, step{file: marks["file"], text: strings.Join(body, "\n") + "\n"})
+	case !isShell:
+	case marks["not run"] != "":
+		if !unrunnable.MatchString(marks["not run"]) {
+			faults = append(faults, "is not run for no reason that counts: needs root, hardware or the network")
+		}
+	case marks["run by"] == ".ci/run":
+		script, err := os.ReadFile("../../.ci/run")
+		for _, line := range body {
+			command, _, _ := strings.Cut(strings.TrimPrefix(line, "$ "), "#")
+			if err != nil || !strings.Contains(string(script), " "+strings.TrimSpace(command)) {
+				faults = append(faults, "has a command that .ci/run has not: "+line)
+			}
+		}
+	case marks["run by"] != "":
+		d.elsewhere = append(d.elsewhere, marks["run by"])
+	case kind == "console" && !typed:
+		faults = append(faults, "has no command")
+	default:
+		with := marks["with"]
+		if _, err := os.Stat(filepath.Join(pageWorld, with+".sh")); with != "" && err != nil {
+			faults = append(faults, err.Error())
+		}
+		if kind != "console" {
+			d.steps = append(d.steps, step{text: strings.Join(body, "\n"), with: with, tool: marks["where there is"], exit: marks["exits"]})
+			break
+		}
+		for _, line := range body {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				d.steps = append(d.steps, step{text: command, with: with, tool: marks["where there is"], exit: marks["exits"]})
+				with = ""
+			} else if strings.TrimSpace(line) != "" {
+				last := &d.steps[len(d.steps)-1]
+				last.output = append(last.output, line)
 			}
 		}
 	}
-	return d
+	return faults
 }
 
-// run runs a page's commands in one shell, in a copy of the page's folder where that
-// has programs.
+func (d *document) commands() (count int) {
+	for _, s := range d.steps {
+		if s.file == "" {
+			count++
+		}
+	}
+	return count
+}
+
+// pageWorld has what stands for the world in which a page's commands are typed.
+const pageWorld = "testdata/pages"
+
+// pageShell is a shell with a home of its own, in which a page's commands are run.
+type pageShell struct {
+	t       *testing.T
+	dir     string
+	in, out *os.File
+	read    []byte
+	names   [2]string         // how the user is called here, and on the pages
+	ids     map[string]string // of the page, and what they are here
+	stuck   bool              // a command has not ended
+}
+
+// run runs a page's commands in one shell, in a copy of the page's folder where that has
+// programs.
 func (d *document) run(t *testing.T, folder string) {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
@@ -160,78 +343,160 @@ func (d *document) run(t *testing.T, folder string) {
 			t.Fatal(err)
 		}
 	}
-	bin := filepath.Join(dir, ".bin")
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	program := fmt.Sprintf("#!/bin/sh\nexec env %s=1 GORACE=%s %s \"$@\"\n", asProgram, os.Getenv("GORACE"), os.Args[0])
-	buildtest.Executable(t, filepath.Join(bin, "ocipd"), program)
-	var script strings.Builder
-	script.WriteString("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
-	for i, s := range d.steps {
-		if s.command == nil {
-			if err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.text), 0o600); err != nil {
+	s := newPageShell(t, dir)
+	for _, step := range d.steps {
+		if step.file != "" {
+			if err := os.WriteFile(filepath.Join(dir, step.file), []byte(step.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
-		fmt.Fprintf(&script, "echo '=== %d'\n%s\necho \"=== exit $?\"\n", i, s.command.line)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, "bash", "-c", script.String())
-	c.WaitDelay = 5 * time.Second
-	c.Dir = dir
-	c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/.config", "XDG_STATE_HOME=" + dir + "/.state",
-		"XDG_RUNTIME_DIR=" + dir + "/run", "LANG=C.UTF-8"}
-	if err := os.Mkdir(dir+"/run", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Errorf("the shell ended with %v", err)
-	}
-	parts := strings.Split(string(out), "=== ")
-	for i, s := range d.steps {
-		if s.command == nil {
-			continue
+		if step.tool != "" {
+			if _, err := exec.LookPath(step.tool); err != nil {
+				t.Logf("without %s: $ %s", step.tool, step.text)
+				continue
+			}
 		}
-		at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, fmt.Sprintf("%d\n", i)) })
-		if at < 0 || at+1 >= len(parts) {
-			t.Errorf("$ %s\nwas not run:\n%s", s.command.line, out)
-			continue
+		if step.with != "" {
+			if output, exit := s.do(". \"$PAGES/" + step.with + ".sh\""); exit != "0" {
+				t.Fatalf("%s.sh ends with %s:\n%s", step.with, exit, output)
+			}
 		}
-		s.command.compare(t, parts[at], strings.TrimSpace(parts[at+1]))
+		s.try(&step)
 	}
 }
 
-// compare finds the printed lines in the output, in order. Numbers, ids and hashes are
-// as they come, and … stands for anything.
-func (c *command) compare(t *testing.T, output, exit string) {
-	if !slices.Contains([]string{"exit 0", "exit 5", "exit 6"}, exit) {
-		t.Errorf("$ %s\nends with %s:\n%s", c.line, exit, output)
+// newPageShell begins a shell. Its program is the test binary by the name of the program.
+func newPageShell(t *testing.T, dir string) *pageShell {
+	t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stand, err := filepath.Abs(pageWorld)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, ".bin")
+	for _, sub := range []string{bin, filepath.Join(dir, "run")} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(os.Args[0], filepath.Join(bin, "ocipd")); err != nil {
+		program, err := os.ReadFile(os.Args[0])
+		if err == nil {
+			err = os.WriteFile(filepath.Join(bin, "ocipd"), program, 0o700) //nolint:gosec // it is to be run
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer script.Close()
+	out, said, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "/dev/fd/3") // it ends what it began
+	c.Dir, c.Stdout, c.Stderr, c.ExtraFiles = dir, said, said, []*os.File{script}
+	c.Env = []string{
+		"PATH=" + bin + ":" + filepath.Join(stand, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir + "/run", "LANG=C.UTF-8",
+		"GORACE=" + os.Getenv("GORACE"), "PAGES=" + stand, "TEST_BINARY=" + os.Args[0],
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &pageShell{t: t, dir: dir, in: in, out: out, names: [2]string{me.Username, "alice"}, ids: map[string]string{}}
+	t.Cleanup(func() {
+		if !s.stuck {
+			s.do(". \"$PAGES/end.sh\"")
+		}
+		in.Close()
+		// What is left of it, such as a command that has not ended.
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		_ = c.Wait()
+		out.Close()
+	})
+	s.do("exec 3<&- 2>&1; . \"$PAGES/begin.sh\"")
+	return s
+}
+
+var ended = regexp.MustCompile(`(?s)^(.*)=== exit (\d+)\n`)
+
+// do types a command, and returns what it prints and its exit code.
+func (s *pageShell) do(command string) (output, exit string) {
+	s.t.Helper()
+	if err := s.out.SetReadDeadline(time.Now().Add(commandPatience)); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(s.in, "%s\necho \"=== exit $?\"\n", command); err != nil {
+		s.t.Fatal(err)
+	}
+	for {
+		if found := ended.FindSubmatch(s.read); found != nil {
+			s.read = s.read[len(found[0]):]
+			return string(found[1]), string(found[2])
+		}
+		part := make([]byte, 64<<10)
+		n, err := s.out.Read(part)
+		if s.read = append(s.read, part[:n]...); err != nil {
+			s.stuck = true
+			s.t.Fatalf("$ %s\n%v, after\n%s", command, err, s.read)
+		}
+	}
+}
+
+// try runs a step as printed, but for the ids that are others here, and finds the printed
+// lines in the output, in order. Numbers, ids and hashes are as they come, and … stands
+// for anything.
+func (s *pageShell) try(want *step) {
+	s.t.Helper()
+	command := pageID.ReplaceAllStringFunc(want.text, func(id string) string {
+		for page, here := range s.ids {
+			if strings.HasSuffix(page, id) {
+				return here[len(here)-len(id):]
+			}
+		}
+		return id
+	})
+	output, exit := s.do(command)
+	if !slices.Contains([]string{"0", "5", "6", want.exit}, exit) {
+		s.t.Errorf("$ %s\nends with %s:\n%s", command, exit, output)
 		return
 	}
 	lines := strings.Split(output, "\n")
-	for i := range lines {
-		lines[i] = plain(lines[i])
-	}
 	at := 0
-	for _, want := range c.output {
+	for _, line := range want.output {
 		var like []string
-		for part := range strings.SplitSeq(plain(want), "…") {
+		for part := range strings.SplitSeq(s.plain(line), "…") {
 			like = append(like, regexp.QuoteMeta(strings.TrimSpace(part)))
 		}
 		pattern := regexp.MustCompile("^" + strings.Join(like, ".*") + "$")
-		found := slices.IndexFunc(lines[at:], pattern.MatchString)
+		found := slices.IndexFunc(lines[at:], func(got string) bool { return pattern.MatchString(s.plain(got)) })
 		if found < 0 {
-			t.Errorf("$ %s\ndoes not print\n%s\nbut\n%s", c.line, want, output)
+			s.t.Errorf("$ %s\ndoes not print\n%s\nbut\n%s", command, line, output)
 			return
 		}
 		at += found + 1
+		theirs, ours := pageID.FindAllString(line, -1), pageID.FindAllString(lines[at-1], -1)
+		if len(theirs) == len(ours) {
+			for i := range theirs {
+				s.ids[theirs[i]] = ours[i]
+			}
+		}
 	}
 }
 
-func plain(line string) string {
-	return blank.ReplaceAllString(noise.ReplaceAllString(strings.TrimSpace(line), "#"), " ")
+// plain is a line without what differs from place to place and from run to run.
+func (s *pageShell) plain(line string) string {
+	line = strings.ReplaceAll(line, s.dir, "/home/"+s.names[1])
+	line = strings.ReplaceAll(line, "linger "+s.names[0], "linger "+s.names[1])
+	line = noise.ReplaceAllString(release.ReplaceAllString(strings.TrimSpace(line), "VERSION"), "#")
+	return blank.ReplaceAllString(line, " ")
 }

@@ -50,7 +50,7 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	files := regexp.MustCompile("(?s)<!-- tour: (\\S+) -->\n```\\w+\n(.*?)```").FindAllSubmatch(readme, -1)
+	files := regexp.MustCompile("(?s)<!-- file (\\S+) -->\n```\\w+\n(.*?)```").FindAllSubmatch(readme, -1)
 	if len(files) != 2 {
 		t.Fatalf("the tour has %d files, want 2", len(files))
 	}

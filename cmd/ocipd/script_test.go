@@ -21,22 +21,27 @@ import (
 const asProgram = "TEST_RUNS_AS_OCIPD"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == agentWord {
-		scriptedAgent(os.Args[2])
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == serverWord {
-		scriptedServer(os.Args[2])
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == lobsterWord {
-		scriptedLobster(os.Args[2], os.Args[3:])
-		return
+	// By its own name it is the program, whatever its first word.
+	if len(os.Args) > 2 && filepath.Base(os.Args[0]) != "ocipd" {
+		switch os.Args[1] {
+		case agentWord:
+			scriptedAgent(os.Args[2])
+			return
+		case serverWord:
+			scriptedServer(os.Args[2])
+			return
+		case lobsterWord:
+			scriptedLobster(os.Args[2], os.Args[3:])
+			return
+		}
 	}
 	if os.Getenv(asProgram) != "" {
 		// It is for the tests, and no key of the configuration.
 		_ = os.Unsetenv(sdkVariable)
 		main()
+	}
+	if v := os.Getenv("TEST_VERSION"); v != "" {
+		version = v
 	}
 	// The race detector would have every program that is started wait a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")

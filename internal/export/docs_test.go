@@ -20,7 +20,7 @@ func TestDocumented(t *testing.T) {
 	for name, want := range map[string]string{
 		"OCSF": string(m.OCSF(&r)), "OTLP": string(otlp), "syslog": string(m.Syslog(&r, DefaultMaxBytes)[0]), "journal": string(m.Journal(&r)),
 	} {
-		if !strings.Contains(doc, "```\n"+strings.TrimSuffix(want, "\n")+"\n```") && !strings.Contains(doc, "```json\n"+want+"\n```") {
+		if !strings.Contains(doc, "```text\n"+strings.TrimSuffix(want, "\n")+"\n```") && !strings.Contains(doc, "```json\n"+want+"\n```") {
 			t.Errorf("docs/AUDIT.md does not show this as %s:\n%s", name, want)
 		}
 	}

@@ -1,0 +1,3 @@
+kill %?systemd-socket-activate 2>/dev/null || kill $(jobs -p)
+wait
+ocipd service install >/dev/null
