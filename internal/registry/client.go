@@ -306,8 +306,11 @@ func (c *Client) Gone() {
 		return
 	}
 	r.outbox.Leave(a)
+	r.mu.RLock()
+	leaving := a.leaving
+	r.mu.RUnlock()
 	switch {
-	case a.leaving:
+	case leaving:
 		r.announceEnd(a, "left")
 	case r.closing.Err() == nil:
 		// Else the daemon goes, not the app; its own record says so.

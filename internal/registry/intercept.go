@@ -30,11 +30,13 @@ type Question struct {
 }
 
 // Ask asks the interceptors of a hook that may intercept the agent, one after
-// another. Without one that is required it asks nobody.
+// another. Without one that is required it asks nobody, and without its answer nothing
+// goes on: it may leave, or come, while another is asked.
 func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdict, error) {
 	if missing := r.missingInterceptor(t, q.Hook); missing != "" {
 		return denied(ocip.InterceptorBlocked, missing, "is required and not connected"), nil
 	}
+	said := make(map[string]bool)
 	for _, a := range r.Listeners(q.Hook) {
 		if a == q.Asker || a == q.But && !t.HookApps[a.ID()].Required {
 			continue
@@ -49,6 +51,7 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 			case err != nil:
 				return nil, err
 			case answered:
+				said[a.ID()] = true
 				if blocked := q.Take(a, result); blocked != nil {
 					return blocked, nil
 				}
@@ -57,7 +60,31 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 			}
 		}
 	}
+	if silent := r.unaskedInterceptor(t, q, said); silent != "" {
+		return denied(ocip.InterceptorBlocked, silent, "is required and was not asked: it left or came meanwhile"), nil
+	}
 	return nil, nil
+}
+
+// unaskedInterceptor names an interceptor that is required and has said nothing: it was
+// there when the asking began, or is there now.
+func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said map[string]bool) string {
+	if t.Directory.Agent(q.About.AgentID) == nil {
+		return ""
+	}
+	for id, times := range t.HookApps {
+		if !times.Required || said[id] || q.Asker != nil && q.Asker.ID() == id {
+			continue
+		}
+		r.mu.RLock()
+		a := r.apps[id]
+		wanted := q.Hook == api.MessageSending || a == nil || a.listsIntercept(q.Hook)
+		r.mu.RUnlock()
+		if wanted {
+			return id
+		}
+	}
+	return ""
 }
 
 // intercepts reports whether the configuration lets an app intercept what an agent

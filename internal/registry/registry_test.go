@@ -389,3 +389,53 @@ func TestProcesses(t *testing.T) {
 		t.Error("what the store knows is told to it again")
 	}
 }
+
+// What a required interceptor has not been asked about does not go on, also where it leaves,
+// or comes, while another one is asked.
+func TestRequiredInterceptorLeavesMeanwhile(t *testing.T) {
+	const slow, required = "@acme/slow", "@acme/required"
+	cfg := directory.Config{
+		Agents: []directory.Agent{agentOf("alice", "@acme/alice", "acme")}, Required: []string{required},
+		Grants: map[string]directory.Grant{slow: {Intercepts: []string{"*"}}},
+	}
+	for _, leaves := range []bool{false, true} {
+		run(t, cfg, func(f *fixture) {
+			f.terms.HookApps = map[string]HookTimes{required: {Required: true}}
+			interceptor := func(pid someone, id string) (*Client, *wire) {
+				m := manifest(id)
+				m.Capabilities.Hooks.Intercepts = []string{"message_sending"}
+				c, w, _, err := f.connects(pid, m, "")
+				isCode(t, id, err, "")
+				if r, err := c.Subscribe(f.Context(), &api.HooksParams{Events: []string{"message_sending"}}); err != nil || len(r.Subscribed) != 1 {
+					t.Fatal(r, err)
+				}
+				return c, w
+			}
+			first, shown := interceptor(1, slow)
+			second, asked := interceptor(2, required)
+			var v *ocip.Verdict
+			done := make(chan error)
+			go func() {
+				var err error
+				v, err = f.Ask(f.Context(), f.terms, &Question{
+					Hook: api.MessageSending, About: api.HookContext{AgentID: "alice"}, Data: func() []byte { return []byte("{}") }, Take: (*App).Denies,
+				})
+				done <- err
+			}()
+			synctest.Wait()
+			if leaves {
+				second.Gone()
+			}
+			isCode(t, "the first one's answer", answer(first, idOf(shown.events[len(shown.events)-1]), "{}"), "")
+			if synctest.Wait(); !leaves {
+				isCode(t, "the second one's answer", answer(second, idOf(asked.events[len(asked.events)-1]), "{}"), "")
+			}
+			switch err := <-done; {
+			case err != nil, !leaves && v != nil:
+				t.Errorf("with both answers: %+v, %v", v, err)
+			case leaves && (v == nil || v.Code != ocip.InterceptorBlocked || v.Policy != "interceptor:"+required):
+				t.Errorf("what the required one has not seen is %+v", v)
+			}
+		})
+	}
+}
