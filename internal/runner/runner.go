@@ -91,6 +91,8 @@ func (r *runner) serve(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
+	// However it ends: the next one is another connection.
+	defer r.unlink()
 	stream, err := c.Stream(ctx, "runner.attach", &taskapi.RunnerAttachParams{})
 	if err != nil {
 		return err
@@ -98,7 +100,6 @@ func (r *runner) serve(ctx context.Context) error {
 	for {
 		raw, err := stream.Next(ctx)
 		if err != nil {
-			r.unlink()
 			return err
 		}
 		var chunk taskapi.RunnerChunk

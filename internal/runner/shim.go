@@ -34,8 +34,11 @@ const (
 	// keptEnd is how much of the end of an output that is longer is kept at least.
 	keptEnd   = 4 << 10
 	usualTime = 10 * time.Minute
-	// killAfter is how long a command has between being asked to end and being killed.
-	killAfter = 10 * time.Second
+	// killAfter is how long a command has between being asked to end and being killed, and
+	// outputHeld how long is waited for its output once all of it has ended: a process of
+	// somebody else's may have it open too, and never close it.
+	killAfter  = 10 * time.Second
+	outputHeld = 2 * time.Second
 	// firstExtra is the first file descriptor that a process is given beside the usual.
 	firstExtra = 3
 )
@@ -372,9 +375,13 @@ func environment(o *shimOrder) []string {
 // outputs are a command's two.
 type outputs struct {
 	out, err *kept
-	pipes    []*os.File
+	// to are what the command writes into, and from what is read of it.
+	to, from []*os.File
 	reading  sync.WaitGroup
 }
+
+// errHeld says that what was written into an output may be less than will be.
+var errHeld = errors.New("another process has it open, and what that one writes is left out")
 
 // kept is the beginning of an output, and a digest of all. Its file, which is what there is
 // where nobody is left to report it, has the end of it too.
@@ -402,10 +409,13 @@ func capture(o *shimOrder, l *Ledger, cmd *exec.Cmd) (*outputs, error) {
 		k.clean = newCleaner(o, k)
 		outs.reading.Go(func() {
 			_, err := io.Copy(k.clean, from)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = errHeld
+			}
 			k.err = errors.Join(err, k.clean.Close())
 			from.Close() //nolint:errcheck // it was read
 		})
-		outs.pipes = append(outs.pipes, to)
+		outs.to, outs.from = append(outs.to, to), append(outs.from, from)
 		return k, to, nil
 	}
 	var err error
@@ -423,9 +433,15 @@ func capture(o *shimOrder, l *Ledger, cmd *exec.Cmd) (*outputs, error) {
 
 // close comes after the command's end, and waits for what it has written.
 func (o *outputs) close() error {
-	for _, p := range o.pipes {
+	for _, p := range o.to {
 		p.Close() //nolint:errcheck // the command had it
 	}
+	late := time.AfterFunc(outputHeld, func() {
+		for _, p := range o.from {
+			_ = p.SetReadDeadline(time.Unix(1, 0)) // what is read to its end has none
+		}
+	})
+	defer late.Stop()
 	o.reading.Wait()
 	return errors.Join(o.out.err, o.err.err, o.out.file.Close(), o.err.file.Close())
 }

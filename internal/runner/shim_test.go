@@ -294,3 +294,29 @@ func TestBeginsInItsFolder(t *testing.T) {
 		})
 	}
 }
+
+// A process that is none of the command's and has its output open is not waited for: the run
+// has ended.
+func TestOutputThatOthersHaveOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	go func() {
+		var out *os.File
+		for end := time.Now().Add(5 * time.Second); out == nil && time.Now().Before(end); {
+			pid, _ := os.ReadFile(filepath.Join(dir, "pid"))
+			out, _ = os.OpenFile("/proc/"+strings.TrimSpace(string(pid))+"/fd/1", os.O_WRONLY, 0)
+		}
+		if out == nil {
+			return // which the command's end shows
+		}
+		t.Cleanup(func() { _ = out.Close() })
+		_ = os.WriteFile(filepath.Join(dir, "held"), nil, 0o600)
+	}()
+	r, _, _ := shimmed(t, func(o *shimOrder) {
+		o.Action.TimeoutS = 5
+		o.Action.Argv[2] = "echo said; echo $$ > " + dir + "/part; mv " + dir + "/part " + dir + "/pid; until [ -e " + dir + "/held ]; do :; done"
+	})
+	if r.State != task.EffectDone || r.Receipt.Stdout.Text != "said\n" || !strings.Contains(r.Receipt.Error, "another process has it open") {
+		t.Errorf("it ended as %+v", r)
+	}
+}
