@@ -89,7 +89,7 @@ var layers = map[string]folder{
 	"internal/mcpserver":       {imports: []string{"internal/api", "internal/client", "internal/ocip", "internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/lobster":         {imports: []string{"internal/api", "internal/child", "internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/toolgate":        {imports: []string{"internal/api", "internal/client", "internal/taskclient"}, clock: true},
-	"internal/loop":            {imports: []string{"internal/child", "internal/task", "internal/taskapi", "internal/taskclient", "internal/text"}},
+	"internal/loop":            {imports: []string{"internal/api", "internal/child", "internal/task", "internal/taskapi", "internal/taskclient", "internal/text"}},
 	"internal/taskclient":      {imports: []string{"internal/api", "internal/client", "internal/task", "internal/taskapi"}},
 	"internal/acp":             {imports: []string{"internal/api", "internal/peer", "internal/place", "internal/redact", "internal/task", "internal/taskapi", "internal/taskclient"}},
 	"internal/taskcmd":         {imports: []string{"examples", "internal/api", "internal/audit", "internal/cli", "internal/client", "internal/config", "internal/console", "internal/durable", "internal/legacy", "internal/lobster", "internal/loop", "internal/prose", "internal/runner", "internal/task", "internal/taskapi", "internal/taskclient", "internal/term", "internal/text"}, clock: true},

@@ -256,6 +256,9 @@ func (r *run) look(ctx context.Context) error {
 		v, none := new(taskapi.View), 0
 		err := r.o.Daemon.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: r.o.TaskID}, Events: &none}, v)
 		if err == nil {
+			err = taskclient.Whole(ctx, r.o.Daemon.Call, v)
+		}
+		if err == nil {
 			r.v, r.e = v, nil
 			if i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.o.Key }); i >= 0 {
 				r.e = &v.Effects[i]

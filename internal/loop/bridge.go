@@ -74,7 +74,8 @@ func (l *lines) Write(b []byte) (int, error) {
 }
 
 func (l *lines) flush() {
-	l.last = strings.TrimSpace(string(l.line))
+	// It goes into JSON: what an agent writes is anything, and may be cut within a character.
+	l.last = strings.TrimSpace(strings.ToValidUTF8(string(l.line), "�"))
 	l.line = l.line[:0]
 	l.say(l.last)
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 	"github.com/openclawos/ocipd/internal/taskclient"
@@ -122,7 +123,9 @@ func Ready(ctx context.Context, o *Options, labels []string, jobs int) (results 
 	running := 0
 	for {
 		var list taskapi.List
-		if err = o.Daemon.Call(ctx, "task.list_ready", &taskapi.ListReadyParams{Labels: labels}, &list); err != nil && !taskclient.Away(err) {
+		// Those that were taken may be ready still, and stand before others.
+		limit := min(len(seen)+max(jobs, 1), api.MaxPage)
+		if err = o.Daemon.Call(ctx, "task.list_ready", &taskapi.ListReadyParams{Limit: &limit, Labels: labels}, &list); err != nil && !taskclient.Away(err) {
 			break
 		}
 		for i := range list.Tasks {
@@ -292,6 +295,9 @@ func (l *loop) look(ctx context.Context) error {
 	if err := l.o.Daemon.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: l.id}, Events: &none}, v); err != nil {
 		return err
 	}
+	if err := taskclient.Whole(ctx, l.o.Daemon.Call, v); err != nil {
+		return err
+	}
 	moved := l.v == nil || l.v.Phase != v.Phase
 	if l.v = v; moved {
 		l.said = ""
@@ -371,6 +377,16 @@ func (l *loop) verdicts(kind string) map[string]string {
 	return newest
 }
 
+// giver is the first of those who gave a verdict, "" where nobody did.
+func giver(verdicts map[string]string, verdict string) (first string) {
+	for actor, given := range verdicts {
+		if given == verdict && (first == "" || actor < first) {
+			first = actor
+		}
+	}
+	return first
+}
+
 // gate has what is to be reviewed reviewed, and goes by the verdict.
 func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward task.Phase) (next, error) {
 	state := l.v.Gates.Spec
@@ -378,13 +394,11 @@ func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward ta
 		state = l.v.Gates.Quality
 	}
 	verdicts := l.verdicts(kind)
-	for actor, verdict := range verdicts {
-		switch verdict {
-		case task.VerdictBlocked:
-			return stop("%s has blocked it", actor)
-		case task.VerdictChanges:
-			return l.move(ctx, back, "%s asks for changes", actor)
-		}
+	if actor := giver(verdicts, task.VerdictBlocked); actor != "" {
+		return stop("%s has blocked it", actor)
+	}
+	if actor := giver(verdicts, task.VerdictChanges); actor != "" {
+		return l.move(ctx, back, "%s asks for changes", actor)
 	}
 	switch {
 	case len(state.Approved) >= state.Needed && len(state.Against) == 0:

@@ -24,12 +24,16 @@ import (
 type store struct {
 	t *testing.T
 
-	mu      sync.Mutex
-	views   []*taskapi.View
+	mu    sync.Mutex
+	views []*taskapi.View
+	// pages are the answers about one list.
+	pages   []*taskapi.View
 	answers map[string][]any
 	calls   []string
 	ready   []string
 	granted int
+	// stays has what is ready stay so, whatever is done.
+	stays bool
 }
 
 func (s *store) Call(_ context.Context, method string, params, result any) error {
@@ -42,6 +46,10 @@ func (s *store) Call(_ context.Context, method string, params, result any) error
 	}
 	switch p := params.(type) {
 	case *taskapi.GetParams:
+		if p.Part != "" {
+			*result.(*taskapi.View), s.pages = *s.pages[0], s.pages[1:]
+			return nil
+		}
 		*result.(*taskapi.View) = *s.views[0]
 		if len(s.views) > 1 {
 			s.views = s.views[1:]
@@ -68,12 +76,18 @@ func (s *store) Call(_ context.Context, method string, params, result any) error
 	case *taskapi.FinishAttemptParams:
 		s.calls = append(s.calls, "finish "+p.FailureCode)
 	case *taskapi.ListReadyParams:
-		for _, id := range s.ready {
+		limit := 50
+		if p.Limit != nil {
+			limit = *p.Limit
+		}
+		for _, id := range s.ready[:min(limit, len(s.ready))] {
 			l := result.(*taskapi.List)
 			l.Tasks = append(l.Tasks, taskapi.Line{})
 			l.Tasks[len(l.Tasks)-1].ID = id
 		}
-		s.ready = nil
+		if !s.stays {
+			s.ready = nil
+		}
 		return nil
 	default:
 		s.t.Errorf("it calls %s", method)
@@ -360,6 +374,66 @@ func TestReady(t *testing.T) {
 			t.Errorf("%v, %v, %q", results, err, s.calls)
 		}
 	})
+}
+
+// What stays ready though nothing can be done about it stands in the way of nothing behind it.
+func TestReadyBehindMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{t: t, views: []*taskapi.View{in(task.Completed)}, stays: true}
+		for i := range 70 {
+			s.ready = append(s.ready, fmt.Sprintf("%s%02d", task1[:len(task1)-2], i))
+		}
+		if results, err := Ready(t.Context(), options(s, nil), nil, 4); err != nil || len(results) != len(s.ready) {
+			t.Errorf("%d of %d were taken, %v", len(results), len(s.ready), err)
+		}
+	})
+}
+
+// Effects that a view leaves out are no effects that are done.
+func TestLeftOutEffects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		older := task.Effect{ID: effect1, Planned: task.Planned{Key: "deploy", Kind: "deployment", RequestedAction: "Deploy"}, State: task.EffectPlanned}
+		newer := task.Effect{ID: effect1[:len(effect1)-1] + "8", Planned: task.Planned{Key: "tell"}, State: task.EffectDone}
+		left := in(task.AwaitingApproval, func(v *taskapi.View) { v.Effects, v.More = []task.Effect{newer}, []string{"effects"} })
+		first := in(task.AwaitingApproval, func(v *taskapi.View) { v.Effects, v.More = []task.Effect{older}, []string{"effects"} })
+		second := in(task.AwaitingApproval, func(v *taskapi.View) { v.Effects = []task.Effect{newer} })
+		s := &store{t: t, views: []*taskapi.View{left, in(task.Completed)}, pages: []*taskapi.View{first, second}}
+		Run(t.Context(), options(s, nil), []string{task1}, 1)
+		if len(s.calls) == 0 || s.calls[0] != "ask deploy" {
+			t.Errorf("it made %q", s.calls)
+		}
+	})
+}
+
+// Of several verdicts the graver one counts, whoever gave it.
+func TestGraverVerdict(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{t: t, views: []*taskapi.View{in(task.QualityGate, reviewed(task.ReviewQuality, task.VerdictChanges, true), func(v *taskapi.View) {
+				r := taskapi.Review{}
+				r.Actor, r.Type, r.Verdict, r.Subject.Gate, r.Subject.Spec = "other", task.ReviewQuality, task.VerdictBlocked, true, 1
+				v.Reviews = append(v.Reviews, r)
+			})}}
+			if results := Run(t.Context(), options(s, nil), []string{task1}, 1); results[0].Why != "other has blocked it" {
+				t.Errorf("it stops: %q, after %q", results[0].Why, s.calls)
+			}
+		})
+	}
+}
+
+// Whatever bytes an agent writes, what is said of it is a text.
+func TestLinesAreText(t *testing.T) {
+	var said []string
+	l := &lines{say: func(line string) { said = append(said, line) }}
+	for _, part := range []string{"a \xff b\n", strings.Repeat("x", maxLine-1) + "é\n", "last"} {
+		if _, err := l.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.end()
+	if want := []string{"a � b", strings.Repeat("x", maxLine-1) + "�", "last"}; !slices.Equal(said, want) {
+		t.Errorf("it says %d lines, the first %q", len(said), said[0])
+	}
 }
 
 // A bridge is a process of its own that gets the grant's token and not the loop's.
