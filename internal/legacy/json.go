@@ -3,6 +3,7 @@ package legacy
 import (
 	"bytes"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
@@ -60,7 +61,7 @@ func (r *reader) members(text jsontext.Value, at Note) (list []member, ok bool) 
 	if _, err := d.ReadToken(); err != nil {
 		return fail(err)
 	}
-	if err := d.SkipValue(); err == nil {
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		r.fault(line(d.InputOffset()), "something follows the object")
 		return nil, false
 	}

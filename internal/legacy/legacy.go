@@ -27,9 +27,10 @@ const (
 	Specs      = "specs"
 )
 
-// The limits of what is read.
+// The limits of what is read. A file is bounded, and so are all specs together.
 const (
 	maxFile  = 64 << 20
+	maxSpecs = 256 << 20
 	maxLine  = 4 << 20
 	maxTasks = 100_000
 	maxNotes = 1000
@@ -212,6 +213,7 @@ func (r *reader) specs() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.fault(Note{File: Specs}, "it cannot be read: %v", err)
 	}
+	size := 0
 	for _, e := range entries {
 		name := path.Join(Specs, e.Name())
 		id, ok := strings.CutSuffix(e.Name(), ".md")
@@ -226,6 +228,10 @@ func (r *reader) specs() {
 		text, ok := r.read(name, task.MaxSpecBytes)
 		if !ok {
 			continue
+		}
+		if size += len(text); size > maxSpecs {
+			r.fault(Note{File: name}, "the specs up to this one are larger than %d bytes", maxSpecs)
+			return
 		}
 		t := r.task(id, Note{File: name, Line: 1})
 		if t == nil {
@@ -289,6 +295,26 @@ func (r *reader) finish(t *Task) {
 // maxArtifact is how large a file may be that the daemon hashes.
 const maxArtifact = 64 << 20
 
+// regular returns a regular file of the project that no link leads to, or an error: the
+// daemon, which hashes it, follows none.
+func (r *reader) regular(file string) (info fs.FileInfo, err error) {
+	if !fs.ValidPath(file) {
+		return nil, fs.ErrInvalid
+	}
+	for i := range len(file) + 1 {
+		if i < len(file) && file[i] != '/' {
+			continue
+		}
+		if info, err = fs.Lstat(r.files, file[:i]); err != nil {
+			return nil, err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 || i == len(file) && !info.Mode().IsRegular() {
+			return nil, fs.ErrInvalid
+		}
+	}
+	return info, nil
+}
+
 // artifacts keeps those that are files of the project.
 func (r *reader) artifacts(t *Task) {
 	named := t.Artifacts
@@ -296,9 +322,9 @@ func (r *reader) artifacts(t *Task) {
 	t.Artifacts = nil
 	for _, name := range slices.Compact(named) {
 		file := path.Clean(name)
-		info, err := fs.Stat(r.files, file)
+		info, err := r.regular(file)
 		switch {
-		case !fs.ValidPath(file) || err != nil || !info.Mode().IsRegular():
+		case err != nil:
 			r.drop(t.At, "%s: the artifact %.200q, which is no file of the project", t.ID, name)
 		case info.Size() > maxArtifact:
 			r.drop(t.At, "%s: the artifact %.200q, which is larger than %d bytes", t.ID, name, maxArtifact)

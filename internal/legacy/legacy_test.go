@@ -143,6 +143,8 @@ func TestReadFaults(t *testing.T) {
 		{"cut", Issues, "{\"id\":\"a\"}\n{\"id\":", ".beads/issues.jsonl:2: it is no JSON: unexpected EOF"},
 		{"member twice", Issues, "{\"id\":\"a\",\"id\":\"b\"}\n", ".beads/issues.jsonl:1: it is no JSON: duplicate object member name"},
 		{"two objects", Issues, "{\"id\":\"a\"}{\"id\":\"b\"}\n", ".beads/issues.jsonl:1: something follows the object"},
+		{"what is no JSON behind it", Issues, "{\"id\":\"a\"} xyz\n", ".beads/issues.jsonl:1: something follows the object"},
+		{"half an object behind it", Blackboard, "{}\n{\"tasks\":", "shared/blackboard.json:2: something follows the object"},
 		{"not UTF-8", Issues, "{\"id\":\"a\xff\"}\n", ".beads/issues.jsonl:1: it is no JSON: invalid UTF-8"},
 		{"priority", Issues, "{\"id\":\"a\",\"priority\":1.5}\n", ".beads/issues.jsonl:1: priority: want a whole number, it is a number"},
 		{"labels", Issues, "{\"id\":\"a\",\"labels\":[1]}\n", ".beads/issues.jsonl:1: labels: want a list of texts"},
@@ -169,6 +171,30 @@ func TestReadFaults(t *testing.T) {
 				t.Errorf("%.300q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// What the daemon would not hash is left out ahead, and not found when half of the tasks are
+// imported: it follows no link.
+func TestArtifactsByLinks(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []error{
+		os.MkdirAll(filepath.Join(dir, "shared"), 0o700), os.MkdirAll(filepath.Join(dir, "out"), 0o700), os.WriteFile(filepath.Join(dir, "out", "a.md"), []byte("x"), 0o600),
+		os.Symlink("out", filepath.Join(dir, "latest")), os.Symlink("a.md", filepath.Join(dir, "out", "b.md")),
+		os.WriteFile(filepath.Join(dir, Blackboard), []byte(`{"agents": {"a": {"task": "t", "artifact": "out/a.md"}, "b": {"task": "t", "artifact": "out/b.md"}, "c": {"task": "t", "artifact": "latest/a.md"}}}`), 0o600),
+	} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	p := Read(root.FS())
+	if len(p.Tasks) != 1 || !slices.Equal(p.Tasks[0].Artifacts, []string{"out/a.md"}) || len(p.Dropped) != 2 {
+		t.Errorf("%+v, dropped %q, faults %q", p.Tasks, said(p.Dropped), said(p.Faults))
 	}
 }
 
