@@ -498,3 +498,35 @@ func TestDigestIsSalted(t *testing.T) {
 		t.Errorf("decided it has the salt %q and what was asked for as %q, %v", after.Salt, after.Asked, err)
 	}
 }
+
+// A request that cannot be read when its time is over keeps no other one waiting, and is tried
+// again.
+func TestSweepPassesWhatItCannotEnd(t *testing.T) {
+	o := open(t)
+	first := o.ask("first")
+	o.pass(time.Minute)
+	second := o.ask("second")
+	o.pass(2 * hour)
+	subject, broken := o.rules.Subject, errors.New("it cannot be read")
+	o.rules.Subject = func(r *approval.Request) (approval.Subject, error) {
+		if r.ApprovalID == first.ApprovalID {
+			return nil, broken
+		}
+		return subject(r)
+	}
+	if err := o.Under(o.rules).Sweep(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("the sweep says %v", err)
+	}
+	for r, want := range map[*approval.Request]string{first: api.ApprovalPending, second: api.ApprovalExpired} {
+		if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || got.State != want {
+			t.Errorf("%s is %s, want %s (%v)", r.ApprovalID, got.State, want, err)
+		}
+	}
+	o.rules.Subject = subject
+	if err := o.Under(o.rules).Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got, err := o.Get(t.Context(), first.ApprovalID); err != nil || got.State != api.ApprovalExpired {
+		t.Errorf("it is %s (%v)", got.State, err)
+	}
+}

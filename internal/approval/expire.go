@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/store"
@@ -25,21 +26,29 @@ func (c *Decider) Expire(ctx context.Context, r *Request) error {
 // sweepPage is how many expired requests are looked up at a time.
 const sweepPage = 64
 
-// Sweep ends the requests whose time has run out.
+// Sweep ends the requests whose time has run out. One that cannot be ended, since it or what
+// it is about cannot be read, keeps no other one waiting.
 func (c *Decider) Sweep(ctx context.Context) error {
 	for {
 		page, err := c.o.Store.ExpiredApprovals(ctx, c.o.Now(), sweepPage)
 		if err != nil || len(page) == 0 {
 			return err
 		}
+		var failed []error
+		ended := false
 		for _, id := range page {
 			// Taking one that has expired ends it.
-			_, _, unlock, err := c.take(ctx, id)
-			if err == nil {
+			switch _, _, unlock, err := c.take(ctx, id); {
+			case err == nil:
 				unlock()
-			} else if api.AsError(err).Code != api.Conflict {
-				return err
+			case api.DetailsOf[api.Obstacle](err).Code == api.AlreadyDecided:
+				ended = true
+			default:
+				failed = append(failed, err)
 			}
+		}
+		if !ended || ctx.Err() != nil {
+			return errors.Join(failed...)
 		}
 	}
 }

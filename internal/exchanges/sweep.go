@@ -22,12 +22,14 @@ const (
 )
 
 // Sweep ends exchanges whose time has run out, a part of them each
-// minute. Each has its record: that it expired is an outcome like any other.
+// minute. Each has its record: that it expired is an outcome like any other. One that cannot
+// be ended keeps no other one waiting; where none can, it is tried again.
 func (x *Exchanges) Sweep(ctx context.Context, d *directory.Directory) error {
 	expired, next, err := x.o.Store.Expired(ctx, x.swept, sweepRows, x.o.Now())
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for page := range slices.Chunk(expired, sweepPage) {
 		failures := make([]error, len(page))
 		var ending sync.WaitGroup
@@ -35,12 +37,13 @@ func (x *Exchanges) Sweep(ctx context.Context, d *directory.Directory) error {
 			ending.Go(func() { failures[i] = x.expire(ctx, e, d) })
 		}
 		ending.Wait()
-		if err := errors.Join(failures...); err != nil {
-			return err
+		failed = append(failed, failures...)
+		if !slices.Contains(failures, nil) {
+			return errors.Join(failed...)
 		}
 	}
 	x.swept = next
-	return nil
+	return errors.Join(failed...)
 }
 
 // expire ends one side of an exchange, unless a message has done so
@@ -49,6 +52,9 @@ func (x *Exchanges) expire(ctx context.Context, found ocip.Exchange, d *director
 	unlock := x.o.State.Lock(found.Agent, found.Counterparty)
 	defer unlock()
 	e, err := x.o.State.SideLocked(ctx, exchange.PairOf(&found), found.Agent, found.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
 	if err != nil || e.Outcome != ocip.InProgress {
 		return err
 	}
