@@ -23,11 +23,11 @@ func codeAdvice() map[api.Code]string {
 		api.Forbidden:         tellUser,
 		api.NotFound:          "Check the id: there is no such thing, or it is not yours to see.",
 		api.Conflict:          "Read the present state and decide again.",
-		api.Timeout:           "It may have been done. Call again with the same arguments and the same request_key.",
+		api.Timeout:           "It may have been done. Call again with the same arguments and the same request_key, which is below where you gave none.",
 		api.AppNotRegistered:  "Tell your user: the server has lost its grant. It has to be started again.",
 		api.CapabilityDenied:  "This grant does not have the tool. Do without it.",
 		api.HookNotSubscribed: "Tell your user.",
-		api.ConnectionClosed:  "The daemon is away. Call again later, with the same arguments and the same request_key; tell your user where it stays away.",
+		api.ConnectionClosed:  "The daemon is away. Call again later, with the same arguments and the same request_key, which is below where you gave none; tell your user where it stays away.",
 	}
 }
 

@@ -114,16 +114,18 @@ func (s *server) call(ctx context.Context, method string, params any) (raw jsont
 func (s *server) use(ctx context.Context, t *tool, p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
 	args, err := arguments(p.Arguments)
 	if err != nil {
-		return failed(err)
+		return failed(err, "")
 	}
 	t.fill(args, &s.at)
-	if t.keyed() && len(args["request_key"]) == 0 {
-		args["request_key"] = api.String(s.key(t, p))
+	key := ""
+	if t.keyed() && unsaid(args["request_key"]) {
+		key = s.key(t, p)
+		args["request_key"] = api.String(key)
 	}
 	raw, err := s.call(ctx, t.method, args)
 	if err != nil {
 		s.o.Log.Warn("a call was refused", "tool", t.name, "error", err)
-		return failed(err)
+		return failed(err, key)
 	}
 	if t.after != nil {
 		raw = t.after(raw)
@@ -134,13 +136,23 @@ func (s *server) use(ctx context.Context, t *tool, p *mcp.CallToolParamsRaw) *mc
 // arguments reads what a client gives a tool: an object, each member once.
 func arguments(raw []byte) (api.Object, error) {
 	args := make(api.Object)
-	if len(raw) == 0 || string(raw) == "null" {
+	if len(raw) == 0 {
 		return args, nil
 	}
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return nil, api.Errorf(api.InvalidParams, "cannot read the arguments: they are an object with each member once")
 	}
+	if args == nil { // null
+		return make(api.Object), nil
+	}
 	return args, nil
+}
+
+// unsaid reports whether a member says nothing, as models fill in what they leave out: what
+// is called has to have a key all the same.
+func unsaid(member jsontext.Value) bool {
+	text, ok := api.Text(member)
+	return len(member) == 0 || member.Kind() == 'n' || ok && text == ""
 }
 
 // toolUse is where a client names the model's call of a tool, which it keeps when it makes
@@ -165,10 +177,14 @@ type failure struct {
 	OCIPCode string    `json:"ocip_code,omitzero"`
 	Message  string    `json:"message"`
 	Next     string    `json:"next"`
-	Details  any       `json:"details,omitzero"`
+	// RequestKey is what the call had for a key, where its caller gave none and it may have
+	// been done: called again with it, it is done once.
+	RequestKey string `json:"request_key,omitzero"`
+	Details    any    `json:"details,omitzero"`
 }
 
-func failed(err error) *mcp.CallToolResult {
+// failed is the answer to a call that failed, with the key that the server has given it.
+func failed(err error, key string) *mcp.CallToolResult {
 	e, ok := errors.AsType[*api.Error](err)
 	switch {
 	case errors.Is(err, client.ErrNotRunning):
@@ -177,6 +193,11 @@ func failed(err error) *mcp.CallToolResult {
 		e = api.Errorf(api.UnknownError, "%v", err)
 	}
 	f := failure{Code: e.Code, Message: e.Message, Details: e.Details}
+	switch e.Code {
+	case api.Timeout, api.ConnectionClosed, api.UnknownError:
+		f.RequestKey = key
+	default:
+	}
 	var details struct {
 		taskapi.Details
 		OCIP struct {

@@ -106,7 +106,7 @@ func TestEveryCodeHasAdvice(t *testing.T) {
 		if codeAdvice()[code] == "" {
 			t.Errorf("%s has no advice", code)
 		}
-		result := failed(api.Errorf(code, "so"))
+		result := failed(api.Errorf(code, "so"), "")
 		if text := result.Content[0].(*mcp.TextContent).Text; !result.IsError || !strings.Contains(text, string(code)) || strings.Contains(text, `"next":""`) {
 			t.Errorf("%s: %s", code, text)
 		}
@@ -117,11 +117,11 @@ func TestEveryCodeHasAdvice(t *testing.T) {
 		task.RequestKeyReused, task.EffectInFlight, task.EffectUnknown, task.ToolDenied,
 	} {
 		e := &api.Error{Code: api.Conflict, Message: "so", Details: taskapi.Details{Task: taskapi.Error{Code: code}}}
-		if text := failed(e).Content[0].(*mcp.TextContent).Text; taskAdvice()[code] == "" || !strings.Contains(text, `"task_code":"`+string(code)+`"`) {
+		if text := failed(e, "").Content[0].(*mcp.TextContent).Text; taskAdvice()[code] == "" || !strings.Contains(text, `"task_code":"`+string(code)+`"`) {
 			t.Errorf("%s: %s", code, text)
 		}
 	}
-	if text := failed(client.ErrNotRunning).Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "CONNECTION_CLOSED") {
+	if text := failed(client.ErrNotRunning, "").Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "CONNECTION_CLOSED") {
 		t.Error(text)
 	}
 }
@@ -154,9 +154,24 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Who is told to call again with the key of a call is told that key, where the call may have
+// been done, and what a model fills in for nothing is no key.
+func TestKeyIsTold(t *testing.T) {
+	for code, told := range map[api.Code]bool{api.Timeout: true, api.ConnectionClosed: true, api.UnknownError: true, api.InvalidParams: false, api.Conflict: false} {
+		if text := failed(api.Errorf(code, "so"), "mcp-7").Content[0].(*mcp.TextContent).Text; strings.Contains(text, `"request_key":"mcp-7"`) != told {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+	for raw, want := range map[string]bool{"": true, "null": true, `""`: true, `"k"`: false, "7": false} {
+		if got := unsaid([]byte(raw)); got != want {
+			t.Errorf("%q says nothing: %t", raw, got)
+		}
+	}
+}
+
 // What a client gives is an object with each member once, or refused.
 func FuzzArguments(f *testing.F) {
-	for _, text := range []string{"", "null", "{}", `{"a":1,"a":2}`, "[]", `{"A":1,"a":2}`, `{"a":`} {
+	for _, text := range []string{"", "null", " null\n", "{}", `{"a":1,"a":2}`, "[]", `{"A":1,"a":2}`, `{"a":`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -127,11 +127,11 @@ func (t *tool) fill(args api.Object, at *taskapi.Attached) {
 	}
 	given := map[string]string{"task_id": at.TaskID, "attempt_id": at.AttemptID}
 	for member, id := range given {
-		if id != "" && len(args[member]) == 0 && t.takes(member) {
+		if id != "" && unsaid(args[member]) && t.takes(member) {
 			args[member] = api.String(id)
 		}
 	}
-	if at.AttemptID != "" && len(args["fence"]) == 0 && t.takes("fence") {
+	if at.AttemptID != "" && unsaid(args["fence"]) && t.takes("fence") {
 		args["fence"], _ = json.Marshal(at.Fence) // a number
 	}
 }
