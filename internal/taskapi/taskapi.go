@@ -1081,8 +1081,12 @@ func (p *AskPermissionParams) Validate() []api.FieldError {
 	f.Text("tool_call.kind", p.ToolCall.Kind, 64)
 	f.UpTo("tool_call.id", p.ToolCall.ID, api.MaxName)
 	f.UpTo("tool_call.title", p.ToolCall.Title, task.MaxText)
-	if len(p.ToolCall.Input) > task.MaxArgvBytes || len(p.Options) > task.MaxPayloadBytes {
+	f.UpTo("tool_call.mcp_server", p.ToolCall.Server, api.MaxName)
+	if len(p.ToolCall.Input) > task.MaxArgvBytes {
 		f.Add("tool_call.input", "longer than %d bytes", task.MaxArgvBytes)
+	}
+	if len(p.Options) > task.MaxPayloadBytes {
+		f.Add("options", "longer than %d bytes", task.MaxPayloadBytes)
 	}
 	return f.Fields
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/console"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
@@ -142,15 +143,16 @@ func boardColumns() []struct {
 	}
 }
 
-// boardColumn is where a phase stands on the board.
-func boardColumn(p task.Phase) int {
-	return slices.IndexFunc(boardColumns(), func(c struct {
-		title  string
-		phases []task.Phase
-	},
-	) bool {
-		return slices.Contains(c.phases, p)
-	})
+// boardColumn is where a phase stands on the board, and under which title. One that this
+// program does not know, as a newer daemon may have some, stands behind all others.
+func boardColumn(p task.Phase) (at int, title string) {
+	columns := boardColumns()
+	for i, c := range columns {
+		if slices.Contains(c.phases, p) {
+			return i, c.title
+		}
+	}
+	return len(columns), strings.ToUpper(string(p))
 }
 
 // drawBoard draws a row a task: a person's first, then by phase.
@@ -163,8 +165,10 @@ func drawBoard(w io.Writer, list *taskapi.List, scr term.Screen, now time.Time) 
 		if a.Phase.Final() && b.Phase.Final() && !a.Person {
 			return b.Since.Compare(a.Since)
 		}
-		if at := boardColumn(a.Phase) - boardColumn(b.Phase); at != 0 && !a.Person {
-			return at
+		atA, _ := boardColumn(a.Phase)
+		atB, _ := boardColumn(b.Phase)
+		if atA != atB && !a.Person {
+			return atA - atB
 		}
 		return cmp.Or(a.Priority-b.Priority, a.Since.Compare(b.Since))
 	})
@@ -181,7 +185,8 @@ func drawBoard(w io.Writer, list *taskapi.List, scr term.Screen, now time.Time) 
 		if l.Phase.Final() && !l.Person {
 			waits = term.Plain(string(l.Phase) + ", " + term.Age(now.Sub(l.Since)) + " ago")
 		}
-		table.Add(term.Tinted(boardColumns()[boardColumn(l.Phase)].title, phaseColour(l.Phase)), term.Plain(l.ID), term.Plain(l.Title), waits)
+		_, where := boardColumn(l.Phase)
+		table.Add(term.Tinted(where, phaseColour(l.Phase)), term.Plain(l.ID), term.Plain(l.Title), waits)
 		for _, q := range l.Questions {
 			ask(table, l, &q, scr)
 		}
@@ -227,6 +232,11 @@ them the messages that were about it, what people decided, and what was refused.
 }
 
 func (t *command) timeline(ctx context.Context, id string) error {
+	if token, err := t.token(); err != nil {
+		return err
+	} else if token != "" {
+		return cli.Usagef("cannot show a timeline by a token: the log is the operator's to read")
+	}
 	c, err := t.DialOperator(ctx)
 	if err != nil {
 		return err

@@ -118,6 +118,36 @@ func TestBoardEdges(t *testing.T) {
 	}
 }
 
+// A phase that a newer daemon has is shown, behind those that are known.
+func TestBoardOfANewerDaemon(t *testing.T) {
+	list := &taskapi.List{Tasks: make([]taskapi.Line, 2)}
+	for i, phase := range []task.Phase{"somewhere", task.SpecDraft} {
+		list.Tasks[i].ID, list.Tasks[i].Phase = testID(task.TaskID, i), phase
+	}
+	lines, err := boardLines(list, term.Screen{Terminal: true, Width: 120}, noon)
+	if err != nil || len(lines) != 3 || !strings.HasPrefix(lines[1], "SPEC") || !strings.HasPrefix(lines[2], "SOMEWHERE") {
+		t.Errorf("%q, %v", lines, err)
+	}
+}
+
+// The command that a dry run proposes imports what was shown: from there, as that tenant's,
+// and of that level.
+func TestImportAgain(t *testing.T) {
+	for _, tt := range []struct {
+		dir  string
+		p    taskapi.ImportParams
+		want string
+	}{
+		{"/home/me/billing", taskapi.ImportParams{}, "ocipd task import /home/me/billing --apply"},
+		{"/home/me/my billing", taskapi.ImportParams{TenantID: "acme", Classification: "confidential"}, "ocipd task import '/home/me/my billing' --apply --tenant acme --classification confidential"},
+		{"/home/me/it's; rm", taskapi.ImportParams{}, "ocipd task import DIR --apply"},
+	} {
+		if got := again(tt.dir, &tt.p); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+}
+
 func records(t *testing.T) (lines []jsontext.Value) {
 	t.Helper()
 	add := func(r audit.Record, ago time.Duration) {

@@ -49,7 +49,15 @@ func (t *command) files(dir string) error {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		default:
-			if err := os.WriteFile(file, text, 0o600); err != nil {
+			// A link that leads nowhere is no place either.
+			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			if _, err := f.Write(text); err != nil {
+				return errors.Join(err, f.Close(), os.Remove(file))
+			}
+			if err := f.Close(); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package taskcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,7 +92,7 @@ func (t *command) importProject(ctx context.Context, dir string, apply bool, p *
 	if t.asJSON {
 		err = t.PrintJSON(r)
 	} else {
-		err = t.printImport(r, apply)
+		err = t.printImport(r, p, apply)
 	}
 	switch {
 	case err != nil:
@@ -129,8 +130,14 @@ func (t *command) importAll(ctx context.Context, r *importReport, p *taskapi.Imp
 			p.Artifacts = append(p.Artifacts, taskapi.Imported{URI: file})
 		}
 		var made taskapi.Created
-		if err := t.said(t.AskPage(ctx, c.Call, "task.import", &p, &made)); err != nil {
-			return fmt.Errorf("cannot import %s (%s), and stopped there; what was imported before it stays, and a further run goes on: %w", one.ID, one.At, err)
+		if err := t.AskPage(ctx, c.Call, "task.import", &p, &made); err != nil {
+			end()
+			where := fmt.Sprintf("cannot import %s (%s), and stopped there; what was imported before it stays, and a further run goes on", one.ID, strings.TrimSuffix(one.At.String(), ": "))
+			if said := t.said(err); !errors.Is(said, cli.ErrSaid) {
+				return fmt.Errorf("%s: %w", where, said)
+			}
+			fmt.Fprintln(t.Stderr, term.OneLine(where))
+			return cli.ErrSaid
 		}
 		one.TaskID, one.Before = made.TaskID, made.Replayed
 		ids[one.ID] = made.TaskID
@@ -139,8 +146,23 @@ func (t *command) importAll(ctx context.Context, r *importReport, p *taskapi.Imp
 	return nil
 }
 
+// again is the command that imports what was shown, as a person copies it.
+func again(dir string, p *taskapi.ImportParams) string {
+	words := []string{"ocipd task import", "DIR", "--apply"}
+	if arg := cli.Argument(dir); arg == dir || strings.Contains(arg, dir) {
+		words[1] = arg
+	}
+	if p.TenantID != "" {
+		words = append(words, "--tenant", cli.Argument(p.TenantID))
+	}
+	if p.Classification != "" {
+		words = append(words, "--classification", cli.Argument(p.Classification))
+	}
+	return strings.Join(words, " ")
+}
+
 // printImport is the report for a person.
-func (t *command) printImport(r *importReport, apply bool) error {
+func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bool) error {
 	scr := t.Screen()
 	table := &term.Table{Columns: []term.Column{
 		{Title: "WAS", Least: 8}, {Title: "BECOMES", Whole: true}, {Title: "TITLE", Least: 12}, {Title: "TO MEND", Least: 24, Below: true, Fold: true},
@@ -192,7 +214,7 @@ func (t *command) printImport(r *importReport, apply bool) error {
 	case len(r.Project.Faults) > 0:
 		fmt.Fprintf(t.Stdout, "\nnothing was changed: %s would be imported once the files are mended\n", what)
 	case !apply:
-		fmt.Fprintf(t.Stdout, "\nnothing was changed; to import %s: ocipd task import %s --apply\n", what, term.Printable(r.Directory))
+		fmt.Fprintf(t.Stdout, "\nnothing was changed; to import %s: %s\n", what, again(r.Directory, p))
 	case r.Applied:
 		fmt.Fprintf(t.Stdout, "\n%s imported; see: ocipd task board\n", what)
 	}

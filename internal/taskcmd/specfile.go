@@ -24,44 +24,69 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source reads a file, or stdin where it is -.
-func (t *command) source(ctx context.Context, file string) ([]byte, error) {
+// source reads a file, or stdin where it is -. What says in errors what is read.
+func (t *command) source(ctx context.Context, file, what string) ([]byte, error) {
 	if file == "-" {
 		return t.ReadStdin(ctx)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the spec file: %w", err)
+		return nil, fmt.Errorf("cannot read the %s: %w", what, err)
 	}
 	return text, nil
 }
 
-// readSpec reads a spec's file for its Markdown.
-func (t *command) readSpec(ctx context.Context, file string) (task.File, error) {
-	source, err := t.source(ctx, file)
+// readSpec reads the spec of a file that could create a task, and leaves out the rest.
+func (t *command) readSpec(ctx context.Context, file string) (markdown *string, fields *task.Fields, err error) {
+	source, err := t.source(ctx, file, "spec file")
 	if err != nil {
-		return task.File{}, err
+		return nil, nil, err
+	}
+	if isJSON(source) {
+		p, err := readJSON(file, source)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case p.SpecRef != nil || p.Spec == nil && p.SpecMarkdown == "":
+			return nil, nil, fmt.Errorf("cannot read %s: an update takes the spec from spec or spec_markdown, and it has neither", file)
+		}
+		t.leavesOut(file)
+		return &p.SpecMarkdown, p.Spec, nil
 	}
 	f, err := task.ReadFile(source)
 	if err != nil {
-		return f, fmt.Errorf("cannot read %s: %w", file, err)
+		return nil, nil, fmt.Errorf("cannot read %s: %w", file, err)
 	}
-	return f, nil
+	if f.Front != nil {
+		t.leavesOut(file)
+	}
+	return &f.Markdown, nil, nil
+}
+
+// leavesOut says that of a file no more than its spec is taken.
+func (t *command) leavesOut(file string) {
+	fmt.Fprintf(t.Stderr, "of %s the spec is taken, and nothing else: title, labels, priority and dependencies have flags\n", term.OneLine(file))
+}
+
+func isJSON(source []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(source), []byte("{")) }
+
+func readJSON(file string, source []byte) (*taskapi.CreateParams, error) {
+	p := new(taskapi.CreateParams)
+	if err := json.Unmarshal(source, p, json.RejectUnknownMembers(true)); err != nil {
+		return nil, jsonFault(file, source, err)
+	}
+	return p, nil
 }
 
 // readTask reads what creates a task: Markdown under front matter, or JSON. All that is
 // wrong with it is said on stderr, each at its place.
 func (t *command) readTask(ctx context.Context, file string) (*taskapi.CreateParams, error) {
-	source, err := t.source(ctx, file)
+	source, err := t.source(ctx, file, "spec file")
 	if err != nil {
 		return nil, err
 	}
-	if bytes.HasPrefix(bytes.TrimSpace(source), []byte("{")) {
-		p := new(taskapi.CreateParams)
-		if err := json.Unmarshal(source, p, json.RejectUnknownMembers(true)); err != nil {
-			return nil, jsonFault(file, source, err)
-		}
-		return p, nil
+	if isJSON(source) {
+		return readJSON(file, source)
 	}
 	f, err := task.ReadFile(source)
 	if err != nil {

@@ -2,6 +2,7 @@
 package taskcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/taskclient"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -238,11 +240,18 @@ func (t *command) view(ctx context.Context, id string) (*taskapi.View, jsontext.
 	if err != nil {
 		return nil, nil, err
 	}
-	v := new(taskapi.View)
-	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, nil, fmt.Errorf("cannot read the task: %w", err)
+	v, err := decoded[taskapi.View](raw)
+	if err != nil {
+		return nil, nil, err
 	}
-	return v, raw, nil
+	// What commands look for may be among the effects and approvals that are left out.
+	return v, raw, taskclient.Whole(ctx, func(ctx context.Context, method string, params, result any) error {
+		raw, err := t.ask(ctx, method, params)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(raw, result)
+	}, v)
 }
 
 func write(id string) taskapi.Write { return taskapi.Write{Ref: taskapi.Ref{TaskID: id}} }
@@ -280,7 +289,7 @@ criteria, Risks; what it lacks is listed.`,
 			if err != nil {
 				return err
 			}
-			params.RequestKey = key
+			params.RequestKey = cmp.Or(key, params.RequestKey)
 			return answered(cmd.Context(), t, "task.create", params, func(made *taskapi.Created) error {
 				fmt.Fprintf(t.Stdout, "%s is in %s\n", made.TaskID, made.Phase)
 				for _, m := range made.Missing {
@@ -307,6 +316,11 @@ func (t *command) newList() *cobra.Command {
 orchestrator's token, those that are ready for it, in the order to take them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if token, err := t.token(); err != nil {
+				return err
+			} else if token != "" && (phase != "" || p.TenantID != "" || all) {
+				return cli.Usagef("cannot choose tasks with a token, which shows what is ready for its orchestrator: leave out --phase, --tenant and --all")
+			}
 			p.Phase, p.Open = task.Phase(phase), !all
 			if phase != "" && p.Phase.Final() {
 				p.Open = false // whoever names the phase means them
@@ -468,6 +482,9 @@ func (t *command) show(v *taskapi.View) error {
 			lacks = append(lacks, string(g))
 		}
 		row("not yet to", "%s: %s", o.To, strings.Join(lacks, ", "))
+	}
+	if len(v.More) > 0 {
+		row("left out", "the older %s", strings.Join(v.More, ", "))
 	}
 	for _, s := range v.FailureSummary {
 		row("circuit", "%s", s)

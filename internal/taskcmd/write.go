@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -50,11 +51,9 @@ func (t *command) newUpdate() *cobra.Command {
 			p.DependsOn = &depends
 		}
 		if file != "" {
-			f, err := t.readSpec(ctx, file)
-			if err != nil {
+			if p.SpecMarkdown, p.Spec, err = t.readSpec(ctx, file); err != nil {
 				return err
 			}
-			p.SpecMarkdown = &f.Markdown
 		}
 		return t.do(ctx, "task.update", &p, func(v *taskapi.View) string {
 			parts := []string{moved(v)}
@@ -69,7 +68,7 @@ func (t *command) newUpdate() *cobra.Command {
 	flags.IntVar(&priority, "priority", task.DefaultPriority, "the new priority, `N` from 0 (first) to 4")
 	flags.StringSliceVar(&labels, "label", nil, "the task's `LABELS`, all of them")
 	flags.StringSliceVar(&depends, "depends-on", nil, "the `TASKS` that must be completed before")
-	flags.StringVarP(&file, "file", "f", "", "a `FILE` with the new spec")
+	flags.StringVarP(&file, "file", "f", "", "a `FILE` with the new spec, which is all that is taken of it")
 	return c
 }
 
@@ -475,6 +474,11 @@ func (t *command) wait(ctx context.Context, id string, phases []string, approval
 	if len(phases) == 0 {
 		phases = []string{string(task.Completed), string(task.Failed)}
 	}
+	for _, p := range phases {
+		if !slices.Contains(task.Phases(), task.Phase(p)) {
+			return cli.Usagef("cannot wait for the phase %q, which no task comes to", p)
+		}
+	}
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(lookEvery)
@@ -521,7 +525,8 @@ func (t *command) newGrant() *cobra.Command {
 	var p taskapi.GrantParams
 	var expires time.Duration
 	var file string
-	c := &cobra.Command{
+	var c *cobra.Command
+	c = &cobra.Command{
 		Use: "grant [ACTOR]",
 		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
 			"  ocipd task grant lead --expires 24h\n" +
@@ -541,9 +546,15 @@ first has it.`,
 			if len(args) > 0 {
 				p.Actor = args[0]
 			}
-			if expires > 0 {
+			if c.Flags().Changed("expires") {
 				s := int(expires / time.Second)
+				if s < 1 {
+					return cli.Usagef("cannot give a token for %s: the shortest time is a second", expires)
+				}
 				p.ExpiresS = &s
+			}
+			if err := takesToken(file); err != nil {
+				return err
 			}
 			raw, err := t.ask(cmd.Context(), "task.grant", &p)
 			if err != nil {
@@ -676,11 +687,8 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
-			if file != "" {
-				// The token is given once, so there has to be a place for it.
-				if err := writeToken(file, ""); err != nil {
-					return err
-				}
+			if err := takesToken(file); err != nil {
+				return err
 			}
 			return t.runs(cmd.Context(), &p, file)
 		},
@@ -696,10 +704,32 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 	return c
 }
 
+// takesToken tells before a token is given, which is done once, whether there is a place for
+// it. What stands there stays: it may be the token that an earlier call was given.
+func takesToken(file string) error {
+	if file == "" {
+		return nil
+	}
+	err := durable.Create(file+tokenPart, 0o600, nil)
+	if err == nil {
+		err = os.Remove(file + tokenPart)
+	}
+	if info, statErr := os.Lstat(file); err == nil && statErr == nil && info.IsDir() {
+		err = &os.PathError{Op: "replace", Path: file, Err: syscall.EISDIR}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the token: %w", err)
+	}
+	return nil
+}
+
+// tokenPart is behind the name of a token's file while that is written.
+const tokenPart = ".part"
+
 // writeToken makes a file that nobody else can read. What had its name, or a link of it, is
 // not written into.
 func writeToken(file, text string) error {
-	if err := durable.Replace(file, ".part", 0o600, []byte(text)); err != nil {
+	if err := durable.Replace(file, tokenPart, 0o600, []byte(text)); err != nil {
 		return fmt.Errorf("cannot write the token: %w", err)
 	}
 	return nil
@@ -753,7 +783,7 @@ outcome is unknown, and a person settles it.`,
 			if p.Receipt, err = given("receipt", receipt); err != nil {
 				return err
 			}
-			token, err := t.source(cmd.Context(), file)
+			token, err := t.source(cmd.Context(), file, "token of the run")
 			if err != nil {
 				return err
 			}
@@ -857,10 +887,11 @@ func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) err
 	for _, u := range found {
 		one := *p
 		one.EffectID, one.Run = u.effect.ID, u.run.Number
-		if !t.asJSON {
+		asks := one.Outcome == "" && t.Asks()
+		if !t.asJSON || asks {
 			fmt.Fprint(t.Stderr, unknownRun(u.effect, u.run))
 		}
-		if one.Outcome == "" && t.Asks() {
+		if asks {
 			if one.Outcome, err = t.Question(in, "was it done? (done or failed)", ""); err != nil {
 				return err
 			}
