@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
@@ -38,8 +39,8 @@ type finding struct {
 	Level  string `json:"level"`
 	// Shadow is what is recorded and raises nothing.
 	Shadow bool `json:"shadow,omitzero"`
-	// Start and End are bytes of the text, Line and Column, both from 1, where it
-	// begins for people.
+	// Start and End are bytes of the text; Line and Column, in characters and both from
+	// 1, are where it begins for people.
 	Start  int `json:"start"`
 	End    int `json:"end"`
 	Line   int `json:"line"`
@@ -113,7 +114,7 @@ func (s *shell) explain(file string) (e explained, err error) {
 		before := said[:f.Start]
 		e.Findings = append(e.Findings, finding{
 			Rule: f.Rule, Source: source, Level: f.Level, Shadow: f.Shadow, Start: f.Start, End: f.End,
-			Line: 1 + strings.Count(before, "\n"), Column: f.Start - strings.LastIndexByte(before, '\n'),
+			Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]),
 		})
 	}
 	return e, nil

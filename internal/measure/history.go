@@ -12,7 +12,7 @@ import (
 
 // Decisions says what people did with the messages that were held.
 type Decisions struct {
-	// Since is the time of the oldest record that was counted, zero for none.
+	// Since is when the first of the messages was held, zero for none.
 	Since time.Time `json:"since,omitzero"`
 	// Held counts the approval requests, Open those that nobody has decided yet.
 	Held int `json:"held"`
@@ -57,21 +57,21 @@ func NewHistory() *History {
 	return &History{held: map[string][]string{}, ends: map[string]string{}}
 }
 
-// Add takes a record. Those that say nothing about held messages are passed over.
+// Add takes a record. Those that say nothing about held messages are passed over:
+// people are asked about tools and tasks too.
 func (h *History) Add(e *audit.Entry) {
 	switch {
 	case e.ApprovalID == "":
-		return
 	case e.ActionType == audit.ActionApproval:
 		switch e.Event {
 		case "approved", "denied", "taken_over", "resolved", "expired":
 			h.ends[e.ApprovalID] = e.Event
 		}
-	case e.PolicyResult == audit.ResultApproval && e.Side != audit.SideReceiver:
+	case e.ActionType == audit.ActionExchange && e.PolicyResult == audit.ResultApproval && e.Side != audit.SideReceiver:
 		h.held[e.ApprovalID] = reasons(&e.Record)
-	}
-	if h.since.IsZero() || e.Time.Before(h.since) {
-		h.since = e.Time
+		if h.since.IsZero() || e.Time.Before(h.since) {
+			h.since = e.Time
+		}
 	}
 }
 

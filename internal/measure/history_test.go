@@ -43,6 +43,10 @@ func TestHistory(t *testing.T) {
 	}
 	book := audit.Detection{Rule: "commitment.book"}
 	entries := []*audit.Entry{
+		// Neither of these is about a message: a tool that an agent asked for, and what a
+		// person said to it.
+		record(audit.Record{ActionType: audit.ActionSecurity, Event: "task_permission", PolicyResult: audit.ResultApproval, ApprovalID: "tool"}),
+		decided("tool", "approved"),
 		held("a", ocip.CommitmentRequiresHuman, book, book, audit.Detection{Rule: "commitment.money", Shadow: true}),
 		held("b", ocip.CommitmentRequiresHuman, book, audit.Detection{Rule: "commitment.promise"}),
 		held("c", ocip.RoundLimit, book),
@@ -57,7 +61,7 @@ func TestHistory(t *testing.T) {
 		decided("held before", "approved"),
 	}
 	want := Decisions{
-		Since: entries[0].Time, Held: 7, Open: 1,
+		Since: entries[2].Time, Held: 7, Open: 1,
 		Ends: Ends{Approved: 2, Denied: 1, TakenOver: 1, Resolved: 1, Expired: 1, Stopped: ShareOf(3, 5)},
 		Rules: []DecidedRule{
 			{"book", 5, 4, Ends{Approved: 2, Denied: 1, Expired: 1, Stopped: ShareOf(1, 3)}},

@@ -87,10 +87,11 @@ func shows(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, ignored...)
 }
 
-// Usual is how long the character at i is, where it is one of the letters beyond
-// ASCII that most texts are written with: Latin and Cyrillic ones, ideographs and
-// Korean syllables. All of them show, and none is another way to write something
-// else. It is 0 for whatever has to be looked at more closely.
+// Usual is how long the character at i is, where it is one of those beyond ASCII
+// that most texts are written with: Latin and Cyrillic letters, ideographs, kana and
+// the stops between them, and Korean syllables. All of them show, and none is another
+// way to write something of ASCII. It is 0 for whatever has to be looked at more
+// closely.
 func Usual(s string, i int) int {
 	switch c := s[i]; {
 	case c >= 0xc3 && c <= 0xc9 || c == 0xd0 || c == 0xd1:
@@ -100,6 +101,13 @@ func Usual(s string, i int) int {
 	case c >= 0xe4 && c <= 0xe9 || c == 0xeb || c == 0xec:
 		if i+2 < len(s) && s[i+1]&0xc0 == 0x80 && s[i+2]&0xc0 == 0x80 && (c > 0xe4 || s[i+1] >= 0xb8) {
 			return 3
+		}
+	case c == 0xe3:
+		if i+2 < len(s) && s[i+1]&0xc0 == 0x80 && s[i+2]&0xc0 == 0x80 {
+			// Behind U+3000, the wide blank: stops and brackets, Hiragana, Katakana.
+			if r := int(s[i+1]&0x3f)<<6 | int(s[i+2]&0x3f); r > 0 && r < 0x20 || r > 0x40 && r < 0x97 || r > 0xa0 && r < 0xff {
+				return 3
+			}
 		}
 	}
 	return 0

@@ -173,8 +173,9 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 		one := &passages[i]
 		first := len(found)
 		has := traitsOf(one.Text)
-		found = p.look(found, one.Text, has)
-		if has&traitOdd != 0 || len(as) > 1 { // else nothing is there that does not show
+		v := look(one.Text, has)
+		found = p.look(found, &v)
+		if v.unshown || len(as) > 1 {
 			found = p.rendered(found, first, one.Text, as)
 		}
 		found = p.decoded(found, first, one.Text, has)
@@ -210,12 +211,13 @@ func (p *pass) rendered(found []Finding, first int, s string, as []text.Renderin
 		return found
 	}
 	written := len(found)
-	found = p.look(found, shown.Text, traitsOf(shown.Text))
+	v := look(shown.Text, traitsOf(shown.Text))
+	found = p.look(found, &v)
 	for k := range found[written:] {
 		f := &found[written+k]
 		f.Start, f.End = shown.Span(f.Start, f.End)
 	}
-	return found[:first+len(merge(found[first:], written-first))]
+	return p.merge(found, first, written)
 }
 
 // pass is one look at a message.
@@ -224,6 +226,8 @@ type pass struct {
 	// scan is that of the text looked at, hit what it does at an anchor.
 	scan scan
 	hit  func(anchor, end int)
+	// written is where a part of the text is put together with its escapes written out.
+	written window
 	// groups is where the groups of a number in them are put together.
 	groups [mostGroups]group
 	// counts is how many findings each rule has.
@@ -240,13 +244,31 @@ func (p *pass) count(rule string) {
 	p.counts[rule]++
 }
 
-// look adds what the rules find in a text with these traits, sorted.
-func (p *pass) look(found []Finding, s string, has traits) []Finding {
-	v := look(s, has)
+// uncount takes a finding off the count of its rule.
+func (p *pass) uncount(rule string) { p.counts[rule]-- }
+
+// keep leaves out of the findings from first on those that are not to be kept, so that
+// they count for nothing.
+func (p *pass) keep(found []Finding, first int, kept func(f *Finding) bool) []Finding {
+	n := first
+	for i := range found[first:] {
+		f := found[first+i]
+		if !kept(&f) {
+			p.uncount(f.Rule)
+			continue
+		}
+		found[n] = f
+		n++
+	}
+	return found[:n]
+}
+
+// look adds what the rules find in a view, sorted.
+func (p *pass) look(found []Finding, v *view) []Finding {
 	first := len(found)
-	found = p.rules(found, &v)
+	found = p.rules(found, v)
 	for i := range p.d.patterns {
-		found = p.find(found, &p.d.patterns[i], &v)
+		found = p.find(found, &p.d.patterns[i], v)
 	}
 	if len(found)-first < 2 {
 		return found
@@ -262,7 +284,7 @@ func (p *pass) builtin(found []Finding, s string) []Finding {
 
 // rules adds what the built-in rules find in a view.
 func (p *pass) rules(found []Finding, v *view) []Finding {
-	p.scan = scan{text: v.text, lists: &p.d.lists, pass: p, pem: -1, putty: -1}
+	p.scan = scan{text: v.text, found: p.scan.found[:0], lists: &p.d.lists, pass: p, pem: -1, putty: -1}
 	p.d.words.each(v.text, p.hit)
 	if v.has&traitPerson != 0 {
 		p.scan.people()
@@ -270,11 +292,12 @@ func (p *pass) rules(found []Finding, v *view) []Finding {
 	if v.has&traitDigit != 0 {
 		p.scan.numbers()
 	}
-	if len(p.scan.found) == 0 {
-		return found
-	}
 	first := len(found)
-	found = append(found, p.scan.settle()...)
+	for _, f := range p.scan.found {
+		if f.Rule != "" {
+			found = append(found, f)
+		}
+	}
 	v.restore(found[first:])
 	return found
 }
@@ -311,20 +334,18 @@ func inOrder(found []Finding) []Finding {
 	return slices.Compact(found)
 }
 
-// merge leaves out what was found in a text as it is rendered, the findings
-// from the written-th on, where the same rule found it as written.
-func merge(found []Finding, written int) []Finding {
+// merge leaves out what was found in a text as it is rendered or decoded, the findings
+// from the written-th on, where the same rule found it as written, which is what is found
+// from first on.
+func (p *pass) merge(found []Finding, first, written int) []Finding {
 	known := map[string][]Finding{}
-	for _, f := range found[:written] {
+	for _, f := range found[first:written] {
 		known[f.Rule] = append(known[f.Rule], f)
 	}
-	kept := found[:written]
-	for _, f := range found[written:] {
-		if !slices.ContainsFunc(known[f.Rule], func(w Finding) bool { return w.Start < f.End && f.Start < w.End }) {
-			kept = append(kept, f)
-		}
-	}
-	return inOrder(kept)
+	found = p.keep(found, written, func(f *Finding) bool {
+		return !slices.ContainsFunc(known[f.Rule], func(w Finding) bool { return w.Start < f.End && f.Start < w.End })
+	})
+	return found[:first+len(inOrder(found[first:]))]
 }
 
 // Highest is the highest level among the findings, and Public where there are

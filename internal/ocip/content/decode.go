@@ -3,7 +3,6 @@ package content
 import (
 	"encoding/hex"
 	"html"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -25,7 +24,7 @@ func (p *pass) decoded(found []Finding, first int, s string, has traits) []Findi
 	if len(found) == written {
 		return found
 	}
-	return found[:first+len(merge(found[first:], written-first))]
+	return p.merge(found, first, written)
 }
 
 // hides reports whether a rule is looked for behind encodings: a marking is on
@@ -41,7 +40,8 @@ func (p *pass) escaped(found []Finding, s string) []Finding {
 	// before is what may be needed before a value, its name, or behind that, and
 	// around is how far a word is followed.
 	const before, around = 48, 512
-	for at := 0; ; {
+	w := &p.written
+	for at, done := 0, 0; ; {
 		sign := 0
 		for i := range next {
 			if next[i] < at {
@@ -62,27 +62,32 @@ func (p *pass) escaped(found []Finding, s string) []Finding {
 		// A window begins and ends at a blank, and goes on where another escape is
 		// near its end.
 		from := i
-		for from > max(at, i-around) && !kindOf(s[from-1]).in(space|newline) {
+		for from > max(done, i-around) && !kindOf(s[from-1]).in(space|newline) {
 			from--
 		}
-		from = wordStart(s, max(at, from-before), from)
-		w := window{text: make([]byte, 0, 256), origin: make([]int, 0, 256)}
-		end := from
+		from = wordStart(s, max(done, from-before), from)
+		w.begin(from)
+		end := i
 		for last := i; end < len(s) && (end-last < before || end-last < around && !kindOf(s[end]).in(space|newline)); {
-			if r, size := escape(s[end:]); size > 0 {
-				w.add(r, end)
-				end += size
-				last = end
+			if traitsOfByte[s[end]]&traitEscape == 0 {
+				end++
 				continue
 			}
-			w.text, w.origin = append(w.text, s[end]), append(w.origin, end)
-			end++
+			r, size := escape(s[end:])
+			if size == 0 {
+				end++
+				continue
+			}
+			w.copy(s, end)
+			w.rune(r, end+size)
+			end += size
+			last = end
 		}
-		w.origin = append(w.origin, end)
+		w.copy(s, end)
 		w.cut = from > 0 && !kindOf(s[from-1]).in(space|newline)
 		w.more = end < len(s) && !kindOf(s[end]).in(space|newline)
-		found = p.window(found, &w)
-		at = end
+		found = p.window(found, w)
+		at, done = end, end
 	}
 }
 
@@ -112,86 +117,84 @@ func wordStart(s string, from, to int) int {
 	return to
 }
 
-// window is a decoded part of a text, and where each of its bytes was written. It
+// window is a part of a text with its escapes written out, and where that was. It
 // is cut where it begins inside a word, and there is more where it ends in one.
 type window struct {
 	text      []byte
-	origin    []int
+	segments  segments
+	copied    int
 	cut, more bool
 }
 
-func (w *window) add(r rune, at int) {
-	if !text.Shows(r) && r != '\n' && r != '\t' {
-		return // it hides what stands around it
-	}
-	w.text = utf8.AppendRune(w.text, r)
-	for len(w.origin) < len(w.text) {
-		w.origin = append(w.origin, at)
-	}
+// begin empties a window, for the part of a text from a place on.
+func (w *window) begin(from int) {
+	*w = window{text: w.text[:0], segments: w.segments[:0], copied: from}
+	w.segments.mark(0, from)
 }
 
-// window looks at a decoded part.
-func (p *pass) window(found []Finding, w *window) []Finding {
-	s := string(w.text)
-	first := len(found)
-	found = p.builtin(found, s)
-	kept := found[:first]
-	for _, f := range found[first:] {
-		if f.Start == 0 && w.cut || f.End == len(s) && w.more {
-			continue // of something longer
-		}
-		from, to := w.origin[f.Start], w.origin[f.End]
-		// Of a number, what stands around it may be out of the window.
-		if hides(f.Rule) && from < to && (to-from > f.End-f.Start || strings.HasPrefix(f.Rule, "credential.")) {
-			f.Start, f.End = from, to
-			kept = append(kept, f)
-		}
+// copy goes on with what is as it was written, up to a place.
+func (w *window) copy(s string, until int) {
+	w.text = append(w.text, s[w.copied:until]...)
+	w.copied = until
+}
+
+// rune goes on with what an escape stands for, which is read up to a place.
+func (w *window) rune(r rune, until int) {
+	if text.Shows(r) || r == '\n' || r == '\t' { // else it hides what stands around it
+		w.segments.mark(len(w.text), w.copied)
+		w.text = utf8.AppendRune(w.text, r)
 	}
-	return kept
+	w.copied = until
+	w.segments.mark(len(w.text), until)
+}
+
+// window looks at a part with its escapes written out.
+func (p *pass) window(found []Finding, w *window) []Finding {
+	first := len(found)
+	found = p.builtin(found, string(w.text))
+	return p.keep(found, first, func(f *Finding) bool {
+		if f.Start == 0 && w.cut || f.End == len(w.text) && w.more {
+			return false // of something longer
+		}
+		size := f.End - f.Start
+		f.Start, f.End = w.segments.of(f.Start), w.segments.of(f.End)
+		// Of a number, what stands around it may be out of the window.
+		return hides(f.Rule) && f.Start < f.End && (f.End-f.Start > size || strings.HasPrefix(f.Rule, "credential."))
+	})
 }
 
 // escape reads what stands for one character at the beginning of a text, and says
 // how long it is.
 func escape(s string) (r rune, size int) {
-	number := func(from, to, base int) rune {
-		if to > len(s) {
-			return -1
-		}
-		n, err := strconv.ParseUint(s[from:to], base, 32)
-		if err != nil || n == 0 || n > utf8.MaxRune {
-			return -1
-		}
-		return rune(n)
-	}
 	switch {
 	case len(s) < 2:
 		return 0, 0
 	case s[0] == '%': // of a URI. Beyond ASCII it is part of a character, and no secret's
-		if r = number(1, 3, 16); r > 0 && r < utf8.RuneSelf {
+		if r = charNumber(s, 1, 3, 16); r > 0 && r < utf8.RuneSelf {
 			return r, 3
 		}
 	case s[0] == '\\' && s[1] == '/':
 		return '/', 2
 	case s[0] == '\\' && len(s) > 2 && s[2] == '{' && (s[1] == 'u' || s[1] == 'x'):
 		if end := strings.IndexByte(s[:min(len(s), len(`\u{10ffff}`))], '}'); end > 3 {
-			if r = number(3, end, 16); r > 0 {
+			if r = charNumber(s, 3, end, 16); r > 0 {
 				return r, end + 1
 			}
 		}
 	case s[0] == '\\' && s[1] == 'U':
-		if r = number(2, 10, 16); r > 0 {
+		if r = charNumber(s, 2, 10, 16); r > 0 {
 			return r, 10
 		}
 	case s[0] == '\\' && s[1]-'0' < 2: // in octal digits
-		if r = number(1, 4, 8); r >= ' ' && r < utf8.RuneSelf {
+		if r = charNumber(s, 1, 4, 8); r >= ' ' && r < utf8.RuneSelf {
 			return r, 4
 		}
 	case s[0] == '\\' && s[1] == 'x':
-		if r = number(2, 4, 16); r > 0 && r < utf8.RuneSelf {
+		if r = charNumber(s, 2, 4, 16); r > 0 && r < utf8.RuneSelf {
 			return r, 4
 		}
 	case s[0] == '\\' && s[1] == 'u':
-		if r = number(2, 6, 16); r > 0 && (r < 0xd800 || r > 0xdfff) {
+		if r = charNumber(s, 2, 6, 16); r > 0 && (r < 0xd800 || r > 0xdfff) {
 			return r, 6
 		}
 	case s[0] == '&' && (s[1] == '#' || kindOf(s[1]).in(letter)):
@@ -206,6 +209,27 @@ func escape(s string) (r rune, size int) {
 		}
 	}
 	return 0, 0
+}
+
+// charNumber reads the number of a character, or -1.
+func charNumber(s string, from, to int, base rune) rune {
+	if to > len(s) {
+		return -1
+	}
+	n := rune(0)
+	for _, c := range []byte(s[from:to]) {
+		d := base
+		switch k := kindOf(c); {
+		case k.in(digit):
+			d = rune(c - '0')
+		case k.in(hexLower | hexUpper):
+			d = rune(lower(c)-'a') + 10
+		}
+		if n = n*base + d; d >= base || n > utf8.MaxRune {
+			return -1
+		}
+	}
+	return n
 }
 
 // encoded looks into runs of base64 and of hexadecimal digits that are text.
@@ -293,13 +317,10 @@ func (p *pass) inside(found []Finding, s string, start, end int) ([]Finding, int
 	}
 	first := len(found)
 	found = p.builtin(found, string(plain))
-	kept := found[:first]
-	for _, f := range found[first:] {
-		if f.Start, f.End = start, end; hides(f.Rule) {
-			kept = append(kept, f)
-		}
-	}
-	return kept, end
+	return p.keep(found, first, func(f *Finding) bool {
+		f.Start, f.End = start, end
+		return hides(f.Rule)
+	}), end
 }
 
 // decode reads hexadecimal digits, or base64 of either alphabet up to where it is

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // TestDecodedOnce hides secrets in the encodings of queries, pages, programs and
@@ -71,13 +74,18 @@ func TestDecodedOnce(t *testing.T) {
 		})
 	}
 	// A span is that of the value where it can be told.
-	text := "user=bob&password%3ATr0ub4dor%263&x=1"
-	if found := d.Detect(text); len(found) != 1 || text[found[0].Start:found[0].End] != "Tr0ub4dor%263" {
+	query := "user=bob&password%3ATr0ub4dor%263&x=1"
+	if found := d.Detect(query); len(found) != 1 || query[found[0].Start:found[0].End] != "Tr0ub4dor%263" {
 		t.Errorf("got %v", found)
 	}
 	jwt := std([]byte(jwtLike))
 	if found := d.Detect("data: " + jwt); len(found) != 1 || found[0].Rule != ruleJWT {
 		t.Errorf("got %v in %q", found, jwt)
+	}
+	// What only looks like an escape cuts nothing off, here the name.
+	quoted := `{\"password\": \"Tr0ub\u0034dor&3\"}`
+	if found := d.Detect(quoted); len(found) != 1 || quoted[found[0].Start:found[0].End] != `Tr0ub\u0034dor&3` {
+		t.Errorf("got %v in %q", found, quoted)
 	}
 	slash := strings.ReplaceAll("https://hooks.slack.com/services/T0"+body(capped, 8)+"/B0"+body(capped, 8)+"/"+body(mixed, 24), "/", `\/`)
 	if found := d.Detect(slash); len(found) != 1 || found[0].Rule != ruleSlackWebhook {
@@ -98,6 +106,24 @@ func TestDecodedIsNoSecret(t *testing.T) {
 		"page":      "a &amp; b &lt;c&gt; &nbsp; &copy; &unknown; & AT&T; \\u12 \\x \\u{41}",
 		"path":      "/usr/local/share/documentation/packages/internal/and/so/on/and/so/forth",
 	})
+}
+
+// TestWhatIsDroppedCountsForNothing fills rules with findings that are none in the end,
+// so that the real one beside them comes too late for their limit.
+func TestWhatIsDroppedCountsForNothing(t *testing.T) {
+	std := base64.StdEncoding.EncodeToString
+	many := func(s string) string { return strings.Repeat(s, MaxPerRule) }
+	d := detector(t)
+	for name, tt := range map[string]struct{ filler, real, rule string }{
+		"known better":         {many("token=sk_test_" + body(mixed, 24) + "\n"), "password=Tr0ub4dor&3", ruleAssignment},
+		"a marking, encoded":   {std([]byte(many("TLP:RED "))) + "\n", "TLP:RED", ruleRed},
+		"of a longer, escaped": {many(strings.Repeat("y", 600) + "AKIAIOSFODNN7REALKEY" + strings.Repeat("-", 492) + "%41\n"), "AKIAIOSFODNN7%52EALKEY", "credential.aws-access-key-id"},
+	} {
+		found := d.Scan([]text.Passage{{Text: tt.filler}, {Member: "last", Text: tt.real}})
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Rule == tt.rule && f.Member == "last" }) {
+			t.Errorf("%s: not found behind %d others: %v", name, MaxPerRule, found)
+		}
+	}
 }
 
 // FuzzDecoded wants what is found behind encodings to be found in a base64 block

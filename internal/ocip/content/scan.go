@@ -12,7 +12,8 @@ type lists struct{ standIns, harmless, uuids *automaton }
 
 // scan is the state of one pass over one text.
 type scan struct {
-	text  string
+	text string
+	// found are the findings. What was dropped has no rule.
 	found []Finding
 	*lists
 	*pass
@@ -57,10 +58,26 @@ func builtin() []anchor {
 	return all
 }
 
-// add notes a finding and says at which place, or -1 if the rule has enough.
+// add notes a finding and says at which place, or -1 if the rule has enough, or if
+// what it found is known by another that knows the thing itself. What another one
+// found that knows only the surroundings is dropped.
 func (s *scan) add(rule, level string, start, end int) int {
 	if s.full(rule) {
 		return -1
+	}
+	v := vague(rule)
+	for i := range s.found {
+		f := &s.found[i]
+		if f.Start >= end || start >= f.End || f.Rule == "" {
+			continue
+		}
+		switch w := vague(f.Rule); {
+		case w < v && (f.Level == level || strings.HasPrefix(f.Rule, "credential.")):
+			return -1
+		case w > v && (f.Level == level || strings.HasPrefix(rule, "credential.")):
+			s.uncount(f.Rule)
+			f.Rule = ""
+		}
 	}
 	s.count(rule)
 	s.found = append(s.found, Finding{Rule: rule, Level: level, Start: start, End: end})
@@ -76,27 +93,6 @@ func vague(rule string) int {
 		return 1
 	}
 	return 0
-}
-
-// settle drops what a rule that knows only the surroundings found where
-// another knows the thing itself.
-func (s *scan) settle() []Finding {
-	kept := s.found[:0:0]
-	for i := range s.found {
-		f := &s.found[i]
-		known := false
-		if v := vague(f.Rule); v > 0 {
-			for j := range s.found {
-				g := &s.found[j]
-				same := g.Level == f.Level || strings.HasPrefix(g.Rule, "credential.")
-				known = known || same && vague(g.Rule) < v && g.Start < f.End && f.Start < g.End
-			}
-		}
-		if !known {
-			kept = append(kept, *f)
-		}
-	}
-	return kept
 }
 
 // kind is a set of character classes.

@@ -16,15 +16,42 @@ import (
 type view struct {
 	text     string
 	original string
-	// segments map offsets in text to offsets in original, in both orders
-	// ascending. Between two of them the offsets run in step. Nil means that
-	// nothing was changed.
-	segments []segment
-	// has are the traits of text.
+	segments segments
+	// has are the traits of text, and may be some more.
 	has traits
+	// unshown is set where something in the text does not show.
+	unshown bool
 }
 
+// segments map offsets in a text to offsets in the one that it was made of, in both
+// orders ascending. Between two of them the offsets run in step. Nil means that nothing
+// was changed.
+type segments []segment
+
 type segment struct{ at, original int }
+
+// mark has the offset at be that of the original from here on.
+func (s *segments) mark(at, original int) {
+	if n := len(*s); n > 0 && (*s)[n-1].at == at {
+		(*s)[n-1].original = original
+		return
+	}
+	if n := len(*s); n == cap(*s) {
+		// Twice as many each time: append would copy a text that hides
+		// something behind every letter five times over.
+		*s = slices.Grow(*s, max(n, 8))
+	}
+	*s = append(*s, segment{at, original})
+}
+
+// of is where the byte at an offset was.
+func (s segments) of(at int) int {
+	i, exact := slices.BinarySearchFunc(s, at, func(s segment, at int) int { return cmp.Compare(s.at, at) })
+	if !exact {
+		i--
+	}
+	return s[i].original + at - s[i].at
+}
 
 // look makes the view of a text with these traits. Plain ASCII, the usual case, is
 // not copied.
@@ -33,24 +60,15 @@ func look(s string, has traits) view {
 	if has&traitOdd == 0 {
 		return v
 	}
-	i := odd(s)
 	var b strings.Builder
 	copied := 0
-	mark := func(original int) {
-		if n := len(v.segments); n > 0 && v.segments[n-1].at == b.Len() {
-			v.segments[n-1].original = original
-			return
-		}
-		if n := len(v.segments); n == cap(v.segments) {
-			// Twice as many each time: append would copy a text that hides
-			// something behind every letter five times over.
-			v.segments = slices.Grow(v.segments, max(n, 8))
-		}
-		v.segments = append(v.segments, segment{b.Len(), original})
-	}
-	for i < len(s) {
-		if s[i] < utf8.RuneSelf {
-			i++
+	for i := odd(s); i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if traitsOfByte[c]&traitOdd != 0 { // a control character
+				v.unshown = true
+				i++
+			}
+			i += odd(s[i:])
 			continue
 		}
 		if n := text.Usual(s, i); n > 0 {
@@ -60,24 +78,25 @@ func look(s string, has traits) view {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		shown, other := fold(r)
 		if !other {
+			v.unshown = v.unshown || !text.Shows(r)
 			i += size
 			continue
 		}
 		if v.segments == nil {
 			b.Grow(len(s))
-			mark(0)
+			v.segments.mark(0, 0)
 		}
 		b.WriteString(s[copied:i])
-		mark(i)
+		v.segments.mark(b.Len(), i)
 		b.WriteByte(shown)
+		v.has |= traitsOfByte[shown]
 		i += size
 		copied = i
-		mark(i)
+		v.segments.mark(b.Len(), i)
 	}
 	if v.segments != nil {
 		b.WriteString(s[copied:])
 		v.text = b.String()
-		v.has = traitsOf(v.text)
 	}
 	return v
 }
@@ -89,21 +108,8 @@ func (v *view) restore(found []Finding) {
 	}
 	for i := range found {
 		f := &found[i]
-		last := v.offset(f.End - 1)
-		size := 1
-		if v.text[f.End-1] < utf8.RuneSelf {
-			_, size = utf8.DecodeRuneInString(v.original[last:])
-		}
-		f.Start, f.End = v.offset(f.Start), last+size
+		f.Start, f.End = v.segments.of(f.Start), v.segments.of(f.End)
 	}
-}
-
-func (v *view) offset(at int) int {
-	i, exact := slices.BinarySearchFunc(v.segments, at, func(s segment, at int) int { return cmp.Compare(s.at, at) })
-	if !exact {
-		i--
-	}
-	return v.segments[i].original + at - v.segments[i].at
 }
 
 // fold says which ASCII character a character beyond ASCII shows as, if one.
