@@ -224,21 +224,24 @@ func TestRestart(t *testing.T) {
 // The end of a daemon sends what is left, and waits for a dead sink no longer
 // than for one attempt.
 func TestLastFlush(t *testing.T) {
-	log := newMemory()
-	sink := &fakeSink{seen: newSeen()}
-	f := follow(t, following(t, log, sink, t.TempDir()))
-	log.fill(t, 3000)
-	shut(t, f)
-	sink.check(t, log)
+	dir, another := t.TempDir(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		log := newMemory()
+		sink := &fakeSink{seen: newSeen()}
+		f := follow(t, following(t, log, sink, dir))
+		log.fill(t, 3000)
+		shut(t, f)
+		sink.check(t, log)
 
-	dead := &fakeSink{seen: newSeen(), fail: func(int) error { return errors.New("dead") }}
-	f = follow(t, following(t, log, dead, t.TempDir()))
-	eventually(t, "a failure", func() bool { return f.Status().Error != "" })
-	from := time.Now()
-	shut(t, f)
-	if took := time.Since(from); took > drain/2 {
-		t.Errorf("a dead sink held the end up for %s", took)
-	}
+		dead := &fakeSink{seen: newSeen(), fail: func(int) error { return errors.New("dead") }}
+		f = follow(t, following(t, log, dead, another))
+		eventually(t, "a failure", func() bool { return f.Status().Error != "" })
+		from := time.Now()
+		shut(t, f)
+		if took := time.Since(from); took > drain/2 {
+			t.Errorf("a dead sink held the end up for %s", took)
+		}
+	})
 }
 
 func TestResume(t *testing.T) {
