@@ -69,3 +69,23 @@ func TestSample(t *testing.T) {
 		}
 	}
 }
+
+// The labels that are kept are read, and each is of its own text.
+func TestLabelsKept(t *testing.T) {
+	labels, err := readLabels("labels.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := 0
+	for id, l := range labels {
+		if len(id) != 16 || l.weight < 1 || l.strict && !l.lenient {
+			t.Errorf("%s is %+v", id, l)
+		}
+		if l.strict {
+			strict++
+		}
+	}
+	if len(labels) != 400 || strict != 44 {
+		t.Errorf("%d labels, %d of them strict", len(labels), strict)
+	}
+}
