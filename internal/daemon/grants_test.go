@@ -482,3 +482,48 @@ func TestExchangeApprovalIsForWhatItWas(t *testing.T) {
 		telegram.message("hook:message_sending")
 	}
 }
+
+// One session can have come from several places, and an agent can choose by what it
+// answers: what was approved where the receiver reads alone asks again in a room.
+func TestExchangeApprovalIsForItsPlace(t *testing.T) {
+	h := build(t, patient)
+	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
+	says := func(metadata map[string]any) {
+		t.Helper()
+		telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "Well?", "metadata": metadata}, nil)
+	}
+	says(map[string]any{"chatId": "55"})
+	h.approveExchange(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
+	says(map[string]any{"chatId": "-100999", "isGroup": true})
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise it to the room", in("deal"))
+	h.decides(api.DecideDeny, held.ApprovalID)
+}
+
+// A standing grant for an agent is for what that agent alone reads, and one for a session
+// for where its key leads.
+func TestStandingGrantIsForNobodyElse(t *testing.T) {
+	rooms := strings.Replace(patient, "routes:", `  - {kind: group, sessions: ["telegram:-7"], members: [agent-dave-1, "telegram:alice"]}
+routes:`, 1)
+	h := guarded(t, rooms, rego(true, "ok"), listed(t, "carol", ""))
+	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
+	const status = "The meeting room is on the schedule"
+	person.must("grant.add", standingGrant(t, "for dave", 9, nil), nil)
+	if sent := alice.dispatch("telegram:dave", status, fresh(nil)); sent.Held {
+		t.Fatalf("to dave alone it is held: %+v", sent.OCIP)
+	}
+	asks := func(what, session string) {
+		t.Helper()
+		saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, session, what+status, fresh(nil)).ApprovalID)
+		person.must("approval.resolve", signed(t, "carol", api.DecideDeny, &saw), nil)
+	}
+	asks("", "telegram:-7")
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "Well?", "metadata": map[string]any{"chatId": "-100999", "isGroup": true}}, nil)
+	asks("In a room that nobody knows: ", "telegram:dave")
+
+	person.must("grant.add", standingGrant(t, "for a session", 9, func(p *api.GrantAddParams) { p.Receiver = "telegram:-7" }), nil)
+	if sent := alice.dispatch("telegram:-7", status, fresh(nil)); sent.Held {
+		t.Errorf("to the room that is granted it is held: %+v", sent.OCIP)
+	}
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:-7", "text": "Well?", "metadata": map[string]any{"chatId": "-100999", "isGroup": true}}, nil)
+	asks("Elsewhere: ", "telegram:-7")
+}

@@ -500,6 +500,24 @@ func (r *Recipient) Place() string {
 	return r.Channel + ":" + r.network.folded(r.Target)
 }
 
+// Elsewhere reports whether the message goes, or may go, to another place than the key
+// says: an answer goes to where the question came from.
+func (r *Recipient) Elsewhere() bool {
+	if r.network == nil || r.said.to == "" {
+		return false
+	}
+	said := r.network.folded(r.said.to)
+	if r.network.known() {
+		return said != r.network.folded(r.Target)
+	}
+	for member, value := range r.brought {
+		if member != accountMember && member != groupMember && r.network.folded(value) != said {
+			return true
+		}
+	}
+	return false
+}
+
 // IsAddress reports whether a member of metadata is a part of the address, so that
 // it is the daemon's and no text of the caller's.
 func (r *Recipient) IsAddress(member string) bool {

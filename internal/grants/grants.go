@@ -49,10 +49,10 @@ type Grants struct {
 type Grant struct {
 	api.Grant
 	rule ocip.Grant
-	// session and exchangeType are those of the message that an exchange was approved
-	// with: elsewhere others read, and another type asks for something else. They are
-	// empty where an earlier version made the grant.
-	session, exchangeType string
+	// session, target and exchangeType are those of the message that an exchange was
+	// approved with: elsewhere others read, and another type asks for something else. They
+	// are empty where an earlier version made the grant.
+	session, target, exchangeType string
 	// digest is that of the request that it was made with.
 	digest string
 }
@@ -71,6 +71,7 @@ type body struct {
 	People         []person `json:"people"`
 	Digest         string   `json:"digest,omitzero"`
 	Session        string   `json:"session,omitzero"`
+	Target         string   `json:"target,omitzero"`
 	ExchangeType   string   `json:"type,omitzero"`
 }
 
@@ -109,7 +110,7 @@ func (g *Grant) row() (*store.CommitmentGrant, error) {
 	b := body{
 		Form: form, Receiver: g.Receiver, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, ApprovalID: g.ApprovalID,
 		Words: g.Words, Level: g.Classification, MaxRound: g.MaxRound, MadeAt: g.MadeAt, Digest: g.digest,
-		Session: g.session, ExchangeType: g.exchangeType,
+		Session: g.session, Target: g.target, ExchangeType: g.exchangeType,
 	}
 	for i := range g.People {
 		p := &g.People[i]
@@ -130,7 +131,7 @@ func decode(row store.CommitmentGrant) (*Grant, error) {
 	if b.Form != form {
 		return nil, fmt.Errorf("cannot decode grant %s: form %d is not known to this version", row.ID, b.Form)
 	}
-	g := &Grant{digest: b.Digest, session: b.Session, exchangeType: b.ExchangeType, Grant: api.Grant{
+	g := &Grant{digest: b.Digest, session: b.Session, target: b.Target, exchangeType: b.ExchangeType, Grant: api.Grant{
 		GrantID: row.ID, Kind: row.Kind, State: row.State, Agent: row.Agent, Receiver: b.Receiver, ExchangeID: b.ExchangeID,
 		ConversationID: b.ConversationID, ApprovalID: b.ApprovalID,
 		Bounds: api.Bounds{Words: b.Words, Classification: b.Level, MaxRound: b.MaxRound, Until: row.Until.UnixMilli()},
@@ -158,20 +159,23 @@ func (g *Grant) prepare() error {
 }
 
 // About is the message that grants are wanted for: its sender, its receiver, where that
-// is an agent, its session, and its exchange, where there is one.
+// is an agent, its session and where that leads, and its exchange, where there is one.
 type About struct {
-	Agent, Receiver, SessionKey string
-	Exchange                    *ocip.Exchange
+	Agent, Receiver, SessionKey, Target string
+	Exchange                            *ocip.Exchange
+	// Others is set where others than the receiver read it, and Elsewhere where it goes to
+	// another place than the session's key says.
+	Others, Elsewhere bool
 }
 
 // isFor reports whether a grant is for a message at all.
 func (g *Grant) isFor(m *About) bool {
 	if g.Kind == api.GrantStanding {
-		return g.Receiver == m.SessionKey || m.Receiver != "" && g.Receiver == m.Receiver
+		return g.Receiver == m.SessionKey && !m.Elsewhere || m.Receiver != "" && g.Receiver == m.Receiver && !m.Others
 	}
 	e := m.Exchange
 	return e != nil && e.ID == g.ExchangeID && e.ConversationID == g.ConversationID && m.Receiver == g.Receiver &&
-		(g.session == "" || m.SessionKey == "" || m.SessionKey == g.session) && (g.exchangeType == "" || string(e.Type) == g.exchangeType)
+		(g.session == "" || m.SessionKey == "" || m.SessionKey == g.session) && (g.target == "" || m.SessionKey == "" || m.Target == g.target) && (g.exchangeType == "" || string(e.Type) == g.exchangeType)
 }
 
 // Some reports whether an agent has any grant.
@@ -362,7 +366,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 // OfApproval makes the grant of an exchange that people have approved with one of its
 // messages.
 func (g *Grants) OfApproval(r *approval.Request, b *api.Bounds, change *store.Change, now time.Time) (id string, err error) {
-	one := &Grant{digest: r.Digest, session: r.SessionKey, exchangeType: string(r.Type), Grant: api.Grant{
+	one := &Grant{digest: r.Digest, session: r.SessionKey, target: r.Target, exchangeType: string(r.Type), Grant: api.Grant{
 		GrantID: g.o.NewID(), Kind: api.GrantOfExchange, Agent: r.Agent, Receiver: r.Counterparty,
 		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, ApprovalID: r.ApprovalID,
 		Bounds: *b, MadeAt: now.UnixMilli(), People: slices.Clone(r.Approvals),

@@ -14,7 +14,10 @@ func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.G
 	if v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed() || !k.grants.Some(m.sender.InstanceID) {
 		return nil
 	}
-	about := &grants.About{Agent: m.sender.InstanceID, SessionKey: m.key}
+	about := &grants.About{
+		Agent: m.sender.InstanceID, SessionKey: m.key, Target: m.target,
+		Others: m.recipient.Group || m.recipient.Strangers, Elsewhere: m.recipient.Elsewhere(),
+	}
 	if m.to.Kind == ocip.KindAgent {
 		about.Receiver, about.Exchange = m.to.InstanceID, &st.exchange
 	}
