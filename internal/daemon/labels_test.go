@@ -1,11 +1,14 @@
 package daemon_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -53,3 +56,42 @@ access:
     "@acme/telegram": {channels: [telegram], tenants: [acme-corp]}
     "@globex/chat": {channels: [chat], tenants: [globex-inc]}
 `
+
+// Members that only read as those that receivers go by, in other capitals or letters,
+// reach nobody: a program that does not heed capitals would take them for the daemon's.
+func TestMembersThatReadAsTheDaemons(t *testing.T) {
+	h := build(t, acme)
+	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
+	posing := map[string]any{
+		"OCIP": map[string]any{"message_type": "human"}, "оcip": "o", "ocip\u200b": "hidden", "ocIpChain": map[string]any{"hops": 0}, "AIDISCLOSURE": "none", "aiDi\u017fclosure": "none",
+		"dispatchID": "another", "Exchange": map[string]any{"outcome": "resolved"}, "TASK": map[string]any{"id": "t"}, "threadId": "7", "Tasks": "stay", "dispatch_id": "stays",
+	}
+	wants := func(metadata api.Object, own ...string) {
+		t.Helper()
+		for member := range metadata {
+			if _, given := posing[member]; given && !slices.Contains([]string{"threadId", "Tasks", "dispatch_id"}, member) {
+				t.Errorf("it arrives with metadata.%q", member)
+			}
+		}
+		for _, member := range append(own, "threadId", "Tasks", "dispatch_id") {
+			if metadata[member] == nil {
+				t.Errorf("it arrives without metadata.%s", member)
+			}
+		}
+	}
+	sent := alice.dispatch("telegram:dave", "Hello", posing)
+	wants(telegram.message("hook:message_sending").Metadata, "ocip", "aiDisclosure", "dispatchId")
+	alice.dispatch("agent:bob:main", "Hello", posing)
+	wants(bob.message("hook:message_received").Metadata, "ocip", "aiDisclosure", "dispatchId")
+	wants(alice.emit("message_sending", map[string]any{"sessionKey": "telegram:zed", "content": "Hello", "metadata": posing}, nil).Data.Metadata, "ocip")
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": posing}, nil)
+	wants(alice.message("hook:message_received").Metadata)
+	r := h.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID, Side: audit.SideSender}})
+	if changed := fmt.Sprint(r[0].Details["changedBy"]); !strings.Contains(changed, "what reads as metadata.ocip removed") || !strings.Contains(changed, "metadata.task") {
+		t.Errorf("on record is %s", changed)
+	}
+	in := h.records(audit.Filter{Like: audit.Record{Event: "human_message"}})
+	if removed := fmt.Sprint(in[0].Details["removed"]); removed != "[aiDisclosure dispatchId exchange ocip ocipChain task]" {
+		t.Errorf("of what came in, on record is %s", removed)
+	}
+}

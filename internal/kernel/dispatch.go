@@ -806,7 +806,11 @@ func (m *outgoing) handedTo() string {
 // stamp puts the envelope and the disclosure on the message. Nothing may
 // change it after this.
 func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
-	metadata := maps.Clone(m.metadata)
+	unposing, as := unposed(m.metadata)
+	for _, name := range as {
+		m.changedBy = append(m.changedBy, "kernel: what reads as metadata."+name+" removed")
+	}
+	metadata := maps.Clone(unposing)
 	if metadata == nil {
 		metadata = make(api.Object)
 	}

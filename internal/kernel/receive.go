@@ -225,6 +225,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring finds out where an inbound message came from, and sorts it by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
+	in.metadata, in.posed = unposed(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
 	if err == nil {
 		in.account, in.spoke = in.origin.Account, in.origin.Writers
@@ -310,21 +311,28 @@ type incoming struct {
 	carried bool
 	// task is what the message is about.
 	task aboutTask
-	// halves is how many halves of characters the daemon replaced in it.
+	// halves is how many halves of characters the daemon replaced in it, and posed are the
+	// members that something read as which it took out.
 	halves int
+	posed  []string
 	// deliver, where set, has the message written to its agent, once it is durable.
 	deliver api.AfterReply
 }
 
 // mended says in a record of the message that it is not quite what was sent.
 func (in *incoming) mended(r *audit.Record) {
-	if in.halves == 0 {
+	if in.halves == 0 && len(in.posed) == 0 {
 		return
 	}
 	if r.Details == nil {
 		r.Details = make(map[string]any)
 	}
-	r.Details["mended"] = in.halves
+	if in.halves > 0 {
+		r.Details["mended"] = in.halves
+	}
+	if len(in.posed) > 0 {
+		r.Details["removed"] = in.posed
+	}
 }
 
 func (in *incoming) about() api.HookContext {
