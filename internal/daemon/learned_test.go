@@ -80,7 +80,29 @@ func TestSessionsOfTenants(t *testing.T) {
 	}
 	// The first message of another tenant is one still.
 	h.reloaded(strings.Replace(byDefault, "access:", "ocip: {unknown: {first_contact: hold}}\naccess:", 1))
-	gina.held(ocip.FirstContactHeld, "telegram:901", "Hello", nil)
+	// What alice has had there is nothing that gina would be told by it.
+	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:903", "text": "for alice"}, nil)
+	for _, session := range []string{"telegram:903", "telegram:904"} {
+		h.decides(api.DecideApprove, gina.held(ocip.FirstContactHeld, session, "Hello", nil).ApprovalID)
+		gina.dispatch(session, "Hello again", nil)
+	}
+	h.restart()
+	gina = h.again(gina)
+	for _, session := range []string{"telegram:903", "telegram:904"} {
+		if sent := gina.dispatch(session, "Hello once more", nil); sent.Held {
+			t.Errorf("after a restart %s is held: %+v", session, sent.OCIP)
+		}
+	}
+	var list api.SessionListResult
+	gina.must("session.list", map[string]any{}, &list)
+	for _, s := range list.Sessions {
+		if s.AgentID != "gina" || s.ChannelID != "telegram" || !strings.HasPrefix(s.Key, "telegram:90") {
+			t.Errorf("she is shown %+v", s)
+		}
+	}
+	if list.Total != 3 {
+		t.Errorf("she is shown %+v", list)
+	}
 }
 
 // A stranger who calls itself an agent of ours is bound by the rules for strangers

@@ -100,11 +100,33 @@ func (s *Sessions) find(ctx context.Context, d *directory.Directory, key string)
 	return agent, former, nil
 }
 
+// Begun reports whether agents of an agent's tenant have sent to a session, which may be
+// another tenant's.
+func (s *Sessions) Begun(ctx context.Context, d *directory.Directory, key string, self *directory.Agent) (bool, error) {
+	agent, err := s.Agent(ctx, d, key)
+	if err != nil || agent != nil && agent.TenantID == self.TenantID || !d.SeveralTenants() {
+		return agent != nil, err
+	}
+	agent, err = s.Agent(ctx, d, store.TenantSession(self.TenantID, key))
+	return agent != nil, err
+}
+
+// UseOfOthers enters into a change that an agent sends to a session that another
+// tenant's agent has. That one's is left as it is.
+func (s *Sessions) UseOfOthers(ctx context.Context, d *directory.Directory, key string, self *directory.Agent, account string, now time.Time, c *store.Change) error {
+	_, err := s.use(ctx, d, store.TenantSession(self.TenantID, key), directory.ChannelOf(key), self, account, now, c)
+	return err
+}
+
 // Use enters a session into a change: as new, or as used once more when the
 // change is durable. Fresh is set then where this change began the session: of two
 // first messages at once, the one that is committed first does, and says whose the
 // session is.
 func (s *Sessions) Use(ctx context.Context, d *directory.Directory, key string, agent *directory.Agent, account string, now time.Time, c *store.Change) (fresh *bool, err error) {
+	return s.use(ctx, d, key, directory.ChannelOf(key), agent, account, now, c)
+}
+
+func (s *Sessions) use(ctx context.Context, d *directory.Directory, key, channel string, agent *directory.Agent, account string, now time.Time, c *store.Change) (fresh *bool, err error) {
 	fresh = new(bool)
 	known, former, err := s.find(ctx, d, key)
 	if err != nil {
@@ -115,7 +137,7 @@ func (s *Sessions) Use(ctx context.Context, d *directory.Directory, key string, 
 		return fresh, nil
 	}
 	c.Add(store.Session{
-		Key: key, SessionOwner: ownerOf(agent), Former: former, ChannelID: directory.ChannelOf(key), AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
+		Key: key, SessionOwner: ownerOf(agent), Former: former, ChannelID: channel, AccountID: account, CreatedAt: now, LastActiveAt: now, MessageCount: 1,
 	})
 	c.OnDurable(func(store.Receipt) {
 		if _, before := s.begun.getOrAdd(beginning{key, former}, struct{}{}); !before {

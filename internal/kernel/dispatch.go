@@ -543,8 +543,8 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 
 // firstIn reports whether a message is the first of the sender's tenant in its session.
 func (k *ruleset) firstIn(ctx context.Context, m *outgoing) (bool, error) {
-	agent, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
-	return agent == nil || agent.TenantID != m.sender.TenantID, err
+	begun, err := k.state.Sessions.Begun(ctx, k.directory, m.key, m.sender)
+	return !begun, err
 }
 
 // named adds to the passages what the caller chose in the names of session and
@@ -771,7 +771,7 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, n
 		return nil, err
 	}
 	if cmp.Or(known, whose).TenantID != m.sender.TenantID {
-		return new(bool), nil
+		return new(bool), k.state.Sessions.UseOfOthers(ctx, k.directory, m.key, m.sender, m.account, now, change)
 	}
 	return k.state.Sessions.Use(ctx, k.directory, m.key, whose, m.account, now, change)
 }

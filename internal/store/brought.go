@@ -27,6 +27,9 @@ type Brought struct {
 // session key has a zero in it.
 func TenantSession(tenant, session string) string { return tenant + "\x00" + session }
 
+// sessionOf is the key of the session that a [TenantSession] names, or of itself.
+func sessionOf(key string) string { return key[strings.IndexByte(key, 0)+1:] }
+
 // tenantOf is the tenant of a [TenantSession], "" of a session's key.
 func tenantOf(key string) string {
 	tenant, _, found := strings.Cut(key, "\x00")

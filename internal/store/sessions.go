@@ -12,7 +12,9 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Session is what is known of a session. As a part it is a new one.
+// Session is what is known of a session. As a part it is a new one. Where another
+// tenant's agent has the session, its key is a [TenantSession] as a part, and the
+// session's own where it is read.
 type Session struct {
 	Key string
 	SessionOwner
@@ -154,7 +156,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 
 func scanSession(stmt *sqlite.Stmt) (Session, error) {
 	return Session{
-		Key: stmt.ColumnText(0), SessionOwner: SessionOwner{stmt.ColumnText(1), stmt.ColumnText(2)}, ChannelID: stmt.ColumnText(3), AccountID: stmt.ColumnText(4),
+		Key: sessionOf(stmt.ColumnText(0)), SessionOwner: SessionOwner{stmt.ColumnText(1), stmt.ColumnText(2)}, ChannelID: stmt.ColumnText(3), AccountID: stmt.ColumnText(4),
 		CreatedAt: db.TimeOf(stmt.ColumnInt64(5)), LastActiveAt: db.TimeOf(stmt.ColumnInt64(6)), MessageCount: stmt.ColumnInt64(7),
 	}, nil
 }
