@@ -419,3 +419,49 @@ func TestMessagesAboutTasks(t *testing.T) {
 		t.Error("hook.emit lets a message about another tenant's task go")
 	}
 }
+
+// Who began to wait for a message is given none that comes once its grant is over, or for
+// another agent that has the id by then.
+func TestWhoWaitsIsAskedAgain(t *testing.T) {
+	for name, change := range map[string]func(h *harness, grant any){
+		"a grant that is revoked": func(h *harness, grant any) {
+			h.taskOperator().must("task.revoke_grant", m{"grant_id": grant})
+			h.speaker("ben").must("agent.send", m{"to": "ann", "text": "For ann."})
+		},
+		"an id of another tenant": func(h *harness, _ any) {
+			h.configure(strings.Replace(ungoverned, "{id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp",
+				"{id: ann, instance_id: agent-ann-2, user_id: anna, org_unit: sales, tenant_id: globex-inc", 1))
+			h.operator("policy.reload", m{}, nil)
+			h.speaker("gus").must("agent.send", m{"to": "ann", "text": "For ann of globex."})
+			if got, _ := h.speaker("ann").read(m{}); len(got) != 1 {
+				h.t.Errorf("who has the id now reads %v", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, ungoverned)
+			granted := h.taskOperator().must("task.grant", m{"agent": "ann"})
+			ann := h.taskDial("run/kernel.sock", "ann")
+			ann.must("task.attach", m{"token": granted["token"]})
+			type answer struct {
+				got m
+				err error
+			}
+			came := make(chan answer, 1)
+			go func() {
+				got, err := ann.call("agent.read", m{"wait_s": 20})
+				came <- answer{got, err}
+			}()
+			ann.must("agent.contacts", m{})
+			change(h, granted["grant_id"])
+			select {
+			case a := <-came:
+				if a.err == nil {
+					t.Errorf("it is given %v", a.got)
+				}
+			case <-time.After(patience):
+				t.Error("it waits on")
+			}
+		})
+	}
+}

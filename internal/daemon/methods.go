@@ -155,7 +155,15 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 	if err != nil {
 		return nil, err
 	}
-	return d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+	who, err := d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+	if err != nil {
+		return nil, err
+	}
+	who.While(func(ctx context.Context) error {
+		_, err := d.granted(ctx, s, method)
+		return err
+	})
+	return who, nil
 }
 
 // agentWatch makes the row of the stream that tells such an agent of its requests. A grant

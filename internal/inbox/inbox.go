@@ -58,6 +58,8 @@ type Inboxes struct {
 // reading is a process that reads for an agent until its connection ends. Unwatched takes
 // back what is to be done at that end.
 type reading struct {
+	// of is which agent it reads for, see [directory.Agent.Identified].
+	of        string
 	peer      api.Peer
 	unwatched func() bool
 }
@@ -78,13 +80,22 @@ type Reader struct {
 	terms     *registry.Terms
 	grant     string
 	peer      api.Peer
+	// still refuses who may read no more, though it might when it began to wait.
+	still func(context.Context) error
 }
 
 // For returns the reader of an agent's inbox for a process whose grant was looked at, under
 // one configuration.
 func (i *Inboxes) For(agent *directory.Agent, d *directory.Directory, names *directory.Config, t *registry.Terms, grant string, peer api.Peer) *Reader {
-	return &Reader{i, agent, d, names, t, grant, peer}
+	return &Reader{
+		Inboxes: i, agent: agent, directory: d, names: names, terms: t, grant: grant, peer: peer,
+		still: func(context.Context) error { return nil },
+	}
 }
+
+// While has whoever waits for a message asked, once there is one, whether it may still
+// read.
+func (r *Reader) While(still func(context.Context) error) { r.still = still }
 
 // pageBytes is about how much of an inbox is read at a time.
 const pageBytes = 256 << 10
@@ -113,7 +124,7 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.AgentMes
 	defer over.Stop()
 	for {
 		came, leave := r.outbox.Arrival(queue)
-		page, err := r.outbox.Read(ctx, queue, p.Page(), pageBytes)
+		page, err := r.outbox.Read(ctx, queue, r.agent.Identified(), p.Page(), pageBytes)
 		if err != nil || len(page.Messages) > 0 || p.WaitS == 0 {
 			leave()
 			if err == nil {
@@ -124,6 +135,9 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.AgentMes
 		select {
 		case <-came:
 			leave()
+			if err := r.still(ctx); err != nil {
+				return result, nil, err
+			}
 		case <-over.C:
 			leave()
 			return result, nil, nil
@@ -254,13 +268,15 @@ func (r *Reader) enter(ctx context.Context) error {
 	has, some := i.by[agent]
 	switch {
 	case some && has.peer == peer:
+		has.of = r.agent.Identified()
+		i.by[agent] = has
 		return nil
-	case some && has.peer.Present() == nil && !sameProcess(has.peer, peer):
+	case some && has.of == r.agent.Identified() && has.peer.Present() == nil && !sameProcess(has.peer, peer):
 		return api.Errorf(api.Conflict, "another process reads for agent %s: end it first", agent)
 	case some:
 		has.unwatched()
 	}
-	i.by[agent] = reading{peer, context.AfterFunc(ctx, func() {
+	i.by[agent] = reading{r.agent.Identified(), peer, context.AfterFunc(ctx, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if i.by[agent].peer == peer {

@@ -265,11 +265,15 @@ func (k *base) tell(who *directory.Directory, r *approval.Request, change *store
 	if local := who.LocalAgent(r.SessionKey); local != nil && len(outcome.Data) > 0 {
 		to = local.ID
 	}
+	tenant := ""
+	if asked := who.Agent(r.AgentID); asked != nil && asked.InstanceID == r.Agent {
+		tenant = asked.TenantID
+	}
 	told := &outbox.Delivery{
 		Message: store.Message{
 			MessageID: store.MessageID{Queue: outbox.AppQueue(r.AppID)}, DispatchID: r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},
-		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, About: api.HookContext{AgentID: to, ChannelID: channel}, Data: event},
+		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, By: r.Agent, Tenant: tenant, About: api.HookContext{AgentID: to, ChannelID: channel}, Data: event},
 	}
 	told.Enter(change)
 	change.OnDurable(func(store.Receipt) {

@@ -12,10 +12,11 @@ import (
 
 // queuesOf lists the queues whose messages an app receives.
 func (k *Kernel) queuesOf(a *registry.App) (queues []string) {
-	for _, channel := range k.apps.Channels(a) {
+	rules := k.rules()
+	for _, channel := range k.apps.Channels(rules.terms, a) {
 		queues = append(queues, outbox.ChannelQueue(channel))
 	}
-	for _, agent := range k.rules().directory.SpokenBy(a.ID()) {
+	for _, agent := range rules.directory.SpokenBy(a.ID()) {
 		queues = append(queues, outbox.AgentQueue(agent.ID))
 	}
 	return append(queues, outbox.AppQueue(a.ID()))

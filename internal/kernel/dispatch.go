@@ -227,7 +227,7 @@ func (k *ruleset) served(m *outgoing) error {
 
 // reached reports whether an agent has a channel: by an app, or where it delivers by itself.
 func (k *ruleset) reached(channel string, agent *Agent, carried bool) error {
-	owner := k.apps.Owner(channel)
+	owner := k.apps.Owner(k.terms, channel)
 	if carried && owner == nil && !k.directory.Granted(channel) {
 		return nil // the runtime has a channel of its own
 	}
@@ -290,7 +290,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if !k.apps.Intercepted(k.terms) {
 		return nil
 	}
-	left, err := k.apps.Intercept(ctx, k.terms, m.message(), m.about(), m.app, k.apps.Owner(m.channel))
+	left, err := k.apps.Intercept(ctx, k.terms, m.message(), m.about(), m.app, k.apps.Owner(k.terms, m.channel))
 	if err != nil {
 		return err
 	}
@@ -900,7 +900,7 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) (d *out
 	}
 	d = &outbox.Delivery{
 		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, About: m.about()},
+		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
 	}
 	d.About.AuditID = auditID
 	message := m.message()

@@ -352,7 +352,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	default:
 		// A runtime with a channel of its own has nobody else's.
 		err = k.directory.MayOwn(in.appID, channel)
-		if err == nil && k.apps.Owner(channel) != nil {
+		if err == nil && k.apps.Owner(k.terms, channel) != nil {
 			err = fmt.Errorf("channel %s is another app's", channel)
 		}
 	}

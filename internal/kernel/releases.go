@@ -42,10 +42,11 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 	return nil
 }
 
-// asked reports whether the agent that asked is who it was.
+// asked reports whether the agent that asked is who it was, and the app that asked for
+// it still speaks for it.
 func (k *ruleset) asked(r *approval.Request) bool {
 	agent := k.directory.Agent(r.AgentID)
-	return agent != nil && agent.InstanceID == r.Agent
+	return agent != nil && agent.InstanceID == r.Agent && agent.App == r.AppID
 }
 
 // Confirm takes the app's word about what became of a message that it delivers by itself.

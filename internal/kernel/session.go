@@ -9,7 +9,7 @@ import (
 
 func (c *Client) viewer(k *ruleset) *sessions.Viewer {
 	return &sessions.Viewer{
-		Store: k.store, Directory: k.directory, Agents: k.cfg.Directory.Agents, App: c.App().ID(), Channels: k.apps.Channels(c.App()),
+		Store: k.store, Directory: k.directory, Agents: k.cfg.Directory.Agents, App: c.App().ID(), Channels: k.apps.Channels(k.terms, c.App()),
 	}
 }
 

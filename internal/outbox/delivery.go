@@ -26,8 +26,12 @@ type Event struct {
 	// Name, where set, is the name of an event that is no hook.
 	Name  string `json:"event,omitzero"`
 	RunID string `json:"runId,omitzero"`
-	// From is the agent that sent the message, absent where it came from outside.
-	From string `json:"from,omitzero"`
+	// From is the agent that sent the message, absent where it came from outside. By says
+	// which one that is, its instance, where the message goes to no agent, and Tenant, where
+	// that is known, whose.
+	From   string `json:"from,omitzero"`
+	By     string `json:"by,omitzero"`
+	Tenant string `json:"tenant,omitzero"`
 	// For is which agent the message was decided for, see [directory.Agent.Identified].
 	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
@@ -62,6 +66,8 @@ func (e *Event) encode(room int) []byte {
 	text = jsonline.TextIfAny(text, "event", e.Name)
 	text = jsonline.TextIfAny(text, "runId", e.RunID)
 	text = jsonline.TextIfAny(text, "from", e.From)
+	text = jsonline.TextIfAny(text, "by", e.By)
+	text = jsonline.TextIfAny(text, "tenant", e.Tenant)
 	text = jsonline.TextIfAny(text, "for", e.For)
 	text = e.About.Append(jsonline.Key(text, "about"))
 	return append(text, "}\n"...)

@@ -25,7 +25,8 @@ import (
 
 // Receiver is an app on one connection. Two are compared with ==.
 type Receiver interface {
-	// Link is the app's connection.
+	// ID is the app's id, and Link its connection.
+	ID() string
 	Link() api.Link
 }
 
@@ -177,7 +178,8 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 		l.keepBackLocked(d.ID)
 		l.sent = d.ID
 		return nil
-	case l.behind || l.to.Link().Crowded() || !o.sendLocked(l, d):
+	case l.behind || l.to.Link().Crowded() || o.astray(l.to, d) != nil || !o.sendLocked(l, d):
+		// What is astray is taken out where that can be recorded.
 		o.decided.add(&d.Message)
 		l.behind = true
 		o.drainLocked(l)
@@ -349,7 +351,7 @@ func (o *Outbox) current(l *lane) bool {
 // the store was asked may be missing from the page and must not be passed over. What
 // comes before a message that cannot be looked at now is sent.
 func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
-	due, err := o.due(l.queue, page)
+	due, err := o.due(l.to, l.queue, page)
 	page = page[:len(due)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,10 +421,10 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 // due returns what of a page of waiting messages is to be delivered, nil in the
 // place of each that is not. Where one cannot be looked at now, or not be taken out, it
 // returns what comes before that one, with the error.
-func (o *Outbox) due(queue string, page []*store.Message) ([]*Delivery, error) {
+func (o *Outbox) due(to Receiver, queue string, page []*store.Message) ([]*Delivery, error) {
 	found := make([]*Delivery, 0, len(page))
 	for _, m := range page {
-		d, err := o.dueOf(queue, m)
+		d, err := o.dueOf(to, queue, m)
 		if err != nil {
 			return found, err
 		}
@@ -432,9 +434,9 @@ func (o *Outbox) due(queue string, page []*store.Message) ([]*Delivery, error) {
 }
 
 // dueOf returns the delivery of a waiting message, nil where it is none: it waited too
-// long, or for an agent that is another one now under the same id, or no decision let it
-// through. Such a one is taken out, on record.
-func (o *Outbox) dueOf(queue string, m *store.Message) (*Delivery, error) {
+// long, or it would reach somebody else by now than it was decided for, or no decision
+// let it through. Such a one is taken out, on record.
+func (o *Outbox) dueOf(to Receiver, queue string, m *store.Message) (*Delivery, error) {
 	if !m.ExpiresAt.IsZero() && !o.now().Before(m.ExpiresAt) {
 		return nil, o.expire(m)
 	}
@@ -442,12 +444,10 @@ func (o *Outbox) dueOf(queue string, m *store.Message) (*Delivery, error) {
 	if d.decode(m.Body) != nil {
 		return nil, o.reject(m, "it cannot be read")
 	}
-	kind, name := directory.Split(queue)
-	who := o.host.Directory()
-	if agent := who.Agent(name); kind == "agent" && d.For != "" && agent != nil && agent.Identified() != d.For {
-		return nil, o.withdraw(m, map[string]any{"decidedFor": d.For, "isNow": agent.Identified()})
+	if astray := o.astray(to, d); astray != nil {
+		return nil, o.withdraw(m, astray)
 	}
-	why, err := o.mismatch(o.closing, who, m, d)
+	why, err := o.mismatch(o.closing, o.host.Directory(), m, d)
 	switch {
 	case err != nil:
 		return nil, err
@@ -455,6 +455,40 @@ func (o *Outbox) dueOf(queue string, m *store.Message) (*Delivery, error) {
 		return nil, o.reject(m, why)
 	}
 	return d, nil
+}
+
+// astray says why a delivery is for nobody any more, nil where it reaches whom it was
+// decided for: the configuration may have given the id of an agent, a channel or the
+// agent of the app that asked to somebody else since. To is the app that would get it,
+// nil where none takes the queue.
+func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
+	who := o.host.Directory()
+	kind, name := directory.Split(d.Queue)
+	if kind == "agent" {
+		if agent := who.Agent(name); d.For != "" && agent != nil && agent.Identified() != d.For {
+			return map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}
+		}
+		return nil
+	}
+	if d.By == "" || to == nil {
+		return nil
+	}
+	sender := who.Agent(d.From)
+	same := sender != nil && sender.InstanceID == d.By && (d.Tenant == "" || sender.TenantID == d.Tenant)
+	reaches := true
+	switch {
+	case kind == "channel":
+		reaches = (same || sender == nil) && slices.Contains(who.Tenants(to.ID()), d.Tenant)
+	case kind == "app" && same:
+		reaches = sender.App == name
+	case kind == "app" && who.SeveralTenants():
+		// The agent is no more: its app is told, unless it is of others by now.
+		reaches = !slices.ContainsFunc(who.SpokenBy(name), func(a *directory.Agent) bool { return a.TenantID != d.Tenant })
+	}
+	if reaches {
+		return nil
+	}
+	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
 }
 
 // keptBack returns the scope of a pause that keeps a delivery from its app, "" where

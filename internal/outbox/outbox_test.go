@@ -29,6 +29,8 @@ type app struct {
 	roomy   chan struct{}
 }
 
+func (*app) ID() string { return "@test/app" }
+
 func (a *app) Link() api.Link { return a }
 
 func (a *app) Send(event string, payload []byte, taken func()) bool {
@@ -419,7 +421,7 @@ func TestGiven(t *testing.T) {
 	for _, id := range []string{"1", "2", "3", "4"} {
 		w.send("alice", id)
 	}
-	page, err := w.out.Read(t.Context(), queue, 3, 1<<20)
+	page, err := w.out.Read(t.Context(), queue, "", 3, 1<<20)
 	if err != nil || len(page.Messages) != 3 {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -466,7 +468,7 @@ func TestDropAgainstRead(t *testing.T) {
 		var page Page
 		var dropped api.QueueDropResult
 		var both sync.WaitGroup
-		both.Go(func() { page, _ = w.out.Read(t.Context(), ChannelQueue("irc"), 100, 1<<20) })
+		both.Go(func() { page, _ = w.out.Read(t.Context(), ChannelQueue("irc"), "", 100, 1<<20) })
 		both.Go(func() {
 			dropped, _ = w.out.Drop(map[string]any{"by": "uid:1"}, &api.QueueDropParams{DispatchIDs: []string{id}})
 		})

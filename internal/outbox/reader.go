@@ -41,8 +41,9 @@ const maxKeptBack = 32
 func (c Cursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
 
 // Read returns the oldest messages of a queue that no app takes, up to a number of them
-// and about so many bytes. What a pause keeps back is left out.
-func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page, error) {
+// and about so many bytes. What a pause keeps back is left out, and what is for another
+// agent than the reader's: its id may have become another's while the reader waited.
+func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int) (Page, error) {
 	var p Page
 	var keptBack []string
 	for after, read := int64(0), 0; ; {
@@ -50,12 +51,12 @@ func (o *Outbox) Read(ctx context.Context, queue string, limit, size int) (Page,
 		if err != nil || len(page) == 0 {
 			return p, err
 		}
-		due, err := o.due(queue, page)
+		due, err := o.due(nil, queue, page)
 		for i, d := range due {
 			m := page[i]
 			after = m.ID
 			switch {
-			case d == nil:
+			case d == nil, d.For != "" && d.For != reader:
 				continue
 			case o.keptBack(d) != "":
 				if keptBack = append(keptBack, m.DispatchID); (Cursor{KeptBack: keptBack}).Full() {
@@ -185,7 +186,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 		}
 		more = len(page) > 0
 		// Nothing was read that is not to be delivered: it is taken out as that.
-		due, err := o.due(queue, page)
+		due, err := o.due(nil, queue, page)
 		if err != nil {
 			return nil, err
 		}

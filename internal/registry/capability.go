@@ -92,7 +92,7 @@ const maxCapabilities = 1024
 func (r *Registry) ownerLocked(t *Terms, cp *capability, a *App) *App {
 	switch cp.kind {
 	case "channel":
-		if owner := r.channels[cp.name]; owner != a {
+		if owner := r.channelOwnerLocked(t, cp.name); owner != a {
 			return owner
 		}
 	case "tool", "gateway_method":
@@ -168,10 +168,19 @@ func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams
 }
 
 // Owner returns the app that has a channel, nil where none has.
-func (r *Registry) Owner(channel string) *App {
+func (r *Registry) Owner(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.channels[channel]
+	return r.channelOwnerLocked(t, channel)
+}
+
+// channelOwnerLocked returns the app that has a channel. One that may not have it any
+// more has it no longer, so that it keeps it from nobody.
+func (r *Registry) channelOwnerLocked(t *Terms, channel string) *App {
+	if a := r.channels[channel]; a != nil && t.Directory.MayOwn(a.ID(), channel) == nil {
+		return a
+	}
+	return nil
 }
 
 // Owns reports whether the app has the channel, or any where the name is empty. One
@@ -180,7 +189,7 @@ func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if channel != "" {
-		return a != nil && r.channels[channel] == a && t.Directory.MayOwn(a.ID(), channel) == nil
+		return a != nil && r.channelOwnerLocked(t, channel) == a
 	}
 	for name, owner := range r.channels {
 		if owner == a && t.Directory.MayOwn(a.ID(), name) == nil {
@@ -190,11 +199,11 @@ func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 	return false
 }
 
-// Channels lists the channels of an app.
-func (r *Registry) Channels(a *App) []string {
+// Channels lists the channels of an app, but for those that it may not have any more.
+func (r *Registry) Channels(t *Terms, a *App) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.channelsLocked(a)
+	return slices.DeleteFunc(r.channelsLocked(a), func(channel string) bool { return r.channelOwnerLocked(t, channel) != a })
 }
 
 func (r *Registry) channelsLocked(a *App) (channels []string) {

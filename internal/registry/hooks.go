@@ -116,7 +116,28 @@ const agentChannel = "agent"
 // mayObserve reports whether an app that listens may be told of something: of what
 // its own agents do, and of what the configuration grants it. Where nothing has to be
 // declared, the app that has a channel is told of that too.
+//
+// What happened under earlier terms is told to nobody who may not hear of that agent by
+// now: it may have been decided for seconds.
 func (r *Registry) mayObserve(t *Terms, a *App, about *api.HookContext) bool {
+	return r.then(t, about.AgentID, func(t *Terms) bool { return r.mayObserveUnder(t, a, about) })
+}
+
+// then reports whether something about an agent may be under some terms, and under
+// those in force by now, in which the agent is who it was.
+func (r *Registry) then(t *Terms, agentID string, may func(*Terms) bool) bool {
+	if !may(t) {
+		return false
+	}
+	now := r.terms()
+	if now == t {
+		return true
+	}
+	was, is := t.Directory.Agent(agentID), now.Directory.Agent(agentID)
+	return was != nil && is != nil && was.Identified() == is.Identified() && may(now)
+}
+
+func (r *Registry) mayObserveUnder(t *Terms, a *App, about *api.HookContext) bool {
 	agent := t.Directory.Agent(about.AgentID)
 	if agent == nil {
 		return false

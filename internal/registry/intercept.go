@@ -45,6 +45,10 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 		if !intercepts || !t.intercepts(a, q.About.AgentID) {
 			continue
 		}
+		if !r.then(t, q.About.AgentID, func(t *Terms) bool { return t.intercepts(a, q.About.AgentID) }) {
+			// Others were asked before it, and meanwhile that changed.
+			return denied(ocip.InterceptorBlocked, a.ID(), "may not look at it any more, since the configuration has changed; send it again"), nil
+		}
 		for _, name := range names {
 			result, answered, err := r.ask(ctx, t, a, q.Hook, name, q.Data(), q.About)
 			switch {

@@ -162,11 +162,7 @@ func (r *Registry) Receiver(t *Terms, id string) *App {
 func (r *Registry) ChannelReceiver(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	a := r.channels[channel]
-	if a != nil && t.Directory.MayOwn(a.ID(), channel) != nil {
-		return nil
-	}
-	return receivingLocked(t, a)
+	return receivingLocked(t, r.channelOwnerLocked(t, channel))
 }
 
 func receivingLocked(t *Terms, a *App) *App {

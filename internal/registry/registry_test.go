@@ -228,14 +228,14 @@ func TestResumption(t *testing.T) {
 		again := f.Connect(someone(1), new(wire))
 		isCode(t, "resumes", again.Authorize(token), "")
 		a := again.App()
-		if a == nil || f.Owner("chat") != a || f.ChannelReceiver(f.terms, "chat") != a || !slices.Contains(f.Listeners(api.MessageSending), a) {
+		if a == nil || f.Owner(f.terms, "chat") != a || f.ChannelReceiver(f.terms, "chat") != a || !slices.Contains(f.Listeners(api.MessageSending), a) {
 			t.Error("it lacks what it had")
 		}
 		if last := f.told[len(f.told)-1]; last != "resume @acme/chat" {
 			t.Errorf("its queues were not resumed: %q", f.told)
 		}
 		again.Gone()
-		if f.Owner("chat") != nil || len(f.Listeners(api.MessageSending)) > 0 || f.Receiver(f.terms, "@acme/chat") != nil {
+		if f.Owner(f.terms, "chat") != nil || len(f.Listeners(api.MessageSending)) > 0 || f.Receiver(f.terms, "@acme/chat") != nil {
 			t.Error("it has what it had after it is gone")
 		}
 	})

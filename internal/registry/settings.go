@@ -35,7 +35,7 @@ func (c *Client) view() View {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, channel := range a.manifest.Capabilities.Channels.Provides {
-		if owner := r.channels[channel]; (owner == nil || owner == a) && t.Directory.MayOwn(a.ID(), channel) == nil {
+		if owner := r.channelOwnerLocked(t, channel); (owner == nil || owner == a) && t.Directory.MayOwn(a.ID(), channel) == nil {
 			v.Channels = append(v.Channels, channel)
 		}
 	}
