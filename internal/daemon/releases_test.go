@@ -355,8 +355,11 @@ func TestEmitOfWhoHasLeft(t *testing.T) {
 // What was approved for an agent is nobody's who has its id later: not another tenant's.
 func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	h := build(t, ungoverned)
-	held := h.speaker("ann").must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}})
+	ann := h.speaker("ann")
+	held := ann.must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}})
 	id := str(held, "approvalId")
+	once := m{"to": "alice", "text": "Of acme alone.", "request_key": "first"}
+	ann.must("agent.send", once)
 	h.decides(api.DecideApprove, id)
 	h.configure(strings.Replace(ungoverned, "{id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp",
 		"{id: ann, instance_id: agent-ann-2, user_id: anna, org_unit: sales, tenant_id: globex-inc", 1))
@@ -368,6 +371,9 @@ func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	next.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
 	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": id})
 	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": id})
+	// Nor is it told what the former one has sent, by the key that it used.
+	next.refuse(api.Forbidden, "", "agent.send", once)
+	next.must("agent.send", m{"to": "gus", "text": "Of globex.", "request_key": "first"})
 }
 
 // Who speaks for an agent is told of its requests as they change, of nobody else's, and no

@@ -75,8 +75,8 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return api.AgentSent{}, nil, fmt.Errorf("cannot encode a request: %w", err)
 		}
 		asked = approval.Asked("agent.send", string(text))
-		defer g.kernel.asking.Lock(g.agent.App + "\n" + p.RequestKey)()
-		before, err := g.kernel.store.RequestOf(ctx, g.agent.App, p.RequestKey, g.kernel.now())
+		defer g.kernel.asking.Lock(g.asker() + "\n" + p.RequestKey)()
+		before, err := g.kernel.store.RequestOf(ctx, g.asker(), p.RequestKey, g.kernel.now())
 		switch {
 		case err == nil && before.Asked != asked:
 			return api.AgentSent{}, nil, api.Errorf(api.Conflict, "the request key %s was of another message", p.RequestKey)
@@ -97,6 +97,10 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 	return result.SentBy(), m.deliver, nil
 }
 
+// asker is whose request keys the agent's are: another agent that is given its id has
+// others.
+func (g *Granted) asker() string { return g.agent.App + " " + g.agent.Identified() }
+
 // keeps enters into the change of a message what its asker is told, under a key.
 func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResult) error {
 	if key == "" {
@@ -104,7 +108,7 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 	}
 	return func(c *store.Change, r *api.DispatchResult) error {
 		text, err := json.Marshal(r.SentBy())
-		c.Add(&store.RequestKey{Actor: g.agent.App, Key: key, Asked: asked, At: g.kernel.now(), Result: text})
+		c.Add(&store.RequestKey{Actor: g.asker(), Key: key, Asked: asked, At: g.kernel.now(), Result: text})
 		return err
 	}
 }

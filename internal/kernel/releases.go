@@ -116,7 +116,7 @@ func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed
 // Confirm takes the agent's word about what became of a message that it delivers by itself.
 func (g *Granted) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, api.AfterReply, error) {
 	ctx = context.WithoutCancel(ctx)
-	waits, err := g.kernel.releases.Asked(ctx, g.agent.App, p)
+	waits, err := g.kernel.releases.Asked(ctx, g.asker(), p)
 	if err != nil || waits != nil {
 		if err == nil {
 			_, err = g.rules.withdraw(ctx, g.agent.App, waits)

@@ -482,11 +482,11 @@ const Emitted = "agent.emit"
 
 // Asked replaces the key of a message that nobody has heard the answer of by its dispatchId,
 // or says what waits for a person where it is held and was not sent.
-func (x *Releases) Asked(ctx context.Context, app string, p *api.ConfirmParams) (waits *api.WithdrawParams, err error) {
+func (x *Releases) Asked(ctx context.Context, asker string, p *api.ConfirmParams) (waits *api.WithdrawParams, err error) {
 	if p.RequestKey == "" {
 		return nil, nil
 	}
-	before, err := x.o.Store.RequestOf(ctx, app, p.RequestKey, x.o.Now())
+	before, err := x.o.Store.RequestOf(ctx, asker, p.RequestKey, x.o.Now())
 	if errors.Is(err, store.ErrNotFound) || err == nil && before.Asked != Emitted {
 		return nil, api.Errorf(api.NotFound, "no message was let go, or held, under the key %s", p.RequestKey)
 	}
