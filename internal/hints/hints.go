@@ -1,6 +1,7 @@
 // Package hints reads what a caller says of a message's exchange in metadata.exchange: which
 // exchange it belongs to, of what type, at which level, for how many rounds. Hints
-// wish; they do not decide. Interceptors may tighten them, see [Hints.After].
+// wish; they do not decide. Interceptors may tighten them, see [Hints.After]. It also takes
+// out of the metadata what is the daemon's to say, see [WithoutOwn].
 package hints
 
 import (

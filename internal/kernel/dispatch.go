@@ -806,22 +806,10 @@ func (m *outgoing) handedTo() string {
 // stamp puts the envelope and the disclosure on the message. Nothing may
 // change it after this.
 func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
-	unposing, as := unposed(m.metadata)
-	for _, name := range as {
-		m.changedBy = append(m.changedBy, "kernel: what reads as metadata."+name+" removed")
-	}
-	metadata := maps.Clone(unposing)
-	if metadata == nil {
-		metadata = make(api.Object)
-	}
-	for _, name := range ours {
-		if _, forged := metadata[name]; forged {
-			m.changedBy = append(m.changedBy, "kernel: metadata."+name+" replaced")
-			delete(metadata, name)
-		}
-	}
+	metadata, changes := hints.WithoutOwn(m.metadata)
+	m.changedBy = append(m.changedBy, changes...)
 	metadata["ocip"] = v.Annotation
-	metadata[dispatchIDName] = api.String(m.dispatchID)
+	metadata["dispatchId"] = api.String(m.dispatchID)
 	if v.Chain.ID != "" {
 		metadata["ocipChain"] = v.Chain.Annotation()
 	}

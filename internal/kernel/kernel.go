@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/exchange"
 	"github.com/openclawos/ocipd/internal/exchanges"
 	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/hooks"
 	"github.com/openclawos/ocipd/internal/inbox"
 	"github.com/openclawos/ocipd/internal/keylock"
@@ -205,7 +206,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
-	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: ours[:], Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
+	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/openclawos/ocipd/internal/attachments"
+	"github.com/openclawos/ocipd/internal/hints"
 	"github.com/openclawos/ocipd/internal/media"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -14,7 +15,7 @@ import (
 func (k *ruleset) look(m *outgoing) error {
 	found, err := attachments.Look(&attachments.Message{
 		Content: m.content, Metadata: m.metadata, Folders: m.sender.Media, Rendering: m.recipient.Rendering,
-		Known: func(member string) bool { return isOurs(member) || m.recipient.IsAddress(member) },
+		Known: func(member string) bool { return hints.IsOwn(member) || m.recipient.IsAddress(member) },
 	}, k.cfg.Rules)
 	m.passages, m.media, m.files = found.Passages, found.Items, found.Files
 	if refused, ok := errors.AsType[*media.Refused](err); ok {

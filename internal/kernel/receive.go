@@ -225,7 +225,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring finds out where an inbound message came from, and sorts it by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
-	in.metadata, in.posed = unposed(in.metadata)
+	in.metadata, in.posed = hints.Unposed(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
 	if err == nil {
 		in.account, in.spoke = in.origin.Account, in.origin.Writers
