@@ -267,7 +267,7 @@ func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) 
 	}
 	for i := range servers {
 		if server := &servers[i]; !server.Gated() {
-			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), server.Why(p))
+			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), term.Printable(server.Why(p)))
 		}
 	}
 	rest, err := r.Elsewhere(p)

@@ -260,11 +260,7 @@ func replaceConfig(file string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return err
-	}
-	return durable.Replace(target, ".part", info.Mode().Perm(), text)
+	return durable.Rewrite(target, ".part", text)
 }
 
 // showOpenClaw says what is changed, file by file.

@@ -100,9 +100,9 @@ func SubjectOf(r *Record) Subject {
 
 // Tally adds up [Stats]. Make one with [NewTally].
 type Tally struct {
-	since, until         time.Time
-	bucket               time.Duration
-	first                time.Time
+	since, until time.Time
+	// bucket is how long one is, and first when the first begins, in seconds.
+	bucket, first        int64
 	total                Verdicts
 	buckets              []Verdicts
 	agents, rules, codes map[string]*Verdicts
@@ -122,18 +122,20 @@ func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 	if t.until.Before(t.since) {
 		t.until = t.since
 	}
-	span := t.until.Sub(t.since)
+	// In seconds: durations end after 292 years, and an asker's time need not.
+	begin, end := t.since.Unix(), t.until.Unix()
+	span := end - begin
 	if bucket <= 0 {
 		bucket = niceBucket(span)
 	}
-	bucket = max(time.Minute, (bucket + time.Minute - 1).Truncate(time.Minute))
-	for span/bucket >= StatsBuckets-1 {
-		bucket *= 2
+	const minute = 60
+	t.bucket = (int64((bucket-1)/time.Minute) + 1) * minute
+	for span/t.bucket >= StatsBuckets-1 {
+		t.bucket *= 2
 	}
-	t.bucket = bucket
-	t.first = time.Unix(t.since.Unix()-mod(t.since.Unix(), int64(bucket/time.Second)), 0).UTC()
-	if t.since.Before(t.until) {
-		t.buckets = make([]Verdicts, (t.until.Sub(t.first)+bucket-1)/bucket)
+	t.first = begin - mod(begin, t.bucket)
+	if begin < end {
+		t.buckets = make([]Verdicts, (end-t.first-1)/t.bucket+1)
 	}
 	return t
 }
@@ -141,14 +143,14 @@ func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 // mod is the remainder that is never negative.
 func mod(a, b int64) int64 { return (a%b + b) % b }
 
-// niceBucket chooses a length that people count in.
-func niceBucket(span time.Duration) time.Duration {
+// niceBucket chooses a length that people count in, for so many seconds.
+func niceBucket(span int64) time.Duration {
 	const day = 24 * time.Hour
 	for _, b := range []time.Duration{
 		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 28 * day,
 	} {
-		if span <= statsColumns*b {
+		if span <= int64(statsColumns*b/time.Second) {
 			return b
 		}
 	}
@@ -176,7 +178,7 @@ func (t *Tally) Add(e *Entry) {
 // time, for the buckets and the sum alone.
 func (t *Tally) AddAt(at time.Time, result string, n int) {
 	t.total.Add(result, n)
-	t.buckets[at.Sub(t.first)/t.bucket].Add(result, n)
+	t.buckets[(at.Unix()-t.first)/t.bucket].Add(result, n)
 }
 
 // AddFor counts n records for what they are about alone.
@@ -200,14 +202,14 @@ func (t *Tally) AddFor(s Subject, n int) {
 // Stats returns what was counted.
 func (t *Tally) Stats() Stats {
 	s := Stats{
-		Since: t.since, Until: t.until, Bucket: int(t.bucket / time.Second), Verdicts: t.total,
+		Since: t.since, Until: t.until, Bucket: int(t.bucket), Verdicts: t.total,
 		Buckets: make([]StatsBucket, len(t.buckets)),
 		Agents:  statsRows(t.agents), AgentCount: len(t.agents),
 		Rules: statsRows(t.rules), RuleCount: len(t.rules),
 		Codes: statsRows(t.codes), CodeCount: len(t.codes),
 	}
 	for i := range t.buckets {
-		s.Buckets[i] = StatsBucket{Start: t.first.Add(time.Duration(i) * t.bucket), Verdicts: t.buckets[i]}
+		s.Buckets[i] = StatsBucket{Start: time.Unix(t.first+int64(i)*t.bucket, 0).UTC(), Verdicts: t.buckets[i]}
 	}
 	return s
 }

@@ -83,3 +83,32 @@ func TestTallyRows(t *testing.T) {
 		t.Errorf("%d records decide nothing, want 1", s.Verdicts.None)
 	}
 }
+
+// An asker's time may be as long as there are years, and its buckets as long as there are
+// numbers.
+func TestStatsOfAnyTime(t *testing.T) {
+	day := time.Date(2026, 3, 13, 0, 0, 0, 0, time.UTC)
+	first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC)
+	for _, since := range []time.Time{first, day.Add(-time.Hour)} {
+		for _, until := range []time.Time{day.Add(time.Hour), time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC), last} {
+			for _, bucket := range []time.Duration{0, 1, time.Minute, time.Hour, 1 << 62, 1<<63 - 1} {
+				tally := NewTally(since, until, bucket)
+				tally.Add(&Entry{Time: day, Record: Record{PolicyResult: ResultAllow}})
+				s := tally.Stats()
+				n := 0
+				for i, b := range s.Buckets {
+					n += b.Allow
+					if b.Allow > 0 && (day.Before(b.Start) || day.Unix() >= b.Start.Unix()+int64(s.Bucket)) {
+						t.Errorf("%s to %s by %s: it is counted in the bucket of %s", since, until, bucket, b.Start)
+					}
+					if i > 0 && b.Start.Unix()-s.Buckets[i-1].Start.Unix() != int64(s.Bucket) {
+						t.Fatalf("%s to %s by %s: a gap before %s", since, until, bucket, b.Start)
+					}
+				}
+				if n != 1 || s.Verdicts.Allow != 1 || len(s.Buckets) > StatsBuckets {
+					t.Errorf("%s to %s by %s: %d counted in %d buckets of %d s", since, until, bucket, n, len(s.Buckets), s.Bucket)
+				}
+			}
+		}
+	}
+}

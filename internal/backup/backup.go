@@ -286,7 +286,9 @@ func (p *Places) put(dir string, done *Restored, now time.Time) error {
 		return err
 	}
 	// The mirror is written anew from the database.
-	mirrored, err := filepath.Glob(strings.TrimSuffix(p.Mirror, filepath.Ext(p.Mirror)) + "*")
+	live := filepath.Base(p.Mirror)
+	segments := strings.TrimSuffix(live, filepath.Ext(live)) + "-"
+	mirrored, err := filesIn(filepath.Dir(p.Mirror), func(name string) bool { return strings.HasPrefix(name, live) || strings.HasPrefix(name, segments) })
 	if err != nil {
 		return err
 	}
@@ -341,7 +343,7 @@ func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error
 		return err
 	}
 	if !done.Kept {
-		present, err := filepath.Glob(filepath.Join(p.Keys, "checkpoint.*"))
+		present, err := filesIn(p.Keys, func(name string) bool { return strings.HasPrefix(name, "checkpoint.") })
 		if err == nil {
 			err = aside(present...)
 		}
@@ -385,6 +387,21 @@ func Marked(database string) (*Mark, error) {
 		return nil, fmt.Errorf("cannot read %s: %w; remove it to start without a record of the restoration", MarkPath(database), err)
 	}
 	return m, nil
+}
+
+// filesIn are the files of a directory that are meant, whatever the directory's name has in it.
+// Folders are none: a backup may lie there too.
+func filesIn(dir string, meant func(name string) bool) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if !e.IsDir() && meant(e.Name()) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
 }
 
 func exists(path string) bool {

@@ -225,6 +225,30 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// A backup that lies beside the mirror, with a name that begins as its files do, stays where
+// it is; what directories are called makes no difference.
+func TestRestoreFromBesideTheMirror(t *testing.T) {
+	t.Parallel()
+	s := newState(t)
+	s.Mirror = filepath.Join(t.TempDir(), "logs[1]", "audit.jsonl")
+	s.must(os.MkdirAll(filepath.Dir(s.Mirror), 0o700))
+	s.run(5)
+	dir := filepath.Join(filepath.Dir(s.Mirror), "audit-monday")
+	_, err := Make(t.Context(), s.Places, dir, Without{})
+	s.must(err)
+	for _, name := range []string{"audit-000000000001-000000000002.jsonl.zst", "audit-manifest.jsonl", "audit.jsonl.foreign-1", "audits.txt"} {
+		s.must(os.WriteFile(filepath.Join(filepath.Dir(s.Mirror), name), nil, 0o600))
+	}
+	done, err := Restore(t.Context(), s.Places, dir, false, time.Now())
+	if err != nil || done.Records != 6 {
+		t.Fatalf("done: %+v, %v", done, err)
+	}
+	aside := names(t, filepath.Join(filepath.Dir(s.Mirror), done.Aside))
+	if want := []string{"audit-000000000001-000000000002.jsonl.zst", "audit-manifest.jsonl", "audit.jsonl", "audit.jsonl.foreign-1"}; !slices.Equal(aside, want) {
+		t.Errorf("aside are %q, want %q", aside, want)
+	}
+}
+
 // A machine that has nothing gets all of it, keys too.
 func TestRestoreOnAnEmptyMachine(t *testing.T) {
 	s, other := newState(t), newState(t)

@@ -2,12 +2,16 @@ package configfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 )
 
@@ -140,5 +144,68 @@ access:
 	before := text(t, cfg.File)
 	if err := Edit(cfg, func(text []byte) ([]byte, error) { return append(text, "\nnonsense: [\n"...), nil }); err == nil || text(t, cfg.File) != before {
 		t.Errorf("nonsense is written: %v", err)
+	}
+}
+
+// What an administrator writes into somebody else's files stays theirs, and legible to them.
+func TestOwnerStays(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root writes into files of others")
+	}
+	listed := filepath.Join(t.TempDir(), "who.jsonl")
+	if err := os.WriteFile(listed, []byte(DirectoryHead), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	cfg := made(t, "directory_file: "+listed+"\n")
+	for _, file := range []string{cfg.File, listed} {
+		if err := os.Chown(file, 64001, 64002); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := OpenDirectory(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.Add(person("dave", "irc:dave"))
+	err = errors.Join(f.Write(again), Edit(cfg, func(text []byte) ([]byte, error) { return append(text, "# more\n"...), nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, says := range map[string]string{cfg.File: "# more", listed: "irc:dave"} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := info.Sys().(*syscall.Stat_t); is.Uid != 64001 || is.Gid != 64002 || info.Mode().Perm() != 0o640 || !strings.Contains(text(t, file), says) {
+			t.Errorf("%s is of %d:%d, with mode %s, and says %q", file, is.Uid, is.Gid, info.Mode(), text(t, file))
+		}
+	}
+}
+
+// Of two commands that write at once, neither undoes what the other did; a pipe is not waited
+// for.
+func TestEditsComeOneByOne(t *testing.T) {
+	t.Parallel()
+	cfg := made(t, "# mine\n")
+	var both sync.WaitGroup
+	for i := range 8 {
+		both.Go(func() {
+			if err := Edit(cfg, func(text []byte) ([]byte, error) { return fmt.Appendf(text, "# line %d\n", i), nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	if got := text(t, cfg.File); strings.Count(got, "# line") != 8 {
+		t.Errorf("it says %q", got)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenDirectory(&config.Config{File: cfg.File, DirectoryFile: pipe}); !errors.Is(err, durable.ErrNoFile) {
+		t.Errorf("a pipe: %v", err)
 	}
 }

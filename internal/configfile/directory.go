@@ -6,12 +6,14 @@ package configfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/keypath"
 	"github.com/openclawos/ocipd/internal/yamltext"
 	"golang.org/x/sys/unix"
@@ -46,40 +48,43 @@ func OpenDirectory(cfg *config.Config) (*Directory, error) {
 	if target, err := filepath.EvalSymlinks(f.Path); err == nil {
 		f.Path = target
 	}
-	if err := f.open(); err != nil {
+	lock, text, err := open(f.Path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
 		return nil, fmt.Errorf("cannot open the directory file: %w", err)
 	}
+	if len(text) == 0 {
+		text = []byte(DirectoryHead)
+	}
+	f.lock, f.lines = lock, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	return f, nil
 }
 
-// open locks the file that is at the path, which may be another one by the time the
-// lock is there.
-func (f *Directory) open() error {
+// open reads the file that is at a path and locks it until it is closed. It may be another one
+// by the time the lock is there. What is no file is not waited for.
+func open(path string, flags int) (lock *os.File, text []byte, err error) {
 	for {
-		lock, err := os.OpenFile(f.Path, os.O_RDWR|os.O_CREATE, 0o600)
+		lock, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
 		if err != nil {
-			return err
-		}
-		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-			return errors.Join(err, lock.Close())
+			return nil, nil, err
 		}
 		mine, err := lock.Stat()
-		if err != nil {
-			return errors.Join(err, lock.Close())
+		if err == nil && !mine.Mode().IsRegular() {
+			err = fmt.Errorf("%s: %w", path, durable.ErrNoFile)
 		}
-		if now, err := os.Stat(f.Path); err != nil || !os.SameFile(mine, now) {
+		if err == nil {
+			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, lock.Close())
+		}
+		if now, err := os.Stat(path); err != nil || !os.SameFile(mine, now) {
 			_ = lock.Close()
 			continue
 		}
-		text, err := os.ReadFile(f.Path)
-		if err != nil {
-			return errors.Join(err, lock.Close())
+		if text, err = io.ReadAll(lock); err != nil {
+			return nil, nil, errors.Join(err, lock.Close())
 		}
-		if len(text) == 0 {
-			text = []byte(DirectoryHead)
-		}
-		f.lock, f.lines = lock, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-		return nil
+		return lock, text, nil
 	}
 }
 
@@ -142,12 +147,12 @@ func (f *Directory) Write(load func(file string, flags map[string]any) (*config.
 		return fmt.Errorf("cannot write %s: %w", f.Path, err)
 	}
 	defer func() { _ = os.Remove(trial.Name()) }()
-	mode := os.FileMode(0o600)
-	if info, err := f.lock.Stat(); err == nil {
-		mode = info.Mode().Perm()
+	like, err := f.lock.Stat()
+	if err == nil {
+		_, err = trial.Write(text)
+		err = errors.Join(err, durable.Owned(trial, like), trial.Chmod(like.Mode().Perm()))
 	}
-	_, err = trial.Write(text)
-	if err = errors.Join(err, trial.Chmod(mode), trial.Sync(), trial.Close()); err != nil {
+	if err = errors.Join(err, trial.Sync(), trial.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.Path, err)
 	}
 	absolute, err := filepath.Abs(trial.Name())
@@ -157,7 +162,7 @@ func (f *Directory) Write(load func(file string, flags map[string]any) (*config.
 	if _, err := load(f.Config.File, map[string]any{"directory_file": absolute}); err != nil {
 		return renamed(err, absolute, f.Path)
 	}
-	if err := os.Rename(trial.Name(), f.Path); err != nil {
+	if err := errors.Join(os.Rename(trial.Name(), f.Path), durable.SyncDir(filepath.Dir(f.Path))); err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.Path, err)
 	}
 	if !f.Unnamed {

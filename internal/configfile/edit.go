@@ -20,10 +20,12 @@ func Edit(cfg *config.Config, edit func(text []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	text, err := os.ReadFile(path)
+	// Of two commands neither undoes what the other does.
+	lock, text, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("cannot read the configuration: %w", err)
 	}
+	defer lock.Close()
 	text, err = edit(text)
 	if err != nil {
 		return fmt.Errorf("cannot edit %s: %w", cfg.File, err)
@@ -31,11 +33,7 @@ func Edit(cfg *config.Config, edit func(text []byte) ([]byte, error)) error {
 	if _, err := config.Parse(cfg.File, text); err != nil {
 		return fmt.Errorf("cannot edit %s: %w", cfg.File, err)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("cannot write the configuration: %w", err)
-	}
-	if err := durable.Replace(path, ".part", info.Mode().Perm(), text); err != nil {
+	if err := durable.Rewrite(path, ".part", text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil

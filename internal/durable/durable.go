@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,11 @@ import (
 // Replace puts a file in the place of what had its name. While it is being
 // written it is called path with part behind, which a crash may leave.
 func Replace(path, part string, mode fs.FileMode, content []byte) error {
-	if err := Create(path+part, mode, content); err != nil {
+	return replace(path, part, mode, nil, content)
+}
+
+func replace(path, part string, mode fs.FileMode, like fs.FileInfo, content []byte) error {
+	if err := create(path+part, mode, like, content); err != nil {
 		return err
 	}
 	if err := os.Rename(path+part, path); err != nil {
@@ -33,6 +38,10 @@ func Replace(path, part string, mode fs.FileMode, content []byte) error {
 // a link, and its content durable; its name is so after [SyncDir]. Where it fails
 // nothing is left behind.
 func Create(path string, mode fs.FileMode, content []byte) error {
+	return create(path, mode, nil, content)
+}
+
+func create(path string, mode fs.FileMode, like fs.FileInfo, content []byte) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -41,11 +50,37 @@ func Create(path string, mode fs.FileMode, content []byte) error {
 		return err
 	}
 	_, err = f.Write(content)
+	if like != nil {
+		err = errors.Join(err, Owned(f, like))
+	}
 	// The mode is what it says whatever the umask is.
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
+}
+
+// Owned gives a file the owner and the group of another that it takes the place of, where this
+// user may: what an administrator changes stays legible to whom it belongs.
+func Owned(f *os.File, like fs.FileInfo) error {
+	was, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	err := f.Chown(int(was.Uid), int(was.Gid))
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return nil
+	}
+	return err
+}
+
+// Rewrite is [Replace] of a file that is there, and keeps its mode and its owner.
+func Rewrite(path, part string, content []byte) error {
+	like, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return replace(path, part, like.Mode().Perm(), like, content)
 }
 
 // ErrNoFile means that something else has the name of a file.

@@ -3,9 +3,11 @@ package export
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,21 +22,27 @@ type cursor struct {
 	Hash audit.Hash `json:"hash"`
 }
 
-// maxCursor bounds a cursor file, in bytes.
-const maxCursor = 4096
+const (
+	// maxCursor bounds a cursor file, in bytes.
+	maxCursor = 4096
+	// cursorExt ends the names of cursor files, and partExt behind it that of one which is
+	// being written.
+	cursorExt = ".json"
+	partExt   = ".part"
+)
 
 // loadCursor reads a cursor. A file that is not there is [fs.ErrNotExist].
 func loadCursor(path string) (cursor, error) {
-	info, err := os.Stat(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return cursor{}, err
 	}
-	if info.Size() > maxCursor {
-		return cursor{}, fmt.Errorf("%s is no cursor: it has %d bytes", path, info.Size())
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
+	b, err := io.ReadAll(io.LimitReader(f, maxCursor+1))
+	if err = errors.Join(err, f.Close()); err != nil {
 		return cursor{}, err
+	}
+	if len(b) > maxCursor {
+		return cursor{}, fmt.Errorf("%s is no cursor: it has more than %d bytes", path, maxCursor)
 	}
 	var c cursor
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -48,7 +56,7 @@ func loadCursor(path string) (cursor, error) {
 func saveCursor(path string, c cursor) error {
 	b, err := json.Marshal(c)
 	if err == nil {
-		err = durable.Replace(path, ".part", 0o600, append(b, '\n'))
+		err = durable.Replace(path, partExt, 0o600, append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the cursor: %w", err)
@@ -58,9 +66,12 @@ func saveCursor(path string, c cursor) error {
 
 // clearTemps removes what a crash left of cursors that were being written.
 func clearTemps(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, "*.json.*"))
-	for _, name := range left {
-		if gone := os.Remove(name); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), cursorExt+partExt) {
+			continue
+		}
+		if gone := os.Remove(filepath.Join(dir, e.Name())); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
 	}

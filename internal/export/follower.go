@@ -106,7 +106,7 @@ func Follow(ctx context.Context, o FollowerOptions) (*Follower, error) {
 		return nil, fmt.Errorf("cannot name a sink %q: %w", o.Name, err)
 	}
 	f := &Follower{
-		o: o, path: filepath.Join(o.Dir, o.Name+".json"), log: o.Zap.With(zap.String("sink", o.Name)),
+		o: o, path: filepath.Join(o.Dir, o.Name+cursorExt), log: o.Zap.With(zap.String("sink", o.Name)),
 		closing: make(chan struct{}), done: make(chan struct{}), backoff: backoff{random: o.Random},
 		status: Status{Name: o.Name, Type: o.Type},
 	}
@@ -396,6 +396,10 @@ func (f *Follower) rewind(err error) {
 			f.at = m.before
 			f.show()
 			f.log.Warn("a connection broke: what may not have been read is sent again", zap.Uint64("after", f.at.Seq), zap.Error(err))
+			// A crash before the next page would leave them out, and so would their removal.
+			if err := f.save(); err != nil {
+				f.log.Error("cannot keep from where on records are sent again", zap.Error(err))
+			}
 			break
 		}
 	}

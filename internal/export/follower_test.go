@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 // fakeSink takes records over as its test says.
@@ -382,6 +384,61 @@ func TestRewind(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 	})
+}
+
+// What is to be sent again is so also behind a crash, and is not removed before.
+func TestRewindIsKept(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		log := newMemory()
+		log.fill(t, 3)
+		var breaks error
+		sink := &fakeSink{seen: newSeen(), trail: 10 * time.Second, fail: func(int) error { return breaks }}
+		f := follow(t, following(t, log, sink, dir))
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		if c, err := loadCursor(f.path); err != nil || c.Seq != 3 {
+			t.Fatalf("kept is %+v, %v", c, err)
+		}
+		breaks = &brokenError{at: time.Now(), err: errors.New("reset")}
+		log.fill(t, 1)
+		<-time.After(time.Second)
+		synctest.Wait()
+		set := &Set{followers: []*Follower{f}}
+		if c, err := loadCursor(f.path); err != nil || c.Seq != 0 || set.Behind(log.Head()) != 0 {
+			t.Errorf("kept is %+v, %v, and records go up to %d", c, err, set.Behind(log.Head()))
+		}
+		breaks = nil
+		shut(t, f)
+	})
+}
+
+// What a crash has left of cursors goes, and nothing else; whatever has a cursor's name and is
+// no file is not waited for.
+func TestCursorFiles(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a[1]*")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"siem.json.part", "siem.json.bak"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := clearTemps(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "siem.json.bak" {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	pipe := filepath.Join(dir, "pipe.json")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadCursor(pipe); !errors.Is(err, durable.ErrNoFile) {
+		t.Errorf("a pipe: %v", err)
+	}
 }
 
 // What a connection broke off with is sent again also where no record follows.

@@ -117,7 +117,7 @@ func (o *otlpSink) post(ctx context.Context, batch []Record) (Ack, error) {
 		return Ack{}, fmt.Errorf("cannot read the answer of the OTLP endpoint: %w", err)
 	}
 	if res.StatusCode/100 != 2 {
-		err := fmt.Errorf("the OTLP endpoint answers %s%s", res.Status, said(answer))
+		err := fmt.Errorf("the OTLP endpoint answers %s%s", oneLine(res.Status), said(answer))
 		if res.StatusCode == http.StatusRequestEntityTooLarge {
 			return Ack{}, fmt.Errorf("%w: %w", err, errTooLarge)
 		}

@@ -1,9 +1,11 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -397,6 +399,65 @@ func TestRetire(t *testing.T) {
 		indexed(t, x, 2*rangeRecords+1500)
 		check(t, x, l)
 	})
+}
+
+// gatedLog is a log that gives no line until its gate is open.
+type gatedLog struct {
+	*memLog
+	gate chan struct{}
+}
+
+func (l *gatedLog) Lines(ctx context.Context, seqs []uint64) ([][]byte, error) {
+	<-l.gate
+	return l.memLog.Lines(ctx, seqs)
+}
+
+// What is retired while the file is not open is forgotten once it is.
+func TestRetireBeforeTheFileIsOpen(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	for i := range 200 {
+		l.add(t, start.Add(time.Duration(i)*time.Second), &audit.Record{ID: fmt.Sprint(i), ActionType: audit.ActionSecurity, PolicyReason: fmt.Sprintf("the reason of %d.", i+1)})
+	}
+	x, path := openIndex(t, l)
+	indexed(t, x, 200)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.retire(100)
+	gated := &gatedLog{l, make(chan struct{})}
+	x = openAt(t, gated, path)
+	if err := x.Retire(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	close(gated.gate)
+	until(t, "what is retired to be forgotten", func() bool {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, err := os.ReadFile(path + "-wal")
+		return !bytes.Contains(append(whole, changes...), []byte("the reason of 7.")) && (err == nil || errors.Is(err, fs.ErrNotExist))
+	})
+	check(t, x, l)
+}
+
+// A disk that was full says nothing against the file: it is asked again afterwards.
+func TestFileIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	fill(t, l, 1, 100)
+	x, _ := openIndex(t, l)
+	indexed(t, x, 100)
+	if !x.blame(t.Context(), sqlite.ResultFull.ToError()) {
+		t.Fatal("it is not blamed")
+	}
+	until(t, "the file to be asked", func() bool {
+		x.files.RLock()
+		defer x.files.RUnlock()
+		return x.usable()
+	})
+	check(t, x, l)
 }
 
 // slowLog is a log whose lines take time to be taken in, and which grows by

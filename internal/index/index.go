@@ -78,6 +78,8 @@ type Index struct {
 	// complete are the shards that have been held against the log since the file was
 	// opened, and lacked nothing. Of others, queries read the log.
 	complete map[uint64]bool
+	// retired is the last record that is to be forgotten and is not yet, zero for none.
+	retired uint64
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -196,6 +198,9 @@ func (x *Index) follow(ctx context.Context) error {
 	if err := x.open(ctx); err != nil {
 		return err
 	}
+	if err := x.forget(ctx); err != nil {
+		return err
+	}
 	checked := make(chan struct{})
 	defer func() { <-checked }()
 	ctx, stop := context.WithCancel(ctx)
@@ -261,6 +266,10 @@ func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 // open opens the file and takes it up where it ends, if it is of this log.
 func (x *Index) open(ctx context.Context) error {
 	if x.file != nil {
+		// What was wrong was not the file, which is good still.
+		x.mu.Lock()
+		x.broken = false
+		x.mu.Unlock()
 		return nil
 	}
 	f, err := openFile(x.path)
@@ -442,15 +451,30 @@ func (x *Index) remake(ctx context.Context, number, after uint64) error {
 
 // Retire forgets the records up to one, once they are gone from the log: whole
 // shards at once, and the one that keeps something is made again. It can be
-// ended in between; the next call goes on.
+// ended in between; the next call goes on. A file that is not open is made to forget
+// them once it is.
 func (x *Index) Retire(ctx context.Context, upTo uint64) error {
+	x.mu.Lock()
+	x.retired = max(x.retired, upTo)
+	x.mu.Unlock()
+	return x.forget(ctx)
+}
+
+// forget takes out of the file what is retired and not forgotten yet.
+func (x *Index) forget(ctx context.Context) error {
 	x.files.RLock()
 	defer x.files.RUnlock()
-	if !x.usable() || upTo == 0 {
+	if !x.usable() {
 		return nil
 	}
 	x.writing.Lock()
 	defer x.writing.Unlock()
+	x.mu.RLock()
+	upTo := x.retired
+	x.mu.RUnlock()
+	if upTo == 0 {
+		return nil
+	}
 	kept := shardOf(upTo + 1) // the first that keeps something
 	gone, err := shards(x.file.writer, 0, kept)
 	for _, number := range slices.Backward(gone) {
@@ -467,6 +491,11 @@ func (x *Index) Retire(ctx context.Context, upTo uint64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot retire records from the audit index: %w", err)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.retired == upTo {
+		x.retired = 0
 	}
 	return nil
 }

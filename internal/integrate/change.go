@@ -266,7 +266,12 @@ func (p *Plan) Apply() error {
 			}
 			continue
 		}
-		if err := durable.Replace(f.path, ".ocipd", f.mode, f.after); err != nil {
+		if f.before != nil {
+			err = durable.Rewrite(f.path, ".ocipd", f.after)
+		} else {
+			err = durable.Replace(f.path, ".ocipd", f.mode, f.after)
+		}
+		if err != nil {
 			return fmt.Errorf("cannot change %s: %w", f.path, err)
 		}
 	}

@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/toolgate"
 )
 
@@ -147,7 +149,28 @@ func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, e
 	return append(with, own), nil
 }
 
-// claudeProjects are the servers in the files that projects share.
+// maxShared bounds the file of a project's servers: whoever works on the project writes it.
+const maxShared = 4 << 20
+
+// sharedServers are the servers of a project's file. One that is no file, such as a pipe, is
+// not waited for.
+func sharedServers(file string) ([]entry, error) {
+	f, err := durable.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxShared+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(text) > maxShared {
+		return nil, fmt.Errorf("%s has more than %d bytes", file, maxShared)
+	}
+	return readClaude(file, text)
+}
+
+// claudeProjects are the servers in the files that projects share. A file that cannot be read
+// hides none of the others, and counts as a server that nobody knows.
 func claudeProjects(p *Place) (list []Server, err error) {
 	text, err := os.ReadFile(claudeFiles(p)[0])
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,18 +187,18 @@ func claudeProjects(p *Place) (list []Server, err error) {
 	}
 	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
 		file := filepath.Join(folder, ".mcp.json")
-		text, err := os.ReadFile(file)
-		if err != nil {
+		entries, err := sharedServers(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
 			continue // there is none, or it is nobody's here
-		}
-		entries, err := readClaude(file, text)
-		if err != nil {
-			return nil, err
+		case err != nil:
+			list = append(list, Server{Name: "all of a file that cannot be read", File: file, Scope: folder})
+			continue
 		}
 		for i := range entries {
 			s := entries[i].Server
 			s.File, s.Scope = file, folder
-			s.Agent, s.Own = p.behind(s.Command, s.Args)
+			s.Agent = p.asEntered(&s)
 			list = append(list, s)
 		}
 	}

@@ -535,6 +535,8 @@ func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[strin
 			cancel()
 			_ = cmd.Wait()
 		}()
+		// The program may be a script that has started another one, which has the output.
+		defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 		asked, err := json.Marshal(map[string]any{"id": 2, "method": "hooks/list", "params": map[string]any{"cwds": []string{home}}})
 		if err != nil {
 			return nil, err

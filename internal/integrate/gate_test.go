@@ -1,10 +1,12 @@
 package integrate
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -247,14 +249,34 @@ func TestGatesOfAnotherAgent(t *testing.T) {
 
 // What a project shares is listed as open, and is not changed.
 func TestSharedServersAreListed(t *testing.T) {
-	p := asking(t, map[string]string{"w/.mcp.json": `{"mcpServers":{"theirs":{"command":"x"},"ours":{"command":"/usr/bin/ocipd","args":["mcp-proxy","--agent","a","--","y"]}}}`})
+	p := asking(t, map[string]string{"w/.mcp.json": `{"mcpServers":{"theirs":{"command":"x"},"ours":{"command":"/usr/bin/ocipd","args":[]}` +
+		`,"posing":{"command":"/w/ocipd","args":["mcp-proxy","--agent","a","--token-file","/t","--","y"]},"elsewhere":{"command":"/usr/bin/ocipd","args":["--socket","/w/s","mcp-proxy","--agent","a","--token-file","/t","--","y"]}` +
+		`,"lax":{"command":"/usr/bin/ocipd","args":["mcp-proxy","--agent","a","--token-file","/t","--unmapped","pass","--","y"]},"own":{"command":"/w/ocipd","args":["mcp"]}}}`,
+		"broken/.mcp.json": `{"mcpServers":7}`, "link/x": "", "none/x": ""})
 	folder := filepath.Join(p.Home, "w")
-	if err := os.WriteFile(filepath.Join(p.Home, ".claude.json"), []byte(`{"projects":{"`+folder+`":{},"/nowhere":{}}}`), 0o600); err != nil {
+	at := func(name string) string { return filepath.Join(p.Home, name) }
+	command, args := p.before("a", "y", nil)
+	_, entered := writeJSON(command, args, false)
+	err := errors.Join(os.WriteFile(at("w/.mcp.json"), []byte(strings.Replace(read(t, at("w/.mcp.json")), "[]", entered, 1)), 0o600), os.Symlink("/dev/zero", at("link/.mcp.json")), os.Mkdir(at("pipe"), 0o700), syscall.Mkfifo(at("pipe/.mcp.json"), 0o600),
+		os.WriteFile(at(".claude.json"), []byte(`{"projects":{"`+folder+`":{},"/nowhere":{},"`+at("broken")+`":{},"`+at("link")+`":{},"`+at("none")+`":{},"`+at("none/x")+`":{},"`+at("pipe")+`":{}}}`), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	list, err := claudeCode.Elsewhere(p)
-	if err != nil || len(list) != 2 || list[0].Name != "theirs" || list[0].Scope != folder || list[0].Gated() || !list[1].Gated() {
-		t.Errorf("%+v, %v", list, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]bool)
+	for i := range list {
+		name, _ := filepath.Rel(p.Home, list[i].Scope)
+		got[name+": "+list[i].Name] = list[i].Gated()
+	}
+	const unread = ": all of a file that cannot be read"
+	want := map[string]bool{
+		"w: theirs": false, "w: ours": true, "w: posing": false, "w: elsewhere": false, "w: lax": false, "w: own": false, "broken" + unread: false, "link" + unread: false, "pipe" + unread: false,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("listed are %v, want %v", got, want)
 	}
 }
 

@@ -158,7 +158,7 @@ func lastWords(out []byte, said string) string {
 			return strings.TrimSpace(reason)
 		}
 	}
-	return strings.TrimSpace(said[max(0, len(said)-300):])
+	return strings.TrimSpace(strings.ToValidUTF8(said[max(0, len(said)-300):], ""))
 }
 
 // FindOpenClaw asks the OpenClaw of this user what it is.

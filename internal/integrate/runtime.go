@@ -148,7 +148,9 @@ const versionTime = 10 * time.Second
 func Version(ctx context.Context, program string) string {
 	ctx, stop := context.WithTimeout(ctx, versionTime)
 	defer stop()
-	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.WaitDelay = time.Second // what it has started may have its output
+	out, err := cmd.Output()
 	if err != nil {
 		return ""
 	}
@@ -330,6 +332,20 @@ func (p *Place) behind(command string, args []string) (agent string, own bool) {
 		return "", false
 	}
 	return ours[at+1], false
+}
+
+// asEntered is the agent of a proxy that a server is behind just as it is entered here, "" where
+// it is in any other way: whoever works on a project says what its file starts, also by the
+// name of this program, and with options by which it decides nothing.
+func (p *Place) asEntered(s *Server) (agent string) {
+	if agent, _ = p.behind(s.Command, s.Args); agent == "" {
+		return ""
+	}
+	inner, args := p.inner(&entry{Server: *s})
+	if command, want := p.before(agent, inner, args); command != s.Command || !slices.Equal(want, s.Args) {
+		return ""
+	}
+	return agent
 }
 
 // Line is a command line as people read it. What looks secret in it is masked by show.

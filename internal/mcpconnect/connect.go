@@ -52,6 +52,10 @@ const (
 	againAfter = time.Second
 	longest    = 30 * time.Second
 	maxAgain   = 5
+	// beginTime is how long the server has to begin a session, for which all else waits.
+	beginTime = time.Minute
+	// maxOpen bounds the requests that await an answer.
+	maxOpen = 256
 	// tryTime bounds a trial, and maxPage what the server says of logins.
 	tryTime = 20 * time.Second
 	maxPage = 1 << 20
@@ -85,6 +89,7 @@ func Run(ctx context.Context, o *Options) error {
 		work.Wait()
 		l.bye(context.WithoutCancel(ctx))
 	}()
+	open := make(chan struct{}, maxOpen)
 	lines := bufio.NewScanner(o.In)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
@@ -101,7 +106,15 @@ func Run(ctx context.Context, o *Options) error {
 			// What comes next builds on it.
 			l.take(ctx, line, m)
 		default:
-			work.Go(func() { l.take(ctx, line, m) })
+			select {
+			case open <- struct{}{}:
+				work.Go(func() {
+					defer func() { <-open }()
+					l.take(ctx, line, m)
+				})
+			default:
+				l.tell(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"ocipd: too many requests await an answer"}}`, m.ID))
+			}
 		}
 		if m.Method == "notifications/initialized" {
 			work.Go(func() { l.listen(ctx) })
@@ -211,14 +224,18 @@ func (m *message) answers(to message) bool {
 
 // take has the server answer a frame, and answers it itself where it cannot.
 func (l *link) take(ctx context.Context, line []byte, m message) {
-	if !m.asks() {
+	whole := ctx
+	if limit := noteTime; m.Method == "initialize" || !m.asks() {
+		if m.asks() {
+			limit = beginTime
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, noteTime)
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	err := l.ask(ctx, line, m, func(_ message, line []byte) { l.tell(line) })
 	switch {
-	case err == nil || ctx.Err() != nil && m.asks():
+	case err == nil || whole.Err() != nil && m.asks():
 	case m.asks():
 		text, _ := jsontext.AppendQuote(nil, "ocipd: "+err.Error()) // it is made valid
 		l.tell(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%s}}`, m.ID, text))
@@ -257,6 +274,8 @@ func (l *link) request(ctx context.Context, method string, body []byte) (*http.R
 // ask sends a frame, and hands on what the server says to it. A request is answered by that,
 // or there is an error.
 func (l *link) ask(ctx context.Context, line []byte, m message, tell func(message, []byte)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	r, err := l.request(ctx, http.MethodPost, line)
 	if err != nil {
 		return err
@@ -280,9 +299,11 @@ func (l *link) ask(ctx context.Context, line []byte, m message, tell func(messag
 	said := func(data []byte) {
 		data = oneLine(data)
 		got := read(data)
-		if got.answers(m) {
+		if got.answers(m) && !answered {
 			answered = true
 			l.begun(m, got)
+			// A server that leaves the stream open behind the answer has nothing more to say there.
+			time.AfterFunc(noteTime, cancel)
 		}
 		tell(got, data)
 	}
@@ -333,15 +354,21 @@ func (l *link) begun(asked, got message) {
 func problem(answer *http.Response) error {
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%w: %s", ErrLogin, answer.Status)
+		return fmt.Errorf("%w: %s", ErrLogin, status(answer))
 	case answer.StatusCode == http.StatusNotFound && answer.Request.Header.Get("Mcp-Session-Id") != "":
 		return errors.New("the server has ended the session: start it again")
 	case answer.StatusCode/100 == 3:
-		return fmt.Errorf("the server is elsewhere: %s", answer.Status)
+		return fmt.Errorf("the server is elsewhere: %s", status(answer))
 	case answer.StatusCode/100 != 2:
-		return fmt.Errorf("the server says %s", answer.Status)
+		return fmt.Errorf("the server says %s", status(answer))
 	}
 	return nil
+}
+
+// status is an answer's status in words of ours: what a server writes there goes on to people
+// and their terminals.
+func status(answer *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", answer.StatusCode, http.StatusText(answer.StatusCode)))
 }
 
 // oneLine makes one line of a frame, in which a line's end can only stand between members.

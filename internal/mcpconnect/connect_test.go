@@ -1,11 +1,13 @@
 package mcpconnect
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -117,6 +119,69 @@ func session(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) 
 			answer(w, r)
 		}
 	})
+}
+
+// What a server writes behind its status goes to nobody's terminal.
+func TestStatusIsInOurWords(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1<<16))
+			_, _ = io.WriteString(c, "HTTP/1.1 500 \x1b]0;mine\a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			_ = c.Close()
+		}
+	}()
+	err = Try(t.Context(), &Options{URL: "http://" + l.Addr().String(), Headers: map[string]string{"Authorization": "x"}, Log: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "500 Internal Server Error") || strings.Contains(err.Error(), "mine") {
+		t.Errorf("it says %q", err)
+	}
+}
+
+// Requests that nobody answers are so many and no more.
+func TestRequestsThatAwaitAnAnswer(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	s := session(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	})
+	var lines strings.Builder
+	lines.WriteString(begin + "\n")
+	for id := range maxOpen + 3 {
+		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":"x"}`+"\n", id+1)
+	}
+	from, out := io.Pipe()
+	in, client := io.Pipe()
+	go func() { _, _ = io.WriteString(client, lines.String()) }()
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(t.Context(), &Options{URL: s.URL, In: in, Out: out, Log: slog.New(slog.DiscardHandler)})
+		_ = out.Close()
+	}()
+	said := bufio.NewScanner(from)
+	for n := 0; n < 4 && said.Scan(); n++ {
+		if n > 0 && !strings.Contains(said.Text(), "too many requests") {
+			t.Errorf("answered %s", said.Text())
+		}
+	}
+	close(over)
+	_ = client.Close()
+	for said.Scan() {
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAnswers(t *testing.T) {

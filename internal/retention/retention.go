@@ -44,12 +44,15 @@ type Keeper struct {
 	looks chan struct{}
 	// mu keeps two removals apart.
 	mu sync.Mutex
+	// owed is set while something may have records that are retired: after the start, which may
+	// come after a crash, and after a removal that has failed in the middle.
+	owed bool
 }
 
 // Start finishes a removal that was broken off, and from then on removes what
 // is older than it is to be kept.
 func Start(ctx context.Context, o Options) *Keeper {
-	k := &Keeper{o: o, done: make(chan struct{}), looks: make(chan struct{}, 1)}
+	k := &Keeper{o: o, done: make(chan struct{}), looks: make(chan struct{}, 1), owed: true}
 	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer close(k.done)
@@ -74,12 +77,12 @@ func (k *Keeper) Close() error {
 }
 
 func (k *Keeper) run(ctx context.Context) {
-	if err := k.finish(ctx); err != nil && ctx.Err() == nil {
-		k.o.Log.Error("cannot finish removing retired records", zap.Error(err))
-	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		if err := k.finish(ctx); err != nil && ctx.Err() == nil {
+			k.o.Log.Error("cannot finish removing retired records; it is tried again", zap.Error(err), zap.Duration("in", every))
+		}
 		if keep := k.o.Keep(); keep > 0 {
 			if _, err := k.retire(ctx, k.o.Now().Add(-keep)); err != nil && ctx.Err() == nil {
 				k.o.Log.Error("cannot remove records that are older than audit.keep", zap.Error(err))
@@ -120,34 +123,44 @@ func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetir
 	if err := k.o.Store.Sign(); err != nil {
 		return r, err
 	}
+	k.owed = true
 	tomb, err := k.o.Store.Retire(ctx, segments[len(segments)-1].Last)
 	if err != nil {
 		return r, errors.Join(refused, err)
 	}
 	r = api.AuditRetireResult{Retired: tomb.Head.Seq, Segments: len(segments), AuditSeq: k.o.Store.Head().Seq}
 	k.o.Log.Info("audit records retired", zap.Uint64("upTo", r.Retired), zap.Int("segments", r.Segments))
-	return r, errors.Join(refused, k.pruneFollowers(ctx, &tomb))
+	return r, errors.Join(refused, k.pruneFollowersLocked(ctx, &tomb))
 }
 
-// finish takes up what a crash left of the last removal.
+// finish takes up what a crash or a failure left of the last removal.
 func (k *Keeper) finish(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.owed {
+		return nil
+	}
 	tomb, err := k.o.Store.Tombstone(ctx)
 	if errors.Is(err, store.ErrNotFound) {
+		k.owed = false
 		return nil
+	}
+	if err == nil {
+		err = k.o.Store.Prune(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.o.Store.Prune(ctx), k.pruneFollowers(ctx, &tomb))
+	return k.pruneFollowersLocked(ctx, &tomb)
 }
 
-// pruneFollowers takes retired records out of everything that follows the log.
-func (k *Keeper) pruneFollowers(ctx context.Context, tomb *audit.Tombstone) error {
+// pruneFollowersLocked takes retired records out of everything that follows the log.
+func (k *Keeper) pruneFollowersLocked(ctx context.Context, tomb *audit.Tombstone) error {
 	if err := checkpoints.WriteTombstone(k.o.Dir, tomb); err != nil {
 		return err
 	}
 	_, err := k.o.Mirror.Retire(ctx, tomb.Head.Seq)
-	return errors.Join(err, k.o.Index.Retire(ctx, tomb.Head.Seq))
+	err = errors.Join(err, k.o.Index.Retire(ctx, tomb.Head.Seq))
+	k.owed = err != nil
+	return err
 }

@@ -287,6 +287,27 @@ func TestNoPlaceForTheTombstone(t *testing.T) {
 	f.wantGone(retired)
 }
 
+// What failed behind the database is tried again, and not with the next start alone.
+func TestFailedRemovalIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 40)
+	list := f.Mirror.Segments()
+	inTheWay := filepath.Join(f.Dir, checkpoints.TombstoneFile)
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k := f.start()
+	if _, err := retire(f, k, list[2].FirstTime); err == nil {
+		t.Error("it has not failed")
+	}
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	k.Look()
+	f.eventually("the mirror", func() bool { return f.inForce()[0].First == f.Store.Retired()+1 })
+	f.wantGone(f.Store.Retired())
+}
+
 // The keeper removes by itself what is older than it is to be kept, and looks anew when
 // that changes.
 func TestKeep(t *testing.T) {

@@ -108,7 +108,7 @@ func (p Place) post(ctx context.Context, c *audit.Consistency) (lines string, er
 	case http.StatusNotFound, http.StatusForbidden:
 		return "", fmt.Errorf("%w: %s: %.200q", ErrUnknown, p.Key.name, body)
 	}
-	return "", fmt.Errorf("the witness %s answers %s: %.200q", p.Key.name, out.Status, body)
+	return "", fmt.Errorf("the witness %s answers %d %s: %.200q", p.Key.name, out.StatusCode, http.StatusText(out.StatusCode), body)
 }
 
 // Log is the log that is shown to a witness.

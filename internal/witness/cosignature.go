@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/audit"
 )
@@ -40,8 +42,9 @@ func (k *Key) String() string {
 }
 
 func newKey(name string, key ed25519.PublicKey) (*Key, error) {
-	if name == "" || len(name) > 128 || strings.ContainsAny(name, "+ \t\r\n") || strings.ToValidUTF8(name, "") != name {
-		return nil, fmt.Errorf("%.80q is no name of a witness: want up to 128 bytes without blanks and plus signs", name)
+	// It stands in lines and on terminals.
+	if name == "" || len(name) > 128 || strings.Contains(name, "+") || strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return nil, fmt.Errorf("%.80q is no name of a witness: want up to 128 bytes that show, without blanks and plus signs", name)
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%c", name, cosignatureKey)

@@ -8,13 +8,36 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// lockFile is held by the process that answers: two that remember in one directory could each
+// sign another log.
+const lockFile = "lock"
+
+func (w *Witness) lock() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(w.dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the directory of the witness: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another witness answers with the directory %s", w.dir), f.Close())
+	}
+	return f, nil
+}
 
 // Serve answers at HOST:PORT or unix:/PATH until the context ends, and calls ready with
 // the address once it does.
 func (w *Witness) Serve(ctx context.Context, listen string, ready func(address string)) error {
+	lock, err := w.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	network, address := "tcp", listen
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		network, address = "unix", path

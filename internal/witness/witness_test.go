@@ -201,7 +201,41 @@ func TestWitness(t *testing.T) {
 	}
 }
 
+// Of two processes that remember in one directory, one answers.
+func TestOneWitnessOfADirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := Open(dir, "w.example", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(dir, "w.example", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- first.Serve(ctx, "127.0.0.1:0", func(string) { close(ready) }) }()
+	<-ready
+	if err := second.Serve(ctx, "127.0.0.1:0", func(string) { t.Error("it answers") }); err == nil || !strings.Contains(err.Error(), "another witness") {
+		t.Errorf("it says %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	if err := second.Serve(ctx, "127.0.0.1:0", func(string) { cancel() }); err != nil {
+		t.Errorf("behind the first: %v", err)
+	}
+}
+
 func TestKeysAndPlaces(t *testing.T) {
+	for _, name := range []string{"a\x1b[2J", "a\u009b2J", "a\u202eb", "a b", "a+b", "", "a\xff"} {
+		if _, err := newSigner(name, rand.Reader); err == nil {
+			t.Errorf("%q names a witness", name)
+		}
+	}
 	s, err := newSigner("other.example", rand.Reader)
 	if err != nil {
 		t.Fatal(err)
