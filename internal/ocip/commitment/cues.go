@@ -854,10 +854,9 @@ const maxSentence = 160
 // asked reports whether the sentence that goes on at pos ends in a question
 // mark.
 func asked(text string, pos int) bool {
-	for i := pos; i < min(len(text), pos+maxSentence); i++ {
+	end := strings.IndexByte(text[pos:min(len(text), pos+maxSentence)], '?')
+	for i := pos; i < pos+end; i++ {
 		switch text[i] {
-		case '?':
-			return true
 		case '!', ';':
 			return false
 		case '\n':
@@ -865,12 +864,12 @@ func asked(text string, pos int) bool {
 				return false
 			}
 		case '.':
-			if i+1 == len(text) || text[i+1] <= ' ' {
+			if text[i+1] <= ' ' {
 				return false
 			}
 		}
 	}
-	return false
+	return end >= 0
 }
 
 // opensSentence reports whether a sentence or a line begins at pos.

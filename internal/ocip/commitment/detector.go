@@ -144,8 +144,6 @@ type Detector struct {
 	// unreadable is set where stretches are looked for that nobody reads.
 	unreadable bool
 	lingo      *lingo
-	// rooms are where hits were gathered, to be used again.
-	rooms sync.Pool
 }
 
 // New makes a detector. It refuses a match, a family or a mode it does not
@@ -321,18 +319,14 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			g.kept[first+k].Member = one.Member
 		}
 	}
-	if g.room != nil {
-		*g.room = g.open[:0]
-		d.rooms.Put(g.room)
-	}
 	return g.kept
 }
 
 // look gathers the hits of a text as it is shown.
 func (g *gathering) look(written string, shown text.View) {
 	g.zones, g.shown = zoner{text: written}, shown
-	g.concealed = nil
-	g.spoken, g.kanaKnown, g.unreadCount, g.unreadEnd, g.ideographs, g.peeked = nil, false, 0, -gapUnread-1, 0, 0
+	g.settled, g.concealed = len(g.kept), nil
+	g.spokenAt, g.kanaAt, g.unreadCount, g.unreadEnd, g.ideographs, g.peeked = -1, -1, 0, -gapUnread-1, 0, 0
 	if g.d.match == MatchSubstring {
 		substrings(shown.Text, g)
 	} else {
@@ -351,7 +345,7 @@ func (g *gathering) again(first int, written string, shown text.View) {
 // unpack gathers the hits of what stands in the text in base64 or hexadecimal
 // digits: the whole stretch, once for each thing that is found there.
 func (g *gathering) unpack(written string) {
-	g.zones, g.shown = zoner{text: written}, text.View{Text: written}
+	g.zones, g.shown, g.settled = zoner{text: written}, text.View{Text: written}, len(g.kept)
 	for _, e := range text.Decode(written) {
 		inside := gathering{d: g.d}
 		inside.look(e.Text, text.View{Text: e.Text})
@@ -392,19 +386,16 @@ type gathering struct {
 	// zones are those of the text as written, shown is what is looked at.
 	zones zoner
 	shown text.View
-	// open are hits that another may yet be found before: a sum begins at the
-	// words that give it away.
-	open []Hit
-	kept []Hit
-	// room is where open was taken from, nil as long as there was no hit.
-	room *[]Hit
+	// kept are the hits, of which only so many are settled: before the others another
+	// may yet be found, as a sum begins at the words that give it away.
+	kept    []Hit
+	settled int
 	// answers is set where the message answers a question.
 	answers bool
 	// spoken counts the common words of each language in the block spokenAt;
 	// isKana says of the block kanaAt whether it has Japanese letters.
-	spoken           *[len(languages) + 1]int
+	spoken           [len(languages) + 1]uint16
 	spokenAt, kanaAt int
-	kanaKnown        bool
 	isKana           bool
 	// unreadStart and unreadEnd bound the run of letters that no list has words
 	// of, and unreadCount is how many there are.
@@ -438,30 +429,21 @@ const (
 )
 
 func (g *gathering) add(h Hit) {
-	if len(g.open) >= maxOpen {
+	if len(g.kept)-g.settled >= maxOpen {
 		g.settle(h.Start - maxReach)
 	}
-	if g.room == nil {
-		g.room, _ = g.d.rooms.Get().(*[]Hit)
-		if g.room == nil {
-			g.room = new([]Hit)
-		}
-		g.open = *g.room
-	}
-	g.open = append(g.open, h)
+	g.kept = append(g.kept, h)
 }
 
 // settle keeps what begins before an offset that no later hit begins before.
 func (g *gathering) settle(before int) {
-	if len(g.open) == 0 {
-		return
+	open := g.kept[g.settled:]
+	if len(open) > 1 && !slices.IsSortedFunc(open, byPlace) {
+		slices.SortStableFunc(open, byPlace)
 	}
-	if len(g.open) > 1 && !slices.IsSortedFunc(g.open, byPlace) {
-		slices.SortStableFunc(g.open, byPlace)
-	}
-	settled := 0
-	for ; settled < len(g.open) && g.open[settled].Start < before; settled++ {
-		h := &g.open[settled]
+	looked := 0
+	for ; looked < len(open) && open[looked].Start < before; looked++ {
+		h := &open[looked]
 		if g.shown.Changed() {
 			h.Start, h.End = g.shown.Span(h.Start, h.End)
 		}
@@ -470,23 +452,23 @@ func (g *gathering) settle(before int) {
 			h.Shadow = h.Zone != ZoneBody || g.d.mode(h.Rule) == Shadow
 		}
 		if g.few(h) {
-			if g.kept == nil {
-				g.kept = make([]Hit, 0, len(g.open)-settled)
+			if at := &g.kept[g.settled]; at != h {
+				*at = *h
 			}
-			g.kept = append(g.kept, *h)
+			g.settled++
 		}
 	}
-	g.open = g.open[:copy(g.open, g.open[settled:])]
+	g.kept = g.kept[:g.settled+copy(g.kept[g.settled:], open[looked:])]
 }
 
 // few counts a hit and reports whether there are not too many of its kind.
 func (g *gathering) few(h *Hit) bool {
-	if len(g.kept) < MaxPerKind {
+	if g.settled < MaxPerKind {
 		return true
 	}
 	if g.counts == nil {
 		g.counts = map[kind]int{}
-		for i := range g.kept {
+		for i := range g.settled {
 			g.counts[g.kept[i].kind()]++
 		}
 	}

@@ -3,7 +3,6 @@ package commitment
 import (
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -303,12 +302,9 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	for ; among != 0; among &= among - 1 {
 		l := literals[bits.TrailingZeros32(among)]
 		for start := max(0, pos-2-l.anchor); start <= pos-1-l.anchor; start++ {
-			if text[start]|0x20 != l.letters[0] {
-				continue
-			}
-			if end := start + len(l.letters); end <= len(text) && strings.EqualFold(text[start:end], l.letters) && ascii(text[start:end]) {
+			if end := start + len(l.letters); reads(text, start, l.letters) {
 				h := Hit{Rule: RuleKeyword, Keyword: l.keyword, Start: start, End: end}
-				if n := len(into.open); n == 0 || into.open[n-1] != h {
+				if n := len(into.kept); n == into.settled || into.kept[n-1] != h {
 					into.add(h)
 				}
 			}
@@ -316,9 +312,13 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	}
 }
 
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
+// reads reports whether letters stand at pos, whatever their case.
+func reads(text string, pos int, letters string) bool {
+	if len(text)-pos < len(letters) {
+		return false
+	}
+	for i := range len(letters) {
+		if text[pos+i]|0x20 != letters[i] {
 			return false
 		}
 	}

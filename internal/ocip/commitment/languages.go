@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/text"
 )
 
 // The families of other languages, by their codes (ISO 639): what the thirteen
@@ -260,27 +262,49 @@ const sixBytes = 1<<48 - 1
 
 func ofTwo(characters uint64) uint64 { return characters * spread >> 50 }
 
-// begins reports whether a word of the ideographs begins at pos.
-func (l *lingo) begins(text string, pos int) bool {
-	hash := ofTwo(eightFrom(text, pos) & sixBytes)
+// begins reports whether a word of the ideographs begins with two characters.
+func (l *lingo) begins(two uint64) bool {
+	hash := ofTwo(two)
 	return l.pairs[hash>>6]>>(hash&63)&1 != 0
 }
 
-// past is where characters end that no word begins with: ideographs, kana and the signs
-// between them, of three bytes each.
-func (l *lingo) past(text string, pos int) int {
-	for pos+2 < len(text) && spaceless(text[pos], text[pos+1], text[pos+2]) && !l.begins(text, pos) {
+// spaceless goes past the characters of Chinese and Japanese at pos and gathers the
+// words and cues among them.
+func (g *gathering) spaceless(s string, pos int) int {
+	for pos+2 < len(s) {
+		var w uint64
+		if pos+8 <= len(s) {
+			w = text.Eight(s[pos:])
+		} else {
+			w = eightFrom(s, pos)
+		}
+		if w&0xc0c0f0 != 0x8080e0 || spacelessBy[w&15<<6|w>>8&63]>>(w>>16&63)&1 == 0 {
+			break
+		}
+		if g.d.lingo.begins(w & sixBytes) {
+			g.written(s, pos, w&sixBytes)
+		}
 		pos += 3
 	}
 	return pos
 }
 
-// spaceless reports whether three bytes are a character of Chinese or Japanese that is
-// no word of ours, no blank and no part of one.
-func spaceless(a, b, c byte) bool {
-	if (b ^ 0x80 | c ^ 0x80) >= 0x40 {
-		return false
+// spacelessBy has what isSpaceless says of three bytes that are a character: a bit for
+// each third byte, by the first two.
+var spacelessBy = func() (table [1 << 10]uint64) {
+	for at := range table {
+		for third := range 64 {
+			if isSpaceless(0xe0|byte(at>>6), 0x80|byte(at&63), 0x80|byte(third)) {
+				table[at] |= 1 << third
+			}
+		}
 	}
+	return table
+}()
+
+// isSpaceless reports whether three bytes are a character of Chinese or Japanese that is
+// no word of ours, no blank and no part of one.
+func isSpaceless(a, b, c byte) bool {
 	switch {
 	case a-0xe4 <= 0xe9-0xe4: // ideographs
 		return true
@@ -296,18 +320,14 @@ func spaceless(a, b, c byte) bool {
 // about a place, or nothing. What is in none that is known is in any, if it is
 // short.
 func (g *gathering) language(text string, pos int, among uint16) string {
-	if i := pos / block; g.spoken == nil || g.spokenAt != i {
-		if g.spoken == nil {
-			g.spoken = new([len(languages) + 1]int)
-		}
-		clear(g.spoken[:])
+	if i := pos / block; g.spokenAt != i {
 		g.spokenAt = i
 		g.count(text[max(0, i*block-around):min(len(text), i*block+block+around)])
 	}
-	english, most, family := g.spoken[len(languages)], -1, ""
+	english, most, family := int(g.spoken[len(languages)]), -1, ""
 	for i := range languages {
-		if among>>i&1 != 0 && g.spoken[i] > most && !g.d.off(languages[i].family) {
-			most, family = g.spoken[i], languages[i].family
+		if n := int(g.spoken[i]); among>>i&1 != 0 && n > most && !g.d.off(languages[i].family) {
+			most, family = n, languages[i].family
 		}
 	}
 	if most > english || most == 0 && english == 0 && len(text) < around {
@@ -318,36 +338,46 @@ func (g *gathering) language(text string, pos int, among uint16) string {
 
 // count counts the common words of a stretch for each language.
 func (g *gathering) count(text string) {
-	for pos := 0; pos < len(text); pos++ {
-		key, from := uint32(0), pos
-		for pos < len(text) {
-			c := smallByte[text[pos]]
-			if c == 0 {
-				break
+	clear(g.spoken[:])
+	for pos := 0; pos < len(text); {
+		letters, small, next := wordAt(text, pos)
+		if letters == 8 {
+			var more uint64
+			if letters, more, next = wordAt(text, pos+8); letters > maxCommon-8 {
+				for pos += 8; pos < len(text) && wordByte(text[pos]); {
+					pos++
+				}
+				continue
 			}
-			key = hashed(key, c)
-			pos++
+			small, letters, next = joined(small, more), letters+8, next+8
 		}
-		if pos == from || pos-from > maxCommon {
-			continue
+		if letters > 0 {
+			for of := g.d.lingo.common.of(small); of != 0; of &= of - 1 {
+				g.spoken[bits.TrailingZeros16(of)]++
+			}
 		}
-		for of := g.d.lingo.common.of(key); of != 0; of &= of - 1 {
-			g.spoken[bits.TrailingZeros16(of)]++
-		}
+		pos += next
 	}
 }
 
-// smallByte is a byte of a word in lower case, and 0 for any other.
-var smallByte = func() (table [256]byte) {
-	for c := range table {
-		if b := byte(c); wordByte(b) {
-			if table[c] = b; capital(b) {
-				table[c] = b | 0x20
-			}
-		}
+// wordAt reads the word that eight bytes from pos on begin with: how many of its letters
+// they are, those in lower case, and how far behind pos the next word can begin.
+func wordAt(text string, pos int) (letters int, small uint64, next int) {
+	w := eightFrom(text, pos)
+	ascii := w &^ highBits
+	small = w | ^w&highBits>>2
+	low := small &^ highBits
+	is := (low+(0x80-'a')*inEach)&^(low+(0x7f-'z')*inEach) | // letters
+		(ascii+(0x80-'0')*inEach)&^(ascii+(0x7f-'9')*inEach) | // digits
+		(highBits - (ascii ^ '\''*inEach)) | w
+	is &= highBits
+	letters = bits.TrailingZeros64(is^highBits) / 8
+	if letters == 8 {
+		return letters, small, letters
 	}
-	return table
-}()
+	rest := is &^ (1<<(8*letters) - 1)
+	return letters, small & (1<<(8*letters) - 1), bits.TrailingZeros64(rest) / 8
+}
 
 // maxCommon is how long a common word is.
 const maxCommon = 12
@@ -360,34 +390,40 @@ type commons [1 << 11]struct {
 	of   uint16
 }
 
-func hashed(hash uint32, c byte) uint32 { return (hash + uint32(c)) * 0x9e3779b1 }
+// joined puts the letters of a long word together.
+func joined(first, more uint64) uint64 { return first*spread ^ more }
 
-func (c *commons) place(hash uint32) uint32 {
-	at := hash >> 21
+func (c *commons) place(word uint64) (at, hash uint32) {
+	hash = uint32(word * spread >> 32)
+	at = hash >> 21
 	for c[at].hash != 0 && c[at].hash != hash {
 		at = (at + 1) % uint32(len(c))
 	}
-	return at
+	return at, hash
 }
 
-func (c *commons) add(word string, of uint16) {
-	hash := uint32(0)
-	for i := range len(word) {
-		hash = hashed(hash, word[i])
+func (c *commons) add(spelled string, of uint16) {
+	letters, word, _ := wordAt(spelled, 0)
+	if letters == 8 {
+		_, more, _ := wordAt(spelled, 8)
+		word = joined(word, more)
 	}
-	at := c.place(hash)
+	at, hash := c.place(word)
 	c[at].hash = hash
 	c[at].of |= of
 }
 
-func (c *commons) of(hash uint32) uint16 { return c[c.place(hash)].of }
+func (c *commons) of(word uint64) uint16 {
+	at, _ := c.place(word)
+	return c[at].of
+}
 
-// written looks for a word or a cue that begins with an ideograph.
-func (g *gathering) written(text string, pos int) {
+// written looks for a word or a cue that begins with two characters at pos.
+func (g *gathering) written(text string, pos int, two uint64) {
 	if g.ideographs >= 2*MaxPerKind {
 		return // more of them would say nothing new
 	}
-	for _, one := range g.d.lingo.ideographs[ofTwo(eightFrom(text, pos)&sixBytes)%(1<<8)] {
+	for _, one := range g.d.lingo.ideographs[ofTwo(two)%(1<<8)] {
 		if strings.HasPrefix(text[pos:], one.word) {
 			family := Chinese
 			if g.kana(text, pos) {
@@ -405,8 +441,8 @@ func (g *gathering) written(text string, pos int) {
 // kana reports whether the text about a place has a character of the Japanese
 // syllabaries.
 func (g *gathering) kana(text string, pos int) bool {
-	if i := pos / block; !g.kanaKnown || g.kanaAt != i {
-		g.kanaKnown, g.kanaAt, g.isKana = true, i, false
+	if i := pos / block; g.kanaAt != i {
+		g.kanaAt, g.isKana = i, false
 		about := text[max(0, i*block-around):min(len(text), i*block+block+around)]
 		for at := strings.IndexByte(about, 0xe3); at >= 0 && !g.isKana; {
 			r, _ := utf8.DecodeRuneInString(about[at:])

@@ -122,7 +122,7 @@ func (d *Detector) scan(text string, into *gathering) {
 		width, begins, known := 1, uint64(wordBegins|cueBegins), false
 		if c := text[pos]; plainLetter[c] != 0 {
 			if !inWord && pos != loose && (pos == 0 || plainLetter[text[pos-1]] == 0) {
-				if pos, begins, known = d.pass(text, pos, into); begins == 0 {
+				if pos, begins, known = d.pass(text, pos, into); begins == 0 && !known {
 					inSum = false
 					continue
 				}
@@ -139,7 +139,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			}
 		} else {
 			if c >= 0xe3 {
-				if past := d.lingo.past(text, pos); past > pos {
+				if past := into.spaceless(text, pos); past > pos {
 					inWord, inSum = false, false
 					pos = past
 					continue
@@ -161,8 +161,8 @@ func (d *Detector) scan(text string, into *gathering) {
 				continue
 			}
 			if r >= firstUnread {
-				if d.lingo.begins(text, pos) {
-					into.written(text, pos)
+				if two := eightFrom(text, pos) & sixBytes; d.lingo.begins(two) {
+					into.written(text, pos, two)
 				}
 				if d.unreadable && !readable(r) {
 					into.unread(pos, 1, width)

@@ -3,6 +3,7 @@ package commitment
 import (
 	"math/bits"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -12,9 +13,11 @@ import (
 // it: by the whole word, and for cues by the word behind it as well. It is asked once a
 // word, with no look at its letters one by one, and may say yes where nothing begins.
 type openings struct {
-	// words has four bits for each hash of a word, pairs one for each of two words.
+	// words has four bits for each hash of a word, pairs one for each of two words, and
+	// paths one for each of what a word or a cue begins with.
 	words [1 << 15 / 16]uint64
 	pairs [1 << 15 / 64]uint64
+	paths [1 << 16 / 64]uint64
 }
 
 const (
@@ -78,6 +81,17 @@ func (o *openings) add(word, what uint64) {
 	o.words[hash>>4] |= what << (hash & 15 * 4)
 }
 
+// leads reports whether a word or a cue can begin with these letters, whatever follows.
+func (o *openings) leads(word uint64) bool {
+	hash := word * spread >> 48
+	return o.paths[hash>>6]>>(hash&63)&1 != 0
+}
+
+func (o *openings) addPath(word uint64) {
+	hash := word * spread >> 48
+	o.paths[hash>>6] |= 1 << (hash & 63)
+}
+
 func ofPair(first, second uint64) uint64 {
 	return (bits.RotateLeft64(first*spread, 32) ^ second) * spread >> 49
 }
@@ -103,11 +117,13 @@ func (d *Detector) learnOpenings() {
 		d.seconds[symbolOf[k.name[0]]] |= 1 << (k.name[1] & 31)
 	}
 	d.words.each(func(word string, whole, keyword bool) {
+		d.openings.addPath(keyOf(word))
 		if whole || keyword && len(word) > 1 {
 			d.openings.add(keyOf(word), opensWord)
 		}
 	})
 	d.cues.each(func(cue string, whole, _ bool) {
+		d.openings.addPath(keyOf(cue))
 		if !whole {
 			return
 		}
@@ -188,7 +204,7 @@ func closing(c byte) bool { return c < 64 && (closes|1<<' '|1<<'\n')>>c&1 != 0 }
 
 // pass goes from the word at pos, which stands behind no letter, to the first one that is
 // not as most are, or that something begins with: its place, what it may be, and whether
-// that is known. What is no word stops it too, with nothing that begins.
+// that is known. What is no word stops it too: nothing begins there, and it is not known.
 func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64, known bool) {
 	for pos < len(s) && plainLetter[s[pos]] != 0 {
 		letters, small, capitals := run(eightFrom(s, pos))
@@ -227,8 +243,12 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 			if opens&(opensCue|opensCueBefore) != 0 {
 				what = cueBegins
 			}
-		default:
+		case d.openings.leads(word):
 			return pos, wordBegins | cueBegins, false
+		case behind == '+' || d.atlas.ascii[behind&0x7f] != other && d.atlas.ascii[behind&0x7f] != blank || behind >= utf8.RuneSelf:
+			return pos, 0, true
+		default:
+			opens, next = 0, end+1
 		}
 		if opens&opensWord != 0 {
 			what |= wordBegins
