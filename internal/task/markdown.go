@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"go.yaml.in/yaml/v3"
 )
@@ -32,7 +34,10 @@ func headings() map[string]string {
 // and case. Items of lists are entries, and so is each paragraph outside of them. The
 // title is the first heading of the first level that is no field's name, or "".
 func ReadMarkdown(source []byte) (fields Fields, title string) {
-	root := goldmark.DefaultParser().Parse(text.NewReader(source))
+	source = shallow(source)
+	// Of blocks alone, and no more than their lines is read: what stands within a line takes
+	// the library long where somebody means it to.
+	root := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...)).Parse(text.NewReader(source))
 	known := headings()
 	var at *[]string
 	goal := []string(nil)
@@ -74,6 +79,35 @@ func ReadMarkdown(source []byte) (fields Fields, title string) {
 		}
 	}
 	return fields, title
+}
+
+// maxNested is how many marks of quotes and lists a line may begin with. The library takes
+// long for what is nested deeper, and nobody writes it.
+const maxNested = 32
+
+// marks are the marks of quotes and lists at a line's beginning, up to the last one that
+// counts.
+var marks = regexp.MustCompile(`^(?:[ \t]*(?:>|[-+*](?:[ \t]|$)|[0-9]{1,9}[.)](?:[ \t]|$))){` + strconv.Itoa(maxNested) + `}`)
+
+// shallow makes text of what is nested too deep.
+func shallow(source []byte) []byte {
+	var whole []byte
+	from := 0
+	for at := 0; at < len(source); {
+		end := at + 1 + bytes.IndexByte(source[at:], '\n')
+		if end == at {
+			end = len(source)
+		}
+		if m := marks.FindIndex(source[at:end]); m != nil {
+			whole = append(append(whole, source[from:at+m[1]]...), '\\')
+			from = at + m[1]
+		}
+		at = end
+	}
+	if whole == nil {
+		return source
+	}
+	return append(whole, source[from:]...)
 }
 
 // Headings lists the headings that name a spec's fields.
