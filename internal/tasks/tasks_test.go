@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,8 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
@@ -269,5 +272,44 @@ func TestSummaryIsUTF8(t *testing.T) {
 		if !utf8.ValidString(got) || len(got) > maxSummary || strings.Contains(got, "more") {
 			t.Errorf("%d bytes, UTF-8: %v: %q", len(got), utf8.ValidString(got), got)
 		}
+	}
+}
+
+// numbered is a log of a task's events, which tells how many lines were asked for at once.
+type numbered struct{ events, most int }
+
+func (l *numbered) Query(_ context.Context, _ audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
+	l.most = max(l.most, limit)
+	from := l.events
+	if before > 0 {
+		from = int(before) - 1
+	}
+	for n := from; n > 0 && len(lines) < limit; n-- {
+		line, err := jsonv2.Marshal(&audit.Entry{Seq: uint64(n), Record: audit.Record{ActionType: audit.ActionTask, TaskSeq: n}})
+		if err != nil {
+			return nil, 0, err
+		}
+		lines, next = append(lines, line), uint64(n)
+	}
+	return lines, next, nil
+}
+
+// An actor pages a task's events by their own numbers, and has no more of them read into memory
+// at once than it is given.
+func TestEventsByTheirNumbers(t *testing.T) {
+	log := &numbered{events: 1000}
+	own := &Tasks{o: Options{Search: log}}
+	at := &task.Task{Head: task.Head{ID: "tsk_1", Seq: log.events}}
+	for below, want := range map[int][2]int{301: {101, 300}, 50: {1, 49}, 2: {1, 1}, 2000: {801, 1000}} {
+		got, err := own.events(t.Context(), at, 0, below, maxEvents)
+		if err != nil || len(got) != want[1]-want[0]+1 || got[0].N != want[0] || got[len(got)-1].N != want[1] {
+			t.Errorf("below %d: %d events, %v", below, len(got), err)
+		}
+	}
+	if got, err := own.events(t.Context(), at, 0, 1, maxEvents); err != nil || len(got) > 0 {
+		t.Errorf("below the first: %v, %v", got, err)
+	}
+	if log.most > maxEvents {
+		t.Errorf("%d lines are asked for at once", log.most)
 	}
 }

@@ -233,18 +233,11 @@ func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, 
 	}
 	switch {
 	case p.Part != "":
-		err = t.onePart(ctx, &v, at, p)
+		err = t.onePart(ctx, &v, at, p, who.Role == task.Operator)
 	case limit > 0:
-		v.Events, err = t.events(ctx, at, 0, limit)
+		v.Events, err = t.events(ctx, at, 0, 0, limit)
 	}
 	if who.Role != task.Operator {
-		// Actors are told no number of the log, which counts the records of other tenants.
-		// They page by the task's own.
-		if before, e := strconv.Atoi(p.After); e == nil && err == nil && p.Part == "events" {
-			v.Events, err = t.events(ctx, at, 0, at.Seq)
-			v.Events = slices.DeleteFunc(v.Events, func(e taskapi.Event) bool { return e.N >= before })
-			v.Events = v.Events[max(0, len(v.Events)-maxEvents):]
-		}
 		for i := range v.Events {
 			v.Events[i].Seq = 0
 		}
@@ -351,8 +344,10 @@ func fit(room int, parts ...part) (more []string) {
 	return more
 }
 
-// onePart leaves one list alone in a view, from an entry on.
-func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *taskapi.GetParams) error {
+// onePart leaves one list alone in a view, from an entry on. Events are paged by a person by
+// the numbers of the log. Actors are told none, as they count the records of other tenants, and
+// page by the task's own.
+func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *taskapi.GetParams, person bool) error {
 	v.Attempts, v.Artifacts, v.Reviews, v.Effects, v.Approvals, v.More = []task.Attempt{}, []task.Artifact{}, []taskapi.Review{}, []task.Effect{}, []task.Approval{}, nil
 	size := 0
 	switch p.Part {
@@ -378,9 +373,15 @@ func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *
 		}
 		return err
 	case "events":
-		before, _ := strconv.ParseUint(p.After, 10, 64)
-		var err error
-		v.Events, err = t.events(ctx, at, before, maxEvents)
+		before, err := strconv.ParseUint(p.After, 10, 63)
+		below := 0
+		if !person {
+			if err == nil {
+				below = max(1, int(before)) // nothing is below the first
+			}
+			before = 0
+		}
+		v.Events, err = t.events(ctx, at, before, below, maxEvents)
 		return err
 	}
 	return nil
@@ -400,20 +401,28 @@ func page[T any](v *taskapi.View, p *taskapi.GetParams, list []T, id func(T) str
 	return append([]T{}, list...)
 }
 
-// events are the newest events of a task before a number of the log, oldest first.
-func (t *Tasks) events(ctx context.Context, at *task.Task, before uint64, limit int) ([]taskapi.Event, error) {
+// events are the newest events of a task before a number of the log, and below one of its own
+// where that is not 0, oldest first. No more than a page of them is in memory at once.
+func (t *Tasks) events(ctx context.Context, at *task.Task, before uint64, below, limit int) ([]taskapi.Event, error) {
 	// Records of other kinds that name the task are few. The search ends with the first
 	// event: all before it would be looked through for nothing.
 	f := audit.Filter{Like: audit.Record{TaskID: at.ID}}
 	limit = min(limit, at.Seq)
+	if below > 0 {
+		limit = min(limit, below-1)
+	}
 	list := []taskapi.Event{}
 	for len(list) < limit && (len(list) == 0 || list[len(list)-1].N > 1) {
-		lines, next, err := t.o.Search.Query(ctx, f, before, limit-len(list))
+		want := limit - len(list)
+		if below > 0 {
+			want = maxEvents
+		}
+		lines, next, err := t.o.Search.Query(ctx, f, before, want)
 		if err != nil {
 			return nil, err
 		}
 		for _, line := range lines {
-			if e, ok := eventOf(line); ok {
+			if e, ok := eventOf(line); ok && (below == 0 || e.N < below) && len(list) < limit {
 				list = append(list, e)
 			}
 		}
