@@ -965,3 +965,33 @@ func TestApprovalLikelihood(t *testing.T) {
 		t.Errorf("what a rule holds is likely %s because of %s", saw.Likelihood, saw.LikelyBecause)
 	}
 }
+
+// Strangers who say that they are agents, and that a person has to answer, leave places to
+// those who are known.
+func TestStrangersLeavePlacesToTheKnown(t *testing.T) {
+	h := build(t, acme+"approvals: {max_open: 6}\n")
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	asks := func(session, conversation string, as map[string]any) {
+		t.Helper()
+		envelope := foreign(conversation, 1, "acme-corp")
+		envelope["reply_policy"] = "human-only"
+		if as != nil {
+			envelope["source_agent"] = as
+		}
+		telegram.must("agent.queue", map[string]any{"sessionKey": session, "text": "When do we meet?", "metadata": map[string]any{"ocip": envelope}}, nil)
+	}
+	for i := range 8 {
+		asks(fmt.Sprintf("telegram:%d", 900+i), fmt.Sprint("stranger-", i), map[string]any{
+			"instance_id": fmt.Sprintf("agent-zed-%d", i), "user_id": "zed", "org_unit": "engineering", "tenant_id": "acme-corp",
+		})
+	}
+	asks("telegram:dave", "known", map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"})
+	var list struct {
+		Total     int                   `json:"total"`
+		Approvals []api.ApprovalSummary `json:"approvals"`
+	}
+	h.operator("approval.list", map[string]any{}, &list)
+	if list.Total != 4 || list.Approvals[3].Counterparty != "agent-dave-1" {
+		t.Errorf("people see to %d: %+v", list.Total, list.Approvals)
+	}
+}

@@ -40,7 +40,12 @@ func (x *Exchanges) Escalate(c *Concern, v *ocip.Verdict, rules *Rules, change *
 		return nil
 	}
 	asked := escalationAsked(e)
-	if !x.o.Requests.Room(api.ApprovalOfEscalation, c.Agent.InstanceID, asked, rules.MaxHeld) {
+	room := rules.MaxHeld
+	if c.Other.Kind != ocip.KindAgent {
+		// Who only says who it is leaves half of the places to those who are known.
+		room = max(1, room/2)
+	}
+	if !x.o.Requests.Room(api.ApprovalOfEscalation, c.Agent.InstanceID, asked, room) {
 		return nil
 	}
 	code := v.Code

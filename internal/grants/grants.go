@@ -53,6 +53,9 @@ type Grant struct {
 	// approved with: elsewhere others read, and another type asks for something else. They
 	// are empty where an earlier version made the grant.
 	session, target, exchangeType string
+	// tenant is the sender's, "" where an earlier version made the grant: its instance of
+	// another tenant is another agent.
+	tenant string
 	// digest is that of the request that it was made with.
 	digest string
 }
@@ -72,6 +75,7 @@ type body struct {
 	Digest         string   `json:"digest,omitzero"`
 	Session        string   `json:"session,omitzero"`
 	Target         string   `json:"target,omitzero"`
+	Tenant         string   `json:"tenant,omitzero"`
 	ExchangeType   string   `json:"type,omitzero"`
 }
 
@@ -110,7 +114,7 @@ func (g *Grant) row() (*store.CommitmentGrant, error) {
 	b := body{
 		Form: form, Receiver: g.Receiver, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, ApprovalID: g.ApprovalID,
 		Words: g.Words, Level: g.Classification, MaxRound: g.MaxRound, MadeAt: g.MadeAt, Digest: g.digest,
-		Session: g.session, Target: g.target, ExchangeType: g.exchangeType,
+		Session: g.session, Target: g.target, Tenant: g.tenant, ExchangeType: g.exchangeType,
 	}
 	for i := range g.People {
 		p := &g.People[i]
@@ -131,7 +135,7 @@ func decode(row store.CommitmentGrant) (*Grant, error) {
 	if b.Form != form {
 		return nil, fmt.Errorf("cannot decode grant %s: form %d is not known to this version", row.ID, b.Form)
 	}
-	g := &Grant{digest: b.Digest, session: b.Session, target: b.Target, exchangeType: b.ExchangeType, Grant: api.Grant{
+	g := &Grant{digest: b.Digest, session: b.Session, target: b.Target, tenant: b.Tenant, exchangeType: b.ExchangeType, Grant: api.Grant{
 		GrantID: row.ID, Kind: row.Kind, State: row.State, Agent: row.Agent, Receiver: b.Receiver, ExchangeID: b.ExchangeID,
 		ConversationID: b.ConversationID, ApprovalID: b.ApprovalID,
 		Bounds: api.Bounds{Words: b.Words, Classification: b.Level, MaxRound: b.MaxRound, Until: row.Until.UnixMilli()},
@@ -158,11 +162,11 @@ func (g *Grant) prepare() error {
 	return nil
 }
 
-// About is the message that grants are wanted for: its sender, its receiver, where that
-// is an agent, its session and where that leads, and its exchange, where there is one.
+// About is the message that grants are wanted for: its sender and whose that is, its
+// receiver, where that is an agent, its session and where that leads, and its exchange, where there is one.
 type About struct {
-	Agent, Receiver, SessionKey, Target string
-	Exchange                            *ocip.Exchange
+	Agent, Tenant, Receiver, SessionKey, Target string
+	Exchange                                    *ocip.Exchange
 	// Others is set where others than the receiver read it, and Elsewhere where it goes to
 	// another place than the session's key says.
 	Others, Elsewhere bool
@@ -170,7 +174,10 @@ type About struct {
 
 // isFor reports whether a grant is for a message at all.
 func (g *Grant) isFor(m *About) bool {
-	if g.Kind == api.GrantStanding {
+	switch {
+	case g.tenant != "" && g.tenant != m.Tenant:
+		return false
+	case g.Kind == api.GrantStanding:
 		return g.Receiver == m.SessionKey && !m.Elsewhere || m.Receiver != "" && g.Receiver == m.Receiver && !m.Others
 	}
 	e := m.Exchange
@@ -340,7 +347,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	case p.Until > now.Add(api.MaxGrantTime).UnixMilli():
 		return api.GrantAddResult{}, api.Invalid([]api.FieldError{{Path: "until", Message: "is more than a year away"}})
 	}
-	one := &Grant{Grant: api.Grant{
+	one := &Grant{tenant: agent.TenantID, Grant: api.Grant{
 		GrantID: p.GrantID, Kind: api.GrantStanding, Agent: p.Agent, Receiver: p.Receiver, Bounds: p.Bounds, MaxUses: p.MaxUses, MadeAt: now.UnixMilli(),
 	}}
 	r := g.record(one, "grant_made")
@@ -365,8 +372,8 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 
 // OfApproval makes the grant of an exchange that people have approved with one of its
 // messages.
-func (g *Grants) OfApproval(r *approval.Request, b *api.Bounds, change *store.Change, now time.Time) (id string, err error) {
-	one := &Grant{digest: r.Digest, session: r.SessionKey, target: r.Target, exchangeType: string(r.Type), Grant: api.Grant{
+func (g *Grants) OfApproval(r *approval.Request, tenant string, b *api.Bounds, change *store.Change, now time.Time) (id string, err error) {
+	one := &Grant{tenant: tenant, digest: r.Digest, session: r.SessionKey, target: r.Target, exchangeType: string(r.Type), Grant: api.Grant{
 		GrantID: g.o.NewID(), Kind: api.GrantOfExchange, Agent: r.Agent, Receiver: r.Counterparty,
 		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, ApprovalID: r.ApprovalID,
 		Bounds: *b, MadeAt: now.UnixMilli(), People: slices.Clone(r.Approvals),

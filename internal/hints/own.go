@@ -22,11 +22,19 @@ func IsOwn(member string) bool { return slices.Contains(own[:], member) }
 // read are the members that receivers go by, by what they look like.
 var read = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range append(Own(), "exchange", "task") {
+	for _, name := range append(Own(), "exchange", "task", proto) {
 		names[text.Skeleton(name)] = name
 	}
 	return names
 })
+
+const (
+	// proto is a member that can stand for any other in JavaScript.
+	proto = "__proto__"
+	// maxPosing bounds, in bytes, the names that are looked at: longer ones read as no
+	// other.
+	maxPosing = 64
+)
 
 // WithoutOwn returns a copy of the metadata without what the daemon writes, and what was
 // taken out, for the record.
@@ -49,11 +57,14 @@ func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
 // Unposed returns the metadata without the members that are none that receivers go by and
 // read as one, in other capitals or letters, and which those are: some programs do not
 // heed capitals, so that what anybody wrote would stand in the place of what the daemon
-// says. What is given is not changed.
+// says, or would say if there were any. What is given is not changed.
 func Unposed(metadata api.Object) (left api.Object, as []string) {
 	for member := range metadata {
+		if len(member) > maxPosing {
+			continue
+		}
 		name := read()[text.Skeleton(member)]
-		if name == "" || name == member {
+		if name == "" || name == member && member != proto {
 			continue
 		}
 		if as == nil {

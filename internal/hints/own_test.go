@@ -11,6 +11,7 @@ import (
 func TestUnposed(t *testing.T) {
 	for member, as := range map[string]string{
 		"ocip": "", "OCIP": "ocip", "\u043ecip": "ocip", "ocip\u200b": "ocip", "ocipchain": "ocipChain", "ocipLog": "", "Exchange": "exchange", "task": "", "TASK": "task",
+		"__proto__": "__proto__", "proto": "", strings.Repeat("\u200b", 99) + "ocip": "",
 		"aiDi\u017fclosure": "aiDisclosure", "dispatch_id": "", "tasks": "", "": "", "\xff": "", strings.Repeat("x", 1<<16): "",
 	} {
 		given := api.Object{member: api.String("said"), "other": api.String("stays")}

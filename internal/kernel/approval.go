@@ -164,7 +164,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 			return d.Conclude(api.ApprovalDenied, nil)
 		case d.OfExchange() != nil:
 			var err error
-			if d.Grant, err = k.grants.OfApproval(d.Request, d.OfExchange(), d.Change, d.Now); err != nil {
+			if d.Grant, err = k.grants.OfApproval(d.Request, s.m.sender.TenantID, d.OfExchange(), d.Change, d.Now); err != nil {
 				return err
 			}
 		}

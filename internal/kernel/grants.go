@@ -15,7 +15,7 @@ func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.G
 		return nil
 	}
 	about := &grants.About{
-		Agent: m.sender.InstanceID, SessionKey: m.key, Target: m.target,
+		Agent: m.sender.InstanceID, Tenant: m.sender.TenantID, SessionKey: m.key, Target: m.target,
 		Others: m.recipient.Group || m.recipient.Strangers, Elsewhere: m.recipient.Elsewhere(),
 	}
 	if m.to.Kind == ocip.KindAgent {
@@ -26,11 +26,11 @@ func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.G
 
 // grantsOf are the grants of the exchange that a message arrives in, where it asks
 // for a commitment.
-func (k *ruleset) grantsOf(e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
+func (k *ruleset) grantsOf(agent *Agent, e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
 	if !v.Exchange.AwaitsCommitment || !k.grants.Some(e.Agent) {
 		return nil
 	}
-	return k.grants.For(&grants.About{Agent: e.Agent, Receiver: e.Counterparty, Exchange: e}, k.signers)
+	return k.grants.For(&grants.About{Agent: e.Agent, Tenant: agent.TenantID, Receiver: e.Counterparty, Exchange: e}, k.signers)
 }
 
 // offered are the bounds in which a person may approve the exchange of a held message.

@@ -162,7 +162,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
 	}
 	v := ocip.Receive(ctx, m, k.policy)
-	if m.Grants = k.grantsOf(&e, v); len(m.Grants) > 0 {
+	if m.Grants = k.grantsOf(a.agent, &e, v); len(m.Grants) > 0 {
 		v = ocip.Receive(ctx, m, k.policy)
 	}
 	if !a.local {
