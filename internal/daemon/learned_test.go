@@ -149,7 +149,7 @@ access:
 // weighed as any other text.
 func TestNamesAreWeighed(t *testing.T) {
 	h := build(t, acme)
-	h.channel("@acme/telegram", "telegram")
+	telegram := h.channel("@acme/telegram", "telegram")
 	alice := h.agent("@acme/alice")
 	h.agent("@acme/bob")
 	for _, key := range []string{"agent:bob:AKIAIOSFODNN7REALKEY", "telegram:AKIAIOSFODNN7REALKEY"} {
@@ -169,6 +169,16 @@ func TestNamesAreWeighed(t *testing.T) {
 				t.Errorf("%v to %s is refused as %s", secret, key, code)
 			}
 		}
+	}
+	// Nor does an envelope bring it in as a name that nobody confirmed.
+	for _, name := range []string{"user_id", "org_unit", "tenant_id"} {
+		source := map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
+		source[name] = "AKIAIOSFODNN7REALKEY"
+		telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "Hello", "metadata": map[string]any{"ocip": map[string]any{
+			"version": "1.0", "message_type": "agent-generated", "classification": "internal", "conversation_id": name, "source_agent": source,
+			"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public"}},
+			"reply_policy": "agent-ok", "requires_commitment": false, "expires_at": "2099-03-14T10:00:00.000Z",
+		}}})
 	}
 	// Nor does the log have it.
 	for _, r := range h.records(audit.Filter{}) {

@@ -246,7 +246,9 @@ func (r *Redactor) Record(rec *audit.Record) {
 	}
 	rec.PolicyReason = r.Text(rec.PolicyReason)
 	for _, name := range [...]*string{
-		&rec.SessionKey, &rec.Address.Account, &rec.Address.Target, &rec.ExchangeID, &rec.ConversationID, &rec.AppID, &rec.Counterparty.InstanceID,
+		&rec.SessionKey, &rec.Address.Account, &rec.Address.Target, &rec.ExchangeID, &rec.ConversationID, &rec.ChainID, &rec.UserID, &rec.AppID,
+		&rec.Counterparty.InstanceID, &rec.Counterparty.UserID, &rec.Counterparty.OrgUnit, &rec.Counterparty.TenantID,
+		&rec.TaskID, &rec.AttemptID, &rec.Actor,
 	} {
 		*name = r.name(*name)
 	}
