@@ -5,12 +5,14 @@ import "strings"
 // assignmentAnchors are the names a secret is given. What stands before them
 // belongs to the name: DB_PASSWORD, clientSecret.
 func assignmentAnchors() []anchor {
+	names := []string{"password", "passwd", "passwort", "kennwort", "passphrase", "pwd", "pass", "secret", "token", "presharedkey"}
+	for _, of := range []string{"api", "access", "secret", "private", "auth", "encryption", "signing", "master"} {
+		for _, joined := range []string{"", "_", "-", " "} {
+			names = append(names, of+joined+"key")
+		}
+	}
 	var all []anchor
-	for _, name := range []string{
-		"password", "passwd", "passwort", "kennwort", "passphrase", "pwd", "secret", "token",
-		"apikey", "api_key", "api-key", "api key", "access_key", "accesskey", "secret_key", "secretkey", "secret-key",
-		"private_key", "privatekey", "private-key", "presharedkey", "auth_key", "authkey", "encryption_key", "signing_key",
-	} {
+	for _, name := range names {
 		all = append(all, anchor{name, func(s *scan, end int) { s.assignment(end, len(name)) }})
 	}
 	return all
@@ -23,12 +25,19 @@ func (s *scan) assignment(end, size int) {
 	if s.full(ruleAssignment) {
 		return
 	}
+	const longest = 256
+	shortest := 8
 	at := s.operator(end, size)
-	if at < 0 || at < s.weak { // what is too weak as a whole is no stronger in part
+	if at < 0 {
+		if at = s.told(end); at < 0 {
+			return
+		}
+		shortest = 16 // among other words
+	}
+	if at < s.weak { // what is too weak as a whole is no stronger in part
 		return
 	}
 
-	const shortest, longest = 8, 256
 	var closing byte
 	escaped := strings.HasPrefix(s.text[at:], `\"`)
 	if escaped {
@@ -73,10 +82,13 @@ func (s *scan) assignment(end, size int) {
 	if len(value) < shortest || strings.ContainsAny(value, " \t") || strings.Contains(value, "://") {
 		return
 	}
-	if value[0] == '/' || value[0] == '.' || value[0] == '~' { // a path
+	if strings.IndexByte(`/.~\\`, value[0]) >= 0 { // a path, or an escape
 		return
 	}
 	name := strings.ToLower(s.text[end-size : end])
+	if name == "pass" && !s.abbreviated(end-size, end) {
+		return // something else passes
+	}
 	if m := weigh(value); !m.strong(len(value)) && (name[0] != 'p' || !m.memorable()) {
 		s.weak = stop
 		return
@@ -120,6 +132,8 @@ func (s *scan) operator(end, size int) int {
 		return s.run(at+1, space|newline, at+64)
 	case at > closed && !quoted && s.is(at, quote): // NAME "value"
 		return at
+	case at > closed && !quoted && strings.HasPrefix(s.text[s.back(end-size, word|dash, end-64):], "--") && !s.is(at, dash): // --NAME value
+		return at
 	case at > closed && size == len("password") && s.is(at, alnum) && s.hasFold(end-size, "password") && s.lineHas("login ", end-size):
 		return at // login NAME password value
 	}
@@ -157,6 +171,23 @@ func (s *scan) operator(end, size int) int {
 	return at
 }
 
+// told is where the value begins of which people write "the NAME is …", or -1.
+func (s *scan) told(end int) int {
+	if at, prose, _ := s.says(end); prose {
+		return at
+	}
+	return -1
+}
+
+// abbreviated reports whether "pass" between from and to is short for a password: it is
+// the last part of a name, DB_PASS or dbPass, or a setting, pass=.
+func (s *scan) abbreviated(from, to int) bool {
+	if s.is(from-1, letter) {
+		return s.is(from-1, lowerCase) && s.is(from, upperCase)
+	}
+	return s.is(from-1, under|dash) || s.at(s.run(to, space|quote, to+2)) == '='
+}
+
 // typeName is where the name of the type of texts ends that begins at at, or at.
 func (s *scan) typeName(at int) int {
 	for _, name := range []string{"string", "str"} {
@@ -181,7 +212,7 @@ func uuids() []string {
 // harmless are the parts of a name that says that what it holds is no secret:
 // it walks through pages, or is handed to everybody.
 func harmless() []string {
-	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor", "trial"}
+	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor", "trial", "authenticity", "requestverif", "visitor"}
 }
 
 // strong reports whether a value of that size looks like a secret: of several kinds of
@@ -203,7 +234,8 @@ func (m *makeup) memorable() bool {
 	return m.distinct >= 6 && m.digits > 0 && (m.classes() == 3 && m.digits >= 2 || m.classes() >= 2 && m.signs > 0)
 }
 
-// member reports whether a value is names joined by dots, as code has them.
+// member reports whether a value is names joined by dots, as code has them, and none of
+// them looks drawn.
 func member(value string) bool {
 	names := 0
 	for n := range strings.SplitSeq(value, ".") {
@@ -214,6 +246,10 @@ func member(value string) bool {
 			if !kindOf(n[i]).in(word) {
 				return false
 			}
+		}
+		const drawn = 20
+		if m := weigh(n); len(n) >= drawn && m.classes() == 3 && m.strong(len(n)) && m.turns >= 4 {
+			return false
 		}
 		names++
 	}
@@ -231,7 +267,9 @@ func standIns() []string {
 // standIn reports whether a value stands for another that is not there.
 func (s *scan) standIn(value string) bool {
 	switch value[0] {
-	case '$', '%', '{', '<', '[':
+	case '[': // or the rest of a terminal's colour
+		return true
+	case '$', '%', '{', '<':
 		// $NAME, ${NAME}, %NAME%, {{ name }}; but "$2b$…" is a hash.
 		if len(value) == 1 || !kindOf(value[1]).in(digit) {
 			return true

@@ -37,6 +37,8 @@ const (
 	ruleBasic          = "credential.basic-authorization"
 	ruleURL            = "credential.url-password"
 	ruleDatabase       = "credential.database-url"
+	ruleRegistry       = "credential.registry-login"
+	ruleAzureSAS       = "credential.azure-sas"
 	ruleCurl           = "credential.curl-user"
 	ruleAssignment     = "credential.assignment"
 	rulePassword       = "credential.password"
@@ -71,6 +73,8 @@ func credentialAnchors() []anchor {
 		{"twilio", (*scan).nearTwilio},
 		{"bearer ", (*scan).bearer},
 		{"basic ", (*scan).basic},
+		{`"auth"`, (*scan).registry},
+		{"sig=", (*scan).azureSAS},
 		{"://", (*scan).url},
 	}
 	for _, name := range []string{
@@ -110,6 +114,7 @@ var marks = []mark{
 	{ruleFacebookApp, "|", digit, 15, 16, base64URL, 27, 40},
 	{ruleNewRelic, "NRAL", lowerNum, 36, 36, under, 0, 0},
 	{ruleAzureKey, "JQQJ99", alnum, 52, 52, alnum, 26, 26},
+	{ruleAzureKey, "AZDO", alnum, 76, 76, alnum, 4, 4},
 	{ruleEntra, "Q~", word | dot | dash | tilde, 4, 4, word | dot | dash | tilde, 31, 34},
 }
 
@@ -641,13 +646,71 @@ func (s *scan) basic(end int) {
 	if !strings.Contains(before, "authorization") {
 		return
 	}
-	stop := s.run(end, base64Std|equals, end+longest)
-	raw, err := base64.StdEncoding.DecodeString(s.text[end:stop])
+	s.login(ruleBasic, end, s.run(end, base64Std|equals, end+longest))
+}
+
+// login weighs what may be a name and a password in base64.
+func (s *scan) login(rule string, from, to int) {
+	raw, err := base64.StdEncoding.DecodeString(s.text[from:to])
 	if err != nil {
 		return
 	}
 	if _, password, ok := strings.Cut(string(raw), ":"); ok && password != "" && !s.standIn(password) {
-		s.add(ruleBasic, Restricted, end, stop)
+		s.add(rule, Restricted, from, to)
+	}
+}
+
+// registry weighs a login of a registry as programs for containers keep it.
+func (s *scan) registry(end int) {
+	const longest, shortest = 512, 8
+	at := s.run(end, space, end+4)
+	if s.at(at) != ':' {
+		return
+	}
+	at = s.run(at+1, space, at+8)
+	stop := s.run(at+1, base64Std|equals, at+1+longest)
+	if s.at(at) == '"' && s.at(stop) == '"' && stop-at > shortest {
+		s.login(ruleRegistry, at+1, stop)
+	}
+}
+
+// azureSAS weighs the signature of an address that opens what it names until it
+// expires: 32 bytes in base64, in the form of a query.
+func (s *scan) azureSAS(end int) {
+	const around, digits = 400, 43
+	if s.is(end-len("sig=")-1, word) {
+		return
+	}
+	stop, n := end, 0
+	for stop < len(s.text) && n <= digits {
+		if s.text[stop] == '%' {
+			if r, size := escape(s.text[stop:]); size > 0 && (r == '+' || r == '/' || r == '=') {
+				if stop += size; r != '=' {
+					n++
+				}
+				continue
+			}
+		}
+		if !s.is(stop, base64Std|equals) {
+			break
+		}
+		if s.text[stop] != '=' {
+			n++
+		}
+		stop++
+	}
+	if n != digits || !genuine(s.text[end:stop], base64Std) {
+		return
+	}
+	from, to := end, stop
+	for from > max(0, end-around) && !s.is(from-1, space|newline|quote) {
+		from--
+	}
+	for to < min(len(s.text), stop+around) && !s.is(to, space|newline|quote) {
+		to++
+	}
+	if query := s.text[from:to]; strings.Contains(query, "se=") && (strings.Contains(query, "sv=20") || strings.Contains(query, "sr=")) {
+		s.add(ruleAzureSAS, Restricted, end, stop)
 	}
 }
 

@@ -47,6 +47,8 @@ var examples = map[string][2]string{
 	ruleBasic:          {"Authorization: Basic " + b64([]byte("bob:hunter2")), "Authorization: Basic " + b64([]byte("nobody here"))},
 	ruleURL:            {"https://bob:hunter2@example.com/", "https://bob@example.com/"},
 	ruleDatabase:       {"postgres://app:s3cret@db/app", "postgres://app@db/app"},
+	ruleRegistry:       {`{"auths":{"r.example":{"auth":"` + b64([]byte("bob:hunter2")) + `"}}}`, `{"auth":"` + b64([]byte("nobody here")) + `"}`},
+	ruleAzureSAS:       {"?sv=2022-11-02&se=2030-01-01T00:00:00Z&sig=" + body(mixed, 40) + "%2Bab%3D", "?sig=" + body(mixed, 40) + "%2Bab%3D"},
 	ruleCurl:           {"curl -u bob:hunter2x https://example.com", "sudo -u bob:hunter2x"},
 	ruleAssignment:     {"password: Tr0ub4dor&3", "password: ask Bob"},
 	rulePassword:       {"the PIN is 7493", "the PIN is on its way"},
@@ -121,7 +123,7 @@ func TestWaysToAssign(t *testing.T) {
 		`System.setProperty("X_TOKEN", "%")`, `var xToken string = "%"`, `const xToken: string = "%"`, `x_token: str = "%"`,
 		"<xToken>\n    %\n</xToken>", "<xToken>%</xToken>", `X_TOKEN ?= "%"`, `X_TOKEN ::= "%"`, `X_TOKEN :::= "%"`, `$xToken .= "%"`, `X_TOKEN += "%"`,
 		`xToken ||= "%"`, `xToken ??= "%"`, `if (xToken === "%") {`, `if (xToken != "%") {`, `<add key="xToken" value="%" />`, `x_token "%"`,
-		"machine example.com login bob password %",
+		"machine example.com login bob password %", "run --token % --verbose", "run --api-key '%'", "secret key: %", "the api key is %.", "the access token was %", "master-key: %",
 	} {
 		one(t, d, strings.Replace(way, "%", value, 1), ruleAssignment, Restricted)
 	}
@@ -130,10 +132,20 @@ func TestWaysToAssign(t *testing.T) {
 		"typed, no value":    "func f(token string, secret string) (password string)",
 		"a tag in a text":    "a token>" + body(hexes, 32),
 		"a page's token":     `"EntropyOriginTrialToken": "` + body(mixed, 64) + `"`,
+		"a token of a form":  `<input name="authenticity_token" value="` + body(mixed, 40) + `">`,
+		"an option":          "run --token <token> --secret $SECRET1A --password-file /run/a1B2c3D4 --token --verbose1A2b3C4",
+		"said of it":         "the secret is out, the token is generated1 by step2, the api key is in 1Password",
+		"what passes":        "--- PASS: TestFoo12Bar! bypass=Abc123!x first-pass Abc123!x Pass: Abc123!x",
+		"a colour":           `PASS="\x1b[32mPASS"`,
+		"a member":           "token = config.Level2Name3.Secret5Key4.value",
 		"cut off":            "access_token: ya29.a0AfH6SMC...",
 		"cut off, quoted":    `access_token: "ya29.a0AfH6SMC..."`,
 		"a UUID":             "request_token = 550e8400-e29b-41d4-a716-446655440000",
 	})
+	for _, way := range []string{"DB_PASS=%", "db-pass: %", `dbPass = "%"`, "PASS=%", `--password %`, "--db-password '%'"} {
+		one(t, d, strings.Replace(way, "%", "\u00abTr0ub4dor&3\u00bb", 1), ruleAssignment, Restricted)
+	}
+	one(t, d, "x-vault-token: \u00abs."+body(mixed, 24)+"\u00bb", ruleAssignment, Restricted)
 	one(t, d, "heroku_token = \u00ab550e8400-e29b-41d4-a716-446655440000\u00bb", ruleAssignment, Restricted)
 }
 
@@ -147,6 +159,7 @@ func TestPasswordsInLetters(t *testing.T) {
 		"Das Passwort lautet \u00abhase17gruen\u00bb.", "Kennwort ist \u00abhase17gruen\u00bb", "Die Geheimzahl ist \u00ab7493\u00bb.",
 		"la contrase\u00f1a es \u00abconejo17\u00bb", "clave: \u00abconejo17\u00bb", "le mot de passe est \u00ablapin17vert\u00bb", "mot de passe : \u00ablapin17vert\u00bb",
 		"la password \u00e8 \u00abconiglio17\u00bb", "het wachtwoord is \u00abkonijn17\u00bb", "a senha \u00e9 \u00abcoelho17\u00bb", "palavra-passe: \u00abcoelho17\u00bb",
+		"pw: \u00ablipstick1\u00bb", "OTP: \u00ab482913\u00bb", "Your verification code is \u00ab482913\u00bb.", "c\u00f3digo de verificaci\u00f3n: \u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\u662f\u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\uff1a\u00ab482913\u00bb",
 		"\u30d1\u30b9\u30ef\u30fc\u30c9\u306f\u00abusagi2017\u00bb\u3067\u3059", "\u5bc6\u7801\u662f\u00abtuzi2017\u00bb", "\u5bc6\u7801\uff1a\u00abtuzi2017\u00bb",
 	} {
 		one(t, d, text, rulePassword, Restricted)
@@ -166,6 +179,8 @@ func TestPasswordsInLetters(t *testing.T) {
 		"cut off":    "the password is rab1...",
 		"clave":      "la clave es 12 veces mejor",
 		"a number":   "password: 12",
+		"a code":     "the verification code is required; security code: 123 (three digits); the login code is 12 lines; postcode: 482913",
+		"a folder":   "pwd: src1/app2",
 	})
 }
 

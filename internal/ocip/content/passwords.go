@@ -9,13 +9,30 @@ import (
 // They stand in the languages of the commitments: English, German, Spanish,
 // French, Italian, Dutch, Portuguese, Japanese and Chinese.
 var passwordNames = []string{
-	"password", "passwd", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
+	"password", "passwd", "pwd", "pw", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
 	"mot de passe", "code secret", "code d'acc\u00e8s", "parola d'ordine", "codice di accesso", "wachtwoord", "toegangscode", "senha",
 	"palavra-passe", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\u6697\u8a3c\u756a\u53f7", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4",
 }
 
-// pinNames are what a number is called that opens something.
-var pinNames = []string{"pin", "pin code", "pin-code", "geheimzahl", "pincode"}
+// pinNames are what a number is called that opens something, and codeNames what one is
+// called that does so once.
+var (
+	pinNames  = []string{"pin", "pin code", "pin-code", "geheimzahl", "pincode"}
+	codeNames = []string{
+		"otp", "verification code", "one-time code", "security code", "2fa code", "login code", "best\u00e4tigungscode", "sicherheitscode",
+		"c\u00f3digo de verificaci\u00f3n", "code de v\u00e9rification", "codice di verifica", "verificatiecode", "c\u00f3digo de verifica\u00e7\u00e3o",
+		"\u8a8d\u8a3c\u30b3\u30fc\u30c9", "\u78ba\u8a8d\u30b3\u30fc\u30c9", "\u9a8c\u8bc1\u7801", "\u9a57\u8b49\u78bc",
+	}
+)
+
+// opens is what a name says of its value.
+type opens uint8
+
+const (
+	byPassword opens = iota
+	byPIN            // four digits, or more where people say so
+	byCode           // some digits
+)
 
 // saying are the words and signs between a name and its value, in the same
 // languages.
@@ -25,11 +42,10 @@ var saying = []string{
 
 func passwordAnchors() []anchor {
 	var all []anchor
-	for _, name := range passwordNames {
-		all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), false) }})
-	}
-	for _, name := range pinNames {
-		all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), true) }})
+	for by, names := range [][]string{byPassword: passwordNames, byPIN: pinNames, byCode: codeNames} {
+		for _, name := range names {
+			all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), opens(by)) }})
+		}
 	}
 	return all
 }
@@ -37,7 +53,7 @@ func passwordAnchors() []anchor {
 // password weighs "the password is …" as people write it to each other. What
 // they make up is weaker than what a program draws, so the name has to stand
 // there as a word, and the value alone behind it.
-func (s *scan) password(end, size int, pin bool) {
+func (s *scan) password(end, size int, by opens) {
 	const longest = 64
 	ascii := s.text[end-size] < 0x80
 	if s.full(rulePassword) || ascii && s.is(end-size-1, word|dash|dot) {
@@ -68,7 +84,7 @@ func (s *scan) password(end, size int, pin bool) {
 		}
 		stop--
 	}
-	if value := s.text[at:stop]; value != "" && s.madeUp(value, pin, prose) {
+	if value := s.text[at:stop]; value != "" && s.madeUp(value, by, prose) {
 		s.add(rulePassword, Restricted, at, stop)
 	}
 }
@@ -96,20 +112,22 @@ func (s *scan) says(end int) (at int, prose, ok bool) {
 
 // madeUp reports whether a value looks like a password or a PIN that a person
 // made up: letters with digits, or digits alone where those are usual.
-func (s *scan) madeUp(value string, pin, prose bool) bool {
+func (s *scan) madeUp(value string, by opens, prose bool) bool {
 	m := weigh(value)
 	letters := m.lower + m.upper
 	if letters == 0 && m.digits == len(value) {
 		switch {
-		case pin:
-			return len(value) == 4 || prose && len(value) >= 5 && len(value) <= 8
+		case by == byPIN && !prose:
+			return len(value) == 4
+		case by != byPassword:
+			return len(value) >= 4 && len(value) <= 8
 		case prose:
 			return len(value) >= 6 && len(value) <= 16
 		}
 		return false
 	}
 	const shortest = 6
-	if pin || len(value) < shortest || letters < 2 || m.digits == 0 || m.distinct < 4 || s.standIn(value) || isUUID(value) {
+	if by != byPassword || len(value) < shortest || letters < 2 || m.digits == 0 || m.distinct < 4 || s.standIn(value) || isUUID(value) {
 		return false
 	}
 	return !technical(strings.ToLower(value)) && kindOf(value[0]).in(alnum)

@@ -46,9 +46,11 @@ var described = []Rule{
 	{ruleBasic, Restricted, "RFC 7617, basic authentication"},
 	{ruleURL, Restricted, "RFC 3986, user information in a URI"},
 	{ruleDatabase, Restricted, "PostgreSQL docs, connection URIs, and the like of others"},
+	{ruleRegistry, Restricted, "Docker docs, config.json"},
+	{ruleAzureSAS, Restricted, "Azure docs, shared access signatures"},
 	{ruleCurl, Restricted, "curl manual, --user"},
 	{ruleAssignment, Restricted, "a value drawn by a program behind the name of a secret"},
-	{rulePassword, Restricted, "a password or PIN behind its name, as people write it"},
+	{rulePassword, Restricted, "a password, PIN or code behind its name, as people write it"},
 
 	{ruleCard, Confidential, "ISO/IEC 7812, card numbers"},
 	{ruleIBAN, Confidential, "ISO 13616, IBAN"},
