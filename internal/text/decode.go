@@ -125,18 +125,24 @@ func begins(run string) bool {
 	if n := unhex(head[:], trimHex(run)); n > 0 && plain(head[:n]) {
 		return true
 	}
+	first := (sextets[run[0]]-1)<<2 | (sextets[run[1]]-1)>>4
+	if unplain(first) || !utf8.RuneStart(first) && len(run)*3/4 < len(head) {
+		return false // as of most words
+	}
 	n := unbase64(head[:], run)
 	return n > 0 && plain(head[:n]) && (n == len(head) || utf8.Valid(head[:n]))
 }
 
 func plain(b []byte) bool {
 	for _, c := range b {
-		if c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7f {
+		if unplain(c) {
 			return false
 		}
 	}
 	return true
 }
+
+func unplain(c byte) bool { return c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7f }
 
 func trimHex(run string) string {
 	if len(run) > 2 && run[0] == '0' && run[1]|0x20 == 'x' {

@@ -289,7 +289,7 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 			continue
 		}
 		first := len(g.kept)
-		g.answers, g.encodes = before.Asked && one.Member == "", false
+		g.answers, g.encoded = before.Asked && one.Member == "", -1
 		g.look(one.Text, text.View{Text: one.Text})
 		shown := text.View{Text: one.Text}
 		if len(as) > 0 {
@@ -302,8 +302,8 @@ func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.
 		}
 		if d.match != MatchSubstring {
 			written := len(g.kept)
-			if g.encodes {
-				g.unpack(one.Text)
+			if g.encoded >= 0 {
+				g.unpack(one.Text, g.encoded)
 			}
 			if one.Member == "" {
 				g.goOn(before.Tail, one.Text)
@@ -342,18 +342,18 @@ func (g *gathering) again(first int, written string, shown text.View) {
 	g.kept = g.kept[:first+len(merge(g.kept[first:], known-first))]
 }
 
-// unpack gathers the hits of what stands in the text in base64 or hexadecimal
-// digits: the whole stretch, once for each thing that is found there.
-func (g *gathering) unpack(written string) {
+// unpack gathers the hits of what stands in the text from a place on in base64 or
+// hexadecimal digits: the whole stretch, once for each thing that is found there.
+func (g *gathering) unpack(written string, from int) {
 	g.zones, g.shown, g.settled = zoner{text: written}, text.View{Text: written}, len(g.kept)
-	for _, e := range text.Decode(written) {
+	for _, e := range text.Decode(written[from:]) {
 		inside := gathering{d: g.d}
 		inside.look(e.Text, text.View{Text: e.Text})
 		seen := []string{}
 		for _, h := range inside.kept {
 			if n := len(seen); h.Rule == RuleKeyword || h.Zone == ZoneBody {
 				if seen = insert(seen, h.Name()); len(seen) > n {
-					g.add(Hit{Rule: h.Rule, Keyword: h.Keyword, Start: e.Start, End: e.End})
+					g.add(Hit{Rule: h.Rule, Keyword: h.Keyword, Start: from + e.Start, End: from + e.End})
 				}
 			}
 		}
@@ -402,9 +402,9 @@ type gathering struct {
 	unreadStart, unreadEnd, unreadCount int
 	// ideographs counts the hits that are written in them.
 	ideographs int
-	// encodes is set where something in the text could be encoded, and peeked is how
-	// far that was looked for.
-	encodes bool
+	// encoded is where what could be encoded in the text begins, -1 as long as nothing
+	// is, and peeked is how far that was looked for.
+	encoded int
 	peeked  int
 	// concealed is where something in the text is written as people do not write it.
 	concealed []stretch

@@ -134,7 +134,9 @@ func (d *Detector) scan(text string, into *gathering) {
 					into.conceal(pos)
 				}
 				inWord, inSum = false, false
-				pos++
+				for pos++; pos < len(text) && text[pos] == ' '; {
+					pos++
+				}
 				continue
 			}
 		} else {
@@ -308,8 +310,15 @@ func (d *Detector) letters(text string, pos int, into *gathering) int {
 // peek looks whether digits or capitals in the midst of a word are those of an
 // encoding: without them, nothing is encoded.
 func (g *gathering) peek(s string, pos int) {
-	if pos >= g.peeked && !g.encodes {
-		g.peeked, g.encodes = text.Encodes(s, pos)
+	if pos < g.peeked || g.encoded >= 0 {
+		return
+	}
+	var could bool
+	if g.peeked, could = text.Encodes(s, pos); !could {
+		return
+	}
+	if g.encoded = 0; !g.shown.Changed() {
+		g.encoded = strings.LastIndexByte(s[:pos], ' ') + 1 // no blank is encoded
 	}
 }
 

@@ -204,10 +204,23 @@ func (d *Detector) given(text string, start, end int, strong bool) (from, to int
 // pricedBefore reports whether the word before a number is a verb of giving that
 // makes a sum of it. Every other number that nothing else makes one is none.
 func (d *Detector) pricedBefore(text string, pos int) bool {
-	for pos > 0 && (strings.IndexByte(" \t*_\"'(", text[pos-1]) >= 0 || (text[pos-1] == '\n' || text[pos-1] == '\r') && wrapped(text, pos-1)) {
-		pos--
+	for ; pos > 0; pos-- {
+		switch c := text[pos-1]; c {
+		case ' ', '\t', '*', '_', '"', '\'', '(':
+			continue
+		case '\n', '\r':
+			if wrapped(text, pos-1) {
+				continue
+			}
+		}
+		break
 	}
-	if pos == 0 || strings.IndexByte("ygrde\u2019'", text[pos-1]|0x20) < 0 {
+	if pos == 0 {
+		return false
+	}
+	switch text[pos-1] | 0x20 {
+	case 'y', 'g', 'r', 'd', 'e', 0xe2, '\'':
+	default:
 		return false // no such verb ends in it
 	}
 	end := pos
@@ -233,7 +246,15 @@ func (d *Detector) denominated(text string, pos, end int) bool {
 			}
 		}
 	}
-	if end < len(text) && text[end] == ' ' {
+	const plain = ".,:;)]-/+(|}=<>" // what is no part of a word, nor passed over
+	past := end
+	for past < len(text) && past-end < maxGap && (text[past] == ' ' || isMarkup(rune(text[past]))) {
+		past++
+	}
+	if past < len(text) && strings.IndexByte(plain, text[past]) >= 0 {
+		return false
+	}
+	if past > end && text[end] == ' ' {
 		end++
 	}
 	at := uint16(0)
@@ -242,7 +263,6 @@ func (d *Detector) denominated(text string, pos, end int) bool {
 			return false
 		}
 	}
-	const plain = ".,:;)]-/+(|}=<>" // what is no part of a word, nor passed over
 	if end < len(text) && strings.IndexByte(plain, text[end]) < 0 && (at == 0 || text[end] != ' ') {
 		return true
 	}
