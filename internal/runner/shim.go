@@ -35,9 +35,12 @@ const (
 	keptEnd   = 4 << 10
 	usualTime = 10 * time.Minute
 	// killAfter is how long a command has between being asked to end and being killed, and
-	// outputHeld how long is waited for its output once all of it has ended: a process of
+	// leftFor how long is waited for what it has left behind and was killed: another user's
+	// process may not be.
+	killAfter = 10 * time.Second
+	leftFor   = 10 * time.Second
+	// outputHeld is how long is waited for its output once all of it has ended: a process of
 	// somebody else's may have it open too, and never close it.
-	killAfter  = 10 * time.Second
 	outputHeld = 2 * time.Second
 	// firstExtra is the first file descriptor that a process is given beside the usual.
 	firstExtra = 3
@@ -217,8 +220,8 @@ func run(o *shimOrder, l *Ledger, r *result, report io.Writer, c *clock, now fun
 		return err
 	}
 	gate.Close() //nolint:errcheck // all is said
-	watch(&p, r, c)
-	if err := outs.close(); err != nil {
+	watch(&p, r, c, peer.EndAdopted)
+	if err := outs.close(); err != nil && r.Receipt.Error == "" {
 		r.Receipt.Error = "its output: " + err.Error()
 	}
 	r.Receipt.Stdout, r.Receipt.Stderr = outs.out.output(), outs.err.output()
@@ -249,12 +252,17 @@ func prepare(o *shimOrder, l *Ledger, p *process, report io.Writer) (err error) 
 	return inputs(o)
 }
 
-// watch waits for the command's end, and ends whatever it has left behind.
-func watch(p *process, r *result, c *clock) {
+// watch waits for the command's end, and ends whatever it has left behind, as a function does.
+func watch(p *process, r *result, c *clock, endRest func(context.Context) error) {
 	status, err := reap(p.PID)
 	c.stop()
-	// All that it has started is this process's by now, or comes to it.
-	_ = peer.EndAdopted(context.Background())
+	// All that it has started is this process's by now, or comes to it. The run has ended also
+	// where some of that cannot be ended.
+	limit, cancel := context.WithTimeout(context.Background(), leftFor)
+	defer cancel()
+	if endRest(limit) != nil {
+		r.Receipt.Error = fmt.Sprintf("processes that it has left behind could not be ended within %s, and go on", leftFor)
+	}
 	switch {
 	case err != nil:
 		r.Receipt.Error = err.Error()

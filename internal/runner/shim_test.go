@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -293,6 +295,26 @@ func TestBeginsInItsFolder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command that has ended has ended also where what it has left behind cannot be killed, as
+// what another user runs.
+func TestWhatIsLeftBehindAndStays(t *testing.T) {
+	// Not in parallel: it takes note of whatever child of this process ends.
+	cmd := exec.CommandContext(t.Context(), "/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &result{State: task.EffectFailed}
+		watch(&process{PID: cmd.Process.Pid}, r, newClock(nil), func(ctx context.Context) error {
+			<-ctx.Done() // it stays
+			return ctx.Err()
+		})
+		if r.State != task.EffectDone || !strings.Contains(r.Receipt.Error, "could not be ended") {
+			t.Errorf("it ended as %+v", r)
+		}
+	})
 }
 
 // A process that is none of the command's and has its output open is not waited for: the run
