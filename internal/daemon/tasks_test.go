@@ -505,6 +505,50 @@ func taskSamples() map[string]struct{ good, bad []string } {
 	return samples
 }
 
+// Whatever is asked of a task of another tenant's, the answer is that of a task which is not
+// there, also where its files have changed or are gone, and nothing of it changes.
+func TestTasksOfOthersAreNotThere(t *testing.T) {
+	h := build(t, taskTeam)
+	work, spec := t.TempDir(), "spec.md"
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(work, spec), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(goodTaskSpec)
+	lead, foreign := h.actor("lead", ""), h.actor("foreign", "")
+	id, _ := lead.must("task.create", m{"title": "Export", "workspace": work, "initial_phase": "spec_draft", "spec_ref": m{"uri": spec}})["task_id"].(string)
+	const none = "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7"
+	asked := map[string]m{
+		"task.get": {}, "task.claim": {}, "task.grant": {"actor": "foreign"}, "task.update": {"expected_revision": 1, "depends_on": []string{none}},
+		"task.transition":    {"from_phase": "spec_draft", "to_phase": "spec_review", "actor": "foreign", "actor_role": "orchestrator", "reason": "so"},
+		"task.start_attempt": {"actor": "foreign", "phase": "executing", "runtime": "local", "executor_kind": "builder"}, "task.open_circuit": {"actor": "foreign", "reason": "so"},
+		"task.request_approval": {"idempotency_key": "k", "requested_action": "so", "side_effect_kind": "deployment", "requested_by": "foreign", "command": m{"argv": []string{"nowhere"}}},
+		"task.record_artifact":  {"attempt_id": "att_" + none[4:], "kind": "diff", "uri": spec, "produced_by": "foreign"}, "task.cancel_effect": {"effect_id": "eff_" + none[4:]},
+	}
+	for _, change := range []func(){func() {}, func() { put(goodTaskSpec + "- another\n") }, func() { _ = os.Remove(filepath.Join(work, spec)) }} {
+		change()
+		for method, params := range asked {
+			var said [2]string
+			for i, of := range []string{id, none} {
+				params["task_id"] = of
+				if _, err := foreign.call(method, params); err == nil {
+					t.Errorf("%s of %s is done", method, of)
+				} else {
+					said[i] = strings.ReplaceAll(err.Error(), of, "")
+				}
+			}
+			if said[0] != said[1] {
+				t.Errorf("%s of another tenant's task: %s; of none: %s", method, said[0], said[1])
+			}
+		}
+		if now := lead.must("task.get", m{"task_id": id}); now["revision"] != 1.0 {
+			t.Errorf("the task is at revision %v", now["revision"])
+		}
+	}
+}
+
 // No file of the daemon's own, nor of the system's, is read for who makes a task,
 // whatever is called the workspace.
 func TestTasksReadNoPrivateFile(t *testing.T) {

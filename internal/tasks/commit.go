@@ -18,12 +18,17 @@ import (
 )
 
 // act decides about one command and commits what comes of it. Build makes the command
-// of the task as it is, nil for none; more, where set, adds to the change.
+// of the task as it is, nil for none; more, where set, adds to the change. Who has no business
+// with the task is refused before anything is built: what that looks at, and what it says, is
+// not for others.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
 	defer t.locks.Lock(id)()
 	at, err := t.loadLocked(ctx, id)
 	if err != nil {
 		return nil, store.Receipt{}, err
+	}
+	if err := at.May(who); err != nil {
+		return nil, store.Receipt{}, t.refused(at, who, nil, err)
 	}
 	command, err := build(at)
 	if err != nil {

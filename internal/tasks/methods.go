@@ -188,10 +188,6 @@ func (s *Session) RecordArtifact(ctx context.Context, p *taskapi.ArtifactParams)
 		c.ClaimedBy = p.ProducedBy
 	}
 	build := func(at *task.Task) (task.Command, error) {
-		if err := at.May(who); err != nil {
-			// Decide says so, before any file is looked at.
-			return c, nil
-		}
 		digest, size, err := s.reader().hashFile(at.Workspace, p.URI)
 		switch {
 		case err == nil:

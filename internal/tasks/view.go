@@ -166,9 +166,6 @@ func (s *Session) Update(ctx context.Context, p *taskapi.UpdateParams) (taskapi.
 	t := s.t
 	build := func(at *task.Task) (task.Command, error) {
 		c := task.Update{Expected: p.Expected, Title: p.Title, Labels: p.Labels, DependsOn: p.DependsOn, Priority: p.Priority, NotBefore: p.NotBefore}
-		if at.May(s.as(ctx, p.TaskID)) != nil {
-			return c, nil
-		}
 		if p.DependsOn != nil {
 			if err := t.mayDepend(ctx, at.ID, at.Tenant, *p.DependsOn); err != nil {
 				return nil, err
