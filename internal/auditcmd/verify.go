@@ -1,8 +1,10 @@
 package auditcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -60,6 +62,9 @@ func newVerify(s *cli.Process) *cobra.Command {
 			}
 			if err == nil && found.Fault != nil {
 				err = fmt.Errorf("cannot trust %s: %w", found.Path, found.Fault)
+				if len(args) == 0 {
+					err = fmt.Errorf("%w; %s", err, advice(cmd.Context(), l, found))
+				}
 			}
 			return err
 		},
@@ -73,6 +78,22 @@ func newVerify(s *cli.Process) *cobra.Command {
 	flags.StringArrayVar(&f.witnesses, "witness", nil, "public `KEY` of a witness that must have cosigned the log, or a file that holds it")
 	flags.StringVar(&f.tombstone, "tombstone", "", "`FILE` that stands for the records before a copy's first")
 	return c
+}
+
+// advice is what to do about a fault of this daemon's own log.
+func advice(ctx context.Context, l *verify.Log, f *verify.Findings) string {
+	if l.Database != "" && f.Path == l.Path && l.Readable() {
+		alone := *l
+		alone.Path, alone.Database, alone.Own, alone.InDatabase, alone.Proof.Tombstone = l.Database, "", false, true, nil
+		if found, err := alone.Verify(ctx); err == nil && found.Fault == nil {
+			return "the database is intact: stop the daemon, move the mirror's files (audit.jsonl, audit-manifest.jsonl, audit-0*) out of " +
+				filepath.Dir(l.Path) + " for whoever looks into it, and start it again: it writes them anew"
+		}
+	}
+	if !l.Readable() {
+		return "put a copy of that file back, or move it out of its directory for whoever looks into it"
+	}
+	return "stop the daemon, keep a copy of its files for whoever looks into it, and put a backup back: ocipd restore DIR"
 }
 
 // log is the log at a path, this daemon's where none is named, with what it is held
@@ -144,8 +165,12 @@ func (f *verifyFlags) ownLog(s *cli.Process, l *verify.Log) (ownCheckpoints stri
 	if database == "" {
 		return "", nil
 	}
-	if l.Own = !f.inDatabase; l.Own && cli.Exists(database) {
+	switch l.Own = !f.inDatabase; {
+	case !l.Own:
+	case cli.Exists(database):
 		l.Database = database
+	default:
+		l.Gone = database
 	}
 	if len(f.keys) == 0 {
 		if err := l.OwnKeys(config.KeysPath(cfg, database)); err != nil {

@@ -84,6 +84,9 @@ func Make(ctx context.Context, p Places, dir string, without Without) (made Cont
 		return fail(err)
 	}
 	log, err := logreader.OpenWhole(ctx, p.Database, p.Socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no database at %s; --config names the configuration of another daemon", p.Database)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -238,6 +241,9 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 		if err != nil {
 			return fail(err)
 		}
+	}
+	if !exists(filepath.Join(dir, databaseName)) {
+		return fail(fmt.Errorf("it is no backup, as it has no %s; name a directory that ocipd backup made", databaseName))
 	}
 	contents, inForce, err := look(ctx, dir)
 	if err != nil {

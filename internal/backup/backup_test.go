@@ -163,7 +163,7 @@ func TestMakeIsWholeOrNotAtAll(t *testing.T) {
 		"the directory is not empty": {func(_ *state, dir string) error {
 			return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
 		}, "is not empty"},
-		"there is no database": {func(s *state, _ string) error { return os.Remove(s.Database) }, "no such file"},
+		"there is no database": {func(s *state, _ string) error { return os.Remove(s.Database) }, "there is no database at "},
 		"the database is cut":  {func(s *state, _ string) error { return os.Truncate(s.Database, 3*4096+17) }, "cannot"},
 		"the log lacks what a checkpoint is of": {func(s *state, _ string) error {
 			before := content(s.t, s.Database)
@@ -311,7 +311,7 @@ func TestRestoreRefuses(t *testing.T) {
 		says  string
 	}{
 		"a damaged backup": {func(_ *state, dir string) error { return os.Truncate(filepath.Join(dir, "ocipd.db"), 3*4096+17) }, "cannot"},
-		"no backup":        {func(_ *state, dir string) error { return os.RemoveAll(dir) }, "no such file"},
+		"no backup":        {func(_ *state, dir string) error { return os.RemoveAll(dir) }, "it is no backup"},
 		"a log without key": {func(s *state, dir string) error {
 			return errors.Join(os.RemoveAll(s.Keys), os.Remove(filepath.Join(dir, "keys", "checkpoint.key")))
 		}, "neither the backup nor"},

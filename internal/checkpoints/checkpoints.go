@@ -240,7 +240,7 @@ func Missing(path string, have, kept uint64) error {
 
 // Differs is the fault of a log with other records than a checkpoint outside it is of.
 func Differs(path string, size uint64) error {
-	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log; ocipd audit verify says more", size, path)}
+	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log", size, path)}
 }
 
 // TombstoneFile is the name of the file that stands beside a mirror for the

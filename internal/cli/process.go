@@ -325,17 +325,22 @@ func (s *Process) Refused(err error) error {
 	return ErrSaid
 }
 
-// Ask reads a yes or a no from the terminal.
+// Ask reads a yes or a no from the terminal, and refuses where nobody answers. The command
+// has a flag --yes.
 func (s *Process) Ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(s.Stdout, "%s [y/N] ", question)
 	answers := make(chan string, 1)
 	go func() {
-		// The end of input is a no.
 		answer, _ := bufio.NewReader(io.LimitReader(s.Stdin, 256)).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(answer))
+		answers <- answer
 	}()
 	select {
 	case answer := <-answers:
+		if answer == "" {
+			fmt.Fprintln(s.Stdout)
+			return false, Usagef("nobody has answered: where no terminal can ask, give --yes")
+		}
+		answer = strings.ToLower(strings.TrimSpace(answer))
 		return answer == "y" || answer == "yes", nil
 	case <-ctx.Done():
 		return false, ctx.Err()

@@ -246,7 +246,7 @@ func (d *Daemon) Stop() error {
 // for the context to end, and stops.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
-		return err
+		return unsound(err)
 	}
 	for ctx.Err() == nil {
 		select {
@@ -261,6 +261,18 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrAborted, d.left))
 	}
 	d.log.Info("stopped", zap.Int("unanswered", d.left), zap.Error(err))
+	return err
+}
+
+// unsound marks an error of a start that found the records other than they were left, by
+// what is there in the place of the database too, and says who tells what to do.
+func unsound(err error) error {
+	if err = store.Damaged(err); errors.Is(err, store.ErrDamaged) {
+		err = &audit.Fault{Problem: err.Error()}
+	}
+	if _, found := errors.AsType[*audit.Fault](err); found {
+		return fmt.Errorf("%w; ocipd audit verify says more, and what to do", err)
+	}
 	return err
 }
 

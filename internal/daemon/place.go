@@ -43,7 +43,12 @@ func (d *Daemon) checkPlaces(context.Context) error {
 		{"the audit index's shared memory", index.Path(d.database) + "-shm"}, {"the audit index's journal", index.Path(d.database) + "-journal"},
 		{"the file of checkpoints", d.checkpoints()},
 	} {
-		if err := place.Single(file.what, file.path); err != nil {
+		err := place.Single(file.what, file.path)
+		if info, statErr := os.Lstat(file.path); err != nil && statErr == nil && file.path == database && !info.Mode().IsRegular() {
+			// The records are not where they were.
+			err = &audit.Fault{Problem: err.Error()}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -54,8 +59,8 @@ func (d *Daemon) checkPlaces(context.Context) error {
 // is left of it, and whoever reads the log would take the new one for all there is.
 func (d *Daemon) refuseMissing() error {
 	missing := func(path, there string) error {
-		return fmt.Errorf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
-			d.database, there, path, config.KeysPath(d.cfg, d.database))
+		return &audit.Fault{Problem: fmt.Sprintf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
+			d.database, there, path, config.KeysPath(d.cfg, d.database))}
 	}
 	if info, err := os.Lstat(d.database + "-wal"); err == nil && info.Size() > 0 {
 		return missing(d.database+"-wal", "its write-ahead log is there without it")

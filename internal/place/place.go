@@ -28,7 +28,7 @@ func Single(what, path string) error {
 	case info.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return fmt.Errorf("cannot use %s %s: it is a symbolic link, and what it leads to would be written to; remove it, or put the file itself there", what, path)
 	case info.Mode&unix.S_IFMT != unix.S_IFREG:
-		return fmt.Errorf("cannot use %s %s: it is no plain file; remove it", what, path)
+		return fmt.Errorf("cannot use %s %s: it is no plain file; move it away", what, path)
 	case info.Nlink > 1:
 		return fmt.Errorf("cannot use %s %s: it has %d names (hard links), and another file would be written with it; if it is the daemon's, make it a file of its own "+
 			"(cp -p it to another name, and mv that over it), else remove it", what, path, info.Nlink)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/openclawos/ocipd/internal/index"
 	"github.com/openclawos/ocipd/internal/logreader"
 	"github.com/openclawos/ocipd/internal/mirror"
@@ -88,6 +89,9 @@ func (c *check) rested() error {
 
 // database checks the record itself.
 func (c *check) database(ctx context.Context) error {
+	if info, err := os.Stat(c.Path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %w", c.Path, durable.ErrNoFile)
+	}
 	reader, err := logreader.OpenWhole(ctx, c.Path, c.Socket)
 	if err != nil {
 		return err
@@ -169,6 +173,9 @@ func (c *check) copy(ctx context.Context) error {
 	// Where there should be a log, one that is gone is a fault of it.
 	expected := len(c.proof.Keys)+len(c.proof.Held) > 0
 	info, err := os.Stat(c.Path)
+	if c.Own && !expected && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot verify the audit log: there is none at %s yet; ocipd serve begins one, and a copy is verified by its path", c.Path)
+	}
 	if err != nil && (!c.Own || !expected || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("cannot verify the audit log: %w", err)
 	}

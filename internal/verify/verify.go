@@ -48,6 +48,8 @@ type Log struct {
 	// what it is the mirror of, "" where that is not there: it is checked too.
 	Own      bool
 	Database string
+	// Gone is where the database of a daemon's own mirror should be and is not.
+	Gone string
 	// Progress, where it is set, is called for each file that is read, with its size
 	// where that is known, and what it returns with the records and bytes so far.
 	Progress func(size int64) func(seq uint64, bytes int64, end bool)
@@ -119,6 +121,9 @@ func (l *Log) OwnKeys(dir string) error {
 	}
 	return err
 }
+
+// Readable reports whether all that the log is held against could be read.
+func (l *Log) Readable() bool { return l.failed == nil }
 
 // hold holds the log against checkpoints.
 func (l *Log) hold(notes []string, from string) {
@@ -217,8 +222,15 @@ func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 	if err == nil && l.Database != "" {
 		err = c.agree(ctx, f)
 	}
+	if err == nil && l.Gone != "" {
+		f.Path, err = l.Gone, &audit.Fault{Problem: fmt.Sprintf("the database is not there, and %s of it are in the mirror %s", term.Count(int(f.Records()), "record"), l.Path)}
+	}
 	if err = damaged(err); err != nil && !errors.As(err, &f.Fault) {
 		return nil, err
+	}
+	if f.Fault != nil && f.Fault.Seq == 0 {
+		// Of no record: what is around it says which file it is of.
+		f.Fault = &audit.Fault{Problem: err.Error()}
 	}
 	return f, nil
 }
