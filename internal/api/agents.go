@@ -235,6 +235,9 @@ type AgentContactsParams struct {
 	Strict
 }
 
+// OrderKey has a connection's lists made one after another.
+func (*AgentContactsParams) OrderKey() string { return lists }
+
 // AgentContact is somebody that an agent can write to.
 type AgentContact struct {
 	// Session is what a message is sent to.

@@ -4,6 +4,10 @@ package api
 // after another on a connection, in the order they were asked for.
 type Ordered interface{ OrderKey() string }
 
+// lists is the order key of all that lists: a connection's lists are made one after
+// another, so that others' come in between. No session's key is like it.
+const lists = "lists"
+
 // Mendable are parameters that are told how many halves of characters were replaced
 // in their request.
 type Mendable interface{ Mend(halves int) }

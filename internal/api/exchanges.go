@@ -51,6 +51,9 @@ type ExchangeListParams struct {
 	Before       string `json:"before,omitzero"`
 }
 
+// OrderKey has a connection's lists made one after another.
+func (*ExchangeListParams) OrderKey() string { return lists }
+
 // Validate names the fields that are wrong.
 func (p *ExchangeListParams) Validate() []FieldError {
 	var f Fields

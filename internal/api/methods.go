@@ -352,6 +352,9 @@ func (p *SessionListParams) Validate() []FieldError {
 	return f
 }
 
+// OrderKey has a connection's lists made one after another.
+func (*SessionListParams) OrderKey() string { return lists }
+
 // Between demands a number from low to high.
 func (f *Fields) Between(path string, n, low, high int) {
 	if n < low || n > high {

@@ -21,6 +21,8 @@ var ErrClosed = errors.New("the store is closed")
 type Reader struct {
 	conns chan *sqlite.Conn
 	count int
+	// long is taken by the one query of [Reader.Long] that runs.
+	long chan struct{}
 	// closed ends the waiting for a connection.
 	closed chan struct{}
 	// settled, where set, says after each query whether the file is still the
@@ -33,7 +35,7 @@ type Reader struct {
 
 // NewReader opens some connections of a claimed database.
 func NewReader(path string, count int) (*Reader, error) {
-	r := &Reader{conns: make(chan *sqlite.Conn, count), closed: make(chan struct{})}
+	r := &Reader{conns: make(chan *sqlite.Conn, count), long: make(chan struct{}, 1), closed: make(chan struct{})}
 	for range count {
 		conn, err := openAlone(path, readerSettings)
 		if err != nil {
@@ -64,7 +66,7 @@ func (s Schema) OpenUnclaimed(path string) (*Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	r := &Reader{conns: make(chan *sqlite.Conn, 1), closed: make(chan struct{}), settled: settled}
+	r := &Reader{conns: make(chan *sqlite.Conn, 1), long: make(chan struct{}, 1), closed: make(chan struct{}), settled: settled}
 	r.add(conn)
 	return r, nil
 }
@@ -117,6 +119,21 @@ func (r *Reader) Scan(ctx context.Context, query func(*sqlite.Conn) error) error
 		}
 		return err
 	})
+}
+
+// Long is [Reader.Scan] for a query that grows with what others have in the database, and
+// that whoever likes can ask for. They run one after another, so that however many are
+// asked for the other connections stay free.
+func (r *Reader) Long(ctx context.Context, query func(*sqlite.Conn) error) error {
+	select {
+	case r.long <- struct{}{}:
+		defer func() { <-r.long }()
+		return r.Scan(ctx, query)
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close refuses further queries and closes the connections, each when its

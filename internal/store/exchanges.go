@@ -187,11 +187,20 @@ type ExchangeFilter struct {
 
 // Exchanges returns up to limit exchange sides, highest id first, which for the
 // daemon's own ids is newest first.
-func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) ([]ocip.Exchange, error) {
+func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (found []ocip.Exchange, err error) {
 	where, args := db.Matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
 		[2]string{"outcome = ?", string(f.Outcome)}, [2]string{"id < ?", f.Before})
-	return db.Rows(ctx, s.db, "exchanges", `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`,
-		append(args, limit), scanExchange)
+	read := s.db.Long
+	if f.ID != "" {
+		read = s.db.Scan
+	}
+	err = read(ctx, func(conn *sqlite.Conn) error {
+		return db.Collect(conn, &found, `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`, append(args, limit), scanExchange)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read exchanges: %w", err)
+	}
+	return found, nil
 }
 
 // ExchangeKey is a place in the order in which exchanges are kept.

@@ -139,7 +139,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 	agents, channels, served := f.Of.lists()
 	match := []any{f.AgentID, f.ChannelID, f.AccountID, db.Milliseconds(f.ActiveSince), db.Milliseconds(f.IdleSince), agents, channels, served}
 	var counts []int64
-	err = s.db.Scan(ctx, func(conn *sqlite.Conn) (err error) {
+	err = s.db.Long(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
 		if err := db.Collect(conn, &counts, `SELECT count(*)`+sessionMatch, match, db.ScanInt); err != nil {
