@@ -143,7 +143,7 @@ func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 			found = []string{name}
 			break
 		}
-		if strings.HasPrefix(g.GrantID, name) || strings.HasSuffix(g.GrantID, name) {
+		if len(name) >= leastTyped && (strings.HasPrefix(g.GrantID, name) || strings.HasSuffix(g.GrantID, name)) {
 			found = append(found, g.GrantID)
 		}
 	}

@@ -47,13 +47,9 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 				fmt.Sprintf("Nobody decides about what its agents send (process %d).\nocipd doctor", u.PID))
 			return nil
 		},
-		Over: func(u gateways.Ungated, gone bool) error {
-			event := "gateway_gated"
-			if gone {
-				event = "gateway_gone"
-			}
+		Over: func(u gateways.Ungated, how gateways.End) error {
 			d.notices.Decided(gatewayNotice(u))
-			return d.recordGateway(event, u)
+			return d.recordGateway("gateway_"+string(how), u)
 		},
 	})
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -55,12 +55,23 @@ type Options struct {
 	// which apps are connected, and by which process.
 	Bound    func(app string) bool
 	Attached func() map[Client]bool
-	// Alarm is told of each process that is found ungated, once, and Over when it is
-	// gated or gone. What cannot be told is told at the next look.
+	// Alarm is told of each process that is found ungated, once, and Over when that has
+	// ended, and how. What cannot be told is told at the next look.
 	Alarm func(Ungated) error
-	Over  func(u Ungated, gone bool) error
+	Over  func(u Ungated, how End) error
 	Now   func() time.Time
 }
+
+// End is how it ended that a process was ungated.
+type End string
+
+// Its plugin is connected; it is gone; no agent of the configuration speaks by its app any
+// more, so that nobody looks.
+const (
+	Gated   End = "gated"
+	Gone    End = "gone"
+	Unbound End = "unbound"
+)
 
 // Watch looks at processes until its context ends.
 type Watch struct {
@@ -117,7 +128,7 @@ func (w *Watch) Look(grace time.Duration) {
 			if w.Alarm(s.Ungated) == nil {
 				w.tell(s.PID)
 			}
-		case !s.told || w.Over(s.Ungated, s.gone) == nil:
+		case !s.told || w.Over(s.Ungated, s.end) == nil:
 			w.forget(s.PID)
 		}
 	}
@@ -126,7 +137,8 @@ func (w *Watch) Look(grace time.Duration) {
 // step is what has to be done about a process: the alarm is raised, or it is over.
 type step struct {
 	Ungated
-	alarm, told, gone bool
+	alarm, told bool
+	end         End
 }
 
 func (w *Watch) steps(running map[int]Kind, attached map[Client]bool, grace time.Duration) (list []step) {
@@ -142,8 +154,12 @@ func (w *Watch) steps(running map[int]Kind, attached map[Client]bool, grace time
 		u := w.seen[pid]
 		_, runs := running[pid]
 		switch {
-		case !runs || attached[Client{u.App, pid}]:
-			list = append(list, step{Ungated: u, told: w.told[pid], gone: !runs})
+		case !w.Bound(u.App):
+			list = append(list, step{Ungated: u, told: w.told[pid], end: Unbound})
+		case !runs:
+			list = append(list, step{Ungated: u, told: w.told[pid], end: Gone})
+		case attached[Client{u.App, pid}]:
+			list = append(list, step{Ungated: u, told: w.told[pid], end: Gated})
 		case !w.told[pid] && now.Sub(u.Since) >= grace:
 			list = append(list, step{Ungated: u, alarm: true})
 		}

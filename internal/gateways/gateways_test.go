@@ -30,8 +30,8 @@ func TestWatch(t *testing.T) {
 			}
 			return broken
 		},
-		Over: func(u Ungated, gone bool) error {
-			said = append(said, fmt.Sprintf("over %d %t", u.PID, gone))
+		Over: func(u Ungated, how End) error {
+			said = append(said, fmt.Sprintf("over %d %s", u.PID, how))
 			return nil
 		},
 	})
@@ -53,13 +53,13 @@ func TestWatch(t *testing.T) {
 		{"it is told once", func() { now = now.Add(time.Hour) }, nil, 1},
 		{"another one's plugin does not count", func() { attached[Client{plugin.App, 1}] = true }, nil, 1},
 		{"nor does another app of its process", func() { attached[Client{"@acme/else", 7}] = true }, nil, 1},
-		{"the plugin connects", func() { attached[plugin] = true }, []string{"over 7 false"}, 0},
+		{"the plugin connects", func() { attached[plugin] = true }, []string{"over 7 gated"}, 0},
 		{"it is lost", func() { delete(attached, plugin) }, nil, 0},
 		{"for long", func() { now = now.Add(time.Minute) }, []string{"alarm 7"}, 1},
 		{"a second Gateway beside", func() { processes = append(processes, peer.Listed{PID: 9, Name: gateway}) }, nil, 1},
 		{"has no plugin either", func() { now = now.Add(time.Minute) }, []string{"alarm 9"}, 2},
-		{"one ends", func() { processes = processes[:3] }, []string{"over 9 true"}, 1},
-		{"no agent speaks by it any more", func() { bound = false }, []string{"over 7 true"}, 0},
+		{"one ends", func() { processes = processes[:3] }, []string{"over 9 gone"}, 1},
+		{"no agent speaks by it any more", func() { bound = false }, []string{"over 7 unbound"}, 0},
 	}
 	for _, s := range steps {
 		said = nil

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -197,6 +198,9 @@ func unclear(format string, args ...any) error {
 // recipients are the sessions that a call of a tool sends to.
 func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error) {
 	add := func(value string) (err error) {
+		if m.Channel != emailChannel && strings.ContainsAny(value, several) {
+			return unclear("%q could be several: name each by itself, in a list", value)
+		}
 		keys, err = m.appendKeys(keys, value)
 		return err
 	}
@@ -218,6 +222,9 @@ func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error)
 			}
 			continue
 		}
+		// What parts them in the key, or in an address of the web that a server makes of them,
+		// stands in none of them: the server would come to somebody else.
+		parting := partPattern.ReplaceAllString(to, "") + `/?#%\`
 		// In one pass: what a value has in braces is no argument.
 		key := partPattern.ReplaceAllStringFunc(to, func(part string) string {
 			given, ok := find(arguments, part[1:len(part)-1])
@@ -226,6 +233,9 @@ func (m *Map) recipients(t *Tool, arguments []member) (keys []string, err error)
 				return ""
 			}
 			value, wrong := scalar(&given, given.value)
+			if strings.ContainsAny(value, parting) || value == "." || value == ".." {
+				wrong = cmp.Or(wrong, unclear("the argument %s is %q, which is more than one name", given.name, value))
+			}
 			err = cmp.Or(err, wrong)
 			return value
 		})
@@ -252,6 +262,9 @@ func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
 	if err != nil {
 		return keys, unclear("%q is no list of addresses", value)
 	}
+	if !plainAddresses.MatchString(value) {
+		return keys, unclear("%q is written in a way in which programs find other addresses: write NAME <ADDRESS>, without quotes, comments and groups", value)
+	}
 	for _, a := range list {
 		keys = append(keys, m.Channel+":"+strings.ToLower(a.Address))
 	}
@@ -261,14 +274,51 @@ func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
 // emailChannel is the channel whose recipients are addresses.
 const emailChannel = "email"
 
+// several part the names of a list, for programs that take one as a text.
+const several = ",;\n\r\t"
+
+// plainAddresses is a list of addresses that all programs read in the same way: names have
+// nothing in them that an address, a comment or a group begins or ends with, and nor have what
+// stands before the @.
+var plainAddresses = func() *regexp.Regexp {
+	const address = `[\pL\pM\pN!#$&'*+/=?^_{|}~.-]+@[\pL\pM\pN.-]+`
+	const name = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
+	const one = `\s*(?:` + address + `|` + name + `\s*<` + address + `>)\s*`
+	return regexp.MustCompile(`^` + one + `(?:,` + one + `)*$`)
+}()
+
+// upwards is what leads out of a folder, also where it is made a part of an address of the web:
+// there it leads to somebody else.
+var upwards = regexp.MustCompile(`(?i)(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:$|[/\\?#]|%2f|%5c|%3f|%23)`)
+
+// leadsUpwards reports whether a text in an argument does.
+func leadsUpwards(v jsontext.Value) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowInvalidUTF8(true))
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return false // it was read before: it has ended
+		}
+		if t.Kind() == '"' && upwards.MatchString(t.String()) {
+			return true
+		}
+	}
+}
+
 func scalar(m *member, v jsontext.Value) (string, error) {
 	value := string(v)
-	if v.Kind() == '"' {
+	switch v.Kind() {
+	case '"':
 		value, _ = text(v)
-	} else if v.Kind() != '0' {
+	case '0':
+		// 1e3, 1000.0 and 1000 are one number, and behind 2^53 some are others for many programs.
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || strconv.FormatInt(n, 10) != value || n < -exact || n > exact {
+			return "", unclear("the argument %s is %s: write it as a whole number, or in quotes", m.name, value)
+		}
+	default:
 		return "", unclear("the argument %s is neither a text nor a number", m.name)
 	}
-	if value == "" || strings.TrimSpace(value) != value {
+	if value == "" || strings.TrimSpace(value) != value || upwards.MatchString(value) {
 		return "", unclear("the argument %s is %q", m.name, value)
 	}
 	return value, nil

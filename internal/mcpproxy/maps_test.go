@@ -1,6 +1,7 @@
 package mcpproxy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,17 @@ func TestRecipients(t *testing.T) {
 		{chat, []string{"{to}", "{cc}"}, `{"to":7,"cc":null}`, "chat:7"},
 		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12}`, "chat:a/b#12"},
 		{chat, []string{"{o}/{r}"}, `{"o":"{r}","r":"b"}`, "chat:{r}/b"},
+		// A server reads a number in its own way, and makes addresses of what it is given.
+		{chat, []string{"{to}"}, `{"to":1e3}`, ""}, {chat, []string{"{to}"}, `{"to":1000.0}`, ""}, {chat, []string{"{to}"}, `{"to":-0}`, ""}, {chat, []string{"{to}"}, `{"to":9007199254740993}`, ""},
+		{chat, []string{"{to}"}, `{"to":-1001234567890}`, "chat:-1001234567890"}, {chat, []string{"{to}"}, `{"to":"9007199254740993"}`, "chat:9007199254740993"},
+		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12.0}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"x/../a","r":"b"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"a/b/issues/1/comments?x=","r":"y"}`, ""},
+		{chat, []string{"{o}/{r}"}, `{"o":"..","r":"b"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"%2e%2e","r":"b"}`, ""}, {chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":"1#2"}`, ""},
+		{chat, []string{"{to}"}, `{"to":"../eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"a%2f%2E./eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"a...b/..c"}`, "chat:a...b/..c"},
+		{chat, []string{"{o}/{r}"}, `{"o":"a.b","r":".github"}`, "chat:a.b/.github"},
+		{chat, []string{"{to}"}, `{"to":"dave,eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"dave;eve"}`, ""}, {chat, []string{"{to}"}, `{"to":["dave","general chat"]}`, "chat:dave chat:general chat"},
+		{mail, []string{"{to}"}, `{"to":"\"eve@x.org y\"@dave.example"}`, ""}, {mail, []string{"{to}"}, `{"to":"\"eve@x.org\" <dave@x.org>"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@x.org (eve@x.org)"}`, ""},
+		{mail, []string{"{to}"}, `{"to":"all: dave@x.org, eve@x.org;"}`, ""}, {mail, []string{"{to}"}, `{"to":"\"Doe, Jane\" <j.doe+a@x.org>, Zo\u00eb O'Hara <zoe@x.org>"}`, "email:j.doe+a@x.org email:zoe@x.org"},
+		{mail, []string{"{to}"}, `{"to":"eve@x.org <dave@x.org>"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@[127.0.0.1]"}`, ""},
 		{mail, []string{"{to}", "{cc}"}, `{"to":"Dave <Dave@Example.com>, e@x.org","cc":["a@x.org"]}`, "email:a@x.org email:dave@example.com email:e@x.org"},
 		{mail, []string{"{to}"}, `{"to":"no address"}`, ""},
 		{mail, []string{"{to}"}, `{"to":"a@x.org\nBcc: b@x.org"}`, ""},
@@ -190,6 +202,37 @@ func TestRewritten(t *testing.T) {
 		}
 		if string(got) != tc.want {
 			t.Errorf("%s becomes %s, %v", tc.arguments, got, err)
+		}
+	}
+}
+
+// An argument beside the recipients leads to nobody else.
+func TestArgumentsLeadNowhereElse(t *testing.T) {
+	t.Parallel()
+	m := &Map{Channel: "chat"}
+	for arguments, good := range map[string]bool{
+		`{"to":"dave","text":"see ../x","message_id":"12"}`: true, `{"to":"dave","text":"a","message_id":"1/../../eve"}`: false, `{"to":"dave","text":"a","at":{"x":["\u002e\u002e/eve"]}}`: false,
+		`{"to":"dave","text":"a","name":"a..b"}`: true, `{"to":"dave","text":"a","id":"x%2F..%2Fy"}`: false, `{"to":"dave","text":"a","../x":1}`: true,
+	} {
+		_, err := m.read(&Tool{Text: []string{"text"}, To: []string{"{to}"}}, &toolCall{arguments: argumentsIn(t, arguments)})
+		if (err == nil) != good {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+}
+
+// A call is to so many and no more, however often it names one.
+func TestRecipientsOfOneCall(t *testing.T) {
+	t.Parallel()
+	m := &Map{Channel: "chat"}
+	for _, n := range []int{maxRecipients, maxRecipients + 1} {
+		var to []string
+		for i := range n {
+			to = append(to, fmt.Sprintf("%q", fmt.Sprint("d", i)), `"d0"`)
+		}
+		_, err := m.read(&Tool{Text: []string{"text"}, To: []string{"{to}"}}, &toolCall{arguments: argumentsIn(t, `{"to":[`+strings.Join(to, ",")+`],"text":"a"}`)})
+		if (err == nil) != (n <= maxRecipients) {
+			t.Errorf("%d recipients: %v", n, err)
 		}
 	}
 }

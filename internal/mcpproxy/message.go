@@ -40,6 +40,9 @@ type part struct {
 	Title bool `json:"title,omitzero"`
 }
 
+// maxRecipients bounds the decisions that one call takes.
+const maxRecipients = 100
+
 // between stands between the texts of a call.
 const between = "\n\n"
 
@@ -52,6 +55,9 @@ func (m *Map) read(t *Tool, c *toolCall) (*message, error) {
 	var err error
 	if out.to, err = m.recipients(t, c.arguments); err != nil {
 		return nil, err
+	}
+	if len(out.to) > maxRecipients {
+		return nil, unclear("it is to %d recipients, and more than %d are too many: write to fewer", len(out.to), maxRecipients)
 	}
 	texts := make(map[string]bool)
 	var content []string
@@ -84,9 +90,13 @@ func (m *Map) read(t *Tool, c *toolCall) (*message, error) {
 	}
 	rest := make(map[string]jsontext.Value)
 	for _, a := range c.arguments {
-		if !texts[a.name] {
-			rest[a.name] = a.value
+		if texts[a.name] {
+			continue
 		}
+		if leadsUpwards(a.value) {
+			return nil, unclear("the argument %s has .. in it, which leads elsewhere", a.name)
+		}
+		rest[a.name] = a.value
 	}
 	out.content = strings.Join(content, between)
 	out.call.Sum = crc32.ChecksumIEEE([]byte(out.content))
