@@ -236,44 +236,56 @@ func (p *Plan) Apply() error {
 		return err
 	}
 	for _, f := range p.files {
-		delete(notes, f.path)
 		if f.keep {
 			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing, Folders: f.folders}
 		}
 	}
-	// The note comes first: without it the file could not be given back to the byte.
+	// The note comes first, and goes last: without it the file could not be given back to the byte.
 	if err := p.runtime.keep(p.place, notes); err != nil {
 		return err
 	}
-	for _, f := range p.files {
-		now, err := os.ReadFile(f.path)
-		if errors.Is(err, fs.ErrNotExist) && f.before == nil {
-			// Who may read the file may come to it.
-			err = os.MkdirAll(filepath.Dir(f.path), f.mode|f.mode>>2&0o111|0o100)
-		}
-		if err != nil {
+	for i := range p.files {
+		if err := p.files[i].write(); err != nil {
 			return err
 		}
-		if !bytes.Equal(now, f.before) {
-			return fmt.Errorf("cannot change %s: %w", f.path, ErrChanged)
+	}
+	for _, f := range p.files {
+		if !f.keep {
+			delete(notes, f.path)
 		}
-		if f.gone {
-			if err := os.Remove(f.path); err != nil {
-				return err
-			}
-			for dir := filepath.Dir(f.path); f.folders > 0 && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
-				f.folders-- // one that holds something else stays
-			}
-			continue
+	}
+	return p.runtime.keep(p.place, notes)
+}
+
+// write writes one file, unless it is another one by now.
+func (f *change) write() error {
+	now, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) && f.before == nil {
+		// Who may read the file may come to it.
+		err = os.MkdirAll(filepath.Dir(f.path), f.mode|f.mode>>2&0o111|0o100)
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, f.before) {
+		return fmt.Errorf("cannot change %s: %w", f.path, ErrChanged)
+	}
+	if f.gone {
+		if err := os.Remove(f.path); err != nil {
+			return err
 		}
-		if f.before != nil {
-			err = durable.Rewrite(f.path, ".ocipd", f.after)
-		} else {
-			err = durable.Replace(f.path, ".ocipd", f.mode, f.after)
+		for dir := filepath.Dir(f.path); f.folders > 0 && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+			f.folders-- // one that holds something else stays
 		}
-		if err != nil {
-			return fmt.Errorf("cannot change %s: %w", f.path, err)
-		}
+		return nil
+	}
+	if f.before != nil {
+		err = durable.Rewrite(f.path, ".ocipd", f.after)
+	} else {
+		err = durable.Replace(f.path, ".ocipd", f.mode, f.after)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot change %s: %w", f.path, err)
 	}
 	return nil
 }

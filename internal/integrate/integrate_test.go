@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,6 +195,38 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 	if got := read(t, file); got != other {
 		t.Errorf("it was written: %s", got)
+	}
+}
+
+// A removal that has failed is made again, and gives the file back to the byte still.
+func TestRemovalThatHasFailed(t *testing.T) {
+	t.Parallel()
+	const before = "{ \"mcpServers\" : {\n\t\"a\":{\"command\":\"a\"} } }"
+	p, file := place(t, ".claude.json", before)
+	plan, err := claudeCode.Behind(p, "alice")
+	apply(t, plan, err)
+	behind := read(t, file)
+	for _, text := range []string{behind + " ", behind} {
+		plan, err := claudeCode.Remove(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text == behind {
+			apply(t, plan, nil)
+			break
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := plan.Apply(); !errors.Is(err, ErrChanged) {
+			t.Errorf("got %v", err)
+		}
+		if err := os.WriteFile(file, []byte(behind), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, file); got != before || claudeCode.Integrated(p) {
+		t.Errorf("it is %s, and there is a note: %v", got, claudeCode.Integrated(p))
 	}
 }
 
