@@ -293,7 +293,10 @@ func (s *Process) ReadStdin(ctx context.Context) ([]byte, error) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		text, err := io.ReadAll(io.LimitReader(s.Stdin, maxInput))
+		text, err := io.ReadAll(io.LimitReader(s.Stdin, maxInput+1))
+		if err == nil && len(text) > maxInput {
+			text, err = nil, fmt.Errorf("it has more than %d bytes", maxInput)
+		}
 		done <- outcome{text, err}
 	}()
 	select {

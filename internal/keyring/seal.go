@@ -125,7 +125,10 @@ func (i Identities) Unseal(sealed string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot unseal a text: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(plain, maxSealedBytes))
+	text, err := io.ReadAll(io.LimitReader(plain, maxSealedBytes+1))
+	if err == nil && len(text) > maxSealedBytes {
+		err = fmt.Errorf("it has more than %d bytes", maxSealedBytes)
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot unseal a text: %w", err)
 	}

@@ -1,0 +1,19 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// What stands in stdin is taken as a whole or not at all: nobody says what was cut.
+func TestStdinIsWhole(t *testing.T) {
+	t.Parallel()
+	for length, good := range map[int]bool{3: true, maxInput: true, maxInput + 1: false} {
+		s := &Process{Stdin: bytes.NewReader(bytes.Repeat([]byte("x"), length))}
+		text, err := s.ReadStdin(t.Context())
+		if good != (err == nil && len(text) == length) || !good && !strings.Contains(err.Error(), "more than") {
+			t.Errorf("of %d bytes, %d are read: %v", length, len(text), err)
+		}
+	}
+}
