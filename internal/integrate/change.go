@@ -259,7 +259,7 @@ func (p *Plan) Apply() error {
 
 // write writes one file, unless it is another one by now.
 func (f *change) write() error {
-	now, err := os.ReadFile(f.path)
+	now, err := durable.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) && f.before == nil {
 		// Who may read the file may come to it.
 		err = os.MkdirAll(filepath.Dir(f.path), f.mode|f.mode>>2&0o111|0o100)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -172,7 +171,7 @@ func sharedServers(file string) ([]entry, error) {
 // claudeProjects are the servers in the files that projects share. A file that cannot be read
 // hides none of the others, and counts as a server that nobody knows.
 func claudeProjects(p *Place) (list []Server, err error) {
-	text, err := os.ReadFile(claudeFiles(p)[0])
+	text, err := durable.ReadFile(claudeFiles(p)[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/durable"
 	"github.com/pelletier/go-toml/v2"
 )
 
@@ -41,7 +42,7 @@ func codexKey(event string) string {
 // prompt, which the hook answers and nothing else does.
 func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	config := codexFiles(p)[0]
-	text, err := os.ReadFile(config)
+	text, err := durable.ReadFile(config)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			return nil, err
 		}
 	}
-	there, err := os.ReadFile(hooks)
+	there, err := durable.ReadFile(hooks)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ type UserGate struct {
 
 // GateOf reads what the gate of a machine's settings is told of this user.
 func (r *Runtime) GateOf(p *Place) (*UserGate, error) {
-	text, err := os.ReadFile(p.gateFile(r))
+	text, err := durable.ReadFile(p.gateFile(r))
 	if err != nil {
 		return nil, fmt.Errorf("nothing is known of this user's agent (ocipd integrate %s --agent ID): %w", r.Name, err)
 	}

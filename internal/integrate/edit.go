@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // Edit is what is ours in one file besides the commands of servers.
@@ -80,7 +82,7 @@ func (e *Edit) stands() (bool, error) {
 	if e.items[0].String() == "" {
 		return true, nil // nothing of ours is to stand there
 	}
-	text, err := os.ReadFile(e.File)
+	text, err := durable.ReadFile(e.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -125,7 +127,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 				return err
 			}
 			f.mode = info.Mode().Perm()
-			if f.before, err = os.ReadFile(path); err != nil {
+			if f.before, err = durable.ReadFile(path); err != nil {
 				return err
 			}
 		}

@@ -245,7 +245,7 @@ func (o *OpenClaw) loads() error {
 // readSettings reads the settings where they are plain JSON, as OpenClaw writes them, and
 // of one file: each of its commands takes seconds.
 func (o *OpenClaw) readSettings() bool {
-	text, err := os.ReadFile(o.Settings)
+	text, err := durable.ReadFile(o.Settings)
 	if err != nil || bytes.Contains(text, []byte("$include")) || bytes.Contains(text, []byte("${")) {
 		return false
 	}
@@ -359,7 +359,7 @@ func samePlugin(folder string) bool {
 		if err != nil {
 			return err
 		}
-		theirs, err := os.ReadFile(filepath.Join(folder, path))
+		theirs, err := durable.ReadFile(filepath.Join(folder, path))
 		same = same && err == nil && bytes.Equal(ours, theirs)
 		return nil
 	})
@@ -544,7 +544,7 @@ func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
 
 // whole reads a file that may not be there.
 func whole(path string) (text []byte, there bool, err error) {
-	text, err = os.ReadFile(path)
+	text, err = durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

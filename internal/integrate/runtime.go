@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // Server is one MCP server in a runtime's list.
@@ -238,7 +240,7 @@ func (r *Runtime) each(p *Place, files []string, do func(file string, text []byt
 		if err != nil {
 			return err
 		}
-		text, err := os.ReadFile(whole)
+		text, err := durable.ReadFile(whole)
 		if err != nil {
 			return err
 		}

@@ -280,12 +280,13 @@ const several = ",;\n\r\t"
 // plainAddresses is a list of addresses that all programs read in the same way: names have
 // nothing in them that an address, a comment or a group begins or ends with, and nor have what
 // stands before the @.
-var plainAddresses = func() *regexp.Regexp {
-	const address = `[\pL\pM\pN!#$&'*+/=?^_{|}~.-]+@[\pL\pM\pN.-]+`
-	const name = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
-	const one = `\s*(?:` + address + `|` + name + `\s*<` + address + `>)\s*`
-	return regexp.MustCompile(`^` + one + `(?:,` + one + `)*$`)
-}()
+var plainAddresses = regexp.MustCompile(`^` + oneAddress + `(?:,` + oneAddress + `)*$`)
+
+const (
+	oneAddress  = `\s*(?:` + bareAddress + `|` + addressName + `\s*<` + bareAddress + `>)\s*`
+	bareAddress = `[\pL\pM\pN!#$&'*+/=?^_{|}~.-]+@[\pL\pM\pN.-]+`
+	addressName = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
+)
 
 // upwards is what leads out of a folder, also where it is made a part of an address of the web:
 // there it leads to somebody else.
@@ -349,6 +350,7 @@ var (
 	toNames    = []string{
 		"to", "cc", "bcc", "recipient", "recipients", "channel", "channelId", "channelName", "chat", "chatId", "conversation", "conversationId", "room", "roomId",
 		"threadId", "userId", "user", "username", "email", "emails", "phone", "phoneNumber", "number", "target", "issueNumber", "session", "address", "jid",
+		"receiver", "receivers", "recipientId", "recipientIds", "toUser", "toEmail", "pullNumber", "issueId", "issueKey", "spaceId", "groupId", "topicId", "postId", "channelIds", "chatGuid",
 	}
 )
 

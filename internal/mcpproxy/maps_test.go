@@ -103,7 +103,7 @@ func TestRecipients(t *testing.T) {
 func TestGuess(t *testing.T) {
 	for names, want := range map[string]string{
 		"text to": "text > {to}", "body channel_id title": "title body > {channel_id}", "Message ChatID": "Message > {ChatID}", "title to": "title > {to}",
-		"query to": "", "text query": "", "": "", "path content": "", "subject body html to cc bcc": "subject body html > {bcc} {cc} {to}",
+		"query to": "", "text query": "", "": "", "path content": "", "owner repo pull_number body": "body > {pull_number}", "recipient_ids message": "message > {recipient_ids}", "subject body html to cc bcc": "subject body html > {bcc} {cc} {to}",
 	} {
 		got := ""
 		if g := Guess(strings.Fields(names)); g != nil {
