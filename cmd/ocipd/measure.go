@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/kernelconfig"
 	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
@@ -40,10 +41,10 @@ rule, the commitments that pass and the holds that are useless. FILE has one tex
 a line, as JSON {"text": "…", "commitment": true} or as a label, a tab and the
 text; - is stdin. JSON may have more: "id", "lenient" (it commits, or asks for a
 commitment, or promises weakly), "answers" (the id of the message it answers) and
-"secrets" (names of what secrets are in it).
+"secrets" and "personal" (names of what secrets and personal data are in it).
 
 --compare runs another configuration over the same texts, and lists what the two
-do not treat alike.
+do not hold alike, or do not raise to the same level.
 
 --from-log reads no texts: it counts, in the daemon's own record, what people did
 with the messages that each rule held.`,
@@ -82,7 +83,7 @@ with the messages that each rule held.`,
 // measured is what `ocipd measure FILE --json` prints.
 type measured struct {
 	measure.Report
-	// Secrets is there where texts are labelled with secrets.
+	// Secrets is there where texts are labelled with secrets or personal data.
 	Secrets *measure.SecretsReport `json:"secrets,omitempty"`
 }
 
@@ -96,7 +97,7 @@ func (s *shell) measureFile(file string, f *measureFlags) error {
 		return err
 	}
 	m := measured{Report: measure.Commitments(seen)}
-	if slices.ContainsFunc(texts, func(t measure.Text) bool { return len(t.Secrets) > 0 }) {
+	if slices.ContainsFunc(texts, func(t measure.Text) bool { return len(t.Secrets)+len(t.Personal) > 0 }) {
 		secrets := measure.Secrets(seen)
 		m.Secrets = &secrets
 	}
@@ -193,6 +194,9 @@ func (s *shell) showMeasured(m *measured, f *measureFlags) error {
 	}
 	if m.Secrets != nil {
 		fmt.Fprintf(w, "\nsecrets found    %v of %d\nraised falsely   %v of %d\n", m.Secrets.Found, m.Secrets.Found.Whole, m.Secrets.False, m.Secrets.False.Whole)
+		for _, kind := range m.Secrets.Personal {
+			fmt.Fprintf(w, "personal data    %s: %d of %d\n", term.Printable(kind.Name), kind.Found.Part, kind.Found.Whole)
+		}
 		listQuotes(w, scr, "secrets not found", m.Secrets.Missed, most)
 		listQuotes(w, scr, "raised without a secret", m.Secrets.Useless, most)
 	}
@@ -310,7 +314,21 @@ func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
 			listQuotes(w, scr, title, quotes, f.most())
 		}
 	}
-	if c.Freed.Texts+c.Caught.Texts == 0 {
+	for _, d := range []struct {
+		title string
+		*measure.Difference
+	}{{"raised to ", &c.Raised}, {"lowered to ", &c.Lowered}} {
+		for _, level := range []string{content.Restricted, content.Confidential, content.Internal, content.Public} {
+			var quotes []measure.Quote
+			for _, q := range d.Quotes {
+				if q.Level == level {
+					quotes = append(quotes, q.Quote)
+				}
+			}
+			listQuotes(w, scr, d.title+level, quotes, f.most())
+		}
+	}
+	if c.Same() {
 		fmt.Fprintln(w, "\nboth treat every text alike")
 	}
 	return w.Flush()

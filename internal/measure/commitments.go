@@ -33,6 +33,8 @@ type Seen struct {
 	// Findings are the rules that raise its level, Noted those that only take
 	// note of what they find. Both are sorted.
 	Findings, Noted []string
+	// Level is what they raise it to, public for none.
+	Level string
 }
 
 // Look runs the detectors over texts, which stand in the order in which they were
@@ -82,7 +84,9 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		}
 	}
 	if r.Content != nil {
-		for _, f := range r.Content.Detect(t.Text) {
+		found := r.Content.Detect(t.Text)
+		s.Level = content.Highest(found)
+		for _, f := range found {
 			if f.Shadow {
 				s.Noted = insert(s.Noted, f.Rule)
 			} else {

@@ -14,11 +14,25 @@ func TestCompare(t *testing.T) {
 	now := []Seen{{Text: &texts[0], Held: true, Names: []string{"promise"}}, {Text: &texts[1]}, {Text: &texts[2], Held: true, Names: []string{"book"}}}
 	other := []Seen{{Text: &texts[0]}, {Text: &texts[1], Held: true, Names: []string{"deal"}}, {Text: &texts[2], Held: true, Names: []string{"book"}}}
 	c := Compare(now, other)
-	if want := (Difference{1, 1, 1, []DifferentQuote{{Quote{ID: "1", Rules: []string{"promise"}, Text: "one"}, true}}}); !reflect.DeepEqual(c.Freed, want) {
+	if want := (Difference{1, 1, 1, []DifferentQuote{{Quote{ID: "1", Rules: []string{"promise"}, Text: "one"}, true, ""}}}); !reflect.DeepEqual(c.Freed, want) {
 		t.Errorf("freed %+v, want %+v", c.Freed, want)
 	}
-	if want := (Difference{1, 0, 0, []DifferentQuote{{Quote{ID: "2", Rules: []string{"deal"}, Text: "two"}, false}}}); !reflect.DeepEqual(c.Caught, want) {
+	if want := (Difference{1, 0, 0, []DifferentQuote{{Quote{ID: "2", Rules: []string{"deal"}, Text: "two"}, false, ""}}}); !reflect.DeepEqual(c.Caught, want) {
 		t.Errorf("caught %+v, want %+v", c.Caught, want)
+	}
+	mail := []string{"personal.email"}
+	now[0].Level, now[1].Level, now[2].Level = "internal", "public", "restricted"
+	other[0].Level, other[1].Level, other[2].Level = "internal", "confidential", "confidential"
+	other[1].Findings, now[2].Findings = mail, mail
+	leveled := Compare(now, other)
+	if want := (Difference{1, 0, 0, []DifferentQuote{{Quote{ID: "2", Rules: mail, Text: "two"}, false, "confidential"}}}); !reflect.DeepEqual(leveled.Raised, want) {
+		t.Errorf("raised %+v, want %+v", leveled.Raised, want)
+	}
+	if want := (Difference{1, 0, 1, []DifferentQuote{{Quote{ID: "3", Rules: mail, Text: "three"}, false, "confidential"}}}); !reflect.DeepEqual(leveled.Lowered, want) {
+		t.Errorf("lowered %+v, want %+v", leveled.Lowered, want)
+	}
+	if same := Compare(now, now); c.Raised.Texts != 0 || c.Same() || !same.Same() {
+		t.Errorf("of levels alone %+v, of the same %+v", c.Raised, same)
 	}
 	if c.Now.Held.Part != 2 || c.Other.Strict.Recall.Part != 0 {
 		t.Errorf("reports %+v, %+v", c.Now, c.Other)

@@ -9,7 +9,7 @@ import (
 // They stand in the languages of the commitments: English, German, Spanish,
 // French, Italian, Dutch, Portuguese, Japanese and Chinese.
 var passwordNames = []string{
-	"password", "passwd", "pwd", "pw", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
+	"password", "passwd", "pwd", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
 	"mot de passe", "code secret", "code d'acc\u00e8s", "parola d'ordine", "codice di accesso", "wachtwoord", "toegangscode", "senha",
 	"palavra-passe", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\u6697\u8a3c\u756a\u53f7", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4",
 }
@@ -46,6 +46,9 @@ func passwordAnchors() []anchor {
 		for _, name := range names {
 			all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), opens(by)) }})
 		}
+	}
+	for _, name := range []string{"pw:", "pw "} { // a word of two letters would be looked for in half of all texts
+		all = append(all, anchor{name, func(s *scan, end int) { s.password(end-1, len("pw"), byPassword) }})
 	}
 	return all
 }
