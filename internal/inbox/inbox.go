@@ -50,6 +50,7 @@ type Inboxes struct {
 	newID    func() string
 	closing  <-chan struct{}
 	passing  keylock.Locks
+	listing  keylock.Locks
 
 	mu sync.Mutex
 	by map[string]reading // who reads, by agent
@@ -218,6 +219,8 @@ func (r *Reader) shown(page *outbox.Page, result *api.AgentMessages) error {
 // Contacts lists whom the agent can write to: those of its tenant that the configuration
 // has, and the sessions that it had.
 func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.AgentContacts, api.AfterReply, error) {
+	// One at a time, however many connections speak for the agent.
+	defer r.listing.Lock(r.agent.ID)()
 	result := api.AgentContacts{Agent: r.agent.ID, Contacts: []api.AgentContact{}}
 	add := func(c api.AgentContact) {
 		if !slices.ContainsFunc(result.Contacts, func(has api.AgentContact) bool { return has.Session == c.Session }) {
