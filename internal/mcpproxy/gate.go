@@ -124,6 +124,9 @@ func short(s string) string {
 func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	for _, d := range a.gone {
 		values, err := d.arguments()
+		if err == nil {
+			err = d.says(a.tool)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

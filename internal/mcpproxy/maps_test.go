@@ -236,3 +236,25 @@ func TestRecipientsOfOneCall(t *testing.T) {
 		}
 	}
 }
+
+// What was decided about is what is said, whoever has asked about it.
+func TestTextsAreAmongWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	tool := &Tool{Title: []string{"subject"}, Text: []string{"text"}, To: []string{"{to}"}}
+	for call, good := range map[string]bool{
+		`{"tool":"send","arguments":{"to":"dave"},"parts":[{"name":"text","bytes":1}],"sum":1}`:               true,
+		`{"tool":"send","arguments":{"to":"dave","text":null},"parts":[{"name":"text","bytes":1}],"sum":1}`:   true,
+		`{"tool":"send","arguments":{"to":"dave","text":"else"},"parts":[],"sum":1}`:                          false,
+		`{"tool":"send","arguments":{"to":"dave","subject":"x"},"parts":[{"name":"text","bytes":1}],"sum":1}`: false,
+		`{"tool":"send","arguments":{"to":"dave"},"parts":[],"sum":1}`:                                        false,
+		`{"tool":"send","arguments":{},"parts":[{"name":"to","bytes":1},{"name":"text","bytes":1}],"sum":1}`:  false,
+	} {
+		d, err := readDecided([]byte(`{"sessionKey":"chat:dave","content":"a","metadata":{"mcp":` + call + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.says(tool); (err == nil) != good {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+}

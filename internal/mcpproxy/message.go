@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"hash/crc32"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -132,6 +133,30 @@ func readDecided(data jsontext.Value) (*decided, error) {
 		return nil, err
 	}
 	return d, json.Unmarshal(d.Metadata["mcp"], &d.call, jsontext.AllowInvalidUTF8(true))
+}
+
+// says reports what of a tool's texts is not a part of what was decided about: whoever has the
+// agent's token can ask the daemon about a call of its own making, in which the text stands
+// elsewhere.
+func (d *decided) says(t *Tool) error {
+	list, err := members(d.call.Arguments, 0)
+	if err != nil {
+		return unclear("the arguments cannot be read")
+	}
+	for _, name := range slices.Concat(t.Title, t.Text) {
+		if has(list, name) {
+			return unclear("the argument %s is not among the texts that were decided about", name)
+		}
+	}
+	for _, p := range d.call.Parts {
+		if !slices.Contains(t.Text, p.Name) && !slices.Contains(t.Title, p.Name) {
+			return unclear("the argument %s is no text", p.Name)
+		}
+	}
+	if len(d.call.Parts) == 0 {
+		return unclear("it has no text")
+	}
+	return nil
 }
 
 // arguments are those that the tool is called with: texts as they were let go, the rest as
