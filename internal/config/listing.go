@@ -69,6 +69,16 @@ func (c *Config) Contacts(yield func(*Contact) bool) {
 	}
 }
 
+// stillFile fails where something else stands in the place of a file that a daemon has read
+// before: at a pipe it would wait for ever.
+func stillFile(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("cannot read %s: it is no file", path)
+	}
+	return err
+}
+
 // readListing returns what a directory file holds.
 func readListing(file string) ([]byte, error) {
 	data, err := readUpTo(file, maxListingBytes)
@@ -108,7 +118,14 @@ func (c *Config) list(p *problems, earlier *Config) {
 		p.bad(at, "want an absolute path, because there is no configuration file that it could be beside, got %q", c.DirectoryFile)
 		return
 	}
-	data, err := readListing(file)
+	var err error
+	if earlier != nil {
+		err = stillFile(file)
+	}
+	var data []byte
+	if err == nil {
+		data, err = readListing(file)
+	}
 	if err != nil {
 		p.bad(at, "%v", unwrapped(err))
 		return
@@ -301,6 +318,9 @@ func (l *listing) find(at keypath.Path) (origin, bool) {
 func (l *listing) unchanged() bool {
 	if l == nil {
 		return true
+	}
+	if stillFile(l.file) != nil {
+		return false
 	}
 	data, err := readListing(l.file)
 	return err == nil && sha256.Sum256(data) == l.sum

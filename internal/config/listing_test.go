@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,6 +179,19 @@ func TestReloadADirectoryFile(t *testing.T) {
 	}
 	if _, err := again.Reload(); err == nil || !strings.Contains(err.Error(), "no such file or directory") {
 		t.Errorf("no file is %v", err)
+	}
+	// A pipe is not waited for: a daemon that reads its configuration again would be.
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Reload(); err == nil || !strings.Contains(err.Error(), "it is no file") {
+		t.Errorf("a pipe is %v", err)
+	}
+	if err := errors.Join(os.Remove(again.File), syscall.Mkfifo(again.File, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Reload(); err == nil || !strings.Contains(err.Error(), "it is no file") {
+		t.Errorf("a pipe is %v", err)
 	}
 }
 

@@ -111,6 +111,9 @@ func (c *Config) Reload() (*Config, error) {
 		}
 		return c, nil
 	}
+	if err := stillFile(c.File); err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
 	data, err := read(c.File)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
