@@ -50,6 +50,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -71,6 +72,34 @@ const (
 // busiest when daemons start, and a refused policy keeps the daemon down, while
 // a late answer denies one message.
 const trialTimeout = time.Second
+
+// turnTimeout is how long a question waits for its turn.
+const turnTimeout = time.Second
+
+// turns has as many questions evaluated at once as there are processors: hundreds that
+// begin together, as after a start when nothing is remembered yet, would each have the
+// time of all the others counted as its own.
+type turns chan struct{}
+
+func (t turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	late := time.NewTimer(turnTimeout)
+	defer late.Stop()
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-late.C:
+		return fmt.Errorf("%w: no turn within %v", ErrTimeout, turnTimeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turns) end() { <-t }
 
 // maxReadings is how often files that keep changing are read in a row.
 const maxReadings = 10
@@ -94,7 +123,8 @@ type Source struct {
 	Path string
 	// Data is the configuration's policy.data, anything JSON can hold.
 	Data map[string]any
-	// Timeout bounds one evaluation. Zero is [DefaultTimeout].
+	// Timeout bounds one evaluation, from when it has its turn. Zero is
+	// [DefaultTimeout].
 	Timeout time.Duration
 	// CacheSize is the number of answers remembered. Zero is
 	// [DefaultCacheSize], below zero remembers none.
@@ -121,6 +151,7 @@ type Policy struct {
 // query is the entry point of one action.
 type query struct {
 	name     string // of the Rego package, without "data."
+	turns    turns  // of all of the policy
 	prepared rego.PreparedEvalQuery
 }
 
@@ -217,7 +248,9 @@ func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	}
 	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": t.data},
 		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	together := make(turns, runtime.NumCPU())
 	for _, q := range entries {
+		q.turns = together
 		q.prepared, err = rego.New(
 			rego.Query(q.ref()),
 			rego.Compiler(compiler),
@@ -256,7 +289,7 @@ func (p *Policy) Digest() string { return p.digest }
 func (p *Policy) Files() []string { return append([]string(nil), p.files...) }
 
 // Evaluate answers one question, see [ocip.Policy]. The evaluation is bounded
-// by the timeout and by ctx. Name and revision are valid with an error too,
+// by the timeout and by ctx, and the wait for its turn by a second. Name and revision are valid with an error too,
 // but for an action no policy exists for, where the name is empty.
 //
 // Errors are never remembered. They wrap [ErrTimeout] or the error of ctx where
@@ -316,6 +349,10 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 			answer, err = ocip.PolicyAnswer{}, fmt.Errorf("the evaluation panicked: %v", fault)
 		}
 	}()
+	if err := q.turns.take(ctx); err != nil {
+		return ocip.PolicyAnswer{}, err
+	}
+	defer q.turns.end()
 	// OPA watches a context with a goroutine an evaluation; two callbacks that
 	// almost never run are cheaper.
 	cancel := topdown.NewCancel()

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -796,4 +797,35 @@ func benchmarkEvaluate(b *testing.B, src Source) {
 			b.Fatal(answer, err)
 		}
 	}
+}
+
+// A question that waits for its turn has its time from then on, and is denied where none
+// comes.
+func TestTurns(t *testing.T) {
+	p := mustCompile(t, Source{Path: exchange(t, strings.TrimSpace(allowAll)), Timeout: DefaultTimeout, CacheSize: -1})
+	in := samples(false)[0]
+	in.Action = ocip.ActionExchange
+	synctest.Test(t, func(t *testing.T) {
+		turns := make(turns, 1)
+		p.exchange.turns = turns
+		hold := func(long time.Duration) {
+			if err := turns.take(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(long, turns.end)
+		}
+		hold(2 * DefaultTimeout)
+		if got, _, _, err := p.Evaluate(t.Context(), in); err != nil || !got.Allow {
+			t.Errorf("behind another question got %+v, %v", got, err)
+		}
+		hold(2 * turnTimeout)
+		if got, _, _, err := p.Evaluate(t.Context(), in); !errors.Is(err, ErrTimeout) || got.Allow {
+			t.Errorf("behind one that does not end got %+v, %v", got, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
+		defer cancel()
+		if _, _, _, err := p.Evaluate(ctx, in); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+			t.Errorf("with a caller that leaves got %v", err)
+		}
+	})
 }

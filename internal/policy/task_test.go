@@ -47,7 +47,7 @@ func TestTaskPackages(t *testing.T) {
 func TestPanicDenies(t *testing.T) {
 	p := mustCompile(t, Source{Path: judging(t, map[string]string{"t.rego": "package ocip.task\n" + allowAll})})
 	// A query that was never prepared has nothing to evaluate.
-	broken := &Policy{tasks: &query{name: taskPackage}, exchange: query{name: p.exchange.name}, digest: p.digest, timeout: p.timeout}
+	broken := &Policy{tasks: &query{name: taskPackage, turns: p.exchange.turns}, exchange: query{name: p.exchange.name, turns: p.exchange.turns}, digest: p.digest, timeout: p.timeout}
 	got, name, revision, err := broken.EvaluateTask(t.Context(), &TaskQuestion{Action: task.AskTransition, Classification: "public"})
 	if err == nil || !strings.Contains(err.Error(), "panicked") || got != (ocip.PolicyAnswer{}) || name != taskPackage || revision != p.Revision() {
 		t.Errorf("got %+v, %q, %q, %v", got, name, revision, err)
