@@ -450,6 +450,7 @@ func (d *Daemon) listen(context.Context) error {
 	// Starting makes garbage that serving does not need.
 	runtime.GC()
 	debug.FreeOSMemory()
+	memory.UnmapProgram()
 	d.giveBack()
 	return nil
 }

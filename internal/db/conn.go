@@ -24,8 +24,9 @@ const JournalLimit = 64 << 20
 
 // readerSettings bound what a reading connection may do and take. A page in SQLite's
 // cache takes twice its size here, since its allocator rounds up to powers of two, and
-// the system has the file in its own cache.
-var readerSettings = []string{"cache_size=-512", "query_only=ON"}
+// the system has the file in its own cache. All connections fill what they may have
+// together, whichever of them reads: the sizes count as one.
+var readerSettings = []string{"cache_size=-128", "query_only=ON"}
 
 // OpenWriter opens the connection that writes. Whoever calls it has claimed the file.
 func OpenWriter(path string) (*Writer, error) {
@@ -41,7 +42,9 @@ func OpenWriter(path string) (*Writer, error) {
 		"journal_mode=WAL",
 		"synchronous=FULL",
 		fmt.Sprintf("journal_size_limit=%d", JournalLimit),
-		"cache_size=-4096",
+		// What a commit changes stays here until its end, or is written twice: about three
+		// hundred pages, where as many messages share one as can be under way.
+		"cache_size=-2048",
 		"trusted_schema=OFF",
 	})
 	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {

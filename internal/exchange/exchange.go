@@ -33,7 +33,7 @@ type sessionRef struct{ agent, session string }
 // two. What is not remembered is read from the store.
 const (
 	rememberedExchanges = 8192
-	rememberedSides     = 4096
+	rememberedSides     = 2048
 )
 
 func newExchanges(s *store.Store) *exchanges {

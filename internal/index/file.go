@@ -80,7 +80,7 @@ func openFile(path string) (*file, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("cannot open the audit index: %w", err)
 	}
-	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "journal_size_limit=16777216", "cache_size=-2048", "trusted_schema=OFF")
+	conn, err := openConn(path, sqlite.OpenReadWrite, "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "journal_size_limit=16777216", "cache_size=-512", "trusted_schema=OFF")
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (x *file) read(ctx context.Context, query func(*sqlite.Conn) error) (err er
 	}
 	defer func() { x.readers <- conn }()
 	if conn == nil {
-		if conn, err = openConn(x.path, sqlite.OpenReadOnly, "cache_size=-512", "query_only=ON"); err != nil {
+		if conn, err = openConn(x.path, sqlite.OpenReadOnly, "cache_size=-128", "query_only=ON"); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,11 @@ const (
 	// worth from how much on it is worth it to give back what is left of it.
 	busy  = 16 << 20
 	worth = 64 << 20
+	// rest is how little is allocated between two looks where nothing is left to do, and
+	// worthAtRest from how much on it is worth it then: what follows a burst, as the index
+	// that catches up, is done by then too, and nobody waits.
+	rest        = 64 << 10
+	worthAtRest = 4 << 20
 	// idlePercent is how much the heap may grow between two collections while there is
 	// little to do: they cost nobody anything then.
 	idlePercent = 50
@@ -50,6 +55,7 @@ func GiveBack(ctx context.Context, o Options) {
 			o.Shrink()
 			runtime.GC() // pools keep what they have over one collection
 			debug.FreeOSMemory()
+			UnmapProgram()
 			k.given = allocated()
 		case nothing:
 		}
@@ -83,7 +89,7 @@ func (k *keeper) look(allocated uint64) seen {
 	switch {
 	case more >= busy:
 		return burst
-	case allocated-k.given >= worth:
+	case allocated-k.given >= worth, more < rest && allocated-k.given >= worthAtRest:
 		return over
 	}
 	return nothing

@@ -14,7 +14,7 @@ func TestLook(t *testing.T) {
 		more uint64
 		want seen
 	}{
-		{busy - 1, nothing}, {0, nothing}, {4 * busy, burst}, {busy, burst}, {busy - 1, over}, {0, over}, // it was not said that it was given
+		{busy - 1, nothing}, {rest, nothing}, {4 * busy, burst}, {busy, burst}, {busy - 1, over}, {0, over}, // it was not said that it was given
 		{busy, burst}, {0, over},
 	} {
 		if got := k.look(k.last + step.more); got != step.want {
@@ -29,6 +29,15 @@ func TestLook(t *testing.T) {
 	}
 	if got := k.look(k.last + busy/2); got != over {
 		t.Errorf("look shows %d: what many quiet hours leave behind is never given back", got)
+	}
+	k.given = k.last
+	for i, step := range []struct {
+		more uint64
+		want seen
+	}{{0, nothing}, {worthAtRest - 1, nothing}, {rest, nothing}, {rest - 1, over}} {
+		if got := k.look(k.last + step.more); got != step.want {
+			t.Errorf("at rest, step %d: look shows %d, want %d", i, got, step.want)
+		}
 	}
 }
 

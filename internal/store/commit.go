@@ -105,7 +105,7 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 }
 
 // roomBytes is the memory for one record.
-const roomBytes = 4 << 10
+const roomBytes = 2 << 10
 
 // encode encodes a record, in memory that was used for one before: what is taken anew
 // for each message is in no processor's cache.
