@@ -129,13 +129,11 @@ type Detector struct {
 	phrases            []phrase
 	// meanings are what the words of terms say.
 	meanings []term
-	// beginnings says how the words of words and cues begin, and uncut which
-	// beginnings of a keyword are words before a blank.
-	beginnings beginnings
-	openings   openings
+	// uncut says which beginnings of a keyword are words before a blank.
+	uncut    [5]uint16
+	openings openings
 	// seconds are the second letters of the thirteen, a bit each, by their first.
 	seconds [symbols]uint32
-	uncut   [5]uint16
 	// verbs says what a verb after "I will" is worth.
 	verbs map[string]verb
 	// things are the words that make a deed of a verb.
@@ -201,7 +199,6 @@ func (d *Detector) learn() {
 	d.words.pack()
 	d.cues.pack()
 	d.uncut = [...]uint16{d.words.steps(spell("as")), d.words.steps(spell("re")), d.words.steps(spell("boo")), d.words.steps(spell("dead")), d.words.steps(spell("a"))}
-	d.learnBeginnings()
 	d.learnOpenings()
 }
 

@@ -2,7 +2,6 @@ package commitment
 
 import (
 	"math/bits"
-	"slices"
 
 	"github.com/openclawos/ocipd/internal/text"
 )
@@ -10,55 +9,10 @@ import (
 // What stands here says no quickly: it looks at plain bytes, at the beginning of
 // each word and at its letters, so that most words of most texts go no further.
 
-// beginnings are the first symbols of words and of cues: whether one begins so.
-type beginnings struct {
-	// three is by three symbols, two bits each. four is by four of which each is a
-	// letter or a blank, put together into fewer bits: two more bits say that nothing
-	// is known of the next two. Else six is by six of them, none a capital.
-	three [1 << 15 / 32]uint64
-	four  [1 << 15 / 16]uint64
-	six   [1 << 16 / 32]uint64
-}
-
+// What can begin at a place, a bit each.
 const (
-	wordBegins = 1
-	cueBegins  = 2
-	early      = 2 // how far to shift either where nothing is known of the next symbols
-)
-
-// The symbols are the letters as [upright] takes them, [symGap] for a space, and
-// one for all else.
-const symElse = 0
-
-var symbolOf = func() (table [256]uint8) {
-	for c := range table {
-		if b := byte(c) | 0x20; b >= 'a' && b <= 'z' && c < 0x80 {
-			table[c] = uint8(upright(letterOf(b)))
-		}
-	}
-	table[' '] = symGap
-	return table
-}()
-
-// symbolAs is symbolOf with what else has to be known of a byte: that it is no
-// symbol, or a capital.
-var symbolAs = func() (table [256]uint8) {
-	for c, sym := range symbolOf {
-		table[c] = sym
-		switch {
-		case sym == symElse:
-			table[c] = asElse
-		case capital(byte(c)):
-			table[c] |= asCapital
-		}
-	}
-	return table
-}()
-
-const (
-	asCapital = 0x40
-	asElse    = 0x80
-	asSymbol  = symbols - 1 // the bits of the symbol itself
+	wordBegins = 1 << iota
+	cueBegins
 )
 
 // plainLetter is the glyph of a plain letter, and 0 for any other byte.
@@ -70,156 +24,6 @@ var plainLetter = func() (table [256]glyph) {
 	}
 	return table
 }()
-
-func (d *Detector) learnBeginnings() {
-	for first := glyph(1); first.isLetter(); first++ {
-		if next := d.words.step(0, first); next != 0 {
-			d.words.begin(&d.beginnings, next, []uint8{uint8(upright(first))})
-		}
-		if next := d.cues.step(0, first); next != 0 {
-			d.cues.beginCue(&d.beginnings, next, []uint8{uint8(upright(first))})
-		}
-	}
-}
-
-// mark notes that a word or a cue can begin with some symbols and any others.
-func (b *beginnings) mark(what uint64, so []uint8) {
-	if len(so) < 4 {
-		for sym := range uint8(symbols) {
-			if sym <= 26 || sym == symGap {
-				b.mark(what, append(slices.Clip(so), sym))
-			}
-		}
-		return
-	}
-	b.markFour(what|what<<early, so)
-}
-
-func (b *beginnings) markFour(what uint64, so []uint8) {
-	three := uint(so[0])<<10 | uint(so[1])<<5 | uint(so[2])
-	b.three[three>>5] |= what & (wordBegins | cueBegins) << (three & 31 * 2)
-	if so[1] != symElse && so[2] != symElse && so[3] != symElse {
-		four := ofFour(three<<5 | uint(so[3]))
-		b.four[four>>4] |= what << (four & 15 * 4)
-	}
-}
-
-// markSix notes that one can begin with six symbols, the last of which may be missing.
-func (b *beginnings) markSix(what uint64, so []uint8) {
-	if len(so) < 6 {
-		for sym := range uint8(symbols) {
-			if sym > 0 && sym <= 26 || sym == symGap {
-				b.markSix(what, append(slices.Clip(so), sym))
-			}
-		}
-		return
-	}
-	four := uint(so[0])<<15 | uint(so[1])<<10 | uint(so[2])<<5 | uint(so[3])
-	six := ofSix(four, uint(so[4])<<5|uint(so[5]))
-	b.six[six>>5] |= what << (six & 31 * 2)
-}
-
-// ofFour and ofSix put symbols together into fewer bits.
-func ofFour(four uint) uint      { return uint(uint32(four)*0x9e3779b1) >> 17 }
-func ofSix(four, more uint) uint { return uint(uint32(four<<10|more)*0x85ebca6b) >> 16 }
-
-// begin marks how the words of a trie begin that go on from a node. What is no
-// letter may be anything: a sign for a letter, a gap, the end. A space ends a word,
-// unless it stands between single letters or cuts a keyword in two.
-func (t *trie) begin(b *beginnings, node uint16, so []uint8) {
-	n := &t.nodes[node]
-	switch {
-	case n.end != 0 && len(so) < 4:
-		b.mark(wordBegins, so)
-		return
-	case len(so) == 6:
-		b.markSix(wordBegins, so)
-		return
-	case len(so) >= 4:
-		if len(so) == 4 {
-			b.markFour(wordBegins, so)
-		}
-		if n.end != 0 || n.keyword() {
-			b.markSix(wordBegins, append(slices.Clip(so), symGap))
-		}
-	default:
-		if len(so) >= 2 && n.keyword() {
-			b.mark(wordBegins, append(slices.Clip(so), symGap))
-		}
-		b.mark(wordBegins, append(slices.Clip(so), symElse))
-	}
-	for g := glyph(1); g.isLetter(); g++ {
-		next := t.step(node, g)
-		if next == 0 {
-			continue
-		}
-		letter := uint8(upright(g))
-		t.begin(b, next, append(slices.Clip(so), letter))
-		if len(so) == 1 {
-			for _, behind := range []uint8{symGap, symElse} {
-				b.mark(wordBegins, []uint8{so[0], symGap, letter, behind})
-			}
-			if t.nodes[next].end != 0 || n.keyword() && t.nodes[next].keyword() {
-				b.mark(wordBegins, []uint8{so[0], symGap, letter})
-			}
-		}
-	}
-	if len(so) == 1 { // "s  c", "s 0"
-		b.mark(wordBegins, []uint8{so[0], symGap, symGap})
-		b.mark(wordBegins, []uint8{so[0], symGap, symElse})
-	}
-}
-
-// beginCue is begin for cues, in which a space parts words.
-func (t *trie) beginCue(b *beginnings, node uint16, so []uint8) {
-	n := &t.nodes[node]
-	switch {
-	case len(so) == 4:
-		b.markFour(cueBegins, so)
-	case len(so) == 6:
-		b.markSix(cueBegins, so)
-		return
-	}
-	gap := append(slices.Clip(so), symGap)
-	switch {
-	case len(so) < 4:
-		b.mark(cueBegins, append(slices.Clip(so), symElse))
-		if n.end != 0 {
-			b.mark(cueBegins, gap)
-		} else if t.step(node, symGap) != 0 && len(gap) < 4 {
-			b.mark(cueBegins, append(gap, symElse))
-			b.mark(cueBegins, append(gap, symGap))
-		}
-	case n.end != 0, t.step(node, symGap) != 0 && len(so) == 5, so[len(so)-1] == symGap:
-		b.markSix(cueBegins, gap) // or one more of them
-	}
-	for g := glyph(1); g <= symGap; g++ {
-		if next := t.step(node, g); next != 0 && g != symApostrophe {
-			t.beginCue(b, next, append(slices.Clip(so), uint8(upright(g))))
-		}
-	}
-}
-
-// begin reports what can begin with six bytes, the first of which is a plain letter.
-func (b *beginnings) begin(text string) uint64 {
-	two, three, four := symbolAs[text[1]], symbolAs[text[2]], symbolAs[text[3]]
-	index := uint(symbolAs[text[0]]&asSymbol)<<10 | uint(two&asSymbol)<<5 | uint(three&asSymbol)
-	if (two|three|four)&asElse != 0 {
-		return b.three[index>>5&(1<<10-1)] >> (index & 31 * 2) & (wordBegins | cueBegins)
-	}
-	index = index<<5 | uint(four&asSymbol)
-	at := ofFour(index)
-	what := b.four[at>>4&(1<<11-1)] >> (at & 15 * 4)
-	if what&(wordBegins|cueBegins) == 0 {
-		return 0
-	}
-	five, six := symbolAs[text[4]], symbolAs[text[5]]
-	if (two|three|four|five|six)&(asElse|asCapital) != 0 {
-		return what & (wordBegins | cueBegins)
-	}
-	at = ofSix(index, uint(five)<<5|uint(six))
-	return what & (what>>early | b.six[at>>5&(1<<11-1)]>>(at&31*2)) & (wordBegins | cueBegins)
-}
 
 // lowers is where the small letters end that stand from pos on.
 func lowers(s string, pos int) int {
@@ -241,7 +45,7 @@ func lowers(s string, pos int) int {
 	return pos
 }
 
-// beginsAs is begin for any other glyph, and for the end of the text.
+// beginsAs says what can begin with a glyph.
 func (d *Detector) beginsAs(g glyph) (what uint64) {
 	if g&marks == markLigature || d.words.step(0, upright(g&letterBits)) != 0 {
 		what = wordBegins
@@ -334,7 +138,7 @@ const longestLiteral = len("guarantee")
 // which they can begin.
 func (d *Detector) gluedAround(text string, pos, width int, letter bool, into *gathering) {
 	from := pos
-	for from > 0 && pos-from < longestLiteral && symbolOf[text[from-1]] != symElse {
+	for from > 0 && pos-from < longestLiteral && plainLetter[text[from-1]] != 0 {
 		from--
 	}
 	last := pos - 1

@@ -21,7 +21,7 @@ func FuzzBeginnings(f *testing.F) {
 			if len(text)-pos < 6 || plainLetter[text[pos]] == 0 {
 				continue
 			}
-			what := d.beginnings.begin(text[pos : pos+6])
+			what := d.beginsAs(plainLetter[text[pos]])
 			if pos == 0 || plainLetter[text[pos-1]] == 0 {
 				if at, opens, known := d.pass(text, pos, &gathering{d: d}); at != pos || known {
 					what &= opens

@@ -196,8 +196,6 @@ func (d *Detector) scan(text string, into *gathering) {
 		case inWord || g == other || g == blank:
 		case known:
 			what = begins
-		case c|0x20-'a' < 26 && pos+5 < len(text):
-			what = d.beginnings.begin(text[pos : pos+6])
 		default:
 			if what = d.beginsAs(g); !inSum && c-'0' < 10 && pos >= max(cueEnd, numEnd) {
 				// Weighed as a whole: its parts are no numbers of their own.
@@ -532,6 +530,14 @@ type steps struct {
 // text.
 func (w *walk) follow(pos, end int, s steps) {
 	for pos < len(w.text) {
+		if c := w.text[pos]; c-'a' < 26 {
+			if !w.step(&s, plainLetter[c], true) {
+				return
+			}
+			pos++
+			end = pos
+			continue
+		}
 		g, r, width := w.d.atlas.at(w.text, pos)
 		switch {
 		case g == unseen:

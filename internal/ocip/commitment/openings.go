@@ -81,7 +81,8 @@ func (o *openings) add(word, what uint64) {
 	o.words[hash>>4] |= what << (hash & 15 * 4)
 }
 
-// leads reports whether a word or a cue can begin with these letters, whatever follows.
+// leads reports whether a word or a cue can begin with these letters, whatever follows,
+// and of their complement, whether they are a word.
 func (o *openings) leads(word uint64) bool {
 	hash := word * spread >> 48
 	return o.paths[hash>>6]>>(hash&63)&1 != 0
@@ -114,10 +115,13 @@ func keyOf(word string) uint64 {
 
 func (d *Detector) learnOpenings() {
 	for _, k := range keywords {
-		d.seconds[symbolOf[k.name[0]]] |= 1 << (k.name[1] & 31)
+		d.seconds[letterOf(k.name[0])] |= 1 << (k.name[1] & 31)
 	}
 	d.words.each(func(word string, whole, keyword bool) {
 		d.openings.addPath(keyOf(word))
+		if whole {
+			d.openings.addPath(^keyOf(word))
+		}
 		if whole || keyword && len(word) > 1 {
 			d.openings.add(keyOf(word), opensWord)
 		}
@@ -229,9 +233,11 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 			if opens&(opensCue|opensCueBefore|opensPair) != 0 && (opens&opensCue != 0 || d.openings.goesOn(s, next, word, opens)) {
 				what = cueBegins
 			}
-			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26 || d.seconds[symbolOf[s[pos]]%symbols]>>(then&31)&1 != 0 && (s[pos]|0x20 != 'a' || then == s[end+2])) {
+			if letters == 1 && (then-'a' >= 26 || end+2 >= len(s) || s[end+2]-'a' >= 26 || d.seconds[plainLetter[s[pos]]%symbols]>>(then&31)&1 != 0 && (s[pos]|0x20 != 'a' || then == s[end+2])) {
 				return pos, wordBegins | cueBegins, false // letter by letter, or a piece of one
 			}
+		case behind >= utf8.RuneSelf && !d.openings.leads(d.atlas.lettersOf(s, pos)):
+			return pos, 0, true
 		case letters == 1:
 			return pos, wordBegins | cueBegins, false
 		case behind == '\n':
@@ -250,7 +256,7 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 		default:
 			opens, next = 0, end+1
 		}
-		if opens&opensWord != 0 {
+		if opens&opensWord != 0 && (letters == 8 || then|0x20-'a' >= 26 || behind != ' ' || d.openings.leads(^word) || d.openings.leads(folded(small|uint64(then|0x20)<<(8*letters)))) {
 			what |= wordBegins
 		}
 		if what != 0 {
@@ -270,6 +276,24 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 		pos = next
 	}
 	return min(pos, len(s)), 0, false
+}
+
+// lettersOf are the first letters at pos, of which there are eight at most, without their
+// accents.
+func (a *atlas) lettersOf(s string, pos int) (word uint64) {
+	for n := 0; n < 8 && pos < len(s); n++ {
+		g, width := plainLetter[s[pos]], 1
+		if g == 0 {
+			if g, _, width = a.at(s, pos); !g.isLetter() {
+				break
+			}
+		} else if n > 0 && capital(s[pos]) {
+			break // another word can begin here
+		}
+		word |= uint64('a'-1+g) << (8 * n)
+		pos += width
+	}
+	return folded(word)
 }
 
 // goesOn reports whether a cue may go on behind its first word with what stands at pos,
