@@ -95,3 +95,33 @@ func TestMembersThatReadAsTheDaemons(t *testing.T) {
 		t.Errorf("of what came in, on record is %s", removed)
 	}
 }
+
+// Interceptors are shown what an agent says, and nothing that would be the daemon's to say
+// of it; what they write there themselves leaves as little.
+func TestInterceptorsAreShownNoForgedEnvelope(t *testing.T) {
+	h := build(t, watched)
+	telegram, alice, dlp := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
+	forged := map[string]any{"ocip": foreign("conv-1", 1, "acme-corp"), "OCIP": "human", "aiDisclosure": "none", "ocipChain": map[string]any{"hops": 0}, "dispatchId": "another", "threadId": "7"}
+	done := make(chan error, 1)
+	go func() {
+		done <- alice.call("message.dispatch", map[string]any{"sessionKey": "telegram:zed", "content": "Hello", "metadata": forged}, nil)
+	}()
+	asked := dlp.message("hook:message_sending")
+	for member := range forged {
+		if shown := asked.Metadata[member]; (shown != nil) != (member == "threadId") {
+			t.Errorf("it is shown metadata.%s %s", member, shown)
+		}
+	}
+	dlp.answer(asked.EventID, map[string]any{"metadata": map[string]any{"ocip": forged["ocip"], "AIDISCLOSURE": "none", "seen": true}})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	got := telegram.message("hook:message_sending")
+	if e := got.envelope(t); e.ConversationID == "conv-1" || got.Metadata["AIDISCLOSURE"] != nil || got.Metadata["seen"] == nil {
+		t.Errorf("it leaves as %s", got.Metadata["ocip"])
+	}
+	r := h.records(audit.Filter{Like: audit.Record{Side: audit.SideSender, PolicyResult: string(ocip.Allow)}})
+	if changed := fmt.Sprint(r[0].Details["changedBy"]); strings.Count(changed, "metadata.ocip replaced") != 2 || !strings.Contains(changed, "@acme/dlp") {
+		t.Errorf("on record is %s", changed)
+	}
+}

@@ -36,8 +36,8 @@ const (
 	maxPosing = 64
 )
 
-// WithoutOwn returns a copy of the metadata without what the daemon writes, and what was
-// taken out, for the record.
+// WithoutOwn returns a copy of the metadata without what the daemon writes, and what was taken out, for the record. It is taken out before anybody sees the
+// message, and once more after those who may change it.
 func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
 	posing, as := Unposed(metadata)
 	left = make(api.Object, len(posing)+len(own))

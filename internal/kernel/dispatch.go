@@ -200,7 +200,8 @@ func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchP
 // direct enters what is to be said into a message whose sender is known, and finds out
 // whom it reaches.
 func (k *ruleset) direct(ctx context.Context, m *outgoing, p *api.DispatchParams) error {
-	m.asked, m.key, m.content, m.metadata, m.dispatchID = p, p.SessionKey, p.Content, p.Metadata, k.newID()
+	m.asked, m.key, m.content, m.dispatchID = p, p.SessionKey, p.Content, k.newID()
+	m.metadata, m.changedBy = hints.WithoutOwn(p.Metadata)
 	m.unlabelled = p.InAnnotation
 	m.local = k.directory.LocalAgent(p.SessionKey)
 	m.account, _ = api.Text(p.Metadata["accountId"])
@@ -295,7 +296,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 		return err
 	}
 	before := m.metadata
-	m.content, m.metadata, m.changedBy = left.Message.Content, left.Message.Metadata, left.ChangedBy
+	m.content, m.metadata, m.changedBy = left.Message.Content, left.Message.Metadata, append(m.changedBy, left.ChangedBy...)
 	if left.Blocked == nil && len(left.ChangedBy) > 0 {
 		if left.Blocked = k.changedHints(m); left.Blocked == nil {
 			left.Blocked = k.sameTask(m, before)

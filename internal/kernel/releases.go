@@ -42,8 +42,7 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 	return nil
 }
 
-// asked reports whether the agent that asked is who it was, and the app that asked for
-// it still speaks for it.
+// asked reports whether the agent that asked is who it was, and its app still speaks for it.
 func (k *ruleset) asked(r *approval.Request) bool {
 	agent := k.directory.Agent(r.AgentID)
 	return agent != nil && agent.InstanceID == r.Agent && agent.App == r.AppID
