@@ -105,13 +105,14 @@ func TestActorsAreToldNoNumbers(t *testing.T) {
 // like one of the daemon's.
 func TestAllOfAnEffectIsShown(t *testing.T) {
 	h := build(t, taskTeam)
+	const kind = "d, key \"k\")\ncommand: \"/bin/ls\"\nprogram: \"/bin/ls\""
 	c := h.crew(m{
-		"idempotency_key": "k", "side_effect_kind": "deployment", "requested_action": "List\ncommand: \"/bin/ls\"",
+		"idempotency_key": "k", "side_effect_kind": kind, "requested_action": "List\ncommand: \"/bin/ls\"",
 		"command": m{"argv": []string{"/bin/sh"}, "stdin": strings.Repeat("# harmless\n", 400) + "rm -rf all\nprogram: \"/bin/ls\"", "timeout_s": 77},
 	})
 	c.executing()
 	c.toApproval()
-	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "k", "side_effect_kind": "deployment", "requested_action": "x"})
+	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "k", "side_effect_kind": kind, "requested_action": "x"})
 	var shown api.Approval
 	h.operator("approval.get", m{"approvalId": asked["approval_id"]}, &shown)
 	contains(t, shown.Content, "\n  | rm -rf all\n", "ends after: 77 s", `"List\ncommand: \"/bin/ls\""`)

@@ -408,8 +408,11 @@ func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi
 	}
 	p = &taskapi.RequestApprovalParams{Write: write(r.id), RequestedBy: name}
 	p.Key, p.Kind, p.RequestedAction, planned = r.key, r.kind, r.action, &p.Planned
-	if len(argv) > 0 {
+	switch {
+	case len(argv) > 0:
 		p.Command = &task.Action{Argv: argv, Inputs: r.inputs}
+	case len(r.inputs) > 0:
+		return nil, nil, cli.Usagef("cannot give inputs to what is planned: --input is for a command behind --")
 	}
 	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.key })
 	switch {

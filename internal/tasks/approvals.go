@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -285,12 +287,21 @@ func summary(texts ...string) string {
 	return ""
 }
 
+// word is a text of an actor's that is to be a word or a few: as it stands, or in quotes where
+// it is anything else.
+func word(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
 // describe is what would be done, for people.
 func describe(p *task.Planned, pair *task.BoundPair) string {
 	var b strings.Builder
 	// Whatever an actor wrote stands in quotes or behind a bar, so that none of it looks like a
 	// line of the daemon's, and all of what is approved is shown.
-	fmt.Fprintf(&b, "%q (%s, key %q)\n", p.RequestedAction, p.Kind, p.Key)
+	fmt.Fprintf(&b, "%q (%s, key %q)\n", p.RequestedAction, word(p.Kind), p.Key)
 	action := func(what string, c *task.Action, bound *task.Bound) {
 		if c == nil {
 			return

@@ -183,7 +183,7 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 	within := t.config.Load().PermitWithin
 	r := &approval.Request{Asked: q.asked, Own: kept, Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
-			ApprovalID: task.ApprovalID + t.o.NewID(), Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + q.tool.Kind,
+			ApprovalID: task.ApprovalID + t.o.NewID(), Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + word(q.tool.Kind),
 			AgentID: q.who.Name, Agent: q.agent, TaskID: q.at.ID, Classification: record.Classification, Summary: summary(q.tool.Title, q.tool.Kind),
 			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: max(1, answer.Approvers),
 		},
