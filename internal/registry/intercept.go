@@ -36,7 +36,7 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 	if missing := r.missingInterceptor(t, q.Hook); missing != "" {
 		return denied(ocip.InterceptorBlocked, missing, "is required and not connected"), nil
 	}
-	said := make(map[string]bool)
+	var said []string
 	for _, a := range r.Listeners(q.Hook) {
 		if a == q.Asker || a == q.But && !t.HookApps[a.ID()].Required {
 			continue
@@ -55,7 +55,7 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 			case err != nil:
 				return nil, err
 			case answered:
-				said[a.ID()] = true
+				said = append(said, a.ID())
 				if blocked := q.Take(a, result); blocked != nil {
 					return blocked, nil
 				}
@@ -72,12 +72,12 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 
 // unaskedInterceptor names an interceptor that is required and has said nothing: it was
 // there when the asking began, or is there now.
-func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said map[string]bool) string {
+func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said []string) string {
 	if t.Directory.Agent(q.About.AgentID) == nil {
 		return ""
 	}
 	for id, times := range t.HookApps {
-		if !times.Required || said[id] || q.Asker != nil && q.Asker.ID() == id {
+		if !times.Required || slices.Contains(said, id) || q.Asker != nil && q.Asker.ID() == id {
 			continue
 		}
 		r.mu.RLock()

@@ -255,7 +255,7 @@ func readFront(source []byte) (*yaml.Node, error) {
 	}
 	// A line of ... ends YAML, and what follows it would be lost.
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("line %d: the front matter ends behind its first part: there is one, without lines of %s and ...", root.Line, fence)
+		return nil, fmt.Errorf("line %d: the front matter ends behind its first part: there is one, without lines of ... and %s", root.Line, fence)
 	}
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: the front matter has to name members, such as title: …", root.Line)

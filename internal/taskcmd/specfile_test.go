@@ -45,7 +45,7 @@ func TestSpecFileFaults(t *testing.T) {
 		{"YAML", "---\ntitle: x: y\nworkspace: b\n" + body, "cannot read x.md: line 2: mapping values are not allowed in this context\n"},
 		{"list", "---\n- a\n" + body, "cannot read x.md: line 2: the front matter has to name members, such as title: …\n"},
 		{"no end", "---\ntitle: x\n", "cannot read x.md: the front matter does not end: a line of --- closes it\n"},
-		{"two parts", "---\ntitle: x\n...\nworkspace: b\n" + body, "cannot read x.md: line 2: the front matter ends behind its first part: there is one, without lines of --- and ...\n"},
+		{"two parts", "---\ntitle: x\n...\nworkspace: b\n" + body, "cannot read x.md: line 2: the front matter ends behind its first part: there is one, without lines of ... and ---\n"},
 		{"reference", "---\ntitle: &a x\nworkspace: *a\n" + body, "cannot read x.md: line 2: references (& and *) are not taken\n"},
 		{"effect", "---\ntitle: x\nworkspace: b\neffects:\n  - idempotency_key: a\n    command: {argv: [x], inptus: [x]}\n" + body,
 			"x.md:6:26: there is no member \"effects[0].command.inptus\": did you mean \"inputs\"?\n"},

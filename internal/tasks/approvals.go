@@ -290,7 +290,9 @@ func summary(texts ...string) string {
 // word is a text of an actor's that is to be a word or a few: as it stands, or in quotes where
 // it is anything else.
 func word(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	if strings.ContainsFunc(text, func(r rune) bool {
+		return r != ' ' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
 		return strconv.Quote(text)
 	}
 	return text
