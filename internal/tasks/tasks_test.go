@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +17,14 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/taskstore"
+	"go.uber.org/zap"
 )
 
 // matrix is who may call what, told once more: O an orchestrator, E an executor, S and Q
@@ -312,4 +319,61 @@ func TestEventsByTheirNumbers(t *testing.T) {
 	if log.most > maxEvents {
 		t.Errorf("%d lines are asked for at once", log.most)
 	}
+}
+
+// A list of tasks is as many as a client can read, whatever their actors have written, and all of
+// them are on its pages.
+func TestListsFitALine(t *testing.T) {
+	rows, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	requests, err := approval.New(t.Context(), approval.Options{Store: rows, Commit: rows.Commit, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &Tasks{o: Options{Now: time.Now, Approvals: func() *approval.Decider { return requests.Under(approval.Rules{}) }}, rows: taskstore.In(rows)}
+	own.config.Store(&Config{Tenants: []string{"acme"}})
+	const all = 800
+	change := &store.Change{Records: []*audit.Record{{ID: "id-0", ActionType: audit.ActionTask}}}
+	for i := range all {
+		head := task.Head{ID: fmt.Sprintf("%s01a20361-8e6c-7390-aa3f-%012d", task.TaskID, i), Tenant: "acme", Phase: task.SpecDraft, CircuitReason: strings.Repeat("\x01", task.MaxText)}
+		text, err := jsonv2.Marshal(&head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Add((&taskstore.Task{ID: head.ID, Tenant: head.Tenant, Phase: string(head.Phase), Open: true, ReadyAt: time.UnixMilli(1), Seq: 1, Head: text}).Rows())
+	}
+	if _, err := rows.Commit(change); err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{t: own}
+	fits := func(list *taskapi.List) {
+		t.Helper()
+		if text, err := jsonv2.Marshal(list); err != nil || len(text) > 3*maxList/2 {
+			t.Errorf("a list of %d tasks has %d bytes, %v", len(list.Tasks), len(text), err)
+		}
+	}
+	found := 0
+	for p := (taskapi.ListParams{Open: true}); ; {
+		list, err := s.List(t.Context(), &p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits(&list)
+		found += len(list.Tasks)
+		if p.After = list.Next; p.After == "" {
+			break
+		}
+	}
+	if found != all {
+		t.Errorf("%d of %d tasks are listed", found, all)
+	}
+	limit, who := api.MaxPage, &caller{Actor: task.Actor{Name: "lead", Role: task.Orchestrator, Tenant: "acme"}}
+	list, err := s.ListReady(context.WithValue(t.Context(), callKey{}, who), &taskapi.ListReadyParams{Limit: &limit})
+	if err != nil || len(list.Tasks) == 0 {
+		t.Errorf("%d are ready, %v", len(list.Tasks), err)
+	}
+	fits(&list)
 }

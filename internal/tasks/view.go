@@ -466,6 +466,7 @@ func (s *Session) ListReady(ctx context.Context, p *taskapi.ListReadyParams) (ta
 	}
 	now := t.o.Now()
 	var fault error
+	size := 0
 	for priority := range task.MaxPriority + 1 {
 		for _, tenant := range tenants {
 			err := t.rows.Ready(ctx, tenant, priority, now, func(r taskstore.Ready) bool {
@@ -479,15 +480,20 @@ func (s *Session) ListReady(ctx context.Context, p *taskapi.ListReadyParams) (ta
 					}
 				}
 				list.Tasks = append(list.Tasks, line)
-				return len(list.Tasks) < want
+				size += len(r.Head)
+				return len(list.Tasks) < want && size < maxList
 			})
-			if err = errors.Join(err, fault); err != nil || len(list.Tasks) >= want {
+			if err = errors.Join(err, fault); err != nil || len(list.Tasks) >= want || size >= maxList {
 				return list, err
 			}
 		}
 	}
 	return list, nil
 }
+
+// maxList is about how large a list of tasks is at most that is sent: a client reads no line
+// that is twice as long.
+const maxList = 8 << 20
 
 // List answers task.list.
 func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List, error) {
@@ -504,6 +510,7 @@ func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List
 		return taskapi.List{}, err
 	}
 	list := taskapi.List{Tasks: []taskapi.Line{}}
+	size := 0
 	for _, r := range found {
 		line, err := s.t.line(r)
 		if err != nil {
@@ -511,10 +518,14 @@ func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List
 		}
 		questions.put(&line)
 		list.Tasks = append(list.Tasks, line)
-	}
-	if len(found) == want && want > 0 {
-		list.Next = list.Tasks[want-1].ID
-		return list, nil
+		size += len(r.Head)
+		for i := range line.Questions {
+			size += len(line.Questions[i].Text)
+		}
+		if len(list.Tasks) == want || size >= maxList {
+			list.Next = line.ID
+			return list, nil
+		}
 	}
 	if !p.Open {
 		return list, nil
