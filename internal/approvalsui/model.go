@@ -128,8 +128,10 @@ type model struct {
 	marked map[string]bool
 	queue  []string
 	queued int
-	// help is set while the keys are shown, unfolded where all metadata are.
+	// help is set while the keys are shown, of which helpFrom are above the screen, and
+	// unfolded where all metadata are.
 	help, unfolded bool
+	helpFrom       int
 	words          input  // what is said in place of the message
 	wordsFor       string // which message that is, "" for none
 	typed          input  // the line that is being typed
@@ -441,7 +443,7 @@ func (d *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	}
 	if d.help {
-		d.help = false
+		d.nextHelp()
 		return nil
 	}
 	switch d.stage {
@@ -804,8 +806,8 @@ func (d *model) pageHeight() int {
 func (d *model) View() tea.View {
 	p := &term.Page{Screen: d.screen}
 	if d.help {
-		for _, line := range helpLines(d.height) {
-			p.Line(term.Cut(line, d.screen.Width))
+		for _, line := range d.helpLines() {
+			p.Line(line)
 		}
 		view := tea.NewView(strings.Join(p.Lines, "\n"))
 		view.AltScreen = true
@@ -827,7 +829,7 @@ func (d *model) View() tea.View {
 		last, cursor = d.prompt(len(p.Lines))
 	}
 	p.Line(last)
-	p.Line(p.Paint(term.Dim, term.Cut(d.keys(), d.screen.Width)))
+	p.Line(p.Paint(term.Dim, term.KeyLine(d.keys(), d.screen.Width)))
 	view := tea.NewView(strings.Join(p.Lines, "\n"))
 	view.AltScreen, view.Cursor = true, cursor
 	return view
@@ -1016,10 +1018,35 @@ func (d *model) decisionKeys() string {
 	return "a approve  d deny  t take over  "
 }
 
+// helpRoom is how many lines of the help are seen at once.
+func (d *model) helpRoom() int { return max(1, d.height-1) }
+
+// nextHelp goes on to what of the help is below the screen, or closes it.
+func (d *model) nextHelp() {
+	if d.helpFrom += d.helpRoom(); d.helpFrom >= len(keyHelp(d.screen.Width)) {
+		d.help, d.helpFrom = false, 0
+	}
+}
+
 // helpLines are what all keys do, as many as fit.
-func helpLines(height int) []string {
-	lines := []string{"ocipd approvals: keys", ""}
-	for _, k := range [][2]string{
+func (d *model) helpLines() []string {
+	lines := keyHelp(d.screen.Width)
+	if len(lines) <= d.height {
+		return append(lines, make([]string, d.height-len(lines))...)
+	}
+	lines = lines[min(d.helpFrom, len(lines)-1):]
+	more := "any key closes this help"
+	if room := d.helpRoom(); len(lines) > room {
+		more = term.Count(len(lines)-room, "more line") + ": any key goes on"
+		lines = lines[:room]
+	}
+	lines = append(lines, make([]string, d.helpRoom()-len(lines))...)
+	return append(lines, term.Cut(more, d.screen.Width))[:max(1, d.height)]
+}
+
+// keyHelp is what all keys do.
+func keyHelp(width int) []string {
+	return append([]string{"ocipd approvals: keys", ""}, term.KeyHelp([][2]string{
 		{"up, down, k, j", "choose a request; in a page, scroll by a line"},
 		{"space, page keys", "scroll the page"},
 		{"enter", "read the request on the whole screen; esc goes back"},
@@ -1036,11 +1063,5 @@ func helpLines(height int) []string {
 		{"g", "one row for similar requests, or a row for each"},
 		{"q", "quit"},
 		{"?", "this help; any key closes it"},
-	} {
-		lines = append(lines, fmt.Sprintf("  %-18s %s", k[0], k[1]))
-	}
-	for len(lines) < height {
-		lines = append(lines, "")
-	}
-	return lines[:max(1, height)]
+	}, width)...)
 }

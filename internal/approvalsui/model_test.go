@@ -572,6 +572,17 @@ func TestModelHelp(t *testing.T) {
 	if taken := s.decided(); taken != nil || s.model.stage != choosing {
 		t.Errorf("a key that closes the help took %+v", taken)
 	}
+	// On a small terminal the rest comes by a key, and nothing is cut.
+	s.tell(tea.WindowSizeMsg{Width: 40, Height: 15})
+	s.keys("?")
+	s.want("more lines: any key goes on", "choose a request;")
+	s.wantNot("…")
+	s.keys("space", "space", "space")
+	s.want("this help; any key", "any key closes this help")
+	s.wantNot("…")
+	s.keys("space")
+	s.want("? help  q quit")
+	s.tell(tea.WindowSizeMsg{Width: 80, Height: 24})
 	s.keys("/", "Number 3")
 	s.want("1 of 2 waiting, those with Number 3", "›")
 	s.wantNot("number 1 of 3")

@@ -271,11 +271,11 @@ func (m *model) helpLines() []string {
 		help = append(help, "enter", what+", in "+strings.Join(where[what], " and "))
 	}
 	help = append(help, "q", "quit", "?", "this help; any key closes it")
-	var lines []string
+	var keys [][2]string
 	for pair := range slices.Chunk(help, 2) {
-		lines = append(lines, fmt.Sprintf("  %-16s %s", pair[0], pair[1]))
+		keys = append(keys, [2]string(pair))
 	}
-	return lines
+	return term.KeyHelp(keys, m.screen.Width)
 }
 
 func (m *model) footer() string {
@@ -293,5 +293,5 @@ func (m *model) footer() string {
 	if m.most(v) > v.above {
 		keys = fmt.Sprintf("%s  %s", term.Count(m.most(v)-v.above, "more line"), keys)
 	}
-	return m.screen.Colour.Paint(term.Dim, term.Cut(keys, m.screen.Width))
+	return m.screen.Colour.Paint(term.Dim, term.KeyLine(keys, m.screen.Width))
 }

@@ -1,0 +1,35 @@
+package term
+
+import (
+	"strings"
+	"testing"
+)
+
+// On a narrow terminal keys are left out of the line, and never those of help and leaving;
+// what the help says of a key is folded, and nothing of it is lost.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	const keys = "a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit"
+	for width, want := range map[int]string{
+		80: keys,
+		60: "a approve  d deny  t take over  m mark  ? help  q quit",
+		40: "a approve  d deny  ? help  q quit",
+		20: "a approve  ? help  …",
+	} {
+		if got := KeyLine(keys, width); got != want {
+			t.Errorf("%d: %q, want %q", width, got, want)
+		}
+	}
+	help := [][2]string{{"up, down", "choose a request; in a page, scroll by a line"}, {"q", "quit"}}
+	for _, width := range []int{200, 60, 40, 24} {
+		lines := KeyHelp(help, width)
+		for _, line := range lines {
+			if Width(line) > width || strings.Contains(line, "…") {
+				t.Errorf("%d: %q", width, line)
+			}
+		}
+		if got := strings.Join(strings.Fields(strings.Join(lines, " ")), " "); got != "up, down choose a request; in a page, scroll by a line q quit" {
+			t.Errorf("%d: %s", width, got)
+		}
+	}
+}
