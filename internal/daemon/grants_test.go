@@ -337,6 +337,12 @@ func TestStandingGrant(t *testing.T) {
 	person.refuse(api.Conflict, "grant.add", p) // used up, it is good no more
 
 	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
+	// Nobody by these names can ever be written to.
+	for _, receiver := range []string{"agent-dvae-1", "*", "telegram:*"} {
+		if e := person.refuse(api.NotFound, "grant.add", standingGrant(t, "g-4", 1, func(p *api.GrantAddParams) { p.Receiver = receiver })); !strings.Contains(e.Message, "there is no receiver") {
+			t.Errorf("%s: %v", receiver, e)
+		}
+	}
 	goes("telegram:dave", status)
 	person.must("grant.revoke", map[string]any{"grantId": "g-2"}, nil)
 	asks("telegram:dave", status, fresh(nil))

@@ -166,6 +166,9 @@ func (d *Directory) Agent(id string) *Agent { return d.agents[id] }
 // daemon's.
 func (d *Directory) Local(instance string) *Agent { return d.local[instance] }
 
+// Knows reports whether an agent of this instance id is configured or listed.
+func (d *Directory) Knows(instance string) bool { return d.byInstance[instance] != nil }
+
 // Routed returns the agent that a configured route names for a session.
 func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(d.folded(key)) }
 

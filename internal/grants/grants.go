@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -338,6 +339,9 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	switch {
 	case agent == nil:
 		return api.GrantAddResult{}, api.Errorf(api.NotFound, "there is no agent %q; agents[].instance_id in the configuration lists them", p.Agent)
+	case strings.HasSuffix(p.Receiver, "*"), !strings.Contains(p.Receiver, ":") && !d.Knows(p.Receiver):
+		// A name with a mistake in it would be signed, listed, and never used.
+		return api.GrantAddResult{}, api.Errorf(api.NotFound, "there is no receiver %q: name one agent, by its instance_id in agents or directory, or one session, such as telegram:4711", p.Receiver)
 	case decider.Signers == nil:
 		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "standing grants are signed, and approvals.allowed_signers names nobody who may sign")
 	case approvers > 1:
