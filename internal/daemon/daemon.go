@@ -403,7 +403,7 @@ func (d *Daemon) recordStart(context.Context) error {
 	}
 	_, err = d.store.Commit(&store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
-			"version": d.version, "pid": os.Getpid(), "configFile": d.cfg.File, audit.SignsWithin: int(audit.SignWithin.Seconds()),
+			"version": d.version, "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
 		d.reloader.Started(),
 	)})

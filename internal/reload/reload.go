@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/openclawos/ocipd/internal/keypath"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -126,7 +127,7 @@ func Source(p *config.Policy) policy.Source {
 }
 
 // sourceName is a policy's path, as it is shown.
-func sourceName(p *config.Policy) string { return cmp.Or(p.Path, "built-in") }
+func sourceName(p *config.Policy) string { return cmp.Or(Recorded(p.Path), "built-in") }
 
 // New takes charge of a configuration and a policy that was compiled already.
 func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
@@ -500,7 +501,7 @@ func (r *Engine) loaded(p *policy.Policy, from *config.Policy, who asker) *audit
 // changed is the record of a configuration that is about to be in force.
 func (r *Engine) changed(p *plan, who asker) *audit.Record {
 	d := who.details()
-	d["file"], d["changeCount"], d["diff"], d["needsRestart"] = printedName(p.cfg.File), p.delta.Count, differences(p.delta), pendingKeys(p.pending)
+	d["file"], d["changeCount"], d["diff"], d["needsRestart"] = Recorded(p.cfg.File), p.delta.Count, differences(p.delta), pendingKeys(p.pending)
 	return &audit.Record{
 		ID: r.o.NewID(), ActionType: audit.ActionConfigChange, Event: "loaded", PolicyRevision: p.policy.Revision(), Details: d,
 	}
@@ -553,7 +554,7 @@ func (r *Engine) refuse(who asker, why *refusal) error {
 		}
 	} else {
 		r.o.Log.Error("the configuration is refused, what is in force stays", zap.String("reason", reason), zap.String("by", who.by))
-		d["file"] = printedName(r.started.File)
+		d["file"] = Recorded(r.started.File)
 	}
 	if _, err := r.o.Commit(&store.Change{Drains: true, Records: []*audit.Record{record}}); err != nil {
 		r.o.Log.Error("cannot record the refusal of a policy or configuration", zap.Error(err))
@@ -617,12 +618,21 @@ func reasonOf(cause error) string {
 	return text.Clip(reason, maxRefusal)
 }
 
-// printedName makes the name of a file fit for records, and printed those of many.
-func printedName(file string) string { return strings.ToValidUTF8(file, "\ufffd") }
+// Recorded is the name of a file as records have it, from the root on: without the folder it
+// would name nothing later. It is "" for none. printed has those of many.
+func Recorded(file string) string {
+	if file == "" {
+		return ""
+	}
+	if path, err := filepath.Abs(file); err == nil {
+		file = path
+	}
+	return strings.ToValidUTF8(file, "\ufffd")
+}
 
 func printed(files []string) []string {
 	for i, f := range files {
-		files[i] = printedName(f)
+		files[i] = Recorded(f)
 	}
 	return files
 }

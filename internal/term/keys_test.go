@@ -8,7 +8,6 @@ import (
 // On a narrow terminal keys are left out of the line, and never those of help and leaving;
 // what the help says of a key is folded, and nothing of it is lost.
 func TestKeys(t *testing.T) {
-	t.Parallel()
 	const keys = "a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit"
 	for width, want := range map[int]string{
 		80: keys,
