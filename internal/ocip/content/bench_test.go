@@ -54,6 +54,7 @@ func families() []struct{ name, text string } {
 		{"options", "--a-token "},
 		{"told", "the token is "},
 		{"codes told", "otp: 1 "},
+		{"purposes", "password for a "},
 		{"broken tokens", "glpat-aaaaaaaa\n"},
 		{"broken exact tokens", "ghp_aaaaaaaa\n"},
 		{"tokens in pieces", `"ghp_aaaaaaaa" + `},

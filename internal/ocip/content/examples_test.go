@@ -159,7 +159,8 @@ func TestPasswordsInLetters(t *testing.T) {
 		"Das Passwort lautet \u00abhase17gruen\u00bb.", "Kennwort ist \u00abhase17gruen\u00bb", "Die Geheimzahl ist \u00ab7493\u00bb.",
 		"la contrase\u00f1a es \u00abconejo17\u00bb", "clave: \u00abconejo17\u00bb", "le mot de passe est \u00ablapin17vert\u00bb", "mot de passe : \u00ablapin17vert\u00bb",
 		"la password \u00e8 \u00abconiglio17\u00bb", "het wachtwoord is \u00abkonijn17\u00bb", "a senha \u00e9 \u00abcoelho17\u00bb", "palavra-passe: \u00abcoelho17\u00bb",
-		"pw: \u00ablipstick1\u00bb", "OTP: \u00ab482913\u00bb", "Your verification code is \u00ab482913\u00bb.", "c\u00f3digo de verificaci\u00f3n: \u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\u662f\u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\uff1a\u00ab482913\u00bb",
+		"pw: \u00ablipstick1\u00bb", "network \"guest\", password \u00ablipstick16\u00bb. Bye", "The PIN for the alarm is \u00ab7493\u00bb.", "password for the staging box: \u00ablipstick1\u00bb",
+		"das Passwort f\u00fcr das WLAN lautet \u00ablampe42\u00bb", "la contrase\u00f1a del wifi es \u00abconejo17\u00bb", "Benutzer bob, Kennwort \u00ablampe42\u00bb", "OTP: \u00ab482913\u00bb", "Your verification code is \u00ab482913\u00bb.", "c\u00f3digo de verificaci\u00f3n: \u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\u662f\u00ab482913\u00bb", "\u9a8c\u8bc1\u7801\uff1a\u00ab482913\u00bb",
 		"\u30d1\u30b9\u30ef\u30fc\u30c9\u306f\u00abusagi2017\u00bb\u3067\u3059", "\u5bc6\u7801\u662f\u00abtuzi2017\u00bb", "\u5bc6\u7801\uff1a\u00abtuzi2017\u00bb",
 	} {
 		one(t, d, text, rulePassword, Restricted)
@@ -181,6 +182,8 @@ func TestPasswordsInLetters(t *testing.T) {
 		"a number":   "password: 12",
 		"a code":     "the verification code is required; security code: 123 (three digits); the login code is 12 lines; postcode: 482913",
 		"a folder":   "pwd: src1/app2",
+		"beside it":  "a password required2day, password Field12, the password step23 of it, password v12, PASSWORD ABC123, password-protected2024 files",
+		"for what":   "the password for the account is required, the PIN for the alarm is in the drawer, the password for user2 is asked",
 	})
 }
 

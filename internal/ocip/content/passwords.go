@@ -63,7 +63,8 @@ func (s *scan) password(end, size int, by opens) {
 		return
 	}
 	at, prose, ok := s.says(end)
-	if !ok {
+	beside := !ok && by == byPassword && s.is(end, space) // "password lipstick16"
+	if !ok && !beside {
 		return
 	}
 	if s.is(at, quote) {
@@ -87,30 +88,70 @@ func (s *scan) password(end, size int, by opens) {
 		}
 		stop--
 	}
-	if value := s.text[at:stop]; value != "" && s.madeUp(value, by, prose) {
+	if value := s.text[at:stop]; value != "" && s.madeUp(value, by, prose) && (!beside || wordAndNumber(value)) {
 		s.add(rulePassword, Restricted, at, stop)
 	}
+}
+
+// whose are the words that say what a password is for, in the same languages.
+var whose = []string{
+	"for ", "of ", "to ", "f\u00fcr ", "zum ", "zur ", "vom ", "para ", "de ", "del ", "do ", "da ", "pour ", "du ", "per ", "di ", "voor ", "van ",
 }
 
 // says is where the value begins that a name which ends at end is said to have.
 // prose is a verb, as people write, and no sign alone.
 func (s *scan) says(end int) (at int, prose, ok bool) {
 	at = s.run(end, quote, end+1)
-	at = s.run(at, space, at+3)
-	for _, w := range saying {
-		if !s.hasFold(at, w) {
-			continue
-		}
-		if next := at + len(w); w[0] >= 0x80 || s.is(next, space|newline) || s.at(next) == ':' {
-			at, prose = s.run(next, space, next+3), true
-			break
-		}
+	at = s.pastPurpose(s.run(at, space, at+3))
+	if next := s.verb(at); next > at {
+		at, prose = next, true
 	}
 	colon := s.at(at) == ':'
 	if colon {
 		at = s.run(at+1, space|newline, at+4)
 	}
 	return at, prose, prose || colon
+}
+
+// verb is where the word between a name and its value ends, with the blanks behind it,
+// or at where there is none.
+func (s *scan) verb(at int) int {
+	for _, w := range saying {
+		if !s.hasFold(at, w) {
+			continue
+		}
+		if next := at + len(w); w[0] >= 0x80 || s.is(next, space|newline) || s.at(next) == ':' {
+			return s.run(next, space, next+3)
+		}
+	}
+	return at
+}
+
+// pastPurpose is behind "for the alarm", where the verb or the colon stands, or at.
+func (s *scan) pastPurpose(at int) int {
+	const words, longest = 4, 24
+	for _, w := range whose {
+		if !s.hasFold(at, w) {
+			continue
+		}
+		next := at + len(w)
+		for range words {
+			end := next
+			for end < len(s.text) && end-next < longest && (kindOf(s.text[end]).in(letter|dash) || s.text[end] >= 0x80) {
+				end++
+			}
+			switch {
+			case end == next:
+				return at
+			case s.at(end) == ':':
+				return end
+			}
+			if next = s.run(end, space, end+2); s.verb(next) > next {
+				return next
+			}
+		}
+	}
+	return at
 }
 
 // madeUp reports whether a value looks like a password or a PIN that a person
@@ -134,6 +175,13 @@ func (s *scan) madeUp(value string, by opens, prose bool) bool {
 		return false
 	}
 	return !technical(strings.ToLower(value)) && kindOf(value[0]).in(alnum)
+}
+
+// wordAndNumber reports whether a value is a word with a number behind it, as most are
+// that people make up.
+func wordAndNumber(value string) bool {
+	m := weigh(value)
+	return m.lower >= 4 && m.upper <= 1 && m.digits >= 2 && m.turns == 1 && m.lower+m.upper+m.digits == len(value) && kindOf(value[0]).in(letter)
 }
 
 // technical reports whether a word is the name of a method, a format or a
