@@ -98,6 +98,14 @@ func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 	if path := c.DirectoryPath(); path != "" {
 		files = append(files, path)
 	}
+	if path := c.Approvals.AllowedSigners; path != "" {
+		files = append(files, path) // whoever is in it lets go what is held
+	}
+	for i := range c.Agents {
+		if path := c.Agents[i].Exe; path != "" {
+			files = append(files, path) // whatever is in its place speaks for the agent
+		}
+	}
 	if c.Policy.Path != "" {
 		files = append(files, p.Files()...)
 	}

@@ -387,7 +387,10 @@ func TestStartWarnsOfWriters(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &harness{t: t, dir: dir}
-	h.configure(acme + "policy: {path: " + h.path("policy") + ", data: {cross_org: true}}\n")
+	h.configure(acme + "policy: {path: " + h.path("policy") + ", data: {cross_org: true}}\napprovals: {allowed_signers: " + h.path("signers") + "}\n")
+	if err := os.WriteFile(h.path("signers"), []byte("# nobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.CopyFS(h.path("policy"), os.DirFS("../../configs/policies")); err != nil {
 		t.Fatal(err)
 	}
@@ -428,11 +431,11 @@ func TestStartWarnsOfWriters(t *testing.T) {
 	if said := warnings(); len(said) > 0 {
 		t.Errorf("with nothing wrong it says %q", said)
 	}
-	if err := errors.Join(os.Chmod(h.path("ocipd.yaml"), 0o666), os.Chmod(h.path("policy"), 0o777), os.Chmod(h.path("policy/cross_org.rego"), 0o606)); err != nil {
+	if err := errors.Join(os.Chmod(h.path("ocipd.yaml"), 0o666), os.Chmod(h.path("policy"), 0o777), os.Chmod(h.path("policy/cross_org.rego"), 0o606), os.Chmod(h.path("signers"), 0o602)); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"ocipd.yaml can be written by everybody (mode 0666)", "policy can be written by everybody (mode 0777)",
+		"ocipd.yaml can be written by everybody (mode 0666)", "signers can be written by everybody (mode 0602)", "policy can be written by everybody (mode 0777)",
 		"policy/cross_org.rego can be written by everybody (mode 0606)",
 	}
 	if said := warnings(); !slices.Equal(said, want) {
