@@ -351,7 +351,7 @@ func (o *Outbox) current(l *lane) bool {
 // the store was asked may be missing from the page and must not be passed over. What
 // comes before a message that cannot be looked at now is sent.
 func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
-	due, err := o.due(l.to, l.queue, page)
+	due, err := o.due(l.to, page)
 	page = page[:len(due)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -421,10 +421,10 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 // due returns what of a page of waiting messages is to be delivered, nil in the
 // place of each that is not. Where one cannot be looked at now, or not be taken out, it
 // returns what comes before that one, with the error.
-func (o *Outbox) due(to Receiver, queue string, page []*store.Message) ([]*Delivery, error) {
+func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
 	found := make([]*Delivery, 0, len(page))
 	for _, m := range page {
-		d, err := o.dueOf(to, queue, m)
+		d, err := o.dueOf(to, m)
 		if err != nil {
 			return found, err
 		}
@@ -436,7 +436,7 @@ func (o *Outbox) due(to Receiver, queue string, page []*store.Message) ([]*Deliv
 // dueOf returns the delivery of a waiting message, nil where it is none: it waited too
 // long, or it would reach somebody else by now than it was decided for, or no decision
 // let it through. Such a one is taken out, on record.
-func (o *Outbox) dueOf(to Receiver, queue string, m *store.Message) (*Delivery, error) {
+func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
 	if !m.ExpiresAt.IsZero() && !o.now().Before(m.ExpiresAt) {
 		return nil, o.expire(m)
 	}

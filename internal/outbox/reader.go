@@ -51,7 +51,7 @@ func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int
 		if err != nil || len(page) == 0 {
 			return p, err
 		}
-		due, err := o.due(nil, queue, page)
+		due, err := o.due(nil, page)
 		for i, d := range due {
 			m := page[i]
 			after = m.ID
@@ -186,7 +186,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 		}
 		more = len(page) > 0
 		// Nothing was read that is not to be delivered: it is taken out as that.
-		due, err := o.due(nil, queue, page)
+		due, err := o.due(nil, page)
 		if err != nil {
 			return nil, err
 		}
