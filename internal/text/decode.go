@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -133,14 +134,7 @@ func begins(run string) bool {
 	return n > 0 && plain(head[:n]) && (n == len(head) || utf8.Valid(head[:n]))
 }
 
-func plain(b []byte) bool {
-	for _, c := range b {
-		if unplain(c) {
-			return false
-		}
-	}
-	return true
-}
+func plain(b []byte) bool { return !slices.ContainsFunc(b, unplain) }
 
 func unplain(c byte) bool { return c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7f }
 

@@ -429,6 +429,9 @@ func (g *gathering) add(h Hit) {
 	if len(g.kept)-g.settled >= maxOpen {
 		g.settle(h.Start - maxReach)
 	}
+	if g.kept == nil {
+		g.kept = make([]Hit, 0, 2) // as most messages in which something is found have
+	}
 	g.kept = append(g.kept, h)
 }
 
