@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -226,9 +227,7 @@ func readDocument(text string) (d *document, faults []string) {
 				faults = append(faults, fmt.Sprintf("line %d: its kind is not known", i+1))
 			}
 			if i > from && lines[i] == "" {
-				for name, value := range marks {
-					section[name] = value
-				}
+				maps.Copy(section, marks)
 			}
 			if i > from {
 				i--
@@ -386,7 +385,7 @@ func newPageShell(t *testing.T, dir string) *pageShell {
 	if err := os.Link(os.Args[0], filepath.Join(bin, "ocipd")); err != nil {
 		program, err := os.ReadFile(os.Args[0])
 		if err == nil {
-			err = os.WriteFile(filepath.Join(bin, "ocipd"), program, 0o700) //nolint:gosec // it is to be run
+			err = os.WriteFile(filepath.Join(bin, "ocipd"), program, 0o700)
 		}
 		if err != nil {
 			t.Fatal(err)

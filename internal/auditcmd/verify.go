@@ -62,7 +62,7 @@ func newVerify(s *cli.Process) *cobra.Command {
 			}
 			if err == nil && found.Fault != nil {
 				err = fmt.Errorf("cannot trust %s: %w", found.Path, found.Fault)
-				if len(args) == 0 {
+				if len(args) == 0 && !found.Derived {
 					err = fmt.Errorf("%w; %s", err, advice(cmd.Context(), l, found))
 				}
 			}

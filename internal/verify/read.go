@@ -119,7 +119,9 @@ func (c *check) database(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return reader.CheckTree(ctx, c.verifier.Head().Seq, c.verifier.Root())
+	err = reader.CheckTree(ctx, c.verifier.Head().Seq, c.verifier.Root())
+	c.derived = err != nil
+	return err
 }
 
 // agree checks what else the daemon answers from, the database with its tiles and the
@@ -143,9 +145,11 @@ func (c *check) agree(ctx context.Context, f *Findings) error {
 		return indexed.Add(seq, line)
 	}
 	found, err := d.finish(d.database(ctx))
-	if indexed != nil {
+	f.Derived = d.derived
+	if indexed != nil && err == nil {
 		f.Indexed = true
-		err = cmp.Or(err, indexed.Finish())
+		err = indexed.Finish()
+		f.Derived = err != nil
 	}
 	err = cmp.Or(err, d.rested(), apart)
 	if err == nil && found.Head.Seq < mirrored.Seq {

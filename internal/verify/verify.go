@@ -74,6 +74,9 @@ type Findings struct {
 	Path string
 	// Standing is the last record that the tombstone stands for.
 	Standing uint64
+	// Derived says that the fault is of the Merkle tree or the index, and says itself how it
+	// is made anew from the records.
+	Derived bool
 	// Cosigned says how far the witnesses have cosigned the log.
 	Cosigned []string
 	// Beside and Indexed say that the database was checked too, and its index, and
@@ -192,6 +195,8 @@ type check struct {
 	bytes    int64
 	verifier *audit.Verifier
 	progress func(end bool)
+	// derived is set once the records are good and the Merkle tree is not.
+	derived bool
 	// each, where set, is given every line of the database that was found good.
 	each func(seq uint64, line []byte) error
 }
