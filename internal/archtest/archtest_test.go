@@ -337,6 +337,36 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// TestNamedTests holds that each test that a document names as evidence is there.
+func TestNamedTests(t *testing.T) {
+	there := map[string]bool{}
+	named := regexp.MustCompile("\\b(?:Test|Fuzz)[A-Z][A-Za-z0-9]+")
+	var documents []file
+	for _, f := range tree(t) {
+		switch {
+		case strings.HasSuffix(f.rel, "_test.go"):
+			for _, d := range f.parsed.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					there[fn.Name.Name] = true
+				}
+			}
+		case strings.HasSuffix(f.rel, ".md"):
+			documents = append(documents, f)
+		}
+	}
+	names := 0
+	for _, f := range documents {
+		for _, name := range named.FindAllString(f.text, -1) {
+			if names++; !there[name] {
+				t.Errorf("%s names %s, which is nowhere", f.rel, name)
+			}
+		}
+	}
+	if names < 100 {
+		t.Errorf("%d names were found", names)
+	}
+}
+
 // TestCheck breaks every rule once, so that the check is known to be able to
 // fail, and keeps some neighbours of each rule, so that it is known to be able
 // to pass.
