@@ -353,8 +353,9 @@ func (d *model) looked(msg lookedMsg) {
 			return
 		}
 		if msg.err != nil {
-			d.asking = ""
-			d.say(term.Red, "cannot look at it: %v", msg.err)
+			if d.asking = ""; d.connected { // else what is wrong has been said
+				d.say(term.Red, "cannot look at it: %v", msg.err)
+			}
 			return
 		}
 		d.turnTo(msg.a)

@@ -290,6 +290,11 @@ func TestModelIsLive(t *testing.T) {
 	// The daemon goes, and comes back with what waits then.
 	s.news(newsLost{errors.New("cut\x1b off")})
 	s.want("no daemon", "the daemon is gone (cut‹U+001B› off); looking for it", "› 00000001")
+	// What was asked for before is not answered any more, and that says nothing new.
+	s.model.asking = one.ApprovalID
+	s.tell(lookedMsg{id: one.ApprovalID, err: errors.New("no connection")})
+	s.want("the daemon is gone (cut‹U+001B› off); looking for it")
+	s.wantNot("cannot look")
 	s.keys("a")
 	s.want("no daemon: nothing can be decided")
 	s.news(newsBegin{})

@@ -340,7 +340,7 @@ func TestDecisions(t *testing.T) {
 // TestNamedTests holds that each test that a document names as evidence is there.
 func TestNamedTests(t *testing.T) {
 	there := map[string]bool{}
-	named := regexp.MustCompile("\\b(?:Test|Fuzz)[A-Z][A-Za-z0-9]+")
+	named := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z][A-Za-z0-9]+`)
 	var documents []file
 	for _, f := range tree(t) {
 		switch {
