@@ -31,9 +31,8 @@ RACE  := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=fals
 # there are a hundred of them, and the programs that they start.
 export GORACE := atexit_sleep_ms=0
 # Every test is run, and none is vetted once more: `make lint` does it. Those that
-# wait for processes wait side by side, and a package more than there are processors
-# is tested at a time, since most wait for the disk.
-TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4 -p $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# wait for processes wait side by side.
+TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # Packages that start nothing beside themselves, nor do their tests: nothing can race in
 # them, and the detector would take five times as long. internal/archtest holds them to it.
 ALONE := bench/detection internal/archtest internal/audit internal/media internal/ocip internal/ocip/commitment \
