@@ -34,8 +34,11 @@ func Run(ctx context.Context, cmd *exec.Cmd, leave time.Duration) error {
 		return err
 	}
 	signal := func(sig unix.Signal) {
-		// It may have left its group.
-		_ = cmd.Process.Signal(sig)
+		// It may have left its group. Nobody is told twice: some programs end at once at a
+		// second signal, and say nothing of what they were doing.
+		if group, err := unix.Getpgid(cmd.Process.Pid); err != nil || group != cmd.Process.Pid {
+			_ = cmd.Process.Signal(sig)
+		}
 		_ = unix.Kill(-cmd.Process.Pid, sig)
 	}
 	defer signal(unix.SIGKILL)
