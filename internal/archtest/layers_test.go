@@ -112,7 +112,7 @@ var layers = map[string]folder{
 	},
 	"internal/approvalsui":   {imports: []string{"internal/api", "internal/audit", "internal/cli", "internal/client", "internal/ocip", "internal/sshsig", "internal/term"}, clock: true},
 	"internal/term":          {imports: []string{"internal/text"}},
-	"internal/sshsig":        {},
+	"internal/sshsig":        {imports: []string{"internal/durable"}},
 	"internal/keyring":       {imports: []string{"internal/durable"}},
 	"internal/durable":       {},
 	"internal/diskspace":     {},

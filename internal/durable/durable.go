@@ -113,6 +113,20 @@ func ReadFile(path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
+// ReadUpTo reads a file as [Open] opens it, as a whole, or not at all where it has more than
+// so many bytes.
+func ReadUpTo(path string, most int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return text, errors.Join(err, f.Close())
+}
+
 // SyncDir makes the names in a directory durable. Some file systems cannot, and
 // say so by EINVAL: there a name is as durable as it gets.
 func SyncDir(dir string) error {

@@ -3,7 +3,6 @@ package export
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,16 +32,9 @@ const (
 
 // loadCursor reads a cursor. A file that is not there is [fs.ErrNotExist].
 func loadCursor(path string) (cursor, error) {
-	f, err := durable.Open(path)
+	b, err := durable.ReadUpTo(path, maxCursor)
 	if err != nil {
 		return cursor{}, err
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxCursor+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return cursor{}, err
-	}
-	if len(b) > maxCursor {
-		return cursor{}, fmt.Errorf("%s is no cursor: it has more than %d bytes", path, maxCursor)
 	}
 	var c cursor
 	if err := json.Unmarshal(b, &c); err != nil {

@@ -154,16 +154,9 @@ const maxShared = 4 << 20
 // sharedServers are the servers of a project's file. One that is no file, such as a pipe, is
 // not waited for.
 func sharedServers(file string) ([]entry, error) {
-	f, err := durable.Open(file)
+	text, err := durable.ReadUpTo(file, maxShared)
 	if err != nil {
 		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxShared+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if len(text) > maxShared {
-		return nil, fmt.Errorf("%s has more than %d bytes", file, maxShared)
 	}
 	return readClaude(file, text)
 }

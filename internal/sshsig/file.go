@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/openclawos/ocipd/internal/durable"
 )
 
 // File is a file of allowed signers. It is read anew for each signature, so that
@@ -30,7 +28,8 @@ const maxFile = 16 << 20
 
 // Load reads the file.
 func (f File) Load() (*Signers, error) {
-	text, err := f.read()
+	// Read as a whole or not at all, and nothing is waited for: a person's decision is.
+	text, err := durable.ReadUpTo(f.Path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Key, err)
 	}
@@ -44,28 +43,6 @@ func (f File) Load() (*Signers, error) {
 		}
 	}
 	return list, nil
-}
-
-// read reads the file as a whole or not at all. Whatever else has its name, such as a pipe, is
-// not waited for: a person's decision is.
-func (f File) read() ([]byte, error) {
-	file, err := os.OpenFile(f.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", f.Path)
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", f.Path, maxFile)
-	}
-	return text, err
 }
 
 // Verify checks an armored signature over a text.
