@@ -253,11 +253,7 @@ func (r *run) lobster(ctx context.Context, env []string, args ...string) (*envel
 // look reads the task. A daemon that is away is waited for.
 func (r *run) look(ctx context.Context) error {
 	for {
-		v, none := new(taskapi.View), 0
-		err := r.o.Daemon.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: r.o.TaskID}, Events: &none}, v)
-		if err == nil {
-			err = taskclient.Whole(ctx, r.o.Daemon.Call, v)
-		}
+		v, err := taskclient.View(ctx, r.o.Daemon.Call, r.o.TaskID)
 		if err == nil {
 			r.v, r.e = v, nil
 			if i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.o.Key }); i >= 0 {

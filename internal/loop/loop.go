@@ -291,11 +291,8 @@ func (l *loop) steps(ctx context.Context) string {
 
 // look reads the task.
 func (l *loop) look(ctx context.Context) error {
-	v, none := new(taskapi.View), 0
-	if err := l.o.Daemon.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: l.id}, Events: &none}, v); err != nil {
-		return err
-	}
-	if err := taskclient.Whole(ctx, l.o.Daemon.Call, v); err != nil {
+	v, err := taskclient.View(ctx, l.o.Daemon.Call, l.id)
+	if err != nil {
 		return err
 	}
 	moved := l.v == nil || l.v.Phase != v.Phase

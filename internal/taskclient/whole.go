@@ -9,6 +9,15 @@ import (
 	"github.com/openclawos/ocipd/internal/taskapi"
 )
 
+// View is a task with all its effects and approvals, and without its events.
+func View(ctx context.Context, call func(ctx context.Context, method string, params, result any) error, id string) (*taskapi.View, error) {
+	v, none := new(taskapi.View), 0
+	if err := call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}, Events: &none}, v); err != nil {
+		return nil, err
+	}
+	return v, Whole(ctx, call, v)
+}
+
 // Whole reads what a view lacks of a task's effects and approvals, of which it has the newest
 // alone. Whoever decides by these lists needs them whole: an effect that is left out would be
 // taken for none.
