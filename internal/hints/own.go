@@ -31,18 +31,19 @@ var read = sync.OnceValue(func() map[string]string {
 const (
 	// proto is a member that can stand for any other in JavaScript.
 	proto = "__proto__"
-	// maxPosing bounds, in bytes, the names that are looked at: longer ones read as no
+	// maxName bounds, in bytes, the names that are looked at: longer ones read as no
 	// other.
-	maxPosing = 64
+	maxName = 64
 )
 
-// WithoutOwn returns a copy of the metadata without what the daemon writes, and what was taken out, for the record. It is taken out before anybody sees the
-// message, and once more after those who may change it.
+// WithoutOwn returns a copy of the metadata without what the daemon writes, and what was
+// taken out, for the record. It is taken out before anybody sees the message, and once
+// more after those who may change it.
 func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
-	posing, as := Unposed(metadata)
-	left = make(api.Object, len(posing)+len(own))
-	maps.Copy(left, posing)
-	for _, name := range as {
+	plain, like := WithoutLookalikes(metadata)
+	left = make(api.Object, len(plain)+len(own))
+	maps.Copy(left, plain)
+	for _, name := range like {
 		changes = append(changes, "kernel: what reads as metadata."+name+" removed")
 	}
 	for _, name := range own {
@@ -54,28 +55,28 @@ func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
 	return left, changes
 }
 
-// Unposed returns the metadata without the members that are none that receivers go by and
-// read as one, in other capitals or letters, and which those are: some programs do not
-// heed capitals, so that what anybody wrote would stand in the place of what the daemon
-// says, or would say if there were any. What is given is not changed.
-func Unposed(metadata api.Object) (left api.Object, as []string) {
+// WithoutLookalikes returns the metadata without the members whose names look like those
+// that receivers go by, in other capitals or letters, and which names they look like: some
+// programs do not heed capitals, and would take such a member for the daemon's. What is
+// given is not changed.
+func WithoutLookalikes(metadata api.Object) (left api.Object, like []string) {
 	for member := range metadata {
-		if len(member) > maxPosing {
+		if len(member) > maxName {
 			continue
 		}
 		name := read()[text.Skeleton(member)]
 		if name == "" || name == member && member != proto {
 			continue
 		}
-		if as == nil {
+		if like == nil {
 			left = maps.Clone(metadata)
 		}
-		as = append(as, name)
+		like = append(like, name)
 		delete(left, member)
 	}
-	if as == nil {
+	if like == nil {
 		return metadata, nil
 	}
-	slices.Sort(as)
-	return left, slices.Compact(as)
+	slices.Sort(like)
+	return left, slices.Compact(like)
 }

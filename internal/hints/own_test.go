@@ -8,14 +8,14 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-func TestUnposed(t *testing.T) {
+func TestWithoutLookalikes(t *testing.T) {
 	for member, as := range map[string]string{
 		"ocip": "", "OCIP": "ocip", "\u043ecip": "ocip", "ocip\u200b": "ocip", "ocipchain": "ocipChain", "ocipLog": "", "Exchange": "exchange", "task": "", "TASK": "task",
 		"__proto__": "__proto__", "proto": "", strings.Repeat("\u200b", 99) + "ocip": "",
 		"aiDi\u017fclosure": "aiDisclosure", "dispatch_id": "", "tasks": "", "": "", "\xff": "", strings.Repeat("x", 1<<16): "",
 	} {
 		given := api.Object{member: api.String("said"), "other": api.String("stays")}
-		left, found := Unposed(given)
+		left, found := WithoutLookalikes(given)
 		if _, stays := left[member]; stays != (as == "") || len(left["other"]) == 0 || len(given) != 2 || as != "" && !slices.Equal(found, []string{as}) || as == "" && found != nil {
 			t.Errorf("%q reads as %q, want %q; left are %v", member, found, as, left)
 		}

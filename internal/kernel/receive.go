@@ -225,7 +225,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 
 // bring finds out where an inbound message came from, and sorts it by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
-	in.metadata, in.posed = hints.Unposed(in.metadata)
+	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
 	if err == nil {
 		in.account, in.spoke = in.origin.Account, in.origin.Writers
@@ -311,17 +311,17 @@ type incoming struct {
 	carried bool
 	// task is what the message is about.
 	task aboutTask
-	// halves is how many halves of characters the daemon replaced in it, and posed are the
-	// members that something read as which it took out.
-	halves int
-	posed  []string
+	// halves is how many halves of characters the daemon replaced in it, and lookalikes are
+	// the names that those of members looked like which it took out.
+	halves     int
+	lookalikes []string
 	// deliver, where set, has the message written to its agent, once it is durable.
 	deliver api.AfterReply
 }
 
 // mended says in a record of the message that it is not quite what was sent.
 func (in *incoming) mended(r *audit.Record) {
-	if in.halves == 0 && len(in.posed) == 0 {
+	if in.halves == 0 && len(in.lookalikes) == 0 {
 		return
 	}
 	if r.Details == nil {
@@ -330,8 +330,8 @@ func (in *incoming) mended(r *audit.Record) {
 	if in.halves > 0 {
 		r.Details["mended"] = in.halves
 	}
-	if len(in.posed) > 0 {
-		r.Details["removed"] = in.posed
+	if len(in.lookalikes) > 0 {
+		r.Details["removed"] = in.lookalikes
 	}
 }
 

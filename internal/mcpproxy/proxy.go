@@ -87,9 +87,9 @@ type proxy struct {
 	// the requests that this session has asked for.
 	deciding  map[key]context.CancelFunc
 	observers map[key]*observer
-	// kept are calls whose answers as the server gives them are not for the client, in their
-	// order, and over the ids of those whose sessions have ended. Forgot is set once there were
-	// too many.
+	// kept are the calls whose answers as the server gives them are not for the client, order
+	// is theirs, and over has the ids of those whose sessions have ended. Forgot is set once
+	// there were too many.
 	kept   map[key]keptAnswer
 	order  []key
 	over   map[string]struct{}
@@ -100,8 +100,8 @@ type proxy struct {
 	// closed is set when nothing of the client's is taken any more.
 	closed bool
 
-	// said, waiting and heard are the rooms for what clients say, for calls that are decided
-	// about, and for what the server answers.
+	// said, waiting and heard bound the memory of what clients say, of calls that are decided
+	// about, and of what the server answers.
 	said, waiting, heard *semaphore.Weighted
 }
 

@@ -146,10 +146,11 @@ func (t *command) importAll(ctx context.Context, r *importReport, p *taskapi.Imp
 	return nil
 }
 
-// again is the command that imports what was shown, as a person copies it.
+// again is the command that imports what was shown, as a person copies it. A folder whose
+// name cannot be copied is called DIR there.
 func again(dir string, p *taskapi.ImportParams) string {
 	words := []string{"ocipd task import", "DIR", "--apply"}
-	if arg := cli.Argument(dir); arg == dir || strings.Contains(arg, dir) {
+	if arg := cli.Argument(dir); strings.Contains(arg, dir) {
 		words[1] = arg
 	}
 	if p.TenantID != "" {
