@@ -256,15 +256,22 @@ func TestBrokenOffRemovalIsFinished(t *testing.T) {
 	f.wantGone(list[1].Last)
 }
 
+// blockTombstone puts a folder, which it returns, in the tombstone's place.
+func (f *fixture) blockTombstone() string {
+	f.t.Helper()
+	inTheWay := filepath.Join(f.Dir, checkpoints.TombstoneFile)
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	return inTheWay
+}
+
 // Where the tombstone finds no place the segments stay, and the next start goes on.
 func TestNoPlaceForTheTombstone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
 	list := f.Mirror.Segments()
-	inTheWay := filepath.Join(f.Dir, checkpoints.TombstoneFile)
-	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	inTheWay := f.blockTombstone()
 	k := Start(t.Context(), f.Options)
 	if _, err := retire(f, k, list[2].FirstTime); err == nil || !strings.Contains(err.Error(), "cannot write the tombstone") {
 		t.Errorf("it says %v", err)
@@ -292,10 +299,7 @@ func TestFailedRemovalIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
 	list := f.Mirror.Segments()
-	inTheWay := filepath.Join(f.Dir, checkpoints.TombstoneFile)
-	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	inTheWay := f.blockTombstone()
 	k := f.start()
 	if _, err := retire(f, k, list[2].FirstTime); err == nil {
 		t.Error("it has not failed")
