@@ -4,7 +4,7 @@ GO           ?= go
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
 SOAK_TIME    ?= 1h
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 40m
 PROFILE_TIME ?= 20s
 ARGS         ?=
 PREFIX       ?= $(HOME)/.local
@@ -16,7 +16,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VERSION := $(or $(shell git describe --tags --dirty 2>/dev/null),dev)
 COMMIT  := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),none)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-SOURCES := $(wildcard cmd internal configs bench)
+SOURCES := $(wildcard cmd internal configs bench test)
 # Where the processor's time goes in dispatches: the compiler makes those paths fast.
 PROFILE := bench/ocipd.pgo
 # How the binary is compiled. What needs the packages compiled, but not for the
@@ -34,19 +34,19 @@ export GORACE := atexit_sleep_ms=0
 # wait for processes wait side by side.
 TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # Packages that start nothing beside themselves, nor do their tests: nothing can race in
-# them, and the detector would take five times as long. internal/archtest holds them to it.
-ALONE := bench/detection internal/archtest internal/audit internal/media internal/ocip internal/ocip/commitment \
-	internal/ocip/content internal/task internal/term internal/text
+# them, and the detector would take five times as long. test/archtest holds them to it.
+ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
+	internal/ocip/content internal/task internal/base/term internal/base/text
 # Tests of many cases like each other, of which the detector sees a few: all of them are
 # made without it.
 SWEEPS := -run '^(TestAttacks|TestCanaryOf.*|TestHundredThousandContacts|TestManyFaultsTakeNoLonger)$$' ./cmd/ocipd ./internal/config ./internal/daemon
-SWEPT := internal/index
+SWEPT := internal/evidence/index
 # Whether the race detector can be linked: it needs a C compiler and its headers.
 HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz e2e bench detection profile fault soak cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test race fuzz e2e mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -98,9 +98,14 @@ fuzz: ## run every fuzz target for FUZZTIME (10s) each
 e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, OpenClaw, ACP agents and Lobster (installs them in e2e/)
 	@command -v npm >/dev/null || { echo "make e2e: it needs Node and npm" >&2; exit 1; }
 	cd e2e && npm ci --no-audit --no-fund && node node_modules/@anthropic-ai/claude-code/install.cjs
+	cd e2e/github && $(GO) build -o ../node_modules/.bin/github-mcp-server github.com/github/github-mcp-server/cmd/github-mcp-server
 	cd e2e/openclaw && npm ci --ignore-scripts --no-audit --no-fund && npm rebuild node
-	cd e2e/bridges && npm ci --ignore-scripts --no-audit --no-fund
+	@# npm ci refuses a lock without the builds of opencode for other systems, which no registry has to have.
+	cd e2e/bridges && npm install --no-save --ignore-scripts --no-audit --no-fund && npm rebuild opencode-ai
 	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout 30m -tags e2e ./e2e
+
+mutants: ## switch each guard of internal/base/mutant off in turn: the canary has to notice each (ARGS="wall sender": those)
+	@GO='$(GO)' packaging/mutants $(ARGS)
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)
@@ -118,6 +123,9 @@ fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-al
 
 soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
+
+size: ## print how many lines of code the promise rests on
+	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'
 
 cover: ## run every test and print what they cover; profile in cover.out
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -covermode=atomic -coverpkg=./... -coverprofile=cover.out ./...

@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
 // decisions are the figures of the decision alone: in this process, with no

@@ -16,10 +16,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/logstore"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -199,6 +200,11 @@ func signing(dir string) *logstore.Signing {
 	}
 }
 
+// rowKey is the key of the rows of a daemon whose state is in a directory.
+func rowKey(dir string) func() (*rowseal.Key, error) {
+	return keyring.RowKey(filepath.Join(dir, "keys"), rand.Reader, time.Now)
+}
+
 // knownKey is the public key of the log in a directory.
 func knownKey(dir string) (audit.Proof, error) {
 	keys, err := keyring.PublicKeys(filepath.Join(dir, "keys"))
@@ -224,7 +230,7 @@ func openLarge(b *bench) (result, error) {
 	var samples []time.Duration
 	for range 5 {
 		began := time.Now()
-		s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(b.dir, "large", "openclawos", "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+		s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(b.dir, "large", "openclawos", "ocipd.db"), RowKey: rowKey(filepath.Join(b.dir, "large", "openclawos")), Clock: time.Now, Log: zap.NewNop()})
 		if err != nil {
 			return result{}, err
 		}

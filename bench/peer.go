@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -154,7 +154,7 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	person := ""
 	if b.binary != b.beside { // which may know no tasks, no agents without an app and no limits for persons
 		person = "  - {kind: person, user_id: reader, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"desk:reader\"]}\n"
-		cfg.WriteString("  - {id: proxied, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
+		cfg.WriteString("  - {id: proxied, tools: off, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
 		cfg.WriteString("ocip: {person: {max_messages: 1000000}}\n")
 		cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
 	}
@@ -466,7 +466,7 @@ func (b *bench) bareCommit(durable []byte) (commit func() error, end func(), err
 // through the store itself.
 func (b *bench) fill(name string) error {
 	dir := filepath.Join(b.dir, name, "openclawos")
-	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: signing(dir)})
+	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: signing(dir), RowKey: rowKey(dir)})
 	if err != nil {
 		return err
 	}

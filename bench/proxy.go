@@ -18,6 +18,7 @@ import (
 func proxyFigures() []figure {
 	return []figure{
 		{"gated tool call, added by the proxy, p50", "commit+echo", "≤ 2×", proxyLatency},
+		{"tool call that passes unasked, p50", "a request that passes", "≤ 1.05×", proxyUnasked},
 		{"MCP proxy, most memory, 20 MB result", "idle", "≤ 60 MB", func(b *bench) (result, error) { return proxyMemory(b, lookUp, 60) }},
 		{"MCP proxy, most memory, 20 MB of a gated call", "idle", "≤ 160 MB", func(b *bench) (result, error) { return proxyMemory(b, sendLong, 160) }},
 	}
@@ -94,12 +95,26 @@ const (
 	sendIt   = `{"name":"send_message","arguments":{"to":"reader","text":"` + report + `"}}`
 	sendLong = `{"name":"send_message","arguments":{"to":"reader","text":"` + report + `","long":true}}`
 	lookUp   = `{"name":"look_up","arguments":{"long":true}}`
+	// lookUpShort has a short result.
+	lookUpShort = `{"name":"look_up","arguments":{}}`
 )
 
 // call calls a tool, and returns how many bytes it is answered.
 func (t *tools) call(params string) (bytesRead int, err error) {
+	return t.request("tools/call", params)
+}
+
+// ask makes requests.
+func (t *tools) ask(method, params string) func() error {
+	return func() error {
+		_, err := t.request(method, params)
+		return err
+	}
+}
+
+func (t *tools) request(method, params string) (bytesRead int, err error) {
 	t.n++
-	if _, err := fmt.Fprintf(t.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`+"\n", t.n, params); err != nil {
+	if _, err := fmt.Fprintf(t.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", t.n, method, params); err != nil {
 		return 0, err
 	}
 	for {
@@ -174,6 +189,20 @@ func proxyLatency(b *bench) (result, error) {
 	r := times(t[0]-t[1], t[2], 2)
 	r.ours += fmt.Sprintf(" (%s − %s)", t[0].Round(100*time.Nanosecond), t[1].Round(100*time.Nanosecond))
 	return r, nil
+}
+
+// proxyUnasked compares a call of a tool of an agent whose calls are not recorded with a request about
+// which no daemon is ever asked.
+func proxyUnasked(b *bench) (result, error) {
+	_, through, _, err := b.proxied()
+	if err != nil {
+		return result{}, err
+	}
+	t, err := medians(turns*turnSamples, through.ask("tools/call", lookUpShort), through.ask("tools/list", lookUpShort))
+	if err != nil {
+		return result{}, err
+	}
+	return times(t[0], t[1], 1.05), nil
 }
 
 // proxyMemory is the most that the proxy has had in memory after a long result.

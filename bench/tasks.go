@@ -14,10 +14,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskstore"
+	"github.com/openclawos/ocipd/internal/task/taskstore"
 	"go.uber.org/zap"
 )
 
@@ -39,7 +39,7 @@ func taskFigures() []figure {
 
 // benchSpec is a spec that lacks nothing.
 const benchSpec = "## Goal\nAccountants download a month of invoices as CSV.\n## Scope\n- the endpoint GET /invoices.csv\n## Non-goals\n- other formats\n## Inputs\n- internal/invoice/\n" +
-	"## Outputs\n- internal/export/*.go\n## Acceptance criteria\n- `go test ./internal/export` exits with 0\n## Risks\n- commas and quotes in names\n"
+	"## Outputs\n- internal/evidence/export/*.go\n## Acceptance criteria\n- `go test ./internal/evidence/export` exits with 0\n## Risks\n- commas and quotes in names\n"
 
 // orchestrator is a connection of the actor lead, with tasks of its own.
 type orchestrator struct {
@@ -297,7 +297,7 @@ func (b *bench) manyTasks() error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: signing(dir)})
+	s, err := store.Open(b.ctx, store.Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: signing(dir), RowKey: rowKey(dir)})
 	if err != nil {
 		return err
 	}

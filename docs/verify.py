@@ -1,19 +1,28 @@
 #!/usr/bin/env python3
 """Verify an ocipd audit log without ocipd.
 
-usage: verify.py KEY LOG [--tombstone FILE] [--checkpoints FILE]...
+usage: verify.py KEY LOG [--tombstone FILE] [--checkpoints FILE]... [--database FILE]
+       verify.py [KEY] [CASE]
 
 KEY is the log's public key as `ocipd audit key show` prints it, or a file that holds
 it: the one in force, or an earlier one. LOG is a file of lines, or a directory with
 audit.jsonl and its segments (these need the program zstd). It checks every byte: the
 chain, the Merkle tree, and the signature of each checkpoint, also where the key was
 replaced and where older records were retired. With --checkpoints it holds the log
-against checkpoints that were kept elsewhere. It says what it found in one line of
+against checkpoints that were kept elsewhere. It makes the open rows of the daemon's tables
+from the records, and compares them with what the checkpoints count; with --database, the
+file of a stopped daemon, with its rows too. It says what it found in one line of
 JSON, and ends with 4 where something is wrong.
+
+CASE is a folder that `ocipd audit case` made, the one this program lies in unless it is
+named: each file is compared with its SHA-256 in case.json, each record with its receipt,
+and the configurations, policies and signers with their digests on record. Without KEY it
+uses the key in the folder, which proves that the folder is of one piece, and not whose
+log it is of.
 
 It needs Python 3.8 and nothing else, and shares no line with ocipd.
 """
-import base64, glob, hashlib, json, os, re, subprocess, sys
+import base64, datetime, glob, hashlib, json, os, re, sqlite3, subprocess, sys
 
 LINE = re.compile(
     rb'(\{"seq":([1-9][0-9]{0,17}),"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)","id":".*,"prev":"([0-9a-f]{64}))","hash":"([0-9a-f]{64})"\}', re.S)
@@ -164,7 +173,169 @@ def tombstone(text):
     return n, chain[len("chain "):], time[len("time "):], edge
 
 
-def verify(key, path, stone=None, held=()):
+class Rows:
+    """The open rows of the daemon's tables, as the records say."""
+
+    # The columns, the one that counts, the own key of a record, and whether a row is open.
+    TABLES = {
+        "exchanges": (["conversation", "type", "outcome", "round", "maxRounds", "expiresAt", "forPerson"], None, ["agentId", "exchangeId"], lambda r, now: r[2] == "in_progress"),
+        "escalations": (["open"], 0, ["exchangeId"], lambda r, now: r[0] != 0),
+        "approvals": (["kind", "agent", "exchange", "state", "expiresAt", "digest", "given"], None, ["approvalId"], lambda r, now: r[3] == "pending"),
+        "commitment_grants": (["agent", "kind", "state", "until", "uses", "maxUses"], 4, [], lambda r, now: r[2] == "in_force" and r[3] > now and not 0 < r[5] <= r[4]),
+        "paused": (["at"], None, [], lambda r, now: True),
+        "releases": (["state", "expiresAt"], None, ["approvalId"], lambda r, now: r[0] in ("ready", "claimed")),
+        "tasks": (["tenant", "phase", "seq", "parts"], None, ["taskId"], lambda r, now: r[1] not in ("completed", "failed")),
+        "grants": (["actor", "role", "task", "expiresAt", "revokedAt"], None, [], lambda r, now: r[3] > now and r[4] == 0),
+    }
+    SQL = {
+        "exchanges": "SELECT agent, id, conversation_id, json_extract(state, '$.type'), outcome, json_extract(state, '$.round'), json_extract(state, '$.maxRounds'), expires_at, coalesce(json_extract(state, '$.forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
+        "escalations": "SELECT exchange_id, count(*) FROM escalations GROUP BY exchange_id",
+        "approvals": "SELECT id, kind, agent, exchange_id, state, expires_at, coalesce(json_extract(body, '$.digest'), ''), coalesce(json_extract(summary, '$.given'), 0) FROM approvals WHERE state = 'pending'",
+        "commitment_grants": "SELECT id, agent, kind, state, until, uses, max_uses FROM commitment_grants WHERE state = 'in_force'",
+        "paused": "SELECT scope, at FROM paused",
+        "releases": "SELECT approval, state, expires_at FROM releases WHERE state IN ('ready', 'claimed')",
+        "tasks": "SELECT id, tenant, phase, seq, '' FROM tasks WHERE is_open = 1",
+        "grants": "SELECT id, json_extract(body, '$.actor'), json_extract(body, '$.role'), task_id, expires_at, json_extract(body, '$.revoked_at') FROM grants",
+    }
+
+    def __init__(self, first):
+        self.first, self.whole, self.adopting, self.marked = first, first == 1, False, False
+        self.rows, self.said, self.faults, self.now = {t: {} for t in self.TABLES}, {}, [], 0
+
+    def add(self, seq, r):
+        stamp = datetime.datetime.strptime(r["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
+        self.now = int((stamp - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) / datetime.timedelta(milliseconds=1))
+        listed, own = r.get("rows", []), (r.get("agentId", ""), r.get("exchangeId", ""))
+        signed = r["actionType"] == "checkpoint" and r["event"] == "signed"
+        self.marked = self.marked or bool(listed) or "opens" in r or "usesGrant" in r or signed and "state" in r
+        if r["actionType"] == "security" and r.get("event") == "state_adopted":
+            self.rows, self.faults, self.whole, self.adopting = {t: {} for t in self.TABLES}, [], False, True
+        changes = []
+        for c in listed:
+            if c["table"] not in self.TABLES:
+                raise Fault(seq, "it speaks of rows of a table that is not known here")
+            changes.append((c["table"], tuple(c.get("key") or [r.get(m, "") for m in self.TABLES[c["table"]][2]]), c))
+        if r["actionType"] == "agent_exchange" and "event" not in r and r.get("policyResult") == "allow" and all(own) and not any(t == "exchanges" and k == own for t, k, _ in changes):
+            n = r.get("round", 0)
+            c = {"was": {"round": n - 1}, "now": {"round": n}}
+            if "opens" in r:
+                c = {"now": {"conversation": r.get("conversationId", ""), "type": r.get("exchangeType", ""), "outcome": r.get("outcome", ""), "round": n, "maxRounds": r.get("maxRounds", 0), "expiresAt": r["opens"], "forPerson": 0}}
+            changes.append(("exchanges", own, c))
+        if "usesGrant" in r:
+            changes.append(("commitment_grants", (r["usesGrant"],), {"add": 1}))
+        for table, key, c in changes:
+            self.change(seq, table, key, c)
+        if r["actionType"] == "checkpoint" and r["event"] == "retired" and Note(r["details"]["note"]).size == self.first - 1:
+            self.whole = True
+        if signed and "state" in r:
+            if self.adopting:
+                self.whole, self.adopting = True, False
+            if self.whole and self.state() != [[s["table"], s["open"], s["digest"]] for s in r["state"]]:
+                self.faults.append((seq, "it counts other rows than the records before it leave"))
+
+    def change(self, seq, table, key, c):
+        columns, counter, _, is_open = self.TABLES[table]
+        was = row = self.rows[table].get(key)
+        fits = True
+        if "add" in c:
+            row = list(row or [0] * len(columns))
+            row[counter] += c["add"]
+            fits = was is not None or len(columns) == 1
+        elif "now" in c and "was" not in c:
+            row = [c["now"][name] for name in columns]
+            fits = was is None or c.get("stated") and was == row
+        elif "now" in c:
+            fits = was is not None and all(was[columns.index(n)] == v for n, v in c["was"].items())
+            row = list(row or [None] * len(columns))
+            for name, value in c["now"].items():
+                row[columns.index(name)] = value
+        elif "was" in c:
+            fits, row = was == [c["was"][name] for name in columns], None
+        else:
+            return
+        if was is None and not self.whole and ("was" in c or c.get("add", 0) < 0):
+            return  # a row that only removed records speak of
+        if not fits and self.whole:
+            self.faults.append((seq, "it changes a row of %s from what no record before it made of it: %s" % (table, " ".join(key))))
+        if row is not None and None not in row and is_open(row, self.now):
+            self.rows[table][key] = row
+        else:
+            self.rows[table].pop(key, None)
+        if not c.get("stated"):
+            self.said[table, key] = seq
+
+    def state(self):
+        found = []
+        for table, (_, _, _, is_open) in self.TABLES.items():
+            groups, n = [[] for _ in range(256)], 0
+            for key, row in list(self.rows[table].items()):
+                if not is_open(row, self.now):
+                    del self.rows[table][key]
+                    continue
+                texts = [str(text).encode() for text in (table, *key, *row)]
+                leaf = sha(b"".join(b"%d:%s," % (len(t), t) for t in texts))
+                groups[leaf[0]].append(leaf)
+                n += 1
+            if n:
+                found.append([table, n, sha(*[sha(*sorted(g)) for g in groups]).hex()])
+        return found
+
+    def compare(self, database):
+        db = sqlite3.connect("file:%s?mode=ro" % database.replace("?", "%3f").replace("#", "%23"), uri=True)
+        for table, (columns, _, own, is_open) in self.TABLES.items():
+            n, there = 2 if table == "exchanges" else 1, {}
+            for values in db.execute(self.SQL[table]).fetchall():
+                if table == "tasks":
+                    values = values[:4] + (self.parts(db, values[0]),)
+                if table == "grants":
+                    values = values[:5] + (1 if values[5] else 0,)
+                if is_open(values[n:], self.now):
+                    there[values[:n]] = list(values[n:])
+            for key in sorted(set(there) | set(self.rows[table])):
+                row, says, seq = there.get(key), self.rows[table].get(key), self.said.get((table, key), 0)
+                name = "%s %s: " % (table, " ".join(key))
+                if says is None and not seq and not self.whole:
+                    continue
+                if row is None or says is None:
+                    self.faults.append((0, name + ("it is not there, or not open, and record %d has it open" % seq if says else "it is open, and no record says so")))
+                    continue
+                for i, column in enumerate(columns):
+                    if row[i] != says[i]:
+                        self.faults.append((0, name + "the row says %s %s, record %d says %s" % (column, row[i], seq, says[i])))
+
+    def parts(self, db, task):
+        """What stands for the rows that belong to a task."""
+        text = b""
+
+        def add(*values):
+            return b"".join(b"%d:%s," % (len(v), v) for v in (str(int(v) if isinstance(v, bool) else v).encode() for v in values))
+
+        entries = db.execute("SELECT kind, place, body FROM task_parts WHERE task_id = ? AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM effects WHERE task_id = ? ORDER BY 1, 2", (task, task))
+        for kind, _, body in entries.fetchall():
+            p = json.loads(body)
+            if kind == "approval":
+                text += add(kind, p.get("approval_id", ""), p.get("effect_id", ""), p.get("status", ""), p.get("used", False), p.get("void", False))
+            elif kind == "artifact":
+                text += add(kind, p.get("artifact_id", ""), p.get("attempt_id", ""), p.get("current", False))
+            elif kind == "attempt":
+                text += add(kind, p.get("attempt_id", ""), p.get("status", ""), p.get("fence", 0))
+            elif kind == "effect":
+                text += add(kind, p.get("effect_id", ""), p.get("state", ""))
+                for r in p.get("runs") or []:
+                    text += add("run", r.get("run", 0), r.get("compensation", False), r.get("state", ""), r.get("approval_id", ""))
+            elif kind == "review":
+                text += add(kind, p.get("review_id", ""), p.get("verdict", ""))
+            elif kind == "spec":
+                text += add(kind, p.get("version", 0))
+        return base64.urlsafe_b64encode(sha(text)[:12]).decode()
+
+    def finish(self):
+        if self.marked and self.faults:
+            seq, problem = self.faults[0]
+            raise Fault(seq, problem + ("; and %d more" % (len(self.faults) - 1) if len(self.faults) > 1 else ""))
+
+
+def verify(key, path, stone=None, held=(), database=None):
     keys, ever = [key], [key]
     seq, prev, last, edge, retired, vouched = 0, "0" * 64, "", [], 0, True
     up_to, points, unknown = 0, 0, 0
@@ -183,10 +354,9 @@ def verify(key, path, stone=None, held=()):
             n = held.pop(0)
             if n.origin != key.name or n.root != root(edge):
                 raise Fault(seq, "the first %d records are not those of a checkpoint that is held outside" % seq)
-            if not any(n.by(k) for k in ever) and n.size > up_to:
-                loose.append(n)
+            fits.append(n)
 
-    loose, stones, left = [], [], None
+    fits, stones, left, rows = [], [], None, Rows(seq + 1)
     meet()
     for line in lines(path):
         m = LINE.fullmatch(line)
@@ -203,6 +373,7 @@ def verify(key, path, stone=None, held=()):
         if int(m[2]) != seq + 1 or m[4].decode() != prev or m[3].decode() < last:
             raise Fault(seq + 1, "it does not follow the record before it")
         r = json.loads(line)
+        rows.add(seq + 1, r)
         if r["actionType"] == "checkpoint":
             try:
                 n = Note(r["details"]["note"])
@@ -242,36 +413,162 @@ def verify(key, path, stone=None, held=()):
         raise Fault(unknown, "its checkpoint is signed by a key that nothing in the log hands over to")
     if not vouched and not any(at <= up_to and text == stone for at, text in stones):
         raise Fault(1, "nothing that is signed says that the first %d records were retired" % retired)
-    if any(n.size > up_to for n in loose):
+    if database:
+        try:
+            rows.compare(database)
+        except sqlite3.Error as e:
+            raise Fault(0, "the rows of %s cannot be read: %s" % (database, e))
+    rows.finish()
+    # A checkpoint counts only if a known key signed it.
+    proven = [n.size for n in fits if any(n.by(k) for k in ever)]
+    if any(n.size > up_to and not any(n.by(k) for k in ever) for n in fits):
         raise Fault(0, "a checkpoint that is held outside proves nothing: no known key signed it")
-    return {"ok": True, "records": seq - retired, "retired": retired, "log": key.name, "hash": prev, "signedUpTo": up_to, "checkpoints": points}
+    return {"ok": True, "heldOutside": len(proven), "heldUpTo": max(proven, default=0), "records": seq - retired, "retired": retired, "log": key.name, "hash": prev, "signedUpTo": up_to, "checkpoints": points}
+
+
+def notes(text):
+    """The signed notes at the end of a receipt: the checkpoint, and those that hand the log over."""
+    parts = text.split("\n\n")
+    return [Note(parts[i] + "\n\n" + parts[i + 1].rstrip("\n") + "\n") for i in range(0, len(parts) - 1, 2)]
+
+
+def leads(line, index, path, size, top):
+    """Whether an inclusion proof leads from a record to the root of a tree, RFC 9162, 2.1.3.2."""
+    if index >= size:
+        return False
+    at, last, h = index, size - 1, sha(b"\0", line)
+    for p in path:
+        if last == 0:
+            return False
+        if at & 1 or at == last:
+            h = sha(b"\1", p, h)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            h = sha(b"\1", h, p)
+        at, last = at >> 1, last >> 1
+    return last == 0 and h == top
+
+
+def receipt(known, checked, text, line, seq):
+    """Checks a receipt (C2SP tlog-proof). Checked remembers the notes whose signatures hold."""
+    head, _, rest = text.partition("\n\n")
+    head = head.split("\n")
+    if head[0] != "c2sp.org/tlog-proof@v1" or head[1] != "index %d" % (seq - 1):
+        raise Fault(seq, "its receipt is of another record")
+    if rest not in checked:
+        keys, found = list(known), notes(rest)
+        for n in found[1:]:
+            if n.origin == keys[0].name and any(n.by(k) for k in keys) and n.extension[0].startswith("key "):
+                keys.append(Key(n.extension[0][len("key "):]))
+        checked[rest] = found[0] if found[0].origin == keys[0].name and any(found[0].by(k) for k in keys) else None
+    n = checked[rest]
+    if n is None:
+        raise Fault(seq, "no known key signed the checkpoint of its receipt")
+    if not leads(line, seq - 1, [base64.b64decode(h, validate=True) for h in head[2:]], n.size, n.root):
+        raise Fault(seq, "its receipt is not of this record")
+    return n.size
+
+
+def case(key, folder):
+    def read(name):
+        with open(os.path.join(folder, *name.split("/")), "rb") as f:
+            return f.read()
+
+    listing = read("case.json")
+    stands, listed = hashlib.sha256(listing).hexdigest(), json.loads(listing)
+    if read("case.sha256").decode() != stands + "  case.json\n":
+        raise Fault(0, "case.json is not the one that case.sha256 stands for")
+    there = {os.path.relpath(os.path.join(at, name), folder).replace(os.sep, "/") for at, _, names in os.walk(folder) for name in names}
+    for name in sorted(there ^ (set(listed["files"]) | {"case.json", "case.sha256"})):
+        raise Fault(0, name + (" is not listed in case.json" if name in there else " is missing"))
+    for name, want in sorted(listed["files"].items()):
+        if hashlib.sha256(read(name)).hexdigest() != want:
+            raise Fault(0, name + " was changed")
+    own = key is None
+    known, checked, records, proven = [Key(read("log.pub").decode()) if own else key], {}, {}, 0
+    for line, item in zip(read("records.jsonl").split(b"\n"), listed["records"] + [None]):
+        m = LINE.fullmatch(line)
+        if item is None or not m:
+            break
+        seq = int(m[2])
+        if seq != item["seq"] or hashlib.sha256(m[1]).hexdigest() != m[5].decode():
+            raise Fault(item["seq"], "it does not match its hash, or is another record")
+        before = records.get(seq - 1)
+        if before and before[1] != m[4].decode():
+            raise Fault(seq, "it does not follow the record before it")
+        if "receipt" in item:
+            receipt(known, checked, read(item["receipt"]).decode(), line, seq)
+            proven += 1
+        records[seq] = json.loads(line), m[5].decode(), "receipt" in item
+    if len(records) != len(listed["records"]) or read("records.jsonl").count(b"\n") != len(records):
+        raise Fault(0, "records.jsonl does not hold the records that case.json lists")
+    signed_up_to = max([n.size for n in checked.values()] + [notes(read("checkpoint.note").decode())[0].size])
+    for seq, r in sorted(records.items()):
+        if not r[2] and seq <= signed_up_to:
+            raise Fault(seq, "it has no receipt, though the checkpoint covers it")
+    by_record = {name for name in listed["files"] if name in ("records.jsonl", "log.pub", "checkpoint.note") or name.startswith("receipts/")}
+    for kind in ("configurations", "policies", "signers"):
+        for item in listed[kind]:
+            files = item.get("files", [])
+            if not files:
+                continue
+            if item["record"] not in records or records[item["record"]][0]["details"].get("digest") != item["digest"]:
+                raise Fault(item["record"], "it did not put in force what is listed")
+            h = hashlib.sha256()
+            for name in files:
+                part = read(name)
+                if kind == "policies":
+                    inner = "" if name.endswith(".data.json") else name.split("/", 2)[2]
+                    if inner:
+                        h.update(len(inner.encode()).to_bytes(8, "big") + inner.encode())
+                    h.update(len(part).to_bytes(8, "big"))
+                h.update(part)
+            if "sha256:" + h.hexdigest() != item["digest"]:
+                raise Fault(item["record"], ", ".join(files) + " is not what it put in force")
+            by_record |= set(files)
+    return {"ok": True, "case": listed["case"], "records": len(records), "proven": proven, "log": known[0].name,
+            "keyFrom": "the folder" if own else "outside", "signedUpTo": signed_up_to, "notProven": sorted(seq for seq, r in records.items() if not r[2]), "sha256": stands,
+            "heldByThatAlone": sorted(set(listed["files"]) - by_record)}
 
 
 def main(args):
-    stone, held, rest = None, [], []
+    stone, held, rest, database = None, [], [], None
     args = iter(args)
     for a in args:
         if a == "--tombstone":
             stone = open(next(args), encoding="utf-8").read()
         elif a == "--checkpoints":
             held += [Note(json.loads(line)["note"]) for line in open(next(args), encoding="utf-8")]
+        elif a == "--database":
+            database = next(args)
         else:
             rest.append(a)
+    if rest and os.path.isfile(rest[0]):
+        rest[0] = open(rest[0], encoding="utf-8").read()
+    folder = rest[-1] if rest and os.path.isdir(rest[-1]) else os.path.dirname(os.path.abspath(__file__))
+    if os.path.isfile(os.path.join(folder, "case.json")) and len(rest) - (folder in rest) <= 1:
+        return tell(lambda: case(None if rest in ([], [folder]) else Key(rest[0]), folder))
     if len(rest) != 2:
         sys.exit(__doc__)
     key, path = rest
-    if os.path.isfile(key):
-        key = open(key, encoding="utf-8").read()
     beside = os.path.join(path, "audit-tombstone.note")
     if stone is None and os.path.isfile(beside):
         stone = open(beside, encoding="utf-8").read()
+    return tell(lambda: verify(Key(key), path, stone, held, database))
+
+
+def tell(check):
     try:
-        print(json.dumps(verify(Key(key), path, stone, held)))
+        print(json.dumps(check()))
     except Fault as f:
         print(json.dumps({"ok": False, "seq": f.seq, "problem": f.problem}))
         return 4
     except ValueError as e:
         print(json.dumps({"ok": False, "seq": 0, "problem": str(e)}))
+        return 4
+    except (KeyError, IndexError, TypeError, FileNotFoundError) as e:
+        print(json.dumps({"ok": False, "seq": 0, "problem": "what it reads is not of the form that it must have: %r" % e}))
         return 4
     return 0
 

@@ -245,3 +245,80 @@ func (r *trial) background(args ...string) (stop func()) {
 		_ = cmd.Wait()
 	}
 }
+
+// claudeAgent is how an actor runs claude-agent-acp, against a model that makes some calls of tools. It is given no mode:
+// in the one that it begins in it asks nobody.
+func (r *trial) claudeAgent(name string, steps ...step) (acp string, api *standIn) {
+	r.t.Helper()
+	api = newStandIn(r.t, claudeModel, steps...)
+	return r.scripted(name, "claude-agent-acp", map[string]string{
+		"CLAUDE_CONFIG_DIR": r.at(name), "ANTHROPIC_BASE_URL": api.URL, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false",
+	}), api
+}
+
+// openCode is how an actor runs opencode, which asks about shell commands where its settings say so.
+func (r *trial) openCode(name string, steps ...step) (acp string, api *standIn) {
+	r.t.Helper()
+	api = newStandIn(r.t, claudeModel, steps...)
+	r.write(name+"/opencode/opencode.json", fmt.Sprintf(`{"model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-sonnet-4-5", "autoupdate": false, "share": "disabled",
+		"permission": {"bash": "ask"}, "provider": {"anthropic": {"options": {"baseURL": %q, "apiKey": "none"}}}}`, api.URL+"/v1"))
+	return r.scripted(name, "opencode", map[string]string{
+		"XDG_CONFIG_HOME": r.at(name), "XDG_DATA_HOME": r.at(name + "/data"), "XDG_STATE_HOME": r.at(name + "/state"), "XDG_CACHE_HOME": r.at(name + "/cache"),
+		"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+	}, "acp"), api
+}
+
+// scripted is how an actor runs a program of the bridges by a script that sets its variables: an agent gets
+// those alone that its actor lists.
+func (r *trial) scripted(name, program string, env map[string]string, args ...string) (acp string) {
+	r.t.Helper()
+	path, err := filepath.Abs("bridges/node_modules/.bin/" + program)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	start := "#!/bin/sh\n"
+	for variable, value := range env {
+		start += fmt.Sprintf("export %s=%q\n", variable, value)
+	}
+	start += fmt.Sprintf("exec %q %s \"$@\"\n", path, strings.Join(args, " "))
+	if err := os.WriteFile(r.at(name+".sh"), []byte(start), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	return fmt.Sprintf("{command: [%q], env: [PATH, HOME]}", r.at(name+".sh"))
+}
+
+// Agents that would decide for themselves ask before they run a command: a person allows it, and it is done once, or
+// denies it, and it is not.
+func TestAgentsThatDecideForThemselves(t *testing.T) {
+	for name, agent := range map[string]func(*trial, string, ...step) (string, *standIn){"claude-agent-acp": (*trial).claudeAgent, "opencode": (*trial).openCode} {
+		for _, decision := range []string{"approve", "deny"} {
+			t.Run(name+", "+decision, func(t *testing.T) {
+				r := begin(t)
+				run := shell("echo made >> out.txt")
+				if name == "opencode" {
+					run.tool = "bash"
+				}
+				acp, api := agent(r, "agent", run)
+				r.agents(map[string]string{"builder": acp})
+				ended := r.attempt()
+				q := r.asked(ended)
+				if !strings.Contains(q.Content, "echo made >> out.txt") {
+					t.Errorf("a person is asked %+v", q)
+				}
+				r.decide(decision, q.ID)
+				err := <-ended
+				text, _ := os.ReadFile(r.at("work/out.txt"))
+				if decision == "approve" && (err != nil || string(text) != "made\n") {
+					t.Errorf("it made %q, and ended with %v", text, err)
+				}
+				if decision == "deny" && (err == nil || len(text) > 0) {
+					t.Errorf("it made %q, and ended with %v", text, err)
+				}
+				if _, calls := api.outcome(); calls != 1 {
+					t.Errorf("the model made %d calls", calls)
+				}
+			})
+		}
+	}
+}

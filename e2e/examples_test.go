@@ -15,7 +15,7 @@ func TestExamples(t *testing.T) {
 	for name, says := range map[string][]string{
 		"acp":     {"Make count.sh a program", "status running → succeeded"},
 		"loop":    {"attempt 1 by builder", "ends in completed", "run 1"},
-		"lobster": {"release: done", "effect.finished: run 1", "ready_to_resume → completed"},
+		"lobster": {"release: done", "exit code 0, run 1", "ready_to_resume → completed"},
 		"prose":   {"ocip-protocol.prose.md holds to the protocol", "checker: task_append_review"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/bridge/codexprobe"
 )
 
 // toolTeam is a team whose tool calls go by the example of ocipd policy new.
@@ -46,15 +49,15 @@ func shell(command string) step {
 	return step{"Bash", string(input)}
 }
 
-// chatServer is an MCP server with a tool that sends, as a script: it keeps what it is
+// chatServer is an MCP server that a map is for, with a tool that sends, as a script: it keeps what it is
 // called with.
 const chatServer = `#!/usr/bin/env node
 const fs = require("fs"), rl = require("readline").createInterface({input: process.stdin});
 const say = (id, result) => process.stdout.write(JSON.stringify({jsonrpc: "2.0", id, result}) + "\n");
 rl.on("line", (line) => {
   const m = JSON.parse(line);
-  if (m.method === "initialize") say(m.id, {protocolVersion: "2025-06-18", capabilities: {tools: {}}, serverInfo: {name: "chat", version: "1"}});
-  else if (m.method === "tools/list") say(m.id, {tools: [{name: "send_message", description: "Send.", inputSchema: {type: "object", properties: {to: {type: "string"}, text: {type: "string"}}, required: ["to", "text"]}}]});
+  if (m.method === "initialize") say(m.id, {protocolVersion: "2025-06-18", capabilities: {tools: {}}, serverInfo: {name: "Slack MCP Server", version: "1"}});
+  else if (m.method === "tools/list") say(m.id, {tools: [{name: "slack_post_message", description: "Send.", inputSchema: {type: "object", properties: {channel_id: {type: "string"}, text: {type: "string"}}, required: ["channel_id", "text"]}}]});
   else if (m.method === "tools/call") { fs.appendFileSync(process.argv[2], JSON.stringify(m.params.arguments) + "\n"); say(m.id, {content: [{type: "text", text: "sent"}]}); }
   else if (m.id !== undefined) process.stdout.write(JSON.stringify({jsonrpc: "2.0", id: m.id, error: {code: -32601, message: "no"}}) + "\n");
 });
@@ -68,8 +71,8 @@ func (r *trial) said() string {
 
 // message is a call of the chat server's tool.
 func message(text string) step {
-	input, _ := json.Marshal(object{"to": "general", "text": text})
-	return step{"send_message", string(input)}
+	input, _ := json.Marshal(object{"channel_id": "C1", "text": text})
+	return step{"slack_post_message", string(input)}
 }
 
 // integrate runs ocipd integrate in an environment.
@@ -188,6 +191,30 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 	if told, _ = r.tool(claudeModel, run("go on"), message("The key is ghp_16C7e42F292c6912E7710c838347Ae178B4a.")); strings.Contains(r.said(), "ghp_") {
 		t.Errorf("a secret was sent: %s", told)
 	}
+	// Edits after which Claude Code itself asks nobody: each is named, and mended.
+	for name, edit := range map[string]struct{ file, was, now, says string }{
+		"hooks are off":   {"c/settings.json", "{", `{"disableAllHooks": true, `, "disableAllHooks is true"},
+		"another matcher": {"c/settings.json", `"matcher":"*"`, `"matcher":"Nothing"`, `matcher is "Nothing"`},
+		"a condition":     {"c/settings.json", `"type":"mcp_tool"`, `"if":"Bash(nothing)","type":"mcp_tool"`, "if was not entered"},
+	} {
+		r.write(edit.file, strings.Replace(r.files(edit.file), edit.was, edit.now, 1))
+		if told, _ := r.tool(claudeModel, run("go on"), shell("curl --version")); strings.Contains(told, "ocipd") {
+			t.Errorf("%s: Claude Code has asked all the same: %s", name, told)
+		}
+		if list := r.integrate(env, "--json"); !strings.Contains(list, edit.says[:5]) || strings.Contains(list, `"why":"decided by the daemon before each call"`) {
+			t.Errorf("%s: listed as\n%s", name, list)
+		}
+		if out, err := r.run(env, r.ocipd, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "doctor"); err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), edit.says) {
+			t.Errorf("%s: doctor says %v\n%s", name, err, out)
+		}
+		if name == "hooks are off" {
+			r.alarm(env, edit.says)
+		}
+		r.integrate(env, "claude-code", "--agent", "ann")
+		if told, _ := r.tool(claudeModel, run("go on"), shell("curl --version")); !strings.Contains(told, "a shell command names curl") {
+			t.Errorf("%s: entered again, a denied command: %s", name, told)
+		}
+	}
 	r.stopped()
 	if told, _ := r.tool(claudeModel, run("go on"), shell("git status")); strings.Contains(told, "not a git repository") || !strings.Contains(told, "could not be decided") {
 		t.Errorf("without a daemon: %s", told)
@@ -204,6 +231,35 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 	if got := r.files("c/.claude.json"); strings.Contains(got, "ocipd-gate") || strings.Contains(got, "mcp-proxy") || !strings.Contains(got, "chat.js") {
 		t.Errorf(".claude.json is\n%s", got)
 	}
+}
+
+// alarm has Claude Code run until the daemon has seen that its gate is loose.
+func (r *trial) alarm(env []string, why string) {
+	r.t.Helper()
+	held := make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		select {
+		case <-held:
+		case <-q.Context().Done():
+		}
+		w.WriteHeader(http.StatusBadRequest)
+	}))
+	defer api.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = r.run(append(env, "ANTHROPIC_BASE_URL="+api.URL), "claude", "-p", "go on") // it is told no answer
+	}()
+	said := ""
+	for until, tick := time.Now().Add(patience), time.NewTicker(time.Second); time.Now().Before(until) && !strings.Contains(said, why); {
+		<-tick.C
+		said = r.operate("status", "--json")
+	}
+	if !strings.Contains(said, why) || r.count("gateway_ungated") == 0 {
+		r.t.Errorf("while it runs there is no alarm: %s", said)
+	}
+	close(held)
+	<-done
 }
 
 // Codex is put behind the daemon by one command: its hooks are trusted, a server that no
@@ -237,6 +293,11 @@ func TestCodexIntegrated(t *testing.T) {
 	env = append(env, "XDG_RUNTIME_DIR="+r.at("session"))
 	if again := r.must(env, r.ocipd, "--config", r.at("ocipd.yaml"), "integrate", "codex", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
 		t.Errorf("a second time:\n%s", again)
+	}
+	// What this Codex asks about what is typed is known, and listed.
+	asks, err := codexprobe.Asked(t.Context(), filepath.Join(r.node, "codex"))
+	if list := r.integrate(env); err != nil || strings.Contains(list, "typed into a shell that is open") == asks {
+		t.Errorf("it asks about what is typed: %t, %v, and is listed as\n%s", asks, err, list)
 	}
 	open := false
 	run := func(s step) (string, string) {

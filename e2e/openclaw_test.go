@@ -285,14 +285,16 @@ func TestOpenClaw(t *testing.T) {
 	if said := g.send("Which colour has the report?"); !strings.Contains(said, `"ok":true`) {
 		t.Fatalf("a message: %s", said)
 	}
-	g.eventually("the round limit", func() bool { return g.count(`"code":"EXCHANGE_ROUND_LIMIT"`, `"policyResult":"require_approval"`) > 0 })
-	for side, want := range map[string]int{"sender": 3, "receiver": 3} {
-		if n := g.count(`"side":"`+side+`"`, `"policyResult":"allow"`); n != want {
-			t.Errorf("%d records of a %s, want %d", n, side, want)
-		}
+	// The host has the two answer each other five times after the answer, and sends the last
+	// reply to nobody.
+	const turns = 7
+	g.eventually("the turns that answer it", func() bool { return g.count(`"side":"sender"`, `"policyResult":"allow"`) == turns })
+	g.eventually("what arrived of them", func() bool { return g.count(`"side":"receiver"`, `"policyResult":"allow"`) == turns-1 })
+	if n := g.count(`"disclosure":"annotation"`, `"policyResult":"allow"`); n != turns-1 {
+		t.Errorf("%d replies say where their label stands, want %d", n, turns-1)
 	}
-	if n := g.count(`"disclosure":"annotation"`, `"policyResult":"allow"`); n != 2 {
-		t.Errorf("%d replies say where their label stands, want 2", n)
+	if n := g.count(`"code":"EXCHANGE_ROUND_LIMIT"`); n != 0 {
+		t.Errorf("%d messages came to the round limit", n)
 	}
 	waiting := func() (ids []string) {
 		t.Helper()
@@ -305,12 +307,6 @@ func TestOpenClaw(t *testing.T) {
 		}
 		return ids
 	}
-	for _, id := range waiting() {
-		g.operate("approvals", "deny", id)
-	}
-
-	// OpenClaw puts what comes during a run into that run, and drops it with it.
-	g.eventually("the end of the turns", func() bool { return strings.Count(g.log(), "before_agent_run hook blocked by ocip") >= 2 })
 	if said := g.send(asksForSecret); !strings.Contains(said, `"ok":true`) || strings.Contains(said, secret) {
 		t.Errorf("asked for a secret: %s", said)
 	}
@@ -334,7 +330,7 @@ func TestOpenClaw(t *testing.T) {
 	}
 	g.operate("approvals", "approve", approval, "--yes", "--digest", shown.Digest)
 	g.eventually("the promise at its receiver", func() bool {
-		return g.count(`"event":"delivered"`, approval) == 1 && g.count(`"side":"receiver"`, `"policyResult":"allow"`) == 4
+		return g.count(`"event":"delivered"`, approval) == 1 && g.model.saw("bob", "I promise to deliver the report") > 0
 	})
 
 	g.stopDaemon()

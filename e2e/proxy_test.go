@@ -116,7 +116,7 @@ func TestEverythingThroughTheProxy(t *testing.T) {
 	if len(want) < len(everything) {
 		t.Errorf("%d lines were compared", len(want))
 	}
-	if shown := r.must(r.env(), r.ocipd, "mcp-proxy", "explain", "--", server); !strings.Contains(shown, "# echo ") || strings.Contains(shown, "decided about") {
+	if shown := r.must(r.env(), r.ocipd, "mcp-proxy", "explain", "--", server); !strings.Contains(shown, "# echo ") || strings.Contains(shown, "as a message") {
 		t.Errorf("explained as\n%s", shown)
 	}
 }

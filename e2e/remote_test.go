@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,39 +14,46 @@ import (
 	"testing"
 )
 
+// webToken is what a server over HTTP wants to be shown. It is no part of an id, which has digits and letters up to f.
+const webToken = "welcome"
+
 // A server over HTTP that wants no login is started by a command behind the proxy: what is
 // sent through it is decided as a message, nothing is without the daemon, and it has its
 // address again afterwards.
 func TestServersOverHTTPIntegrated(t *testing.T) {
 	r := begin(t)
-	web := newWebServer(t, "Bearer abc")
+	web := newWebServer(t, "Bearer "+webToken)
 	var model http.Handler
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { model.ServeHTTP(w, q) }))
 	t.Cleanup(api.Close)
-	r.write("c/.claude.json", fmt.Sprintf("{\"mcpServers\": {\"web\": {\"type\": \"http\", \"url\": %q, \"headers\": {\"Authorization\": \"Bearer abc\"}}}}\n", web.URL))
+	r.write("c/.claude.json", fmt.Sprintf("{\"mcpServers\": {\"web\": {\"type\": \"http\", \"url\": %q, \"headers\": {\"Authorization\": \"Bearer %s\"}}}}\n", web.URL, webToken))
 	r.write("c/settings.json", "{\"permissions\": {\"allow\": [\"mcp__web\"]}}\n")
 	r.write("x/config.toml", fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"STANDIN\"\n[mcp_servers.web]\nurl = \"%s\"\nbearer_token_env_var = \"TOKEN\"\ndefault_tools_approval_mode = \"approve\"\n", api.URL, web.URL))
 	names := []string{"c/.claude.json", "x/config.toml"}
 	before := strings.Split(r.files(names...), "\x00")
-	codex := r.env("CODEX_HOME="+r.at("x"), "STANDIN=none", "TOKEN=abc")
+	codex := r.env("CODEX_HOME="+r.at("x"), "STANDIN=none", "TOKEN="+webToken)
 	for runtime, env := range map[string][]string{"claude-code": r.claudeEnv("c", nil), "codex": codex} {
-		if said := r.integrate(env, runtime, "--agent", "ann"); !strings.Contains(said, "ok: it was refused") || strings.Contains(said, "open: web") || strings.Contains(said, "abc") {
+		if said := r.integrate(env, runtime, "--agent", "ann"); !strings.Contains(said, "ok: it was refused") || strings.Contains(said, "open: web") || strings.Contains(said, webToken) {
 			t.Errorf("%s is integrated as\n%s", runtime, said)
 		}
 		if again := r.integrate(env, runtime, "--agent", "ann"); !strings.Contains(again, "nothing to change") {
 			t.Errorf("a second time:\n%s", again)
 		}
 	}
+	send := func(text string) step {
+		input, _ := json.Marshal(object{"to": "general", "text": text})
+		return step{"send_message", string(input)}
+	}
 	says := map[string]func(text string) string{
 		"claude-code": func(text string) string {
-			told, _ := r.tool(claudeModel, func(api *standIn) (string, error) { return r.run(r.claudeEnv("c", api), "claude", "-p", "go on") }, message(text))
+			told, _ := r.tool(claudeModel, func(api *standIn) (string, error) { return r.run(r.claudeEnv("c", api), "claude", "-p", "go on") }, send(text))
 			return told
 		},
 		"codex": func(text string) string {
 			told, _ := r.tool(codexModel, func(of *standIn) (string, error) {
 				model = of.Config.Handler
 				return r.run(codex, "codex", "exec", "--sandbox", "read-only", "--skip-git-repo-check", "go on")
-			}, message(text))
+			}, send(text))
 			return told
 		},
 	}
@@ -76,7 +84,7 @@ func TestServersOverHTTPIntegrated(t *testing.T) {
 		t.Errorf("config.toml is\n%s", after[1])
 	}
 	// Claude Code writes into its own file, in its own way.
-	if text := after[0]; strings.Contains(text, "ocipd") || !strings.Contains(text, web.URL) || !strings.Contains(text, "Bearer abc") || !strings.Contains(text, `"http"`) {
+	if text := after[0]; strings.Contains(text, "ocipd") || !strings.Contains(text, web.URL) || !strings.Contains(text, "Bearer "+webToken) || !strings.Contains(text, `"http"`) {
 		t.Errorf(".claude.json is\n%s", text)
 	}
 }

@@ -51,8 +51,8 @@ func (r *three) says(runtime, to, text string) string {
 	if runtime == "openclaw" {
 		text = strings.ReplaceAll(text, secret, key) // it hides a secret from its model
 	}
-	input, _ := json.Marshal(object{"to": to, "text": text})
-	call := step{"send_message", string(input)}
+	input, _ := json.Marshal(object{"channel_id": to, "text": text})
+	call := step{"slack_post_message", string(input)}
 	switch runtime {
 	case "claude-code":
 		told, _ := r.tool(claudeModel, func(api *standIn) (string, error) {
@@ -67,7 +67,7 @@ func (r *three) says(runtime, to, text string) string {
 		}, call)
 		return told
 	}
-	r.named = "chat__send_message"
+	r.named = "chat__slack_post_message"
 	r.mu.Lock()
 	r.told = ""
 	r.mu.Unlock()
@@ -94,30 +94,30 @@ func TestThreeRuntimesBehindOneDaemon(t *testing.T) {
 		}
 	}
 	// The chat's tool is one that sends; OpenClaw takes settings of a plugin once it is there.
-	r.write("send.json", `{"plugins": {"entries": {"ocip": {"config": {"sendTools": {"chat__send_message": {"texts": ["text"], "recipient": "to", "channel": "mcp-chat"}}}}}}}`)
+	r.write("send.json", `{"plugins": {"entries": {"ocip": {"config": {"sendTools": {"chat__slack_post_message": {"texts": ["text"], "recipient": "channel_id", "channel": "slack"}}}}}}}`)
 	r.must(r.vars(), "openclaw", "config", "patch", "--file", r.at("send.json"))
 	r.must(r.vars(), "openclaw", "plugins", "reload", "ocip")
 	if list := r.trial.integrate(r.vars()); !strings.Contains(list, "decided by the plugin in its Gateway") || strings.Count(list, "decided by the daemon before each call") != 2 {
 		t.Errorf("listed as\n%s", list)
 	}
-	ring := []struct{ runtime, agent, to string }{{"claude-code", "agent-ann-1", "ben"}, {"codex", "agent-ben-1", "alice"}, {"openclaw", "agent-alice-1", "ann"}}
+	ring := []struct{ runtime, agent, to string }{{"claude-code", "agent-ann-1", "CBEN"}, {"codex", "agent-ben-1", "CALICE"}, {"openclaw", "agent-alice-1", "CANN"}}
 	for _, one := range ring {
 		question := "Is the build of " + one.to + " green?"
 		if told := r.says(one.runtime, one.to, question); !strings.Contains(r.said(), question) {
 			t.Errorf("a message from %s to %s: %s\nthe chat has %s", one.runtime, one.to, told, r.said())
 		}
-		if n := r.count(`"agentId":"`+one.agent+`"`, `"sessionKey":"mcp-chat:`+one.to+`"`, `"policyResult":"allow"`); n != 1 {
+		if n := r.count(`"agentId":"`+one.agent+`"`, `"sessionKey":"slack:`+one.to+`"`, `"policyResult":"allow"`); n != 1 {
 			t.Errorf("%d records let the message of %s go, want 1", n, one.agent)
 		}
 		if told := r.says(one.runtime, one.to, "The key is "+secret); strings.Contains(r.said(), secret) || !strings.Contains(told, "ocipd") {
 			t.Errorf("a secret from %s: %s\nthe chat has %s", one.runtime, told, r.said())
 		}
-		if n := r.count(`"agentId":"`+one.agent+`"`, `"code":"CLASSIFICATION_VIOLATION"`, `"sessionKey":"mcp-chat:`); n == 0 {
+		if n := r.count(`"agentId":"`+one.agent+`"`, `"code":"CLASSIFICATION_VIOLATION"`, `"sessionKey":"slack:`); n == 0 {
 			t.Errorf("the log has no refusal of the secret of %s", one.agent)
 		}
 	}
 	done := make(chan string, 1)
-	go func() { done <- r.says("claude-code", "ben", "I promise to deliver the report on Monday.") }()
+	go func() { done <- r.says("claude-code", "CBEN", "I promise to deliver the report on Monday.") }()
 	r.eventually("the promise's request", func() bool {
 		return strings.Contains(r.operate("approvals", "list", "--json"), "COMMITMENT_REQUIRES_HUMAN")
 	})

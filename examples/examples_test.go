@@ -21,21 +21,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // tools are the built programs: the daemon and the bot in Go.
 var tools = struct{ dir string }{}
 
 func TestMain(m *testing.M) {
-	code, err := build(m)
+	code, err := build(buildtest.Isolated(m))
 	if err != nil {
 		panic(err)
 	}
 	os.Exit(code)
 }
 
-func build(m *testing.M) (int, error) {
+func build(m *buildtest.Tests) (int, error) {
 	dir, err := os.MkdirTemp("", "ocipd-examples")
 	if err != nil {
 		return 0, err

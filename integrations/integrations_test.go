@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // TestOpenClaw runs the tests of the plugin for OpenClaw beside a built daemon.

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 	"go.yaml.in/yaml/v3"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 )
 
 // The texts are what the README says they are.

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 )
 
 // Who labels other people's texts reads a sample of them: as many that are held as

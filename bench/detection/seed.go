@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // TestMain lets the test's own binary be the tracer, as the command is.
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(buildtest.Isolated(m).Run())
 }
 
 // mayTrace skips the test where a process cannot be traced, as in a sandbox

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -146,9 +146,9 @@ func (p *people) receive(log *os.File) {
 		var e api.HookEvent
 		var m api.Message
 		if json.Unmarshal(in.Payload, &e) != nil || json.Unmarshal(e.Data, &m) != nil {
-			m.Content = "unreadable"
+			m.Content = api.Said("unreadable")
 		}
-		content, _, _ := strings.Cut(m.Content, "\n")
+		content, _, _ := strings.Cut(m.Content.Inspect(), "\n")
 		fmt.Fprintf(log, "%s %s %s\n", m.DispatchID, e.Context.AuditID, content)
 		p.mu.Lock()
 		*p.received = append(*p.received, receipt{m.DispatchID, content, e.Context.AuditID, p.late})

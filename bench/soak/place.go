@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/config"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // killPoint is a step of a decision that can be seen from outside: the daemon is
@@ -712,7 +712,7 @@ func (k *approvalKills) readEvidence(t *testing.T) map[string]*approvalEvidence 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.ApprovalID == "" {
+		if e.ApprovalID == "" || e.Event == "held_text_read" {
 			continue
 		}
 		if found[e.ApprovalID] == nil {
@@ -795,7 +795,7 @@ func (k *approvalKills) judgeOutcome(t *testing.T, m *promise, goes bool) {
 	var data api.EmittedMessage
 	err := json.Unmarshal([]byte(raw), &o)
 	if carried := goes && m.by == killRuntime; carried && err == nil {
-		if err = json.Unmarshal(o.Data, &data); err == nil && (data.DispatchID != m.dispatch || !strings.Contains(data.Content, m.content) || data.Metadata["ocip"] == nil) {
+		if err = json.Unmarshal(o.Data, &data); err == nil && (data.DispatchID != m.dispatch || !strings.Contains(data.Content.Inspect(), m.content) || data.Metadata["ocip"] == nil) {
 			err = errors.New("this is not what it may send")
 		}
 	} else if len(o.Data) > 0 {

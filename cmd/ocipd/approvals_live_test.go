@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/approvalsui"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/cli"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
@@ -253,7 +253,6 @@ func TestSignedDecisions(t *testing.T) {
 			t.Errorf("%q exits %d: %s", args, code, out.String())
 		}
 	}
-	settle(1, "decisions must be signed here")
 	settle(1, "cannot sign: ssh-agent has 3 keys", "--sign")
 	settle(0, "resolved", "--key", ssh.FingerprintSHA256(carols))
 
@@ -303,7 +302,7 @@ func TestSigningEndsWithItsCaller(t *testing.T) {
 		cancel()
 	}()
 	defer l.Close()
-	k := &approvalsui.Keys{Socket: path}
+	k := &cli.Keys{Socket: path}
 	if _, err := k.Sign(ctx, "text"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

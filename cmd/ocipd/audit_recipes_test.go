@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/verify"
+	"github.com/openclawos/ocipd/internal/evidence/verify"
 )
 
 // TestRecipes runs what docs/AUDIT.md tells an auditor to do, as it is printed, over
@@ -41,7 +41,7 @@ agents:
   - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
 directory:
   - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["link:dave"]}
-audit: {rotate: {bytes: 16384}}
+audit: {rotate: {bytes: 24576}}
 `)
 	state := d.at("openclawos")
 	put := func(name string, text []byte) {
@@ -144,6 +144,10 @@ audit: {rotate: {bytes: 16384}}
 	mirrorTo("copy")
 	work := t.TempDir()
 	copyTree(t, state, work)
+	// Nobody has to sign that records are retired.
+	if err := os.WriteFile(d.at("ocipd.yaml"), cfg, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	d.begin(t, "@acme/alice", "@acme/link")
 	d.must(t, d.operator, "audit.retire", map[string]any{"before": time.Now().Add(time.Hour)}, nil)
 	d.end(t)

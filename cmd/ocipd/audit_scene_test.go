@@ -17,11 +17,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -61,7 +61,7 @@ type staged struct {
 }
 
 // commandPatience bounds every wait of the scene.
-const commandPatience = 20 * time.Second
+const commandPatience = time.Minute
 
 func newStaged(t *testing.T, cfg string) *staged {
 	t.Helper()

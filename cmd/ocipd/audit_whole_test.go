@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +38,15 @@ func sql(t *testing.T, path, script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close()); err != nil {
+	// Triggers that the script drops are there again afterwards.
+	again := ""
+	err = sqlitex.ExecuteTransient(conn, `SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		if strings.Contains(script, "DROP TRIGGER "+stmt.ColumnText(0)+";") {
+			again += ";" + stmt.ColumnText(1)
+		}
+		return nil
+	}})
+	if err := errors.Join(err, sqlitex.ExecuteScript(conn, script+again, nil), conn.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -105,6 +114,10 @@ audit: {rotate: {bytes: 16384}}
 		"a record in the database":       {line(fmt.Sprintf(`UPDATE records SET line = replace(line, '"allow"', '"deny"') WHERE seq = %d`, seq)), fmt.Sprintf("ocipd.db: audit record %d: its content does not match its hash", seq)},
 		"a record of number zero":        {line(`INSERT INTO records (seq, line) VALUES (0, 'x'), (-7, 'y')`), "2 rows with no number of a record"},
 		"the last records":               {in(database, fmt.Sprintf(`DROP TRIGGER records_no_delete; DELETE FROM records WHERE seq > %d`, seq)), "the log ends before it"},
+		"a row beside the records":       {in(database, `UPDATE exchanges SET counterparty = 'somebody' WHERE rowid = 1`), "1 row changed by somebody else than the daemon: exchanges "},
+		"a round in the database":        {in(database, `UPDATE exchanges SET state = json_set(state, '$.round', 7) WHERE rowid = 1`), "of agent agent-bob-1: the row says round 7, record "},
+		"an exchange that is gone":       {in(database, `DELETE FROM exchanges WHERE rowid = 1`), "of agent agent-bob-1: there is no such row, and record "},
+		"a pause that nobody made":       {in(database, `INSERT INTO paused (scope, at, by) VALUES ('all', 1, 'x')`), "pause of all: the row says that it is open, and no record does"},
 		"a tile":                         {in(database, `INSERT INTO tiles SELECT 0, randomblob(32), randomblob(8192)`), "the Merkle tree has 1 tiles"},
 		"the database's first page":      {func(t *testing.T) { scribble(t, database, 20) }, "the database is damaged"},
 		"the database's pages":           {func(t *testing.T) { scribble(t, database, 4096) }, "ocipd.db"},
@@ -131,6 +144,25 @@ audit: {rotate: {bytes: 16384}}
 			}
 			if r.code != want || !strings.Contains(r.said, tc.says) {
 				t.Errorf("it ends with %d:\n%s%s", r.code, r.stdout, r.said)
+			}
+			if rows := strings.HasPrefix(tc.says, "of agent ") || strings.HasPrefix(tc.says, "pause of"); rows || tc.says == "" {
+				// So says who has nothing but the page.
+				cmd := exec.CommandContext(t.Context(), "python3", "../../docs/verify.py", strings.TrimSpace(d.ocipd(t, "audit", "key", "show").stdout), state, "--database", database)
+				out, _ := cmd.CombinedOutput()
+				if cmd.ProcessState.ExitCode() != want || want == exitFault && !strings.Contains(string(out), "record") {
+					t.Errorf("verify.py: %d, %s", cmd.ProcessState.ExitCode(), out)
+				}
+				// The rows can be made anew, but for one of which the log does not say enough.
+				file, made := filepath.Join(t.TempDir(), "new.db"), exitDone
+				if strings.Contains(tc.says, "no such row") {
+					made = exitFault
+				}
+				if r := d.ocipd(t, "audit", "rebuild-state", file); r.code != made || !strings.Contains(r.stdout, tc.says) {
+					t.Errorf("rebuild-state ends with %d:\n%s%s", r.code, r.stdout, r.said)
+				}
+				if r := d.ocipd(t, "audit", "verify", "--database", file); r.code != made {
+					t.Errorf("what it made: %d\n%s%s", r.code, r.stdout, r.said)
+				}
 			}
 			// A backup is for records: the tree and the index are made anew from them.
 			if again := strings.Contains(tc.says, "Merkle") || strings.Contains(tc.says, "makes it again"); again && strings.Contains(r.said, "ocipd restore") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/openclawos/ocipd/internal/evidence/witness"
 )
 
 // verify --witness demands that a witness has cosigned what the log fits.
@@ -47,11 +47,46 @@ agents:
 	if r := d.ocipd(t, "audit", "witness", "list"); r.code != exitDone || !strings.Contains(r.stdout, "has cosigned nothing yet") {
 		t.Errorf("%+v", r)
 	}
+	if r := d.ocipd(t, "audit", "witness", "remove", "nobody"); r.code != exitFailed || !strings.Contains(r.said, `no witness "nobody" is listed`) {
+		t.Errorf("%+v", r)
+	}
+	if r := d.ocipd(t, "audit", "witness", "remove", "other.example"); r.code != exitDone || r.stdout != "ok: other.example is shown no more checkpoints\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != exitDone {
+		t.Fatalf("%+v", r)
+	}
 	d.end(t)
 	if r := d.ocipd(t, "audit", "witness", "list"); r.code != exitDone || !strings.Contains(r.stdout, at+"\n  has cosigned ") {
 		t.Errorf("%+v", r)
 	}
 	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitDone || !strings.Contains(r.stdout, "cosigned by the witness other.example up to record ") {
+		t.Errorf("%+v", r)
+	}
+	// Behind what it has cosigned there may be others' records: few, and young ones.
+	stop()
+	d.begin(t, "@acme/alice", "@acme/link")
+	d.end(t)
+	for _, test := range []struct {
+		within []string
+		code   int
+		says   string
+	}{
+		{nil, exitDone, "cosigned by the witness other.example up to record "},
+		{[]string{"2"}, exitFault, " records after it are not cosigned, more than 2 (--within)"},
+		{[]string{"1000", "1ns"}, exitFault, " is not cosigned, and is more than 1ns older than the newest one (--within)"},
+		{[]string{"1000", "1h"}, exitDone, "cosigned by the witness other.example up to record "},
+		{[]string{"some"}, exitUsage, "neither a number of records nor a time"},
+	} {
+		args := []string{"audit", "verify", "--witness", w.Key().String()}
+		for _, bound := range test.within {
+			args = append(args, "--within", bound)
+		}
+		if r := d.ocipd(t, args...); r.code != test.code || !strings.Contains(r.stdout+r.said, test.says) {
+			t.Errorf("within %q: %+v", test.within, r)
+		}
+	}
+	if r := d.ocipd(t, "audit", "verify", "--within", "2"); r.code != exitUsage {
 		t.Errorf("%+v", r)
 	}
 	if r := d.ocipd(t, "audit", "verify", "--witness", stranger.Key().String()); r.code != exitFault || !strings.Contains(r.said, "nothing that is held outside is cosigned by the witness other.example") {

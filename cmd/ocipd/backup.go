@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/backup"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/evidence/backup"
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +23,7 @@ func newBackup(s *shell) *cobra.Command {
 		Short:   "copy the daemon's state, also while it runs",
 		Long: `Copy the database, the checkpoints kept outside it, the signing key and the digest
 keys into DIR. The daemon may be running. DIR is created, whole or not at all, and
-the copy is verified. Each part but the database can be left out; configuration
+the copy is verified. A daemon that runs records that it was made. Each part but the database can be left out; configuration
 and policy are not included. Store the backup as safely as the original: it holds
 pending messages in the clear, and its keys can sign as this log.`,
 		Args: cobra.ExactArgs(1),
@@ -30,9 +32,18 @@ pending messages in the clear, and its keys can sign as this log.`,
 			if err != nil {
 				return err
 			}
+			// A daemon that runs has it on record, and in the copy.
+			err = s.Operate(cmd.Context(), "backup.note", &api.BackupNoteParams{Directory: cli.Absolute(args[0])}, nil)
+			noted := err == nil
+			if err != nil && !errors.Is(err, client.ErrNotRunning) {
+				return fmt.Errorf("cannot put the backup on record: %w", err)
+			}
 			made, err := backup.Make(cmd.Context(), p, cli.Absolute(args[0]), without)
 			if err != nil {
 				return err
+			}
+			if !noted {
+				fmt.Fprintln(s.Stderr, "the backup is not on record: the daemon does not run")
 			}
 			return s.Report(asJSON, made, "backed up to %s: %s, with messages that wait in the clear\n", term.Printable(args[0]), contents(&made))
 		},
@@ -75,8 +86,9 @@ the loss.`,
 			}
 			fmt.Fprintf(s.Stdout, "restored: %s\nwhat was there is in %s, beside its place\n", contents(&done.Contents), done.Aside)
 			if done.Lost > 0 {
-				fmt.Fprintf(s.Stdout, "%s that were signed since are not in it; the next start puts that on record\n", term.Count(int(done.Lost), "record"))
+				fmt.Fprintf(s.Stdout, "%s that were signed since are not in it\n", term.Count(int(done.Lost), "record"))
 			}
+			fmt.Fprintln(s.Stdout, "the next start puts the restoration on record, and takes back approvals of effects that are not used: the runner's ledger is in no backup")
 			fmt.Fprintln(s.Stdout, "start the daemon as before: ocipd serve, or ocipd service")
 			return nil
 		},
@@ -95,7 +107,7 @@ func contents(c *backup.Contents) string {
 		}
 		return "without"
 	}
-	return fmt.Sprintf("%s (%s), %s checkpoints, %s the signing key, %s the keys of digests", term.Count(int(c.Records), "record"), term.Mebibytes(c.Bytes),
+	return fmt.Sprintf("%s (%s), %s checkpoints, %s the signing key, %s the keys of digests, without the runner's ledger", term.Count(int(c.Records), "record"), term.Mebibytes(c.Bytes),
 		has(c.Witnessed > 0), has(c.SigningKey), has(c.DigestKeys))
 }
 

@@ -13,11 +13,11 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -29,6 +29,7 @@ type callFlags struct {
 	manifest string
 	kernel   bool
 	operator bool
+	key      string
 	list     bool
 }
 
@@ -72,6 +73,7 @@ func newCall(s *shell) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.app, "app", "", "register as the app with this `ID` (default "+callApp+")")
 	flags.StringVar(&f.manifest, "manifest", "", "register with the manifest in this `FILE`, or this JSON; what it leaves out is filled in")
+	cli.KeyFlag(c, &f.key)
 	flags.BoolVar(&f.kernel, "kernel", false, "use the kernel socket")
 	flags.BoolVar(&f.list, "list", false, "print the methods there are")
 	flags.BoolVar(&f.operator, "operator", false, "use the operator socket")
@@ -93,7 +95,7 @@ func onOperator(method string, f callFlags) bool {
 // operatorMethods are how the names of methods begin that are for operators, alone or
 // too.
 func operatorMethods() []string {
-	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "policy.", "queue.", "sending.", "store.", "task.watch"}
+	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "sending.", "store.", "task.watch"}
 }
 
 func (s *shell) call(ctx context.Context, method, text string, f callFlags) error {
@@ -117,6 +119,22 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	if !operator && method != "app.register" && method != "kernel.describe" {
 		if err := s.registerForCall(ctx, c, f); err != nil {
 			return s.Refused(err)
+		}
+	}
+	if operator {
+		signature, err := s.SignCall(ctx, c, f.key, method, params)
+		if err != nil {
+			return s.callFailed(err)
+		}
+		if signature != "" {
+			var answer jsontext.Value
+			if err := c.CallSigned(ctx, method, params, signature, &answer); err != nil {
+				return s.callFailed(err)
+			}
+			if _, err := s.Stdout.Write(s.Screen().JSONLine(answer)); err != nil {
+				return err
+			}
+			return answered(answer)
 		}
 	}
 	answers, err := c.Stream(ctx, method, params)
@@ -211,7 +229,7 @@ func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFla
 		text := []byte(f.manifest)
 		if !strings.HasPrefix(strings.TrimSpace(f.manifest), "{") {
 			var err error
-			if text, err = os.ReadFile(f.manifest); err != nil {
+			if text, err = cli.ReadFile(f.manifest); err != nil {
 				return fmt.Errorf("cannot read the manifest: %w", err)
 			}
 		}

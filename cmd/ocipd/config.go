@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/doctor"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
-	"github.com/openclawos/ocipd/internal/doctor"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/spf13/cobra"
 )
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/place"
-	"github.com/openclawos/ocipd/internal/term"
 )
 
 // agentProgram is a program that runs agents, and the id of the app that speaks for
@@ -224,7 +224,7 @@ func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session stri
 	if err != nil || !strings.EqualFold(agreed, "y") && !strings.EqualFold(agreed, "yes") {
 		return err
 	}
-	err = s.speak(ctx, "sending.message", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: text}}, false)
+	err = s.speak(ctx, "sending.message", "", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: api.Said(text)}}, false)
 	if verdict := new(verdictError); errors.As(err, &verdict) {
 		return nil // a decision is what was asked for
 	}

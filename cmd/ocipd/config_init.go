@@ -17,11 +17,12 @@ import (
 
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/configfile"
-	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/yamltext"
+	"github.com/openclawos/ocipd/internal/config/configfile"
+	"github.com/openclawos/ocipd/internal/config/yamltext"
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 )
@@ -211,7 +212,7 @@ func (a *answers) checkChannel() error {
 		return cli.Usagef("--chat and --knows are chats of a channel, and --channel names none")
 	}
 	for _, session := range a.sessions() {
-		if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+yamltext.Quote(session)+"]}]")); err != nil || strings.HasSuffix(session, "*") {
+		if _, err := config.Parse("", []byte("directory: [{kind: person, sessions: ["+yamltext.Quote(session)+"]}]")); err != nil || text.IsPattern(session) {
 			return fmt.Errorf("cannot use the chat %q: want what the channel's app calls it, such as 4711", strings.TrimPrefix(session, a.channel+":"))
 		}
 	}
@@ -269,7 +270,7 @@ func (s *shell) touchedKeys() (keys []touchedKey) {
 
 // touched reads a public key that waits for a touch with each use.
 func touched(path string) (ssh.PublicKey, error) {
-	text, err := os.ReadFile(path)
+	text, err := cli.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the key: %w", err)
 	}

@@ -10,15 +10,15 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/auditcmd"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/cli/auditcmd"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/configfile"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/yamltext"
+	"github.com/openclawos/ocipd/internal/config/configfile"
+	"github.com/openclawos/ocipd/internal/config/yamltext"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/spf13/cobra"
 )
 
@@ -160,7 +160,7 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	return cli.ErrSaid
 }
 
-func (s *shell) printProposal(p *kernelconfig.Proposal) {
+func (s *shell) printProposal(p *configfile.Proposal) {
 	fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(p.Key), term.Printable(yamltext.List(p.Values)))
 	fmt.Fprintf(s.Stdout, "    why       %s\n", term.Printable(p.Reason))
 	for _, shown := range p.Evidence {
@@ -176,7 +176,7 @@ func (s *shell) printProposal(p *kernelconfig.Proposal) {
 
 // agree asks whether a line is to be written, and for the app where nothing shows
 // which. Names holds what was said of placeholders already: each is asked for once.
-func (s *shell) agree(in *bufio.Reader, p *kernelconfig.Proposal, names map[string]string) (bool, error) {
+func (s *shell) agree(in *bufio.Reader, p *configfile.Proposal, names map[string]string) (bool, error) {
 	if !p.Unnamed {
 		return s.Consents(in, "Write it? [y/N]")
 	}

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 	"go.yaml.in/yaml/v3"
 )
 

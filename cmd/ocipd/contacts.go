@@ -6,19 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/configfile"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/place"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/config/configfile"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/spf13/cobra"
 )
 
@@ -177,7 +180,7 @@ const afterwards = "A running daemon takes the file by itself; this\ncommand wai
 
 func newContactsAdd(s *shell) *cobra.Command {
 	entry := config.Contact{Accepts: []string{"public", "internal"}}
-	var noReload bool
+	var noReload, pattern bool
 	c := &cobra.Command{
 		Use:   "add SESSION...",
 		Short: "add a person, agent or group to the directory file",
@@ -198,6 +201,9 @@ contacts.jsonl beside it becomes that file. ` + afterwards,
 			if len(args) == 0 && entry.Kind != "agent" {
 				return cli.Usagef("name the sessions that reach the contact, such as telegram:4711")
 			}
+			if err := oneSession(pattern, args...); err != nil {
+				return err
+			}
 			entry.Sessions = args
 			f, err := s.openContacts(cmd.Context())
 			if err != nil {
@@ -216,8 +222,20 @@ contacts.jsonl beside it becomes that file. ` + afterwards,
 	flags.StringVar(&entry.TenantID, "tenant", "", "`NAME` of the company or household")
 	flags.StringSliceVar(&entry.Accepts, "accepts", entry.Accepts, "`LEVELS` that may go there")
 	flags.StringArrayVar(&entry.Members, "member", nil, "`ID` of an agent in a group, or a person's session; repeatable")
+	flags.BoolVar(&pattern, "pattern", false, "a session that ends in * stands for all that begin so")
 	flags.BoolVar(&noReload, "no-reload", false, "do not wait for a running daemon")
 	return c
+}
+
+// oneSession refuses a session that stands for many where the command does not say that it
+// is meant so: an agent chooses the names of sessions, and a person copies them.
+func oneSession(pattern bool, sessions ...string) error {
+	for _, session := range sessions {
+		if !pattern && text.IsPattern(session) {
+			return cli.Usagef("%q stands for every session that begins so: if that is meant, ocipd contacts add --pattern", session)
+		}
+	}
+	return nil
 }
 
 // contactName is what an entry is called in a message.
@@ -240,8 +258,10 @@ func newContactsBind(s *shell) *cobra.Command {
 		Short: "mark a session as your own, or as somebody's of the directory file",
 		Long: `Name the owner of a session: with --me the owner of your agent, who is no
 stranger to it; with --to the entry of the directory file with this user or
-instance id. Without a session, --me proposes the unknown one that was used last,
-so write to your agent first. ` + afterwards,
+instance id. Without a session, --me proposes those that nobody knows and that
+somebody wrote from, the newest first: write to your agent first. Rooms are not
+proposed. --yes takes the first one that a channel's app brought, not one that
+the agent's own app reports. ` + afterwards,
 		Example: "  ocipd contacts bind --me\n  ocipd contacts bind telegram:4711 --me\n  ocipd contacts bind signal:dave --to dave",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -270,11 +290,14 @@ func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes,
 		return err
 	}
 	defer f.Close()
+	if err := oneSession(false, session); err != nil {
+		return err
+	}
 	if session == "" {
 		if to != "" {
 			return cli.Usagef("name the session that is to be bound, such as telegram:4711")
 		}
-		found, err := s.proposeOwner(ctx, agent, yes)
+		found, err := s.proposeOwner(ctx, f.Config, agent, yes)
 		if err != nil {
 			return err
 		}
@@ -321,37 +344,76 @@ func ownerOf(cfg *config.Config, agent string) (string, error) {
 	return "", fmt.Errorf("there is no agent in %s, so there is no owner of one: ocipd config init", cfg.File)
 }
 
-// proposeOwner asks whether the session that nobody knows and was used last is the
-// owner's.
-func (s *shell) proposeOwner(ctx context.Context, agent string, yes bool) (*api.Contact, error) {
+// proposeOwner asks whether a session that nobody knows is the owner's: one that somebody
+// wrote from, since an agent can write to any session it likes.
+func (s *shell) proposeOwner(ctx context.Context, cfg *config.Config, agent string, yes bool) (*api.Contact, error) {
 	if !yes && !s.Asks() {
-		return nil, cli.Usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and was used last")
+		return nil, cli.Usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and that somebody wrote from last")
 	}
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
 	size := api.MaxPage
 	var page api.ContactListResult
-	if err := s.Operate(ctx, "contact.list", &api.ContactListParams{Agent: agent, Limit: &size}, &page); err != nil {
+	if err := s.AskPage(ctx, c.Call, "contact.list", &api.ContactListParams{Agent: agent, Limit: &size}, &page); err != nil {
 		return nil, err
 	}
 	in := bufio.NewReader(s.Stdin)
 	for i := range page.Contacts {
-		c := &page.Contacts[i]
-		if c.Kind != kindUnknown || strings.HasPrefix(c.SessionKey, "agent:") {
+		one := &page.Contacts[i]
+		if one.Kind != kindUnknown || one.Group || text.IsPattern(one.SessionKey) || strings.HasPrefix(one.SessionKey, "agent:") {
 			continue
 		}
-		if yes {
-			return c, nil
+		wrote, reporter, err := s.wroteFrom(ctx, c, cfg, one)
+		switch {
+		case err != nil:
+			return nil, err
+		case !wrote || yes && reporter != "":
+			continue
+		case yes:
+			return one, nil
+		case reporter != "":
+			reporter = ", as " + reporter + " reports"
 		}
-		mine, err := s.Consents(in, fmt.Sprintf("%s wrote with %s, %s, %s ago. Is that you? [y/N]",
-			c.SessionKey, c.Agent, term.Count(int(c.MessageCount), "message"), term.Age(time.Since(c.LastActiveAt))))
+		mine, err := s.Consents(in, fmt.Sprintf("%s wrote to %s%s, %s in all, the last one %s ago. Is that you? [y/N]",
+			one.SessionKey, one.Agent, reporter, term.Count(int(one.MessageCount), "message"), term.Age(time.Since(one.LastActiveAt))))
 		if mine || err != nil {
-			return c, err
+			return one, err
 		}
 	}
-	return nil, errors.New("there is no other session that nobody knows: write to your agent from your own chat, and try again")
+	return nil, errors.New("there is no other session that nobody knows and that somebody wrote from: write to your agent from your own chat, and try again")
+}
+
+// wroteFrom reports whether somebody wrote to an agent from a session, by the newest
+// records of that. A reporter is the agent's own app where nobody else says so.
+func (s *shell) wroteFrom(ctx context.Context, c *client.Client, cfg *config.Config, from *api.Contact) (wrote bool, reporter string, err error) {
+	i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.ID == from.Agent })
+	if i < 0 {
+		return false, "", nil
+	}
+	a := &cfg.Agents[i]
+	params := api.AuditQueryParams{Filter: audit.Filter{Like: audit.Record{SessionKey: from.SessionKey, AgentID: a.InstanceID, Event: "human_message"}}}
+	var page api.AuditQueryResult
+	if err := s.AskPage(ctx, c.Call, "audit.query", &params, &page); err != nil {
+		return false, "", fmt.Errorf("cannot read who wrote from %s: %w", from.SessionKey, err)
+	}
+	for _, line := range page.Records {
+		r, err := audit.Parse(line)
+		if err != nil {
+			return false, "", fmt.Errorf("cannot read a record of the daemon: %w", err)
+		}
+		if r.AppID != a.App {
+			return true, "", nil
+		}
+	}
+	return len(page.Records) > 0, a.App, nil
 }
 
 func newContactsForget(s *shell) *cobra.Command {
 	var params api.ContactForgetParams
+	var key string
 	var entry, asJSON, noReload bool
 	c := &cobra.Command{
 		Use: "forget SESSION",
@@ -364,10 +426,11 @@ is also removed from the directory file, and its entry with its last session.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params.SessionKey = args[0]
-			return s.forgetContact(cmd.Context(), &params, entry, asJSON, noReload)
+			return s.forgetContact(cmd.Context(), key, &params, entry, asJSON, noReload)
 		},
 	}
 	flags := c.Flags()
+	cli.KeyFlag(c, &key)
 	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
 	flags.BoolVar(&entry, "entry", false, "take the session out of the directory file too")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
@@ -375,7 +438,7 @@ is also removed from the directory file, and its entry with its last session.`,
 	return c
 }
 
-func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetParams, entry, asJSON, noReload bool) error {
+func (s *shell) forgetContact(ctx context.Context, key string, params *api.ContactForgetParams, entry, asJSON, noReload bool) error {
 	if entry {
 		f, err := s.openContacts(ctx)
 		if err != nil {
@@ -391,7 +454,7 @@ func (s *shell) forgetContact(ctx context.Context, params *api.ContactForgetPara
 		}
 	}
 	var result api.ContactForgetResult
-	if err := s.Operate(ctx, "contact.forget", params, &result); err != nil {
+	if err := s.OperateSigned(ctx, key, "contact.forget", params, &result); err != nil {
 		if entry && errors.Is(err, client.ErrNotRunning) {
 			fmt.Fprintln(s.Stderr, "no daemon is running, so that what it learned stays")
 			return nil

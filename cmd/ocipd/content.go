@@ -8,11 +8,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/text"
 	"github.com/spf13/cobra"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/openclawos/ocipd/internal/demo"
+	"github.com/openclawos/ocipd/internal/cli/demo"
 	"github.com/spf13/cobra"
 )
 

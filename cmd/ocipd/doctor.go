@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/openclawos/ocipd/internal/doctor"
+	"github.com/openclawos/ocipd/internal/cli/doctor"
 	"github.com/spf13/cobra"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/doctor"
+	"github.com/openclawos/ocipd/internal/cli/doctor"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -274,6 +274,7 @@ func TestDoctorFinds(t *testing.T) {
 			also("channels: {telegram: {botToken: x}}")(c)
 			chmod(clinicConfig, 0o644)(c)
 		}, "config", doctor.Warn, "others can get at the configuration", true},
+		{"kept for a season", also("audit: {keep: 2160h}"), "keep", doctor.Warn, "records are removed for good after 90d0h", false},
 		{"no signers", also("approvals: {allowed_signers: HOME/signers}"), "config", doctor.Fail, "approvals.allowed_signers", false},
 
 		{"open policy directory", func(c *clinic) {
@@ -838,6 +839,7 @@ func TestDoctorOfPeople(t *testing.T) {
 		{"nobody declared", "", "", "people", doctor.Pass, "nobody is declared: all but the agents here are strangers"},
 		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", doctor.Pass, "the own chat of alice is not known"},
 		{"nothing to declare", "", "", "access", doctor.Pass, "nothing need be declared"},
+		{"two tenants without a channel", "  - {id: rival, app: '@globex/rival', instance_id: rival-1, user_id: rival, org_unit: g, tenant_id: globex}", "", "access", doctor.Pass, "no app is given a channel"},
 		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", doctor.Pass, "what 1 app may do is declared"},
 		{"undeclared", "access: {apps: {'@acme/tg': {}}}\nroutes: [{session: 'telegram:*', agent: alice}]", "", "access", doctor.Fail, "no daemon starts with it"},
 		{"no signatures", "", "", "who", doctor.Pass, "It cannot know that a person decides"},

@@ -14,13 +14,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/approvalsui"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/logview"
+	"github.com/openclawos/ocipd/internal/cli/logview"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -575,8 +574,9 @@ func newExchangesResolve(s *shell) *cobra.Command {
 		Short:   "close an exchange and settle its escalation",
 		Long: `Close every side of an exchange that is in progress or escalated, and settle its
 escalation: if its rounds were used up, the two agents may begin a new one. A
-side that is denied, expired or resolved stays so. The act is recorded, with the
-note. The beginning of an id is enough.`,
+side that is denied, expired or resolved stays so. If the exchange changed after you
+looked, or nothing of it is left to settle, nothing happens. The act is recorded,
+with the note. The beginning of an id is enough.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -584,26 +584,19 @@ note. The beginning of an id is enough.`,
 			if wrong := params.Validate(); len(wrong) > 0 {
 				return cli.Usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
 			}
-			var by *approvalsui.Keys
-			if sign || key != "" {
-				var err error
-				if by, err = s.people().OpenKey(key); err != nil {
-					return err
-				}
-			}
-			return s.resolveExchange(cmd.Context(), params, by, asJSON)
+			return s.resolveExchange(cmd.Context(), params, sign || key != "", key, asJSON)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", "record this `TEXT` with it, up to 1024 bytes")
 	c.Flags().StringVar(&agent, "agent", "", "the exchange of the agent with this instance `ID`, where several pairs of agents use the id")
-	c.Flags().BoolVar(&sign, "sign", false, "sign with the key of ssh-agent, where the daemon demands signed decisions")
-	c.Flags().StringVar(&key, "key", "", approvalsui.KeyUsage)
+	c.Flags().BoolVar(&sign, "sign", false, "sign with the key of ssh-agent, also where the daemon does not demand it")
+	cli.KeyFlag(c, &key)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the sides as JSON, one a line")
 	return c
 }
 
-// resolveExchange ends an exchange, with a signature where by is not nil.
-func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, by *approvalsui.Keys, asJSON bool) error {
+// resolveExchange ends an exchange, with a signature where that is wanted or demanded.
+func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, sign bool, key string, asJSON bool) error {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
@@ -615,8 +608,18 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 		return fmt.Errorf("cannot resolve the exchange: %w", err)
 	}
 	params.ExchangeID = was[0].ExchangeID
-	if by != nil {
-		if params.Signature, err = by.Sign(ctx, api.SignedNote(api.SignedSettlement(params.ExchangeID, params.Agent), params.Note)); err != nil {
+	params.State = was[max(0, slices.IndexFunc(was, func(x side) bool { return x.Agent == params.Agent || x.Counterparty == params.Agent }))].State
+	if !sign {
+		if sign, err = s.SignatureRequired(ctx, c, "exchange.resolve"); err != nil {
+			return err
+		}
+	}
+	if sign {
+		by, err := s.OpenKey(key)
+		if err != nil {
+			return err
+		}
+		if params.Signature, err = by.Sign(ctx, api.SignedNote(api.SignedSettlement(params.ExchangeID, params.Agent, params.State), params.Note)); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/term"
 )
 
 // kept is a daemon's exchanges, in its order.

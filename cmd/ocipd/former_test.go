@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/service"
+	"github.com/openclawos/ocipd/internal/cli/service"
 )
 
 // A service whose configuration lacks what this version wants goes on with the former

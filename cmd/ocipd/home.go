@@ -11,12 +11,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/console"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/cli/logview"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/console"
-	"github.com/openclawos/ocipd/internal/logview"
-	"github.com/openclawos/ocipd/internal/term"
 )
 
 // home is what the bare command shows at a terminal: one live screen over what the

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/durable"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/mask"
-	"github.com/openclawos/ocipd/internal/taskapi"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/config/mask"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/spf13/cobra"
 )
 
 func newIntegrate(s *shell) *cobra.Command {
-	var agent, token string
+	var agent, token, key string
 	var remove, dryRun, asJSON, serversOnly, managed bool
 	var who owner
 	c := &cobra.Command{
@@ -93,12 +93,13 @@ is gated, what is open, and why.`,
 				p.Hashes = integrate.CodexHashes(cmd.Context())
 				p.Reach = reaches(cmd)
 			}
-			return s.integrate(cmd.Context(), r, p, agent, remove, dryRun)
+			return s.integrate(cmd.Context(), r, p, agent, key, remove, dryRun)
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&agent, "agent", "", "gate what is sent as the agent of this `ID` (default: the only one)")
 	flags.StringVar(&token, "token-file", "", "the agent's token stands in `FILE` (default: one is made)")
+	cli.KeyFlag(c, &key)
 	flags.StringVar(&who.user, "user", "", "`NAME` of whose the agents of OpenClaw are (default: asked)")
 	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the company or household that they belong to (default: asked)")
 	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
@@ -116,6 +117,9 @@ func runtimeNames() (names []string) {
 	return names
 }
 
+// integrationNotes is the folder beside the database in which it is kept what was changed in the runtimes' files.
+const integrationNotes = "integrations"
+
 // integrationPlace is where the runtimes' files are, and what starts this program.
 func (s *shell) integrationPlace() (*integrate.Place, error) {
 	home := s.Getenv("HOME")
@@ -130,7 +134,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), "integrations")}
+	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), integrationNotes)}
 	for _, o := range []struct{ name, path string }{{"--config", s.ConfigFile}, {"--socket", s.Socket}} {
 		if o.path == "" {
 			continue
@@ -149,7 +153,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	return p, err
 }
 
-func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string, remove, dryRun bool) error {
+func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent, key string, remove, dryRun bool) error {
 	var plan *integrate.Plan
 	var err error
 	if remove {
@@ -166,7 +170,7 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 			return err
 		}
 		if plan, err = r.Behind(p, agent); err == nil && made && !dryRun && !plan.Empty() {
-			err = s.makeToken(ctx, agent, p.Token)
+			err = s.makeToken(ctx, agent, key, p.Token)
 		}
 	}
 	if err != nil {
@@ -188,7 +192,10 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	if plan.Empty() {
 		fmt.Fprintf(s.Stdout, "%s: nothing to change\n", r.Title)
 		if dryRun {
-			return s.sayOpen(r, p, remove)
+			return s.sayOpen(ctx, r, p, remove)
+		}
+		if err := plan.Apply(); err != nil {
+			return err
 		}
 		return s.tryUnless(ctx, remove, r, p)
 	}
@@ -237,13 +244,13 @@ func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.P
 const tokenLasts = 365 * 24 * time.Hour
 
 // makeToken has the daemon give an agent a token, unless its file is there.
-func (s *shell) makeToken(ctx context.Context, agent, file string) error {
+func (s *shell) makeToken(ctx context.Context, agent, key, file string) error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
 	seconds := int(tokenLasts / time.Second)
 	var granted taskapi.Granted
-	if err := s.Operate(ctx, "task.grant", &taskapi.GrantParams{Agent: agent, ExpiresS: &seconds}, &granted); err != nil {
+	if err := s.OperateSigned(ctx, key, "task.grant", &taskapi.GrantParams{Agent: agent, ExpiresS: &seconds}, &granted); err != nil {
 		return fmt.Errorf("cannot make a token for agent %s: %w", agent, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -257,7 +264,7 @@ func (s *shell) makeToken(ctx context.Context, agent, file string) error {
 }
 
 // sayOpen says what of a runtime goes past the daemon still.
-func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) error {
+func (s *shell) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrate.Place, removed bool) error {
 	if removed {
 		return nil
 	}
@@ -279,11 +286,22 @@ func (s *shell) sayOpen(r *integrate.Runtime, p *integrate.Place, removed bool) 
 			fmt.Fprintf(s.Stdout, "open: %s: in the .mcp.json of the project, which is shared\n", term.Printable(serverName(server)))
 		}
 	}
-	asks, why, err := r.Tools(p)
+	asks, why, projects, err := r.Tools(p)
 	if err == nil && !asks && why != "" {
-		fmt.Fprintf(s.Stdout, "open: its own tools: %s\n", why)
+		fmt.Fprintf(s.Stdout, "open: its own tools: %s\n", term.Printable(why))
 	}
-	for _, what := range r.Open {
+	for i := range projects {
+		fmt.Fprintf(s.Stdout, "open: its own tools in %s: %s\n", term.Printable(projects[i].Scope), term.Printable(projects[i].String()))
+	}
+	if err != nil {
+		return err
+	}
+	version := ""
+	if program := r.Installed(p); program != "" {
+		version = integrate.Version(ctx, program)
+	}
+	stays, err := r.StaysOpen(p, version)
+	for _, what := range stays {
 		fmt.Fprintf(s.Stdout, "open: %s\n", what)
 	}
 	return err
@@ -364,12 +382,16 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 			}
 			list = append(list, one)
 		}
-		asks, why, err := r.Tools(p)
+		asks, why, projects, err := r.Tools(p)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
+			list = append(list, one)
+		}
+		for i := range projects {
+			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools", Scope: projects[i].Scope, File: projects[i].File}, false, projects[i].String()
 			list = append(list, one)
 		}
 		past := "goes past every MCP server"
@@ -381,7 +403,11 @@ func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON
 			}
 			list = append(list, one)
 		}
-		for _, what := range r.Open {
+		stays, err := r.StaysOpen(p, one.Version)
+		if err != nil {
+			return err
+		}
+		for _, what := range stays {
 			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, past
 			list = append(list, one)
 		}

@@ -6,8 +6,9 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/codexprobe"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
 
 // tryGate has a canary sent through a runtime's gate, and says what became of it.
@@ -25,10 +26,30 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 	return nil
 }
 
+// tryTyping tries whether a runtime asks about what is typed into an open shell, and notes it: on the day on which a
+// version does, that is open no more.
+func (s *shell) tryTyping(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
+	program := r.Installed(p)
+	if out || !p.Tools || program == "" || !r.Tries() {
+		return nil
+	}
+	asks, err := codexprobe.Asked(ctx, program)
+	if err != nil && !errors.Is(err, codexprobe.ErrUnknown) {
+		return err
+	}
+	if err != nil {
+		s.Say("%v", err)
+	}
+	return r.Asks(p, integrate.Version(ctx, program), asks)
+}
+
 // tryUnless says what of a runtime is open still, and tries its gate, unless it was taken
 // out.
 func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
-	if err := s.sayOpen(r, p, out); err != nil || out {
+	if err := s.tryTyping(ctx, r, p, out); err != nil {
+		return err
+	}
+	if err := s.sayOpen(ctx, r, p, out); err != nil || out {
 		return err
 	}
 	switch live, err := s.runningDaemon(ctx); {

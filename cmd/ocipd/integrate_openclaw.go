@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -18,15 +19,15 @@ import (
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/integrations"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/durable"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/place"
-	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/yamltext"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/yamltext"
 )
 
 // owner is whose the agents of a runtime are, as far as flags say it.
@@ -163,7 +164,7 @@ func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*c
 		return nil, err
 	}
 	e := &configEdit{ConfigNote: integrate.ConfigNote{File: file, Items: items}}
-	e.Before, err = os.ReadFile(file)
+	e.Before, err = cli.ReadFile(file)
 	if e.Was = err == nil; errors.Is(err, fs.ErrNotExist) {
 		e.Before, err = nil, nil
 		e.after = configs.Default()
@@ -176,6 +177,13 @@ func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*c
 	if e.after, err = withAgents(file, e.after, items); err != nil {
 		return nil, err
 	}
+	if cfg.OCIP.MaxRounds < hostRounds {
+		rounds, err := yamltext.Edit(e.after, keypath.Path{}.Key("ocip").Key("max_rounds"), strconv.Itoa(hostRounds))
+		if err != nil {
+			return nil, fmt.Errorf("cannot set ocip.max_rounds in %s: %w", file, err)
+		}
+		e.after, e.rounds = rounds, true
+	}
 	e.After = integrate.Sum(e.after)
 	return e, nil
 }
@@ -184,7 +192,13 @@ func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*c
 type configEdit struct {
 	integrate.ConfigNote
 	after []byte
+	// rounds is set if ocip.max_rounds is raised to [hostRounds].
+	rounds bool
 }
+
+// hostRounds is how many messages an exchange needs in OpenClaw: a question, its answer, and
+// the five turns that the host has the two agents answer each other by default.
+const hostRounds = 8
 
 // askOwners asks whose each agent is and of which organisation, where no flag says it,
 // and returns the agents as the configuration has them.
@@ -210,7 +224,7 @@ func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
 			return nil, err
 		}
 		said = is
-		items = append(items, fmt.Sprintf("{id: %s, app: %s, instance_id: %s, user_id: %s, org_unit: general, tenant_id: %s}",
+		items = append(items, fmt.Sprintf("{id: %s, app: %s, instance_id: %s, user_id: %s, org_unit: general, tenant_id: %s, own_turns: true}",
 			yamltext.Quote(id), yamltext.Quote(integrate.GatewayApp), yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(is.user), yamltext.Quote(is.tenant)))
 	}
 	return items, nil
@@ -243,7 +257,7 @@ func withAgents(file string, text []byte, items []string) ([]byte, error) {
 
 // writeConfig writes a changed configuration.
 func writeConfig(e *configEdit) error {
-	now, err := os.ReadFile(e.File)
+	now, err := cli.ReadFile(e.File)
 	switch {
 	case !e.Was && errors.Is(err, fs.ErrNotExist):
 		return writeNew(e.File, e.after)
@@ -267,7 +281,7 @@ func replaceConfig(file string, text []byte) error {
 func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files, settings bool) {
 	s.Say("%s, agents: %s", o.Version, strings.Join(o.Agents, ", "))
 	if edit != nil {
-		s.showDiff(edit.File, edit.Before, edit.after)
+		s.showEdit(edit)
 	}
 	if files {
 		s.Say("%s", o.Plugin)
@@ -290,22 +304,18 @@ func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket str
 	}
 }
 
-// showDiff shows the lines of a file that change.
-func (s *shell) showDiff(file string, before, after []byte) {
-	s.Say("%s", file)
-	was, now := strings.Split(string(before), "\n"), strings.Split(string(after), "\n")
-	first, last := 0, 0
-	for first < min(len(was), len(now)) && was[first] == now[first] {
-		first++
+// showEdit shows what is put into the daemon's configuration.
+func (s *shell) showEdit(e *configEdit) {
+	if e.Was {
+		s.Say("%s", e.File)
+	} else {
+		s.Say("%s (new, with the defaults)", e.File)
 	}
-	for last < min(len(was), len(now))-first && was[len(was)-1-last] == now[len(now)-1-last] {
-		last++
+	for _, item := range e.Items {
+		s.Say("  + agents: %s", item)
 	}
-	for _, line := range was[first : len(was)-last] {
-		s.Say("  - %s", line)
-	}
-	for _, line := range now[first : len(now)-last] {
-		s.Say("  + %s", line)
+	if e.rounds {
+		s.Say("  + ocip.max_rounds: %d (OpenClaw lets two agents answer each other that often)", hostRounds)
 	}
 }
 
@@ -350,7 +360,7 @@ func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live 
 // undoConfig takes agents out of the daemon's configuration again: byte for byte where
 // nobody has changed it since, else their own lines alone.
 func undoConfig(n *integrate.ConfigNote) error {
-	now, err := os.ReadFile(n.File)
+	now, err := cli.ReadFile(n.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

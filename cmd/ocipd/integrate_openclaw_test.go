@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/configs"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/integrate"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/roundtest"
+	"github.com/openclawos/ocipd/test/roundtest"
 )
 
 // TestKilledRoundsAreLinearizable kills the running daemon under the hands of

@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/examples"
-	"github.com/openclawos/ocipd/internal/lobster"
-	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/base/peer"
+	"github.com/openclawos/ocipd/internal/bridge/lobster"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"go.yaml.in/yaml/v3"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/loop"
+	"github.com/openclawos/ocipd/internal/bridge/loop"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // quickTeam has attempts made again at once, and a lease that ends soon.

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/mcpserver"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/mcpserver"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/spf13/cobra"
 )

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
+	"github.com/openclawos/ocipd/internal/bridge/mcpconnect"
+	"github.com/openclawos/ocipd/internal/bridge/mcpproxy"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/mcpconnect"
-	"github.com/openclawos/ocipd/internal/mcpproxy"
 	"github.com/spf13/cobra"
 )
 

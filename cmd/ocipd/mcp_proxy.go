@@ -1,35 +1,42 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/mcpprobe"
+	"github.com/openclawos/ocipd/internal/bridge/mcpproxy"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/mcpproxy"
 	"github.com/spf13/cobra"
 )
 
 func newMCPProxy(s *shell) *cobra.Command {
-	var agent, token, given, unmapped, address, listen string
+	var agent, token, given, unmapped, address, listen, name string
 	var hold time.Duration
 	c := &cobra.Command{
 		Use:   "mcp-proxy --agent ID [--map FILE] {-- SERVER [ARG]... | --url URL}",
-		Short: "have what an MCP server sends decided first",
-		Long: `Start an MCP server over stdin and stdout, and have the daemon decide about what its
-tools send, in the name of an agent. Everything else passes as it is. Which tools send
-what to whom says a map: one that comes with ocipd, or --map; ocipd mcp-proxy explain
-shows it. A tool that is in no map and has a text and a recipient is decided about too.
+		Short: "have each call of an MCP server decided first",
+		Long: `Start an MCP server over stdin and stdout, and have the daemon decide about each call of
+its tools, in the name of an agent: what sends a message as that message, and every other
+one, and what is read of it, as a call of a tool ("tools" of the configuration). Which
+tools send what to whom says a map: one that comes with ocipd and is found by what the
+server says of itself, or --map; ocipd mcp-proxy explain shows it. A tool that is in no
+map and has a text and a recipient is taken for one that sends.
 
 The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. Its
 token stands in --token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see it.
 What a person has to approve keeps its call open, and is then answered HELD and sent once
-it is approved. Without a running daemon nothing is sent.
+it is approved. Without a running daemon no tool is called.
 
 With --url, the server is one over HTTP, and its clients connect to an address on this
 machine that is written to stdout and stays the same: it is known to those who know the
@@ -66,14 +73,18 @@ agent's token.`,
 			}}
 			defer link.Close()
 			if err := link.Check(cmd.Context()); err != nil {
-				// The server's other tools are of use without the daemon.
-				log.Warn("nothing is sent until this is well", "error", err)
+				// It may come before the first call.
+				log.Warn("no tool is called until this is well", "error", err)
 			}
 			o := &mcpproxy.Options{
+				Given: given != "", Name: name, Origin: originOf(cmp.Or(name, m.Name), name, address, command),
 				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: newID, Now: time.Now,
 			}
 			if target == nil {
 				return mcpproxy.Run(cmd.Context(), o)
+			}
+			if err := mcpprobe.Speaks(cmd.Context(), target); err != nil {
+				return err
 			}
 			l, err := mcpproxy.Listen(cmd.Context(), listen)
 			if err != nil {
@@ -87,7 +98,8 @@ agent's token.`,
 	c.Flags().StringVar(&agent, "agent", "", "send as the agent with this `ID`")
 	c.Flags().StringVar(&token, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
-	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass")
+	c.Flags().StringVar(&name, "name", "", "the server's `NAME` in its client's list: policies know it by that")
+	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass (as calls of tools)")
 	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:7420", "with --url, serve clients at `ADDRESS`")
 	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
@@ -100,16 +112,16 @@ func newMCPExplain(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "show which tools of an MCP server are decided about",
-		Long: `Start an MCP server, list its tools, and show for each whether the daemon decides about
-it: by the map, by a guess from the names of its arguments, or not at all. What is guessed
-is written as a map, to be put into a file for --map.`,
+		Long: `Start an MCP server, list its tools, and show for each as what the daemon decides about
+it: as a message, by the map or by a guess from the names of its arguments, or as a call of
+a tool. All is written as a map, to be put into a file for --map.`,
 		Example: "  ocipd mcp-proxy explain -- npx -y mcp-discord > discord.yaml",
 		RunE: func(cmd *cobra.Command, command []string) error {
 			target, m, err := serverOf(address, given, command)
 			if err != nil {
 				return err
 			}
-			text, err := mcpproxy.Explain(cmd.Context(), m, target, command, withoutToken(s.Env), s.Stderr, s.Version)
+			text, err := mcpproxy.Explain(cmd.Context(), m, given != "", target, command, withoutToken(s.Env), s.Stderr, s.Version)
 			if err != nil {
 				return err
 			}
@@ -126,8 +138,14 @@ is written as a map, to be put into a file for --map.`,
 // it is written in one place.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
+// originOf tells a server from others of its name: it is of this command, or at this address.
+func originOf(shown, name, address string, command []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{name, address}, command), "\x00")))
+	return fmt.Sprintf("%s #%x", shown, sum[:6])
+}
+
 // serverOf is the server that is meant: one over HTTP, or a command; and its map.
-func serverOf(address, given string, command []string) (target *url.URL, m *mcpproxy.Map, err error) {
+func serverOf(address, given string, command []string) (target *url.URL, m *toolmap.Map, err error) {
 	if (address == "") == (len(command) == 0) {
 		return nil, nil, cli.Usagef("name either the server's command, behind --, or its address with --url")
 	}
@@ -137,7 +155,7 @@ func serverOf(address, given string, command []string) (target *url.URL, m *mcpp
 		}
 		command = []string{target.Hostname()}
 	}
-	m, err = mcpproxy.MapOf(given, command)
+	m, err = toolmap.Of(given, command)
 	return target, m, err
 }
 

@@ -105,7 +105,11 @@ type webTrial struct {
 
 func newWebTrial(t *testing.T, args ...string) *webTrial {
 	t.Helper()
-	p := newProxyTrial(t)
+	return newWebTrialOf(t, newProxyTrial(t), args...)
+}
+
+func newWebTrialOf(t *testing.T, p *proxyTrial, args ...string) *webTrial {
+	t.Helper()
 	w := &webTrial{proxyTrial: p, server: newWebServer(t)}
 	command := []string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--listen", "127.0.0.1:0", "--url", w.server.URL + "/mcp"}
 	s := p.open(append(command, args...), asProgram+"=1")
@@ -312,5 +316,96 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 	w.until("the record", func() bool { return len(w.events(audit.Record{Event: "delivered"})) == 3 })
 	if got := w.server.calls()[2]; !strings.Contains(got, `by Friday\n\nSent by`) || w.server.last.Get("Mcp-Session-Id") != "s2" {
 		t.Errorf("the server got %s with %v", got, w.server.last)
+	}
+}
+
+// What is approved for one session of a client, and one account there, is sent in no other: not by another client of the
+// same proxy, not by one that shows itself as somebody else, and not once the session has ended.
+func TestProxyOverHTTPCrossesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWebTrial(t, "--hold", "1ms")
+	as := func(session, account string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del("Mcp-Session-Id")
+			if session != "" {
+				r.Header.Set("Mcp-Session-Id", session)
+			}
+			r.Header.Set("Authorization", "Bearer "+account)
+		}
+	}
+	say := func(method, body string, edit func(*http.Request)) string {
+		said, err := io.ReadAll(w.ask(method, body, edit).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(said)
+	}
+	id, sent := 0, 0
+	others := map[string]func(*http.Request){
+		"another session of the same account": as("s2", "x"), "another account in the session's name": as("s1", "y"), "another one in both": as("s3", "y"), "a client without a session": as("", "x"),
+	}
+	for _, ends := range []bool{false, true} {
+		name := map[bool]string{false: "a session that goes on", true: "a session that has ended"}[ends]
+		id++
+		text := fmt.Sprintf("I promise to do it by Friday %d", id)
+		if said := say(http.MethodPost, call(id, "send_message", fmt.Sprintf(`{"to":"dave","text":%q}`, text)), as("s1", "x")); !strings.Contains(said, "HELD") {
+			t.Fatalf("%s: answered %q", name, said)
+		}
+		if ends {
+			say(http.MethodDelete, "", as("s1", "x"))
+		}
+		for _, other := range others {
+			id++
+			if said := say(http.MethodPost, call(id, "send_message", `{"to":"dave","text":"Hello"}`), other); !strings.Contains(said, "done") {
+				t.Fatalf("%s: another client is answered %q", name, said)
+			}
+			sent++
+		}
+		w.decide("approve", w.waiting())
+		if !ends {
+			sent++
+			w.until("it is sent", func() bool { return len(w.server.calls()) == sent })
+			if h := w.server.last; h.Get("Mcp-Session-Id") != "s1" || h.Get("Authorization") != "Bearer x" {
+				t.Errorf("%s: it was sent with %v", name, h)
+			}
+			continue
+		}
+		// The proxy looks when one of its own is approved, and takes that one alone.
+		id++
+		say(http.MethodPost, call(id, "send_message", `{"to":"dave","text":"I promise to pay on Monday"}`), as("s2", "x"))
+		w.decide("approve", w.waiting())
+		sent++
+		w.until("the other one is sent", func() bool { return len(w.server.calls()) == sent })
+		if got := w.server.calls(); strings.Contains(got[len(got)-1], "Friday") || len(w.events(audit.Record{Event: "redeemed"})) != sent-2*len(others) {
+			t.Errorf("%s: it was sent: %s", name, got[len(got)-1])
+		}
+	}
+}
+
+// A call of a tool that a person approved for one session is asked about anew in another, and let through in its own.
+func TestProxyOverHTTPCallsCrossNothing(t *testing.T) {
+	t.Parallel()
+	w := newWebTrialOf(t, newProxyTrialOf(t, enforcing(t)), "--hold", "1ms", "--name", "chat")
+	say := func(id int, session, account string) string {
+		said, err := io.ReadAll(w.ask(http.MethodPost, call(id, "deploy", `{}`), func(r *http.Request) {
+			r.Header.Set("Mcp-Session-Id", session)
+			r.Header.Set("Authorization", "Bearer "+account)
+		}).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(said)
+	}
+	if said := say(1, "s1", "x"); !strings.Contains(said, "HELD") {
+		t.Fatalf("answered %q", said)
+	}
+	w.decide("approve", w.waiting())
+	for id, other := range [][2]string{{"s2", "x"}, {"s1", "y"}} {
+		if said := say(id+2, other[0], other[1]); !strings.Contains(said, "HELD") || len(w.server.calls()) != 0 {
+			t.Errorf("in session %s of %s it is answered %q", other[0], other[1], said)
+		}
+	}
+	if said := say(5, "s1", "x"); !strings.Contains(said, "done") || len(w.server.calls()) != 1 {
+		t.Errorf("in its own session it is answered %q", said)
 	}
 }

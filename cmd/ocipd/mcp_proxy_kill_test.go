@@ -170,10 +170,10 @@ func TestProxyOfAnAgentWithAnApp(t *testing.T) {
 		t.Errorf("answered %q", text)
 	}
 	s.say(call(2, "search", `{}`))
-	if text, isError := s.answer("2"); isError || text != "done" {
+	if text, isError := s.answer("2"); !isError || !strings.Contains(text, "@acme/ann") {
 		t.Errorf("answered %q", text)
 	}
-	if got := p.calls(); len(got) != 1 {
+	if got := p.calls(); len(got) != 0 {
 		t.Errorf("the server got %s", got)
 	}
 }

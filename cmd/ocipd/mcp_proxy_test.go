@@ -12,12 +12,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // serverWord makes the test binary be an MCP server that keeps what it reads in a file.
@@ -80,7 +83,7 @@ func scriptedServer(log string) {
 const chatMap = `
 channel: chat
 tools:
-  send_message: {text: [text], to: ["{to}"]}
+  send_message: {text: [text], to: ["{to}"], with: [thread, file]}
   mail: {title: [subject], text: [body], to: ["{to}", "{cc}"]}
   comment: {text: [body], to: ["{owner}/{repo}#{number}"]}
 reads:
@@ -98,6 +101,27 @@ directory:
   - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: ["chat:eve"]}
 `
 
+// enforcing is proxyTeam with a policy that refuses all tools of the server gh and asks a person about
+// one of another.
+func enforcing(t *testing.T) string {
+	t.Helper()
+	files, err := policies.Starter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files["my_own.rego"] = "package ocip.tool\n\ndenials contains \"no GitHub here\" if input.tool.server == \"gh\"\n\nquestions contains \"a person looks\" if input.tool.name == \"deploy\"\n"
+	for name, text := range files {
+		if strings.HasSuffix(name, "_test.rego") {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return proxyTeam + "tools: enforce\npolicy: {path: " + dir + "}\n"
+}
+
 // proxyTrial is a daemon, and clients that talk to a server through the proxy.
 type proxyTrial struct {
 	*mcpTrial
@@ -106,10 +130,15 @@ type proxyTrial struct {
 
 func newProxyTrial(t *testing.T) *proxyTrial {
 	t.Helper()
+	return newProxyTrialOf(t, proxyTeam)
+}
+
+func newProxyTrialOf(t *testing.T, team string) *proxyTrial {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	p := &proxyTrial{mcpTrial: newMCPTrial(t, proxyTeam)}
+	p := &proxyTrial{mcpTrial: newMCPTrial(t, team)}
 	p.log, p.token = filepath.Join(p.dir, "server.log"), filepath.Join(p.dir, "ann.token")
 	var granted taskapi.Granted
 	p.operator("task.grant", map[string]any{"agent": "ann"}, &granted)
@@ -279,7 +308,7 @@ func (p *proxyTrial) until(what string, is func() bool) {
 	}
 }
 
-// Whatever sends no message passes as it is, in both directions, also where it is long.
+// Whatever calls no tool passes as it is, in both directions, and a result also where it is long.
 func TestProxyPassesTheRest(t *testing.T) {
 	p := newProxyTrial(t)
 	said := []string{
@@ -288,10 +317,8 @@ func TestProxyPassesTheRest(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","_meta":{"a":1.0},"params":{}}` + "\n",
 		`{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/list"}` + "\n",
 		`{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"half \ud83d"}}}` + "\n",
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search","arguments":{"query":"x","Query":"y","n":1e2}}}` + "\n",
-		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"big"}}` + "\n",
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}` + "\n",
-		`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:y"}}` + "\n",
+		`{"jsonrpc":"2.0","id":4,"method":"resources/list","params":{"cursor":"x:y"}}` + "\n",
 	}
 	through := func(command []string, env ...string) (answered, got []byte) {
 		if err := os.Truncate(p.log, 0); err != nil {
@@ -324,8 +351,10 @@ func TestProxyPassesTheRest(t *testing.T) {
 	if !bytes.Equal(wanted, got) {
 		t.Errorf("the server got\n%s, want\n%s", got, wanted)
 	}
-	if len(want) < 20<<20 {
-		t.Errorf("the server said %d bytes", len(want))
+	s := p.proxied()
+	s.say(call(1, "big", `{}`))
+	if text, isError := s.answer("1"); isError || len(text) != 20<<20 {
+		t.Errorf("of the result come %d bytes", len(text))
 	}
 }
 
@@ -549,13 +578,13 @@ func TestProxyReads(t *testing.T) {
 	}
 	_ = p.daemon.Wait()
 	s.say(call(99, "history", `{"channel":"dave"}`))
-	if text, isError := s.answer("99"); !isError || !strings.Contains(text, "withheld") {
+	if text, isError := s.answer("99"); !isError || !strings.Contains(text, "NOT_RUNNING") {
 		t.Errorf("without a daemon it is answered %q", text)
 	}
 	p.daemon = p.start(t)
 }
 
-// Without the daemon nothing is sent, and what sends nothing goes on.
+// Without the daemon no tool is called.
 func TestProxyWithoutDaemon(t *testing.T) {
 	p := newProxyTrial(t)
 	s := p.proxied()
@@ -574,7 +603,7 @@ func TestProxyWithoutDaemon(t *testing.T) {
 		}
 	}
 	s.say(call(4, "search", `{}`))
-	if text, isError := s.answer("4"); isError || text != "done" {
+	if text, isError := s.answer("4"); !isError || !strings.Contains(text, "NOT_RUNNING") {
 		t.Errorf("answered %q", text)
 	}
 	p.daemon = p.start(t)
@@ -582,7 +611,7 @@ func TestProxyWithoutDaemon(t *testing.T) {
 	if text, isError := s.answer("5"); isError {
 		t.Errorf("answered %q", text)
 	}
-	if got := p.calls(); len(got) != 3 {
+	if got := p.calls(); len(got) != 2 {
 		t.Errorf("the server got %s", got)
 	}
 }
@@ -601,8 +630,8 @@ func TestProxyExplains(t *testing.T) {
 	}
 	shown := run()
 	for _, want := range []string{
-		"# post          decided about, by a guess", "# search        passes", "# send_message  decided about, by a guess", "channel: mcp-server",
-		"send_message:\n    text: [text]\n    to: ['{to}']", "post:\n    title: [title]\n    text: [body]\n    to: ['{channel_id}']",
+		"# No map is for this server", "# post          decided about as a message, by a guess", "# search        decided about as a call, in no map", "channel: mcp-server",
+		"send_message:\n    text: [text]\n    to: ['{to}']", "post:\n    title: [title]\n    text: [body]\n    to: ['{channel_id}']", "calls: [search]",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("not shown: %s\n%s", want, shown)
@@ -612,8 +641,228 @@ func TestProxyExplains(t *testing.T) {
 	if err := os.WriteFile(file, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if again := run("--map", file); strings.ReplaceAll(shown, "by a guess", "by the map") != again {
+	if again := run("--map", file); strings.NewReplacer("No map is for this server: what its tools send is guessed.", "The map mcp-server is in force.", "by a guess", "by the map", "in no map", "by the map").Replace(shown) != again {
 		t.Errorf("as a map it is\n%s", again)
+	}
+}
+
+// While calls of tools are not recorded and nobody looks at them, the proxy lets them pass unasked.
+// Whatever changes that holds for the first call after it was acknowledged.
+func TestProxyPassesUnasked(t *testing.T) {
+	const listens = "access: {apps: {\"@acme/watcher\": {observes: [ann]}, \"@acme/chat\": {channels: [chat]}}}\n"
+	const off = proxyTeam + "tools: off\n" + listens
+	p := newProxyTrialOf(t, off)
+	config := filepath.Join(p.dir, "ocipd.yaml")
+	var granted taskapi.Granted
+	p.operator("task.grant", map[string]any{"agent": "ann"}, &granted)
+	if err := os.WriteFile(p.token, []byte(granted.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := p.proxied("--name", "gh")
+	n := 0
+	search := func() (text string, isError bool) {
+		t.Helper()
+		n++
+		s.say(call(n, "search", `{"q":"x"}`))
+		return s.answer(fmt.Sprint(n))
+	}
+	signal := func(what os.Signal) {
+		t.Helper()
+		if err := p.daemon.Process.Signal(what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A daemon that is stopped answers nobody: what passes was not asked about.
+	unasked := func() {
+		t.Helper()
+		if text, isError := search(); isError {
+			t.Fatalf("a call is answered %q", text)
+		}
+		signal(syscall.SIGSTOP)
+		text, isError := search()
+		signal(syscall.SIGCONT)
+		if isError || text != "done" {
+			t.Fatalf("a call that nobody needs to be asked about is answered %q", text)
+		}
+	}
+	reload := func(team string) func() {
+		return func() {
+			if err := os.WriteFile(config, []byte(team), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.operator("policy.reload", map[string]any{}, nil)
+		}
+	}
+	recorded := func() int { return len(p.records(audit.Record{Event: "tool_executing"})) }
+	var watcher *client.Client
+	for _, tc := range []struct {
+		name         string
+		change, back func()
+		refusal      string // "" where it is put on record
+	}{
+		{"a reload from off to enforce", reload(enforcing(t)), reload(off), "no GitHub here"},
+		{"a reload from off to record", reload(proxyTeam + "tools: record\n"), reload(off), ""},
+		{"a subscriber", func() {
+			var err error
+			if watcher, err = p.app(t.Context(), "@acme/watcher", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"tool_executing"}}}); err != nil {
+				t.Fatal(err)
+			}
+			var got api.SubscribeResult
+			if err := watcher.Call(t.Context(), "hook.subscribe", map[string]any{"events": []string{"tool_executing"}}, &got); err != nil || len(got.Subscribed) != 1 {
+				t.Fatalf("%+v, %v", got, err)
+			}
+		}, func() {
+			if err := watcher.Call(t.Context(), "hook.unsubscribe", map[string]any{"events": []string{"tool_executing"}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			watcher.Close()
+		}, ""},
+		{"a pause", func() { p.operator("sending.pause", map[string]any{"agent": "ann"}, nil) }, func() { p.operator("sending.resume", map[string]any{"agent": "ann"}, nil) }, "PAUSED"},
+		{"a daemon that is gone", func() {
+			if err := p.daemon.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.daemon.Wait()
+		}, func() { p.daemon = p.start(t) }, "NOT_RUNNING"},
+		{"a grant that is revoked", func() { p.operator("task.revoke_grant", map[string]any{"grant_id": granted.GrantID}, nil) }, func() {}, "UNAUTHORIZED"},
+	} {
+		unasked()
+		before := 0
+		if tc.refusal == "" {
+			before = recorded()
+		}
+		tc.change()
+		text, isError := search()
+		switch {
+		case isError != (tc.refusal != "") || !strings.Contains(text, tc.refusal):
+			t.Errorf("after %s, a call is answered %q", tc.name, text)
+		case tc.refusal == "" && recorded() != before+1:
+			t.Errorf("after %s, a call is on record %d times", tc.name, recorded()-before)
+		}
+		tc.back()
+	}
+}
+
+// Each call of a tool that sends no message is decided as the call that it is, and each request that
+// reads: by the policy, for secrets, and where no map has the tool by a person. One record is of each.
+func TestProxyDecidesEveryCall(t *testing.T) {
+	p := newProxyTrialOf(t, enforcing(t))
+	const key = `AKIAIOSFODNN7EXAMPLE`
+	refused := p.proxied("--name", "gh")
+	asked := p.proxied("--name", "chat")
+	for i, tc := range []struct {
+		s          *proxySession
+		line       string
+		says       string
+		code, like string
+	}{
+		{refused, call(1, "create_or_update_file", `{"path":"x","content":"`+key+`"}`), "CLASSIFICATION_VIOLATION", "CLASSIFICATION_VIOLATION", "create_or_update_file"},
+		{refused, call(2, "search", `{"q":"x"}`), "no GitHub here", "POLICY_DENIED", "search"},
+		{refused, call(3, "history", `{"channel":"dave"}`), "no GitHub here", "POLICY_DENIED", "history"},
+		{refused, `{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:y"}}` + "\n", "no GitHub here", "POLICY_DENIED", "resources/read"},
+		{refused, `{"jsonrpc":"2.0","id":5,"method":"prompts/get","params":{"name":"p"}}` + "\n", "no GitHub here", "POLICY_DENIED", "prompts/get"},
+		{refused, `{"jsonrpc":"2.0","id":6,"method":"message/send","params":{"message":"` + key + `"}}` + "\n", "CLASSIFICATION_VIOLATION", "CLASSIFICATION_VIOLATION", "message/send"},
+		{asked, call(7, "search", `{"q":"x"}`), "done", "", "search"},
+		{asked, call(8, "history", `{"channel":"dave"}`), "From: Dave", "", "history"},
+		{asked, `{"jsonrpc":"2.0","id":9,"method":"completion/complete","params":{"argument":{"name":"a","value":"b"}}}` + "\n", "done", "", "completion/complete"},
+	} {
+		tc.s.say(tc.line)
+		text, isError := tc.s.answer(fmt.Sprint(i + 1))
+		if isError != (tc.code != "") || !strings.Contains(text, tc.says) {
+			t.Errorf("%s is answered %q", tc.like, text)
+		}
+		found := p.records(audit.Record{Event: "tool_executing"})
+		if len(found) != i+1 {
+			t.Fatalf("%s: %d records", tc.like, len(found))
+		}
+		if r := found[i]; r.Code != tc.code || r.Details["tool"] != tc.like || r.Details["map"] != "mcp-mcp-server" && r.Details["map"] == nil || r.AgentID != "agent-ann-1" {
+			t.Errorf("on record is %+v", r)
+		}
+	}
+	for _, line := range p.calls() {
+		if strings.Contains(line, key) {
+			t.Errorf("the server got %s", line)
+		}
+	}
+	if got, err := os.ReadFile(p.log); err != nil || bytes.Contains(got, []byte("x:y")) || !bytes.Contains(got, []byte("completion/complete")) {
+		t.Errorf("the server got %s, %v", got, err)
+	}
+	// A person is asked about what the policy asks about, and about a text of which no map says what
+	// becomes of it, as about a message that is guessed.
+	for i, line := range []string{call(20, "deploy", `{}`), call(21, "write_file", `{"path":"x","content":"two words"}`), call(22, "post", `{"channel_id":"dave","body":"Hello"}`)} {
+		before := len(p.calls())
+		asked.say(line)
+		p.decide("approve", p.waiting())
+		if text, isError := asked.answer(fmt.Sprint(20 + i)); isError || text != "done" || len(p.calls()) != before+1 {
+			t.Errorf("once approved, %s is answered %q", line, text)
+		}
+	}
+	asked.say(call(30, "deploy", `{}`))
+	p.decide("deny", p.waiting())
+	if text, isError := asked.answer("30"); !isError || !strings.Contains(text, "a person has denied") {
+		t.Errorf("once denied, it is answered %q", text)
+	}
+	asked.say(call(31, "deploy", `{}`))
+	p.waiting()
+	asked.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":31}}` + "\n")
+	p.until("it is taken back", func() bool { return len(p.events(audit.Record{Event: "revoked"})) == 1 })
+	guessed := p.records(audit.Record{ActionType: audit.ActionExchange})
+	if r := guessed[len(guessed)-1]; r.Details["map"] != "guess" {
+		t.Errorf("the guess is on record as %+v", r)
+	}
+}
+
+// What is approved for one server is not sent by another, whatever its tools and its program are
+// called.
+func TestProxySendsForItsOwnServer(t *testing.T) {
+	p := newProxyTrial(t)
+	one := p.proxied("--name", "one", "--hold", "1ms")
+	one.say(call(1, "send_message", `{"to":"dave","text":"I promise to do it by Friday"}`))
+	if text, _ := one.answer("1"); !strings.Contains(text, "HELD") {
+		t.Fatalf("answered %q", text)
+	}
+	one.in.Close()
+	_ = one.cmd.Wait()
+	others := filepath.Join(p.dir, "other.log")
+	command := []string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--name", "two", "--", os.Args[0], serverWord, others}
+	other := p.open(command, asProgram+"=1")
+	other.say(call(1, "send_message", `{"to":"dave","text":"Hello"}`))
+	if _, isError := other.answer("1"); isError {
+		t.Fatal("the other server is not called")
+	}
+	p.decide("approve", p.waiting())
+	own := p.proxied("--name", "one")
+	own.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	p.until("it is sent", func() bool { return len(p.calls()) == 1 })
+	if got, err := os.ReadFile(others); err != nil || bytes.Contains(got, []byte("promise")) {
+		t.Errorf("the other server got %s, %v", got, err)
+	}
+	p.until("the record", func() bool { return len(p.events(audit.Record{Event: "delivered"})) == 1 })
+	if got := p.records(audit.Record{Event: "redeemed"}); len(got) != 1 {
+		t.Errorf("on record is %+v", got)
+	}
+}
+
+// A line end in an argument that becomes a header of a mail is a recipient that nobody decided
+// about: the call is refused, and so is one with an argument that the map does not have.
+func TestProxyMailHeaders(t *testing.T) {
+	p := newProxyTrial(t)
+	s := p.open(append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", "gmail", "--"}, p.server()...), asProgram+"=1")
+	for i, more := range []string{
+		`"subject":"hi\r\nBcc: eve@globex.example"`, `"subject":"hi","inReplyTo":"<1@x>\r\nBcc: eve@globex.example"`, `"subject":"hi","headers":"Bcc: eve@globex.example"`,
+		`"subject":"hi\u0085Bcc: eve@globex.example"`, `"subject":"hi","attachments":["notes"]`,
+	} {
+		s.say(call(i+1, "send_email", `{"to":["dave@example.com"],"body":"Hello",`+more+`}`))
+		if text, isError := s.answer(fmt.Sprint(i + 1)); !isError || !strings.Contains(text, "UNCLEAR") {
+			t.Errorf("%s is answered %q", more, text)
+		}
+	}
+	if got := p.calls(); len(got) != 0 {
+		t.Errorf("the server got %s", got)
+	}
+	s.say(call(9, "send_email", `{"to":["dave@example.com"],"body":"one\ntwo","subject":"hi"}`))
+	if text, isError := s.answer("9"); isError || len(p.calls()) != 1 {
+		t.Errorf("answered %q", text)
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskapi"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // mcpTeam are actors and two agents that have no app.
@@ -283,6 +283,11 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	if x := ann.must("exchange_get", args{"exchange_id": first["exchange_id"]}); len(x["exchanges"].([]any)) != 1 {
 		t.Errorf("exchange %v", x)
 	}
+	// What she has not read by the end of its exchange would be withdrawn.
+	page = ann.must("messages_read", args{})
+	if n := len(page["messages"].([]any)); n != 1 {
+		t.Errorf("ann has %d messages: %v", n, page)
+	}
 	m.operator("exchange.resolve", args{"exchangeId": first["exchange_id"], "outcome": "resolved"}, nil)
 	promise := ben.must("message_send", args{"to": "ann", "text": "I promise to approve the contract.", "new_exchange": true})
 	if promise["status"] != "held" || promise["code"] != "COMMITMENT_REQUIRES_HUMAN" {
@@ -297,8 +302,8 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	if state := ben.must("approval_status", args{"approval_id": promise["approval_id"]}); state["status"] != api.ApprovalApproved {
 		t.Errorf("%v", state)
 	}
-	page = ann.must("messages_read", args{})
-	if n := len(page["messages"].([]any)); n != 2 {
+	page = ann.must("messages_read", args{"cursor": page["cursor"]})
+	if n := len(page["messages"].([]any)); n != 1 {
 		t.Errorf("ann has %d messages: %v", n, page)
 	}
 	ann.refuse("message_send", args{"to": "ben", "text": "The key is AKIAIOSFODNN7EXAMPLE, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "new_exchange": true}, "CLASSIFICATION_VIOLATION")

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/auditcmd"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/measure"
+	"github.com/openclawos/ocipd/internal/cli/auditcmd"
+	"github.com/openclawos/ocipd/internal/cli/measure"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 

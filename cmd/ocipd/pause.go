@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -42,26 +42,30 @@ of everything without either. Remaining pauses are shown.`,
 // pauseCommand makes a command that changes what is paused.
 func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 	var params api.PauseParams
+	var key string
 	var asJSON bool
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if params.Agent != "" && params.Channel != "" {
 			return cli.Usagef("cannot use --agent and --channel together: name each by itself")
 		}
-		return s.changePause(cmd.Context(), method, &params, asJSON)
+		return s.changePause(cmd.Context(), method, key, &params, asJSON)
 	}
 	flags := c.Flags()
 	flags.StringVar(&params.Agent, "agent", "", "the agent of this `ID`")
 	flags.StringVar(&params.Channel, "channel", "", "the channel of this `ID`, such as telegram")
 	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	if method == "sending.resume" {
+		cli.KeyFlag(c, &key)
+	}
 	return c
 }
 
-func (s *shell) changePause(ctx context.Context, method string, params *api.PauseParams, asJSON bool) error {
+func (s *shell) changePause(ctx context.Context, method, key string, params *api.PauseParams, asJSON bool) error {
 	var result api.PauseResult
 	verb := strings.TrimPrefix(method, "sending.")
-	if err := s.Operate(ctx, method, params, &result); err != nil {
+	if err := s.OperateSigned(ctx, key, method, params, &result); err != nil {
 		return fmt.Errorf("cannot %s sending: %w", verb, err)
 	}
 	if asJSON {

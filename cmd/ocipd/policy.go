@@ -11,9 +11,9 @@ import (
 
 	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/policy"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/spf13/cobra"
 )
 

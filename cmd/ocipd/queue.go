@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -118,6 +118,7 @@ func queueRow(m *api.QueuedMessage, now time.Time) []term.Cell {
 
 func newQueueDrop(s *shell) *cobra.Command {
 	var params api.QueueDropParams
+	var key string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "drop DISPATCH...",
@@ -134,24 +135,20 @@ cannot be dropped; "ocipd pause" holds back the rest.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params.DispatchIDs = args
-			return s.dropQueued(cmd.Context(), &params, asJSON)
+			return s.dropQueued(cmd.Context(), key, &params, asJSON)
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&params.Queue, "queue", "", "look only in the queue of this `NAME`")
 	flags.StringVar(&params.Note, "note", "", "`TEXT` for the record")
+	cli.KeyFlag(c, &key)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func (s *shell) dropQueued(ctx context.Context, params *api.QueueDropParams, asJSON bool) error {
-	c, err := s.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (s *shell) dropQueued(ctx context.Context, key string, params *api.QueueDropParams, asJSON bool) error {
 	var result api.QueueDropResult
-	if err := s.AskPage(ctx, c.Call, "queue.drop", params, &result); err != nil {
+	if err := s.OperateSigned(ctx, key, "queue.drop", params, &result); err != nil {
 		return fmt.Errorf("cannot drop what waits: %w", err)
 	}
 	if asJSON {

@@ -87,7 +87,7 @@ func envelopeFormat(t *testing.T, w *world) {
 			t.Run("received", func(t *testing.T) {
 				m := p.intercept(t, question, map[string]any{"new": true})
 				m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "capabilities.can_commit", true)
-				if queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata); err == nil && !queued.Held {
+				if queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata); err == nil && !queued.Held {
 					same(t, "can_commit of an agent-generated message", at(t, p.bob.received(t).Metadata["ocip"], "capabilities.can_commit"), false)
 				}
 			})
@@ -128,7 +128,7 @@ func (f *field) required(t *testing.T, p *pair) {
 	}
 	for i, value := range append([]any{nil}, f.wrong...) {
 		m.Metadata["ocip"] = alter(t, envelope, f.path, value)
-		queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
+		queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 		j := refused(t, queued, err, "MALFORMED_ENVELOPE")
 		if !strings.Contains(j.Reason, f.path) || i == 0 && !strings.Contains(j.Reason, "missing") {
 			t.Errorf("with %s set to %v the reason is %q", f.path, value, j.Reason)
@@ -162,7 +162,7 @@ func mismatch(t *testing.T, p *pair, path, claim, code string) {
 	t.Helper()
 	m := p.intercept(t, question, map[string]any{"new": true})
 	m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], path, claim)
-	queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
+	queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 	refused(t, queued, err, code)
 	p.bob.gotNothing(t)
 }
@@ -200,7 +200,7 @@ func messageType(t *testing.T, _ *world, p *pair) {
 	}
 	m := p.intercept(t, question, map[string]any{"new": true})
 	m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "message_type", "human")
-	if _, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata); err != nil {
+	if _, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "message_type", at(t, p.bob.received(t).Metadata["ocip"], "message_type"), `"human"`)
@@ -226,7 +226,7 @@ func replyPolicyField(t *testing.T, w *world, p *pair) {
 	same(t, "reply_policy", stamped(t, w.pair(t, monitored), fresh("meeting_scheduling"), "reply_policy"), `"human-only"`)
 	m := p.intercept(t, question, map[string]any{"new": true})
 	m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "reply_policy", "no-reply-needed")
-	if _, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata); err != nil {
+	if _, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "reply_policy", at(t, p.bob.received(t).Metadata["ocip"], "reply_policy"), `"no-reply-needed"`)
@@ -248,7 +248,7 @@ func expiresAt(t *testing.T, _ *world, p *pair) {
 	}
 	m := p.intercept(t, question, map[string]any{"new": true})
 	m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "expires_at", moments(-time.Second))
-	queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
+	queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 	refused(t, queued, err, "EXCHANGE_EXPIRED")
 	p.bob.gotNothing(t)
 }

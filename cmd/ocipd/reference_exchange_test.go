@@ -155,7 +155,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		p = w.pair(t, ordinary)
 		m := p.intercept(t, question, named("slow"))
 		m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "expires_at", moments(0))
-		queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
+		queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 		refused(t, queued, err, "EXCHANGE_EXPIRED")
 		p.bob.gotNothing(t)
 		same(t, "the result on record", p.bob.outcome(t, "slow", "expired").PolicyResult, "deny")
@@ -230,7 +230,7 @@ func loopPrevention(t *testing.T, w *world) {
 		c := p.bob.crossed(t)
 		same(t, "max_rounds", at(t, c.Metadata["ocip"], "max_rounds"), 3)
 		c.Metadata["ocip"] = alter(t, c.Metadata["ocip"], "max_rounds", 50)
-		if _, err := bring(t.Context(), p.alice, p.bob, c.Content, c.Metadata); err != nil {
+		if _, err := bring(t.Context(), p.alice, p.bob, c.Content.Inspect(), c.Metadata); err != nil {
 			t.Fatal(err)
 		}
 		p.alice.received(t)
@@ -364,7 +364,7 @@ func replyPolicies(t *testing.T, w *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.alice.received(t); got.RunID != queued.RunID || got.Content != "Thursday is fine, at ten." || got.Metadata["ocip"] != nil {
+		if got := p.alice.received(t); got.RunID != queued.RunID || got.Content.Inspect() != "Thursday is fine, at ten." || got.Metadata["ocip"] != nil {
 			t.Errorf("%s got %+v", p.alice.id, got)
 		}
 	})
@@ -374,7 +374,7 @@ func replyPolicies(t *testing.T, w *world) {
 		p := w.pair(t, ordinary)
 		m := p.intercept(t, "The build is green again.", named("notice"))
 		m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "reply_policy", "no-reply-needed")
-		if _, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata); err != nil {
+		if _, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata); err != nil {
 			t.Fatal(err)
 		}
 		p.bob.received(t)

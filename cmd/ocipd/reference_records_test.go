@@ -46,7 +46,7 @@ func logged(t *testing.T, e, other *end, side string, m passage) audit.Entry {
 	} {
 		t.Run(row.name, func(t *testing.T) { same(t, row.name, row.got, row.want) })
 	}
-	if r.PolicyRevision == "" || r.ContentDigest == "" || r.ContentBytes != len(m.arrived.Content) {
+	if r.PolicyRevision == "" || r.ContentDigest == "" || r.ContentBytes != m.arrived.Content.Len() {
 		t.Errorf("the record is %+v", r)
 	}
 	return r
@@ -122,7 +122,7 @@ func aiDisclosure(t *testing.T, w *world) {
 				m := p.pass(t, p.alice, text, map[string]any{"new": true, "messageType": kind})
 				same(t, "message_type", at(t, m.arrived.Metadata["ocip"], "message_type"), `"`+kind+`"`)
 				same(t, "aiDisclosure", m.arrived.Metadata["aiDisclosure"], `"`+label+`"`)
-				same(t, "the text", m.arrived.Content, question+"\n\n"+label)
+				same(t, "the text", m.arrived.Content.Inspect(), question+"\n\n"+label)
 			}
 			// A person is told too.
 			if _, err := p.alice.dispatchTo(t, "link:nobody", question, map[string]any{"exchange": map[string]any{"messageType": kind}}); err != nil {
@@ -130,7 +130,7 @@ func aiDisclosure(t *testing.T, w *world) {
 			}
 			c := p.alice.crossed(t)
 			same(t, "aiDisclosure", c.Metadata["aiDisclosure"], `"`+label+`"`)
-			same(t, "the text", c.Content, question+"\n\n"+label)
+			same(t, "the text", c.Content.Inspect(), question+"\n\n"+label)
 		})
 	}
 	t.Run("human", func(t *testing.T) {
@@ -143,7 +143,7 @@ func aiDisclosure(t *testing.T, w *world) {
 				t.Fatal(err)
 			}
 			got := p.bob.received(t)
-			if got.Content != question || got.Metadata["aiDisclosure"] != nil {
+			if got.Content.Inspect() != question || got.Metadata["aiDisclosure"] != nil {
 				t.Errorf("%s got %+v", p.bob.id, got)
 			}
 		}
@@ -200,7 +200,7 @@ func messageFlow(t *testing.T, w *world) {
 		same(t, "conversation_id", at(t, reply.wire.Metadata["ocip"], "conversation_id"), at(t, m.wire.Metadata["ocip"], "conversation_id"))
 	})
 	t.Run("Reply delivered", func(t *testing.T) {
-		if reply.arrived.SessionKey != p.alice.to || reply.arrived.Content != answer+"\n\n"+label {
+		if reply.arrived.SessionKey != p.alice.to || reply.arrived.Content.Inspect() != answer+"\n\n"+label {
 			t.Errorf("%s got %+v", p.alice.id, reply.arrived)
 		}
 	})

@@ -135,7 +135,7 @@ func detectionSignals(t *testing.T, w *world) {
 					t.Fatal(err)
 				}
 				c.Metadata["ocip"] = alter(t, c.Metadata["ocip"], row.path, value)
-				if _, err := bring(t.Context(), p.bob, p.alice, c.Content, c.Metadata); err != nil {
+				if _, err := bring(t.Context(), p.bob, p.alice, c.Content.Inspect(), c.Metadata); err != nil {
 					t.Fatal(err)
 				}
 				p.bob.received(t)
@@ -409,7 +409,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		for name, value := range map[string]string{"instance_id": p.alice.instance, "user_id": p.alice.user} {
 			m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "source_agent."+name, value)
 		}
-		queued, err := bring(t.Context(), p.bob, p.alice, m.Content, m.Metadata)
+		queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 		refused(t, queued, err, "CROSS_ENTERPRISE_BLOCKED")
 		p.bob.gotNothing(t)
 		// What is behind the wall opens nothing, so there is no exchange to end.

@@ -21,10 +21,10 @@ import (
 	ocipd "github.com/openclawos/ocipd/cmd/ocipd"
 	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/wire"
 )
 
 // TestReference holds the built program to the OCIP protocol reference, row by
@@ -455,7 +455,7 @@ func (w *world) carry(t *testing.T, h *installation) {
 		}
 		from, to := w.ends[e.Context.AgentID], w.ends[c.Target]
 		if to != nil && !from.keep.Load() {
-			c.queued, c.err = bring(ctx, to, from, c.Content, c.Metadata)
+			c.queued, c.err = bring(ctx, to, from, c.Content.Inspect(), c.Metadata)
 		}
 		from.carried <- c
 	}

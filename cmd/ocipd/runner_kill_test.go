@@ -19,11 +19,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/buildtest"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // taskWorld is a daemon and a runner as processes, with a task whose effects are about
@@ -73,8 +73,26 @@ func newTaskWorld(t *testing.T) *taskWorld {
 	t.Cleanup(func() {
 		w.kill(w.runner)
 		w.kill(w.daemon)
+		w.rowsAgree()
 	})
 	return w
+}
+
+// rowsAgree wants the rows that the daemon left to be what its log says, by the program and by
+// who has nothing but the page.
+func (w *taskWorld) rowsAgree() {
+	if out, err := w.program("audit", "verify").CombinedOutput(); err != nil {
+		w.t.Errorf("verify: %v, %s", err, out)
+	}
+	key, err := w.program("audit", "key", "show").Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state := filepath.Join(w.dir, "openclawos")
+	out, err := exec.Command("python3", "../../docs/verify.py", strings.TrimSpace(string(key)), state, "--database", filepath.Join(state, "ocipd.db")).CombinedOutput() //nolint:noctx // it ends by itself
+	if err != nil {
+		w.t.Errorf("verify.py: %v, %s", err, out)
+	}
 }
 
 // program runs the program by its own name, as its own processes do.
@@ -218,6 +236,21 @@ func (w *taskWorld) run(key string) (map[string]any, error) {
 	return result, err
 }
 
+// runs runs an effect, once a runner is attached to the daemon that was started last.
+func (w *taskWorld) runs(key string) {
+	w.t.Helper()
+	for {
+		_, err := w.run(key)
+		if err == nil {
+			return
+		}
+		if e, ok := errors.AsType[*api.Error](err); !ok || !strings.HasPrefix(e.Message, "no runner is attached") {
+			w.t.Fatal(err)
+		}
+		w.soon("no runner attaches")
+	}
+}
+
 // last is the last run of an effect.
 func (w *taskWorld) last(key string) (r task.Run) {
 	var v taskapi.View
@@ -338,9 +371,7 @@ func TestRunnerKilled(t *testing.T) {
 		key := "effect-" + strconv.Itoa(i)
 		t.Run(fmt.Sprintf("%s after %s", strings.Join(tc.victims, " and "), tc.when), func(t *testing.T) {
 			w.t = t
-			if _, err := w.run(key); err != nil {
-				t.Fatal(err)
-			}
+			w.runs(key)
 			if tc.when != "started" {
 				w.appears(key, tc.when)
 			}
@@ -456,6 +487,7 @@ func TestRunner(t *testing.T) {
 		"env":     sh(`echo "$MINE $TEST_SECRET $HOME_GIVEN ${OCIPD_EFFECT%%_*} $(pwd)"; cat`, object{"env": object{"MINE": "a b"}, "env_from": []any{"TEST_SECRET"}, "stdin": "hello"}),
 		"script":  {"argv": []any{"./deploy", "staging"}},
 		"changed": {"argv": []any{"./deploy", "changed"}, "inputs": []any{"out.txt"}},
+		"copied":  {"argv": []any{"sh", "-c", `echo over > out.txt; cat "$1" "$OCIPD_INPUTS/out.txt"`, "sh", "out.txt"}, "inputs": []any{"out.txt"}},
 		"slow":    sh("trap '' TERM; sleep 60", object{"timeout_s": 1}),
 		"hangs":   sh("sleep 60", nil),
 		"absent":  sh("true", nil),
@@ -483,11 +515,13 @@ func TestRunner(t *testing.T) {
 		}
 	}
 	want("env", task.EffectDone, `a b [TEST_SECRET]  eff `+w.dir+`\nhello`, `"exit_code":0`)
-	want("script", task.EffectDone, `/deploy staging\n`)
+	want("script", task.EffectDone, `/proc/self/fd/4 staging\n`)
 	want("leaves", task.EffectFailed, `"exit_code":3`)
 	want("much", task.EffectDone, `"bytes":300000`)
-	if err := os.WriteFile(filepath.Join(w.dir, "out.txt"), []byte("changed"), 0o600); err != nil {
-		t.Fatal(err)
+	// It gets copies of its inputs, which go with it.
+	want("copied", task.EffectDone, `"text":"mademade"`)
+	if left, err := filepath.Glob(filepath.Join(w.dir, "ocipd", "runner", "*.inputs")); err != nil || len(left) > 0 {
+		t.Errorf("copies of inputs are left: %v %v", left, err)
 	}
 	want("changed", task.EffectFailed, "the input out.txt is not what was approved")
 	if _, err := w.run("hangs"); err != nil {

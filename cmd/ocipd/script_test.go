@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -43,9 +47,11 @@ func TestMain(m *testing.M) {
 	if v := os.Getenv("TEST_VERSION"); v != "" {
 		version = v
 	}
-	// The race detector would have every program that is started wait a second at its end.
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
-	testscript.Main(m, map[string]func(){"ocipd": main})
+	programs := map[string]func(){"ocipd": main}
+	if filepath.Base(os.Args[0]) == "ocipd" {
+		testscript.Main(m, programs)
+	}
+	testscript.Main(buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES"), programs)
 }
 
 // TestScripts runs the commands as a person would. Besides testscript's own,
@@ -90,6 +96,7 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"records": records,
 			"brought": brought,
+			"writes":  writes,
 			"edit":    edit,
 			"capture": capture,
 		},
@@ -178,6 +185,26 @@ func brought(ts *testscript.TestScript, neg bool, args []string) {
 	file := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(filepath.Dir(file), 0o700))
 	ts.Check(os.WriteFile(file, sealed(fatal{ts}, r, changed), 0o600))
+}
+
+// writes has somebody write to the agents from a session, through an app that has the
+// session's channel for as long.
+func writes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: writes SESSION METADATA")
+	}
+	ctx := context.Background()
+	app, err := client.Dial(ctx, ts.Getenv("SOCKET"))
+	ts.Check(err)
+	defer app.Close()
+	channel, _, _ := strings.Cut(args[0], ":")
+	_, err = app.Register(ctx, &api.Manifest{
+		ID: "@script/channel", Name: "channel", Version: "1.0.0", Type: "app", Main: "m", Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},
+		Capabilities: api.Capabilities{Channels: api.Provides{Provides: []string{channel}}},
+	})
+	ts.Check(err)
+	ts.Check(app.Call(ctx, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}, nil))
+	ts.Check(app.Call(ctx, "agent.queue", map[string]any{"sessionKey": args[0], "text": "hi", "metadata": jsontext.Value(args[1])}, nil))
 }
 
 func edit(ts *testscript.TestScript, neg bool, args []string) {

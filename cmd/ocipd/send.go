@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -55,13 +55,15 @@ func newSpeak(s *shell, method string) *cobra.Command {
 	var (
 		params              api.SendParams
 		level, kind, policy string
+		key                 string
 		fresh, asJSON       bool
 	)
 	c := &cobra.Command{
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			params.SessionKey, params.Content = args[0], args[1]
-			if args[1] == "-" {
+			params.SessionKey = args[0]
+			said := args[1]
+			if said == "-" {
 				text, err := s.ReadStdin(cmd.Context())
 				switch {
 				case err != nil:
@@ -69,8 +71,9 @@ func newSpeak(s *shell, method string) *cobra.Command {
 				case len(text) > maxSendBytes:
 					return cli.Usagef("the message is longer than %d bytes", maxSendBytes)
 				}
-				params.Content = strings.TrimSuffix(string(text), "\n")
+				said = strings.TrimSuffix(string(text), "\n")
 			}
+			params.Content = api.Said(said)
 			wishes := map[string]any{}
 			for name, value := range map[string]string{"classification": level, "type": kind, "replyPolicy": policy} {
 				if value != "" {
@@ -87,7 +90,7 @@ func newSpeak(s *shell, method string) *cobra.Command {
 				}
 				params.Metadata = api.Object{"exchange": exchange}
 			}
-			return s.speak(cmd.Context(), method, &params, asJSON)
+			return s.speak(cmd.Context(), method, key, &params, asJSON)
 		},
 	}
 	flags := c.Flags()
@@ -97,6 +100,9 @@ func newSpeak(s *shell, method string) *cobra.Command {
 	flags.StringVar(&policy, "reply-policy", "", "`POLICY` for the answer: agent-ok, human-only or no-reply-needed")
 	flags.BoolVar(&fresh, "new", false, "begin a new exchange")
 	flags.BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	if method == "sending.message" {
+		cli.KeyFlag(c, &key)
+	}
 	return c
 }
 
@@ -106,9 +112,9 @@ const maxSendBytes = 1 << 20
 
 // speak asks about a message, says what became of it, and returns a [verdictError]
 // where it may not go.
-func (s *shell) speak(ctx context.Context, method string, params *api.SendParams, asJSON bool) error {
+func (s *shell) speak(ctx context.Context, method, key string, params *api.SendParams, asJSON bool) error {
 	var answer jsontext.Value
-	err := s.Operate(ctx, method, params, &answer)
+	err := s.OperateSigned(ctx, key, method, params, &answer)
 	refused, wasRefused := errors.AsType[*api.Error](err)
 	if err != nil && !wasRefused {
 		return err

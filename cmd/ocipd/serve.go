@@ -2,15 +2,17 @@ package main
 
 import (
 	"io"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
+	"github.com/openclawos/ocipd/internal/base/logtext"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
-	"github.com/openclawos/ocipd/internal/logtext"
-	"github.com/openclawos/ocipd/internal/supervisor"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/daemon/supervisor"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -77,7 +79,9 @@ names another; "ocipd service install" sets both up.`,
 			}
 			percent := s.tune()
 			log, threshold := newLogger(cfg.Log, s.Stderr, term.ScreenOf(s.Stderr, s.Getenv))
+			notes := filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), integrationNotes)
 			d, err := daemon.New(daemon.Options{
+				Gates:  func() map[string][]string { return integrate.Held(notes) },
 				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,
 				GCPercent: percent, Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
 			})

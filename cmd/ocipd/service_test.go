@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/doctor"
-	"github.com/openclawos/ocipd/internal/service"
+	"github.com/openclawos/ocipd/internal/cli/doctor"
+	"github.com/openclawos/ocipd/internal/cli/service"
 	"github.com/openclawos/ocipd/systemd"
 )
 

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/openclawos/ocipd/internal/approvalsui"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/approvalsui"
 	"github.com/spf13/cobra"
 )
 

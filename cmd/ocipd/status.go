@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/term"
 	"github.com/spf13/cobra"
 )
 
@@ -128,8 +128,17 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 	if a.Fault != "" {
 		wrong("fault", a.Fault, term.Red)
 	}
+	if a.Damaged != "" {
+		wrong("damaged", "the audit log is not what was written: "+a.Damaged, term.Red)
+		aside("", term.Plain("keep a copy, look into it: ocipd audit verify; the next start verifies every record"))
+	}
 	for i := range status.Ungated {
 		u := &status.Ungated[i]
+		if u.Why != "" {
+			wrong("ungated", fmt.Sprintf("%s runs (process %d), and for %s its gate has not held: %s", u.Title, u.PID, term.Age(now.Sub(u.Since)), u.Why), term.Red)
+			aside("", term.Plain("look at it: ocipd doctor; enter it again: ocipd integrate "+u.App))
+			continue
+		}
 		wrong("ungated", fmt.Sprintf("%s runs (process %d) and its plugin is not connected, for %s: nobody decides about what its agents send", u.Title, u.PID, term.Age(now.Sub(u.Since))), term.Red)
 		aside("", term.Plain("look at it: ocipd doctor; put it behind the daemon: ocipd integrate openclaw"))
 	}
@@ -167,6 +176,18 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 	say("log", logCell(a))
 	if a.Seq > 0 {
 		aside("", term.Plain(fmt.Sprintf("%s, hash %s", a.Time.Local().Format(time.DateTime), term.Cut(a.Hash, 17))))
+	}
+	for i := range status.Witnesses {
+		w := &status.Witnesses[i]
+		switch {
+		case w.Refused:
+			wrong("witness", "sending is paused: "+w.Error, term.Red)
+			aside("", term.Plain("look into it, with what the witness has signed; then: ocipd resume"))
+		case w.Error != "":
+			wrong("witness", fmt.Sprintf("%s has signed nothing for %s: %s", w.Name, term.Age(now.Sub(w.FailingSince)), w.Error), term.Yellow)
+		default:
+			aside("witness", term.Plain(fmt.Sprintf("%s has signed the first %s", w.Name, term.Count(int(w.Signed), "record"))))
+		}
 	}
 	say("disk", diskCell(&status.Store))
 	say("sessions", term.Plain(strconv.Itoa(status.Sessions)))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/base/term"
 )
 
 // busy is the status of a daemon with much to show.

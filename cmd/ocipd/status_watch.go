@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/console"
-	"github.com/openclawos/ocipd/internal/doctor"
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/base/console"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli/doctor"
 )
 
 // watchStatus shows the daemon's status again and again: on a terminal in place,

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -87,13 +87,9 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	last := time.Now()
+	// How often is tried on a clock of its own, in internal/daemon/watchdog.
 	for range 4 {
 		n.until("WATCHDOG=1")
-		if gap := time.Since(last); gap > patience {
-			t.Errorf("no sign of life for %s, which is longer than %s", gap, patience)
-		}
-		last = time.Now()
 	}
 
 	hangup := func() (reloading, ready string) {

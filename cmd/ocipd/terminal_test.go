@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/term"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"golang.org/x/sys/unix"
 )
 

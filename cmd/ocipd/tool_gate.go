@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
+	"github.com/openclawos/ocipd/internal/bridge/toolgate"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/integrate"
-	"github.com/openclawos/ocipd/internal/toolgate"
 	"github.com/spf13/cobra"
 )
 

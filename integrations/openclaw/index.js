@@ -57,6 +57,7 @@ export default {
   register(api) {
     const last = { priority: LAST };
     api.on("before_tool_call", (event, ctx) => gateOf(api).beforeTool(event, ctx), last);
+    api.on("after_tool_call", (event, ctx) => gateOf(api).afterTool(event, ctx), last);
     api.on("before_agent_run", (event, ctx) => gateOf(api).beforeRun(event, ctx), last);
     api.on("before_agent_finalize", (event, ctx) => gateOf(api).beforeFinalize(event, ctx), last);
     api.on("agent_end", (event, ctx) => gateOf(api).runEnded(event, ctx), last);

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 // MessageTask is metadata.task: the task that a message is about.
@@ -24,14 +24,14 @@ func TaskOf(metadata Object) (t MessageTask, err error) {
 	if json.Unmarshal(raw, &members) != nil {
 		return t, nil
 	}
-	if id, _ := Text(members["id"]); !strings.HasPrefix(id, task.TaskID) {
+	if id, _ := Text(members["id"]); !strings.HasPrefix(id, ids.Task) {
 		return t, nil
 	}
 	if err := json.Unmarshal(raw, &t, json.RejectUnknownMembers(true)); err != nil {
 		return t, Invalid([]FieldError{{Path: "metadata.task", Message: "want {id, attempt_id?} and nothing else"}})
 	}
 	var f Fields
-	f.ID("metadata.task.id", task.TaskID, t.ID)
-	f.Maybe("metadata.task.attempt_id", task.AttemptID, t.AttemptID)
+	f.ID("metadata.task.id", ids.Task, t.ID)
+	f.Maybe("metadata.task.attempt_id", ids.Attempt, t.AttemptID)
 	return t, Invalid(f)
 }

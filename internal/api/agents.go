@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/ids"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/task"
 )
 
 // AgentSendParams sends a message as the agent of the connection's grant (agent.send).
 type AgentSendParams struct {
-	Strict
 	// To is a session key, or the id of an agent of this daemon.
-	To   string `json:"to"`
-	Text string `json:"text"`
+	To   string    `json:"to"`
+	Text gate.Text `json:"text"`
 	// ExchangeID continues an exchange, NewExchange begins one.
 	ExchangeID     string `json:"exchange_id,omitzero"`
 	NewExchange    bool   `json:"new_exchange,omitzero"`
@@ -49,7 +49,7 @@ func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
 func (p *AgentSendParams) Validate() []FieldError {
 	var f Fields
 	f.SessionKey("to", p.SessionKey())
-	if p.Text == "" {
+	if p.Text.Len() == 0 {
 		f.Add("text", "required")
 	}
 	f.UpTo("exchange_id", p.ExchangeID, MaxName)
@@ -62,8 +62,8 @@ func (p *AgentSendParams) Validate() []FieldError {
 	if p.ReplyPolicy != "" {
 		f.OneOf("reply_policy", p.ReplyPolicy, replyPolicies())
 	}
-	f.Maybe("task_id", task.TaskID, p.TaskID)
-	f.Maybe("attempt_id", task.AttemptID, p.AttemptID)
+	f.Maybe("task_id", ids.Task, p.TaskID)
+	f.Maybe("attempt_id", ids.Attempt, p.AttemptID)
 	if p.AttemptID != "" && p.TaskID == "" {
 		f.Add("task_id", "required with attempt_id")
 	}
@@ -156,7 +156,6 @@ func (r *DispatchResult) SentBy() AgentSent {
 // AgentReadParams reads the inbox of the grant's agent (agent.read). Cursor is that of
 // the read before: what it passes is taken out of the inbox for good.
 type AgentReadParams struct {
-	Strict
 	Cursor string `json:"cursor,omitzero"`
 	Limit  *int   `json:"limit,omitzero"`
 	// WaitS is for how many seconds it is waited for a message where there is none.
@@ -221,9 +220,15 @@ type AgentMessage struct {
 	Metadata Object `json:"metadata,omitempty"`
 }
 
-// AgentMessages is a page of an inbox, the oldest first.
-type AgentMessages struct {
-	Messages []AgentMessage `json:"messages"`
+// AgentMessages is what a client is given of an inbox.
+type AgentMessages = AgentMessagesOf[AgentMessage]
+
+// InboxPage is what the daemon gives of an inbox.
+type InboxPage = AgentMessagesOf[gate.Shown[AgentMessage]]
+
+// AgentMessagesOf is a page of an inbox, the oldest first.
+type AgentMessagesOf[Message any] struct {
+	Messages []Message `json:"messages"`
 	// Cursor passes these messages, once it is given to the next read.
 	Cursor string `json:"cursor,omitzero"`
 	// More is set where further messages wait.
@@ -232,7 +237,6 @@ type AgentMessages struct {
 
 // AgentContactsParams asks whom the grant's agent can write to (agent.contacts).
 type AgentContactsParams struct {
-	Strict
 }
 
 // OrderKey has a connection's lists made one after another.
@@ -259,7 +263,6 @@ type AgentContacts struct {
 
 // AgentExchangeParams names an exchange of the grant's agent (agent.exchange).
 type AgentExchangeParams struct {
-	Strict
 	ExchangeID string `json:"exchange_id"`
 }
 
@@ -272,7 +275,6 @@ func (p *AgentExchangeParams) Validate() []FieldError {
 
 // AgentApprovalParams names what the grant's agent waits for (agent.approval).
 type AgentApprovalParams struct {
-	Strict
 	ApprovalID string `json:"approval_id"`
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"slices"
 	"strings"
 	"testing"
@@ -14,22 +15,22 @@ func TestAgentSendParams(t *testing.T) {
 		p    AgentSendParams
 		want string
 	}{
-		{"an agent's id", AgentSendParams{To: "bob", Text: "hi"}, ""},
-		{"a session", AgentSendParams{To: "telegram:dave", Text: "hi"}, ""},
-		{"to nobody", AgentSendParams{Text: "hi"}, "to"},
+		{"an agent's id", AgentSendParams{To: "bob", Text: gate.NewText("hi")}, ""},
+		{"a session", AgentSendParams{To: "telegram:dave", Text: gate.NewText("hi")}, ""},
+		{"to nobody", AgentSendParams{Text: gate.NewText("hi")}, "to"},
 		{"nothing", AgentSendParams{To: "bob"}, "text"},
-		{"a type", AgentSendParams{To: "bob", Text: "hi", ExchangeType: "chat"}, "exchange_type"},
-		{"a level", AgentSendParams{To: "bob", Text: "hi", Classification: "top"}, "classification"},
-		{"a policy", AgentSendParams{To: "bob", Text: "hi", ReplyPolicy: "any"}, "reply_policy"},
-		{"an attempt alone", AgentSendParams{To: "bob", Text: "hi", AttemptID: "att_" + someID}, "task_id"},
-		{"no task", AgentSendParams{To: "bob", Text: "hi", TaskID: "tsk_1"}, "task_id"},
+		{"a type", AgentSendParams{To: "bob", Text: gate.NewText("hi"), ExchangeType: "chat"}, "exchange_type"},
+		{"a level", AgentSendParams{To: "bob", Text: gate.NewText("hi"), Classification: "top"}, "classification"},
+		{"a policy", AgentSendParams{To: "bob", Text: gate.NewText("hi"), ReplyPolicy: "any"}, "reply_policy"},
+		{"an attempt alone", AgentSendParams{To: "bob", Text: gate.NewText("hi"), AttemptID: "att_" + someID}, "task_id"},
+		{"no task", AgentSendParams{To: "bob", Text: gate.NewText("hi"), TaskID: "tsk_1"}, "task_id"},
 	} {
 		found := c.p.Validate()
 		if c.want == "" && len(found) > 0 || c.want != "" && !slices.ContainsFunc(found, func(f FieldError) bool { return f.Path == c.want }) {
 			t.Errorf("%s: %v", c.name, found)
 		}
 	}
-	p := AgentSendParams{To: "bob", Text: "hi", ExchangeID: "x", NewExchange: true, TaskID: "tsk_" + someID}
+	p := AgentSendParams{To: "bob", Text: gate.NewText("hi"), ExchangeID: "x", NewExchange: true, TaskID: "tsk_" + someID}
 	if got, want := string(p.Dispatch().Metadata.Append(nil)), `{"exchange":{"id":"x","new":true},"task":{"id":"tsk_`+someID+`"}}`; got != want {
 		t.Errorf("metadata %s, want %s", got, want)
 	}

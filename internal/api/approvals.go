@@ -105,6 +105,8 @@ type ApprovalSummary struct {
 	Counterparty       string    `json:"counterparty"`
 	CounterpartyUserID string    `json:"counterpartyUserId"`
 	CounterpartyKind   ocip.Kind `json:"counterpartyKind,omitzero"`
+	// CounterpartyTenantID is the tenant that the configuration gives the counterparty.
+	CounterpartyTenantID string `json:"counterpartyTenantId,omitzero"`
 	// Target is where the message goes at its channel.
 	Target         string            `json:"target,omitzero"`
 	ExchangeID     string            `json:"exchangeId"`
@@ -142,11 +144,11 @@ func (a *ApprovalSummary) To() string {
 // Approval is everything a person needs to decide about a held message.
 type Approval struct {
 	ApprovalSummary
-	// CounterpartyNow is what the counterparty is by now, where that is something
-	// else than it was when the message was held.
+	// CounterpartyNow is what the counterparty is by now, if that is something else
+	// than what is shown.
 	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero"`
-	// Address is what the channel's app would send to, and Group is set where many read
-	// it. They are worked out for people who look, while the message waits.
+	// Address is what the channel's app would send to, and Group is set if many people
+	// read it.
 	Address audit.Address `json:"address,omitzero"`
 	Group   bool          `json:"group,omitzero"`
 	// Digest names exactly what would be sent, under which policy. A decision
@@ -172,7 +174,11 @@ type Approval struct {
 	// RequiresHuman is set where what the message promises, or answers, takes one.
 	RequiresHuman bool `json:"requiresHuman,omitzero"`
 	// Media is what goes along besides the text.
-	Media            []MediaItem       `json:"media,omitempty"`
+	Media []MediaItem `json:"media,omitempty"`
+	// Extracts are the parts that people are shown of texts besides Content: of each file
+	// and inline part the beginning, and of these and other strings the surroundings of
+	// what was found. They are dropped with Content.
+	Extracts         []Extract         `json:"extracts,omitempty"`
 	DetectedKeywords []string          `json:"detectedKeywords"`
 	Detections       []audit.Detection `json:"detections"`
 	DataShared       []ocip.Shared     `json:"dataShared"`
@@ -207,6 +213,19 @@ type MediaItem struct {
 	Path   string `json:"path,omitzero"`
 	SHA256 string `json:"sha256,omitzero"`
 	Bytes  int64  `json:"bytes,omitzero"`
+}
+
+// FileMember begins the member of a detection or an extract that is in a file or an inline
+// part. The member of its [MediaItem] follows.
+const FileMember = "file "
+
+// Extract is a part of a text that people are shown. At is where it begins in the text of
+// its member, and Of is how long that text is, in bytes.
+type Extract struct {
+	Member string `json:"member"`
+	At     int    `json:"at"`
+	Of     int    `json:"of"`
+	Text   string `json:"text"`
 }
 
 // ApprovalDecision is what one person decided. By is the signature's principal
@@ -291,9 +310,10 @@ func SignedNote(text, note string) string {
 	return text + "note sha256:" + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// SignedSettlement is what a person signs who resolves an exchange.
-func SignedSettlement(exchangeID, agent string) string {
-	return SignedText(exchangeID, DecideResolve, "exchange "+agent)
+// SignedSettlement is what a person signs who resolves an exchange: which one, the agent
+// that was named, and the state that was seen ([Exchange]).
+func SignedSettlement(exchangeID, agent, state string) string {
+	return "ocipd settlement v1\n" + strconv.Quote(exchangeID) + "\nof " + strconv.Quote(agent) + "\nstate " + strconv.Quote(state) + "\n"
 }
 
 // ApprovalParams names an approval.

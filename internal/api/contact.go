@@ -50,6 +50,8 @@ type Contact struct {
 	InstanceID string `json:"instanceId,omitzero"`
 	UserID     string `json:"userId,omitzero"`
 	TenantID   string `json:"tenantId,omitzero"`
+	// Group is set where many people read the session, as far as the daemon knows.
+	Group bool `json:"group,omitzero"`
 	// Learned is set where messages have shown who that is, and not the
 	// configuration: contact.forget undoes it.
 	Learned bool `json:"learned,omitzero"`

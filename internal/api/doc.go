@@ -9,6 +9,14 @@
 //
 // Source: OpenClawOS IPC protocol (seed 003), with the extension methods of
 // docs/PROTOCOL.md.
+//
+// # The folder
+//
+// The folder internal/api holds the words of the protocol, how they stand on a line, and a
+// client. Its packages may import each other and those of base, ocip and audit.
+//
+//   - client: the Go client of the protocol
+//   - wire: form of the protocol: lines, frames and messages, for the daemon and the client
 package api
 
 // ProtocolVersion is the version of the IPC protocol this kernel speaks.

@@ -6,8 +6,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/jsonline"
-	"github.com/openclawos/ocipd/internal/media"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
+	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
 // EmitParams raises a hook for a runtime that delivers by itself (extension
@@ -40,10 +41,11 @@ func (p *EmitParams) Validate() []FieldError {
 
 // AgentEmitParams asks about a message that the process which speaks for an agent delivers
 // by itself (agent.emit). RequestKey is what it says by which became of it where no answer
-// came.
+// came. Process is the caller's id where it can go by ExemptUntil of the answer.
 type AgentEmitParams struct {
 	EmitParams
 	RequestKey string `json:"requestKey,omitzero"`
+	Process    int    `json:"process,omitzero"`
 }
 
 // Validate names the fields that are wrong.
@@ -59,33 +61,42 @@ func (p *EmitParams) OrderKey() string {
 	return key
 }
 
-// EmitResult says whether what the hook is about may happen, and with what
+// EmitResult is what a client is told of a hook.
+type EmitResult = EmitResultOf[jsontext.Value]
+
+// EmitAnswer is what the daemon says of a hook.
+type EmitAnswer = EmitResultOf[gate.Sealed]
+
+// EmitResultOf says whether what the hook is about may happen, and with what
 // data. OCIP is an [ExchangeRef] where it may and the verdict where it may not.
-type EmitResult struct {
-	Allowed bool           `json:"allowed"`
-	Data    jsontext.Value `json:"data,omitzero"`
-	Reason  string         `json:"reason,omitzero"`
-	OCIP    any            `json:"ocip,omitzero"`
+type EmitResultOf[Data any] struct {
+	Allowed bool   `json:"allowed"`
+	Data    Data   `json:"data,omitzero"`
+	Reason  string `json:"reason,omitzero"`
+	OCIP    any    `json:"ocip,omitzero"`
 	// Held is set where a person decides; ApprovalID names what waits.
 	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
+	// ExemptUntil is until when, in milliseconds since 1970, the caller need not ask about calls of
+	// tools, as long as the connection that brought this has not ended; 0 where it has to ask.
+	ExemptUntil int64 `json:"exemptUntil,omitzero"`
 
 	lost func(written bool)
 }
 
 // OnLost is what is done where nobody is known to have taken the answer.
-func (r EmitResult) OnLost() func(written bool) { return r.lost }
+func (r EmitResultOf[Data]) OnLost() func(written bool) { return r.lost }
 
 // Watch has a function told where nobody is known to have taken the answer.
-func (r *EmitResult) Watch(lost func(written bool)) { r.lost = lost }
+func (r *EmitResultOf[Data]) Watch(lost func(written bool)) { r.lost = lost }
 
 // EmittedMessage is the data of a message that a runtime delivers or received
 // by itself.
 type EmittedMessage struct {
-	SessionKey string `json:"sessionKey"`
-	Content    string `json:"content"`
-	Metadata   Object `json:"metadata,omitempty"`
-	DispatchID string `json:"dispatchId,omitzero"`
+	SessionKey string    `json:"sessionKey"`
+	Content    gate.Text `json:"content"`
+	Metadata   Object    `json:"metadata,omitempty"`
+	DispatchID string    `json:"dispatchId,omitzero"`
 	// Disclosure is where the label goes that says that an agent wrote the message:
 	// [DisclosureInAnnotation], or "" for what the configuration says.
 	Disclosure string `json:"disclosure,omitzero"`
@@ -99,7 +110,7 @@ const DisclosureInAnnotation = "annotation"
 func (m *EmittedMessage) Validate() []FieldError {
 	var f Fields
 	f.SessionKey("data.sessionKey", m.SessionKey)
-	if m.Content == "" && !media.Mentioned(m.Metadata) {
+	if m.Content.Len() == 0 && !media.Mentioned(m.Metadata) {
 		f.Add("data.content", "required, unless metadata names media")
 	}
 	if m.Disclosure != "" && m.Disclosure != DisclosureInAnnotation {
@@ -110,12 +121,21 @@ func (m *EmittedMessage) Validate() []FieldError {
 
 // Append writes the message as JSON, as [Message.Append] does.
 func (m EmittedMessage) Append(b []byte) []byte {
+	b, _ = m.Write(b)
+	return b
+}
+
+// Write is Append, which also tells what the message's digest is taken of (gate.Form).
+func (m EmittedMessage) Write(b []byte) ([]byte, gate.Delivered) {
 	b = append(b, '{')
 	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
-	b, _ = appendContent(b, m.Content, m.Metadata)
+	b, metadata := appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
-	return append(b, '}')
+	return append(b, '}'), gate.Delivered{DispatchID: m.DispatchID, Target: m.SessionKey, Content: m.Content, Metadata: metadata}
 }
+
+// Room is about how many bytes the message takes (gate.Form).
+func (m EmittedMessage) Room() int { return room(m.Content, m.Metadata) }
 
 // SessionEvent is the data of session_start.
 func SessionEvent(key, agent string) []byte {
@@ -137,14 +157,14 @@ func (p *EmitParams) Message() (m EmittedMessage, err error) {
 
 // NotAllowed turns a verdict into a result. What is no verdict stays an error,
 // which the runtime must take for a refusal.
-func NotAllowed(err error) (EmitResult, error) {
+func NotAllowed(err error) (EmitAnswer, error) {
 	var refusal *Error
 	if !errors.As(err, &refusal) || refusal.Code == InternalError {
-		return EmitResult{}, err
+		return EmitAnswer{}, err
 	}
 	details, ok := refusal.Details.(map[string]any)
 	if !ok || details["ocip"] == nil {
-		return EmitResult{}, err
+		return EmitAnswer{}, err
 	}
-	return EmitResult{Reason: refusal.Message, OCIP: details["ocip"]}, nil
+	return EmitAnswer{Reason: refusal.Message, OCIP: details["ocip"]}, nil
 }

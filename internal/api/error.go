@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -104,6 +105,8 @@ type FieldError struct {
 	// "manifest.capabilities.channels.provides[0]".
 	Path    string `json:"path"`
 	Message string `json:"message"`
+	// Instead is what the caller is told if nothing is wrong that has none.
+	Instead error `json:"-"`
 }
 
 // Invalid makes INVALID_PARAMS out of the fields that are wrong, or nil where
@@ -111,6 +114,9 @@ type FieldError struct {
 func Invalid(fields []FieldError) error {
 	if len(fields) == 0 {
 		return nil
+	}
+	if !slices.ContainsFunc(fields, func(f FieldError) bool { return f.Instead == nil }) {
+		return fields[0].Instead
 	}
 	parts := make([]string, len(fields))
 	for i, f := range fields {

@@ -21,6 +21,9 @@ type ExchangeResolveParams struct {
 	Agent      string `json:"agent,omitzero"`
 	Outcome    string `json:"outcome"`
 	Note       string `json:"note,omitzero"`
+	// State, for an operator, is the state that the person saw, from exchange.get. Another
+	// one is not settled. It is required where the daemon demands signed decisions.
+	State string `json:"state,omitzero"`
 	// Signature is an armored SSH signature over [SignedNote] of [SignedSettlement], where the
 	// daemon demands signed decisions.
 	Signature string `json:"signature,omitzero"`
@@ -36,9 +39,8 @@ func (p *ExchangeResolveParams) Validate() []FieldError {
 	if len(p.Note) > MaxNote {
 		f.Add("note", "longer than %d bytes", MaxNote)
 	}
-	if len(p.Signature) > MaxSignature {
-		f.Add("signature", "longer than %d bytes", MaxSignature)
-	}
+	f.UpTo("state", p.State, MaxName)
+	f.UpTo("signature", p.Signature, MaxSignature)
 	return f
 }
 
@@ -81,6 +83,9 @@ type Exchange struct {
 	Counterparty   string `json:"counterparty"`
 	SessionKey     string `json:"sessionKey"`
 	Outcome        string `json:"outcome"`
+	// State names how both sides of the exchange stand, and what is held of them. An
+	// operator's exchange.get alone has it: it is what a person settles.
+	State string `json:"state,omitzero"`
 	// Pending is set where a person is to settle it: one of its approval requests is
 	// pending, or its rounds are used up and nobody has settled that.
 	Pending        bool        `json:"pending,omitzero"`

@@ -5,15 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
-
-// Strict is in parameters that have no members but their own, each once: one that is
-// misspelled would be taken for left out.
-type Strict struct{}
-
-// Strictly marks them.
-func (Strict) Strictly() {}
 
 // Fields collects what is wrong with parameters.
 type Fields []FieldError
@@ -55,7 +48,7 @@ func (f *Fields) ID(path, prefix, id string) {
 	switch {
 	case id == "":
 		f.Add(path, "required")
-	case !task.IsID(prefix, id):
+	case !ids.Is(prefix, id):
 		f.Add(path, "want %s and a UUID", prefix)
 	}
 }

@@ -57,3 +57,19 @@ type StoreSnapshot struct {
 	Path     string `json:"path"`
 	Bytes    int64  `json:"bytes"`
 }
+
+// BackupNoteParams says that the state is about to be copied (operator, backup.note), which goes on
+// record.
+type BackupNoteParams struct {
+	Directory string `json:"directory"`
+}
+
+// Validate names the fields that are wrong.
+func (p *BackupNoteParams) Validate() []FieldError {
+	var f Fields
+	f.Text("directory", p.Directory, maxPath)
+	return f
+}
+
+// maxPath bounds the name of a file, in bytes.
+const maxPath = 4096

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
 // Peer is the process at the other end of a connection, as the operating
@@ -27,15 +29,22 @@ type Peer interface {
 	Ancestors() ([]string, error)
 }
 
-// Link is one connection as the kernel sees it: a place to put events. Its
-// methods are safe for concurrent use.
+// Link is one connection as the kernel sees it. Its methods are safe for concurrent use.
 type Link interface {
-	// Send queues an event and never waits. Taken, where set, is called once
+	Line
+	// Close ends the connection: what was asked is answered and what is queued
+	// is sent, for as long as the limit lasts. It does not wait for that.
+	Close(within time.Duration)
+}
+
+// Line is the place of a connection to put events.
+type Line interface {
+	// Put queues an event and never waits. Taken, where set, is called once
 	// the other end has taken the event out of the socket; it is never called
-	// where the connection ends before. Send reports false where the event was
+	// where the connection ends before. Put reports false where the event was
 	// not queued because the connection is ending.
 	// The payload is copied.
-	Send(event string, payload []byte, taken func()) bool
+	Put(e gate.Event, taken func()) bool
 	// Flush has what is queued written, and does not wait for it. What was
 	// sent is written by the next flush at the latest.
 	Flush()
@@ -45,9 +54,6 @@ type Link interface {
 	Room(ctx context.Context) error
 	// Crowded reports whether the queue is so full that Room would wait.
 	Crowded() bool
-	// Close ends the connection: what was asked is answered and what is queued
-	// is sent, for as long as the limit lasts. It does not wait for that.
-	Close(within time.Duration)
 }
 
 // Stream takes the chunks of a streaming answer. Send waits for room, so a
@@ -59,11 +65,19 @@ type Stream interface {
 // ByPeer is who asked for something, as records write it.
 func ByPeer(who Peer) map[string]any {
 	uid, _, pid := who.Credentials()
-	return map[string]any{"uid": uid, "pid": pid}
+	details := map[string]any{"uid": uid, "pid": pid}
+	if vouched, ok := who.(Vouched); ok {
+		details["by"], details["signed"] = vouched.By, vouched.Record
+	}
+	return details
 }
 
-// Principal names who operates as the operating system does.
+// Principal names who operates: whoever signed the call, or else the user, as the
+// operating system does.
 func Principal(who Peer) string {
+	if vouched, ok := who.(Vouched); ok {
+		return vouched.By
+	}
 	uid, _, _ := who.Credentials()
 	return fmt.Sprintf("uid:%d", uid)
 }

@@ -9,11 +9,13 @@ import (
 // Manifest describes a package that registers as an app (protocol, app.register).
 // Fields it does not list are ignored.
 type Manifest struct {
-	ID           string           `json:"id"`
-	Name         string           `json:"name"`
-	Version      string           `json:"version"`
-	Type         string           `json:"type"`
-	Main         string           `json:"main,omitzero"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Type    string `json:"type"`
+	Main    string `json:"main,omitzero"`
+	// Model is the model by which the app's agent speaks, as the app says. Nothing is decided by it.
+	Model        string           `json:"model,omitzero"`
 	Protocol     ManifestProtocol `json:"protocol"`
 	Capabilities Capabilities     `json:"capabilities,omitzero"`
 }
@@ -81,6 +83,7 @@ func (m *Manifest) validate(f *Fields) {
 	case m.Type != "agent":
 		f.Text("manifest.main", m.Main, 4096)
 	}
+	f.UpTo("manifest.model", m.Model, MaxName)
 	f.Text("manifest.protocol.version", m.Protocol.Version, MaxName)
 	if major, _, _ := strings.Cut(m.Protocol.Version, "."); m.Protocol.Version != "" && major != "1" {
 		f.Add("manifest.protocol.version", "app speaks protocol %s, kernel speaks %s", m.Protocol.Version, ProtocolVersion)

@@ -2,16 +2,19 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/jsonline"
-	"github.com/openclawos/ocipd/internal/media"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
 // Object is a JSON object whose members the kernel passes on without knowing
@@ -376,11 +379,17 @@ type SessionListResult struct {
 	Total    int            `json:"total"`
 }
 
+// Said is the text of a message that a client sends.
+func Said(text string) gate.Text { return gate.NewText(text) }
+
+// TextForm is the type of a message's text, a string in JSON.
+func TextForm() reflect.Type { return reflect.TypeFor[gate.Text]() }
+
 // DispatchParams sends a message.
 type DispatchParams struct {
-	SessionKey string `json:"sessionKey"`
-	Content    string `json:"content"`
-	Metadata   Object `json:"metadata,omitempty"`
+	SessionKey string    `json:"sessionKey"`
+	Content    gate.Text `json:"content"`
+	Metadata   Object    `json:"metadata,omitempty"`
 	// InAnnotation is that of an [EmittedMessage].
 	InAnnotation bool `json:"-"`
 	Mended
@@ -390,7 +399,7 @@ type DispatchParams struct {
 func (p *DispatchParams) Validate() []FieldError {
 	var f Fields
 	f.SessionKey("sessionKey", p.SessionKey)
-	if p.Content == "" && !media.Mentioned(p.Metadata) {
+	if p.Content.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("content", "required, unless metadata names media")
 	}
 	return f
@@ -445,8 +454,10 @@ type ExchangeRef struct {
 	DetectedKeywords []string         `json:"detectedKeywords,omitzero"`
 	Escalation       *ocip.Escalation `json:"escalation,omitempty"`
 	// EscalatedExchange is the exchange whose round limit stops this one.
-	EscalatedExchange string      `json:"escalatedExchange,omitzero"`
-	Chain             *ocip.Chain `json:"chain,omitempty"`
+	EscalatedExchange string `json:"escalatedExchange,omitzero"`
+	// Blocked is why a person cannot approve a held message as it is, "" if one can.
+	Blocked string      `json:"blocked,omitzero"`
+	Chain   *ocip.Chain `json:"chain,omitempty"`
 }
 
 func (e *ExchangeRef) append(b []byte) []byte {
@@ -465,6 +476,7 @@ func (e *ExchangeRef) append(b []byte) []byte {
 		b = appendJSON(jsonline.Key(b, "escalation"), e.Escalation)
 	}
 	b = jsonline.TextIfAny(b, "escalatedExchange", e.EscalatedExchange)
+	b = jsonline.TextIfAny(b, "blocked", e.Blocked)
 	if e.Chain != nil {
 		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
 	}
@@ -482,9 +494,9 @@ func appendJSON(b []byte, value any) []byte {
 
 // QueueParams brings a message in for an agent.
 type QueueParams struct {
-	SessionKey string `json:"sessionKey"`
-	Text       string `json:"text"`
-	Metadata   Object `json:"metadata,omitempty"`
+	SessionKey string    `json:"sessionKey"`
+	Text       gate.Text `json:"text"`
+	Metadata   Object    `json:"metadata,omitempty"`
 	Mended
 }
 
@@ -492,7 +504,7 @@ type QueueParams struct {
 func (p *QueueParams) Validate() []FieldError {
 	var f Fields
 	f.SessionKey("sessionKey", p.SessionKey)
-	if p.Text == "" && !media.Mentioned(p.Metadata) {
+	if p.Text.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("text", "required, unless metadata names media")
 	}
 	return f
@@ -568,11 +580,13 @@ func (c HookContext) Append(b []byte) []byte {
 
 // Message is the data of a message on its way out.
 type Message struct {
-	ChannelID  string `json:"channelId,omitzero"`
-	Target     string `json:"target,omitzero"`
-	Content    string `json:"content"`
-	Metadata   Object `json:"metadata,omitempty"`
-	DispatchID string `json:"dispatchId,omitzero"`
+	ChannelID  string    `json:"channelId,omitzero"`
+	Target     string    `json:"target,omitzero"`
+	Content    gate.Text `json:"content"`
+	Metadata   Object    `json:"metadata,omitempty"`
+	DispatchID string    `json:"dispatchId,omitzero"`
+	// DecidedTo is the target that its record has the digest with, if that is not Target.
+	DecidedTo string `json:"-"`
 }
 
 // Inbound is the data of a message that arrives for an agent.
@@ -581,10 +595,10 @@ type Inbound struct {
 	SessionKey string `json:"sessionKey"`
 	// ReplyTo is the session key that answers the message, where that is not
 	// SessionKey.
-	ReplyTo    string `json:"replyTo,omitzero"`
-	Content    string `json:"content"`
-	Metadata   Object `json:"metadata,omitempty"`
-	DispatchID string `json:"dispatchId,omitzero"`
+	ReplyTo    string    `json:"replyTo,omitzero"`
+	Content    gate.Text `json:"content"`
+	Metadata   Object    `json:"metadata,omitempty"`
+	DispatchID string    `json:"dispatchId,omitzero"`
 }
 
 // Append writes the message as JSON, members in the order of their fields and
@@ -594,39 +608,51 @@ func (m Message) Append(b []byte) []byte {
 	return b
 }
 
-// Write is Append, which also tells the metadata as it wrote them, nil for none.
-func (m Message) Write(b []byte) (_ []byte, metadata jsontext.Value) {
+// Write is Append, which also tells what the message's digest is taken of (gate.Form).
+func (m Message) Write(b []byte) ([]byte, gate.Delivered) {
 	b = append(slices.Grow(b, m.Room()), '{')
 	b = jsonline.TextIfAny(b, "channelId", m.ChannelID)
 	b = jsonline.TextIfAny(b, "target", m.Target)
-	b, metadata = appendContent(b, m.Content, m.Metadata)
+	b, metadata := appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
-	return append(b, '}'), metadata
+	return append(b, '}'), gate.Delivered{DispatchID: m.DispatchID, Target: cmp.Or(m.DecidedTo, m.Target), Content: m.Content, Metadata: metadata}
 }
 
-// Room is about how many bytes a message takes.
-func (m *Message) Room() int { return room(m.Content, m.Metadata) }
+// Room is about how many bytes the message takes (gate.Form).
+func (m Message) Room() int { return room(m.Content, m.Metadata) }
 
-// Append writes the message as JSON, as [Message.Append] does.
-func (m Inbound) Append(b []byte) []byte {
-	b = append(slices.Grow(b, room(m.Content, m.Metadata)), '{')
+// Write writes the message as JSON, as [Message.Append] does, and tells what its digest is
+// taken of (gate.Form).
+func (m Inbound) Write(b []byte) ([]byte, gate.Delivered) {
+	b = append(slices.Grow(b, m.Room()), '{')
 	b = jsonline.TextIfAny(b, "runId", m.RunID)
 	b = jsonline.TextIfAny(b, "sessionKey", m.SessionKey)
 	b = jsonline.TextIfAny(b, "replyTo", m.ReplyTo)
-	b, _ = appendContent(b, m.Content, m.Metadata)
+	b, metadata := appendContent(b, m.Content, m.Metadata)
 	b = jsonline.TextIfAny(b, "dispatchId", m.DispatchID)
-	return append(b, '}')
+	return append(b, '}'), gate.Delivered{DispatchID: m.DispatchID, Target: m.SessionKey, Content: m.Content, Metadata: metadata}
 }
 
+// Append writes the message as JSON, as [Message.Append] does.
+func (m Inbound) Append(b []byte) []byte {
+	b, _ = m.Write(b)
+	return b
+}
+
+// Room is about how many bytes the message takes (gate.Form).
+func (m Inbound) Room() int { return room(m.Content, m.Metadata) }
+
 // room is about how many bytes a message takes.
-func room(content string, metadata Object) int { return len(content) + metadata.room() + messageBytes }
+func room(content gate.Text, metadata Object) int {
+	return content.Len() + metadata.room() + messageBytes
+}
 
 // messageBytes is about what a message takes besides its text and its metadata.
 const messageBytes = 320
 
 // appendContent also tells the metadata as it wrote them, nil for none.
-func appendContent(b []byte, content string, metadata Object) (_ []byte, written jsontext.Value) {
-	b = jsonline.Text(b, "content", content)
+func appendContent(b []byte, content gate.Text, metadata Object) (_ []byte, written jsontext.Value) {
+	b = jsonline.Text(b, "content", content.Inspect())
 	if len(metadata) == 0 {
 		return b, nil
 	}

@@ -26,8 +26,8 @@ type Status struct {
 	Connections int           `json:"connections"`
 	Apps        []AppStatus   `json:"apps"`
 	Agents      []AgentStatus `json:"agents"`
-	// Ungated are processes of agent runtimes whose plugin is not connected: nobody
-	// decides about what their agents send.
+	// Ungated are processes of agent runtimes whose gate does not hold: nobody decides about
+	// what their agents send or call.
 	Ungated []UngatedProcess `json:"ungated,omitzero"`
 	Queues  []QueueStatus    `json:"queues"`
 	// Exchanges counts exchanges by outcome: one between two agents of this
@@ -52,15 +52,21 @@ type Status struct {
 	Audit          AuditStatus `json:"audit"`
 	// Sinks are the other systems that the log is handed to.
 	Sinks []SinkStatus `json:"sinks"`
-	Store StoreStatus  `json:"store"`
+	// Witnesses are those that the daemon has shown the log to since it started.
+	Witnesses []WitnessStatus `json:"witnesses,omitempty"`
+	Store     StoreStatus     `json:"store"`
 }
 
-// UngatedProcess is a process of an agent runtime without its plugin.
+// UngatedProcess is a process of an agent runtime without its gate.
 type UngatedProcess struct {
+	// App is the app of the runtime's plugin, or the runtime's name where it has none.
 	App   string    `json:"app"`
 	Title string    `json:"title"`
 	PID   int       `json:"pid"`
 	Since time.Time `json:"since"`
+	// Why says what stands in the runtime's files in place of what was entered, "" where its
+	// plugin is not connected.
+	Why string `json:"why,omitzero"`
 }
 
 // AppStatus is one registered app.
@@ -257,10 +263,12 @@ type AuditVerifyResult struct {
 	Hash    string `json:"hash"`
 	Retired uint64 `json:"retired"`
 	// Signed is how many records the newest checkpoint covers, Held how many
-	// checkpoints from outside the log fit it.
+	// checkpoints from outside the log fit it, of those that a key of it signed, and HeldUpTo
+	// how many records the largest of them is of.
 	Signed      uint64 `json:"signed"`
 	Checkpoints int    `json:"checkpoints"`
 	Held        int    `json:"held"`
+	HeldUpTo    uint64 `json:"heldUpTo,omitzero"`
 	// Late counts the times that records were signed long after they were written,
 	// and Gaps those that one followed another for long without a checkpoint, as
 	// older versions let it.
@@ -292,6 +300,9 @@ type AuditStatus struct {
 	// Unsigned are the records that the start found without a checkpoint, where they
 	// were more than a daemon leaves behind.
 	Unsigned *UnsignedRecords `json:"unsigned,omitempty"`
+	// Damaged is what the check of the whole log found that is not what was written,
+	// empty where it found nothing or has not come to it yet.
+	Damaged string `json:"damaged,omitzero"`
 	// Fault is why nothing more is recorded or let through, empty while all is
 	// well.
 	Fault  string       `json:"fault,omitzero"`
@@ -327,6 +338,21 @@ type StoreStatus struct {
 	FreeBytes int64 `json:"freeBytes"`
 	// Reserve is true while the space for the last records is kept.
 	Reserve bool `json:"reserve"`
+}
+
+// WitnessStatus is how far one witness of the log is.
+type WitnessStatus struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	// Signed is how many records the checkpoint covers that it signed last, 0 where it has
+	// signed none since the daemon started.
+	Signed uint64 `json:"signed"`
+	// Refused says that it has signed other records of this log, or more, and that no person
+	// has resumed sending since: sending was paused for it.
+	Refused bool `json:"refused,omitzero"`
+	// Error is why it signs nothing, and FailingSince since when; absent while all is well.
+	Error        string    `json:"error,omitzero"`
+	FailingSince time.Time `json:"failingSince,omitzero"`
 }
 
 // SinkStatus is how far one sink is (audit.sinks).
@@ -428,6 +454,8 @@ type AuditTailParams struct {
 	After  *uint64 `json:"after,omitzero"`
 	Last   int     `json:"last,omitzero"`
 	Follow bool    `json:"follow,omitzero"`
+	// Export says that the records are taken elsewhere, which goes on record before the first.
+	Export bool `json:"export,omitzero"`
 }
 
 // Validate names the fields that are wrong.
@@ -472,4 +500,7 @@ type MethodEntry struct {
 	// (quick), it may wait for the disk or for others (patient), or it goes on until
 	// it is cancelled (streaming).
 	Pace string `json:"pace"`
+	// Signing is whether an operator's call is signed where signatures are demanded; it is
+	// absent where operators cannot call the method.
+	Signing Signing `json:"signing,omitzero"`
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
 // RedeemParams asks for what may be sent now that a person has approved it, once
@@ -23,20 +24,26 @@ func (p *RedeemParams) Validate() []FieldError {
 	return f
 }
 
-// Redeemed is what may be sent, once, and the claim that its outcome is confirmed with.
-type Redeemed struct {
-	Claim    string         `json:"claim"`
-	Data     jsontext.Value `json:"data"`
-	Replayed bool           `json:"replayed,omitzero"`
+// Redeemed is what a client is given to send.
+type Redeemed = RedeemedOf[jsontext.Value]
+
+// RedeemAnswer is what the daemon gives to send.
+type RedeemAnswer = RedeemedOf[gate.Sealed]
+
+// RedeemedOf is what may be sent, once, and the claim that its outcome is confirmed with.
+type RedeemedOf[Data any] struct {
+	Claim    string `json:"claim"`
+	Data     Data   `json:"data"`
+	Replayed bool   `json:"replayed,omitzero"`
 
 	lost func(written bool)
 }
 
 // OnLost is what is done where nobody is known to have taken the answer.
-func (r Redeemed) OnLost() func(written bool) { return r.lost }
+func (r RedeemedOf[Data]) OnLost() func(written bool) { return r.lost }
 
 // Watch has a function told where nobody is known to have taken the answer.
-func (r *Redeemed) Watch(lost func(written bool)) { r.lost = lost }
+func (r *RedeemedOf[Data]) Watch(lost func(written bool)) { r.lost = lost }
 
 // What can become of a message that its runtime delivers.
 const (

@@ -39,6 +39,9 @@ type world struct {
 	effect, blocked string
 	needed          int
 	failing         error
+	// asks, where set, is who has to answer before a release.
+	asks   approval.Unanswered
+	answer any
 	// did is what came of the subjects, and told what those who asked heard.
 	did, told []string
 }
@@ -62,8 +65,9 @@ func (o *world) start() {
 	}
 	o.Requests, err = approval.New(o.t.Context(), approval.Options{
 		Store: o.store, Commit: o.store.Commit, Now: o.clock,
-		Keyed: func(tenant, text string) (string, error) { return "keyed:" + tenant + "/" + text, nil },
-		NewID: o.newID,
+		Keyed:   func(tenant, text string) (string, error) { return "keyed:" + tenant + "/" + text, nil },
+		Answers: func(tenant, asked string) (string, error) { return "answers:" + tenant + "/" + asked, nil },
+		NewID:   o.newID,
 	})
 	if err != nil {
 		o.t.Fatal(err)
@@ -153,6 +157,9 @@ func (s *effect) Release(_ context.Context, d *approval.Decision) error {
 	if s.o.failing != nil {
 		return s.o.failing
 	}
+	if s.o.asks != nil && d.Answer != s.o.answer {
+		return s.o.asks
+	}
 	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
 		return err
 	}
@@ -225,6 +232,38 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
+// Others are asked about a release with no lock held, and the decision is taken up once
+// more with their answer. One that never fits what is released lets nothing go.
+func TestOthersAreAskedFirst(t *testing.T) {
+	o := open(t)
+	r := o.ask("deploy staging")
+	asked := 0
+	o.answer = "go on"
+	o.asks = func(context.Context) (any, error) {
+		asked++
+		o.lock.Lock()
+		defer o.lock.Unlock()
+		return "go on", nil
+	}
+	if got, err := o.decide(1, api.DecideApprove, r.ApprovalID); err != nil || got.State != api.ApprovalApproved || asked != 1 {
+		t.Errorf("asked %d times it is %+v, %v", asked, got, err)
+	}
+	o.want("ran deploy staging")
+
+	r = o.ask("deploy production")
+	o.answer = "something else"
+	_, err := o.decide(1, api.DecideApprove, r.ApprovalID)
+	o.conflict(err, api.ApprovalStale)
+	o.asks = func(context.Context) (any, error) { return nil, errors.New("nobody is there") }
+	if _, err := o.decide(1, api.DecideApprove, r.ApprovalID); err == nil || err.Error() != "nobody is there" {
+		t.Errorf("got %v", err)
+	}
+	if got, err := o.Get(t.Context(), r.ApprovalID); err != nil || got.State != api.ApprovalPending || got.Given != 0 {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	o.want("ran deploy staging")
+}
+
 // Of many who decide at once, one does.
 func TestDecidedOnce(t *testing.T) {
 	o := open(t)
@@ -282,6 +321,43 @@ func TestSignatures(t *testing.T) {
 		t.Errorf("bob: %+v, %v", got, err)
 	}
 	o.want("ran deploy")
+}
+
+// What a person has signed lets something go only if it is an approval of what is known of the
+// request, by somebody who may sign now, whatever the record of the decision says was signed.
+func TestStillSigned(t *testing.T) {
+	for _, decision := range []string{api.DecideApprove, api.DecideDeny} {
+		o := open(t)
+		o.rules.Signers = signers{"ann"}
+		r := o.ask("deploy")
+		text := api.SignedText(r.ApprovalID, decision, r.Digest)
+		if _, err := o.says(1, &api.ApprovalResolveParams{ApprovalID: r.ApprovalID, Decision: decision, Digest: r.Digest, Signature: "ann signs " + text}); err != nil {
+			t.Fatal(err)
+		}
+		for name, tc := range map[string]struct {
+			change  func(e *audit.Entry)
+			signers signers
+			want    bool
+		}{
+			"as it was":            {func(*audit.Entry) {}, signers{"ann"}, decision == api.DecideApprove},
+			"no signer any more":   {func(*audit.Entry) {}, signers{"bob"}, false},
+			"another digest":       {func(e *audit.Entry) { e.Details["digest"] = "sha256:other" }, signers{"ann"}, false},
+			"another request":      {func(e *audit.Entry) { e.ApprovalID = "other" }, signers{"ann"}, false},
+			"signature of another": {func(e *audit.Entry) { e.Details["signature"] = "ann signs other"; e.Details["signedText"] = "other" }, signers{"ann"}, false},
+			"forged to approve":    {func(e *audit.Entry) { e.Event, e.Details["decision"] = api.ApprovalApproved, api.DecideApprove }, signers{"ann"}, decision == api.DecideApprove},
+		} {
+			e := &audit.Entry{Record: audit.Record{
+				ApprovalID: r.ApprovalID, ActionType: audit.ActionApproval, Event: api.ApprovalApproved,
+				Details: map[string]any{"decision": decision, "digest": r.Digest, "signature": "ann signs " + text, "signedText": text},
+			}}
+			tc.change(e)
+			rules := o.rules
+			rules.Signers = tc.signers
+			if got, err := o.Under(rules).StillSigned(t.Context(), e); err != nil || got != tc.want {
+				t.Errorf("%s, %s: %v, %v", decision, name, got, err)
+			}
+		}
+	}
 }
 
 // What is approved is what was shown: where that has changed, nothing is decided,

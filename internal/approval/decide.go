@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -43,14 +45,21 @@ type Decision struct {
 	Change *store.Change
 	// Grant is the id of the grant that was made of it, where the exchange was approved.
 	Grant string
+	// Outcome is what becomes of the exchange of the request, "" where nothing does.
+	Outcome string
+	// answers is the name of the asking that it answers, see [Decision.Say].
+	answers string
+	// Answer is what an [Unanswered] of the subject returned, nil if there was none.
+	Answer any
 
 	decider *Decider
 	subject Subject
+	was     string // the request's state before
 	seq     uint64
 }
 
 func (c *Decider) decision(r *Request, s Subject, p *api.ApprovalResolveParams, change *store.Change) *Decision {
-	d := &Decision{ApprovalResolveParams: p, Request: r, Now: c.o.Now(), Change: change, decider: c, subject: s}
+	d := &Decision{ApprovalResolveParams: p, Request: r, Now: c.o.Now(), Change: change, decider: c, subject: s, was: r.State}
 	change.OnDurable(func(receipt store.Receipt) { d.seq = receipt.Seq })
 	return d
 }
@@ -64,14 +73,43 @@ func (c *Decider) Show(ctx context.Context, id string) (*Request, error) {
 	return r, err
 }
 
+// Unanswered is the error of a release that somebody else has to be asked about first.
+// [Decider.Resolve] calls it with no lock held, and takes the decision up once more with
+// its result.
+type Unanswered func(context.Context) (answer any, err error)
+
+func (Unanswered) Error() string { return "others have to be asked before this is released" }
+
 // Resolve takes a person's decision about a request, at most once.
-func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
-	r, s, unlock, err := c.take(ctx, p.ApprovalID)
+func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
+	var answer any
+	// What was asked about is the same the second time, unless the request has changed.
+	for range 3 {
+		result, err = c.resolve(ctx, peer, p, answer)
+		ask, unanswered := errors.AsType[Unanswered](err)
+		if !unanswered {
+			return result, err
+		}
+		if answer, err = ask(ctx); err != nil {
+			return api.ApprovalResolveResult{}, err
+		}
+	}
+	return api.ApprovalResolveResult{}, api.Obstacle{}.Conflict(api.ApprovalStale, "what would be sent changed while others were asked about it: look again")
+}
+
+// resolve takes a decision, with the answer to what had to be asked before, if that is
+// there.
+func (c *Decider) resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams, answer any) (api.ApprovalResolveResult, error) {
+	r, s, unlock, err := c.load(ctx, p.ApprovalID)
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
 	defer unlock()
 	d := c.decision(r, s, p, &store.Change{Last: true})
+	d.Answer = answer
+	if r.State != api.ApprovalPending {
+		return c.takeBack(ctx, d, peer)
+	}
 	if err := c.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
@@ -90,14 +128,79 @@ func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalRes
 	default:
 		err = c.end(ctx, d, api.ApprovalDenied)
 	}
+	return d.result(err)
+}
+
+func (d *Decision) result(err error) (api.ApprovalResolveResult, error) {
 	if err != nil {
 		return api.ApprovalResolveResult{}, err
 	}
+	r := d.Request
 	return api.ApprovalResolveResult{State: r.State, DispatchID: r.DispatchID, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq, GrantID: d.Grant}, nil
+}
+
+// takeBack ends by a denial what was approved, or taken over, and is ready for somebody who
+// has not fetched it, or done it, yet.
+func (c *Decider) takeBack(ctx context.Context, d *Decision, peer api.Peer) (api.ApprovalResolveResult, error) {
+	if s, spendable := d.subject.(Spendable); spendable && d.Decision == api.DecideDeny && d.was == api.ApprovalApproved {
+		unspent, err := s.Unspent(ctx)
+		if err == nil && unspent {
+			if err = c.mayDecide(d, peer); err == nil {
+				err = c.end(ctx, d, api.ApprovalRevoked)
+			}
+		}
+		if err != nil || unspent {
+			return d.result(err)
+		}
+	}
+	s, revocable := d.subject.(Revocable)
+	if d.Decision != api.DecideDeny || !revocable || d.was != api.ApprovalApproved && d.was != api.ApprovalTakenOver {
+		return api.ApprovalResolveResult{}, decidedAlready(d.Request)
+	}
+	ready, err := c.ready(ctx, d)
+	if err != nil {
+		return d.result(err)
+	}
+	return d.result(s.TakeBack(ready.Key, func() error {
+		row, err := c.ready(ctx, d)
+		if err != nil {
+			return err
+		}
+		if err := c.mayDecide(d, peer); err != nil {
+			return err
+		}
+		row.From, row.State, row.Data = row.State, store.ReleaseAbandoned, nil
+		d.Change.Add(&row)
+		if err := d.Conclude(api.ApprovalRevoked, nil); err != nil {
+			return err
+		}
+		_, err = c.o.Commit(d.Change)
+		return err
+	}))
+}
+
+// ready is what was released by a request that is decided, while somebody can fetch it.
+func (c *Decider) ready(ctx context.Context, d *Decision) (store.Release, error) {
+	row, err := c.o.Store.Release(ctx, d.ApprovalID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (row.State != store.ReleaseReady || !d.Now.Before(row.ExpiresAt)) {
+		err = decidedAlready(d.Request)
+	}
+	return row, err
 }
 
 // take returns a request that still waits, and takes the lock of its subject.
 func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, unlock func(), err error) {
+	r, s, unlock, err = c.load(ctx, id)
+	if err == nil && r.State != api.ApprovalPending {
+		unlock()
+		return nil, nil, nil, decidedAlready(r)
+	}
+	return r, s, unlock, err
+}
+
+// load returns a request, which has expired if its time is over, and takes the lock of its
+// subject.
+func (c *Decider) load(ctx context.Context, id string) (r *Request, s Subject, unlock func(), err error) {
 	if r, err = c.Get(ctx, id); err != nil {
 		return nil, nil, nil, err
 	}
@@ -110,9 +213,6 @@ func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, u
 	}
 	if err == nil && r.State == api.ApprovalPending && r.OverAt(c.o.Now()) {
 		err = c.Expire(ctx, r)
-	}
-	if err == nil && r.State != api.ApprovalPending {
-		err = decidedAlready(r)
 	}
 	if err != nil {
 		unlock()
@@ -134,7 +234,7 @@ func decidedAlready(r *Request) error {
 // mayDecide finds out who decides. What was shown is what is decided about. A
 // signature that is missing or no good is on record.
 func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
-	if d.Digest != "" && d.Digest != d.Request.Digest {
+	if d.Digest != "" && d.Digest != d.Request.Digest && !mutant.Off("approval-digest") {
 		return stale(d.Request, "what waits is not what you saw: look again")
 	}
 	var err error
@@ -163,11 +263,15 @@ func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audi
 	uid, _, pid := peer.Credentials()
 	now := c.o.Now()
 	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
-	if c.Signers == nil {
+	if c.Signers == nil || mutant.Off("signature") {
 		return by, nil
 	}
-	reason := "decisions must be signed here, with a key of the allowed signers"
-	if signature != "" {
+	reason := what + " must be signed here, with a key of the allowed signers"
+	switch {
+	case signature == "":
+	case text == "":
+		reason = "the signature is not accepted: operator.challenge gives the nonce that " + what + " is signed with, for one call of the same connection"
+	default:
 		principal, fingerprint, err := c.Signers.Verify([]byte(signature), []byte(api.SignedNote(text, note)), now)
 		if err == nil {
 			by.By, by.Fingerprint, by.Signature = principal, fingerprint, signature
@@ -252,32 +356,51 @@ func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 		return err
 	}
 	sees := d.subject.Shown()
-	if r.name(sees); r.Digest == was.Digest {
+	if r.name(sees); r.Digest == was.Digest || mutant.Off("approval-changed") {
 		return nil
 	}
-	r.Changed = changes(&was, r, saw, sees)
+	return d.askAnew(changes(&was, r, saw, sees), "something changed since this was held")
+}
+
+// AskAnew ends a release that an interceptor has objected to. What it made of the request
+// is in force, nobody has approved that, and a person has to look anew.
+func (d *Decision) AskAnew(change func() error, objection string) error {
+	r, was, saw := d.Request, *d.Request, d.subject.Shown()
+	if err := change(); err != nil {
+		return err
+	}
+	changed := changes(&was, r, saw, d.subject.Shown())
+	return d.askAnew(append(changed, api.ApprovalChange{Field: changedInterceptor, Now: objection}), objection)
+}
+
+// askAnew writes down what changed of a request, and voids the approvals that it has.
+func (d *Decision) askAnew(changed []api.ApprovalChange, message string) error {
+	r, sees := d.Request, d.subject.Shown()
+	r.Changed = changed
 	r.Approvals, r.Given = nil, 0
 	r.Anew++
 	r.name(sees)
-	if err := c.keepWaiting(d, "asked_anew"); err != nil {
+	if err := d.decider.keepWaiting(d, "asked_anew"); err != nil {
 		return err
 	}
-	message := "something changed since this was held: look again"
 	if r.Blocked != "" {
-		message = "something changed since this was held, and " + sees.Refused + ": " + r.Blocked
+		return stale(r, message+", and "+sees.Refused+": "+r.Blocked)
 	}
-	return stale(r, message)
+	return stale(r, message+": look again")
 }
 
 // keepWaiting writes down what happened to a request that goes on waiting.
 func (c *Decider) keepWaiting(d *Decision, event string) error {
 	r := d.Request
-	if err := r.enter(d.Change, api.ApprovalPending, false); err != nil {
+	if err := r.enter(d.Change, d.was, api.ApprovalPending); err != nil {
 		return err
 	}
 	record := c.record(d.subject, event)
 	record.Details = Details(&d.By)
 	record.Details["digest"], record.Details["given"], record.Details["needed"] = r.Digest, r.Given, r.Needed
+	if d.By.Signature != "" {
+		record.Details["signedText"] = api.SignedNote(d.text(), d.Note)
+	}
 	if len(r.Changed) > 0 {
 		var err error
 		if record.Details["changed"], err = c.recorded(record.TenantID, r.Changed); err != nil {
@@ -292,12 +415,13 @@ func (c *Decider) keepWaiting(d *Decision, event string) error {
 	return nil
 }
 
-// recorded is what changed as records have it: with keyed digests of what would be
-// done, which has the text of what was asked for.
+// recorded is what changed as records have it. A keyed digest stands for each text but
+// those of the daemon: a message's is kept in no record, and names of people are redacted
+// in the members of records that hold them.
 func (q *Requests) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
 	list := slices.Clone(changed)
 	for i := range list {
-		if list[i].Field != changedSending {
+		if f := list[i].Field; f == changedRevision || f == changedVerdict || f == changedInterceptor {
 			continue
 		}
 		for _, text := range []*string{&list[i].Was, &list[i].Now} {
@@ -396,17 +520,24 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	if !c.KeepContent {
 		decided.forget()
 	}
-	if err := decided.enter(d.Change, state, false); err != nil {
+	if err := decided.enter(d.Change, d.was, state); err != nil {
 		return err
 	}
 	record := c.record(d.subject, state)
 	record.Details = Details(&d.By)
-	record.Details["digest"] = r.Digest
+	record.Details["digest"], record.Outcome = r.Digest, d.Outcome
 	if d.Grant != "" {
 		record.Details["grantId"] = d.Grant
 	}
-	if d.By.Signature != "" && (d.Content != "" || d.Note != "") {
-		// What was signed can be checked from the record and the words.
+	if d.answers != "" {
+		var err error
+		record.Details["answersUnder"] = r.PolicyRevision
+		if record.Details["answers"], err = c.o.Answers(record.TenantID, d.answers); err != nil {
+			return err
+		}
+	}
+	if d.By.Signature != "" {
+		// The signature can be checked from the record alone, or with the words.
 		record.Details["signedText"] = api.SignedNote(d.text(), d.Note)
 	}
 	if len(r.Approvals) > 1 {
@@ -431,6 +562,6 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 // waited, and the digest that names it, which without its salt says nothing of the text.
 func (r *Request) forget() {
 	r.Forgotten = true
-	r.Content, r.Summary, r.Salt, r.Sending, r.Own = "", "", "", nil, nil
+	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil
 	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
 }

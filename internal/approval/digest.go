@@ -18,9 +18,9 @@ func Digest(parts ...string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// newSalt makes what keeps the digests of a request from being guessed: 256 bits, in
+// NewSalt makes what keeps the digests of a request from being guessed: 256 bits, in
 // hexadecimal.
-func newSalt() string {
+func NewSalt() string {
 	salt := make([]byte, 32)
 	_, _ = rand.Read(salt) // it never fails
 	return hex.EncodeToString(salt)

@@ -9,4 +9,16 @@
 //
 // The caller commits what it enters into changes, and takes the subject's lock
 // before it asks whether the subject waits.
+//
+// # The folder
+//
+// The folder internal/approval holds what people decide: requests, grants, releases,
+// pauses. Its packages may import each other and those of base, ocip, audit, api, store,
+// config and ipc.
+//
+//   - grants: what people have approved beforehand: the rest of an exchange, standing
+//     grants; their uses, end and revocation
+//   - pause: pauses of agents, channels and all sending
+//   - releases: what was approved for runtimes that deliver by themselves: redeemed once,
+//     confirmed, or a person is asked
 package approval

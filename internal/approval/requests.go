@@ -16,8 +16,10 @@ import (
 type Notifier interface {
 	// Held is called when a request begins to wait, Decided when it no longer
 	// does.
-	Held(api.ApprovalSummary)
+	Held(*api.Approval)
 	Decided(approvalID string)
+	// Alarm tells of something that waits for no decision.
+	Alarm(id, title, body string)
 }
 
 // Options is what requests are given from outside.
@@ -28,6 +30,9 @@ type Options struct {
 	// Keyed makes the keyed digest that stands for a tenant's text in records. Its
 	// error is what the caller is told.
 	Keyed func(tenant, text string) (string, error)
+	// Answers is the digest, of another key, that stands for what was asked for in the record
+	// of its answer.
+	Answers func(tenant, asked string) (string, error)
 	// Notify, where set, is told what waits.
 	Notify Notifier
 	Now    func() time.Time
@@ -61,8 +66,14 @@ type Request struct {
 	Own jsontext.Value
 }
 
-// changedSending is the field of a change that holds what would be sent.
-const changedSending = "sending"
+// The fields of changes. Every request has the first three, of which the last is the text
+// that would be sent; changedInterceptor is the objection of an interceptor.
+const (
+	changedRevision    = "policyRevision"
+	changedVerdict     = "verdict"
+	changedSending     = "sending"
+	changedInterceptor = "interceptor"
+)
 
 // NotFound is what is said of a request that there is not.
 func NotFound(id string) error { return api.Errorf(api.NotFound, "there is no approval %q", id) }
@@ -146,16 +157,16 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 // Add enters a new request into a change, with its digest for a person to see. It
 // waits once the change is durable.
 func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
-	r.Salt = newSalt()
+	r.Salt = NewSalt()
 	r.name(s.Shown())
-	if err := r.enter(change, api.ApprovalPending, true); err != nil {
+	if err := r.enter(change, "", api.ApprovalPending); err != nil {
 		return err
 	}
 	change.OnDurable(func(store.Receipt) {
 		q.put(r.Kind, r.Agent, r.Asked, r.ApprovalID)
 		q.watchers.tell(r.ApprovalID)
 		if q.o.Notify != nil {
-			q.o.Notify.Held(r.ApprovalSummary)
+			q.o.Notify.Held(&r.Approval)
 		}
 	})
 	return nil

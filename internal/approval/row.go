@@ -22,38 +22,39 @@ const form = 2
 // head is what lists show, as it is stored. It has the members of the wire's summary,
 // so that one that is added there cannot be forgotten here.
 type head struct {
-	ApprovalID         string            `json:"id"`
-	Kind               string            `json:"kind"`
-	TaskID             string            `json:"task,omitzero"`
-	State              string            `json:"state"`
-	Code               string            `json:"code,omitzero"`
-	Reason             string            `json:"reason,omitzero"`
-	AgentID            string            `json:"agent_id,omitzero"`
-	Agent              string            `json:"agent,omitzero"`
-	AppID              string            `json:"app,omitzero"`
-	UserID             string            `json:"user,omitzero"`
-	SessionKey         string            `json:"session,omitzero"`
-	Counterparty       string            `json:"counterparty,omitzero"`
-	CounterpartyUserID string            `json:"counterparty_user,omitzero"`
-	CounterpartyKind   ocip.Kind         `json:"counterparty_kind,omitzero"`
-	Target             string            `json:"target,omitzero"`
-	ExchangeID         string            `json:"exchange,omitzero"`
-	ConversationID     string            `json:"conversation,omitzero"`
-	Type               ocip.ExchangeType `json:"type,omitzero"`
-	Round              int               `json:"round,omitzero"`
-	MaxRounds          int               `json:"max_rounds,omitzero"`
-	Classification     string            `json:"classification,omitzero"`
-	Summary            string            `json:"summary,omitzero"`
-	DispatchID         string            `json:"dispatch,omitzero"`
-	AskedAt            int64             `json:"asked_at"`
-	ExpiresAt          int64             `json:"expires_at"`
-	DecidedAt          int64             `json:"decided_at,omitzero"`
-	Likelihood         ocip.Likelihood   `json:"likelihood,omitzero"`
-	LikelyBecause      string            `json:"likely_because,omitzero"`
-	Approvable         bool              `json:"approvable,omitzero"`
-	Blocked            string            `json:"blocked,omitzero"`
-	Needed             int               `json:"needed"`
-	Given              int               `json:"given,omitzero"`
+	ApprovalID           string            `json:"id"`
+	Kind                 string            `json:"kind"`
+	TaskID               string            `json:"task,omitzero"`
+	State                string            `json:"state"`
+	Code                 string            `json:"code,omitzero"`
+	Reason               string            `json:"reason,omitzero"`
+	AgentID              string            `json:"agent_id,omitzero"`
+	Agent                string            `json:"agent,omitzero"`
+	AppID                string            `json:"app,omitzero"`
+	UserID               string            `json:"user,omitzero"`
+	SessionKey           string            `json:"session,omitzero"`
+	Counterparty         string            `json:"counterparty,omitzero"`
+	CounterpartyUserID   string            `json:"counterparty_user,omitzero"`
+	CounterpartyKind     ocip.Kind         `json:"counterparty_kind,omitzero"`
+	CounterpartyTenantID string            `json:"counterparty_tenant,omitzero"`
+	Target               string            `json:"target,omitzero"`
+	ExchangeID           string            `json:"exchange,omitzero"`
+	ConversationID       string            `json:"conversation,omitzero"`
+	Type                 ocip.ExchangeType `json:"type,omitzero"`
+	Round                int               `json:"round,omitzero"`
+	MaxRounds            int               `json:"max_rounds,omitzero"`
+	Classification       string            `json:"classification,omitzero"`
+	Summary              string            `json:"summary,omitzero"`
+	DispatchID           string            `json:"dispatch,omitzero"`
+	AskedAt              int64             `json:"asked_at"`
+	ExpiresAt            int64             `json:"expires_at"`
+	DecidedAt            int64             `json:"decided_at,omitzero"`
+	Likelihood           ocip.Likelihood   `json:"likelihood,omitzero"`
+	LikelyBecause        string            `json:"likely_because,omitzero"`
+	Approvable           bool              `json:"approvable,omitzero"`
+	Blocked              string            `json:"blocked,omitzero"`
+	Needed               int               `json:"needed"`
+	Given                int               `json:"given,omitzero"`
 }
 
 type storedHead struct {
@@ -64,6 +65,9 @@ type storedHead struct {
 // body is the rest of a request as it is stored.
 type body struct {
 	Form int `json:"v"`
+
+	Address audit.Address `json:"address,omitzero"`
+	Group   bool          `json:"group,omitzero"`
 
 	Digest         string `json:"digest"`
 	Salt           string `json:"salt,omitzero"`
@@ -77,6 +81,7 @@ type body struct {
 	Sending           jsontext.Value    `json:"sending,omitzero"`
 	RequiresHuman     bool              `json:"requires_human,omitzero"`
 	Media             []media           `json:"media,omitempty"`
+	Extracts          []extract         `json:"extracts,omitempty"`
 	DetectedKeywords  []string          `json:"detected_keywords,omitempty"`
 	Detections        []audit.Detection `json:"detections,omitempty"`
 	DataShared        []ocip.Shared     `json:"data_shared,omitempty"`
@@ -95,7 +100,7 @@ type body struct {
 	Own       jsontext.Value `json:"own,omitzero"`
 }
 
-// media is [api.MediaItem], word [api.ApprovalDecision], change [api.ApprovalChange] and
+// media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], change [api.ApprovalChange] and
 // bounds [api.Bounds], as they are stored.
 type (
 	media struct {
@@ -104,6 +109,12 @@ type (
 		Path   string `json:"path,omitzero"`
 		SHA256 string `json:"sha256,omitzero"`
 		Bytes  int64  `json:"bytes,omitzero"`
+	}
+	extract struct {
+		Member string `json:"member"`
+		At     int    `json:"at,omitzero"`
+		Of     int    `json:"of"`
+		Text   string `json:"text"`
 	}
 	word struct {
 		Decision    string `json:"decision"`
@@ -130,10 +141,10 @@ type (
 )
 
 // enter enters a request into a change: a new one, or what became of one that is
-// still pending.
-func (r *Request) enter(c *store.Change, state string, isNew bool) error {
+// still in the state from.
+func (r *Request) enter(c *store.Change, from, state string) error {
 	row, err := r.encode(state)
-	row.New = isNew
+	row.New, row.From = from == "", from
 	c.Add(&row)
 	return err
 }
@@ -145,9 +156,10 @@ func (r *Request) encode(state string) (store.Approval, error) {
 		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
 	}
 	b := body{
-		Form: form, Digest: r.Digest, Salt: r.Salt, Anew: r.Anew, PolicyApplied: r.PolicyApplied, PolicyRevision: r.PolicyRevision,
+		Form: form, Address: r.Address, Group: r.Group, Digest: r.Digest, Salt: r.Salt, Anew: r.Anew, PolicyApplied: r.PolicyApplied, PolicyRevision: r.PolicyRevision,
 		Content: r.Content, ContentBytes: r.ContentBytes, Forgotten: r.Forgotten, Sending: r.Sending, RequiresHuman: r.RequiresHuman,
 		Media:            each(r.Media, func(m api.MediaItem) media { return media(m) }),
+		Extracts:         each(r.Extracts, func(e api.Extract) extract { return extract(e) }),
 		DetectedKeywords: r.DetectedKeywords, Detections: r.Detections, DataShared: r.DataShared, DataWithheld: r.DataWithheld,
 		Transcript: r.Transcript, Escalation: r.Escalation, Chain: r.Chain, EscalatedExchange: r.EscalatedExchange,
 		Approvals: each(r.Approvals, toWord),
@@ -187,9 +199,10 @@ func decode(a store.Approval) (*Request, error) {
 	r := &Request{
 		Asked: a.Asked, Anew: b.Anew, Own: b.Own,
 		Approval: api.Approval{
-			ApprovalSummary: summary, Digest: b.Digest, Salt: b.Salt, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
+			ApprovalSummary: summary, Address: b.Address, Group: b.Group, Digest: b.Digest, Salt: b.Salt, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
 			Content: b.Content, ContentBytes: b.ContentBytes, Forgotten: b.Forgotten, Sending: b.Sending, RequiresHuman: b.RequiresHuman,
 			Media:            each(b.Media, func(m media) api.MediaItem { return api.MediaItem(m) }),
+			Extracts:         each(b.Extracts, func(e extract) api.Extract { return api.Extract(e) }),
 			DetectedKeywords: b.DetectedKeywords, Detections: b.Detections, DataShared: b.DataShared, DataWithheld: b.DataWithheld,
 			Transcript: b.Transcript, Escalation: b.Escalation, Chain: b.Chain, EscalatedExchange: b.EscalatedExchange,
 			Approvals: each(b.Approvals, word.decision),

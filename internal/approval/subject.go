@@ -27,7 +27,7 @@ type Subject interface {
 	Shown() View
 	// Release does what was approved, or taken over, as the last preview had it. It
 	// calls [Decision.Conclude] and commits the decision's change. Where it cannot,
-	// nothing is decided.
+	// nothing is decided. Its error can be [Unanswered].
 	Release(ctx context.Context, d *Decision) error
 	// End enters into the decision's change what it means that nothing is released.
 	// The state is denied, resolved or expired.
@@ -38,13 +38,36 @@ type Subject interface {
 	Tell(change *store.Change, outcome api.ApprovalOutcome) error
 }
 
+// Revocable is a [Subject] whose release is kept until somebody fetches it: until then, a
+// person can take it back.
+type Revocable interface {
+	Subject
+	// TakeBack calls revoke while nobody can fetch what was released. It is called under
+	// the subject's lock. The key is the name of what was asked for, of a tool call.
+	TakeBack(key string, revoke func() error) error
+}
+
+// Spendable is a [Subject] whose approval counts once, later: until then, a denial takes it
+// back.
+type Spendable interface {
+	Subject
+	// Unspent reports whether the approval is such a one, and still counts. It is called
+	// under the subject's lock.
+	Unspent(ctx context.Context) (bool, error)
+}
+
+// Member is a named part of a request, in the form that is compared.
+type Member struct{ Name, Text string }
+
 // View is what a person is shown of a subject. All of it is in the digest.
 type View struct {
-	// Asked is what was asked for, Effect what an approval leads to, without what is
-	// of the moment, and Along what goes along with it.
+	// Asked is what was asked for, and Effect what an approval leads to, without what is
+	// of the moment.
 	Asked  []string
 	Effect string
-	Along  []string
+	// Members are further members of the request, such as the receiver. One that changes
+	// is listed under its name.
+	Members []Member
 	// Approvable says what an approval does, Refused that there can be none any
 	// more, and Instead what a person can do then.
 	Approvable, Refused, Instead string
@@ -61,7 +84,10 @@ func (r *Request) name(v View) {
 	if r.Salt != "" {
 		parts = append([]string{r.Salt}, parts...)
 	}
-	r.Digest = Digest(append(parts, v.Along...)...)
+	for _, m := range v.Members {
+		parts = append(parts, m.Name, m.Text)
+	}
+	r.Digest = Digest(parts...)
 	r.sign()
 }
 
@@ -82,12 +108,18 @@ func changes(was, now *Request, saw, sees View) (list []api.ApprovalChange) {
 		return r.Blocked
 	}
 	for _, f := range []api.ApprovalChange{
-		{Field: "policyRevision", Was: was.PolicyRevision, Now: now.PolicyRevision},
-		{Field: "verdict", Was: verdict(was, saw), Now: verdict(now, sees)},
+		{Field: changedRevision, Was: was.PolicyRevision, Now: now.PolicyRevision},
+		{Field: changedVerdict, Was: verdict(was, saw), Now: verdict(now, sees)},
 		{Field: changedSending, Was: saw.Effect, Now: sees.Effect},
 	} {
 		if f.Was != f.Now {
 			list = append(list, f)
+		}
+	}
+	for i, m := range sees.Members {
+		// A subject has the same members whenever it is shown.
+		if before := saw.Members[i].Text; before != m.Text {
+			list = append(list, api.ApprovalChange{Field: m.Name, Was: before, Now: m.Text})
 		}
 	}
 	return list

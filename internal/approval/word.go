@@ -2,23 +2,23 @@ package approval
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
 // Word is what a person has said about something that is asked for by asking: it answers
 // the next asking that is the same, once. It is kept as a release that has the name of what
-// was asked for as its key, see [Asked].
+// was asked for as its key, see [Asked]. What was said stands in the record of the decision
+// alone, and is read from there.
 type Word struct {
-	Allow bool   `json:"allow"`
-	Note  string `json:"note,omitzero"`
+	Allow bool
+	Note  string
 	// Revision is the policy's under which it was said.
-	Revision string `json:"revision"`
+	Revision string
 
 	row store.Release
 }
@@ -31,30 +31,84 @@ const stateUsed = "sent"
 
 // Say enters into a decision that it answers who asks for the same until then. App is whose
 // the asking is: an app's id, or what stands in its place.
-func (d *Decision) Say(app string, allow bool, until time.Time) error {
-	r := d.Request
-	data, err := json.Marshal(&Word{Allow: allow, Note: d.By.Note, Revision: r.PolicyRevision})
-	if err != nil {
-		return fmt.Errorf("cannot encode what was decided about approval %s: %w", r.ApprovalID, err)
-	}
-	d.Change.Add(&store.Release{Approval: r.ApprovalID, AppID: app, State: store.ReleaseReady, Key: r.Asked, Origin: ofTools, Data: data, ExpiresAt: until})
-	return nil
+func (d *Decision) Say(app string, until time.Time) {
+	d.answers = d.Request.Asked
+	d.Change.Add(&store.Release{Approval: d.Request.ApprovalID, AppID: app, State: store.ReleaseReady, Key: d.answers, Origin: ofTools, ExpiresAt: until})
 }
 
 // Said returns a person's word about what is asked for that nobody has taken yet, nil where
-// there is none. What was allowed under another revision of the policy is none.
-func (q *Requests) Said(ctx context.Context, app, asked, revision string) (*Word, error) {
-	rows, err := q.o.Store.ReadyReleases(ctx, app, asked, q.o.Now(), api.MaxPage)
+// there is none. What was allowed under another revision of the policy, or by somebody who
+// may not sign any more, is none.
+func (c *Decider) Said(ctx context.Context, app, asked, revision string) (*Word, error) {
+	rows, err := c.o.Store.ReadyReleases(ctx, app, asked, c.o.Now(), api.MaxPage)
 	if err != nil {
 		return nil, err
 	}
 	for i := range rows {
-		w := &Word{row: rows[i]}
-		if rows[i].Origin == ofTools && json.Unmarshal(rows[i].Data, w) == nil && (w.Revision == revision || !w.Allow) {
+		if rows[i].Origin != ofTools {
+			continue
+		}
+		w, decided, err := c.word(ctx, &rows[i], asked)
+		switch {
+		case err != nil:
+			return nil, err
+		case w == nil:
+			if err := c.void(&rows[i]); err != nil {
+				return nil, err
+			}
+		case !w.Allow:
 			return w, nil
+		case w.Revision == revision:
+			signed, err := c.StillSigned(ctx, decided)
+			if err != nil {
+				return nil, err
+			}
+			if signed {
+				return w, nil
+			}
 		}
 	}
 	return nil, nil
+}
+
+// word reads a word from the record of its decision, nil if that says nothing of the kind, or
+// the request says by now that something else was decided.
+func (c *Decider) word(ctx context.Context, row *store.Release, asked string) (*Word, *audit.Entry, error) {
+	r, err := c.Get(ctx, row.Approval)
+	if err != nil {
+		return nil, nil, err
+	}
+	decisions, err := c.o.Store.DecisionsOf(ctx, row.RecordSeq, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range decisions {
+		e := &decisions[i].Entry
+		if e.ActionType != audit.ActionApproval || e.ApprovalID != row.Approval || e.Event != r.State {
+			continue
+		}
+		digest, err := c.o.Answers(e.TenantID, asked)
+		if err != nil {
+			return nil, nil, err
+		}
+		if e.Details["answers"] == digest {
+			note, _ := e.Details["note"].(string)
+			revision, _ := e.Details["answersUnder"].(string)
+			return &Word{Allow: e.Event == api.ApprovalApproved, Note: note, Revision: revision, row: *row}, e, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// void uses up a word that no record has, with a record of that.
+func (c *Decider) void(row *store.Release) error {
+	change := &store.Change{Drains: true, Records: []*audit.Record{{
+		ID: c.o.NewID(), ActionType: audit.ActionSecurity, Event: "undecided_word", AppID: row.AppID, ApprovalID: row.Approval,
+		PolicyResult: string(ocip.Deny), PolicyReason: "no record has this answer to a tool call", Details: map[string]any{"decidedBy": row.RecordSeq},
+	}}}
+	(&Word{row: *row}).Take(change)
+	_, err := c.o.Commit(change)
+	return err
 }
 
 // Approval is the id of the request that the word is about.

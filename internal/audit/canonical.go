@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
 // appendCanonical appends a JSON text in the canonical form of RFC 8785.

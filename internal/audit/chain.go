@@ -64,10 +64,7 @@ const (
 // before the hash member.
 func (h Head) Seal(dst []byte, now time.Time, body []byte) ([]byte, Head) {
 	start := len(dst)
-	now = now.UTC().Truncate(time.Microsecond)
-	if now.Before(h.Time) {
-		now = h.Time
-	}
+	now = h.Next(now)
 	next := Head{Seq: h.Seq + 1, Time: now}
 	dst = append(dst, `{"seq":`...)
 	dst = strconv.AppendUint(dst, next.Seq, 10)
@@ -82,6 +79,14 @@ func (h Head) Seal(dst []byte, now time.Time, body []byte) ([]byte, Head) {
 	dst = hex.AppendEncode(dst, next.Hash[:])
 	dst = append(dst, lineEnd...)
 	return dst, next
+}
+
+// Next is the time of the next record, which is written now.
+func (h Head) Next(now time.Time) time.Time {
+	if now = now.UTC().Truncate(time.Microsecond); now.Before(h.Time) {
+		return h.Time
+	}
+	return now
 }
 
 // Fault says which record breaks a chain and how.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	experiment "github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 var start = time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
@@ -289,6 +289,8 @@ func TestEncodeAsTheLibrary(t *testing.T) {
 		DataWithheld: []Withheld{{Reason: "too high", Description: "\"it\""}},
 		Detections:   []Detection{{Rule: "r", Start: 1, End: 2, Zone: "quote", Shadow: true}, {}},
 		Details:      map[string]any{"b": 1, "a": map[string]any{"z": nil, "y": []any{true, "x"}}},
+		Rows:         []RowChange{{Table: "t", Key: []string{"k"}, Was: map[string]any{"b": "x", "a": 1}, Now: map[string]any{"b": "y", "a": 2}}, {Table: "t", Add: -1, Stated: true}},
+		State:        []TableState{{Table: "t", Open: 2, Digest: Hash{1}}},
 	}
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -185,29 +186,87 @@ type Receipt struct {
 	Path []Hash
 	// Note is the signed checkpoint of a tree that holds the record.
 	Note string
+	// HandOvers are as those of [Consistency].
+	HandOvers []string
 }
 
 const receiptHeader = "c2sp.org/tlog-proof@v1\n"
 
-// MaxReceiptBytes bounds a receipt.
-const MaxReceiptBytes = MaxNoteBytes + 8<<10
+// maxHandOvers bounds the checkpoints that go along with a proof, and maxHandOverBytes all of
+// them together.
+const (
+	maxHandOvers     = 128
+	maxHandOverBytes = 64 << 10
+)
+
+// MaxReceiptBytes bounds a receipt, and a proof of consistency.
+const MaxReceiptBytes = MaxNoteBytes + 8<<10 + maxHandOverBytes
 
 // MarshalText writes the receipt.
 func (r *Receipt) MarshalText() ([]byte, error) {
 	b := append([]byte(receiptHeader), "index "...)
 	b = strconv.AppendUint(b, r.Seq-1, 10)
 	b = append(b, '\n')
-	return appendProof(b, r.Path, r.Note), nil
+	return appendProof(b, r.Path, r.Note, r.HandOvers), nil
 }
 
-// appendProof writes the end of a proof: a line for each hash, and the signed
-// checkpoint behind a blank one.
-func appendProof(b []byte, path []Hash, signed string) []byte {
+// appendProof writes the end of a proof: a line for each hash, and behind a blank one the
+// signed checkpoint, and each of those that hand over.
+func appendProof(b []byte, path []Hash, signed string, handOvers []string) []byte {
 	for _, h := range path {
 		b = base64.StdEncoding.AppendEncode(b, h[:])
 		b = append(b, '\n')
 	}
-	return append(append(b, '\n'), signed...)
+	b = append(append(b, '\n'), signed...)
+	for _, signed := range handOvers {
+		b = append(append(b, '\n'), signed...)
+	}
+	return b
+}
+
+// apart parts the notes at the end of a proof.
+func apart(text string) (signed string, handOvers []string, err error) {
+	parts := strings.Split(text, "\n\n")
+	if len(parts) <= 2 {
+		return text, nil, nil
+	}
+	if len(parts)%2 != 0 || len(parts) > 2+2*maxHandOvers {
+		return "", nil, errors.New("what follows the checkpoint is none that hands the log over")
+	}
+	for i := 0; i < len(parts); i += 2 {
+		one := parts[i] + "\n\n" + strings.TrimSuffix(parts[i+1], "\n") + "\n"
+		if i == 0 {
+			signed = one
+			continue
+		}
+		if c, err := OpenCheckpoint(one); !errors.Is(err, ErrUnsigned) || !c.HandsOver() {
+			return "", nil, errors.New("what follows the checkpoint is none that hands the log over")
+		}
+		handOvers = append(handOvers, one)
+	}
+	// There is one form of it.
+	if string(appendProof(nil, nil, signed, handOvers)) != "\n"+text {
+		return "", nil, errors.New("blank lines stand between the checkpoints")
+	}
+	return signed, handOvers, nil
+}
+
+// followed are keys, with those that they hand over to in checkpoints, one after another. Each
+// counts that one of the keys before it has signed.
+func followed(keys []note.Verifier, handOvers []string) []note.Verifier {
+	keys = slices.Clone(keys)
+	for _, signed := range handOvers {
+		c, err := OpenCheckpoint(signed, keys...)
+		if err != nil {
+			continue
+		}
+		next, err := note.NewVerifier(c.NextKey())
+		if err != nil || next.Name() != c.Origin || slices.ContainsFunc(keys, func(k note.Verifier) bool { return k.Name() == next.Name() && k.KeyHash() == next.KeyHash() }) {
+			continue
+		}
+		keys = append(keys, next)
+	}
+	return keys
 }
 
 // readPath reads the hashes of a proof, a line each.
@@ -251,7 +310,10 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 	if !found || err != nil || strconv.FormatUint(index, 10) != number {
 		return fmt.Errorf("not a receipt: %.40q names no index", lines[0])
 	}
-	got := Receipt{Seq: index + 1, Note: string(signed)}
+	got := Receipt{Seq: index + 1}
+	if got.Note, got.HandOvers, err = apart(string(signed)); err != nil {
+		return fmt.Errorf("not a receipt: %w", err)
+	}
 	if got.Path, err = readPath(lines[1:], 64); err != nil {
 		return fmt.Errorf("not a receipt: %w", err)
 	}
@@ -263,9 +325,9 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 }
 
 // Check returns the checkpoint that a receipt proves a line to be under. One of
-// the keys must have signed it.
+// the keys must have signed it, or one that they hand over to.
 func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) {
-	c, err := OpenCheckpoint(r.Note, keys...)
+	c, err := OpenCheckpoint(r.Note, followed(keys, r.HandOvers)...)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("the receipt of record %d proves nothing: %w", r.Seq, err)
 	}

@@ -20,6 +20,9 @@ type Consistency struct {
 	Path []Hash
 	// Note is the signed checkpoint of the larger one.
 	Note string
+	// HandOvers are the checkpoints in which a key of the log hands over to the next, for
+	// whoever knows an earlier key than the one that signed the note.
+	HandOvers []string
 }
 
 // maxPath bounds a proof: a tree has at most so many levels.
@@ -31,7 +34,7 @@ const oldMember = "old "
 func (c *Consistency) MarshalText() ([]byte, error) {
 	b := strconv.AppendUint([]byte(oldMember), c.Old, 10)
 	b = append(b, '\n')
-	return appendProof(b, c.Path, c.Note), nil
+	return appendProof(b, c.Path, c.Note, c.HandOvers), nil
 }
 
 // UnmarshalText reads a proof.
@@ -39,8 +42,8 @@ func (c *Consistency) UnmarshalText(text []byte) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("not a consistency proof: %w", fmt.Errorf(format, args...))
 	}
-	if len(text) > MaxNoteBytes+8<<10 {
-		return bad("longer than %d bytes", MaxNoteBytes+8<<10)
+	if len(text) > MaxReceiptBytes {
+		return bad("longer than %d bytes", MaxReceiptBytes)
 	}
 	head, signed, found := bytes.Cut(text, []byte("\n\n"))
 	if !found {
@@ -52,7 +55,10 @@ func (c *Consistency) UnmarshalText(text []byte) error {
 	if !found || err != nil || strconv.FormatUint(old, 10) != number {
 		return bad("%.40q names no number of records", lines[0])
 	}
-	got := Consistency{Old: old, Note: string(signed)}
+	got := Consistency{Old: old}
+	if got.Note, got.HandOvers, err = apart(string(signed)); err != nil {
+		return bad("%w", err)
+	}
 	if got.Path, err = readPath(lines[1:], maxPath); err != nil {
 		return bad("%w", err)
 	}
@@ -93,10 +99,11 @@ func Extends(path []Hash, old uint64, oldRoot Hash, size uint64, root Hash) erro
 	return nil
 }
 
-// Check returns the checkpoint of the larger log, signed by one of the keys, if the
-// log of an older checkpoint is its beginning.
+// Check returns the checkpoint of the larger log, signed by one of the keys or by one that they
+// hand over to, if the log of an older checkpoint is its beginning. Who signed the older one
+// does not matter: the larger one says that its records are the first of the log.
 func (c *Consistency) Check(old *Checkpoint, keys ...note.Verifier) (Checkpoint, error) {
-	next, err := OpenCheckpoint(c.Note, keys...)
+	next, err := OpenCheckpoint(c.Note, followed(keys, c.HandOvers)...)
 	switch {
 	case err != nil:
 		return Checkpoint{}, err

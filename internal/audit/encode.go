@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
 // written is one field of a record as it is written into a line.

@@ -46,7 +46,7 @@ func started(prompt bool) *Record {
 }
 
 // A log that says that it is signed within a minute has no record minutes behind
-// one that is not signed (attack 13). One of an older version may, and is told so.
+// one that is not signed. One of an older version may, and is told so.
 func TestUnsignedForTooLong(t *testing.T) {
 	k := newKey(t, logName)
 	some := func() *Record { return record(1) }

@@ -1,11 +1,3 @@
-// Package audit is the form of the evidence: what a record says, how records
-// are chained, and how a chain is checked.
-//
-// A record becomes a line: one JSON object with its sequence number, the hash
-// of the line before it and its own hash. The line is the record; it is stored
-// and mirrored byte for byte, so whoever checks it never has to encode anything
-// again. This package does no I/O: the caller stores a sealed line durably before
-// anything the record allows may happen, and advances its [Head] only then.
 package audit
 
 import (
@@ -15,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Action types a record can have (protocol, Records).
@@ -101,6 +93,32 @@ type Record struct {
 	Actor     string         `json:"actor,omitzero" export:"task.actor"`
 	Role      string         `json:"role,omitzero" export:"task.role"`
 	Details   map[string]any `json:"details,omitempty"`
+
+	// Rows are the rows of the daemon's tables that change with the record. Opens and
+	// UsesGrant are short for what most of them say: see internal/audit/fold. The store writes them.
+	Rows      []RowChange `json:"rows,omitempty"`
+	Opens     int         `json:"opens,omitzero"`
+	UsesGrant string      `json:"usesGrant,omitzero"`
+	// State is, on a checkpoint, what stands in those tables. It is nil elsewhere.
+	State []TableState `json:"state,omitzero"`
+}
+
+// RowChange is what becomes of one row: its columns before and behind the record.
+type RowChange struct {
+	Table string         `json:"table"`
+	Key   []string       `json:"key,omitempty"`
+	Was   map[string]any `json:"was,omitempty"`
+	Now   map[string]any `json:"now,omitempty"`
+	Add   int64          `json:"add,omitzero"`
+	// Stated says that the row is so, and does not change.
+	Stated bool `json:"stated,omitzero"`
+}
+
+// TableState is how many rows of a table are open, and their digest.
+type TableState struct {
+	Table  string `json:"table"`
+	Open   int    `json:"open"`
+	Digest Hash   `json:"digest"`
 }
 
 // Counterparty is the other end, as far as it is known.
@@ -152,6 +170,16 @@ const RedactedText = "redacted"
 // Redacted reports whether a text of a record stands for another one.
 func Redacted(text string) bool {
 	return text == RedactedText || strings.HasPrefix(text, RedactedText+":")
+}
+
+// standDigits is how much of a digest stands for a text: enough that no two
+// texts of a tenant share it, and short enough to read.
+const standDigits = 16
+
+// StandIn is what stands in a record for a text with a keyed digest.
+func StandIn(digest string) string {
+	_, digits, _ := strings.Cut(digest, ":")
+	return RedactedText + ":" + digits[:min(standDigits, len(digits))]
 }
 
 // Entry is a record with its place in the chain, as read back from a line.

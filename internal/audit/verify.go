@@ -41,6 +41,12 @@ const (
 // versions lack it.
 const SignsWithin = "signsWithin"
 
+// Events of records about who witnesses the log.
+const (
+	EventWitnessAdded   = "witness_added"
+	EventWitnessRemoved = "witness_removed"
+)
+
 // EventStarted is the event of the record that a start begins with.
 const EventStarted = "daemon_started"
 
@@ -82,8 +88,14 @@ type Report struct {
 	// Origin is the log's name, empty where no checkpoint states it.
 	Origin string
 	// Checkpoints counts the checkpoint records, Held the checkpoints from
-	// outside that fit, and Passed those that lie before the first line.
-	Checkpoints, Held, Passed int
+	// outside that fit and that a known key signed, and Passed those that lie before the
+	// first line. Unproven counts those that fit and that no known key signed: anybody can
+	// have made them of the log as it is.
+	Checkpoints, Held, Passed, Unproven int
+	// Outside is how many records the largest of Held is of: what was cut or rewritten behind
+	// them would not show. OutsideSince is the time of the first record after them.
+	Outside      uint64
+	OutsideSince time.Time
 	// Signed is how many records a known key vouches for; the records after it
 	// are chained, and could have been written by whoever can write the log.
 	Signed uint64
@@ -133,9 +145,7 @@ type Verifier struct {
 	// unknown is the first record whose checkpoint no known key signed, where
 	// none that one signed has followed.
 	unknown uint64
-	// loose are the sizes of checkpoints from outside that fit and that no known
-	// key signed, stray is one that does not fit.
-	loose []uint64
+	// stray is a checkpoint from outside that does not fit, and that no known key signed.
 	stray *Fault
 
 	// open is the first record since the last checkpoint. Prompt is set once the
@@ -144,9 +154,35 @@ type Verifier struct {
 	prompt bool
 }
 
+// heldCheckpoint is a checkpoint from outside.
 type heldCheckpoint struct {
 	Checkpoint
 	signed string
+	fits   bool
+	// after is the time of the first record behind those that it is of.
+	after time.Time
+}
+
+// HeldCheckpoint is a checkpoint from outside that the log fits.
+type HeldCheckpoint struct {
+	Size uint64
+	Note string
+	// Proven says that a known key signed it.
+	Proven bool
+	// After is the time of the first record behind those that it is of, zero where there is
+	// none.
+	After time.Time
+}
+
+// HeldOutside returns the checkpoints from outside that the log fits, the smallest first, as
+// far as they are of what was read.
+func (v *Verifier) HeldOutside() (list []HeldCheckpoint) {
+	for i := range v.held[:v.met] {
+		if c := &v.held[i]; c.fits {
+			list = append(list, HeldCheckpoint{Size: c.Size, Note: c.signed, Proven: v.proven(c), After: c.after})
+		}
+	}
+	return list
 }
 
 // NewVerifier returns a verifier that holds a log against what is known of it.
@@ -181,7 +217,7 @@ func NewVerifier(p Proof) (*Verifier, error) {
 		if !errors.Is(err, ErrUnsigned) {
 			return nil, &Fault{Problem: fmt.Sprintf("what is held outside the log is no checkpoint: %v", err)}
 		}
-		v.held = append(v.held, heldCheckpoint{c, signed})
+		v.held = append(v.held, heldCheckpoint{Checkpoint: c, signed: signed})
 	}
 	slices.SortStableFunc(v.held, func(a, b heldCheckpoint) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.signed, b.signed))
@@ -220,6 +256,9 @@ func (v *Verifier) Add(line []byte) error {
 		v.leaves = newLeafHash()
 	}
 	v.frontier.Append(v.leaves.sum(line))
+	for i := v.met - 1; i >= 0 && v.held[i].Size == v.head.Seq; i-- {
+		v.held[i].after = next.Time
+	}
 	v.head = next
 	if v.report.UnsignedSince.IsZero() {
 		v.report.UnsignedSince = next.Time
@@ -239,6 +278,35 @@ func isCheckpoint(members []byte) bool {
 // isStart tells it of the record of a start.
 func isStart(members []byte) bool {
 	return beginsWith(members, `","actionType":"`+ActionSecurity+`","event":"`+EventStarted+`"`)
+}
+
+// WitnessOf returns what a line says of the list of witnesses: that the one with a key was
+// added to it, or removed.
+func WitnessOf(line []byte) (key, name string, listed, ok bool) {
+	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
+	if !ok || !beginsWith(p.members, `","actionType":"`+ActionSecurity+`","event":"witness_`) {
+		return "", "", false, false
+	}
+	e, err := Parse(line)
+	if err != nil || e.Event != EventWitnessAdded && e.Event != EventWitnessRemoved {
+		return "", "", false, false
+	}
+	key, _ = e.Details["key"].(string)
+	name, _ = e.Details["witness"].(string)
+	return key, name, e.Event == EventWitnessAdded, key != ""
+}
+
+// IsCheckpoint reports whether a line is the record of a checkpoint over all records before it.
+func IsCheckpoint(line []byte) bool {
+	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
+	return ok && isCheckpoint(p.members) && !beginsWith(p.members, `","actionType":"`+ActionCheckpoint+`","event":"`+EventRetired+`"`)
+}
+
+// IsConfiguration reports whether a line is the record of a configuration that is put in force,
+// by what each record begins with.
+func IsConfiguration(line []byte) bool {
+	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
+	return ok && beginsWith(p.members, `","actionType":"`+ActionConfigChange+`","event":"loaded"`)
 }
 
 // beginsWith reports what follows a record's id.
@@ -360,13 +428,10 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) (all bool, err error) {
 func (v *Verifier) meet() error {
 	for ; v.met < len(v.held) && v.held[v.met].Size == v.head.Seq; v.met++ {
 		c := &v.held[v.met]
-		fits, known := c.Origin == v.origin(c) && c.Root == v.frontier.Root(), v.knows(c)
+		c.fits = c.Origin == v.origin(c) && c.Root == v.frontier.Root()
 		switch {
-		case fits && known:
-			v.report.Held++
-		case fits:
-			v.loose = append(v.loose, c.Size)
-		case known:
+		case c.fits:
+		case v.knows(c):
 			return v.misfit(c.Size, c, fmt.Sprintf("the first %d records are not those of a checkpoint that is held outside: the log was rewritten", c.Size))
 		default:
 			v.strays(c)
@@ -375,12 +440,12 @@ func (v *Verifier) meet() error {
 	return nil
 }
 
-// knows reports whether a known key signed a checkpoint from outside. Without
-// keys all are believed.
-func (v *Verifier) knows(c *heldCheckpoint) bool {
-	if len(v.handed) == 0 {
-		return true
-	}
+// knows reports whether a checkpoint from outside can accuse the log: a known key signed it,
+// or no key is known.
+func (v *Verifier) knows(c *heldCheckpoint) bool { return len(v.handed) == 0 || v.proven(c) }
+
+// proven reports whether a known key signed a checkpoint from outside.
+func (v *Verifier) proven(c *heldCheckpoint) bool {
 	_, err := OpenCheckpoint(c.signed, v.handed...)
 	return err == nil
 }
@@ -415,13 +480,18 @@ func (v *Verifier) Finish() (Report, error) {
 	if f := v.missing(); f != nil {
 		return v.report, f
 	}
-	for _, size := range v.loose {
-		if size > v.report.Signed {
-			return v.report, &Fault{Problem: fmt.Sprintf("a checkpoint of %d records that is held outside proves nothing: no known key signed it; either it was made up, or a key is missing here", size)}
+	v.report.Held, v.report.Unproven = 0, 0
+	for _, c := range v.HeldOutside() {
+		switch {
+		case c.Proven:
+			v.report.Held++
+			v.report.Outside, v.report.OutsideSince = c.Size, c.After
+		case c.Size > v.report.Signed && len(v.handed) > 0:
+			return v.report, &Fault{Problem: fmt.Sprintf("a checkpoint of %d records that is held outside proves nothing: no known key signed it; either it was made up, or a key is missing here", c.Size)}
+		default:
+			v.report.Unproven++
 		}
-		v.report.Held++
 	}
-	v.loose = nil
 	if v.report.Signed == v.head.Seq {
 		v.report.UnsignedSince = time.Time{}
 	}

@@ -137,7 +137,7 @@ func TestSignedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Report{Head: l.head, Origin: logName, Checkpoints: 3, Held: 3, Signed: 11, UnsignedSince: start.Add(11 * time.Second)}
+	want := Report{Head: l.head, Origin: logName, Checkpoints: 3, Held: 3, Outside: 11, OutsideSince: start.Add(11 * time.Second), Signed: 11, UnsignedSince: start.Add(11 * time.Second)}
 	if r != want {
 		t.Errorf("got %+v, want %+v", r, want)
 	}
@@ -273,10 +273,16 @@ func TestRotation(t *testing.T) {
 			t.Errorf("with the %s key: %+v, %v", name, r, err)
 		}
 	}
-	// What was held of the old key's time fits, whoever it is that signs now;
-	// the old key cannot end the log, whoever has it.
-	if r, err := check(l.bytes(), Proof{Keys: []note.Verifier{third.public}, Held: l.notes}); err != nil || r.Held != 3 {
-		t.Errorf("held from before the rotation: %+v, %v", r, err)
+	// What was held of an old key's time fits, whoever it is that signs now, and counts for
+	// whoever knows that key; the old key cannot end the log, whoever has it.
+	for _, test := range []struct {
+		former         []note.Verifier
+		held, unproven int
+	}{{nil, 1, 2}, {[]note.Verifier{second.public}, 2, 1}, {[]note.Verifier{first.public, second.public}, 3, 0}} {
+		r, err := check(l.bytes(), Proof{Keys: []note.Verifier{third.public}, Former: test.former, Held: l.notes})
+		if err != nil || r.Held != test.held || r.Unproven != test.unproven || r.Outside != 9 {
+			t.Errorf("held from before the rotation, with %d former keys: %+v, %v", len(test.former), r, err)
+		}
 	}
 	stolen := &signedLog{tb: t}
 	stolen.add(record(99))
@@ -428,9 +434,15 @@ func TestHeldOfNoKey(t *testing.T) {
 	}
 	short := join(l.lines[:9])
 	fits, wrong, beyond := made(9, l.fronts[8].Root()), made(5, Hash{1}), made(1<<40, Hash{2})
-	// Below what the key signed for it is as good as signed.
-	if r, err := check(l.bytes(), Proof{Keys: keys, Held: []string{fits}}); err != nil || r.Held != 1 {
-		t.Errorf("one that fits: %+v, %v", r, err)
+	// Below what the key signed for it is no fault, and it counts for nothing: whoever has the
+	// log as it is can make it. So it is without a key.
+	for name, known := range map[string][]note.Verifier{"one that fits": keys, "one that fits, and no key": nil} {
+		if r, err := check(l.bytes(), Proof{Keys: known, Held: []string{fits}}); err != nil || r.Held != 0 || r.Unproven != 1 || r.Outside != 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	if r, err := check(l.bytes(), Proof{Keys: keys, Held: []string{fits, l.notes[0]}}); err != nil || r.Held != 1 || r.Unproven != 1 || r.Outside != 3 || !r.OutsideSince.Equal(start.Add(3*time.Second)) {
+		t.Errorf("one that fits, and a smaller genuine one: %+v, %v", r, err)
 	}
 	for _, held := range [][]string{{fits}, {fits, l.notes[0]}, {wrong}, {beyond}, {wrong, beyond, l.notes[1]}} {
 		_, err := check(short, Proof{Keys: keys, Held: held})

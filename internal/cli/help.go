@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/term"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -1,10 +1,3 @@
-// Package cli is what a command is given of the process that it runs in: streams,
-// environment, the flags that every command has, the configuration, and the way to the
-// daemon.
-//
-// A command is called with a [Process], asks it for all of these, and returns an
-// error: [ErrSaid] where it has said why already, one made by [Usagef] for a command
-// line that makes no sense. Whoever made the Process turns errors into exit codes.
 package cli
 
 import (
@@ -25,9 +18,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/term"
 )
 
 // Process is what a command is given of the process it runs in, with the flags that
@@ -282,8 +275,30 @@ func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, err
 	}
 }
 
-// maxInput bounds what is read from stdin.
+// maxInput bounds what is read from stdin, and of a file that a person names.
 const maxInput = 16 << 20
+
+// ReadFile reads a file that a person has named, be it a pipe, up to 16 MiB. What has more, or
+// has no end, is an error.
+func ReadFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := readUpTo(f)
+	if _, ok := errors.AsType[*fs.PathError](err); err != nil && !ok {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return text, errors.Join(err, f.Close())
+}
+
+func readUpTo(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(text) > maxInput {
+		return nil, fmt.Errorf("it has more than %d bytes", maxInput)
+	}
+	return text, err
+}
 
 // ReadStdin reads stdin to its end, or fails when the context ends first.
 func (s *Process) ReadStdin(ctx context.Context) ([]byte, error) {
@@ -293,10 +308,7 @@ func (s *Process) ReadStdin(ctx context.Context) ([]byte, error) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		text, err := io.ReadAll(io.LimitReader(s.Stdin, maxInput+1))
-		if err == nil && len(text) > maxInput {
-			text, err = nil, fmt.Errorf("it has more than %d bytes", maxInput)
-		}
+		text, err := readUpTo(s.Stdin)
 		done <- outcome{text, err}
 	}()
 	select {
@@ -417,7 +429,7 @@ func Usagef(format string, args ...any) error {
 // ReplaceFile writes a file as a whole or not at all, and reports whether it is
 // another one than before.
 func ReplaceFile(path string, text []byte, mode fs.FileMode) (changed bool, err error) {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+	if old, err := ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return false, nil
 	}
 	fail := func(err error) (bool, error) { return false, fmt.Errorf("cannot write %s: %w", path, err) }

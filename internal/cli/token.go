@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -13,7 +12,7 @@ func (s *Process) Token(file string) (string, error) {
 	if file = cmp.Or(file, s.Getenv("OCIPD_TOKEN_FILE")); file == "" {
 		return s.Getenv("OCIPD_TOKEN"), nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
 // Access says what apps may do. An app asks for it in its manifest, and gets what
@@ -279,7 +279,7 @@ func (d *directoryCheck) members() {
 		}
 		if strings.Contains(m.name, ":") {
 			d.session(m.at, m.name)
-			if strings.HasSuffix(m.name, "*") {
+			if text.IsPattern(m.name) {
 				d.bad(m.at, "want one session, got %q", m.name)
 			}
 			continue

@@ -1,16 +1,3 @@
-// Package config reads what the operator wants: one YAML file, the OCIPD_…
-// environment over it and flags over both, merged onto defaults that serve as
-// they are.
-//
-// [Load] either returns a configuration in which every value was checked, or
-// says all that is wrong with it at once, with file, line and column. Nothing
-// is guessed: an unknown key, a wrong type or a name that leads nowhere is an
-// error, because a misspelt limit is a limit that does not hold.
-//
-// The caller injects the environment and treats a loaded [Config] as read-only:
-// it is shared by every goroutine until a reload swaps in another.
-//
-// Source: protocol, sections 1, 3 and 7.
 package config
 
 import (
@@ -18,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
 // Config is the daemon's configuration. Durations are written as Go durations
@@ -142,6 +129,9 @@ type Agent struct {
 	// MaxPerHour is how many messages the agent may send in an hour, zero for any
 	// number. Those beyond it are held.
 	MaxPerHour int `yaml:"max_per_hour"`
+	// OwnTurns says that the agent's runtime is believed when it says that no message of
+	// another agent led to a message: that message begins a causal chain.
+	OwnTurns bool `yaml:"own_turns"`
 	// Media are the folders out of which the agent may send files.
 	Media []string `yaml:"media,omitempty"`
 	// Tools is tools of the whole unless set.
@@ -366,7 +356,8 @@ type Audit struct {
 	Keep time.Duration `yaml:"keep" reload:"live"`
 	// Checkpoints is empty for [CheckpointsPath].
 	Checkpoints string `yaml:"checkpoints" reload:"restart"`
-	// Content is digest (keyed digest only) or full (sealed to Recipients too).
+	// Content is digest (keyed digest only), held (sealed to Recipients too where a text waits
+	// for a person) or full (sealed always).
 	Content string `yaml:"content" reload:"live"`
 	Rotate  Rotate `yaml:"rotate" reload:"restart"`
 	// Recipients are the age public keys that texts are sealed to.
@@ -379,7 +370,7 @@ type Audit struct {
 }
 
 // Redact says what is kept out of records besides credentials and account and
-// identity numbers, see internal/redact.
+// identity numbers, see internal/audit/redact.
 type Redact struct {
 	// Members are members of records that a keyed digest stands for.
 	Members []string `yaml:"members"`

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/mask"
-	"github.com/openclawos/ocipd/internal/text"
-	"github.com/openclawos/ocipd/internal/yamltext"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/mask"
+	"github.com/openclawos/ocipd/internal/config/yamltext"
 	"go.yaml.in/yaml/v3"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
 // maxErrors bounds how many problems are listed; a file with more is another

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
 // A directory grows with every person an agent speaks to, and commands write to
@@ -55,6 +56,28 @@ func (c *Config) DirectoryPath() string {
 		return c.DirectoryFile
 	}
 	return filepath.Join(filepath.Dir(c.File), c.DirectoryFile)
+}
+
+// ListedDigest is the SHA-256 of the directory file as it was read, and how many entries it
+// has; "" where there is none.
+func (c *Config) ListedDigest() (digest string, entries int) {
+	if c.listed == nil {
+		return "", 0
+	}
+	return "sha256:" + hex.EncodeToString(c.listed.sum[:]), len(c.Listed)
+}
+
+// ListedChange returns what two lists of entries have apart: behind the first begin entries,
+// which are the same in both, what is gone and what has come in its place.
+func ListedChange(was, now []Contact) (begin int, gone, come []Contact) {
+	for begin < min(len(was), len(now)) && was[begin].same(&now[begin]) {
+		begin++
+	}
+	end := 0
+	for end < min(len(was), len(now))-begin && was[len(was)-1-end].same(&now[len(now)-1-end]) {
+		end++
+	}
+	return begin, was[begin : len(was)-end], now[begin : len(now)-end]
 }
 
 // Contacts are all entries: those of the configuration first, and then those of

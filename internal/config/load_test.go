@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/yamltext"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/yamltext"
 )
 
 const alice = `
@@ -170,7 +170,7 @@ default_agent: bob
 routes: [{session: "chat:*", agent: alice}]
 directory:
   - {instance_id: carol-1, user_id: carol, org_unit: marketing, tenant_id: acme-corp}
-  - {kind: person, accepts: [public, internal], sessions: ["telegram:dave", "agent:bob:*"]}
+  - {kind: person, accepts: [public, internal], sessions: ["telegram:dave", "agent:carol:*"]}
 `)
 	uid := 0
 	want := []Agent{{
@@ -188,7 +188,7 @@ directory:
 	}
 	contacts := []Contact{
 		{Kind: "agent", InstanceID: "carol-1", UserID: "carol", OrgUnit: "marketing", TenantID: "acme-corp", Accepts: []string{"public"}},
-		{Kind: "person", Accepts: []string{"public", "internal"}, Sessions: []string{"telegram:dave", "agent:bob:*"}},
+		{Kind: "person", Accepts: []string{"public", "internal"}, Sessions: []string{"telegram:dave", "agent:carol:*"}},
 	}
 	if !reflect.DeepEqual(c.Directory, contacts) {
 		t.Errorf("directory is\n%+v\nwant\n%+v", c.Directory, contacts)
@@ -278,10 +278,11 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"disclosure", "ocip: {disclosure: infix}", `ocip.disclosure: unknown place "infix", want one of suffix, prefix, none`},
 		{"match", "ocip: {commitment: {match: exact}}", `want one of word, substring`},
 		{"enforcement", "ocip: {commitment: {enforcement: warn}}", `want one of enforce, monitor`},
-		{"content", "audit: {content: none}", `want one of digest, full`},
+		{"content", "audit: {content: none}", `want one of digest, held, full`},
 		{"small segments", "audit: {rotate: {bytes: 100}}", `audit.rotate.bytes: want at least 4096, got 100`},
 		{"no age", "audit: {rotate: {age: 0s}}", `audit.rotate.age: want a duration above zero, got 0s`},
 		{"full to nobody", "audit:\n  content: full", `ocipd.yaml:2:12: audit.content: full keeps texts sealed to audit.recipients, and there is none: age-keygen -o FILE`},
+		{"held to nobody", "audit:\n  content: held", `ocipd.yaml:2:12: audit.content: held keeps texts sealed to audit.recipients, and there is none: age-keygen -o FILE`},
 		{"recipient", "audit: {recipients: [alice]}", `ocipd.yaml:1:22: audit.recipients[0]: cannot use the recipient "alice": want a public key that begins with age1`},
 		{"private key", "audit: {recipients: [AGE-SECRET-KEY-1QQ]}", `audit.recipients[0]: cannot use a recipient: it is a private key`},
 		{"redacted member", "audit: {redact: {members: [sessionKey, sessionkey]}}", `ocipd.yaml:1:40: audit.redact.members[1]: cannot redact "sessionkey": want one of `},
@@ -340,6 +341,8 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"star", alice + "routes: [{session: 'a:*:b', agent: alice}]", `routes[0].session: want a star at the end only`},
 		{"star for channel", alice + "routes: [{session: '*:b', agent: alice}]", `routes[0].session: want a star at the end only`},
 		{"session twice", "directory: [{kind: person, sessions: ['a:b']}, {kind: person, sessions: ['c:d', 'a:b']}]", `directory[1].sessions[1]: "a:b" is taken by directory[0].sessions[0]`},
+		{"session of an agent here", alice + "directory: [{instance_id: g-1, user_id: u, org_unit: o, tenant_id: globex, sessions: ['agent:zoe:main', 'agent:alice:main']}]", `directory[0].sessions[1]: sessions that begin with agent:alice: are agent alice's own`},
+		{"sessions of an agent here", alice + "directory: [{kind: person, sessions: ['agent:alice:*']}]", `directory[0].sessions[0]: sessions that begin with agent:alice: are agent alice's own`},
 		{"kind", "directory: [{kind: robot, sessions: ['a:b']}]", `directory[0].kind: unknown kind "robot", want one of agent, person, group`},
 		{"contact identity", "directory: [{instance_id: i, user_id: u, org_unit: o}]", `directory[0].tenant_id: is required`},
 		{"person", "directory: [{kind: person}]", `directory[0].sessions: a person is known by sessions alone`},

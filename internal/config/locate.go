@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/openclawos/ocipd/internal/running"
+	"github.com/openclawos/ocipd/internal/config/running"
 )
 
 const socketKey = running.Socket

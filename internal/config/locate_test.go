@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/running"
+	"github.com/openclawos/ocipd/internal/config/running"
 )
 
 // left is what the daemon of a test has left word of.

@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/mask"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -26,6 +26,16 @@ func (c *Config) Redacted() ([]byte, error) {
 		return nil, fmt.Errorf("cannot write the configuration: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// Whole writes the configuration as YAML with all its secrets, for a keyed digest of it and for
+// nothing else.
+func (c *Config) Whole() ([]byte, error) {
+	out, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the configuration: %w", err)
+	}
+	return out, nil
 }
 
 // shown copies a value without what is not shown of it.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/configs"
-	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	detect "github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // checkRules looks at what is searched for in messages, as those do who search.

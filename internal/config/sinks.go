@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
-// Sink is another system that the audit log is handed to, see internal/export.
+// Sink is another system that the audit log is handed to, see internal/evidence/export.
 type Sink struct {
 	// Name names the sink and the file of its cursor: up to 64 letters, digits,
 	// hyphens and underscores.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/mask"
+	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
 func TestSinks(t *testing.T) {

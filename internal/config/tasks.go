@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/keypath"
+	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
 // Tasks says who works on tasks, and by which rules.

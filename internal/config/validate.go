@@ -12,11 +12,11 @@ import (
 	"unicode"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/keypath"
-	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/mask"
-	redaction "github.com/openclawos/ocipd/internal/redact"
-	"github.com/openclawos/ocipd/internal/text"
+	redaction "github.com/openclawos/ocipd/internal/audit/redact"
+	"github.com/openclawos/ocipd/internal/audit/sealedtext"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
 // The words of the protocol, levels lowest first.
@@ -51,6 +51,10 @@ const maxNames = 20
 
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
+
+// AdvisedKeep is for how long records have to be kept where the EU AI Act asks for logs (articles
+// 19 and 26: at least six months). What keeps them for less is warned of.
+const AdvisedKeep = 183 * 24 * time.Hour
 
 // minKeep keeps a slip of the pen from removing the evidence of today.
 const minKeep = 24 * time.Hour
@@ -125,7 +129,7 @@ func (c *Config) check(p *problems) {
 	p.words(key("policy", "data", "allowed_exchange_types"), "exchange type", c.Policy.Data.AllowedExchangeTypes, exchangeTypes())
 	c.checkPeople(p)
 	p.word(key("policy", "data", "max_classification_shared"), "level", c.Policy.Data.MaxClassificationShared, levels()...)
-	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "full")
+	p.word(key("audit", "content"), "content", c.Audit.Content, "digest", "held", "full")
 	if keep := c.Audit.Keep; keep != 0 && keep < minKeep {
 		p.bad(key("audit", "keep"), "%s is less than %s; 0s keeps all", keep, minKeep)
 	}
@@ -223,18 +227,18 @@ func (c *Config) checkSecrets(p *problems) {
 	at := keypath.Path{}.Key("audit")
 	to := at.Key("recipients")
 	for i, text := range c.Audit.Recipients {
-		if _, err := keyring.ParseRecipients(text); err != nil {
+		if _, err := sealedtext.ParseRecipients(text); err != nil {
 			p.bad(to.Index(i), "%v", err)
 		}
 	}
 	if len(c.Audit.Recipients) > 1 {
-		if _, err := keyring.ParseRecipients(c.Audit.Recipients...); err != nil {
+		if _, err := sealedtext.ParseRecipients(c.Audit.Recipients...); err != nil {
 			p.bad(to, "%v", err)
 		}
 	}
-	if c.Audit.Content == "full" && len(c.Audit.Recipients) == 0 {
-		p.bad(at.Key("content"), "full keeps texts sealed to audit.recipients, and there is none: "+
-			"age-keygen -o FILE makes a key and prints the public one (age1…) to list there")
+	if (c.Audit.Content == "held" || c.Audit.Content == "full") && len(c.Audit.Recipients) == 0 {
+		p.bad(at.Key("content"), "%s keeps texts sealed to audit.recipients, and there is none: "+
+			"age-keygen -o FILE makes a key and prints the public one (age1…) to list there", c.Audit.Content)
 	}
 	redacted := at.Key("redact")
 	for i, name := range c.Audit.Redact.Members {
@@ -340,6 +344,7 @@ func (c *Config) checkAgents(p *problems) {
 func (c *Config) checkDirectory(p *problems) {
 	d := &directoryCheck{
 		problems:  p,
+		agents:    c.agentIDs().set,
 		instances: make(map[string]spot, len(c.Agents)+len(c.Directory)+len(c.Listed)),
 		sessions:  make(map[string]spot, 2*(len(c.Directory)+len(c.Listed))),
 	}
@@ -362,6 +367,8 @@ func (c *Config) checkDirectory(p *problems) {
 // directoryCheck looks at the entries of a directory one after another.
 type directoryCheck struct {
 	*problems
+	// agents are the ids of those of this daemon.
+	agents              map[string]struct{}
 	instances, sessions map[string]spot
 	groups              []groupMember
 	key                 string
@@ -395,7 +402,21 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 	for j, s := range c.Sessions {
 		at := at.Under("sessions").Item(j)
 		d.session(at, s)
+		d.elsewhere(at, s)
 		d.unique(at, s, d.sessions, spot{d.key + ".sessions", i, j})
+	}
+}
+
+// elsewhere refuses a session of an agent of this daemon: whoever is there is described by
+// agents, and nothing would look at the entry.
+func (d *directoryCheck) elsewhere(at keypath.Path, session string) {
+	own, ok := strings.CutPrefix(session, "agent:")
+	if !ok {
+		return
+	}
+	id, _, _ := strings.Cut(own, ":")
+	if _, local := d.agents[id]; local {
+		d.bad(at, "sessions that begin with agent:%s: are agent %[1]s's own, and this entry would never be used; take the session out", id)
 	}
 }
 

@@ -30,7 +30,7 @@ channels:
 `
 
 // Of two tenants, neither hears, changes, owns or reads what is the other's, whatever
-// its manifest says (attack.md 7).
+// its manifest says.
 func TestGrantsPartTenants(t *testing.T) {
 	h := build(t, twoHouses)
 	telegram := h.channel("@acme/telegram", "telegram")
@@ -169,8 +169,7 @@ func TestObserversWithoutGrants(t *testing.T) {
 }
 
 // A required interceptor is asked also where it owns the message's channel, its
-// silence blocks there too, and while it is away no tool runs and nothing comes in
-// (attack.md 22).
+// silence blocks there too, and while it is away no tool runs and nothing comes in.
 func TestRequiredInterceptorOwnsTheChannel(t *testing.T) {
 	const required = acme + `
 hooks: {answer: 300ms, apps: {"@openclawos/telegram": {required: true}}}

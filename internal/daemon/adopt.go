@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/redact"
+	"github.com/openclawos/ocipd/internal/audit/sealedtext"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/policy"
-	"github.com/openclawos/ocipd/internal/redact"
-	"github.com/openclawos/ocipd/internal/sshsig"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
 // The configuration of the start, d.cfg, says what holds from start to stop: what
@@ -46,14 +46,21 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 		}
 		t.Signers = s
 	}
-	if cfg.Audit.Content == "full" {
-		recipients, err := keyring.ParseRecipients(cfg.Audit.Recipients...)
-		if err != nil {
-			return t, fmt.Errorf("cannot use audit.recipients: %w", err)
-		}
-		t.Seal = recipients.Seal
+	t.Seal, t.SealHeld, err = sealing(cfg)
+	return t, err
+}
+
+// sealing is what makes sealed texts for records, nil where they hold none. With held they hold
+// those alone that wait for a person.
+func sealing(cfg *config.Config) (seal func(text string) (string, error), held bool, err error) {
+	if cfg.Audit.Content == "digest" {
+		return nil, false, nil
 	}
-	return t, nil
+	recipients, err := sealedtext.ParseRecipients(cfg.Audit.Recipients...)
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot use audit.recipients: %w", err)
+	}
+	return recipients.Seal, cfg.Audit.Content == "held", nil
 }
 
 // tenants are those whose texts this daemon digests.
@@ -116,12 +123,14 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 		decide()
 		d.policy.Swap(p)
 		d.live.Store(cfg)
-		d.tasks.Load().Configure(tasksConfig(cfg))
+		d.tasks.Load().Configure(tasksConfig(cfg, terms.Seal, terms.SealHeld))
 		d.server.SetLimits(limits(cfg))
 		d.settings.Take(cfg)
 		d.setLogLevel(cfg.Log.Level)
 		notify()
 		d.retention.Look()
+		// Last: who asks before this may be told by what was in force.
+		d.kernel.Exempt.End()
 	}, nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/openclawos/ocipd/internal/kernel"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
 )
 
 // eachKey visits the values of a configuration that are not made of others, with

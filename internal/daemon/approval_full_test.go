@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -145,7 +145,7 @@ func (h *harness) operates() *app {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	return &app{Client: c, t: h.t, id: "a person"}
+	return &app{Client: c, t: h.t, id: "a person", said: h.said}
 }
 
 // logEnd returns the number of the last record.

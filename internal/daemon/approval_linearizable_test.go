@@ -14,8 +14,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 )
 
 // approvalCall is one call about the approvals of one message. Message names
@@ -401,7 +401,7 @@ func (r *approvalRace) settle() []porcupine.Operation {
 	for _, e := range r.everyRecord() {
 		is := found[e.ApprovalID]
 		switch {
-		case e.ApprovalID == "":
+		case e.ApprovalID == "" || e.Event == "held_text_read":
 		case is == nil:
 			r.Errorf("record %d is about approval %s, which there is not", e.Seq, e.ApprovalID)
 		case e.DispatchID != dispatch[e.ApprovalID]:

@@ -11,8 +11,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/sshsig"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -347,12 +347,14 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 	sent := alice.dispatch("telegram:dave", "How far is it?", fresh(nil)).OCIP
 	resolve := map[string]any{"exchangeId": sent.ExchangeID, "outcome": "resolved"}
 	person.refuse(api.Forbidden, "exchange.resolve", resolve)
-	resolve["signature"] = signs(t, "carol", api.SignedSettlement("another", ""), api.ApprovalNamespace)
+	resolve = h.settlement("carol", sent.ExchangeID)
+	resolve["signature"] = signs(t, "carol", api.SignedSettlement("another", "", resolve["state"].(string)), api.ApprovalNamespace)
 	person.refuse(api.Forbidden, "exchange.resolve", resolve)
-	resolve["signature"] = signs(t, "carol", api.SignedSettlement(sent.ExchangeID, ""), api.ApprovalNamespace)
+	resolve = h.settlement("carol", sent.ExchangeID)
 	person.must("exchange.resolve", resolve, nil)
 	r := h.records(audit.Filter{Like: audit.Record{ExchangeID: sent.ExchangeID}})
-	if last := r[len(r)-1]; last.Event != "resolved" || last.Details["by"] != "carol@acme-corp" || last.Details["signature"] == "" {
+	if last := r[len(r)-1]; last.Event != "resolved" || last.Details["by"] != "carol@acme-corp" || last.Details["signature"] == "" ||
+		last.Details["signedText"] != api.SignedSettlement(sent.ExchangeID, "", resolve["state"].(string)) {
 		t.Errorf("on record: %+v", last.Record)
 	}
 }
@@ -373,7 +375,8 @@ func TestNoteIsSigned(t *testing.T) {
 			contains(t, person.refuse(api.Forbidden, "approval.resolve", params).Message, "bad signature")
 		}
 	}
-	settle := map[string]any{"exchangeId": saw.ExchangeID, "outcome": "resolved", "note": "He is a liar.", "signature": signs(t, "carol", api.SignedSettlement(saw.ExchangeID, ""), api.ApprovalNamespace)}
+	settle := h.settlement("carol", saw.ExchangeID)
+	settle["note"] = "He is a liar."
 	contains(t, person.refuse(api.Forbidden, "exchange.resolve", settle).Message, "bad signature")
 	params := decision(api.DecideDeny, &saw)
 	params["note"], params["signature"] = "Not now.", signs(t, "carol", api.SignedNote(plain, "Not now."), api.ApprovalNamespace)

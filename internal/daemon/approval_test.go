@@ -102,7 +102,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	want := api.ApprovalSummary{
 		ApprovalID: held.ApprovalID, Kind: api.ApprovalOfMessage, CounterpartyKind: ocip.KindAgent, Target: "dave", State: api.ApprovalPending, Code: string(ocip.CommitmentRequiresHuman), Reason: held.OCIP.Reason,
 		AgentID: "alice", Agent: "agent-alice-1", AppID: "@acme/alice", UserID: "alice", SessionKey: "telegram:dave",
-		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
+		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", CounterpartyTenantID: "acme-corp", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
 		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Likelihood: saw.Likelihood, LikelyBecause: saw.LikelyBecause,
 	}

@@ -23,7 +23,7 @@ func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 			"ocip": map[string]any{
 				"version": "1.0", "message_type": "agent-generated", "classification": "internal", "conversation_id": "c",
 				"source_agent":   map[string]any{"instance_id": "agent-eve-1", "user_id": "eve", "org_unit": "sales", "tenant_id": "globex-inc"},
-				"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public"}},
+				"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
 				"reply_policy": "agent-ok", "requires_commitment": false, "expires_at": "2099-03-14T10:00:00.000Z",
 			},
 			"ocipChain": "none",

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // grantedPrefix begins what stands on record for the app of an agent that has none.

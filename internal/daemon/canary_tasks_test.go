@@ -1,6 +1,60 @@
 package daemon_test
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// Whoever works on a task does what its role allows: nothing moves a task but those who lead
+// it, nothing is done that no person has approved, and who is of another tenant learns
+// nothing of it.
+func TestCanaryOfTasks(t *testing.T) {
+	const label = "billing"
+	h := build(t, taskTeam)
+	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
+	c.executing()
+
+	// The executor tries to move the task, and somebody of another tenant all that there is.
+	for _, to := range []task.Phase{task.SpecGate, task.Failed} {
+		_, _ = c.builder.call("task.transition", m{"task_id": c.id, "from_phase": "executing", "to_phase": to, "actor": "builder", "actor_role": "executor", "reason": "so"})
+	}
+	foreign := h.actor("foreign", "")
+	for method, params := range taskParams(c.id) {
+		got, err := foreign.call(method, params)
+		if err == nil && strings.Contains(fmt.Sprint(got), label) {
+			t.Errorf("noticed: %s by an actor of another tenant is answered with the task: %.300v", method, got)
+		}
+	}
+	_, _ = foreign.call("task.open_circuit", m{"task_id": c.id, "actor": "foreign", "reason": "so"})
+
+	// Nobody has approved the effect.
+	if phase := c.lead.must("task.get", m{"task_id": c.id})["phase"]; phase == "executing" {
+		c.toApproval()
+		lobster := h.actor("gate", c.id)
+		asked := lobster.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "tell", "requested_action": "Tell ops", "side_effect_kind": "notification", "requested_by": "gate"})
+		_, _ = c.lead.call("task.transition", m{"task_id": c.id, "from_phase": "awaiting_approval", "to_phase": "ready_to_resume", "actor": "lead", "actor_role": "orchestrator", "reason": "so"})
+		_, _ = lobster.call("task.run_effect", m{"task_id": c.id, "idempotency_key": "tell", "request_digest": asked["request_digest"]})
+	}
+
+	moved := 0
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionTask, TaskID: c.id}}) {
+		switch r.Event {
+		case "task.transitioned", "circuit.opened":
+			if moved++; r.Actor != "lead" {
+				t.Errorf("noticed: the task is moved by %s, which does not lead it: %+v", r.Actor, r)
+			}
+		case "effect.started":
+			t.Errorf("noticed: an effect is started that no person has approved: %+v", r)
+		}
+	}
+	if moved == 0 {
+		t.Error("nothing on record moves the task: the test sees nothing")
+	}
+}
 
 // taskBases are calls of a method of tasks with all the members that it takes. The
 // canary's apps are no actors, so each is refused.

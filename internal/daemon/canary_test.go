@@ -19,10 +19,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/daemon"
-	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // The canary: apps of two tenants, and one that nobody granted anything, say a
@@ -33,7 +33,8 @@ import (
 // stand elsewhere.
 
 // declaredTenants declares what every app may do. What bounds a flow of allowed messages
-// is off: the canary sends thousands.
+// is off: the canary sends thousands. What an agent may share is bounded by its own entry
+// alone, and not by the policy too.
 const declaredTenants = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -78,6 +79,7 @@ const noBounds = `
 ocip: {max_rounds: 1000, chain: {enforcement: "off"}}
 hooks: {wait: 20s, answer: 20s}
 approvals: {max_open: 10000}
+policy: {data: {max_classification_shared: confidential}}
 `
 
 // standing is what the configuration makes of an app: its tenant, the agent it speaks
@@ -93,6 +95,7 @@ type scout struct {
 	standing
 	t testing.TB
 
+	said    *said
 	conn    net.Conn
 	token   string
 	ended   chan struct{}
@@ -121,7 +124,7 @@ type line struct {
 // dialScout connects an app.
 func (h *harness) dialScout(like standing) *scout {
 	h.t.Helper()
-	s := &scout{standing: like}
+	s := &scout{standing: like, said: h.said}
 	conn, err := net.Dial("unix", h.path("run/kernel.sock"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -201,6 +204,7 @@ func (s *scout) react(l *line) {
 
 // ask sends a request, and returns where its answer comes.
 func (s *scout) ask(method, params string) <-chan string {
+	s.said.call(method, []byte(params))
 	s.mu.Lock()
 	s.last++
 	id := s.id + " " + strconv.Itoa(s.last)
@@ -296,6 +300,9 @@ type mark struct {
 	by   *scout
 	at   string
 	text string
+	// never, where set, is why the text may reach no other app, but for those who are asked
+	// whether it may be said.
+	never string
 }
 
 // canary is the harness, its apps, and what they said.
@@ -317,7 +324,14 @@ func (c *canary) mark(by *scout, at string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := fmt.Sprintf("mk%06dx", len(c.marks))
-	c.marks = append(c.marks, &mark{by, at, text})
+	c.marks = append(c.marks, &mark{by: by, at: at, text: text})
+	return text
+}
+
+// never makes a text that may reach no other app.
+func (c *canary) never(by *scout, at, why string) string {
+	text := c.mark(by, at)
+	c.marks[len(c.marks)-1].never = why
 	return text
 }
 
@@ -450,7 +464,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		if s.speaks != "" && !s.byGrant() && json.Unmarshal(s.get("exchange.list", `{"outcome":"in_progress","limit":1}`), &held) == nil && len(held.Exchanges) > 0 {
 			id = held.Exchanges[0].ExchangeID
 		}
-		return []object{{"exchangeId": id, "agent": "agent-" + s.speaks + "-1", "outcome": "resolved", "note": free("a note"), "signature": free("sig")}}
+		return []object{{"exchangeId": id, "agent": "agent-" + s.speaks + "-1", "outcome": "resolved", "note": free("a note"), "state": free("st"), "signature": free("sig")}}
 	case "approval.get":
 		return []object{{"approvalId": "none"}}
 	case "approval.redeem", "agent.redeem":
@@ -487,7 +501,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 func manifestBase(id string) object {
 	provides := func(names ...any) object { return object{"provides": append(list{free("mine")}, names...)} }
 	return object{
-		"id": id, "name": free("name"), "version": "1.0.0", "type": "app", "main": free("main.js"), "protocol": object{"version": "1.0"}, "more": anything(),
+		"id": id, "name": free("name"), "version": "1.0.0", "type": "app", "main": free("main.js"), "model": free("model"), "protocol": object{"version": "1.0"}, "more": anything(),
 		"capabilities": object{
 			"channels": provides("junk"), "tools": provides("search"), "providers": provides("model"),
 			"hooks":   object{"subscribes": list{"message_sending", free("s")}, "intercepts": list{"message_sending", free("i")}},
@@ -570,7 +584,12 @@ func (c *canary) render(s *scout, method, path string, v any, at int, spoil func
 
 func newCanary(t *testing.T, yaml string, single bool, apps ...standing) *canary {
 	t.Helper()
-	c := &canary{harness: build(t, yaml), single: single, lately: make(map[string]map[*mark]bool)}
+	h := plot(t, yaml)
+	h.said = new(said)
+	h.said.call("", []byte(`"a text that was said"`))
+	h.start()
+	t.Cleanup(h.stop)
+	c := &canary{harness: h, single: single, lately: make(map[string]map[*mark]bool)}
 	for _, like := range apps {
 		s := c.dialScout(like)
 		if s.byGrant() {
@@ -633,6 +652,8 @@ func (c *canary) sing() {
 	}
 	c.operatorsOnly()
 	c.decideHeld()
+	c.seizeHeld()
+	c.sayForbidden()
 	for _, s := range c.apps {
 		c.grab(s)
 	}
@@ -646,6 +667,7 @@ func (c *canary) sing() {
 	c.settle()
 	c.everyMemberIsMarked(methods)
 	c.judge()
+	c.plain(c.said)
 }
 
 // say has an app make every call of a method.
@@ -815,8 +837,8 @@ func (c *canary) decideHeld() {
 		c.t.Error("nothing was held")
 	}
 	for i := range page.Approvals {
-		if i%10 == 0 || strings.Contains(page.Approvals[i].Summary, "promise") {
-			c.decides(api.DecideApprove, page.Approvals[i].ApprovalID)
+		if a := &page.Approvals[i]; a.Approvable && (i%10 == 0 || strings.Contains(a.Summary, "promise")) {
+			c.decides(api.DecideApprove, a.ApprovalID)
 		}
 	}
 }
@@ -832,7 +854,7 @@ func (c *canary) grab(s *scout) {
 		}
 		if json.Unmarshal([]byte(grab.params), &channel, json.MatchCaseInsensitiveNames(true)) == nil && channel.Config.ChannelID != "" && strings.Contains(answer, `"granted":true`) {
 			if !c.single && !slices.Contains(s.owns, channel.Config.ChannelID) {
-				c.t.Errorf("%s is granted channel %s", s.id, channel.Config.ChannelID)
+				c.t.Errorf("noticed: %s is granted channel %s", s.id, channel.Config.ChannelID)
 			}
 			s.owns = append(s.owns, channel.Config.ChannelID)
 		}
@@ -947,13 +969,19 @@ type evidence struct {
 	digested                       map[string][]*audit.Entry
 }
 
-func (c *canary) evidence() *evidence {
-	digests, err := keyring.OpenDigests(c.path("state/keys"), rand.Reader, time.Now)
+// digests are the tenants' keys.
+func (h *harness) digests() *keyring.Digests {
+	h.t.Helper()
+	digests, err := keyring.OpenDigests(h.path("state/keys"), rand.Reader, time.Now)
 	if err != nil {
-		c.t.Fatal(err)
+		h.t.Fatal(err)
 	}
+	return digests
+}
+
+func (c *canary) evidence() *evidence {
 	e := &evidence{
-		digests: digests, id: make(map[string]*audit.Entry), dispatch: make(map[string][]*audit.Entry), run: make(map[string][]*audit.Entry),
+		digests: c.digests(), id: make(map[string]*audit.Entry), dispatch: make(map[string][]*audit.Entry), run: make(map[string][]*audit.Entry),
 		session: make(map[string][]*audit.Entry), traded: make(map[string][]*audit.Entry), digested: make(map[string][]*audit.Entry),
 	}
 	for before := uint64(0); ; {
@@ -983,8 +1011,12 @@ func (c *canary) judge() {
 	faults := make(map[string]int)
 	for _, at := range slices.Concat(c.apps, c.late) {
 		for _, text := range at.heard() {
-			if event := eventIn(text); event != "" && !slices.Contains(api.Events(), event) {
+			event := eventIn(text)
+			if event != "" && !slices.Contains(api.Events(), event) {
 				c.t.Errorf("event %s is not among those of the protocol: %s", event, text)
+			}
+			if about := c.appIn(event, text); about != nil && about.id != at.id && about.tenant != at.tenant {
+				c.t.Errorf("noticed: %s is told of app %s, with which it has nothing to do: %s", at.id, about.id, text)
 			}
 			forbids := e.forbids(c, at, text)
 			for m := range c.found(text) {
@@ -998,12 +1030,31 @@ func (c *canary) judge() {
 				fault := fmt.Sprintf("%s of %s reached %s: %s", m.at, m.by.id, at.id, why)
 				if faults[fault]++; faults[fault] == 1 {
 					where := max(strings.Index(text, m.text), 0)
-					c.t.Errorf("%s\n%s … %s", fault, text[:min(len(text), 300)], text[max(where-300, 0):min(where+300, len(text))])
+					c.t.Errorf("noticed: %s\n%s … %s", fault, text[:min(len(text), 300)], text[max(where-300, 0):min(where+300, len(text))])
 				}
 			}
 		}
 	}
+
 	c.t.Logf("%d marks", len(c.marks))
+}
+
+// appIn returns the app that an event is about, nil where it is about none.
+func (c *canary) appIn(event, text string) *scout {
+	var told struct {
+		Payload struct {
+			AppID string `json:"appId"`
+		} `json:"payload"`
+	}
+	if !strings.HasPrefix(event, "app:") || json.Unmarshal([]byte(text), &told) != nil {
+		return nil
+	}
+	for _, s := range slices.Concat(c.apps, c.late) {
+		if s.id == told.Payload.AppID {
+			return s
+		}
+	}
+	return nil
 }
 
 // eventIn returns the name of a line's event, of a hook its canonical one.
@@ -1078,8 +1129,25 @@ func (e *evidence) forbids(c *canary, at *scout, text string) judgement {
 		if m.by.tenant == "" || at.tenant == "" || m.by.tenant != at.tenant {
 			return "they have nothing to do with each other"
 		}
-		return inside()(m)
+		if why := inside()(m); why != "" || m.never == "" || isQuestion(text) {
+			return why
+		}
+		return m.never
 	}
+}
+
+// isQuestion reports whether a line asks an interceptor about what is not decided yet.
+func isQuestion(text string) bool {
+	var l line
+	var p struct {
+		HookName string
+		Context  api.HookContext
+	}
+	if json.Unmarshal([]byte(text), &l, json.MatchCaseInsensitiveNames(true)) != nil || json.Unmarshal(l.Payload, &p, json.MatchCaseInsensitiveNames(true)) != nil {
+		return false
+	}
+	hook, _ := api.ParseHook(p.HookName)
+	return strings.HasPrefix(l.Event, "hook:") && p.Context.AuditID == "" && hook.Interceptable()
 }
 
 // inside judges the marks of apps of the same tenant.
@@ -1184,7 +1252,7 @@ func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 					if err != nil {
 						return false
 					}
-					digest, err := e.digests.Digest(r.TenantID, string(form))
+					digest, err := e.digests.DigestForm(r.TenantID, audit.LabelDelivered, func(b []byte) ([]byte, error) { return append(b, form...), nil })
 					return err == nil && digest == r.DeliveredDigest
 				})
 		})

@@ -32,7 +32,8 @@ func (a *app) stopped(session string) string {
 // The chain stops them, also where the daemon was restarted in between, and
 // until a person speaks to one of them.
 func TestChainStopsThreeInACircle(t *testing.T) {
-	h := build(t, team("ann", "ben", "cat")+"routes: [{session: \"chat:*\", agent: cat}]\n")
+	h := build(t, team("ann", "ben", "cat")+"routes: [{session: \"chat:*\", agent: cat}]\n"+
+		"directory: [{sessions: [\"chat:person\"], kind: person, user_id: pat, tenant_id: acme-corp}]\n")
 	names := []string{"ann", "ben", "cat"}
 	apps := make(map[string]*app)
 	connect := func() {
@@ -90,6 +91,37 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 	apps["ben"].decode(apps["ben"].message("hook:message_received").Metadata["ocipChain"], &chain)
 	if chain.ID == first || chain.Hops != 1 {
 		t.Errorf("after a person's word the chain is %+v", chain)
+	}
+}
+
+// What somebody says in between begins a chain anew where the directory knows a person
+// there. A stranger may be a bot that answers everything, which would keep two agents
+// going for ever.
+func TestChainBegunAnewByWhomTheDirectoryKnows(t *testing.T) {
+	for key, want := range map[string]int{"chat:person": 12, "chat:owner": 12, "chat:stranger": 4, "chat:group:lobby": 4} {
+		t.Run(key, func(t *testing.T) {
+			h := build(t, team("ann", "ben")+"ocip: {chain: {max_hops: 4}}\nroutes: [{session: \"chat:*\", agent: ben}]\ndirectory:\n"+
+				"  - {kind: person, user_id: pat, tenant_id: acme-corp, sessions: [\"chat:person\"]}\n"+
+				"  - {kind: person, user_id: ben, tenant_id: acme-corp, sessions: [\"chat:owner\"]}\n")
+			apps := [...]*app{h.agent("@acme/ann"), h.agent("@acme/ben")}
+			chat := h.channel("@acme/chat", "chat")
+			passed := 0
+			for passed < 12 {
+				from, to := apps[passed%2], [...]string{"ben", "ann"}[passed%2]
+				if from == apps[1] {
+					chat.must("agent.queue", map[string]any{"sessionKey": key, "text": "ok"}, nil)
+				}
+				var result api.DispatchResult
+				from.must("message.dispatch", map[string]any{"sessionKey": "agent:" + to + ":main", "content": "Pass it on", "metadata": fresh(nil)}, &result)
+				if result.Held {
+					break
+				}
+				passed++
+			}
+			if passed != want {
+				t.Errorf("%d messages passed, want %d", passed, want)
+			}
+		})
 	}
 }
 

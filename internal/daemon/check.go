@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/export"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/policy"
-	"github.com/openclawos/ocipd/internal/reload"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
+	"github.com/openclawos/ocipd/internal/daemon/reload"
+	"github.com/openclawos/ocipd/internal/evidence/export"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
 // Check says why a daemon could not start with a configuration, beyond what the

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 )
 
 // chunk is the next change that a stream tells of.

@@ -1,14 +1,9 @@
-// Package daemon puts the packages together: configuration, policy,
-// store, kernel and sockets. It is the only package that knows them all, and holds
-// nothing but their order: what is started, what is undone when a later step
-// fails, and what is stopped, in reverse.
-//
-// The caller loads a configuration, makes a [Daemon] and runs it.
 package daemon
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -20,31 +15,32 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/appconfig"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
+	"github.com/openclawos/ocipd/internal/audit/redact"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/digestkeys"
-	"github.com/openclawos/ocipd/internal/export"
-	"github.com/openclawos/ocipd/internal/gateways"
-	"github.com/openclawos/ocipd/internal/index"
+	"github.com/openclawos/ocipd/internal/config/mask"
+	"github.com/openclawos/ocipd/internal/daemon/appconfig"
+	"github.com/openclawos/ocipd/internal/daemon/gateways"
+	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
+	"github.com/openclawos/ocipd/internal/daemon/memory"
+	"github.com/openclawos/ocipd/internal/daemon/notices"
+	"github.com/openclawos/ocipd/internal/daemon/reload"
+	"github.com/openclawos/ocipd/internal/daemon/supervisor"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/configlog"
+	"github.com/openclawos/ocipd/internal/evidence/digestkeys"
+	"github.com/openclawos/ocipd/internal/evidence/export"
+	"github.com/openclawos/ocipd/internal/evidence/index"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/retention"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
-	"github.com/openclawos/ocipd/internal/kernelconfig"
-	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/mask"
-	"github.com/openclawos/ocipd/internal/memory"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/notices"
-	"github.com/openclawos/ocipd/internal/peer"
-	"github.com/openclawos/ocipd/internal/policy"
-	"github.com/openclawos/ocipd/internal/redact"
-	"github.com/openclawos/ocipd/internal/reload"
-	"github.com/openclawos/ocipd/internal/retention"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
-	"github.com/openclawos/ocipd/internal/supervisor"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 	"go.uber.org/zap"
 )
 
@@ -64,6 +60,9 @@ type Options struct {
 	// GCPercent is how much the heap may grow between two collections while there are
 	// messages. Where it is zero, the daemon leaves that as it is.
 	GCPercent int
+	// Gates, unless nil, says of each agent runtime whose files were changed for this daemon what of its
+	// gate does not hold as it was entered.
+	Gates func() map[string][]string
 }
 
 // Daemon is one daemon, from Start to Stop.
@@ -79,6 +78,7 @@ type Daemon struct {
 
 	passed  []*os.File
 	manager *supervisor.Manager
+	gates   func() map[string][]string
 	// aborted is closed when a stop is to wait for nothing.
 	aborted chan struct{}
 	abort   sync.Once
@@ -107,9 +107,15 @@ type Daemon struct {
 	apps, operators *net.UnixListener
 
 	settings *appconfig.Settings
+	// configs words the records of configurations.
+	configs  *configlog.Log
 	reloader *reload.Engine
 
-	sinks     *export.Set
+	sinks *export.Set
+	// seenBy is what the witnesses said of the log, and recorded is closed once the start is on
+	// record: from then on the kernel is there, and what witnesses say can be put on record.
+	seenBy    seenBy
+	recorded  chan struct{}
 	retention *retention.Keeper
 	gateways  *gateways.Watch
 	metrics   *metrics.Set
@@ -117,6 +123,8 @@ type Daemon struct {
 	signer *keyring.Signer
 	// rotating keeps two rotations of the key apart.
 	signers seenSigners
+	// damaged is what the check of the whole log found, nil for nothing.
+	damaged atomic.Pointer[string]
 	// outside are the checkpoints outside the log.
 	outside  atomic.Pointer[checkpoints.File]
 	rotating sync.Mutex
@@ -133,7 +141,7 @@ type Daemon struct {
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
-		passed: o.Passed, manager: o.Manager, aborted: make(chan struct{}),
+		passed: o.Passed, manager: o.Manager, gates: o.Gates, aborted: make(chan struct{}), recorded: make(chan struct{}), seenBy: seenBy{lastWord: lastWord},
 	}
 	d.live.Store(o.Config)
 	d.socket = config.SocketPath(o.Config, o.Getenv)
@@ -162,6 +170,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.started = time.Now()
 	defer func() {
 		if err != nil {
+			tellUnsound(d, err)
 			err = errors.Join(err, d.Stop())
 		}
 	}()
@@ -187,6 +196,7 @@ type step struct {
 // steps are those of a start, in order.
 func (d *Daemon) steps() []step {
 	return []step{
+		{"file descriptors", d.checkDescriptors},
 		{"sockets", d.claimSockets},
 		{"policy", d.loadPolicy},
 		{"places", d.checkPlaces},
@@ -194,12 +204,16 @@ func (d *Daemon) steps() []step {
 		{"checkpoints", d.holdCheckpoints},
 		{"witnesses", d.askWitnesses},
 		{"digest keys", d.settleKeys},
+		{"configurations on record", d.openConfigs},
 		{"mirror", d.openMirror},
 		{"index", d.openIndex},
 		{"sinks", d.openSinks},
 		{"kernel", d.startKernel},
 		{"tasks", d.startTasks},
 		{"record of the start", d.recordStart},
+		{"list of witnesses", d.watchWitnesses},
+		{"rows", d.checkRows},
+		{"whole log", d.checkLog},
 		{"retention", d.retain},
 		{"watch of gateways", d.watchGateways},
 		{"server", d.makeServer},
@@ -276,6 +290,19 @@ func unsound(err error) error {
 	return err
 }
 
+// tellUnsound tells people of a start that found the records other than they were left: nobody
+// may be reading the log of a service that does not start.
+func tellUnsound(d *Daemon, err error) {
+	fault, found := errors.AsType[*audit.Fault](unsound(err))
+	if !found {
+		return
+	}
+	err = notices.Last(d.getenv, d.log.Named("notify"), d.cfg.Approvals.Notify, d.seenBy.lastWord, "ocipd did not start: the records are not as they were left", fault.Error()+"\nocipd audit verify")
+	if err != nil {
+		d.log.Warn("cannot tell a person why the daemon did not start", zap.Error(err))
+	}
+}
+
 func (d *Daemon) onStop(name string, end func() error) { d.undo = append(d.undo, ending{name, end}) }
 
 // claimSockets comes first: where a daemon is running already, nothing of its
@@ -312,8 +339,9 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	d.reloader = reload.New(ctx, d.cfg, reload.Options{
 		Policy: d.policy, Prepare: d.prepare, Startable: d.startable,
 		Commit: func(c *store.Change) (store.Receipt, error) { return d.store.Commit(c) },
-		Tell:   func() { d.manager.Status(d.condition()) },
-		Now:    time.Now, NewID: d.ids.next, Log: d.log.Named("reload"),
+		Note:   d.noteConfig, Former: func() string { return d.configs.Former() }, Goes: func(upTo uint64) bool { return d.configs.Goes(upTo) },
+		Tell: func() { d.manager.Status(d.condition()) },
+		Now:  time.Now, NewID: d.ids.next, Log: d.log.Named("reload"),
 	})
 	return nil
 }
@@ -322,6 +350,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
 		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(), DiskChanged: d.diskChanged,
 		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: storeerror.Unreadable,
+		RowKey: keyring.RowKey(config.KeysPath(d.cfg, d.database), rand.Reader, time.Now), Altered: d.alteredRow, UnreadableRow: storeerror.AlteredRow,
 	})
 	if err != nil {
 		return err
@@ -380,7 +409,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
 		Boot: d.boot, Runs: peer.Runs,
-		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, DigestForm: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
+		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, Keys: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 		Subject: d.taskSubject, Tasks: d.taskOf,
 	})
 	if err != nil {
@@ -395,24 +424,35 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 
 // recordStart puts on record which daemon decides from here on, and under which
 // policy; its end is on record too, so that a gap shows.
-func (d *Daemon) recordStart(context.Context) error {
+func (d *Daemon) recordStart(ctx context.Context) error {
 	// Also on a disk that is nearly full: what waits must be ended by somebody.
-	restored, forget, err := d.restored()
+	restored, settle, err := d.restored(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = d.store.Commit(&store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
+	c := &store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
-			"version": d.version, "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
+			"version": d.version, "program": programDigest(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
-		d.reloader.Started(),
-	)})
+	)}
+	noted, err := d.reloader.Start(c)
 	if err != nil {
+		return fmt.Errorf("cannot record the configuration: %w", err)
+	}
+	if err := d.sealedRows(ctx, c); err != nil {
+		return err
+	}
+	if err := d.noteWitnesses(ctx, c); err != nil {
+		return err
+	}
+	if _, err := d.store.Commit(c); err != nil {
 		return fmt.Errorf("cannot record the start: %w", err)
 	}
-	if err := forget(); err != nil {
+	noted()
+	if err := settle(); err != nil {
 		return err
 	}
+	close(d.recorded)
 	d.onStop("the record of the stop", func() error {
 		_, err := d.store.Commit(&store.Change{Alarm: true, Checkpoint: true, Records: []*audit.Record{
 			{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},

@@ -3,8 +3,8 @@ package daemon
 import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/diskspace"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
 )
 
 // space is what a filling disk leads to, as it is configured.

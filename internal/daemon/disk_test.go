@@ -106,7 +106,7 @@ func onFillingDisk(t *testing.T) {
 		t.Errorf("the held message: %+v, delivered %s", result, got.DispatchID)
 	}
 	telegram.must("hook.result", map[string]any{"eventId": got.EventID, "result": map[string]any{"delivered": true}}, nil)
-	// Apps that come wait, or they would fill what is left (attack 17).
+	// Apps that come wait, or they would fill what is left.
 	late := h.connect()
 	failure = late.refuse(api.InternalError, "app.register", map[string]any{"manifest": manifest("@acme/bob", api.Capabilities{})})
 	contains(t, failure.Message, "the disk is nearly full")

@@ -111,6 +111,90 @@ func TestEmitMessages(t *testing.T) {
 	}
 }
 
+// What a runtime reports as received is bound by what was sent: an envelope that asks for
+// less, or says more for its sender, is refused, and one that is stricter is taken. A
+// shorter chain does not count.
+func TestReportIsNoLooserThanWhatWasSent(t *testing.T) {
+	h := build(t, acme)
+	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+	send := func(exchange map[string]any) (content string, metadata map[string]any) {
+		got := alice.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "Which day is it?", "metadata": fresh(exchange)}, nil)
+		if !got.Allowed {
+			t.Fatalf("got %+v", got)
+		}
+		alice.decode(got.Data.Metadata.Append(nil), &metadata)
+		return got.Data.Content, metadata
+	}
+	report := func(content string, metadata map[string]any) emitted {
+		return bob.emit("message_received", map[string]any{"sessionKey": "agent:bob:main", "content": content, "metadata": metadata}, nil)
+	}
+	for member, change := range map[string]func(envelope map[string]any){
+		"message_type":   func(e map[string]any) { e["message_type"] = "human" },
+		"classification": func(e map[string]any) { e["classification"] = "public" },
+		"max_rounds":     func(e map[string]any) { e["max_rounds"] = 4 },
+		"capabilities.can_commit": func(e map[string]any) {
+			e["message_type"], e["capabilities"] = "agent-assisted", map[string]any{"can_commit": true, "can_share": []string{"public", "internal"}}
+		},
+		"capabilities.can_share": func(e map[string]any) {
+			e["capabilities"] = map[string]any{"can_commit": false, "can_share": []string{"public", "internal", "confidential"}}
+		},
+		"reply_policy": func(e map[string]any) { e["reply_policy"] = "agent-ok" },
+		"expires_at":   func(e map[string]any) { e["expires_at"] = "2099-03-14T10:00:00.000Z" },
+	} {
+		content, metadata := send(map[string]any{"replyPolicy": "human-only", "classification": "internal"})
+		change(metadata["ocip"].(map[string]any))
+		got := report(content, metadata)
+		if got.Allowed || got.OCIP.Code != string(ocip.SourceMismatch) {
+			t.Errorf("%s: %+v", member, got)
+		}
+		if member == "capabilities.can_commit" {
+			member = "message_type" // the first that is looser
+		}
+		contains(t, got.Reason, "its envelope has another "+member)
+	}
+	content, metadata := send(map[string]any{"classification": "public"})
+	sent, stricter := metadata["ocipChain"].(map[string]any), metadata["ocip"].(map[string]any)
+	stricter["reply_policy"], stricter["classification"] = "human-only", "internal"
+	metadata["ocipChain"] = map[string]any{"id": "another", "hops": 1, "path": []string{"agent-alice-1", "agent-bob-1"}, "startedAt": "2020-01-01T00:00:00.000Z"}
+	if got := report(content, metadata); !got.Allowed {
+		t.Errorf("stricter than it was sent: %+v", got)
+	}
+	got := h.records(audit.Filter{Like: audit.Record{Side: audit.SideReceiver, PolicyResult: "allow"}})
+	if len(got) != 1 || got[0].ChainID != sent["id"] {
+		t.Errorf("on record: %+v, want the chain %v", got, sent)
+	}
+}
+
+// What a message binds its receiver to holds from when it leaves, whether or not the
+// receiver's runtime reports it, and as whose.
+func TestUnreportedMessageBinds(t *testing.T) {
+	for name, report := range map[string]func(bob *app, content string){
+		"not reported": func(*app, string) {},
+		"reported as a human's": func(bob *app, content string) {
+			bob.emit("message_received", map[string]any{"sessionKey": "agent:bob:main", "content": content}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, acme)
+			alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
+			ask := func(exchange map[string]any) {
+				sent := alice.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "Which day is it?", "metadata": fresh(exchange)}, nil)
+				report(bob, sent.Data.Content)
+			}
+			ask(nil)
+			bob.dispatch("agent:alice:main", "Why?", fresh(nil))
+			var chain ocip.Chain
+			alice.decode(alice.message("hook:message_received").Metadata["ocipChain"], &chain)
+			if chain.Hops != 2 {
+				t.Errorf("bob's message has the chain %+v", chain)
+			}
+			ask(map[string]any{"replyPolicy": "human-only"})
+			held := bob.held(ocip.CommitmentRequiresHuman, "agent:alice:main", "Tuesday", fresh(nil))
+			contains(t, held.OCIP.Reason, "only a person may give")
+		})
+	}
+}
+
 // A human message that a runtime received by itself is on record and lets the
 // agent begin a new chain.
 func TestEmitHumanMessage(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/keyring"
-	"github.com/openclawos/ocipd/internal/logstore"
-	"github.com/openclawos/ocipd/internal/retention"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/retention"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -214,7 +214,8 @@ func (d *Daemon) retain(ctx context.Context) error {
 	d.retention = retention.Start(ctx, retention.Options{
 		Store: d.store, Mirror: d.mirrored.Load(), Index: d.index, Dir: filepath.Dir(d.mirror),
 		Followed: func() uint64 { return d.sinks.Behind(d.store.Head()) },
-		Keep:     func() time.Duration { return d.config().Audit.Keep }, Now: time.Now, Log: d.log,
+		Removes:  d.reloader.Restate,
+		Keep:     func() time.Duration { return d.config().Audit.Keep }, Advised: config.AdvisedKeep, Now: time.Now, Log: d.log,
 	})
 	d.onStop("retention", d.retention.Close)
 	return nil
@@ -239,13 +240,23 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	}
 	r.Verifier = d.signer.Verifier()
 	proof := audit.Proof{Keys: []note.Verifier{key}, Held: held}
+	// What the keys before it signed counts as evidence, too.
+	former, err := keyring.PublicKeys(config.KeysPath(d.cfg, d.database))
+	if err != nil {
+		return r, err
+	}
+	for _, k := range former {
+		if v, err := note.NewVerifier(k.Verifier); err == nil && v.KeyHash() != key.KeyHash() {
+			proof.Former = append(proof.Former, v)
+		}
+	}
 	report, err := d.store.Verify(ctx, proof)
 	if fault, ok := errors.AsType[*audit.Fault](err); ok {
 		r.Fault, err = &api.AuditFault{Seq: fault.Seq, Problem: fault.Problem}, nil
 	}
 	r.OK, r.Log = r.Fault == nil, report.Origin
 	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), report.Retired
-	r.Signed, r.Checkpoints, r.Held = report.Signed, report.Checkpoints, report.Held
+	r.Signed, r.Checkpoints, r.Held, r.HeldUpTo = report.Signed, report.Checkpoints, report.Held, report.Outside
 	r.Late, r.Gaps = report.Late, report.Gaps
 	return r, err
 }

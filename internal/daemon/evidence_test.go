@@ -10,13 +10,11 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // publicKey is the log's public key, as it stands in its file.
@@ -273,7 +271,7 @@ func TestChangedRecordIsHandedToNobody(t *testing.T) {
 	}
 	h.stop()
 	// So many records before the end, a start does not look at it.
-	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,14 +283,7 @@ func TestChangedRecordIsHandedToNobody(t *testing.T) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = sqlitex.ExecuteScript(conn, fmt.Sprintf(`DROP TRIGGER records_no_update; UPDATE records SET line = replace(line, '"deny"', '"allow"') WHERE seq = %d;`, r[0].Seq), nil)
-	if err := errors.Join(err, conn.Close()); err != nil {
-		t.Fatal(err)
-	}
+	h.editRows(fmt.Sprintf(`UPDATE records SET line = replace(line, '"deny"', '"allow"') WHERE seq = %d`, r[0].Seq))
 	h.start()
 	for method, params := range map[string]any{
 		"audit.query": map[string]any{"limit": 1000}, "audit.stats": map[string]any{"since": r[0].Time, "until": r[0].Time.Add(1)},

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
@@ -22,3 +23,10 @@ func MethodNames() (names []string) {
 	}
 	return names
 }
+
+// Sign has a checkpoint made now, which a running daemon makes within a minute.
+func (d *Daemon) Sign() error { return d.store.Sign() }
+
+// AwaitWitnesses has the stop wait this long for the witnesses. On a busy machine they can
+// take longer than a stop waits otherwise.
+func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.seenBy.lastWord = limit }

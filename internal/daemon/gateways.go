@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/gateways"
-	"github.com/openclawos/ocipd/internal/peer"
+	"github.com/openclawos/ocipd/internal/daemon/gateways"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -24,7 +24,7 @@ const (
 	gatewayGrace = 30 * time.Second
 )
 
-// watchGateways begins to watch for runtimes that run without their plugin.
+// watchGateways begins to watch for runtimes that run without their gate.
 func (d *Daemon) watchGateways(ctx context.Context) error {
 	d.gateways = gateways.New(gateways.Options{
 		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, UID: os.Getuid(), Now: time.Now,
@@ -38,9 +38,21 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 			}
 			return attached
 		},
+		Held: func() map[string][]string {
+			if d.gates == nil {
+				return nil
+			}
+			return d.gates()
+		},
 		Alarm: func(u gateways.Ungated) error {
 			if err := d.recordGateway("gateway_ungated", u); err != nil {
 				return err
+			}
+			if u.Files {
+				d.log.Error("agents call tools that nobody may decide about: the gate of a runtime does not hold as it was entered", zap.String("runtime", u.Title), zap.Int("pid", u.PID), zap.String("why", u.Why))
+				d.notices.Alarm(gatewayNotice(u), "the gate of "+u.Title+" is loose",
+					fmt.Sprintf("It runs (process %d), and what was entered into its files does not stand there any more: %s\nocipd integrate %s", u.PID, u.Why, u.App))
+				return nil
 			}
 			d.log.Error("agents send what nobody decides about: a Gateway runs without the plugin", zap.String("runtime", u.Title), zap.Int("pid", u.PID))
 			d.notices.Alarm(gatewayNotice(u), u.Title+" runs without ocipd",
@@ -67,9 +79,12 @@ func gatewayNotice(u gateways.Ungated) string { return "gateway-" + strconv.Itoa
 
 // recordGateway puts on record what is seen of a Gateway.
 func (d *Daemon) recordGateway(event string, u gateways.Ungated) error {
+	details := map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)}
+	if u.Why != "" {
+		details["why"] = u.Why
+	}
 	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, AppID: u.App,
-		Details: map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)},
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, AppID: u.App, Details: details,
 	}}})
 	return err
 }

@@ -533,3 +533,55 @@ routes:`, 1)
 	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:-7", "text": "Well?", "metadata": map[string]any{"chatId": "-100999", "isGroup": true}}, nil)
 	asks("Elsewhere: ", "telegram:-7")
 }
+
+// What a person has approved beforehand is for the receiver as it was then: if the
+// configuration makes somebody else of it, a person is asked again, and asked no more once
+// it is as it was.
+func TestGrantIsForWhoTheReceiverWas(t *testing.T) {
+	t.Parallel()
+	const entry = "\ndirectory:\n  - {kind: person, user_id: pat, tenant_id: acme-corp, sessions: [\"chat:pat\"]}"
+	company := strings.NewReplacer("\ndirectory:", entry, "ocip: {max_rounds: 9}", "ocip: {max_rounds: 9, person: {commitments: hold}, unknown: {commitments: hold}}").Replace(patient)
+	h := guarded(t, company, rego(true, "ok"), listed(t, "carol", ""))
+	h.channel("@openclawos/telegram", "telegram")
+	h.channel("@openclawos/chat", "chat")
+	alice, person := h.agent("@acme/alice"), h.operates()
+	const status = "The meeting room is on the schedule"
+	person.must("grant.add", standingGrant(t, "for dave", 9, nil), nil)
+	person.must("grant.add", standingGrant(t, "for pat", 9, func(p *api.GrantAddParams) { p.Receiver = "chat:pat" }), nil)
+	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to look", in("deal")).ApprovalID)
+	params := withExchange(&saw, saw.Exchange)
+	params["signature"] = signs(t, "carol", api.SignedApproval(&saw, saw.Exchange), api.ApprovalNamespace)
+	person.must("approval.resolve", params, nil)
+
+	section := policySection(h.path("policy"), "watch: false") + fmt.Sprintf("\napprovals: {allowed_signers: %q}\n", h.path("signers"))
+	for i, tc := range []struct {
+		was, now  string
+		pat, dave bool
+	}{
+		{},
+		{was: "user_id: pat", now: "user_id: eve", pat: true},
+		{was: "user_id: dave", now: "user_id: erin", dave: true},
+		{},
+	} {
+		if i > 0 {
+			h.reloaded(strings.Replace(company, tc.was, tc.now, 1) + section)
+		}
+		for _, m := range []struct {
+			session, content string
+			metadata         map[string]any
+			held             bool
+		}{
+			{"chat:pat", status, in("none"), tc.pat}, {"telegram:dave", status, in(fmt.Sprint("other-", i)), tc.dave}, {"telegram:dave", "I promise to look again", in("deal"), tc.dave},
+		} {
+			content := m.content + " as " + []string{"before", "said", "ever", "usual"}[i]
+			sent := alice.dispatch(m.session, content, m.metadata)
+			if sent.Held != m.held {
+				t.Errorf("%d: %q to %s is held: %v, want %v: %+v", i, content, m.session, sent.Held, m.held, sent.OCIP)
+			}
+			if sent.Held {
+				again := h.shown(sent.ApprovalID)
+				person.must("approval.resolve", signed(t, "carol", api.DecideApprove, &again), nil)
+			}
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/keyring"
+	"github.com/openclawos/ocipd/internal/audit/sealedtext"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -129,13 +129,13 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 	if found := h.found(sent, "", key); words != 1 || len(found) < len(sent) {
 		t.Errorf("with the salt %d are found, with the key %q", words, found)
 	}
-	person.must("audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
+	person.mustSigned("carol", "audit.forget", map[string]any{"tenant": "acme-corp"}, nil)
 	if found := h.found(texts, "", nil); len(found) > 0 || len(h.digestKey()) > 0 {
 		t.Errorf("found by guessing, after the key was destroyed: %q", found)
 	}
 	// What was asked for is not in the database any longer than its text.
 	h.stop()
-	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestSaltIsSealedWithTheText(t *testing.T) {
 	saw := h.shown(held.ApprovalID)
 	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 	sealed, _ := r[0].Details["salt"].(string)
-	if salt, err := keyring.Unseal(file, sealed); err != nil || salt != saw.Salt || salt == "" {
+	if salt, err := sealedtext.Unseal(file, sealed); err != nil || salt != saw.Salt || salt == "" {
 		t.Errorf("sealed is %q, %v, want %q", salt, err, saw.Salt)
 	}
 }

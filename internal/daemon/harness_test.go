@@ -6,18 +6,19 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	protocol "github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/ocip"
-	protocol "github.com/openclawos/ocipd/internal/wire"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -54,6 +55,10 @@ type harness struct {
 	passed []*os.File
 	// flags are more of what the command line sets. One that is nil is not set.
 	flags map[string]any
+	// said, where set, keeps what callers say.
+	said *said
+	// gates, unless nil, is what the daemon is told of the gates in files.
+	gates func() map[string][]string
 }
 
 // build starts a daemon over a directory that stays when it is stopped.
@@ -127,7 +132,11 @@ func (h *harness) make() (*daemon.Daemon, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: log, Passed: h.passed})
+	d, err := daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: log, Passed: h.passed, Gates: h.gates})
+	if err == nil {
+		d.AwaitWitnesses(patience)
+	}
+	return d, err
 }
 
 // observe keeps what the daemon logs from here on.
@@ -146,13 +155,40 @@ func (h *harness) stop() {
 		h.t.Error(err)
 	}
 	h.daemon = nil
+	h.complete()
+}
+
+// ofTests are events that tests write into the log themselves.
+var ofTests = []string{"", "many", "note", "rows"}
+
+// complete reports records of events that are in no table, and signatures of which the log does
+// not say what they are over.
+func (h *harness) complete() {
+	h.t.Helper()
+	text, err := os.ReadFile(h.path("state/audit.jsonl"))
+	if err != nil {
+		return // the test has taken it away
+	}
+	for line := range strings.Lines(string(text)) {
+		r, err := audit.Parse([]byte(line))
+		if err != nil {
+			continue // the test has written there
+		}
+		if !audit.KnownEvent(r.ActionType, r.Event) && !slices.Contains(ofTests, r.Event) {
+			h.t.Errorf("record %d is of the event %q of %s, which is in no table: see audit.Events", r.Seq, r.Event, r.ActionType)
+		}
+		if _, signed := r.Details["signature"]; signed && r.Details["signedText"] == nil {
+			h.t.Errorf("record %d, %s %s, has a signature and not what is signed", r.Seq, r.ActionType, r.Event)
+		}
+	}
 }
 
 // app is a registered app over the real socket.
 type app struct {
 	*client.Client
-	t  testing.TB
-	id string
+	t    testing.TB
+	id   string
+	said *said
 }
 
 // connect dials the socket without registering.
@@ -163,7 +199,7 @@ func (h *harness) connect(opts ...client.Option) *app {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	return &app{Client: c, t: h.t}
+	return &app{Client: c, t: h.t, said: h.said}
 }
 
 func manifest(id string, c api.Capabilities) *api.Manifest {
@@ -209,6 +245,7 @@ func (h *harness) channel(id string, channels ...string) *app {
 }
 
 func (a *app) call(method string, params, result any) error {
+	a.said.calls(method, params)
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
 	return a.Call(ctx, method, params, result)
@@ -343,7 +380,8 @@ func (h *harness) records(f audit.Filter) []audit.Entry {
 		}
 		entries[len(entries)-1-i] = e
 	}
-	return entries
+	// That a test looks at what waits is on record too, and few ask for it.
+	return slices.DeleteFunc(entries, func(e audit.Entry) bool { return e.Event == "held_text_read" && f.Like.Event != e.Event })
 }
 
 // verify checks the whole mirror.

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
-	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 	"go.uber.org/zap"
 )
 

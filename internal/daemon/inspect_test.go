@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
-	"github.com/openclawos/ocipd/internal/logreader"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/evidence/logreader"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
 // A log reads the same through the daemon that uses it and in its file afterwards,

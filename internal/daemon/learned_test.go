@@ -176,7 +176,7 @@ func TestNamesAreWeighed(t *testing.T) {
 		source[name] = "AKIAIOSFODNN7REALKEY"
 		telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "Hello", "metadata": map[string]any{"ocip": map[string]any{
 			"version": "1.0", "message_type": "agent-generated", "classification": "internal", "conversation_id": name, "source_agent": source,
-			"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public"}},
+			"exchange_round": 1, "max_rounds": 3, "capabilities": map[string]any{"can_commit": false, "can_share": []string{"public", "internal"}},
 			"reply_policy": "agent-ok", "requires_commitment": false, "expires_at": "2099-03-14T10:00:00.000Z",
 		}}})
 	}

@@ -3,13 +3,15 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/roundtest"
+	"github.com/openclawos/ocipd/test/roundtest"
 )
 
 // The rounds of exchanges are linearizable: whatever many senders of both sides
@@ -60,15 +62,10 @@ func (h *harness) races(l *roundtest.Load, messages int) {
 
 // What the daemon did, told a little wrong, is found to be wrong.
 func TestDoctoredRoundsAreFound(t *testing.T) {
-	l := roundtest.NewLoad(3)
-	h := build(t, l.Config())
-	h.races(l, 60)
-	h.start()
-	h.races(l, 0)
 	type told = []porcupine.Operation
 	in := func(op porcupine.Operation) roundtest.Input { return op.Input.(roundtest.Input) }
 	out := func(op porcupine.Operation) roundtest.Output { return op.Output.(roundtest.Output) }
-	for name, lie := range map[string]func(history told) (told, bool){
+	lies := map[string]func(history told) (told, bool){
 		"two sends share a round": func(history told) (told, bool) {
 			for _, first := range history {
 				for i, second := range history {
@@ -117,14 +114,26 @@ func TestDoctoredRoundsAreFound(t *testing.T) {
 			}
 			return nil, false
 		},
-	} {
-		history, told := lie(l.History.Operations())
-		if !told {
-			t.Errorf("the load has no place for a lie: %s", name)
-			continue
+	}
+	// What a load comes to depends on the machine, and not each has a place for each lie.
+	for seed := uint64(3); len(lies) > 0; seed++ {
+		if seed == 13 {
+			t.Fatalf("no load has a place for a lie: %q", slices.Sorted(maps.Keys(lies)))
 		}
-		if got := l.Rules().Judge(history); got != porcupine.Illegal {
-			t.Errorf("%s: the history is %s", name, got)
+		l := roundtest.NewLoad(seed)
+		h := build(t, l.Config())
+		h.races(l, 60)
+		h.start()
+		h.races(l, 0)
+		for name, lie := range lies {
+			history, told := lie(l.History.Operations())
+			if !told {
+				continue
+			}
+			if got := l.Rules().Judge(history); got != porcupine.Illegal {
+				t.Errorf("%s: the history is %s", name, got)
+			}
+			delete(lies, name)
 		}
 	}
 }

@@ -6,12 +6,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/daemon/profile"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
-	"github.com/openclawos/ocipd/internal/logquery"
-	"github.com/openclawos/ocipd/internal/profile"
-	"github.com/openclawos/ocipd/internal/taskapi"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/kernel/logquery"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // client is who calls the methods of apps: one app's connection.
@@ -21,7 +20,7 @@ type client = *kernel.Client
 // who may call it and which function answers. What it takes and gives are the types of
 // that function.
 func (d *Daemon) methods() []ipc.Method {
-	k, log := d.kernel, logquery.Log{Store: d.store, Search: d.index}
+	k, log, reads := d.kernel, logquery.Log{Store: d.store, Search: d.index}, &reads{d: d}
 	return []ipc.Method{
 		ipc.Register("app.register", client.Register),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
@@ -50,35 +49,35 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("approval.withdraw", ipc.Patient, client.Withdraw),
 
 		ipc.TaskAttach("task.attach", taskSession.Attach),
-		taskRow("task.create", taskSession.Create),
-		taskRow("task.get", taskSession.Get),
-		taskRow("task.transition", taskSession.Transition),
-		taskRow("task.start_attempt", taskSession.StartAttempt),
-		taskRow("task.record_checkpoint", taskSession.RecordCheckpoint),
-		taskRow("task.record_artifact", taskSession.RecordArtifact),
-		taskRow("task.append_review", taskSession.AppendReview),
-		taskRow("task.request_approval", taskSession.RequestApproval),
-		taskRow("task.resolve_approval", taskSession.ResolveApproval),
-		taskRow("task.open_circuit", taskSession.OpenCircuit),
-		taskRow("task.list_ready", taskSession.ListReady),
-		taskRow("task.claim", taskSession.Claim),
-		taskRow("task.update", taskSession.Update),
-		taskRow("task.finish_attempt", taskSession.FinishAttempt),
-		taskRow("task.plan_effect", taskSession.PlanEffect),
-		taskRow("task.run_effect", taskSession.RunEffect),
-		taskRow("task.finish_effect", taskSession.FinishEffect),
-		taskRow("task.settle_effect", taskSession.SettleEffect),
-		taskRow("task.kill_effect", taskSession.KillEffect),
-		taskRow("task.cancel_effect", taskSession.CancelEffect),
-		taskRow("task.close_circuit", taskSession.CloseCircuit),
-		taskRow("task.ask_permission", taskSession.AskPermission),
-		taskRow("task.grant", taskSession.Grant),
-		taskRow("task.revoke_grant", taskSession.RevokeGrant),
-		taskRow("task.list", taskSession.List),
-		taskRow("task.import", taskSession.Import),
+		ipc.Task("task.create", api.Unsigned, taskSession.Create),
+		ipc.Task("task.get", api.Reads, taskSession.Get),
+		ipc.Task("task.transition", api.Unsigned, taskSession.Transition),
+		ipc.Task("task.start_attempt", api.Unsigned, taskSession.StartAttempt),
+		ipc.Task("task.record_checkpoint", api.Unsigned, taskSession.RecordCheckpoint),
+		ipc.Task("task.record_artifact", api.Unsigned, taskSession.RecordArtifact),
+		ipc.Task("task.append_review", api.Unsigned, taskSession.AppendReview),
+		ipc.Task("task.request_approval", api.Unsigned, taskSession.RequestApproval),
+		ipc.Task("task.resolve_approval", api.SignedParams, taskSession.ResolveApproval),
+		ipc.Task("task.open_circuit", api.Unsigned, taskSession.OpenCircuit),
+		ipc.Task("task.list_ready", api.Reads, taskSession.ListReady),
+		ipc.Task("task.claim", api.Unsigned, taskSession.Claim),
+		ipc.Task("task.update", api.Unsigned, taskSession.Update),
+		ipc.Task("task.finish_attempt", api.Unsigned, taskSession.FinishAttempt),
+		ipc.Task("task.plan_effect", api.Unsigned, taskSession.PlanEffect),
+		ipc.Task("task.run_effect", api.Unsigned, taskSession.RunEffect),
+		ipc.Task("task.finish_effect", api.Unsigned, taskSession.FinishEffect),
+		ipc.Task("task.settle_effect", api.Signed, taskSession.SettleEffect),
+		ipc.Task("task.kill_effect", api.Unsigned, taskSession.KillEffect),
+		ipc.Task("task.cancel_effect", api.Unsigned, taskSession.CancelEffect),
+		ipc.Task("task.close_circuit", api.Signed, taskSession.CloseCircuit),
+		ipc.Task("task.ask_permission", api.Unsigned, taskSession.AskPermission),
+		ipc.Task("task.grant", api.Signed, taskSession.Grant),
+		ipc.Task("task.revoke_grant", api.Unsigned, taskSession.RevokeGrant),
+		ipc.Task("task.list", api.Reads, taskSession.List),
+		ipc.Task("task.import", api.Signed, taskSession.Import),
 		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),
-		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", d.runner.attach),
-		ipc.OperatorAs("runner.report", d.runner.report),
+		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", api.Unsigned, d.runner.attach),
+		ipc.OperatorAs("runner.report", api.Unsigned, d.runner.report),
 
 		agentRow(d, "agent.send", granted.Send),
 		agentRow(d, "agent.read", granted.Read),
@@ -94,45 +93,44 @@ func (d *Daemon) methods() []ipc.Method {
 
 		ipc.Cancel("stream.cancel"),
 		ipc.Describe("kernel.describe"),
+		ipc.Challenge("operator.challenge"),
 
-		ipc.Operator("kernel.methods", d.listMethods),
-		ipc.Operator("kernel.status", d.status),
-		ipc.Operator("audit.query", log.Query),
-		ipc.Operator("audit.stats", d.auditStats),
-		ipc.OperatorStream[jsontext.Value]("audit.tail", log.Tail),
-		ipc.Operator("audit.verify", d.auditVerify),
-		ipc.Operator("audit.inspect", d.auditInspect),
+		ipc.Operator("kernel.methods", api.Reads, d.listMethods),
+		ipc.Operator("kernel.status", api.Reads, d.status),
+		ipc.Operator("audit.query", api.Reads, log.Query),
+		ipc.Operator("audit.stats", api.Reads, d.auditStats),
+		ipc.OperatorStreamAs[jsontext.Value]("audit.tail", api.Reads, func(ctx context.Context, who api.Peer, p *api.AuditTailParams) (ipc.Feed, error) {
+			return reads.tail(ctx, who, p, log.Tail)
+		}),
+		ipc.OperatorAs("backup.note", api.Unsigned, reads.backup),
+		ipc.Operator("audit.verify", api.Reads, d.auditVerify),
+		ipc.Operator("audit.inspect", api.Reads, d.auditInspect),
 		ipc.OperatorStream[api.StoreSnapshot]("store.snapshot", d.storeSnapshot),
-		ipc.Operator("exchange.get", k.ExchangeGet),
-		ipc.Operator("exchange.list", k.ExchangeList),
-		ipc.OperatorAs("exchange.resolve", k.ExchangeResolve),
-		ipc.Operator("approval.get", k.ApprovalGet),
-		ipc.Operator("approval.list", k.ApprovalList),
-		ipc.OperatorAs("approval.resolve", k.ApprovalResolve),
+		ipc.Operator("exchange.get", api.Reads, k.ExchangeGet),
+		ipc.Operator("exchange.list", api.Reads, k.ExchangeList),
+		ipc.OperatorAs("exchange.resolve", api.SignedParams, k.ExchangeResolve),
+		ipc.OperatorAs("approval.get", api.Reads, reads.approval),
+		ipc.Operator("approval.list", api.Reads, k.ApprovalList),
+		ipc.OperatorAs("approval.resolve", api.SignedParams, k.ApprovalResolve),
 		ipc.OperatorStream[api.ApprovalNews]("approval.watch", k.ApprovalWatch),
-		ipc.OperatorAs("sending.message", k.Send),
-		ipc.OperatorAs("sending.check", k.Check),
-		ipc.Operator("grant.list", k.GrantList),
-		ipc.OperatorAs("grant.add", k.GrantAdd),
-		ipc.OperatorAs("grant.revoke", k.GrantRevoke),
-		ipc.OperatorAs("sending.pause", k.Pause),
-		ipc.OperatorAs("sending.resume", k.Resume),
-		ipc.Operator("queue.list", k.QueueList),
-		ipc.OperatorAs("queue.drop", k.QueueDrop),
-		ipc.Operator("contact.list", k.ContactList),
-		ipc.OperatorAs("contact.forget", k.ContactForget),
-		ipc.OperatorAs("policy.reload", d.reloader.Reload),
-		ipc.Operator("config.diff", d.reloader.Diff),
-		ipc.OperatorAs("audit.forget", d.keys.Forget),
-		ipc.OperatorAs("audit.rotate_key", d.auditRotateKey),
-		ipc.OperatorAs("audit.retire", d.retention.Retire),
+		ipc.OperatorAs("sending.message", api.Signed, k.Send),
+		ipc.OperatorAs("sending.check", api.Unsigned, k.Check),
+		ipc.Operator("grant.list", api.Reads, k.GrantList),
+		ipc.OperatorAs("grant.add", api.SignedParams, k.GrantAdd),
+		ipc.OperatorAs("grant.revoke", api.Unsigned, k.GrantRevoke),
+		ipc.OperatorAs("sending.pause", api.Unsigned, k.Pause),
+		ipc.OperatorAs("sending.resume", api.Signed, d.resume),
+		ipc.Operator("queue.list", api.Reads, k.QueueList),
+		ipc.OperatorAs("queue.drop", api.Signed, k.QueueDrop),
+		ipc.Operator("contact.list", api.Reads, k.ContactList),
+		ipc.OperatorAs("contact.forget", api.Signed, k.ContactForget),
+		ipc.OperatorAs("policy.reload", api.Unsigned, d.reloader.Reload),
+		ipc.Operator("config.diff", api.Reads, d.reloader.Diff),
+		ipc.OperatorAs("audit.forget", api.Signed, d.keys.Forget),
+		ipc.OperatorAs("audit.rotate_key", api.Signed, d.auditRotateKey),
+		ipc.OperatorAs("audit.retire", api.Signed, d.retention.Retire),
 		ipc.OperatorStream[api.ProfileChunk]("debug.profile", profile.Feed),
 	}
-}
-
-// taskRow makes the row of a method of tasks, with the roles that may call it.
-func taskRow[P, R any](name string, f func(taskSession, context.Context, *P) (R, error)) ipc.Method {
-	return ipc.Task(name, tasks.Matrix()[name], f)
 }
 
 // granted is who calls the methods of agents that speak by grants.
@@ -159,10 +157,15 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 	if err != nil {
 		return nil, err
 	}
+	var lasts time.Time
+	if grant.TaskID == "" {
+		// What ends with a task ends by many ways.
+		lasts = grant.ExpiresAt
+	}
 	who.While(func(ctx context.Context) error {
 		_, err := d.granted(ctx, s, method)
 		return err
-	})
+	}, lasts)
 	return who, nil
 }
 
@@ -196,6 +199,11 @@ func (s checked) Send(ctx context.Context, chunk any) error {
 	return s.Stream.Send(ctx, chunk)
 }
 
+// checkDescriptors comes first: a daemon that turns apps away is refused before it has a socket.
+func (d *Daemon) checkDescriptors(context.Context) error {
+	return ipc.CheckDescriptors(limits(d.cfg).Connections)
+}
+
 // makeServer comes after all that its methods are of, and answers nobody yet.
 func (d *Daemon) makeServer(context.Context) error {
 	d.server = ipc.NewServer(ipc.Options{
@@ -203,7 +211,7 @@ func (d *Daemon) makeServer(context.Context) error {
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
 		// The socket's mode and the check of users have kept others out already; this
 		// keeps apps out.
-		Admit: d.kernel.MayOperate, Tasks: d.connectTasks, Limits: limits(d.cfg),
+		Admit: d.kernel.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Tasks: d.connectTasks, Limits: limits(d.cfg),
 		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: d.apps, Operators: d.operators,
 	})
@@ -213,7 +221,7 @@ func (d *Daemon) makeServer(context.Context) error {
 // listMethods lists the table.
 func (d *Daemon) listMethods(context.Context, *api.Empty) (list api.MethodList, err error) {
 	for _, m := range d.methods() {
-		list.Methods = append(list.Methods, api.MethodEntry{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace)})
+		list.Methods = append(list.Methods, api.MethodEntry{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing})
 	}
 	return list, nil
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/metricshttp"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/daemon/metricshttp"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -44,6 +44,7 @@ func (d *Daemon) serveMetrics(ctx context.Context) error {
 		Socket: d.cfg.Metrics.Socket, Listen: d.cfg.Metrics.Listen, Metrics: d.metrics,
 		Status:  func(ctx context.Context) (api.Status, error) { return d.status(ctx, nil) },
 		Traffic: func() (int, int64) { return d.server.Connections(), d.server.Queued() },
+		Shared:  func() bool { return len(tenants(d.config())) > 1 },
 		Version: d.version, Now: time.Now, Log: d.log.Named("metrics"),
 	})
 	if err != nil {

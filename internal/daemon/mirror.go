@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/mirror"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )

@@ -43,7 +43,7 @@ func TestNoticeOfAHeldMessage(t *testing.T) {
 		t.Errorf("the notice is %s", text)
 	}
 	contains(t, notice.Title, "alice", "agent-dave-1")
-	contains(t, notice.Body, "promise", "ocipd approvals show "+held.ApprovalID)
+	contains(t, notice.Body, "promise", "found: commitment.promise in the text", "ocipd approvals show "+held.ApprovalID)
 	if strings.Contains(string(text), "blue harness") {
 		t.Errorf("the notice tells the message: %s", text)
 	}

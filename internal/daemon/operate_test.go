@@ -1,6 +1,9 @@
 package daemon_test
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -120,4 +123,40 @@ func TestOperatorChecks(t *testing.T) {
 	if checks != 7 {
 		t.Errorf("%d checks are on record", checks)
 	}
+}
+
+// Attack: a process of the same user that is not the program which an agent is bound to
+// writes a message as that agent on the operator socket.
+func TestOperatorSendsAsABoundAgent(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ binding, says string }{
+		{"exe: /usr/bin/nothing", "agent alice is bound to /usr/bin/nothing; this process runs " + self},
+		{"uid: 64002", "agent alice is bound to user 64002; this process runs as user"},
+	} {
+		two := strings.Replace(team("alice", "bob"), `app: "@acme/alice"`, `app: "@acme/alice", `+tc.binding, 1)
+		two = strings.Replace(two, `app: "@acme/bob"`, fmt.Sprintf(`app: "@acme/bob", uid: %d`, os.Getuid()), 1)
+		h := guarded(t, two, rego(true, "ok"), listed(t, "carol", ""))
+		bob, person := h.agent("@acme/bob"), h.operates()
+		params := map[string]any{"agent": "alice", "sessionKey": "agent:bob:main", "content": "Pay the bill."}
+		err := api.AsError(person.callSigned("sending.message", params, person.signature("carol", "sending.message", person.challenge("sending.message").Nonce, params), nil))
+		if err.Code != api.Forbidden {
+			t.Errorf("%s: got %v", tc.binding, err)
+		}
+		contains(t, err.Message, tc.says, "have its own program send the message")
+		bob.silent("hook:message_received")
+		r := h.records(audit.Filter{})
+		if last := r[len(r)-1]; last.Event != "binding_refused" || last.AppID != api.OperatorApp || last.Details["agent"] != "alice" || last.PolicyReason != err.Message {
+			t.Errorf("%s, on record: %+v", tc.binding, last.Record)
+		}
+		// What would be decided, operators may ask.
+		var c api.CheckResult
+		if person.must("sending.check", params, &c); c.Result != ocip.Allow {
+			t.Errorf("%s: a check says %+v", tc.binding, c)
+		}
+	}
+	h := build(t, strings.Replace(acme, `app: "@acme/alice"`, fmt.Sprintf(`app: "@acme/alice", exe: %q`, self), 1))
+	h.operator("sending.message", map[string]any{"agent": "alice", "sessionKey": "agent:bob:main", "content": "How far is it?"}, nil)
 }

@@ -1,49 +1,54 @@
 package daemon_test
 
 import (
-	"os/exec"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// Whoever can write the database cannot have the daemon deliver what it did not
-// decide: rows without a record, of another record, with another text or for
-// somebody else are taken out on record, and what was decided is delivered
-// (attack.md 14).
+// Somebody who can write the database, and has even the key of its rows, cannot have the
+// daemon deliver what it did not decide: rows without a record, of another record, with
+// another text or for somebody else are taken out on record, and what was decided is
+// delivered.
 func TestRowsThatNobodyDecided(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 to write the database with")
-	}
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
 	first := alice.dispatch("telegram:stranger", "decided", nil)
 	alice.dispatch("agent:bob:main", "for bob", nil)
 	h.stop()
-	script := `
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-rows = {name: row for name, *row in db.execute("SELECT name, outbox.id, record_seq, dispatch_id, message FROM queues JOIN outbox ON outbox.id > no << 40 AND outbox.id < (no + 1) << 40")}
-id, seq, dispatch, message = rows["channel:telegram"]
-def put(offset, seq, dispatch, message, base=id):
-    db.execute("INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, message, app) VALUES (?, ?, ?, 0, ?, 0)", (base + offset, seq, dispatch, message))
-put(1, seq, dispatch, message.replace("decided", "forged 1"))
-put(2, 0, dispatch, message.replace("decided", "forged 2"))
-put(3, seq, "made-up", message.replace("decided", "forged 3"))
-put(4, seq, dispatch, message.replace('"target":"stranger"', '"target":"ceo"'))
-put(5, seq, dispatch, "not a message at all")
-bob, seq, dispatch, message = rows["agent:bob"]
-put(6, seq, dispatch, message)
-db.execute("INSERT INTO queues VALUES (?, 'agent:alice')", (99,))
-put(0, seq, dispatch, message, base=(99 << 40) + 7)
-put(7, seq, dispatch, message.replace("for bob", "forged 4"), base=bob)
-db.commit()
-`
-	if out, err := exec.CommandContext(t.Context(), python, "-c", script, h.path("state/ocipd.db")).CombinedOutput(); err != nil {
-		t.Fatalf("%s (%v)", out, err)
-	}
+	h.rewriteRows(func(w *db.Writer) error {
+		rows := make(map[string][]db.Value)
+		for _, queue := range []string{"channel:telegram", "agent:bob"} {
+			if _, err := w.Amend("a message", "outbox", func(v []db.Value) { rows[queue] = slices.Clone(v) }, "queue = ?", db.Text(queue)); err != nil {
+				return err
+			}
+		}
+		put := func(of string, offset int64, change func(v []db.Value)) error {
+			v := slices.Clone(rows[of])
+			v[0] = v[0].Plus(offset)
+			change(v)
+			return w.Insert("a message", "outbox", v...)
+		}
+		says := func(old, is string) func(v []db.Value) {
+			return func(v []db.Value) { v[5] = db.Text(strings.Replace(v[5].String(), old, is, 1)) }
+		}
+		const telegram, bob = "channel:telegram", "agent:bob"
+		return errors.Join(
+			put(telegram, 11, says("decided", "forged 1")),
+			put(telegram, 12, func(v []db.Value) { v[1] = db.Int(0); says("decided", "forged 2")(v) }),
+			put(telegram, 13, func(v []db.Value) { v[2] = db.Text("made-up"); says("decided", "forged 3")(v) }),
+			put(telegram, 14, says(`"target":"stranger"`, `"target":"ceo"`)),
+			put(telegram, 15, func(v []db.Value) { v[5] = db.Text("not a message at all") }),
+			put(telegram, 16, func(v []db.Value) { copy(v[1:6], rows[bob][1:6]) }),
+			w.Insert("a queue", "queues", db.Int(99), db.Text("agent:alice")),
+			put(bob, 0, func(v []db.Value) { v[0], v[6] = db.Int(99<<40+7), db.Text("agent:alice") }),
+			put(bob, 17, says("for bob", "forged 4")),
+		)
+	})
 	h.start()
 	telegram, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/bob")
 	alice = h.again(alice)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/ipc"
 )
 
 // sampleParams holds, for every method, parameters it must take and some it
@@ -50,6 +52,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"sending.resume":  {good: []string{`{}`, `{"agent":"alice"}`}, bad: []string{`{"agent":"a","channel":"b"}`, `{"note":"` + strings.Repeat("x", 2000) + `"}`}},
 		"contact.list":    {good: []string{`{}`, `{"agent":"a","channel":"irc","limit":7,"offset":7}`}, bad: []string{`{"limit":0}`, `{"offset":-1}`, `{"agent":7}`}},
 		"contact.forget":  {good: []string{`{"sessionKey":"irc:a","note":"why"}`}, bad: []string{`{}`, `{"sessionKey":"irc"}`, `{"sessionKey":"irc:a","note":"` + strings.Repeat("x", 2000) + `"}`}},
+		"backup.note":     {good: []string{`{"directory":"/mnt/backup"}`}, bad: []string{`{}`, `{"directory":7}`, `{"directory":"` + strings.Repeat("x", 5000) + `"}`}},
 		"queue.list":      {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
 		"queue.drop":      {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
 		"grant.list":      {good: []string{`{}`, `{"agent":"alice","kind":"exchange","all":true}`}, bad: []string{`{"kind":"x"}`, `{"all":7}`, `{"agent":"` + strings.Repeat("x", 300) + `"}`}},
@@ -91,6 +94,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"agent.complete":      {good: []string{`{"runId":"r","success":true}`}, bad: []string{`{}`, `{"runId":"r","success":"yes"}`}},
 		"stream.cancel":       {good: []string{`{"requestId":"r"}`}, bad: []string{`{}`, `{"requestId":[]}`}},
 		"kernel.describe":     {good: []string{`{}`, `{"x":1}`}, bad: []string{`[]`}},
+		"operator.challenge":  {good: []string{`{"method":"audit.forget"}`}, bad: []string{`{}`, `{"method":7}`}},
 		"kernel.methods":      {good: []string{`{}`}, bad: []string{`[]`}},
 		"kernel.status":       {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.query":         {good: []string{`{}`, `{"limit":1}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"before":-1}`, `{"filter":7}`}},
@@ -139,12 +143,12 @@ func TestParamsOfEveryMethod(t *testing.T) {
 			t.Errorf("%s has no sample of its params; add one", m.Name)
 		}
 		for _, good := range s.good {
-			if _, err := m.Decode(jsontext.Value(good)); err != nil {
+			if _, err := m.Decode(jsontext.Value(good), m.Strict); err != nil {
 				t.Errorf("%s %s: %v", m.Name, good, err)
 			}
 		}
 		for _, bad := range s.bad {
-			p, err := m.Decode(jsontext.Value(bad))
+			p, err := m.Decode(jsontext.Value(bad), m.Strict)
 			if err == nil {
 				t.Errorf("%s %s: accepted as %+v", m.Name, bad, p)
 				continue
@@ -160,6 +164,42 @@ func TestParamsOfEveryMethod(t *testing.T) {
 	}
 }
 
+// A member that a method of operators, tasks or agents does not have is refused by its name,
+// wherever it stands. Apps may send members of a later version.
+func TestMembersThatNoMethodHas(t *testing.T) {
+	h := build(t, acme)
+	person := h.operates()
+	named := func(method string, params m, want string) {
+		t.Helper()
+		if err := api.AsError(person.call(method, params, nil)); err.Code != api.InvalidParams || err.Message != "cannot read params: "+want {
+			t.Errorf("%s %v: %v", method, params, err)
+		}
+	}
+	var list api.MethodList
+	h.operator("kernel.methods", nil, &list)
+	tried := 0
+	for _, method := range list.Methods {
+		switch method.Access {
+		case "operator", "task", "any":
+			named(method.Name, m{"foo": "bar"}, `there is no member "foo"`)
+			tried++
+		}
+	}
+	if tried < 60 {
+		t.Errorf("%d methods of operators were tried", tried)
+	}
+	named("audit.query", m{"filter": m{"foo": 1}}, `there is no member "foo" in filter`)
+	named("sending.pause", m{"agent": "alice", "signature": "y"}, `there is no member "signature"`)
+	named("sending.pause", m{strings.Repeat("x", 5000): 1}, `there is no member "`+strings.Repeat("x", 64)+`"`)
+	for _, row := range daemon.MethodTable() {
+		if strict := !slices.Contains([]ipc.Access{ipc.AccessApp, ipc.AccessOpen, ipc.AccessAny}, row.Access) || row.Name == "task.attach"; row.Strict != strict {
+			t.Errorf("%s (%s) refuses members that it does not have: %v", row.Name, row.Access, row.Strict)
+		}
+	}
+	h.agent("@acme/alice").must("session.list", m{"foo": 1}, nil)
+	h.agent("@acme/bob").must("kernel.describe", m{"foo": 1}, nil)
+}
+
 // FuzzParams feeds every method's decoder through the method table. What is
 // accepted can be written and is accepted again.
 func FuzzParams(f *testing.F) {
@@ -172,7 +212,7 @@ func FuzzParams(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, raw []byte) {
 		m := table[int(which)%len(table)]
-		p, err := m.Decode(raw)
+		p, err := m.Decode(raw, m.Strict)
 		if err != nil {
 			refusedParams(t, err)
 			return
@@ -187,7 +227,7 @@ func FuzzParams(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: cannot write what was accepted: %v", m.Name, err)
 		}
-		if _, err := m.Decode(written); err != nil {
+		if _, err := m.Decode(written, m.Strict); err != nil {
 			t.Fatalf("%s takes %q and not %s: %v", m.Name, raw, written, err)
 		}
 	})

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
+	"github.com/openclawos/ocipd/internal/base/place"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/index"
-	"github.com/openclawos/ocipd/internal/place"
-	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/index"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"go.uber.org/zap"
 )
 

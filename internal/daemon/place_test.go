@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/buildtest"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // strangerSocket tells a copy of the test binary to be a program of its own,

@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -80,7 +80,7 @@ func joins(t *testing.T, socket string) {
 }
 
 // A process that connected and ended registers nothing: whoever speaks in its place
-// could not be told from a person afterwards (attack.md 4).
+// could not be told from a person afterwards.
 func TestRegisterOfADeadProcess(t *testing.T) {
 	if os.Getenv(appPart) != "" {
 		joins(t, "run/kernel.sock")
@@ -112,7 +112,7 @@ func wireManifestOf(id string) string {
 }
 
 // A program is bound to the process that speaks: it does not help that the process
-// which connected has become the bound program since (attack.md 6).
+// which connected has become the bound program since.
 func TestBoundProgramOfAnotherProcess(t *testing.T) {
 	switch os.Getenv(appPart) {
 	case "connects":
@@ -206,7 +206,7 @@ func speaksForParent(t *testing.T) {
 }
 
 // A process that registered decides nothing after a restart either, whether or not
-// it registered again (attack.md 5).
+// it registered again.
 func TestAppProcessesAreRememberedOverARestart(t *testing.T) {
 	if os.Getenv(appPart) != "" {
 		decidesAfterARestart(t)

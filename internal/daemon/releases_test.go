@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 )
 
 // redeeming is what an app that redeems declares.
@@ -136,6 +136,60 @@ func TestRedeemPausedAndDenied(t *testing.T) {
 	held := alice.emitHeld(map[string]any{"sessionKey": "telegram:dave", "content": promise, "metadata": fresh(nil)})
 	h.decides(api.DecideDeny, held.ApprovalID)
 	alice.refuse(api.NotFound, "approval.redeem", map[string]any{"approvalId": held.ApprovalID})
+}
+
+// A denial takes back what was approved, or taken over, as long as the runtime has not
+// redeemed it, and is signed where denials are.
+func TestDenialTakesBackWhatWasApproved(t *testing.T) {
+	t.Parallel()
+	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "dora", ""))
+	alice, person := h.redeems(), h.operates()
+	for _, first := range []string{api.DecideApprove, api.DecideTakeover} {
+		id := alice.emitHeld(map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": fresh(nil)}).ApprovalID
+		saw := h.shown(id)
+		person.must("approval.resolve", signed(t, "carol", first, &saw), nil)
+		state := h.shown(id).State
+		alice.concludes(id, state)
+
+		for _, what := range []string{api.DecideApprove, api.DecideTakeover, api.DecideResolve} {
+			person.conflict("APPROVAL_DECIDED", signed(t, "dora", what, &saw))
+		}
+		person.refuse(api.Forbidden, "approval.resolve", decision(api.DecideDeny, &saw))
+		if now := h.shown(id); now.State != state || now.Delivery != "ready" || now.Decision.By != "carol@acme-corp" {
+			t.Fatalf("it is %+v", now)
+		}
+		deny := signed(t, "dora", api.DecideDeny, &saw)
+		var result api.ApprovalResolveResult
+		person.must("approval.resolve", deny, &result)
+		if result.State != api.ApprovalRevoked || result.AuditSeq == 0 {
+			t.Errorf("answered %+v", result)
+		}
+		alice.concludes(id, api.ApprovalRevoked)
+		alice.redeemed(id, "abandoned")
+		var ready api.RedeemableResult
+		alice.must("approval.redeemable", nil, &ready)
+		if len(ready.Approvals) > 0 {
+			t.Errorf("redeemable is %+v", ready)
+		}
+		if now := h.shown(id); now.State != api.ApprovalRevoked || now.Decision.By != "dora@acme-corp" || now.Decision.Decision != api.DecideDeny {
+			t.Errorf("it is %+v by %+v", now.ApprovalSummary, now.Decision)
+		}
+		if got := h.decisions(id); !slices.Equal(got, []string{state, "revoked"}) {
+			t.Errorf("on record are %q", got)
+		}
+		person.conflict("APPROVAL_DECIDED", deny)
+	}
+
+	id := alice.emitHeld(map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": fresh(nil)}).ApprovalID
+	saw := h.shown(id)
+	person.must("approval.resolve", signed(t, "carol", api.DecideApprove, &saw), nil)
+	alice.redeem(id)
+	person.conflict("APPROVAL_DECIDED", signed(t, "dora", api.DecideDeny, &saw))
+	if now := h.shown(id); now.State != api.ApprovalApproved || now.Delivery != "claimed" {
+		t.Errorf("redeemed it is %+v", now)
+	}
+	h.stop()
+	h.verify()
 }
 
 // What waits can be taken back by the app that asked, but for what its exchange has come to.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -298,6 +298,9 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 	first := h.policyStatus()
 	if first.Source != "built-in" {
 		t.Errorf("the status is %+v", first)
+	}
+	if files, want := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionPolicyChange}})[0].Details["files"], []any{"agent_exchange.rego", "cross_org.rego"}; !slices.Equal(files.([]any), want) {
+		t.Errorf("the record has the files %q, want %q", files, want)
 	}
 	contains(t, alice.sends("telegram:carol"), "needs policy.data.cross_org: true")
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -31,7 +31,7 @@ func (h *harness) rewriteLog(records int, apart time.Duration) {
 	var now time.Time
 	open := func(path string) *store.Store {
 		h.t.Helper()
-		s, err := store.Open(ctx, store.Options{Path: path, Clock: func() time.Time { return now }, Log: zap.NewNop()})
+		s, err := store.Open(ctx, store.Options{Path: path, RowKey: h.rowKey, Clock: func() time.Time { return now }, Log: zap.NewNop()})
 		must(err)
 		return s
 	}
@@ -85,8 +85,7 @@ func (h *harness) rewriteLog(records int, apart time.Duration) {
 }
 
 // A log that was rewritten without the key is signed by the next start, which cannot
-// tell; it says so on record and in the status, and whoever verifies the log sees it
-// (attack 13).
+// tell; it says so on record and in the status, and whoever verifies the log sees it.
 func TestRewrittenLogIsNotLaundered(t *testing.T) {
 	for name, forgery := range map[string]struct {
 		records int
@@ -143,7 +142,7 @@ func TestKilledDaemonIsNoForger(t *testing.T) {
 	if err := os.CopyFS(copied.path("state"), os.DirFS(h.path("state"))); err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]os.FileMode{"keys": 0o700, "keys/checkpoint.key": 0o600, "keys/digest.json": 0o600} {
+	for name, mode := range map[string]os.FileMode{"keys": 0o700, "keys/checkpoint.key": 0o600, "keys/digest.json": 0o600, "keys/rows.json": 0o600} {
 		if err := os.Chmod(copied.path("state/"+name), mode); err != nil {
 			t.Fatal(err)
 		}

@@ -10,11 +10,11 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
-	"github.com/openclawos/ocipd/internal/runner"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
-	"github.com/openclawos/ocipd/internal/taskapi"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
+	"github.com/openclawos/ocipd/internal/task/ledger"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // runners hands runs to the process that runs commands, and takes its word for what
@@ -56,7 +56,7 @@ func (r *runners) Kill(o tasks.RunOrder) error {
 
 // Lives reports whether a process of a run may still be there.
 func (r *runners) Lives(o tasks.RunOrder) bool {
-	l, err := runner.OpenLedger(r.dir, time.Now())
+	l, err := ledger.Open(r.dir, time.Now())
 	return err != nil || l.Lives(refOf(&o))
 }
 
@@ -65,7 +65,7 @@ func refOf(o *tasks.RunOrder) taskapi.RunnerRef {
 }
 
 func order(o *tasks.RunOrder) *taskapi.RunnerOrder {
-	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, StartedAt: o.StartedAt}
+	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, Compensation: o.Compensation, StartedAt: o.StartedAt}
 }
 
 func (r *runners) tell(c taskapi.RunnerChunk) bool {
@@ -90,7 +90,7 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 	if err := p.Present(); err != nil {
 		return nil, api.Errorf(api.Forbidden, "the process that connected is not who speaks")
 	}
-	if _, err := runner.OpenLedger(r.dir, time.Now()); err != nil {
+	if _, err := ledger.Open(r.dir, time.Now()); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/export"
+	"github.com/openclawos/ocipd/internal/evidence/export"
 )
 
 // openSinks begins to hand the log to other systems. It comes before all that

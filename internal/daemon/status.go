@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -38,12 +38,15 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	if tail := d.store.FoundUnsigned(); tail.Long {
 		s.Audit.Unsigned = &api.UnsignedRecords{First: tail.First, Last: tail.Last, Since: tail.From, Until: tail.To}
 	}
-	s.Sinks = d.sinkStatus()
+	if damaged := d.damaged.Load(); damaged != nil {
+		s.Audit.Damaged = *damaged
+	}
+	s.Sinks, s.Witnesses = d.sinkStatus(), d.seenBy.status()
 	s.Policy, s.Config = d.reloader.PolicyStatus(), d.reloader.ConfigStatus()
 	s.PendingRestart = d.reloader.Waiting()
 	s.Store = d.storeStatus()
 	for _, u := range d.gateways.Ungated() {
-		s.Ungated = append(s.Ungated, api.UngatedProcess{App: u.App, Title: u.Title, PID: u.PID, Since: u.Since.UTC()})
+		s.Ungated = append(s.Ungated, api.UngatedProcess{App: u.App, Title: u.Title, PID: u.PID, Since: u.Since.UTC(), Why: u.Why})
 	}
 	return s, nil
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/client"
+	"github.com/openclawos/ocipd/internal/api/client"
 )
 
 // What the stock kernel answers with a result is a result here, since the stock SDK
@@ -142,8 +142,7 @@ func TestProviderSubscribes(t *testing.T) {
 }
 
 // Who has an app's id next is not that app: it can neither answer for it nor
-// acknowledge what was delivered to it. One that shows its token can (attack.md,
-// "events are matched by app id").
+// acknowledge what was delivered to it. One that shows its token can.
 func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

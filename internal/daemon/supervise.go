@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/place"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/config/running"
+	"github.com/openclawos/ocipd/internal/daemon/watchdog"
 	"github.com/openclawos/ocipd/internal/ipc"
-	"github.com/openclawos/ocipd/internal/place"
-	"github.com/openclawos/ocipd/internal/running"
-	"github.com/openclawos/ocipd/internal/watchdog"
 	"go.uber.org/zap"
 )
 

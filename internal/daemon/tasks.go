@@ -10,17 +10,18 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/tasks"
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/task/tasks"
+	"go.uber.org/zap"
 )
 
 // taskSession is who calls the methods of tasks: one connection.
@@ -32,8 +33,9 @@ const bootName = 8
 // permitWithin is for how long it is waited for a person's word about a tool call.
 const permitWithin = 10 * time.Minute
 
-// tasksConfig types what the configuration says of tasks.
-func tasksConfig(c *config.Config) tasks.Config {
+// tasksConfig types what the configuration says of tasks. Seal, where set, makes sealed texts for
+// records, with held those that wait for a person alone.
+func tasksConfig(c *config.Config, seal func(text string) (string, error), held bool) tasks.Config {
 	t := tasks.Config{
 		Rules: task.Rules{
 			Lease: c.Tasks.Lease, RetryBase: c.Tasks.Retry.Base, RetryFactor: c.Tasks.Retry.Factor,
@@ -41,6 +43,16 @@ func tasksConfig(c *config.Config) tasks.Config {
 			Approvers: c.Approvals.Required,
 		},
 		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, MaxAsked: c.Approvals.MaxOpen, Tenants: tenants(c),
+	}
+	if seal != nil {
+		t.SealHeld = held
+		t.Seal = func(text string) (string, error) {
+			sealed, err := seal(text)
+			if err != nil {
+				err = storeerror.NotRecorded("cannot record what was said, so nothing was done", err)
+			}
+			return sealed, err
+		}
 	}
 	for _, l := range ocip.Levels() {
 		t.Levels = append(t.Levels, l.String())
@@ -73,10 +85,14 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seal, held, err := sealing(d.cfg)
+	if err != nil {
+		return err
+	}
 	d.runner = newRunners(d)
 	made, err := tasks.New(ctx, tasks.Options{
-		Store: d.store, Digest: d.keys.Digest, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg),
-		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
+		Store: d.store, Keys: d.recordKeys, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
+		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {
@@ -99,6 +115,17 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	return nil
 }
 
+// recordKeys are the keys of digests for records. What fails is told as a text that cannot be
+// recorded.
+func (d *Daemon) recordKeys(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
+	digest, err := d.keys.DigestForm(tenant, label, form)
+	if err != nil {
+		d.log.Error("cannot record a text: nothing was done", zap.Error(err))
+		err = storeerror.NotRecorded("cannot record what was said, so nothing was done", err)
+	}
+	return digest, err
+}
+
 // askTask asks the policy in force, where it judges tasks, and else the built-in rules.
 // What goes wrong denies, and the cause is for the record alone.
 func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
@@ -109,8 +136,8 @@ func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
 		return a
 	}
 	in := policy.TaskQuestion{
-		Action: q.Action, Tenant: q.Tenant, Classification: q.Classification, Labels: q.Labels, Phase: q.Phase, Actor: q.Actor, Role: q.ActorAs,
-		To: q.To, Attempt: q.Attempt, Executor: q.WorkedBy,
+		Action: q.Action, Tenant: q.Tenant, Classification: q.Classification, Labels: q.Labels, Phase: string(q.Phase), Actor: q.Actor, Role: string(q.ActorAs),
+		To: string(q.To), Attempt: q.Attempt, Executor: q.WorkedBy,
 	}
 	if e := q.Effect; e != nil {
 		in.Effect = &policy.TaskEffect{Kind: e.Kind, Type: e.EffectType, Compensation: q.Compensation}

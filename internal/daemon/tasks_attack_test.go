@@ -9,8 +9,8 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/buildtest"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // A process that has attached operates the daemon no more, also after a restart of it.

@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +55,22 @@ func (c *crew) again(granted m) *taskCaller {
 	return a
 }
 
+// accepted are the connections that the daemon has open on a socket.
+func (h *harness) accepted(socket string) (ids []string) {
+	h.t.Helper()
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		// Num RefCount Protocol Flags Type St Inode Path, where St is 3 of a connection.
+		if f := strings.Fields(line); len(f) == 8 && f[5] == "03" && f[7] == h.path(socket) {
+			ids = append(ids, f[6])
+		}
+	}
+	return ids
+}
+
 // A permission that an agent waits for when the daemon ends is asked for again by its
 // bridge, and is the same question to the person: it is listed once. One word answers one
 // asking, and whoever asks at the same time is asked about anew. The same call under another
@@ -101,15 +119,21 @@ func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 	// decides has a person decide about a call whose asker has gone, and ends the daemon.
 	decides := func(call, decide string) (id string) {
 		t.Helper()
-		var status api.Status
-		h.operator("kernel.status", m{}, &status)
-		before := status.Connections
+		before := h.accepted("run/kernel.sock")
 		gone := c.again(granted)
+		asker := slices.DeleteFunc(h.accepted("run/kernel.sock"), func(id string) bool { return slices.Contains(before, id) })
+		if len(asker) != 1 {
+			t.Fatalf("the asker has the connections %q", asker)
+		}
 		c.askPermission(gone, call)
 		asked++
 		r := c.waiting(1, asked)[0]
 		gone.c.Close()
-		h.statusUntil("nobody asks", func(s api.Status) bool { return s.Connections == before })
+		// The daemon closes a connection when nothing of it runs any more.
+		h.statusUntil("nobody asks", func(api.Status) bool {
+			open := h.accepted("run/kernel.sock")
+			return !slices.ContainsFunc(asker, func(id string) bool { return slices.Contains(open, id) })
+		})
 		c.says(decide, r)
 		h.stop()
 		h.start()
@@ -144,6 +168,12 @@ func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 		t.Errorf("what was denied is answered %v", got)
 	}
 	anew("what was denied, once more", builder, "call-3")
+	id = decides("call-5", api.DecideApprove)
+	c.says(api.DecideDeny, api.ApprovalSummary{ApprovalID: id})
+	if now := h.shown(id); now.State != api.ApprovalRevoked || now.Delivery != "abandoned" {
+		t.Errorf("taken back it is %+v", now)
+	}
+	anew("what was approved and taken back", c.again(granted), "call-5")
 	decides("call-4", api.DecideApprove)
 	c.lead.must("task.finish_attempt", m{"task_id": c.id, "attempt_id": c.attempt, "outcome": "aborted"})
 	c.move(task.ExecutionReady)

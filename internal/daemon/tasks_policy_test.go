@@ -9,10 +9,10 @@ import (
 	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/taskapi"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // judge is a policy that answers about tasks by the members of a decision, and about
@@ -235,7 +235,7 @@ func TestTaskRulesToBeginWith(t *testing.T) {
 	}
 	for i := range questions {
 		q := &questions[i]
-		in := policy.TaskQuestion{Action: q.Action, Classification: "internal", To: q.To, Attempt: q.Attempt}
+		in := policy.TaskQuestion{Action: q.Action, Classification: "internal", To: string(q.To), Attempt: q.Attempt}
 		if q.Effect != nil {
 			in.Effect = &policy.TaskEffect{Type: q.Effect.EffectType}
 		}

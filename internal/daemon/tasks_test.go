@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/client"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/tasks"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 const taskTeam = acme + `
@@ -43,6 +43,7 @@ type taskCaller struct {
 	t    testing.TB
 	c    *client.Client
 	name string
+	said *said
 }
 
 func (h *harness) taskOperator() *taskCaller { return h.taskDial("run/operator.sock", "operator") }
@@ -56,7 +57,7 @@ func (h *harness) taskDial(socket, name string) *taskCaller {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	return &taskCaller{t: h.t, c: c, name: name}
+	return &taskCaller{t: h.t, c: c, name: name, said: h.said}
 }
 
 // actor attaches as an actor with a fresh grant.
@@ -73,6 +74,7 @@ func (h *harness) actor(name, id string) *taskCaller {
 }
 
 func (a *taskCaller) call(method string, params any) (m, error) {
+	a.said.calls(method, params)
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
 	var result m
@@ -173,6 +175,51 @@ func (c *crew) toApproval() {
 	c.move(task.QualityGate)
 	c.review("quality", "approved")
 	c.move(task.AwaitingApproval)
+}
+
+// An approval that its task revokes before it is used shows as revoked, to people too, and
+// stays so over a restart.
+func TestApprovalThatItsTaskRevokes(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]task.Phase{"failed": task.Failed, "reworked": task.ExecutionReady} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			effect := func(key string) m {
+				return m{"idempotency_key": key, "side_effect_kind": "notification", "requested_action": "Tell " + key, "params": m{"to": key}}
+			}
+			h := build(t, taskTeam)
+			c := h.crew(effect("ops"), effect("dev"))
+			c.executing()
+			c.toApproval()
+			lobster, person := h.actor("gate", c.id), h.operates()
+			var id string
+			for key, what := range map[string]string{"ops": api.DecideApprove, "dev": api.DecideChanges} {
+				asked := lobster.must("task.request_approval", m{"task_id": c.id, "idempotency_key": key, "requested_action": "Tell " + key, "side_effect_kind": "notification", "requested_by": "gate"})
+				saw := h.shown(str(asked, "approval_id"))
+				person.must("approval.resolve", decision(what, &saw), nil)
+				if what == api.DecideApprove {
+					id = saw.ApprovalID
+				}
+			}
+			c.move(end)
+			for range 2 {
+				now := h.shown(id)
+				if now.State != api.ApprovalRevoked || now.Decision == nil || now.Decision.Decision != api.DecideRevoke || now.Decision.By != "lead" || len(now.Approvals) != 1 {
+					t.Errorf("it is %+v by %+v", now, now.Decision)
+				}
+				var list api.ApprovalListResult
+				h.operator("approval.list", m{"state": api.ApprovalApproved}, &list)
+				if list.Total != 0 {
+					t.Errorf("listed as approved are %s", list.Approvals)
+				}
+				h.stop()
+				h.start()
+			}
+			if got := h.decisions(id); !slices.Equal(got, []string{"approved", "revoked"}) {
+				t.Errorf("on record are %q", got)
+			}
+		})
+	}
 }
 
 // A task goes from its spec to completed by separate connections, its effect once, and

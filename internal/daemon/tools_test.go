@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/configs/policies"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -99,7 +101,15 @@ func TestToolsEnforced(t *testing.T) {
 	if !strings.Contains(str(refused, "reason"), "a person has denied") {
 		t.Errorf("refused as %v", refused)
 	}
-	ann.tool(h, "make deploy", "require_approval")
+	// What was approved and not used is taken back by a denial, and the next call asks anew.
+	id = str(ann.tool(h, "make deploy", "require_approval"), "approvalId")
+	h.decides(api.DecideApprove, id)
+	if taken := h.decides(api.DecideDeny, id); taken.State != api.ApprovalRevoked || h.shown(id).Delivery != "abandoned" {
+		t.Errorf("taken back it is %+v", taken)
+	}
+	if anew := ann.tool(h, "make deploy", "require_approval"); str(anew, "approvalId") == id {
+		t.Errorf("asked anew: %v", anew)
+	}
 }
 
 // What a person approved holds for the policy under which they saw it, and a call that is no
@@ -160,6 +170,46 @@ func TestToolsRecordedAndOff(t *testing.T) {
 	}
 }
 
+// What a tool is called with is looked at for secrets, whatever is done about calls: what is found
+// is on record, and is refused where the answer holds, whatever the policy says.
+func TestToolsWithSecrets(t *testing.T) {
+	for mode, want := range map[string]string{"record": "allow", "enforce": "deny"} {
+		t.Run(mode, func(t *testing.T) {
+			h := ruled(t, ungoverned+"\ntools: "+mode+"\n", toolRules(t))
+			ann := h.speaker("ann")
+			ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "write", "map": "files", "params": m{"path": "x", "content": m{"AKIAIOSFODNN7EXAMPLE": []string{"AKIAIOSFODNN7EXAMPLE"}}}}})
+			r := h.last("tool_executing")
+			if r.PolicyResult != want || len(r.Detections) == 0 || r.Detections[0].Rule != "credential.aws-access-key-id" || r.Details["map"] != "files" {
+				t.Errorf("on record is %+v", r)
+			}
+			if mode == "record" && fmt.Sprint(r.Details["wouldBeCode"]) != string(ocip.ClassificationViolation) || mode == "enforce" && r.Code != string(ocip.ClassificationViolation) {
+				t.Errorf("on record is %+v", r)
+			}
+		})
+	}
+}
+
+// A tool of which no map says what becomes of its text has a person asked, and once approved it is
+// let go once; one of another server of the same name is another call.
+func TestUnmappedToolsAsk(t *testing.T) {
+	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
+	ann := h.speaker("ann")
+	asks := func(origin string) m {
+		return ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "note", "mcpServer": "x", "origin": origin, "unmapped": true, "params": m{"text": "a"}}})
+	}
+	id, _ := asks("one")["approvalId"].(string)
+	h.decides(api.DecideApprove, id)
+	if got := asks("two"); got["held"] != true || got["approvalId"] == id {
+		t.Errorf("another server's call is answered %v", got)
+	}
+	if got := asks("one"); got["allowed"] != true {
+		t.Errorf("after the approval: %v", got)
+	}
+	if got := asks("one"); got["held"] != true {
+		t.Errorf("the second time: %v", got)
+	}
+}
+
 // twoOfOneApp is a company in which one app speaks for two agents, and for one of another
 // tenant.
 var twoOfOneApp = strings.Replace(ungoverned, "directory:\n", `  - {id: alma, app: "@acme/alice", instance_id: agent-alma-1, user_id: alma, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -196,7 +246,7 @@ func TestToolsOfTwoAgentsOfAnApp(t *testing.T) {
 func TestToolsAmongManyWords(t *testing.T) {
 	h := ruled(t, twoOfOneApp, toolRules(t))
 	h.stop()
-	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
+	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,5 +275,51 @@ func TestToolsAmongManyWords(t *testing.T) {
 	}
 	if got := asks(); !got.Allowed {
 		t.Errorf("answered %+v", got)
+	}
+}
+
+// What a person approves of a tool call is all that its runtime says of it, and the approval
+// gives back that and nothing else: another member, or another value of one, is another call.
+func TestToolsApprovedWhole(t *testing.T) {
+	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
+	app := h.redeems()
+	asks := func(call string, change m) (got api.EmitResult) {
+		t.Helper()
+		data := m{
+			"toolName": "Bash", "cwd": "/work", "toolCallId": call, "params": m{"command": "make deploy", "b": 1, "a": 2},
+			"host": "staging", "env": m{"X": "1"}, "number": jsontext.Value("9007199254740993"),
+		}
+		for name, value := range change {
+			if data[name] = value; value == nil {
+				delete(data, name)
+			}
+		}
+		app.must("hook.emit", m{"hookName": "tool_executing", "data": data, "context": m{"agentId": "alice"}}, &got)
+		return got
+	}
+	id := asks("1", nil).ApprovalID
+	contains(t, h.shown(id).Content, "  | make deploy\n", `also said: "host": "staging"`, `also said: "env": {"X":"1"}`, `also said: "number": 9007199254740993`)
+	h.decides(api.DecideApprove, id)
+	for name, change := range map[string]m{
+		"another value":                    {"host": "PRODUCTION"},
+		"another environment":              {"env": m{"LD_PRELOAD": "/tmp/x.so"}},
+		"another member":                   {"stdin": "rm -rf /"},
+		"a member less":                    {"env": nil},
+		"like another":                     {"Params": m{"command": "rm x"}},
+		"a number that rounds to the same": {"number": jsontext.Value("9007199254740992")},
+	} {
+		got := asks("2", change)
+		if got.Allowed || !got.Held || got.ApprovalID == id {
+			t.Errorf("%s is answered %+v", name, got)
+		}
+		app.must("approval.withdraw", m{"approvalId": got.ApprovalID}, nil)
+	}
+	var back m
+	got := asks("3", nil)
+	if err := json.Unmarshal(got.Data, &back); err != nil || !got.Allowed {
+		t.Fatalf("answered %+v (%v)", got, err)
+	}
+	if _, numbered := back["toolCallId"]; numbered || back["host"] != "staging" || len(back) != 6 || !strings.Contains(string(got.Data), "9007199254740993") {
+		t.Errorf("given back is %s", got.Data)
 	}
 }

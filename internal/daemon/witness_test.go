@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/witness"
+	"github.com/openclawos/ocipd/internal/evidence/witness"
 )
 
 // A daemon shows its witnesses every checkpoint, over a change of its key too, and does
@@ -62,6 +63,10 @@ func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 		t.Fatal(string(out))
 	}
 	h.start()
+	var status api.Status
+	if h.operator("kernel.status", nil, &status); len(status.Witnesses) != 1 || status.Witnesses[0].Name != "other.example" || status.Witnesses[0].Signed < last || status.Witnesses[0].Error != "" {
+		t.Errorf("the witness is shown as %+v, and has seen %d records", status.Witnesses, last)
+	}
 	h.operates().must("audit.rotate_key", map[string]any{}, nil)
 	h.stop()
 	now := seen()
@@ -84,4 +89,27 @@ func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.start()
+}
+
+// A witness that does not answer is shown to operators, with why and since when.
+func TestWitnessThatDoesNotAnswerIsShown(t *testing.T) {
+	h := build(t, acme)
+	h.stop()
+	w, err := witness.Open(t.TempDir(), "gone.example", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := witness.ParsePlace(w.Key().String(), "unix:"+h.path("run/nobody.sock"))
+	if err == nil {
+		err = witness.AddPlace(h.path("state/keys"), p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	var status api.Status
+	h.operator("kernel.status", nil, &status)
+	if len(status.Witnesses) != 1 || status.Witnesses[0].Name != "gone.example" || status.Witnesses[0].Error == "" || status.Witnesses[0].FailingSince.IsZero() || status.Witnesses[0].Signed != 0 {
+		t.Errorf("it is shown as %+v", status.Witnesses)
+	}
 }

@@ -1,11 +1,12 @@
 package ipc
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -126,6 +127,28 @@ const ownDescriptors = 256
 func connectionsWithin(configured int, descriptors uint64) int {
 	most := (int64(min(descriptors, 1<<31)) - ownDescriptors - descriptorsOf*operatorConnections) / descriptorsOf
 	return int(min(int64(configured), max(most, 1)))
+}
+
+// leastConnections are those of apps without which a daemon is of no use.
+const leastConnections = 8
+
+// CheckDescriptors says why a daemon cannot serve with the file descriptors that its process
+// may open: an app after the first few would be turned away, with nothing to tell it why.
+func CheckDescriptors(configured int) error {
+	var open unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
+		return nil
+	}
+	return enough(configured, open.Cur)
+}
+
+func enough(configured int, descriptors uint64) error {
+	least := max(1, min(configured, leastConnections))
+	if needed := uint64(ownDescriptors + descriptorsOf*(operatorConnections+least)); descriptors < needed {
+		return fmt.Errorf("cannot serve with a limit of %d file descriptors: %d connections of apps, those of operators and the daemon's own files need %d; "+
+			"set LimitNOFILE=%[3]d in the daemon's unit, or ulimit -n %[3]d in the shell that starts it (above the shell's hard limit, ulimit -Hn, as root)", descriptors, least, needed)
+	}
+	return nil
 }
 
 // bounded lowers limits to what the process can hold.

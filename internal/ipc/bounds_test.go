@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
 func TestConnectionsWithin(t *testing.T) {
@@ -21,6 +23,28 @@ func TestConnectionsWithin(t *testing.T) {
 	} {
 		if got := connectionsWithin(tc.configured, tc.descriptors); got != tc.want {
 			t.Errorf("%d connections with %d descriptors: got %d, want %d", tc.configured, tc.descriptors, got, tc.want)
+		}
+	}
+}
+
+// A start with too few descriptors is refused: it names the limit, what is needed and how to
+// have it.
+func TestDescriptorsThatAreTooFew(t *testing.T) {
+	for _, tc := range []struct {
+		configured         int
+		descriptors, needs uint64
+	}{{4096, 400, 0}, {4096, 399, 400}, {4096, 60, 400}, {2, 388, 0}, {2, 387, 388}, {4096, 1 << 63, 0}} {
+		err := enough(tc.configured, tc.descriptors)
+		if tc.needs == 0 {
+			if err != nil {
+				t.Errorf("%d connections with %d descriptors: %v", tc.configured, tc.descriptors, err)
+			}
+			continue
+		}
+		for _, want := range []string{fmt.Sprintf("limit of %d ", tc.descriptors), fmt.Sprintf("ulimit -n %d ", tc.needs), fmt.Sprintf("LimitNOFILE=%d in the", tc.needs), fmt.Sprintf("need %d;", tc.needs)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d connections with %d descriptors: %v, want %q", tc.configured, tc.descriptors, err, want)
+			}
 		}
 	}
 }
@@ -90,7 +114,7 @@ func TestObserversAreCutFirst(t *testing.T) {
 	payload := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
 	sent := 0
 	for ; h.Queued() < 900<<10; sent++ {
-		if !deliveries.Send("delivery", payload, func() {}) {
+		if !deliveries.Put(gate.Notice("delivery", payload), func() {}) {
 			t.Fatal("a delivery was not taken")
 		}
 		deliveries.Flush()
@@ -104,7 +128,7 @@ func TestObserversAreCutFirst(t *testing.T) {
 	ended := make(map[int]bool)
 	for range 12 {
 		for i, link := range links {
-			if !link.Send("observed", payload, nil) {
+			if !link.Put(gate.Notice("observed", payload), nil) {
 				ended[i] = true
 			}
 			link.Flush()
@@ -149,11 +173,11 @@ func TestTheLongestQueueIsCut(t *testing.T) {
 	payload := []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
 	short, few := h.join(t)
 	for range 8 {
-		few.Send("few", payload, func() {})
+		few.Put(gate.Notice("few", payload), func() {})
 		few.Flush()
 	}
 	long, many := h.join(t)
-	for many.Send("many", payload, func() {}) {
+	for many.Put(gate.Notice("many", payload), func() {}) {
 		many.Flush()
 	}
 	long.lagged()
@@ -193,7 +217,7 @@ func TestQueuedIsCountedRight(t *testing.T) {
 				if i%3 == 0 {
 					taken = func() {}
 				}
-				link.Send("e"+strconv.Itoa(i), []byte(`"`+strings.Repeat("é", i)+`"`), taken)
+				link.Put(gate.Notice("e"+strconv.Itoa(i), []byte(`"`+strings.Repeat("é", i)+`"`)), taken)
 				if i%5 == 0 {
 					link.Flush()
 				}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/ending"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 	"go.uber.org/zap"
 )
 
@@ -80,7 +82,10 @@ type conn struct {
 	// Streams are counted apart.
 	load    load
 	streams int
-	room    sync.Cond
+	// nonce is what the connection's next signed call is signed with, "" where no call is
+	// to be signed.
+	nonce string
+	room  sync.Cond
 	// idle is added to under mu while the connection is open, so that whoever
 	// has moved it on waits for all there is.
 	idle sync.WaitGroup
@@ -103,7 +108,7 @@ var errClosing error = &api.Error{Code: api.ConnectionClosed, Message: "the conn
 
 func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
-	c.ctx, c.cancel = context.WithCancel(api.WithThere(s.ctx, func() bool { return c.out.there() }))
+	c.ctx, c.cancel = context.WithCancel(ending.With(api.WithThere(s.ctx, func() bool { return c.out.there() }), socket))
 	c.room.L = &c.mu
 	// The stock SDK decodes each read of its socket by itself, so a character that
 	// two reads share is lost there. Operators are shown the very bytes of records.
@@ -236,7 +241,11 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, err)
 		return
 	}
-	params, err := m.read(&r)
+	if err := m.takesSignature(c, &r); err != nil {
+		c.fail(r.ID, m.answered(err))
+		return
+	}
+	params, err := m.read(c.face, &r)
 	if err != nil {
 		c.fail(r.ID, m.answered(err))
 		return
@@ -273,7 +282,13 @@ func (c *conn) respond(requestID string, result any, err error) {
 // call runs a method.
 func (c *conn) call(r *wire.Request, m *Method, params any) (result any, after api.AfterReply, err error) {
 	defer c.rescue(m, &err)
-	return m.call(c.ctx, c, r, params)
+	ctx := c.ctx
+	if c.face == faceOperator && m.Signing == api.Signed {
+		if ctx, err = c.signed(ctx, r, m); err != nil {
+			return nil, nil, err
+		}
+	}
+	return m.call(ctx, c, r, params)
 }
 
 // open opens a stream.
@@ -331,8 +346,7 @@ func (c *conn) begin(r *wire.Request, m *Method, params any, cost int) {
 		c.respond(request.ID, result, m.answered(err))
 		done()
 		if others {
-			// What came with this was most often decided with it, in one commit: all
-			// answers that are ready go out in one write.
+			// What came with this was most often decided with it: all answers go out in one write.
 			runtime.Gosched()
 		}
 		c.out.flush()
@@ -569,9 +583,9 @@ func (c *conn) hangUp() {
 	}
 }
 
-// Send queues an event (api.Link).
-func (c *conn) Send(event string, payload []byte, taken func()) bool {
-	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), event, payload, taken)
+// Put queues an event (api.Line).
+func (c *conn) Put(e gate.Event, taken func()) bool {
+	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), e.Name(), e.Payload(), taken)
 }
 
 // Flush has what is queued written (api.Link).

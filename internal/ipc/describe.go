@@ -19,17 +19,17 @@ func (s *Server) describe(f face) (api.Description, error) {
 		if !m.served(f) {
 			continue
 		}
-		params, err := schema(m.Params)
+		params, err := schema(m.Params, m.strict(f))
 		if err != nil {
 			return d, fmt.Errorf("cannot describe the params of %s: %w", m.Name, err)
 		}
-		result, err := schema(m.Result)
+		result, err := schema(m.Result, false)
 		if err != nil {
 			return d, fmt.Errorf("cannot describe the result of %s: %w", m.Name, err)
 		}
 		described := api.MethodDescription{Name: m.Name, Access: string(m.Access), Stream: m.Pace == Streaming, Params: params, Result: result}
 		if m.opening != nil {
-			if described.Opening, err = schema(reflect.TypeOf(m.opening)); err != nil {
+			if described.Opening, err = schema(reflect.TypeOf(m.opening), false); err != nil {
 				return d, fmt.Errorf("cannot describe the first answer of %s: %w", m.Name, err)
 			}
 		}
@@ -42,10 +42,11 @@ func (m *Method) served(f face) bool {
 	return m.Access == AccessAny || m.Access == AccessTask || (m.Access == AccessOperator) == (f == faceOperator)
 }
 
-func schema(t reflect.Type) (*jsonschema.Schema, error) {
+func schema(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
 	known := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[jsontext.Value](): {},
 		reflect.TypeFor[ocip.Time]():      {Type: "string", Format: "date-time"},
+		api.TextForm():                    {Type: "string"},
 	}
 	filter, form := api.FilterForm()
 	var err error
@@ -56,11 +57,13 @@ func schema(t reflect.Type) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	open(s)
+	if !strict {
+		open(s)
+	}
 	return s, nil
 }
 
-// open lets unknown members pass, as the kernel does.
+// open lets unknown members pass, as methods of apps do, and results of a later version.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

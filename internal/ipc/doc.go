@@ -1,6 +1,6 @@
 // Package ipc serves the kernel protocol over Unix sockets: connections, the method
 // table and who may call what. The form of lines and messages is that of
-// [github.com/openclawos/ocipd/internal/wire].
+// [github.com/openclawos/ocipd/internal/api/wire].
 //
 // One JSON object a line goes in each direction. A connection reads its lines
 // in bounded memory, decodes them strictly, checks access in one place and
@@ -12,4 +12,9 @@
 // made by [Listen], and closes it when done.
 //
 // Source: OpenClawOS IPC protocol (seed 003) and docs/PROTOCOL.md.
+//
+// # The folder
+//
+// The folder internal/ipc holds the two sockets: connections, limits, access. It may import
+// the packages of base, ocip, audit and api.
 package ipc

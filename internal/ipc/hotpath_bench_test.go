@@ -2,13 +2,14 @@ package ipc
 
 import (
 	"fmt"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
 // A message is read, and one is written, for each that goes through the daemon.
@@ -32,7 +33,7 @@ func BenchmarkParseRequest(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := wire.DecodeParams[api.DispatchParams](r.Params); err != nil {
+				if _, err := wire.DecodeParams[api.DispatchParams](r.Params, false); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -42,7 +43,7 @@ func BenchmarkParseRequest(b *testing.B) {
 
 func BenchmarkEvent(b *testing.B) {
 	for name, text := range texts() {
-		payload := api.Message{ChannelID: "telegram", Target: "dave", Content: text, DispatchID: "01a1fa2b-9a2e-741e-915f-d67dd4412a77"}.Append(nil)
+		payload := api.Message{ChannelID: "telegram", Target: "dave", Content: gate.NewText(text), DispatchID: "01a1fa2b-9a2e-741e-915f-d67dd4412a77"}.Append(nil)
 		b.Run(name, func(b *testing.B) {
 			ours, theirs := pair(b)
 			if err := theirs.SetDeadline(time.Time{}); err != nil {

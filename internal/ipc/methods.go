@@ -6,9 +6,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
 // Client is what the server needs to know of an app's connection inside the
@@ -72,13 +71,19 @@ type Method struct {
 	Name   string
 	Access Access
 	Pace   Pace
-	// Decode reads the parameters of a request and checks them.
-	Decode func(jsontext.Value) (any, error)
+	// Decode reads the parameters of a request and checks them. Where strict is set, it
+	// refuses members that the method does not have.
+	Decode func(raw jsontext.Value, strict bool) (any, error)
+	// Strict says that a member which the method does not have is refused: a misspelled one
+	// would be taken for left out. Apps' methods ignore such members, as those of the stock
+	// kernel do. On the operator socket every method is strict.
+	Strict bool
 	// Params and Result are what describe makes schemas of. Result is a chunk's
 	// type where the method streams.
 	Params, Result reflect.Type
-	// Roles are those that may call a method of tasks.
-	Roles task.Roles
+	// Signing says whether a call on the operator socket takes a person's signature, where
+	// signatures are demanded.
+	Signing api.Signing
 
 	// call and open get the parameters that Decode made.
 	call func(context.Context, *conn, *wire.Request, any) (any, api.AfterReply, error)
@@ -98,8 +103,9 @@ func row[P, R any](name string, access Access, pace Pace) Method {
 	_, mendable := any((*P)(nil)).(api.Mendable)
 	return Method{
 		Name: name, Access: access, Pace: pace,
-		Decode: func(raw jsontext.Value) (any, error) { return wire.DecodeParams[P](raw) },
+		Decode: func(raw jsontext.Value, strict bool) (any, error) { return wire.DecodeParams[P](raw, strict) },
 		Params: reflect.TypeFor[P](), Result: reflect.TypeFor[R](),
+		Strict:  access == AccessOperator || access == AccessTask || access == AccessAgent,
 		ordered: ordered, mendable: mendable,
 	}
 }
@@ -145,52 +151,52 @@ func Register[C Client, P, R any](name string, f func(C, context.Context, string
 }
 
 // Operator makes the row of a method of operators.
-func Operator[P, R any](name string, f func(context.Context, *P) (R, error)) Method {
-	return OperatorAs(name, func(ctx context.Context, _ api.Peer, p *P) (R, error) { return f(ctx, p) })
+func Operator[P, R any](name string, s api.Signing, f func(context.Context, *P) (R, error)) Method {
+	return OperatorAs(name, s, func(ctx context.Context, _ api.Peer, p *P) (R, error) { return f(ctx, p) })
 }
 
 // OperatorAs makes the row of a method of operators that asks who calls: what a
 // person decides is decided by somebody.
-func OperatorAs[P, R any](name string, f func(context.Context, api.Peer, *P) (R, error)) Method {
+func OperatorAs[P, R any](name string, s api.Signing, f func(context.Context, api.Peer, *P) (R, error)) Method {
 	m := row[P, R](name, AccessOperator, Patient)
+	m.Signing = s
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
-		result, err := f(ctx, c.peer, p.(*P))
+		result, err := f(ctx, api.Caller(ctx, c.peer), p.(*P))
 		return result, nil, err
 	}
 	return m
 }
 
-// OperatorStream makes the row of a method that streams to an operator.
+// OperatorStream makes the row of a method that streams to an operator. It is never signed.
 func OperatorStream[Chunk, P any](name string, f func(context.Context, *P) (Feed, error)) Method {
-	return OperatorStreamAs[Chunk](name, func(ctx context.Context, _ api.Peer, p *P) (Feed, error) { return f(ctx, p) })
+	return OperatorStreamAs[Chunk](name, api.Reads, func(ctx context.Context, _ api.Peer, p *P) (Feed, error) { return f(ctx, p) })
 }
 
 // OperatorStreamAs makes the row of a method that streams to an operator, and asks who
-// that is.
-func OperatorStreamAs[Chunk, P any](name string, f func(context.Context, api.Peer, *P) (Feed, error)) Method {
+// that is. A stream is not signed.
+func OperatorStreamAs[Chunk, P any](name string, s api.Signing, f func(context.Context, api.Peer, *P) (Feed, error)) Method {
 	m := row[P, Chunk](name, AccessOperator, Streaming)
+	m.Signing = s
 	m.open = func(ctx context.Context, c *conn, p any) (Feed, error) { return f(ctx, c.peer, p.(*P)) }
 	return m
 }
 
 // TaskSession is what the server needs to know of a connection's part in tasks.
 type TaskSession interface {
-	// Admit finds out who calls a method, and refuses a role that is not of those that
-	// may. Authorized says that the request has its app's token. The context that it
+	// Admit finds out who calls a method, and refuses a role that may not. Authorized says that the request has its app's token. The context that it
 	// returns is the call's.
-	Admit(ctx context.Context, method string, roles task.Roles, authorized bool) (context.Context, error)
+	Admit(ctx context.Context, method string, authorized bool) (context.Context, error)
 	// Attached reports whether the connection has a grant that holds. It does not wait: it
 	// is called with a lock.
 	Attached() bool
 }
 
-// Task makes the row of a method of tasks, on both sockets, with the roles that may call
-// it.
-func Task[S TaskSession, P, R any](name string, roles task.Roles, f func(S, context.Context, *P) (R, error)) Method {
+// Task makes the row of a method of tasks, on both sockets.
+func Task[S TaskSession, P, R any](name string, s api.Signing, f func(S, context.Context, *P) (R, error)) Method {
 	m := row[P, R](name, AccessTask, Patient)
-	m.Roles = roles
+	m.Signing = s
 	m.call = func(ctx context.Context, c *conn, r *wire.Request, p any) (any, api.AfterReply, error) {
-		ctx, err := c.tasks.Admit(ctx, name, roles, c.face == faceApp && r.Token != "")
+		ctx, err := c.tasks.Admit(ctx, name, c.face == faceApp && r.Token != "")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -203,6 +209,7 @@ func Task[S TaskSession, P, R any](name string, roles task.Roles, f func(S, cont
 // TaskAttach makes the row of the method that makes a connection an actor's.
 func TaskAttach[S TaskSession, P, R any](name string, f func(S, context.Context, *P) (R, error)) Method {
 	m := row[P, R](name, AccessOpen, Patient)
+	m.Strict = true
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
 		result, err := f(c.tasks.(S), ctx, p.(*P))
 		return result, nil, err
@@ -232,6 +239,7 @@ func AgentStream[Chunk any, S TaskSession, P any](name string, opening any, f fu
 // either socket.
 func Cancel(name string) Method {
 	m := row[api.CancelParams, api.OK](name, AccessAny, Quick)
+	m.Signing = api.Unsigned
 	m.call = func(_ context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
 		result, err := c.cancelStream(p.(*api.CancelParams).RequestID)
 		return result, nil, err
@@ -242,6 +250,7 @@ func Cancel(name string) Method {
 // Describe makes the row of the method that describes those of the caller's socket.
 func Describe(name string) Method {
 	m := row[api.Empty, api.Description](name, AccessAny, Patient)
+	m.Signing = api.Reads
 	m.call = func(_ context.Context, c *conn, _ *wire.Request, _ any) (any, api.AfterReply, error) {
 		result, err := c.server.describe(c.face)
 		return result, nil, err
@@ -249,12 +258,26 @@ func Describe(name string) Method {
 	return m
 }
 
+// Challenge makes the row of the method that begins a signed call.
+func Challenge(name string) Method {
+	m := row[api.ChallengeParams, api.Challenge](name, AccessOperator, Quick)
+	m.Signing = api.Reads
+	m.call = func(_ context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
+		result, err := c.challenge(p.(*api.ChallengeParams).Method)
+		return result, nil, err
+	}
+	return m
+}
+
+// strict reports whether the method refuses parameters that it does not have.
+func (m *Method) strict(f face) bool { return m.Strict || f == faceOperator }
+
 // read reads what a request gives the method.
-func (m *Method) read(r *wire.Request) (params any, err error) {
+func (m *Method) read(f face, r *wire.Request) (params any, err error) {
 	if err := r.CheckNumbers(); err != nil {
 		return nil, err
 	}
-	if params, err = m.Decode(r.Params); err != nil {
+	if params, err = m.Decode(r.Params, m.strict(f)); err != nil {
 		return nil, err
 	}
 	if m.mendable && r.Mended() > 0 {

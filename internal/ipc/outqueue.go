@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/jsonline"
-	"github.com/openclawos/ocipd/internal/peer"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
 // A method is given what was mended in its request, and no number that breaks other
@@ -20,7 +20,7 @@ func TestRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return m.read(&r)
+		return m.read(faceApp, &r)
 	}
 	if p, err := read(`"\ud83d"`); err != nil || p.(*api.DispatchParams).Halves != 1 {
 		t.Errorf("got %+v, %v", p, err)

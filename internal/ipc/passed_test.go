@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // passed opens a socket as a service manager does, and returns the file that it
@@ -142,13 +144,14 @@ func TestTakePassedRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files := tc.files(t, shortDir(t))
-			before := descriptors(t)
+			before := buildtest.Open(t)
 			p, err := TakePassed(files)
 			if p != nil || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %v, %v; want it to say %q", p, err, tc.says)
 			}
-			if after := descriptors(t); after != before-len(files) {
-				t.Errorf("%d descriptors are open, %d were", after, before)
+			after := buildtest.Open(t)
+			if more, closed := after.Since(before), before.Since(after); more > 0 || closed < len(files) {
+				t.Errorf("%d more descriptors are open, and %d of %d are closed", more, closed, len(files))
 			}
 		})
 	}

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/jsonline"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/peer"
-	"github.com/openclawos/ocipd/internal/wire"
+	"github.com/openclawos/ocipd/internal/api/wire"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"go.uber.org/zap"
 )
 
@@ -42,7 +42,12 @@ type Options struct {
 	Tasks func(api.Peer, Client) TaskSession
 	// Admit decides whether a process may use the operator socket. It is asked when
 	// the process connects and at each of its requests.
-	Admit  func(api.Peer) error
+	Admit func(api.Peer) error
+	// Signs reports whether the calls of [api.Signed] methods have to be signed, and Vouch
+	// finds out who has signed one: it returns the peer as that person. A text is "" where
+	// the connection was given no nonce.
+	Signs  func() bool
+	Vouch  func(who api.Peer, method, text, signature string) (api.Peer, error)
 	Limits Limits
 	// AllowUID reports whether a user may connect, to the operator socket or
 	// to the apps'.
@@ -63,6 +68,8 @@ type Server struct {
 	connect  func(api.Peer, api.Link) (Client, error)
 	tasksOf  func(api.Peer, Client) TaskSession
 	admit    func(api.Peer) error
+	signs    func() bool
+	vouch    func(who api.Peer, method, text, signature string) (api.Peer, error)
 	limits   atomic.Pointer[Limits]
 	pieces   pieces
 	allowUID func(uid uint32, operator bool) bool
@@ -107,7 +114,7 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, admit: o.Admit, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
+		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, admit: o.Admit, signs: o.Signs, vouch: o.Vouch, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), aborted: make(chan struct{}),
 	}

@@ -1,22 +1,25 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/approval/releases"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/exchanges"
-	"github.com/openclawos/ocipd/internal/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/outbox"
-	"github.com/openclawos/ocipd/internal/releases"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 )
 
 // newRequests takes up what waits for a person.
@@ -36,6 +39,10 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 				err = storeerror.NotRecorded("cannot record what changed, so nothing was done", err)
 			}
 			return digest, err
+		},
+		Answers: func(tenant, asked string) (string, error) {
+			digest, err := k.keys(tenant, audit.LabelAnswers, func(b []byte) ([]byte, error) { return append(b, asked...), nil })
+			return digest, k.recordable(err)
 		},
 	})
 	return err
@@ -122,6 +129,9 @@ func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 		}
 		state = api.ApprovalTakenOver
 	}
+	if err := s.passRequired(ctx, d); err != nil {
+		return err
+	}
 	if err := s.k.exchanges.Settle(ctx, d, s.st.escalated); err != nil {
 		return err
 	}
@@ -133,8 +143,11 @@ func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 func (s *heldMessage) inPersonsWords(ctx context.Context, d *approval.Decision) (*ocip.Verdict, error) {
 	if d.Content != "" {
 		// The agent's line for the transcript is about the agent's text.
-		s.m.content, s.m.hints.Summary = d.Content, ""
-		if err := s.k.look(s.m); err != nil {
+		s.m.content, s.m.hints.Summary = gate.NewText(d.Content), ""
+		if err := s.k.look(ctx, s.m); err != nil {
+			return nil, err
+		}
+		if err := s.onlyShown(); err != nil {
 			return nil, err
 		}
 	}
@@ -143,6 +156,21 @@ func (s *heldMessage) inPersonsWords(ctx context.Context, d *approval.Decision) 
 		return nil, api.Obstacle{Blocked: v.Reason}.Conflict(api.ApprovalBlocked, "this message cannot leave, whoever sends it: "+v.Reason)
 	}
 	return v, nil
+}
+
+// onlyShown refuses a person's words that send along a file or inline part, which the person
+// was not shown with the message.
+func (s *heldMessage) onlyShown() error {
+	for _, item := range s.m.media {
+		shown := func(was api.MediaItem) bool {
+			return was.Path == item.Path && was.URL == item.URL && was.SHA256 == item.SHA256
+		}
+		if item.SHA256 != "" && !slices.ContainsFunc(s.r.Media, shown) {
+			name := cmp.Or(item.Path, "the inline part of "+item.Member)
+			return api.Obstacle{Blocked: "unseen: " + name}.Conflict(api.ApprovalBlocked, "these words send "+name+" along, as nobody was shown it; leave it out, or send it in a message of its own")
+		}
+	}
+	return nil
 }
 
 // release sends the message in the commit of the decision that lets it go: it is
@@ -164,7 +192,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 			return d.Conclude(api.ApprovalDenied, nil)
 		case d.OfExchange() != nil:
 			var err error
-			if d.Grant, err = k.grants.OfApproval(d.Request, s.m.sender.TenantID, d.OfExchange(), d.Change, d.Now); err != nil {
+			if d.Grant, err = k.grants.OfApproval(d.Request, s.m.sender.TenantID, partyOf(&s.m.recipient.Counterparty), d.OfExchange(), d.Change, d.Now); err != nil {
 				return err
 			}
 		}
@@ -198,6 +226,11 @@ func (s *heldMessage) End(ctx context.Context, d *approval.Decision, state strin
 	return s.k.exchanges.End(ctx, d, state, s.k.directory)
 }
 
+// TakeBack takes the message back from the runtime that has not redeemed it.
+func (s *heldMessage) TakeBack(_ string, revoke func() error) error {
+	return s.k.releases.While(s.r.ApprovalID, revoke)
+}
+
 // again is a held message as it was when it was weighed, on its way once more.
 func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMessage) (*outgoing, error) {
 	sender := k.directory.Agent(r.AgentID)
@@ -206,7 +239,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	}
 	a := k.apps.Connected(r.AppID)
 	m := &outgoing{
-		app: a, appID: r.AppID, sender: sender, key: r.SessionKey, content: r.Content, account: kept.Account,
+		app: a, appID: r.AppID, sender: sender, key: r.SessionKey, content: gate.NewText(r.Content), account: kept.Account,
 		dispatchID: r.DispatchID, changedBy: kept.Changes, carried: kept.Carried, unlabelled: kept.Unlabelled, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
 	}
 	err := json.Unmarshal([]byte(kept.Metadata), &m.metadata)
@@ -214,16 +247,22 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", r.ApprovalID, err)
 	}
 	// It goes where it was to go, wherever the session's last message came from.
-	bound, err := k.directory.Brought(m.key, m.metadata)
+	brought, err := k.directory.Brought(m.key, m.metadata)
 	if err != nil {
 		return nil, api.Errorf(api.Conflict, "what is said of the address is none any more, so the message cannot go; deny it: %v", err)
 	}
-	if err := k.reach(ctx, m, bound); err != nil {
+	if err := k.reach(ctx, m, brought); err != nil {
 		return nil, err
 	}
 	if m.to.InstanceID != r.Counterparty || m.target != r.Target {
 		return nil, api.Errorf(api.Conflict, "session %s no longer reaches %s, for whom the message is; deny it, or configure whom it reaches", r.SessionKey, endOf(r))
 	}
+	bound, mismatch := m.recipient.Bind(m.metadata)
+	if mismatch != "" {
+		return nil, api.Errorf(api.Conflict, "metadata.%s names another recipient than session %s reaches by now, so the message cannot go; deny it", mismatch, r.SessionKey)
+	}
+	m.metadata = bound
+	reaches(r, m)
 	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
 		return nil, err
 	}
@@ -236,10 +275,9 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 		return nil, api.Errorf(api.Conflict, "the message cannot go any more; deny it: %s", denied.Reason)
 	}
 	// A file is what it is when it is sent.
-	if err := k.look(m); err != nil {
+	if err := k.look(ctx, m); err != nil {
 		return nil, err
 	}
-	r.Media = m.media
 	return m, nil
 }
 
@@ -248,10 +286,12 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // Tell has the app that asked told, which waits for it in the outbox.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
-	return s.k.tell(s.k.directory, s.r, change, outcome)
+	return s.k.tell(s.r, change, outcome)
 }
 
-func (k *base) tell(who *directory.Directory, r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
+// tell has the app that asked told what became of its request. The record of that, which
+// the change has just got as its first, has the digest of what the app is told.
+func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
 	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
 		return nil // who asked sees the request in the operator's own list, or asks after it
 	}
@@ -262,21 +302,24 @@ func (k *base) tell(who *directory.Directory, r *approval.Request, change *store
 	channel, _ := directory.Split(r.SessionKey)
 	// What its runtime may send waits while one of the two ends is paused.
 	to := r.AgentID
-	if local := who.LocalAgent(r.SessionKey); local != nil && len(outcome.Data) > 0 {
+	if local := k.directory.LocalAgent(r.SessionKey); local != nil && len(outcome.Data) > 0 {
 		to = local.ID
 	}
-	tenant := ""
-	if asked := who.Agent(r.AgentID); asked != nil && asked.InstanceID == r.Agent {
-		tenant = asked.TenantID
-	}
+	record := change.Records[0]
 	told := &outbox.Delivery{
+		Generation: k.generation(), Volatile: true,
 		Message: store.Message{
 			MessageID: store.MessageID{Queue: outbox.AppQueue(r.AppID)}, DispatchID: r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},
-		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, By: r.Agent, Tenant: tenant, About: api.HookContext{AgentID: to, ChannelID: channel}, Data: event},
+		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, By: r.Agent, Tenant: record.TenantID, About: api.HookContext{AgentID: to, ChannelID: channel}},
+	}
+	err = told.CloseEvent(k.keys, record.TenantID, event)
+	if record.DeliveredDigest = told.Digest(); err != nil {
+		return k.recordable(err)
 	}
 	told.Enter(change)
-	change.OnDurable(func(store.Receipt) {
+	change.OnDurable(func(receipt store.Receipt) {
+		k.outbox.Open(receipt, told)
 		if flush := k.outbox.Offer(told); flush != nil {
 			flush()
 		}

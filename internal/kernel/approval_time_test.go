@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"bytes"
 	"fmt"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -38,7 +40,7 @@ func waiting(t *testing.T, hold, exchange time.Duration, run func(w *world, alic
 func (a *app) asks(content string) api.DispatchResult {
 	a.w.t.Helper()
 	r, _, err := a.Dispatch(a.w.t.Context(), &api.DispatchParams{
-		SessionKey: "telegram:dave", Content: content, Metadata: api.Object{"exchange": jsontext.Value(`{"new":true,"type":"commitment_request"}`)},
+		SessionKey: "telegram:dave", Content: gate.NewText(content), Metadata: api.Object{"exchange": jsontext.Value(`{"new":true,"type":"commitment_request"}`)},
 	})
 	if err != nil || !r.Held {
 		a.w.t.Fatalf("not held: %+v, %v", r, err)
@@ -262,7 +264,7 @@ func TestHalfAnApprovalExpires(t *testing.T) {
 func TestRoundLimitOutlivesItsHold(t *testing.T) {
 	waiting(t, 10*time.Minute, 24*time.Hour, func(w *world, alice *app) {
 		say := func() api.DispatchResult {
-			r, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "ping"})
+			r, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: gate.NewText("ping")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +290,7 @@ func TestRoundLimitOutlivesItsHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
-			SessionKey: "telegram:dave", Content: "anew", Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
+			SessionKey: "telegram:dave", Content: gate.NewText("anew"), Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
 		}); err != nil || r.Held {
 			t.Errorf("after it was settled: %+v, %v", r, err)
 		}
@@ -329,8 +331,8 @@ type other struct{ somebody }
 
 func (other) Credentials() (uid, gid uint32, pid int32) { return 2, 2, 1 }
 
-// A request that a daemon left in the first form, half approved, is decided as it was
-// shown: its digest and the approval it has are good.
+// A request that a daemon left in the first form, half approved, is asked anew: people
+// were not shown all that the digest names by now.
 func TestRequestOfTheFirstForm(t *testing.T) {
 	bubble(t, func(c *kernel.Config) {
 		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Directory.Agents[0].Types = 10*time.Minute, 2, true, nil
@@ -355,14 +357,49 @@ func TestRequestOfTheFirstForm(t *testing.T) {
 			t.Errorf("it is %+v", saw)
 		}
 		_, err = w.decides(api.DecideApprove, saw)
-		w.conflicts(err, api.ApprovedTwice)
-		r, err := w.ApprovalResolve(w.t.Context(), other{}, &api.ApprovalResolveParams{ApprovalID: saw.ApprovalID, Decision: api.DecideApprove, Digest: saw.Digest})
-		if err != nil || r.State != api.ApprovalApproved || r.Given != 2 {
-			t.Errorf("it is %+v, %v", r, err)
+		w.conflicts(err, api.ApprovalStale)
+		anew := w.sees(held.ApprovalID)
+		if anew.Given != 0 || anew.Digest == saw.Digest || anew.Address.Channel != "telegram" || anew.CounterpartyTenantID != "acme-corp" || len(anew.Changed) == 0 {
+			t.Errorf("asked anew it is %+v", anew)
+		}
+		for given, who := range []api.Peer{somebody{}, other{}} {
+			r, err := w.ApprovalResolve(w.t.Context(), who, &api.ApprovalResolveParams{ApprovalID: saw.ApprovalID, Decision: api.DecideApprove, Digest: anew.Digest})
+			if err != nil || r.Given != given+1 {
+				t.Errorf("it is %+v, %v", r, err)
+			}
 		}
 		if page, err := w.store.Messages(w.t.Context(), "channel:telegram", 0, 10); err != nil || len(page) != 1 {
 			t.Errorf("%d messages wait for the channel, %v", len(page), err)
 		}
 		alice.Gone()
+	})
+}
+
+// A required interceptor that does not answer in its time keeps a message back at its
+// release: nothing is decided, and its answer is good the next time.
+func TestSilenceAtARelease(t *testing.T) {
+	bubble(t, func(c *kernel.Config) {
+		c.AppsMayOperate, c.Directory.Agents[0].Types = true, nil
+		c.HookApps["@acme/dlp"], c.Directory.Required = registry.HookTimes{Required: true}, []string{"@acme/dlp"}
+	}, func(w *world) {
+		alice, dlp := w.register("@acme/alice", api.Capabilities{}), w.interceptor("@acme/dlp", false)
+		dlp.answers(0, "{}")
+		saw := w.sees(alice.asks("Can you do it?").ApprovalID)
+		began := time.Now()
+		_, err := w.decides(api.DecideApprove, saw)
+		w.conflicts(err, api.ApprovalBlocked)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("the interceptor is waited for %s", took)
+		}
+		<-dlp.link.arrived
+		if now := w.sees(saw.ApprovalID); now.State != api.ApprovalPending || now.Digest != saw.Digest {
+			t.Errorf("it is %+v", now)
+		}
+		dlp.answers(time.Second, "{}")
+		if state, err := w.decides(api.DecideApprove, saw); err != nil || state != api.ApprovalApproved {
+			t.Errorf("%s, %v", state, err)
+		}
+		alice.Gone()
+		dlp.Gone()
 	})
 }

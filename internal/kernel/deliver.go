@@ -4,9 +4,10 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/outbox"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -72,8 +73,8 @@ func (h receivers) PausedBy(channel, from, to string) string {
 }
 
 // HookEvent makes the event that hands a delivery to an app.
-func (h receivers) HookEvent(b []byte, to outbox.Receiver, d *outbox.Delivery, about api.HookContext) (name string, payload []byte) {
-	return h.kernel.apps.Deliver(b, to.(*registry.App), d.Hook, d.Data, about, d.Reference())
+func (h receivers) HookEvent(b []byte, to outbox.Receiver, d *outbox.Delivery, about api.HookContext) gate.Event {
+	return h.kernel.apps.Deliver(b, to.(*registry.App), d.Hook, d.Sealed(), about, d.Reference())
 }
 
 // Handed tells those who observe it that an app was handed a delivery.
@@ -81,11 +82,11 @@ func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.Hook
 	k := h.kernel.rules()
 	if d.Hook == api.MessageSending {
 		// The owner too, behind the message: it may have asked for that.
-		k.apps.Observe(k.terms, api.MessageSent, d.Data, about, nil)
+		k.apps.Observe(k.terms, api.MessageSent, d.Sealed(), about, nil)
 		return
 	}
-	k.apps.Observe(k.terms, api.MessageReceived, d.Data, about, to.(*registry.App))
-	k.apps.Observe(k.terms, api.AgentStarting, api.RunEvent(d.RunID, d.About.AgentID, d.About.SessionKey), about, nil)
+	k.apps.Observe(k.terms, api.MessageReceived, d.Sealed(), about, to.(*registry.App))
+	k.apps.Observe(k.terms, api.AgentStarting, gate.Fact(api.RunEvent(d.RunID, d.About.AgentID, d.About.SessionKey)), about, nil)
 }
 
 // Commit makes a change of the outbox durable.

@@ -11,18 +11,19 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/exchange"
-	"github.com/openclawos/ocipd/internal/exchanges"
-	"github.com/openclawos/ocipd/internal/hints"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/outbox"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 )
 
 // outgoing is one message on its way out.
@@ -37,7 +38,7 @@ type outgoing struct {
 
 	key, channel, target string
 	account              string
-	content              string
+	content              gate.Text
 	metadata             api.Object
 	hints                hints.Hints
 	dispatchID           string
@@ -53,8 +54,18 @@ type outgoing struct {
 	// unlabelled messages are of a runtime that cannot change their text.
 	unlabelled bool
 	there      func() bool
-	// record is the one that lets it go.
+	// record is the one that lets it go, and sealed the message for a runtime that delivers
+	// by itself, once that is durable.
 	record *audit.Record
+	sealed gate.Sealed
+	// waited is set for a message that was let through before and is weighed again, and
+	// person is what a person had to do with that.
+	waited bool
+	// grant is the id of the grant that lets the message go, and under that grant's rule where
+	// the message has waited.
+	grant  string
+	under  []ocip.Grant
+	person ocip.Person
 	// check is set where it is only asked what would be decided, and operator is who
 	// asks in an agent's name without being its app.
 	check    bool
@@ -66,10 +77,11 @@ type outgoing struct {
 	asked     *api.DispatchParams
 	requested string
 	// passages are the strings of the metadata, media is what goes along besides the
-	// text, and files what was found in it.
+	// text, files what was found in it, and extracts the parts of it that people are shown.
 	passages []ocip.Passage
 	media    []api.MediaItem
 	files    ocip.Weighed
+	extracts []ocip.Extract
 	// askedAt is when a message that is released was held.
 	askedAt time.Time
 	// ungranted messages are weighed as if nobody had approved anything beforehand.
@@ -169,7 +181,7 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 			return err
 		}
 	}
-	return k.look(m)
+	return k.look(ctx, m)
 }
 
 // paused is the denial of a message that may not be decided now. What the daemon delivers
@@ -420,7 +432,7 @@ func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResu
 		if err != nil {
 			giveBack()
 		} else {
-			k.state.Words.Said(m.sender.InstanceID, m.key, said)
+			k.state.Words.Said(m.sender.InstanceID, m.key, said.Inspect())
 		}
 		return result, err
 	case ocip.RequireApproval:
@@ -535,12 +547,22 @@ func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*st
 	if st.escalated, err = k.state.EscalationLocked(ctx, store.PairOf(m.sender.InstanceID, m.to.InstanceID)); err != nil {
 		return nil, err
 	}
-	if st.cause, err = k.state.Chains.Cause(ctx, m.dispatchID, &st.exchange, k.chainsSince(now), now); err != nil || !m.unconfirmed() {
-		return &st, err
+	if m.ownTurn() && st.exchange.Round == 0 {
+		st.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+		st.cause.OwnTurn = true
+	} else if st.cause, err = k.state.Chains.Cause(ctx, m.dispatchID, &st.exchange, k.chainsSince(now), now); err != nil {
+		return nil, err
+	}
+	if !m.unconfirmed() {
+		return &st, nil
 	}
 	st.first, err = k.firstIn(ctx, m)
 	return &st, err
 }
+
+// ownTurn reports whether the sender's runtime says that no message of another agent led to
+// this one, and is believed.
+func (m *outgoing) ownTurn() bool { return m.carried && m.hints.OwnTurn && m.sender.OwnTurns }
 
 // firstIn reports whether a message is the first of the sender's tenant in its session.
 func (k *ruleset) firstIn(ctx context.Context, m *outgoing) (bool, error) {
@@ -587,7 +609,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: max(m.hints.Claimed(k.cfg.DefaultLevel), m.task.level),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
-		ReplyPolicy: m.hints.ReplyPolicy, AskPerson: m.hints.AskPerson, Before: k.state.Words.Before(m.sender.InstanceID, m.key), Content: m.content, Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
+		ReplyPolicy: m.hints.ReplyPolicy, AskPerson: m.hints.AskPerson || k.asksAboutGuess(m), Before: k.saidBefore(m), Content: m.content.Inspect(), Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 		Approvers: k.cfg.Approvers,
 	}
 	v := ocip.Decide(ctx, o, k.policy)
@@ -603,6 +625,15 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	return v
 }
 
+// saidBefore is what was said in the session before the message. That of a message which
+// is weighed again was weighed with it the first time.
+func (k *ruleset) saidBefore(m *outgoing) ocip.Before {
+	if m.waited {
+		return ocip.Before{}
+	}
+	return k.state.Words.Before(m.sender.InstanceID, m.key)
+}
+
 func (k *ruleset) typeOf(m *outgoing) ocip.ExchangeType {
 	if m.hints.Type != "" {
 		return m.hints.Type
@@ -614,7 +645,7 @@ func (m *outgoing) summary() string {
 	if m.hints.Summary != "" {
 		return m.hints.Summary
 	}
-	return ocip.Summarize(m.content)
+	return ocip.Summarize(m.content.Inspect())
 }
 
 // talk stands in for an exchange where the counterparty is no agent: nothing is
@@ -634,7 +665,9 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 	if v.Code != ocip.CrossEnterpriseBlocked || m.to.InstanceID == m.recipient.Counterparty.InstanceID {
 		// An agent that another tenant's app has named is on record, and not shown
 		// to the sender's as the other end of an exchange.
-		k.state.Refuse(change, v, now)
+		if err := k.ends(change, v, now); err != nil {
+			return err
+		}
 	}
 	if err := k.exchanges.Escalate(m.concern(), v, k.exchangeRules, change, now); err != nil {
 		return err
@@ -642,8 +675,18 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 	return k.refuseOnly(m, v, change)
 }
 
+// ends enters what the refusal of a message means for its exchange, on both sides where
+// this daemon keeps both.
+func (k *ruleset) ends(change *store.Change, v *ocip.Verdict, now time.Time) error {
+	k.state.Refuse(change, v, now)
+	if v.Exchange.Outcome == v.Before.Outcome {
+		return nil
+	}
+	return k.exchanges.EndOtherSide(context.Background(), change, &v.Exchange, k.directory, nil)
+}
+
 func (m *outgoing) concern() *exchanges.Concern {
-	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID}
+	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID}
 }
 
 // refuseOnly is refuse where the change says already what the denial means for
@@ -686,12 +729,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	d, metadata := k.outbound(m, v, sent.ID)
-	if err := k.delivered(sent, m.handedTo(), m.content, metadata); err != nil {
-		return api.DispatchResult{}, err
-	}
 	change.Records, m.record = append(change.Records, sent), sent
-	if v.Grant != "" {
+	if m.grant = v.Grant; m.grant != "" {
 		k.grants.Name(m.sender.InstanceID, v.Grant, sent)
 		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)
 	}
@@ -701,19 +740,42 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if m.to.Kind == ocip.KindAgent {
 		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
+	var d *outbox.Delivery
+	var letter gate.Letter
 	switch {
 	case m.carried:
 		sent.Details["carried"] = true
+		if m.local != nil {
+			// A report of the message is held against these, see [ruleset.sent].
+			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
+			if v.Chain.OwnTurn {
+				sent.Details["ownTurn"] = true
+			}
+		}
+		letter, err = k.closed(sent, m.emitted())
 	case m.local != nil:
-		arrived, runID, err := k.arriveLocally(ctx, m, v, change, now)
+		runID := k.newID()
+		d = k.inbound(m.local, runID, m, v, sent.ID)
+		err = k.closedIn(sent, d, m.inbound(runID))
+	default:
+		d = k.outbound(m, v, sent.ID)
+		err = k.closedIn(sent, d, m.message())
+	}
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	if m.local != nil {
+		runID := ""
+		if d != nil {
+			runID = d.RunID
+		}
+		arrived, err := k.arriveLocally(ctx, m, runID, v, change, now)
 		if err != nil {
 			return api.DispatchResult{}, err
 		}
 		if !arrived.Allowed() {
 			return api.DispatchResult{}, k.refusedByReceiver(m, sent, v, arrived, change)
 		}
-		d = k.inbound(m.local, runID, m, v)
-		d.About.AuditID = sent.ID
 	}
 	if v.Exchange.ID != "" {
 		v.Exchange.Track(v.Shared, v.Withheld)
@@ -739,8 +801,14 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if d != nil {
 		d.Enter(change)
 	}
-	change.OnDurable(func(store.Receipt) {
-		k.observeSending(m, d, now, sent.ID)
+	change.OnDurable(func(receipt store.Receipt) {
+		if d != nil {
+			k.outbox.Open(receipt, d)
+		} else {
+			// What it was decided by holds: that was just now.
+			m.sealed, _ = gate.Open(receipt, letter, nil)
+		}
+		k.observeSending(m, d, receipt, now, sent)
 		if d != nil {
 			m.deliver = k.outbox.Offer(d)
 			result.Waiting = m.deliver == nil
@@ -759,7 +827,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	k.state.Entered(change)
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(m.key, whose.ID), m.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), nil)
 	}
 	return result, nil
 }
@@ -779,19 +847,29 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, n
 
 // observeSending tells who observes what an agent sends. It is the sender's view,
 // also where the receiver is an agent of this daemon.
-func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, now time.Time, auditID string) {
+func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.Receipt, now time.Time, sent *audit.Record) {
 	if len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return
 	}
-	var data []byte
+	var seen gate.Sealed
 	if d != nil && m.local == nil {
-		data = d.Data
-	} else {
-		data = m.data()
+		seen = d.Sealed()
+	}
+	if seen.IsZero() {
+		view := m.message()
+		view.DecidedTo = m.handedTo()
+		_, letter, err := k.keys.Close(nil, sent.TenantID, view)
+		if err == nil {
+			seen, err = gate.Open(receipt, letter, nil)
+		}
+		if err != nil {
+			k.log.Error("cannot tell those who observe an agent what it sends", zap.Error(err))
+			return
+		}
 	}
 	about := m.about()
-	about.Timestamp, about.AuditID = now.UnixMilli(), auditID
-	k.apps.Observe(k.terms, api.MessageSending, data, about, m.app)
+	about.Timestamp, about.AuditID = now.UnixMilli(), sent.ID
+	k.apps.Observe(k.terms, api.MessageSending, seen, about, m.app)
 }
 
 // handedTo is the target that the delivered message's digest is taken with: the
@@ -824,7 +902,7 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 	if v.Envelope.MessageType != ocip.Human {
 		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
 		if !m.inAnnotation() {
-			m.content = ocip.Disclose(m.content, k.cfg.Disclosure)
+			m.content = gate.NewText(ocip.Disclose(m.content.Inspect(), k.cfg.Disclosure))
 		}
 	}
 	m.metadata = metadata
@@ -854,6 +932,9 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	if m.asked != nil && m.asked.Halves > 0 {
 		r.Details["mended"] = m.asked.Halves
 	}
+	if name, _ := mapped(m.metadata); name != "" {
+		r.Details["map"] = name
+	}
 	if m.inAnnotation() {
 		r.Details["disclosure"] = api.DisclosureInAnnotation
 	}
@@ -869,9 +950,6 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	return r, k.content(r, m.content)
 }
 
-// data is the message as hook events about it show it.
-func (m *outgoing) data() []byte { return m.message().Append(nil) }
-
 func (m *outgoing) message() api.Message {
 	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
@@ -881,21 +959,24 @@ func (m *outgoing) emitted() api.EmittedMessage {
 	return api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
-// outbound is the delivery of a message to the app that owns its channel, nil where it
-// goes another way, and the metadata that are handed over either way.
-func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) (d *outbox.Delivery, metadata jsontext.Value) {
-	if m.carried || m.local != nil {
-		return nil, m.metadata.Append(nil)
+// volatile reports whether what the message was decided by can change without the rules: a
+// file that goes along, who may sign, or a grant.
+func (m *outgoing) volatile() bool { return len(m.media) > 0 || m.approvalID != "" || m.grant != "" }
+
+// inbound is the message as an agent of this daemon is given it.
+func (m *outgoing) inbound(runID string) api.Inbound {
+	return api.Inbound{
+		RunID: runID, SessionKey: m.key, ReplyTo: directory.ReplyKey(m.sender, m.local, m.target), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
 	}
-	d = &outbox.Delivery{
+}
+
+// outbound is the delivery of a message to the app that owns its channel.
+func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
+	d := &outbox.Delivery{
+		Generation: k.generation(), Volatile: m.volatile(),
 		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
 	}
 	d.About.AuditID = auditID
-	message := m.message()
-	d.Write(message.Room(), func(b []byte) []byte {
-		b, metadata = message.Write(b)
-		return b
-	})
-	return d, metadata
+	return d
 }

@@ -4,16 +4,16 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/hooks"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 )
 
 // Emit takes a hook from a runtime that delivers by itself. A message goes the
 // same way as one that the daemon delivers, the delivery alone left out, so
 // that there is one implementation of every rule.
-func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, error) {
 	hook, known := api.ParseHook(p.HookName)
 	if !known {
-		return api.EmitResult{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "there is no such hook"}})
+		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "there is no such hook"}})
 	}
 	if hook == api.MessageSending {
 		return c.emitSending(ctx, p)
@@ -23,59 +23,56 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitResult, e
 	}
 	if hook == api.MessageSent {
 		// That a message was handed over is the daemon's to say.
-		return api.EmitResult{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
+		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
 	}
 	k, err := c.rules()
 	if err != nil {
-		return api.EmitResult{}, err
+		return api.EmitAnswer{}, err
 	}
 	agent, err := k.sender(c.App().ID(), p.Context.AgentID)
 	if err != nil {
-		return api.EmitResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
+		return api.EmitAnswer{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 	}
 	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
 }
 
 // emitSending decides and records a message that its runtime then delivers.
-func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, error) {
 	given, err := p.Message()
 	if err != nil {
-		return api.EmitResult{}, err
+		return api.EmitAnswer{}, err
 	}
 	m, result, err := c.dispatch(ctx, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, InAnnotation: given.Disclosure != "", Mended: p.Mended}, p.Context.AgentID, true)
 	return c.kernel.carried(m, &result, err)
 }
 
 // carried is what a runtime is told of a message that it delivers by itself.
-func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (api.EmitResult, error) {
+func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (api.EmitAnswer, error) {
 	if err != nil {
 		return api.NotAllowed(err)
 	}
 	if decided.Held {
-		return api.EmitResult{Held: true, ApprovalID: decided.ApprovalID, Reason: decided.OCIP.Reason, OCIP: decided.OCIP}, nil
+		return api.EmitAnswer{Held: true, ApprovalID: decided.ApprovalID, Reason: decided.OCIP.Reason, OCIP: decided.OCIP}, nil
 	}
-	result := api.EmitResult{Allowed: true, OCIP: decided.OCIP, Data: m.emitted().Append(nil)}
+	result := api.EmitAnswer{Allowed: true, OCIP: decided.OCIP, Data: m.sealed}
 	result.Watch(k.releases.Allowed(m.record))
 	return result, nil
 }
 
 // emitReceived weighs a message that its runtime has received by itself.
-func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitResult, error) {
+func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, error) {
 	given, err := p.Message()
 	if err != nil {
-		return api.EmitResult{}, err
+		return api.EmitAnswer{}, err
 	}
 	in, _, err := c.queue(ctx, &api.QueueParams{SessionKey: given.SessionKey, Text: given.Content, Metadata: given.Metadata, Mended: p.Mended}, p.Context.AgentID, true)
 	return in.taken(err)
 }
 
 // taken is what a runtime is told of a message that it has received by itself.
-func (in *incoming) taken(err error) (api.EmitResult, error) {
+func (in *incoming) taken(err error) (api.EmitAnswer, error) {
 	if err != nil {
 		return api.NotAllowed(err)
 	}
-	return api.EmitResult{
-		Allowed: true,
-		Data:    api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil),
-	}, nil
+	return api.EmitAnswer{Allowed: true, Data: in.sealed}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/exchanges"
 )
 
 // Exchange returns the sides of an exchange that the app's agents hold.
@@ -36,9 +35,9 @@ func (c *Client) ResolveExchange(ctx context.Context, p *api.ExchangeResolvePara
 	return under(c, func(k *ruleset) (api.OK, error) { return k.exchanges.ResolveFor(ctx, c.App(), p, k.exchangeRules) })
 }
 
-// ExchangeGet returns every side of an exchange.
+// ExchangeGet returns every side of an exchange, and the state that a person settles.
 func (k *Kernel) ExchangeGet(ctx context.Context, p *api.ExchangeParams) (api.ExchangeResult, error) {
-	return k.exchanges.Get(ctx, p.ExchangeID, exchanges.All)
+	return k.exchanges.Show(ctx, p.ExchangeID)
 }
 
 // ExchangeList returns a page of exchanges, newest first.

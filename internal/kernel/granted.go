@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/inbox"
+	"github.com/openclawos/ocipd/internal/kernel/inbox"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -22,6 +22,10 @@ type Granted struct {
 	rules  *ruleset
 	agent  *Agent
 	grant  string
+	peer   api.Peer
+	// still looks at the grant again, and lasts is its end.
+	still func(context.Context) error
+	lasts time.Time
 }
 
 // Grantable returns the tenant of an agent that a grant can name, and an error where there
@@ -45,7 +49,7 @@ func hasApp(a *Agent) error {
 // other end may speak for it.
 func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, error) {
 	r := k.rules()
-	g := &Granted{kernel: k, rules: r, agent: r.directory.Agent(agent), grant: grant}
+	g := &Granted{kernel: k, rules: r, agent: r.directory.Agent(agent), grant: grant, peer: peer}
 	switch {
 	case g.agent == nil || g.agent.TenantID != tenant:
 		return nil, api.Errorf(api.Unauthorized, "the grant's agent %s is not configured as it was", agent)
@@ -63,6 +67,13 @@ func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, 
 	}
 	g.Reader = k.inboxes.For(g.agent, r.directory, &r.cfg.Directory, r.terms, grant, peer)
 	return g, nil
+}
+
+// While has the grant, which ends at some time at the latest, looked at again where it may have
+// changed. Zero is a grant of which nobody knows when it ends.
+func (g *Granted) While(still func(context.Context) error, lasts time.Time) {
+	g.still, g.lasts = still, lasts
+	g.Reader.While(still)
 }
 
 // Send takes a message to its receiver, the way that an app's takes. Asked again with

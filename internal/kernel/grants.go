@@ -2,26 +2,42 @@ package kernel
 
 import (
 	"context"
+	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/grants"
+	"github.com/openclawos/ocipd/internal/approval/grants"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // grantsFor are the grants that may let a message past which is held for nothing but a
 // commitment in its text.
 func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.Grant {
-	if v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed() || !k.grants.Some(m.sender.InstanceID) {
+	switch {
+	case v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed():
+		return nil
+	case m.waited:
+		return m.under
+	case !k.grants.Some(m.sender.InstanceID):
 		return nil
 	}
+	return k.grants.For(m.wants(&st.exchange), k.signers)
+}
+
+// wants is what a grant for the message has to be for.
+func (m *outgoing) wants(e *ocip.Exchange) *grants.About {
 	about := &grants.About{
 		Agent: m.sender.InstanceID, Tenant: m.sender.TenantID, SessionKey: m.key, Target: m.target,
-		Others: m.recipient.Group || m.recipient.Strangers, Elsewhere: m.recipient.Elsewhere(),
+		To: partyOf(&m.recipient.Counterparty), Others: m.recipient.Group || m.recipient.Strangers, Elsewhere: m.recipient.Elsewhere(),
 	}
 	if m.to.Kind == ocip.KindAgent {
-		about.Receiver, about.Exchange = m.to.InstanceID, &st.exchange
+		about.Receiver, about.Exchange = m.to.InstanceID, e
 	}
-	return k.grants.For(about, k.signers)
+	return about
+}
+
+// partyOf is who a receiver is, by the configuration alone.
+func partyOf(c *ocip.Counterparty) *grants.Party {
+	return &grants.Party{Kind: c.Kind, User: c.UserID, Tenant: c.TenantID}
 }
 
 // grantsOf are the grants of the exchange that a message arrives in, where it asks
@@ -53,9 +69,19 @@ func (k *Kernel) GrantList(ctx context.Context, p *api.GrantListParams) (api.Gra
 }
 
 // GrantAdd makes a standing grant.
-func (k *Kernel) GrantAdd(_ context.Context, who api.Peer, p *api.GrantAddParams) (api.GrantAddResult, error) {
+func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddParams) (api.GrantAddResult, error) {
 	rules := k.rules()
-	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers)
+	var to *grants.Party
+	if known := rules.directory.Known(p.Receiver); known != nil {
+		to = partyOf(known)
+	} else if sender := rules.directory.Local(p.Agent); sender != nil && strings.Contains(p.Receiver, ":") && !strings.HasSuffix(p.Receiver, "*") {
+		m := &outgoing{key: p.Receiver, sender: sender}
+		if err := rules.reach(ctx, m, nil); err != nil {
+			return api.GrantAddResult{}, err
+		}
+		to = partyOf(&m.recipient.Counterparty)
+	}
+	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
 }
 
 // GrantRevoke takes a grant back.

@@ -1,10 +1,12 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -12,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -28,7 +30,7 @@ func (m *outgoing) request() string {
 	_ = metadata.Canonicalize()
 	// Whom it is for is part of it: a session can come to be somebody else's.
 	m.requested = approval.Asked(api.ApprovalOfMessage,
-		m.asked.SessionKey, m.asked.Content, string(metadata), strconv.FormatBool(m.carried), string(m.to.Kind), m.to.InstanceID, m.target)
+		m.asked.SessionKey, m.asked.Content.Inspect(), string(metadata), strconv.FormatBool(m.carried), string(m.to.Kind), m.to.InstanceID, m.target)
 	return m.requested
 }
 
@@ -140,17 +142,18 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 		Asked: m.request(),
 		Approval: api.Approval{
 			ApprovalSummary: api.ApprovalSummary{
-				ApprovalID: id, Kind: api.ApprovalOfMessage, CounterpartyKind: m.to.Kind, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
-				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID, CounterpartyUserID: m.reader(),
+				ApprovalID: id, Kind: api.ApprovalOfMessage, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
+				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID,
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
-				Classification: v.Level.String(), Summary: ocip.Summarize(m.content), DispatchID: m.dispatchID,
+				Classification: v.Level.String(), Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID,
 				Likelihood: v.Likelihood, LikelyBecause: v.LikelyBecause,
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: max(v.Approvers, k.cfg.Approvers, 1),
 			},
-			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content, ContentBytes: len(m.content), Transcript: e.Transcript,
-			Detections: approval.Detections(v), Exchange: offered(v), NoExchange: v.NoOffer,
+			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content.Inspect(), ContentBytes: m.content.Len(), Transcript: e.Transcript,
+			Detections: approval.Detections(v), Extracts: extracts(m, v), Exchange: offered(v), NoExchange: v.NoOffer,
 		},
 	}
+	reaches(h, m)
 	h.RequiresHuman, _ = v.Details["requiresHuman"].(bool)
 	h.DetectedKeywords, _ = v.Details["detectedKeywords"].([]string)
 	h.EscalatedExchange, _ = v.Details["escalatedExchange"].(string)
@@ -161,6 +164,15 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 		h.Chain = &v.Chain
 	}
 	return h
+}
+
+// reaches enters into a request whom its message reaches, and where.
+func reaches(r *approval.Request, m *outgoing) {
+	r.CounterpartyKind, r.CounterpartyUserID, r.CounterpartyTenantID = m.to.Kind, m.reader(), m.to.TenantID
+	r.Address, r.Group = audit.Address{}, m.local == nil && m.recipient.Group
+	if m.local == nil {
+		r.Address = audit.Address{Channel: m.channel, Account: m.account, Target: m.target}
+	}
 }
 
 // show works out what would leave if a person approved the message now, and why it
@@ -184,20 +196,58 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 	if v.PolicyRevision != "" {
 		r.PolicyRevision = v.PolicyRevision
 	}
+	s.showFound(v)
 	s.v = v
 }
 
-// Shown is the message as it was asked for, what would be sent, and the files that
-// go along.
+// showFound enters what goes along with the message, and what was found in its texts, as
+// they are now.
+func (s *heldMessage) showFound(v *ocip.Verdict) {
+	m, r := s.m, s.r
+	changed := alongside(r.Media) != alongside(m.media)
+	if r.Media = m.media; changed && r.Exchange != nil {
+		r.Exchange, r.NoExchange = nil, "what goes along has changed since the message was held"
+	}
+	if v.Allowed() || changed {
+		// Where it is allowed, every rule has looked at it.
+		r.Detections, r.Extracts = approval.Detections(v), extracts(m, v)
+	}
+}
+
+// extracts are the parts of a message's texts that people are shown besides its content.
+func extracts(m *outgoing, v *ocip.Verdict) (list []api.Extract) {
+	for _, e := range slices.Concat(m.extracts, ocip.Extracts(v.Detections, m.named(m.passages))) {
+		list = append(list, api.Extract(e))
+	}
+	return list
+}
+
+// Shown is the message as it was asked for, what would be sent and to whom, and the
+// files that go along.
 func (s *heldMessage) Shown() approval.View {
-	view := approval.View{
-		Asked: []string{s.r.SessionKey, s.r.Content, s.kept.Metadata}, Effect: string(approval.Timeless(s.r.Sending, "ocipChain", exchange.LogHeadName)),
+	r := s.r
+	return approval.View{
+		Asked: []string{r.SessionKey, r.Content, s.kept.Metadata}, Effect: string(approval.Timeless(r.Sending, "ocipChain", exchange.LogHeadName)),
+		Members: []approval.Member{
+			{Name: "counterparty", Text: r.Counterparty}, {Name: "counterpartyKind", Text: string(r.CounterpartyKind)},
+			{Name: "counterpartyUserId", Text: r.CounterpartyUserID}, {Name: "counterpartyTenantId", Text: r.CounterpartyTenantID}, {Name: "target", Text: r.Target},
+			{Name: "address.channel", Text: r.Address.Channel}, {Name: "address.account", Text: r.Address.Account}, {Name: "group", Text: strconv.FormatBool(r.Group)},
+			{Name: "media", Text: alongside(r.Media)},
+		},
 		Approvable: "may be sent once approved", Refused: "it may not be sent any more", Instead: "deny it, resolve the exchange, or take it over",
 	}
-	for _, item := range s.r.Media {
-		view.Along = append(view.Along, item.Member, item.URL, item.Path, item.SHA256)
+}
+
+// alongside is what goes along with a message as people compare it, an item a line.
+func alongside(items []api.MediaItem) string {
+	lines := make([]string, len(items))
+	for i, item := range items {
+		lines[i] = fmt.Sprintf("%s: %q", item.Member, cmp.Or(item.Path, item.URL))
+		if item.SHA256 != "" {
+			lines[i] += fmt.Sprintf(", %d bytes, SHA-256 %s", item.Bytes, item.SHA256)
+		}
 	}
-	return view
+	return strings.Join(lines, "\n")
 }
 
 // reopened is how things are once a person has looked: the exchange goes on, and

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/registry"
 )
 
 // passInbound asks those that nothing goes past about a message that an app brings
@@ -35,7 +35,7 @@ func (k *ruleset) askInbound(ctx context.Context, in *incoming) error {
 	receiver := k.apps.Connected(in.agent.App)
 	v, err := k.apps.Ask(ctx, k.terms, &registry.Question{
 		Hook: api.MessageReceived, About: in.about(), Asker: in.app, But: receiver,
-		Data: in.data,
+		Data: func() []byte { return in.form().Append(nil) },
 		Take: (*registry.App).Denies,
 	})
 	if err != nil || v == nil {

@@ -1,40 +1,36 @@
-// Package kernel carries one message from its caller to its effect: who sends what to
-// whom, interception, the decision for both sides, and the commit that lets it go.
-//
-// The kernel knows no sockets. It is given a store, a policy, a clock and a
-// source of ids, and is handed connections as [api.Link]s. Its one rule is
-// this: a message is decided by internal/ocip, the decision is committed to
-// internal/store, and only the commit's own callback lets anything out.
 package kernel
 
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/approval/grants"
+	"github.com/openclawos/ocipd/internal/approval/pause"
+	"github.com/openclawos/ocipd/internal/approval/releases"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/contacts"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/exchange"
-	"github.com/openclawos/ocipd/internal/exchanges"
-	"github.com/openclawos/ocipd/internal/grants"
-	"github.com/openclawos/ocipd/internal/hints"
-	"github.com/openclawos/ocipd/internal/hooks"
-	"github.com/openclawos/ocipd/internal/inbox"
-	"github.com/openclawos/ocipd/internal/keylock"
-	"github.com/openclawos/ocipd/internal/logquery"
-	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/keylock"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/kernel/attachments"
+	"github.com/openclawos/ocipd/internal/kernel/contacts"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
+	"github.com/openclawos/ocipd/internal/kernel/inbox"
+	"github.com/openclawos/ocipd/internal/kernel/logquery"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/outbox"
-	"github.com/openclawos/ocipd/internal/pause"
-	"github.com/openclawos/ocipd/internal/registry"
-	"github.com/openclawos/ocipd/internal/releases"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -92,9 +88,9 @@ type Options struct {
 	// Digest makes the keyed digest that stands for a text in records, with the
 	// key of a tenant. Where it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
-	// DigestForm is Digest of what a function appends to a buffer.
-	DigestForm func(tenant string, form func([]byte) ([]byte, error)) (string, error)
-	Now        func() time.Time
+	// Keys is Digest of what a function appends to a buffer.
+	Keys gate.Keys
+	Now  func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
@@ -113,7 +109,7 @@ type base struct {
 	store  *store.Store
 	search logquery.Search
 	digest func(tenant, text string) (string, error)
-	formed func(tenant string, form func([]byte) ([]byte, error)) (string, error)
+	keys   gate.Keys
 	tasks  TaskOf
 	// subjectOf finds the subjects of requests that are not the kernel's own.
 	subjectOf func(*approval.Request) (approval.Subject, error)
@@ -128,6 +124,8 @@ type base struct {
 	releases *releases.Releases
 	grants   *grants.Grants
 	outbox   *outbox.Outbox
+	// settled counts the exchanges that people have ended.
+	settled atomic.Uint64
 	// exchanges shows and ends exchanges.
 	exchanges *exchanges.Exchanges
 	contacts  *contacts.Contacts
@@ -135,6 +133,8 @@ type base struct {
 	logHead exchange.LogHead
 	// apps knows who is connected, with what.
 	apps *registry.Registry
+	// files weighs what messages send along.
+	files *attachments.Looker
 	// pauses are what a person has stopped.
 	pauses *pause.Pauses
 	// hooks takes what agents do besides sending and receiving.
@@ -153,6 +153,9 @@ type Kernel struct {
 	inboxes *inbox.Inboxes
 	asking  keylock.Locks
 
+	// Exempt are the connections whose callers need not ask about tool calls.
+	Exempt hooks.Exemptions
+
 	closing context.Context
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
@@ -161,7 +164,9 @@ type Kernel struct {
 // New makes a kernel over an open store and takes up what the store holds.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
-		store: o.Store, search: o.Search, digest: o.Digest, formed: o.DigestForm, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		store: o.Store, search: o.Search, digest: o.Digest, keys: o.Keys, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		// The other half is for messages without files, whoever floods the daemon with such that have some.
+		files: attachments.NewLooker(runtime.GOMAXPROCS(0) / 2),
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := k.newRequests(ctx); err != nil {
@@ -184,24 +189,31 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.outbox = outbox.New(k.closing, &outbox.Options{
-		Host: receivers{k}, Store: o.Store, Digest: o.Digest, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
+		Host: receivers{k}, Store: o.Store, Keys: o.Keys, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
 	})
 	k.apps, err = registry.New(k.closing, registry.Options{
-		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms },
+		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms }, Listened: k.Exempt.End,
 		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Metrics: o.Metrics, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Now: o.Now, NewID: o.NewID})
+	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Settled: func() { k.settled.Add(1) }, Now: o.Now, NewID: o.NewID})
 	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
-		return k.tell(k.rules().directory, r, c, o)
+		return k.rules().tell(r, c, o)
 	}
-	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
+	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
 	if k.releases, err = releases.New(ctx, releases.Options{
 		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query, Tell: tell,
 		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
 		HoldFor: func() time.Duration { return k.rules().cfg.HoldFor },
+		Open: func(ctx context.Context, row *store.Release, r *approval.Request, weigh bool) (gate.Sealed, *gate.Waited, error) {
+			return k.rules().openRelease(ctx, row, r, weigh)
+		},
+		AskAnew: func(ctx context.Context, w *gate.Waited, anew *gate.Anew, c *store.Change) (string, *gate.Withdrawn, error) {
+			return k.rules().askAnew(ctx, w, anew, c)
+		},
+		Withdrawn: k.withdrawn,
 	}); err != nil {
 		return nil, err
 	}

@@ -11,12 +11,19 @@ import (
 
 // Send sends a message that an operator wrote, as one of the agents. It is
 // decided like any message of that agent's app, which need not be connected, and its
-// record says whose user asked.
+// record says whose user asked. It is the process's word: an agent that is bound to another
+// user or program says nothing by it, signed or not.
 func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api.DispatchResult, error) {
 	r := k.rules()
 	m, err := r.operates(ctx, who, p)
 	if err != nil {
 		return api.DispatchResult{}, err
+	}
+	if bound := k.apps.OtherThan(m.sender, who); bound != "" {
+		refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", m.sender.ID, bound)
+		details := api.ByPeer(who)
+		details["agent"] = m.sender.ID
+		return api.DispatchResult{}, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
 	}
 	if err := r.prepare(ctx, m); err != nil {
 		return api.DispatchResult{}, err
@@ -30,7 +37,8 @@ func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api
 
 // Check decides such a message and does nothing about it: it takes no round and
 // counts for no budget, nobody is asked, no interceptor sees it, and its record is one
-// of a check.
+// of a check. It shows an operator nothing that reading does not, so any process may check
+// for any agent.
 func (k *Kernel) Check(ctx context.Context, who api.Peer, p *api.SendParams) (api.CheckResult, error) {
 	r := k.rules()
 	m, err := r.operates(ctx, who, p)
@@ -57,9 +65,6 @@ func (k *ruleset) operates(ctx context.Context, who api.Peer, p *api.SendParams)
 		sender = k.directory.Agent(agents[0].ID)
 	default:
 		return nil, api.Invalid([]api.FieldError{{Path: "agent", Message: "required where several agents are configured, or none"}})
-	}
-	if uid, _, _ := who.Credentials(); sender.UID != nil && *sender.UID != uid {
-		return nil, api.Errorf(api.Forbidden, "agent %s is bound to user %d; this process runs as user %d", sender.ID, *sender.UID, uid)
 	}
 	m := &outgoing{appID: api.OperatorApp, sender: sender, operator: who}
 	if err := k.direct(ctx, m, &p.DispatchParams); err != nil {

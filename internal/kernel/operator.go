@@ -4,11 +4,36 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/status"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/kernel/status"
+	"github.com/openclawos/ocipd/internal/store"
 )
 
 // Apps are those that are connected.
 func (k *Kernel) Apps() []api.AppStatus { return k.apps.Status() }
+
+// Signs reports whether people sign what they decide.
+func (k *Kernel) Signs() bool { return k.rules().decider.Signers != nil }
+
+// Vouch finds out who has signed a call of a method of operators, and puts the signature on
+// record before anything is done: what the call then does is in the records after it.
+func (k *Kernel) Vouch(who api.Peer, method, text, signature string) (api.Peer, error) {
+	decider := k.rules().decider
+	if decider.Signers == nil {
+		return who, nil
+	}
+	by, err := decider.Who(who, method, "", signature, text, &audit.Record{ID: k.newID()})
+	if err != nil {
+		return nil, err
+	}
+	r := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "call_signed", Details: approval.Details(&by)}
+	r.Details["signedText"] = text
+	if _, err := k.commit(&store.Change{Records: []*audit.Record{r}, Last: true}); err != nil {
+		return nil, err
+	}
+	return api.Vouched{Peer: who, By: by.By, Record: r.ID}, nil
+}
 
 // Status returns what the kernel knows of itself. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {

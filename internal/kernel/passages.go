@@ -1,10 +1,12 @@
 package kernel
 
 import (
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/hints"
-	"github.com/openclawos/ocipd/internal/media"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
 // passages lists every string of a message's metadata that would leave with it. Known
@@ -12,4 +14,41 @@ import (
 func passages(metadata api.Object, known func(member string) bool) []ocip.Passage {
 	list, _ := media.Read(metadata, func(member string) bool { return hints.IsOwn(member) || known(member) })
 	return list
+}
+
+// mapped is the map by which the proxy has read a message, "guess" where it has none for the tool.
+func mapped(metadata api.Object) (name string, guessed bool) {
+	raw, ok := metadata["mcp"]
+	if !ok {
+		return "", false
+	}
+	var said struct {
+		Map   string `json:"map"`
+		Guess bool   `json:"guess"`
+	}
+	if json.Unmarshal(raw, &said) != nil {
+		return "", false
+	}
+	if said.Guess {
+		return "guess", true
+	}
+	return ocip.Summarize(said.Map), false
+}
+
+// lookAtTool looks for secrets in what a tool is called with.
+func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Detection, secret string) {
+	said := api.Object{}
+	for _, name := range []string{"params", "inputResponses", "headers"} {
+		if value, ok := data[name]; ok {
+			said[name] = value
+		}
+	}
+	return k.cfg.Rules.Look(passages(said, func(string) bool { return false }), most)
+}
+
+// asksAboutGuess reports whether a person is asked since nobody knows to whom, and what, a tool
+// sends of which the proxy has read a message.
+func (k *ruleset) asksAboutGuess(m *outgoing) bool {
+	_, guessed := mapped(m.metadata)
+	return guessed && m.sender.Tools == directory.ToolsEnforce
 }

@@ -1,18 +1,19 @@
 package kernel
 
 import (
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // BenchmarkLook is what a message costs that has no media: most have none.
 func BenchmarkLook(b *testing.B) {
-	k := &ruleset{}
+	k := &ruleset{base: &base{}}
 	m := &outgoing{
 		sender:  &directory.Agent{},
-		content: "The report is ready: three items are open, and the first one is due on Friday.",
+		content: gate.NewText("The report is ready: three items are open, and the first one is due on Friday."),
 		metadata: api.Object{
 			"accountId": api.String("main"), "threadId": api.String("1234.5678"), "replyTo": api.String("msg-20931"),
 			"lang": api.String("en-GB"), "note": api.String("as you asked"),
@@ -20,7 +21,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := k.look(m); err != nil || len(m.passages) != 5 {
+		if err := k.look(b.Context(), m); err != nil || len(m.passages) != 5 {
 			b.Fatal(err, m.passages)
 		}
 	}

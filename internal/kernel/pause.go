@@ -36,7 +36,21 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 	if agent := k.rules().directory.Agent(p.Agent); agent != nil {
 		r.AgentID, r.TenantID, r.UserID = agent.InstanceID, agent.TenantID, agent.UserID
 	}
+	defer k.Exempt.End()
 	return k.pauses.Change(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true}, k.commit)
+}
+
+// Halt stops all sending, durably, with the record of what the daemon found. It is for a person
+// to look into it and to let the sending go on. What a person has paused already stays so.
+func (k *Kernel) Halt(by string, found *audit.Record) error {
+	paused := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_paused", Details: map[string]any{"by": by, "scope": api.PausedAll, "because": found.ID}}
+	change := &store.Change{Records: []*audit.Record{found, paused}, Last: true}
+	defer k.Exempt.End()
+	result, err := k.pauses.Change(store.Paused{Scope: api.PausedAll, At: k.now(), By: by}, true, change, k.commit)
+	if err == nil && !result.Changed {
+		_, err = k.commit(&store.Change{Records: []*audit.Record{found}, Last: true})
+	}
+	return err
 }
 
 // ActorPaused reports whether an actor of tasks is paused: the agent that its grant names,

@@ -12,22 +12,61 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/exchange"
-	"github.com/openclawos/ocipd/internal/exchanges"
-	"github.com/openclawos/ocipd/internal/hints"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/outbox"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // arriveLocally weighs an allowed message on the side of its receiver, an
 // agent of this daemon, and enters that side's record and state into the
-// sender's change. It is called under the pair's lock.
-func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, string, error) {
-	runID := k.newID()
+// sender's change. It is called under the pair's lock. RunID is "" for a message that the
+// receiver's runtime brings in by itself: then the report of that runtime makes the record
+// of a message that the receiver takes, and what the message binds it to holds whether or
+// not the report comes.
+func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, error) {
+	a, v, err := k.meets(ctx, m, sent, now)
+	if err != nil {
+		return nil, err
+	}
+	if runID == "" && v.Allowed() {
+		return v, k.binds(ctx, m, a, v, change, now)
+	}
+	// The receiver's own record says what reached it and what did not.
+	v.Shared, v.Withheld = sent.Shared, sent.Told()
+	v.Exchange.Track(v.Shared, v.Withheld)
+	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
+	if err != nil {
+		return nil, err
+	}
+	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, cmp.Or(m.approvalID, r.ApprovalID)
+	m.task.enter(r)
+	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
+	change.Records = append(change.Records, r)
+	if err := k.exchanges.Escalate(a.concern(), v, k.exchangeRules, change, now); err != nil {
+		return nil, err
+	}
+	if v.Allowed() {
+		k.state.EnterLocked(change, v.Exchange)
+		if err := k.binds(ctx, m, a, v, change, now); err != nil {
+			return nil, err
+		}
+		change.Add(store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
+	} else {
+		k.state.Refuse(change, v, now)
+	}
+	return v, nil
+}
+
+// meets weighs an allowed message on the side of its receiver, an agent of this daemon.
+func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, now time.Time) (*arrival, *ocip.Verdict, error) {
 	a := &arrival{
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way the message came.
@@ -35,37 +74,19 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, sent *ocip.Ver
 		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}
 	v, err := k.arrive(ctx, a, now)
-	if err != nil {
-		return nil, "", err
+	return a, v, err
+}
+
+// binds enters into a change what a message that its receiver takes makes it owe, and the
+// causal chain that it continues.
+func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Verdict, change *store.Change, now time.Time) error {
+	to, from := m.local.InstanceID, m.sender.InstanceID
+	k.state.Owed.EnterLocked(change, to, from, a.owed, v.Owed)
+	if m.approvalID != "" {
+		exchange.ReceiveApproved(to, from, v.Chain, now, change)
+		return nil
 	}
-	// The receiver's own record says what reached it and what did not.
-	v.Shared, v.Withheld = sent.Shared, sent.Told()
-	v.Exchange.Track(v.Shared, v.Withheld)
-	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
-	if err != nil {
-		return nil, "", err
-	}
-	r.AppID, r.DispatchID, r.RunID, r.ApprovalID = m.local.App, m.dispatchID, runID, cmp.Or(m.approvalID, r.ApprovalID)
-	m.task.enter(r)
-	r.DeliveredDigest = change.Records[len(change.Records)-1].DeliveredDigest
-	change.Records = append(change.Records, r)
-	if err := k.exchanges.Escalate(a.concern(), v, k.exchangeRules, change, now); err != nil {
-		return nil, "", err
-	}
-	if v.Allowed() {
-		k.state.EnterLocked(change, v.Exchange)
-		k.state.Owed.EnterLocked(change, m.local.InstanceID, m.sender.InstanceID, a.owed, v.Owed)
-		from := m.sender.InstanceID
-		if m.approvalID != "" {
-			exchange.ReceiveApproved(m.local.InstanceID, from, v.Chain, now, change)
-		} else if err := k.state.Chains.Receive(ctx, m.local.InstanceID, from, v.Chain, exchange.Answers(&v.Before), k.chainsSince(now), now, change); err != nil {
-			return nil, "", err
-		}
-		change.Add(store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
-	} else {
-		k.state.Refuse(change, v, now)
-	}
-	return v, runID, nil
+	return k.state.Chains.Receive(ctx, to, from, v.Chain, exchange.Answers(&v.Before), k.chainsSince(now), now, change)
 }
 
 // refusedByReceiver records both sides of a message that its receiver, in this
@@ -107,7 +128,7 @@ type arrival struct {
 	claimed      bool
 	// chain is the causal chain as the message carries it.
 	chain      ocip.Chain
-	content    string
+	content    gate.Text
 	passages   []ocip.Passage
 	rendering  []text.Rendering
 	dispatchID string
@@ -118,10 +139,12 @@ type arrival struct {
 	// local messages come from an agent of this daemon, whose side was timed:
 	// reading the clock costs more than counting.
 	local bool
+	// shown is set where the daemon knows the chain, as its own agent's message had it.
+	shown bool
 }
 
 func (a *arrival) concern() *exchanges.Concern {
-	return &exchanges.Concern{Agent: a.agent, Other: a.from, Key: a.key, Summary: ocip.Summarize(a.content), DispatchID: a.dispatchID, Known: a.approved}
+	return &exchanges.Concern{Agent: a.agent, Other: a.from, Key: a.key, Summary: ocip.Summarize(a.content.Inspect()), DispatchID: a.dispatchID, Known: a.approved}
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock
@@ -159,7 +182,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	m := &ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary, Claimed: a.claimed,
 		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
-		Content: a.content, Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
+		Content: a.content.Inspect(), Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
 	}
 	v := ocip.Receive(ctx, m, k.policy)
 	if m.Grants = k.grantsOf(a.agent, &e, v); len(m.Grants) > 0 {
@@ -172,7 +195,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 }
 
 // receivedRecord is the receiver's record of a verdict.
-func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key, content string) (*audit.Record, error) {
+func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key string, content gate.Text) (*audit.Record, error) {
 	r := k.verdictRecord(audit.SideReceiver, agent, v)
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
@@ -181,15 +204,13 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 }
 
 // inbound is the delivery of a message between agents of this daemon.
-func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict) *outbox.Delivery {
-	data := api.Inbound{
-		RunID: runID, SessionKey: m.key, ReplyTo: directory.ReplyKey(m.sender, m.local, m.target), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
-	}.Append(nil)
+func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
 	return &outbox.Delivery{
+		Generation: k.generation(), Volatile: m.volatile(),
 		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		Event: outbox.Event{
-			Hook: api.MessageReceived, RunID: runID, Data: data, From: m.sender.ID, For: to.Identified(),
-			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account},
+			Hook: api.MessageReceived, RunID: runID, From: m.sender.ID, For: to.Identified(),
+			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account, AuditID: auditID},
 		},
 	}
 }
@@ -293,7 +314,7 @@ type incoming struct {
 	appID        string
 	agent        *Agent
 	key, account string
-	content      string
+	content      gate.Text
 	metadata     api.Object
 	// origin is where it came from, and from who is there: an agent that was seen,
 	// where the directory has nobody.
@@ -315,8 +336,10 @@ type incoming struct {
 	// the names that those of members looked like which it took out.
 	halves     int
 	lookalikes []string
-	// deliver, where set, has the message written to its agent, once it is durable.
+	// deliver, where set, has the message written to its agent, once it is durable, and
+	// sealed is the message for a runtime that has it already.
 	deliver api.AfterReply
+	sealed  gate.Sealed
 }
 
 // mended says in a record of the message that it is not quite what was sent.
@@ -365,13 +388,15 @@ func (k *ruleset) mayBring(in *incoming) error {
 	return k.apps.RecordRefusalOf(in.appID, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
 }
 
-// freshens reports whether a person's message, as an app says, begins a causal
-// chain anew. An app that speaks for agents could write such messages by itself,
+// freshens reports whether a message begins a causal chain anew: the words of a person
+// whom the directory knows. A stranger's do not, since a bot in a room would keep a loop
+// of agents going. An app that speaks for agents could write such messages by itself,
 // so its word does not count where there is anybody else it could be speaking
 // with.
 func (k *ruleset) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
-	if channel == directory.AgentChannel || !k.apps.Owns(k.terms, in.app, channel) || in.from.Kind == ocip.KindAgent {
+	known := in.from.Kind == ocip.KindOwner || in.from.Kind == ocip.KindPerson
+	if !known || channel == directory.AgentChannel || !k.apps.Owns(k.terms, in.app, channel) {
 		return false
 	}
 	return len(k.directory.SpokenBy(in.appID)) == 0 || len(k.cfg.Directory.Agents) == 1
@@ -513,6 +538,12 @@ func (in *incoming) describe(r *audit.Record) {
 		}
 		r.Details["looksLike"] = in.origin.LooksLike
 	}
+	if name, _ := mapped(in.metadata); name != "" {
+		if r.Details == nil {
+			r.Details = make(map[string]any)
+		}
+		r.Details["map"] = name
+	}
 	in.task.enter(r)
 	in.mended(r)
 }
@@ -534,7 +565,7 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 	}
 	result, err := k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
 	if err == nil {
-		k.state.Words.Heard(in.agent.InstanceID, in.key, in.content)
+		k.state.Words.Heard(in.agent.InstanceID, in.key, in.content.Inspect())
 	}
 	return result, err
 }
@@ -594,10 +625,11 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
 		return k.refuseInbound(in, claimed, denied.Code, denied.Policy, denied.Reason, "envelope_refused")
 	}
+	in.chain = from.chain.Longer(in.chain)
 	a := &arrival{
-		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content),
+		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect()),
 		chain: in.chain, content: in.content, passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
-		dispatchID: in.dispatchID, approved: from.approved,
+		dispatchID: in.dispatchID, approved: from.approved, shown: from.chain.ID != "",
 	}
 	v, err := k.arrive(ctx, a, now)
 	if err != nil {
@@ -626,7 +658,9 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		if err := k.heard(ctx, in, change); err != nil {
 			return api.QueueResult{}, err
 		}
-		k.state.Refuse(change, v, now)
+		if err := k.ends(change, v, now); err != nil {
+			return api.QueueResult{}, err
+		}
 		if _, err := k.commit(change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -653,6 +687,8 @@ type sourced struct {
 	// a person of this daemon let the message through.
 	spoke    []ocip.Counterparty
 	approved bool
+	// chain is that of a message of an agent of this daemon, as it was sent.
+	chain ocip.Chain
 }
 
 // source holds an envelope against what the directory knows of its sender, its
@@ -685,14 +721,14 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 		from.Kind = ocip.KindAgent
 	case in.appID == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
 		// Its runtime delivers by itself what agents of this daemon send each other.
-		sent, approved, err := k.sent(ctx, in, envelope)
+		problem, err := k.sent(ctx, in, envelope, from)
 		if err != nil {
 			return nil, err
 		}
-		if !sent {
-			return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("agent %s has not sent this message, or not so", claimed.InstanceID))
+		if problem != "" {
+			return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("agent %s has not sent this message, or not so%s", claimed.InstanceID, problem))
 		}
-		from.Kind, from.approved = ocip.KindAgent, approved
+		from.Kind = ocip.KindAgent
 	case claim.Elsewhere:
 		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
 	case channel == directory.AgentChannel && mayCarry != nil:
@@ -717,48 +753,102 @@ func (in *incoming) isAddress(member string) bool {
 	return ok
 }
 
-// sent reports whether a message is one that an agent of this daemon has sent to
-// another: its own side of the exchange knows the round, and its record has the
-// text. It also reports whether a person approved it.
-func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope) (sent, approved bool, err error) {
-	from := k.directory.Local(e.SourceAgent.InstanceID)
-	if from.Identity != e.SourceAgent {
-		return false, false, nil
+// sent holds a message that a runtime brings in against what an agent of this daemon has
+// sent to its agent: the sender's side of the exchange knows the round, its record has the
+// text, and the envelope asks for no less than the one that was sent. It returns what is
+// wrong, and enters into from what is known of the message.
+func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope, from *sourced) (problem string, err error) {
+	sender := k.directory.Local(e.SourceAgent.InstanceID)
+	const unknown = ": there is no such message"
+	if sender.Identity != e.SourceAgent {
+		return unknown, nil
 	}
-	side, err := k.store.ExchangeByConversation(ctx, from.InstanceID, e.ConversationID)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, false, nil
+	side, err := k.store.ExchangeByConversation(ctx, sender.InstanceID, e.ConversationID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return unknown, nil
+	case err != nil:
+		return "", err
+	case side.Counterparty != in.agent.InstanceID, e.ExchangeRound > side.Round:
+		return unknown, nil
 	}
-	if err != nil || side.Counterparty != in.agent.InstanceID || e.ExchangeRound > side.Round || side.MaxRounds != e.MaxRounds {
-		return false, false, err
-	}
-	digest, err := k.digest(from.TenantID, in.content)
+	digest, err := k.digest(sender.TenantID, in.content.Inspect())
 	if err != nil {
-		return false, false, err
+		return "", err
 	}
-	lines, _, err := k.search.Query(ctx, audit.Filter{Like: audit.Record{ConversationID: e.ConversationID, AgentID: from.InstanceID, Side: audit.SideSender, PolicyResult: string(ocip.Allow)}}, 0, sentWithin)
+	lines, _, err := k.search.Query(ctx, audit.Filter{Like: audit.Record{ConversationID: e.ConversationID, AgentID: sender.InstanceID, Side: audit.SideSender, PolicyResult: string(ocip.Allow)}}, 0, sentWithin)
 	for _, line := range lines {
-		if r, err := audit.Parse(line); err == nil && r.Round == e.ExchangeRound && r.ContentDigest == digest {
-			return true, side.Approved && e.ExchangeRound == side.Round, nil
+		r, err := k.store.WrittenAs(ctx, line)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", err
 		}
+		if err != nil || r.Round != e.ExchangeRound || r.ContentDigest != digest {
+			continue
+		}
+		envelope, chain, err := annotations(&r)
+		if errors.Is(err, ocip.ErrNoEnvelope) {
+			continue // the daemon has delivered it
+		}
+		if err != nil {
+			return "", err
+		}
+		if member := e.Looser(&envelope); member != "" {
+			return ": its envelope has another " + member, nil
+		}
+		from.chain, from.approved = chain, side.Approved && e.ExchangeRound == side.Round
+		return "", nil
 	}
-	return false, false, err
+	return unknown, err
+}
+
+// annotations returns the envelope and the chain of a message as its record keeps them.
+func annotations(r *audit.Entry) (e ocip.Envelope, chain ocip.Chain, err error) {
+	envelope, _ := r.Details["envelope"].(string)
+	line, _ := r.Details["chain"].(string)
+	if e, err = ocip.ParseEnvelope([]byte(envelope)); err == nil {
+		chain, err = ocip.ParseChain([]byte(line), r.Time)
+		chain.OwnTurn, _ = r.Details["ownTurn"].(bool)
+	}
+	if err != nil {
+		err = fmt.Errorf("record %s does not say how its message was sent: %w", r.ID, err)
+	}
+	return e, chain, err
 }
 
 // sentWithin is how many messages of a conversation are looked through for one that
 // its receiver reports. An exchange has few rounds.
 const sentWithin = 64
 
-// data is the message as hook events about it show it.
-func (in *incoming) data() []byte {
-	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}.Append(nil)
+// form is the message as its agent is given it.
+func (in *incoming) form() api.Inbound {
+	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}
+}
+
+// observeReceived tells who observes an agent what its runtime has received by itself.
+func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.Record, now time.Time) error {
+	if len(k.apps.Listeners(api.MessageReceived)) == 0 {
+		return nil
+	}
+	_, letter, err := k.keys.Close(nil, r.TenantID, in.form())
+	if err != nil {
+		return k.recordable(err)
+	}
+	seen, err := gate.Open(receipt, letter, nil)
+	if err != nil {
+		return err
+	}
+	about := in.about()
+	about.Timestamp, about.AuditID = now.UnixMilli(), r.ID
+	k.apps.Observe(k.terms, api.MessageReceived, seen, about, in.app)
+	return nil
 }
 
 // delivery is the message on its way to its agent.
-func (in *incoming) delivery(expires time.Time) *outbox.Delivery {
+func (in *incoming) delivery(generation uint64, expires time.Time) *outbox.Delivery {
 	return &outbox.Delivery{
-		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		Event:   outbox.Event{Hook: api.MessageReceived, RunID: in.runID, Data: in.data(), For: in.agent.Identified(), About: in.about()},
+		Generation: generation,
+		Message:    store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
+		Event:      outbox.Event{Hook: api.MessageReceived, RunID: in.runID, For: in.agent.Identified(), About: in.about()},
 	}
 }
 
@@ -771,13 +861,23 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
 	var d *outbox.Delivery
-	if !in.carried {
-		d = in.delivery(expires)
-		d.About.AuditID = change.Records[0].ID
+	var letter gate.Letter
+	var err error
+	record := change.Records[0]
+	if in.carried {
+		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
+	} else {
+		d = in.delivery(k.generation(), expires)
+		d.About.AuditID = record.ID
+		err = k.closedIn(record, d, in.form())
+	}
+	if err != nil {
+		return api.QueueResult{}, err
+	}
+	if d != nil {
 		d.Enter(change)
 		change.Add(store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
-	var err error
 	switch {
 	case in.speaker != "":
 		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.chainsSince(now), now, change)
@@ -796,9 +896,6 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if err := k.heard(ctx, in, change); err != nil {
 		return api.QueueResult{}, err
 	}
-	if err := k.delivered(change.Records[0], in.key, in.content, in.metadata.Append(nil)); err != nil {
-		return api.QueueResult{}, err
-	}
 	fresh := new(bool)
 	if learns {
 		if fresh, err = k.state.Sessions.Use(ctx, k.directory, in.key, in.agent, in.account, now, change); err != nil {
@@ -807,19 +904,26 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {
-		change.OnDurable(func(store.Receipt) { in.deliver = k.outbox.Offer(d) })
+		change.OnDurable(func(receipt store.Receipt) {
+			k.outbox.Open(receipt, d)
+			in.deliver = k.outbox.Offer(d)
+		})
 	}
-	if _, err := k.commit(change); err != nil {
+	receipt, err := k.commit(change)
+	if err != nil {
 		return api.QueueResult{}, err
 	}
 	k.state.Entered(change)
 	if d == nil {
-		about := in.about()
-		about.Timestamp, about.AuditID = now.UnixMilli(), change.Records[0].ID
-		k.apps.Observe(k.terms, api.MessageReceived, in.data(), about, in.app)
+		if in.sealed, err = gate.Open(receipt, letter, nil); err != nil {
+			return api.QueueResult{}, err
+		}
+		if err := k.observeReceived(in, receipt, record, now); err != nil {
+			return api.QueueResult{}, err
+		}
 	}
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, api.SessionEvent(in.key, in.agent.ID), in.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(in.key, in.agent.ID)), in.about(), nil)
 	}
 	return result, nil
 }
@@ -836,7 +940,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		return api.OK{}, err
 	}
 	agent := k.directory.Agent(run.AgentID)
-	if agent == nil || agent.App != a.ID() {
+	if agent == nil || agent.App != a.ID() && !mutant.Off("run-owner") {
 		return api.OK{}, api.Errorf(api.NotFound, "app %s has no run %q", a.ID(), p.RunID)
 	}
 	now := k.now()
@@ -853,7 +957,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.ID(),
 		SessionKey: run.SessionKey, RunID: run.ID, Details: details,
 	}
-	if err := k.content(r, string(data)); err != nil {
+	if err := k.content(r, gate.NewText(string(data))); err != nil {
 		return api.OK{}, err
 	}
 	// A run ends whatever is paused, and nobody is told of it then.
@@ -862,11 +966,20 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if paused {
 		details["notTold"] = reason
 	}
-	if _, err := k.commit(&store.Change{Parts: []store.Part{store.EndedRun(run.ID)}, Drains: true, Records: []*audit.Record{r}}); err != nil {
+	letter, err := k.keys.CloseText(r.TenantID, data)
+	if err != nil {
+		return api.OK{}, k.recordable(err)
+	}
+	receipt, err := k.commit(&store.Change{Parts: []store.Part{store.EndedRun(run.ID)}, Drains: true, Records: []*audit.Record{r}})
+	if err != nil {
 		return api.OK{}, err
 	}
 	if !paused {
-		k.apps.Observe(k.terms, api.AgentCompleted, data, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
+		ended, err := gate.Open(receipt, letter, nil)
+		if err != nil {
+			return api.OK{}, err
+		}
+		k.apps.Observe(k.terms, api.AgentCompleted, ended, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
 	}
 	return api.OK{OK: true}, nil
 }
@@ -887,10 +1000,10 @@ func (k *ruleset) heard(ctx context.Context, in *incoming, c *store.Change) erro
 	return nil
 }
 
-// arrived returns the chain of a message that came in. That of an agent of this daemon is
-// known.
+// arrived returns the chain of a message that came in. That of a message that an agent of
+// this daemon has sent to another is known.
 func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
-	if k.directory.Local(a.envelope.SourceAgent.InstanceID) != nil && a.chain.ID != "" {
+	if (a.local || a.shown) && a.chain.ID != "" {
 		return a.chain, nil
 	}
 	return k.state.ArrivedLocked(ctx, a.envelope.SourceAgent.InstanceID, a.key, a.dispatchID, a.chain, e, k.chainsSince(now), now)

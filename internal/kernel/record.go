@@ -3,11 +3,12 @@ package kernel
 import (
 	"maps"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/storeerror"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -51,12 +52,18 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 	return audit.Counterparty{Kind: string(kind), InstanceID: id.InstanceID, UserID: id.UserID, OrgUnit: id.OrgUnit, TenantID: id.TenantID}
 }
 
-// delivered enters into a record what the receiver gets, by its keyed digest. It
-// fails as [ruleset.content] does.
-func (k *base) delivered(r *audit.Record, target, content string, metadata jsontext.Value) (err error) {
-	r.DeliveredDigest, err = k.formed(r.TenantID, func(b []byte) ([]byte, error) {
-		return audit.DeliveredForm(b, target, content, metadata)
-	})
+// closed closes what the receiver gets, and enters it into its record by its keyed digest.
+// It fails as [ruleset.content] does.
+func (k *base) closed(r *audit.Record, f gate.Form) (l gate.Letter, err error) {
+	_, l, err = k.keys.Close(nil, r.TenantID, f)
+	r.DeliveredDigest = l.Digest()
+	return l, k.recordable(err)
+}
+
+// closedIn is closed for what is put into a queue.
+func (k *base) closedIn(r *audit.Record, d *outbox.Delivery, f gate.Form) error {
+	err := d.Close(k.keys, r.TenantID, f)
+	r.DeliveredDigest = d.Digest()
 	return k.recordable(err)
 }
 
@@ -64,10 +71,11 @@ func (k *base) delivered(r *audit.Record, target, content string, metadata jsont
 // whether two texts of a tenant are equal and nothing else, and sealed, where the
 // operator asked for the text. It fails where the record could not be made, and
 // then nothing may be done: see [storeerror.NotRecorded].
-func (k *ruleset) content(r *audit.Record, text string) (err error) {
-	r.ContentBytes = len(text)
-	if r.ContentDigest, err = k.digest(r.TenantID, text); err == nil && k.seal != nil {
-		r.Content, err = k.seal(text)
+func (k *ruleset) content(r *audit.Record, text gate.Text) (err error) {
+	r.ContentBytes = text.Len()
+	keeps := k.seal != nil && (!k.sealHeld || r.PolicyResult == audit.ResultApproval && r.ActionType != audit.ActionCheck)
+	if r.ContentDigest, err = k.digest(r.TenantID, text.Inspect()); err == nil && keeps {
+		r.Content, err = k.seal(text.Inspect())
 	}
 	return k.recordable(err)
 }

@@ -5,17 +5,17 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/hooks"
+	"github.com/openclawos/ocipd/internal/approval/releases"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/releases"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // Redeem gives the app what a person has approved for it to send, once.
-func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed, error) {
+func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, error) {
 	k, err := c.rules()
 	if err != nil {
-		return api.Redeemed{}, err
+		return api.RedeemAnswer{}, err
 	}
 	defer k.pauses.Deciding()()
 	return k.releases.Redeem(ctx, c.App().ID(), p, func(r *approval.Request) error {
@@ -79,18 +79,24 @@ func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, 
 
 // Emit decides about a message that the process which speaks for the agent delivers, or has
 // received, by itself.
-func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitResult, api.AfterReply, error) {
+func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, api.AfterReply, error) {
 	hook, _ := api.ParseHook(p.HookName)
 	if hook == api.ToolExecuting || hook == api.ToolCompleted {
 		result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
+		if err == nil && result.Allowed && hook == api.ToolExecuting {
+			result.ExemptUntil = g.kernel.hooks.ExemptUntil(ctx, &g.kernel.Exempt, &hooks.Caller{
+				Agent: g.agent, Peer: g.peer, Process: p.Process, Lasts: g.lasts,
+				Still: func(ctx context.Context) bool { return g.kernel.rules() == g.rules && g.still(ctx) == nil },
+			}, g.rules.hookRules)
+		}
 		return result, nil, err
 	}
 	if hook != api.MessageSending && hook != api.MessageReceived {
-		return api.EmitResult{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about messages and tools alone"}})
+		return api.EmitAnswer{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about messages and tools alone"}})
 	}
 	given, err := p.Message()
 	if err != nil {
-		return api.EmitResult{}, nil, err
+		return api.EmitAnswer{}, nil, err
 	}
 	if hook == api.MessageReceived {
 		k := g.kernel
@@ -106,7 +112,7 @@ func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitRes
 }
 
 // Redeem gives the agent what a person has approved for it to send, once.
-func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.Redeemed, api.AfterReply, error) {
+func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, api.AfterReply, error) {
 	defer g.kernel.pauses.Deciding()()
 	result, err := g.kernel.releases.Redeem(ctx, g.agent.App, p, g.rules.mayLeave)
 	return result, nil, err

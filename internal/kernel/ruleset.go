@@ -3,11 +3,11 @@ package kernel
 import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
-	"github.com/openclawos/ocipd/internal/directory"
-	"github.com/openclawos/ocipd/internal/exchanges"
-	"github.com/openclawos/ocipd/internal/hooks"
+	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -20,6 +20,8 @@ type Terms struct {
 	// Seal, where set, makes what records keep of a text itself. Where it fails,
 	// nothing is released.
 	Seal func(text string) (string, error)
+	// SealHeld has the texts alone sealed that wait for a person.
+	SealHeld bool
 }
 
 // ruleset decides under one set of terms, which never changes. A call takes
@@ -33,6 +35,7 @@ type ruleset struct {
 	policy    ocip.Policy
 	signers   approval.Signers
 	seal      func(text string) (string, error)
+	sealHeld  bool
 	// decider takes people's decisions. The others are these terms as the packages of
 	// their names go by them.
 	decider       *approval.Decider
@@ -46,16 +49,20 @@ type ruleset struct {
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
-	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal}
+	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
 	r.decider = k.requests.Under(approval.Rules{Signers: r.signers, KeepContent: r.cfg.KeepHeld, Subject: r.subject})
 	tools, _ := t.Policy.(ocip.ToolPolicy)
-	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content, Policy: tools, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, Approvers: r.cfg.Approvers, HoldFor: r.cfg.HoldFor}
+	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content, Look: r.lookAtTool, Policy: tools, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, Approvers: r.cfg.Approvers, HoldFor: r.cfg.HoldFor}
 	r.exchangeRules = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.named}
 	return r, err
 }
+
+// generation counts what messages are decided by: the terms, and the exchanges that people
+// have ended.
+func (k *ruleset) generation() uint64 { return k.terms.Generation<<32 | k.settled.Load() }
 
 // sender returns the agent for which an app speaks, which it must name where
 // there are several.

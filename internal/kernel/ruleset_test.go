@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"errors"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"slices"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func TestMessageKeepsItsTerms(t *testing.T) {
 		w.reload(later)
 		sending.Wait()
 		filter.answers(0, `{}`)
-		if _, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
+		if _, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{SessionKey: "telegram:dave", Content: gate.NewText("hello"), Metadata: api.Object{"exchange": []byte(`{"new":true}`)}}); err != nil {
 			w.t.Fatal(err)
 		}
 		sent := w.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange}})

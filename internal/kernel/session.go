@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/sessions"
+	"github.com/openclawos/ocipd/internal/kernel/sessions"
 )
 
 func (c *Client) viewer(k *ruleset) *sessions.Viewer {

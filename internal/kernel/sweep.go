@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"go.uber.org/zap"
 )
 

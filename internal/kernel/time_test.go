@@ -15,10 +15,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/directory"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -81,7 +82,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		}
 		k, err := kernel.New(t.Context(), kernel.Options{
 			Digest: func(tenant, text string) (string, error) { return "digest:" + tenant + "/" + text, nil },
-			DigestForm: func(tenant string, form func([]byte) ([]byte, error)) (string, error) {
+			Keys: func(tenant, _ string, form func([]byte) ([]byte, error)) (string, error) {
 				text, err := form(nil)
 				return "digest:" + tenant + "/" + string(text), err
 			},
@@ -149,13 +150,13 @@ type sent struct {
 
 func (l *link) Flush() {}
 
-func (l *link) Send(event string, payload []byte, taken func()) bool {
+func (l *link) Put(e gate.Event, taken func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	s := sent{l.w.at(), event, string(payload)}
+	s := sent{l.w.at(), e.Name(), string(e.Payload())}
 	l.events = append(l.events, s)
 	select {
 	case l.arrived <- s:
@@ -266,7 +267,7 @@ func eventID(s sent) string {
 // dispatch sends a message and says how long that took.
 func (a *app) dispatch(ctx context.Context, session string) (time.Duration, error) {
 	began := time.Now()
-	_, _, err := a.Dispatch(ctx, &api.DispatchParams{SessionKey: session, Content: "hello"})
+	_, _, err := a.Dispatch(ctx, &api.DispatchParams{SessionKey: session, Content: gate.NewText("hello")})
 	return time.Since(began), err
 }
 
@@ -533,7 +534,7 @@ func TestExchangesExpire(t *testing.T) {
 		alice := w.register("@acme/alice", api.Capabilities{})
 		for range 3 {
 			if _, _, err := alice.Dispatch(w.t.Context(), &api.DispatchParams{
-				SessionKey: "telegram:dave", Content: "hello", Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
+				SessionKey: "telegram:dave", Content: gate.NewText("hello"), Metadata: api.Object{"exchange": jsontext.Value(`{"new":true}`)},
 			}); err != nil {
 				w.t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
 // Chain is the causal chain of a message: which message caused the one that
@@ -26,6 +26,10 @@ type Chain struct {
 	Path []string `json:"path"`
 	// StartedAt is when the line began.
 	StartedAt Time `json:"startedAt"`
+	// OwnTurn is set if the runtime of the agent that began the line said that no message
+	// of another agent had led to it. Answers within its exchange go on with this line
+	// alone. It does not travel.
+	OwnTurn bool `json:"ownTurn,omitzero"`
 }
 
 // MaxChainPath bounds the agents that a chain lists, and so its limit of hops.
@@ -63,6 +67,7 @@ func (c Chain) Longer(said Chain) Chain {
 	if c.returns() > said.returns() {
 		said.Path = c.Path
 	}
+	said.OwnTurn = false
 	return said
 }
 

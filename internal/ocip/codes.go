@@ -6,6 +6,6 @@ func Codes() []Code {
 		CrossEnterpriseBlocked, ExchangeExpired, ExchangeClosed, ClassificationViolation, PolicyDenied, PolicyUnreachable, PolicyRequiresApproval,
 		RoundLimit, ChainLimit, UnsupportedType, QueriesRefused, AnnotationTooLarge, MalformedEnvelope, SourceMismatch, EnvelopeReplayed,
 		CommitmentRequiresHuman, ReplyNotExpected, InterceptorBlocked, InterceptorTimeout, TooManyHeld, AuditWriteFailed,
-		RecipientMismatch, LooksLikeKnown, BudgetExceeded, FirstContactHeld, EnvelopeForged, Paused, MediaRefused, TaskRefused,
+		RecipientMismatch, LooksLikeKnown, BudgetExceeded, FirstContactHeld, EnvelopeForged, Paused, MediaRefused, TaskRefused, ChangedSince,
 	}
 }

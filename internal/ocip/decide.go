@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Agent is a local agent: its identity and the limits set for it.
@@ -206,7 +207,7 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	case v.Exchange.ExpiredAt(m.Now):
 		v.deny(ExchangeExpired, ruleExchange, fmt.Sprintf("exchange %s expired at %s", v.Exchange.ID, v.Exchange.ExpiresAt.UTC().Format(timeLayout)))
 		v.Exchange = v.Exchange.close(m.Now, Expired)
-	case !v.Exchange.goesOn():
+	case !v.Exchange.goesOn() && !mutant.Off("exchange-ended"):
 		v.deny(ExchangeClosed, ruleExchange, fmt.Sprintf("exchange %s is %s", v.Exchange.ID, v.Exchange.Outcome))
 	case !m.Sender.supports(v.Exchange.Type):
 		v.deny(UnsupportedType, ruleExchange, fmt.Sprintf("agent %s does not take part in exchanges of type %s", m.Sender.ID, v.Exchange.Type))
@@ -216,7 +217,7 @@ func exchangeState(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 
 func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	limit := m.mayShare()
-	if v.Level <= limit {
+	if v.Level <= limit || mutant.Off("ceiling") {
 		return
 	}
 	with := ""
@@ -330,7 +331,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 // rounds stops an exchange that has used up its rounds. There is no way to
 // extend it: the exchange ends here as escalated.
 func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if m.To.Kind != KindAgent {
+	if m.To.Kind != KindAgent || mutant.Off("rounds") {
 		return
 	}
 	switch {

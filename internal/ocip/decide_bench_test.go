@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/policy"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
 // plainMail has 400 bytes and nothing that any detector speaks up about.

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // DisclosureLabel tells a recipient that an agent wrote or helped to write a

@@ -9,6 +9,19 @@
 // verdict durably before acting on it.
 //
 // Source: OCIP protocol reference (seed 000) and ADR-007 (seed 001).
+//
+// # The folder
+//
+// The folder internal/ocip holds the rules of OCIP as pure functions: identities,
+// envelopes, the decision, the detectors, the policy, who is who. Its packages may import
+// each other and those of base.
+//
+//   - commitment: finds commitments in a text
+//   - content: finds secrets and markings in a text, which raise its level
+//   - directory: agents, counterparties, routes and addresses, looked up in the
+//     configuration alone
+//   - media: reads a message's metadata and the files and addresses that it sends along
+//   - policy: Rego through OPA: compiled once, swapped atomically
 package ocip
 
 // Version is the protocol version every envelope carries.

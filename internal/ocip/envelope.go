@@ -11,7 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Envelope is the annotation every outgoing message carries as metadata.ocip.
@@ -160,6 +161,9 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 		OrgUnit:    p.text(source, "source_agent.org_unit"),
 		TenantID:   p.text(source, "source_agent.tenant_id"),
 	}
+	if p.err == nil && text.IsPattern(e.SourceAgent.InstanceID) {
+		p.fail("source_agent.instance_id", "ends in a star: that is a pattern and names nobody")
+	}
 	e.Classification = p.level("classification", p.member(root, "classification"))
 	e.ConversationID = p.text(root, "conversation_id")
 	e.ExchangeRound = p.count(root, "exchange_round", 1)
@@ -174,6 +178,9 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	}
 	if p.err == nil && gaps(e.Capabilities.CanShare) {
 		p.fail("capabilities.can_share", "leaves out a level below another")
+	}
+	if p.err == nil && !slices.Contains(e.Capabilities.CanShare, e.Classification) {
+		p.fail("classification", e.Classification.String()+" is not among the levels of capabilities.can_share")
 	}
 	e.ReplyPolicy = ReplyPolicy(p.oneOf(root, "reply_policy", string(AgentOK), string(HumanOnly), string(NoReplyNeeded)))
 	e.RequiresCommitment = p.flag(root, "requires_commitment")
@@ -196,6 +203,31 @@ func gaps(levels []Level) bool {
 		listed[l], highest = true, max(highest, l)
 	}
 	return len(levels) > 0 && slices.Contains(listed[:highest+1], false)
+}
+
+// Looser returns the first member in which an envelope asks less of its receiver, or says
+// more for its sender, than the one that was sent, and "" where it does so in none. The
+// two are of one message.
+func (e *Envelope) Looser(sent *Envelope) (member string) {
+	switch trust := [...]MessageType{AgentGenerated, AgentAssisted, Human}; {
+	case slices.Index(trust[:], e.MessageType) > slices.Index(trust[:], sent.MessageType):
+		return "message_type"
+	case e.Classification < sent.Classification:
+		return "classification"
+	case e.MaxRounds > sent.MaxRounds:
+		return "max_rounds"
+	case e.Capabilities.CanCommit && !sent.Capabilities.CanCommit:
+		return "capabilities.can_commit"
+	case slices.ContainsFunc(e.Capabilities.CanShare, func(l Level) bool { return !slices.Contains(sent.Capabilities.CanShare, l) }):
+		return "capabilities.can_share"
+	case e.ReplyPolicy != sent.ReplyPolicy.tighten(e.ReplyPolicy):
+		return "reply_policy"
+	case sent.RequiresCommitment && !e.RequiresCommitment:
+		return "requires_commitment"
+	case e.ExpiresAt.After(sent.ExpiresAt.Time):
+		return "expires_at"
+	}
+	return ""
 }
 
 // readable reports whether a version is 1.0 or a later minor one.

@@ -102,9 +102,13 @@ func TestParseEnvelopeFaults(t *testing.T) {
 		{"message type human", `agent-generated`, `human`, "-"},
 		{"name in capitals", `"classification"`, `"Classification"`, "classification"},
 		{"level with a blank", `"internal","conv`, `"internal ","conv`, "classification"},
+		{"a pattern for a name", `"agent-abc-123"`, `"*"`, "source_agent.instance_id"},
 		{"level of share", `["public","internal"]`, `["public","secret"]`, "capabilities.can_share[1]"},
 		{"share of no text", `["public","internal"]`, `[0]`, "capabilities.can_share[0]"},
-		{"share of nothing", `["public","internal"]`, `[]`, "-"},
+		{"share of nothing", `["public","internal"]`, `[]`, "classification"},
+		{"a level that may not be shared", `["public","internal"]`, `["public"]`, "classification"},
+		{"a level far above what may be shared", `"internal","conv`, `"restricted","conv`, "classification"},
+		{"a level below what may be shared", `"internal","conv`, `"public","conv`, "-"},
 		{"share no list", `["public","internal"]`, `"public"`, "capabilities.can_share"},
 		{"share null", `["public","internal"]`, `null`, "capabilities.can_share"},
 		{"commit no flag", `"can_commit":false`, `"can_commit":0`, "capabilities.can_commit"},
@@ -165,6 +169,42 @@ func TestParseEnvelopeFaults(t *testing.T) {
 		if _, err := ParseEnvelope([]byte(absent)); !errors.Is(err, ErrNoEnvelope) {
 			t.Errorf("%q: got %v, want %v", absent, err, ErrNoEnvelope)
 		}
+	}
+}
+
+// Looser finds each member in which an envelope is looser than another, and none where
+// it is stricter.
+func TestLooser(t *testing.T) {
+	sent, err := ParseEnvelope([]byte(seedEnvelope))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for member, change := range map[string]func(strict, loose *Envelope){
+		"message_type":            func(s, l *Envelope) { s.MessageType, l.MessageType = AgentGenerated, AgentAssisted },
+		"classification":          func(s, l *Envelope) { s.Classification, l.Classification = Internal, Public },
+		"max_rounds":              func(s, l *Envelope) { s.MaxRounds, l.MaxRounds = 2, 3 },
+		"capabilities.can_commit": func(s, l *Envelope) { s.Capabilities.CanCommit, l.Capabilities.CanCommit = false, true },
+		"capabilities.can_share": func(s, l *Envelope) {
+			s.Capabilities.CanShare, l.Capabilities.CanShare = Internal.UpTo(), Confidential.UpTo()
+		},
+		"reply_policy":        func(s, l *Envelope) { s.ReplyPolicy, l.ReplyPolicy = HumanOnly, AgentOK },
+		"requires_commitment": func(s, l *Envelope) { s.RequiresCommitment, l.RequiresCommitment = true, false },
+		"expires_at":          func(s, l *Envelope) { l.ExpiresAt.Time = s.ExpiresAt.Add(time.Millisecond) },
+	} {
+		strict, loose := sent, sent
+		change(&strict, &loose)
+		if got := loose.Looser(&strict); got != member {
+			t.Errorf("%s: got %q", member, got)
+		}
+		if got := strict.Looser(&loose); got != "" {
+			t.Errorf("%s, the other way round: got %q", member, got)
+		}
+	}
+	// Neither of the two is looser than the other.
+	none, person := sent, sent
+	none.ReplyPolicy, person.ReplyPolicy = NoReplyNeeded, HumanOnly
+	if none.Looser(&person) == "" || person.Looser(&none) == "" {
+		t.Error("no reply is taken for a person's reply")
 	}
 }
 

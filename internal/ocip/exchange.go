@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // ExchangeType says what an exchange is for. It fixes who may reply and
@@ -132,6 +132,9 @@ type Exchange struct {
 	ForPerson bool
 	// Approved is set where this side had the last word, and on a person's word.
 	Approved bool
+	// Stopped is set if a person ended the exchange: a message of it that still waits
+	// leaves no more.
+	Stopped bool
 	// Chain is the causal chain up to the last message, of either side.
 	Chain      Chain
 	Level      Level

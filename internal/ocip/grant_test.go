@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // promising is what commitments are found by in these tests.

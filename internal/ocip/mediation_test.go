@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // detectors are the rules with what they look for in texts.
@@ -106,7 +106,7 @@ func TestFewDetectionsOfMany(t *testing.T) {
 		all = append(all, Detection{Rule: "commitment.money", Member: fmt.Sprint("m", i), Shadow: true})
 	}
 	all = append(all, Detection{Rule: "commitment.promise", Member: "last"})
-	got := few(all, maxDetections)
+	got := few(all)
 	if len(got) != maxDetections || got[0].Member != "m0" || got[maxDetections-1].Member != "last" {
 		t.Errorf("%d are kept, the last of them %+v", len(got), got[len(got)-1])
 	}
@@ -651,7 +651,8 @@ func TestEnvelopeShapes(t *testing.T) {
 		{`["public","internal"]`, `["confidential","public","restricted"]`}:            "capabilities.can_share",
 		{`["public","internal"]`, `["public","internal","confidential","public"]`}:     "",
 		{`["public","internal"]`, `["restricted","confidential","internal","public"]`}: "",
-		{`["public","internal"]`, `[]`}:                                                "",
+		{`["public","internal"]`, `[]`}:                                                "classification",
+		{`["public","internal"]`, `["public"]`}:                                        "classification",
 	} {
 		_, err := ParseEnvelope([]byte(strings.Replace(good, from[0], from[1], 1)))
 		var wrong *EnvelopeError

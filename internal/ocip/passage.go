@@ -1,6 +1,6 @@
 package ocip
 
-import "github.com/openclawos/ocipd/internal/text"
+import "github.com/openclawos/ocipd/internal/base/text"
 
 // Passage is one string of a message: its content, with no member, or another one
 // with the path it stands at. Secrets are looked for in every passage, commitments

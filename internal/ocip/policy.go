@@ -56,6 +56,10 @@ type ToolQuestion struct {
 	Command, Folder string
 	// Arguments is the JSON object that the tool is called with.
 	Arguments []byte
+	// Map is the proxy's map of the server, "" where it has none or asks about nothing, and Found
+	// the rules that found something in the arguments.
+	Map   string
+	Found []string
 }
 
 // ToolPolicy answers questions about tools. An error means that no answer could be had and

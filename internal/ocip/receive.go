@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Incoming is one annotated message that arrives for a local agent.
@@ -248,6 +248,11 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 		}
 	}
 	v.Exchange.Asks = commitment.Asks(m.Content)
+	if m.Approved && !v.Exchange.Asks {
+		// The sender's person has made a promise of their own, and asked for none: the answer
+		// is weighed by its own words.
+		result.RequiresHuman = false
+	}
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment
 	switch {
 	case m.Rules != nil && m.Rules.Monitor:

@@ -3,10 +3,12 @@ package ocip
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
-	"github.com/openclawos/ocipd/internal/text"
 )
 
 // Rules are what a decision looks for in a message's text. A detector that is
@@ -42,9 +44,9 @@ func (r *Rules) promises(before Before, texts []Passage, as []text.Rendering, fi
 	hits = append(r.Commitments.ScanAfter(before, texts, as...), files...)
 	var found []Detection
 	for _, h := range hits {
-		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: clip(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
+		found = append(found, Detection{Rule: "commitment." + h.Name(), Member: ClipMember(h.Member), Start: h.Start, End: h.End, Zone: h.Zone, Shadow: h.Shadow})
 	}
-	v.Detections = append(v.Detections, few(found, maxDetections)...)
+	v.Detections = append(v.Detections, few(found)...)
 	return hits
 }
 
@@ -64,9 +66,10 @@ type Detection struct {
 // larger than it may be.
 const maxDetections = 64
 
-// few keeps at most n detections for a record: the first of each kind, those that
+// few keeps at most [maxDetections] detections for a record: the first of each kind, those that
 // count before those that do not, then the earliest others, in their order.
-func few(found []Detection, n int) []Detection {
+func few(found []Detection) []Detection {
+	const n = maxDetections
 	if len(found) <= n {
 		return found
 	}
@@ -105,7 +108,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 	var found []Detection
 	for _, f := range append(m.Rules.Content.Scan(m.texts, m.Rendering...), m.Files.findings...) {
-		d := Detection{Rule: f.Rule, Member: clip(f.Member), Start: f.Start, End: f.End, Shadow: f.Shadow}
+		d := Detection{Rule: f.Rule, Member: ClipMember(f.Member), Start: f.Start, End: f.End, Shadow: f.Shadow}
 		found = append(found, d)
 		// The detector's levels are the protocol's; one that is not is treated as
 		// the highest.
@@ -117,7 +120,26 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			v.Level, v.raisedBy = level, &d
 		}
 	}
-	v.Detections = append(v.Detections, few(found, maxDetections)...)
+	v.Detections = append(v.Detections, few(found)...)
+}
+
+// Look looks for what may not be shared in texts that are no message. Secret is what raises them
+// to above a level: a credential, or what a pattern of the operator's own finds.
+func (r *Rules) Look(texts []Passage, most Level) (found []Detection, secret string) {
+	if r == nil || r.Content == nil {
+		return nil, ""
+	}
+	for _, f := range r.Content.Scan(texts) {
+		found = append(found, Detection{Rule: f.Rule, Member: ClipMember(f.Member), Start: f.Start, End: f.End, Shadow: f.Shadow})
+		level, err := ParseLevel(f.Level)
+		if err != nil {
+			level = Restricted
+		}
+		if kind, _, _ := strings.Cut(f.Rule, "."); secret == "" && !f.Shadow && level > most && (kind == "credential" || kind == "operator") {
+			secret = f.Rule
+		}
+	}
+	return few(found), secret
 }
 
 // commitments looks for what no agent may promise by itself: what it owes, the
@@ -125,7 +147,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	hits := m.Rules.promises(m.before(v), m.texts, m.Rendering, m.Files.hits, v)
 	result := commitment.Judge(hits)
-	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor && !m.AskPerson {
+	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor && !m.AskPerson || mutant.Off("commitment") {
 		return
 	}
 	code, reason := binding(m, v)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // TestSummaryHasOnlyWhatShows walks through all of Unicode.

@@ -45,6 +45,7 @@ const (
 	Paused                  Code = "PAUSED"
 	MediaRefused            Code = "MEDIA_REFUSED"
 	TaskRefused             Code = "TASK_REFUSED"
+	ChangedSince            Code = "CHANGED_SINCE"
 )
 
 // Verdict is the whole outcome of weighing one message. The caller must make

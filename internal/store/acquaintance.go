@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -36,17 +36,13 @@ func (h Heard) put(tx *transaction) error {
 	if err != nil {
 		return err
 	}
-	return tx.Exec("what an agent heard", `INSERT INTO heard (agent, counterparty, at, chain) VALUES (?, ?, ?, ?)
-			ON CONFLICT (agent, counterparty) DO UPDATE SET at = excluded.at, chain = excluded.chain`,
-		db.Text(h.Agent), db.Text(h.Counterparty), db.Int(h.At.UnixMilli()), db.Text(chain))
+	return tx.Put("what an agent heard", "heard", db.Text(h.Agent), db.Text(h.Counterparty), db.Int(h.At.UnixMilli()), db.Text(chain))
 }
 
 func (Seen) prepare() (int, error) { return 0, nil }
 
 func (s Seen) put(tx *transaction) error {
-	return tx.Exec("the agent seen at a session", `INSERT INTO seen_agents (session_key, seen_by, instance_id, user_id, org_unit, tenant_id) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (session_key, seen_by) DO UPDATE SET instance_id = excluded.instance_id, user_id = excluded.user_id,
-				org_unit = excluded.org_unit, tenant_id = excluded.tenant_id`,
+	return tx.Put("the agent seen at a session", "seen_agents",
 		db.Text(s.SessionKey), db.Text(s.By), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID))
 }
 
@@ -91,10 +87,10 @@ func (Forgotten) prepare() (int, error) { return 0, nil }
 
 func (f Forgotten) put(tx *transaction) error {
 	const what = "that a session is forgotten"
-	if err := tx.Exec(what, `DELETE FROM seen_agents WHERE session_key = ?`, db.Text(string(f))); err != nil {
+	if err := tx.Exec(what, `DELETE FROM main.seen_agents WHERE session_key = ?`, db.Text(string(f))); err != nil {
 		return err
 	}
-	return tx.Exec(what, `DELETE FROM brought WHERE session_key = ?`, db.Text(string(f)))
+	return tx.Exec(what, `DELETE FROM main.brought WHERE session_key = ?`, db.Text(string(f)))
 }
 
 // encodeChain is the line as text, empty where there is none.

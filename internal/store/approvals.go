@@ -1,12 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -26,28 +28,31 @@ type Approval struct {
 	Summary   []byte
 	Body      []byte
 	// New is set on a change that makes the approval; one without it changes an
-	// approval that must still be pending.
-	New bool
+	// approval that must still be in the state From, pending if that is empty.
+	New  bool
+	From string
 }
 
-// PendingApproval is the state in which an approval can change.
+// PendingApproval is the state of an approval that nobody has decided about.
 const PendingApproval = "pending"
 
-// ErrDecided means that an approval was to change that is no longer pending.
+// ErrDecided means that an approval was to change that is no longer in the state it had.
 var ErrDecided = errors.New("the approval is decided already")
 
 const approvalColumns = `id, kind, agent, app_id, exchange_id, asked, state, expires_at, summary, body`
 
+func (a *Approval) from() string { return cmp.Or(a.From, PendingApproval) }
+
 func (a *Approval) prepare() (int, error) { return len(a.Summary) + len(a.Body), nil }
 
-// guard refuses a decision about an approval that is no longer pending: nobody
+// guard refuses a decision about an approval that has left the state it had: nobody
 // decides twice.
 func (a *Approval) guard(tx *transaction) (refusal, err error) {
 	if a.New {
 		return nil, nil
 	}
-	pending, err := tx.Scalar("the held message", `SELECT count(*) FROM approvals WHERE id = ? AND state = 'pending'`, db.Text(a.ID))
-	if err == nil && pending == 0 {
+	same, err := tx.Scalar("the held message", `SELECT count(*) FROM approvals WHERE id = ? AND state = ?`, db.Text(a.ID), db.Text(a.from()))
+	if err == nil && same == 0 {
 		refusal = ErrDecided
 	}
 	return refusal, err
@@ -55,15 +60,19 @@ func (a *Approval) guard(tx *transaction) (refusal, err error) {
 
 func (a *Approval) put(tx *transaction) error {
 	if a.New {
-		return tx.Exec("the held message", `INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))`,
-			db.Text(a.ID), db.Text(a.Kind), db.Text(a.Agent), db.Text(a.AppID), db.Text(a.ExchangeID), db.Text(a.Asked), db.Text(a.State), db.Time(a.ExpiresAt), db.Bytes(a.Summary), db.Bytes(a.Body))
+		return tx.Insert("the held message", "approvals", db.Text(a.ID), db.Text(a.Agent), db.Text(a.AppID), db.Text(a.ExchangeID), db.Text(a.Asked),
+			db.Text(a.State), db.Time(a.ExpiresAt), db.Bytes(a.Summary), db.Bytes(a.Body), db.Text(a.Kind))
 	}
-	err := tx.Exec("the decision", `UPDATE approvals SET state = ?, asked = CASE ? WHEN 'pending' THEN asked ELSE '' END,
-		summary = CAST(? AS TEXT), body = CAST(? AS TEXT) WHERE id = ? AND state = 'pending'`,
-		db.Text(a.State), db.Text(a.State), db.Bytes(a.Summary), db.Bytes(a.Body), db.Text(a.ID))
+	changed, err := tx.Amend("the decision", "approvals", func(row []db.Value) {
+		const asked, state, summary, body = 4, 5, 7, 8
+		if a.State != PendingApproval {
+			row[asked] = db.Text("")
+		}
+		row[state], row[summary], row[body] = db.Text(a.State), db.Bytes(a.Summary), db.Bytes(a.Body)
+	}, `id = ? AND state = ?`, db.Text(a.ID), db.Text(a.from()))
 	tx.removed.Or(removedTexts)
-	if err == nil && tx.Changes() == 0 {
-		// The guard saw it pending: the change itself has decided about it before.
+	if err == nil && changed == 0 {
+		// The guard saw it as it was: the change itself has decided about it before.
 		return ErrDecided
 	}
 	return err
@@ -79,13 +88,18 @@ func scanApproval(stmt *sqlite.Stmt) (Approval, error) {
 
 // Approval returns one approval, or [ErrNotFound].
 func (s *Store) Approval(ctx context.Context, id string) (Approval, error) {
-	return db.Row(ctx, s.db, "the approval", `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, []any{id}, scanApproval)
+	a, err := db.Row(ctx, s.db, "the approval", `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, []any{id}, scanApproval)
+	return a, s.found(fold.Approvals, []string{id}, a.row, err)
 }
 
 // PendingOf returns the pending approvals of an exchange.
 func (s *Store) PendingOf(ctx context.Context, exchangeID string) ([]Approval, error) {
-	return db.Rows(ctx, s.db, "the approvals", `SELECT `+approvalColumns+` FROM approvals WHERE exchange_id = ? AND state = 'pending' ORDER BY id`,
+	list, err := db.Rows(ctx, s.db, "the approvals", `SELECT `+approvalColumns+` FROM approvals WHERE exchange_id = ? AND state = 'pending' ORDER BY id`,
 		[]any{exchangeID}, scanApproval)
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = s.agrees(fold.Approvals, []string{list[i].ID}, list[i].row())
+	}
+	return list, err
 }
 
 // ExpiredApprovals returns the ids of up to limit pending approvals whose time
@@ -119,7 +133,7 @@ func (s *Store) Summaries(ctx context.Context, f ApprovalFilter, limit int) (pag
 	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
 	var counts []int64
 	err = s.db.Scan(ctx, func(conn *sqlite.Conn) error {
-		if err := db.Collect(conn, &counts, `SELECT count(*) FROM approvals WHERE `+where, args, db.ScanInt); err != nil {
+		if err := db.Collect(conn, &counts, `SELECT count(*) FROM main.approvals WHERE `+where, args, db.ScanInt); err != nil {
 			return err
 		}
 		return db.Collect(conn, &page, `SELECT summary FROM approvals WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`, append(args, f.After, limit), db.ScanBytes)

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/diskspace"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
 	"go.uber.org/zap"
 )
 
@@ -24,8 +24,8 @@ func BackupPath(database string, version int) string {
 // migrate brings the database to the newest schema version. Before that changes
 // anything the database is copied: one copy is kept of each version, the newest. Nothing
 // is copied where the migration would find no room afterwards, and the copy goes again
-// where the migration changed nothing.
-func (s *Store) migrate(ctx context.Context, w *db.Writer) error {
+// where the migration changed nothing. Seal is done in the same transaction.
+func (s *Store) migrate(ctx context.Context, w *db.Writer, seal func() error) error {
 	version, newest, err := schema().Versions(w.Conn)
 	if err != nil {
 		return err
@@ -36,7 +36,12 @@ func (s *Store) migrate(ctx context.Context, w *db.Writer) error {
 			return fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, newest, err)
 		}
 	}
-	if err = schema().Migrate(w); err == nil || version == 0 || version == newest || db.IsIO(err) {
+	if err = w.Together(func() error {
+		if err := schema().Migrate(w); err != nil {
+			return err
+		}
+		return seal()
+	}); err == nil || version == 0 || version == newest || db.IsIO(err) {
 		return err
 	}
 	now, _, lookErr := schema().Versions(w.Conn)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
@@ -328,7 +328,7 @@ func TestFailedMigrationLeavesNoCopy(t *testing.T) {
 	lines := older(t, o.Path, 5, 20)
 	conn, err := writing(o.Path)
 	if err == nil {
-		err = errors.Join(sqlitex.ExecuteTransient(conn, "CREATE TABLE exchanges_by_row (in_the_way TEXT)", nil), conn.Close())
+		err = errors.Join(sqlitex.ExecuteTransient(conn, "INSERT INTO meta (key, value) VALUES ('digests-from', x'00')", nil), conn.Close())
 	}
 	if err != nil {
 		t.Fatal(err)

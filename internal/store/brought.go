@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -62,14 +62,16 @@ func (b Brought) put(tx *transaction) error {
 		return fmt.Errorf("cannot write %s: %w", what, err)
 	}
 	first, last := shareOf(tenantOf(b.SessionKey))
-	err = tx.Exec(what, `INSERT INTO brought (no, session_key, account, members, at)
-		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM brought WHERE no BETWEEN ? AND ?), ?, ?, ?, ?)
-		ON CONFLICT (session_key) DO UPDATE SET account = excluded.account, members = excluded.members, at = excluded.at`,
-		first, first, last, db.Text(b.SessionKey), db.Text(b.Account), db.Text(string(members)), db.Int(b.At.UnixMilli()))
+	no, err := tx.Scalar(what, `SELECT coalesce((SELECT no FROM brought WHERE session_key = ?), (SELECT max(no) + 1 FROM main.brought WHERE no BETWEEN ? AND ?), ? + 1)`,
+		db.Text(b.SessionKey), first, last, first)
 	if err != nil {
 		return err
 	}
-	return tx.Exec(what, `DELETE FROM brought WHERE no BETWEEN ? AND (SELECT max(no) FROM brought WHERE no BETWEEN ? AND ?) - ?`,
+	err = tx.Put(what, "brought", db.Int(no), db.Text(b.SessionKey), db.Text(b.Account), db.Text(string(members)), db.Int(b.At.UnixMilli()))
+	if err != nil {
+		return err
+	}
+	return tx.Exec(what, `DELETE FROM main.brought WHERE no BETWEEN ? AND (SELECT max(no) FROM brought WHERE no BETWEEN ? AND ?) - ?`,
 		first, first, last, db.Int(maxBrought))
 }
 

@@ -1,10 +1,10 @@
 package store
 
 import (
-	"time"
-
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
 // Change is what one decision writes. It is durable whole or not at all. The
@@ -19,6 +19,8 @@ type Change struct {
 	// Checkpoint asks for a checkpoint of the log right after the records,
 	// unless the last record of it is one.
 	Checkpoint bool
+	// stated are rows that the first record says once more, as they are.
+	stated []fold.Change
 	// log is what the store itself writes of the log behind them.
 	log logstore.Step
 	// shrink asks for the memory of the writer's pages, which are read again when they
@@ -37,7 +39,8 @@ type Change struct {
 	Alarm bool
 
 	// Durable, where set, is called after the fsync, in commit order, before
-	// Commit returns. It must not block: every other caller waits for it.
+	// Commit returns. It must not block: every other caller waits for it. A panic in it
+	// ends the process.
 	Durable func(Receipt)
 }
 
@@ -68,10 +71,5 @@ func (c *Change) last() bool { return c.Last || c.Alarm }
 // is housekeeping: see [pending.prepare].
 func (c *Change) releases() bool { return !c.Alarm && (len(c.Records) > 0 || c.Durable != nil) }
 
-// Receipt says where a change went.
-type Receipt struct {
-	// Seq is the sequence number of the change's first record, zero where it
-	// had none.
-	Seq  uint64
-	Time time.Time
-}
+// Receipt says where a change went, and proves that its records are on disk.
+type Receipt = gate.Receipt

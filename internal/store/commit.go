@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/quota"
+	"go.uber.org/zap"
 )
 
 // commitQueue hands the one writer around. A caller that finds nobody leading
@@ -39,6 +42,8 @@ type pending struct {
 	// bodies are the records, encoded by the caller, so that the one writer does
 	// nothing that many callers can do side by side.
 	bodies [][]byte
+	// folded is what each record says of rows.
+	folded [][]fold.Change
 	// guards are the parts that have a guard, and refused is what one of them said.
 	guards  []guarded
 	refused error
@@ -65,25 +70,42 @@ func (p *pending) seals() bool {
 // cause, and then Durable was not called and never will be. Nothing of the change was written either, but
 // with ErrLatched: what was under way then may be found by the next start.
 //
+// A panic in a part or in Durable ends the process, whether or not the caller recovers.
+//
 // Commit takes no context, so that no caller can cut it short: a decision that
 // is being recorded is recorded. It has its own limit, [Options.Wait], on the
 // time until it is taken up.
 func (s *Store) Commit(c *Change) (Receipt, error) {
+	for tries := 0; ; tries++ {
+		receipt, err := s.commitOnce(c, tries == 0)
+		if !errors.Is(err, fold.ErrStale) || len(c.stated) > 0 || tries == foldTries {
+			return receipt, err
+		}
+	}
+}
+
+// commitOnce is [Store.Commit] with the rows as they are now. It returns [fold.ErrStale] where
+// another change of them was faster. First says that nothing is redacted yet.
+func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 	p := &pending{Change: c, bodies: make([][]byte, len(c.Records)), done: make(chan struct{})}
 	if err := p.prepare(); err != nil {
 		return Receipt{}, err
 	}
 	p.attribute()
 	defer s.forget(p)
-	for i, r := range c.Records {
-		if s.redact != nil {
+	for _, r := range c.Records {
+		if first && s.redact != nil {
 			s.redact(r)
 		}
-		body, err := s.encode(r)
-		if err != nil {
+	}
+	var err error
+	if p.folded, err = s.foldOf(c); err != nil {
+		return Receipt{}, err
+	}
+	for i, r := range c.Records {
+		if p.bodies[i], err = s.encode(r); err != nil {
 			return Receipt{}, err
 		}
-		p.bodies[i] = body
 	}
 	if err := s.take(p); err != nil {
 		return Receipt{}, err
@@ -287,7 +309,20 @@ func (s *Store) leadUnderLoad() {
 // commitBatch writes a batch in one transaction. Where one change cannot be
 // written, the others are tried again alone, so that nobody fails for a
 // stranger's fault. One that its guard refuses costs the others nothing.
+//
+// A panic in it ends the process: see [Store.crash].
 func (s *Store) commitBatch(batch []*pending) {
+	done := false
+	defer func() {
+		if !done {
+			s.crash(recover())
+		}
+	}()
+	s.commitOrFail(batch)
+	done = true
+}
+
+func (s *Store) commitOrFail(batch []*pending) {
 	if p := batch[0]; p.task != nil {
 		p.err = s.runTask(p)
 		close(p.done)
@@ -309,6 +344,26 @@ func (s *Store) commitBatch(batch []*pending) {
 	for _, p := range batch {
 		close(p.done)
 	}
+}
+
+// crashWithin bounds how long a process that is about to end takes to write down why.
+const crashWithin = 5 * time.Second
+
+// crash latches the store and ends the process. It is called where a commit panicked,
+// in a part, a guard, a task or a callback, on the goroutine of any caller, and does
+// not return: if somebody recovered the panic, the queue would have no leader, the
+// other changes of the batch no answer, and the memory of the daemon would not be
+// what its database says. The next start goes on from what is durable.
+func (s *Store) crash(fault any) {
+	cause := fmt.Errorf("a commit panicked: %v", fault)
+	end := func() { panic(cause) }
+	// The process also ends if the code that panicked still holds a lock.
+	time.AfterFunc(crashWithin, end)
+	s.logger.Error("a commit panicked: the process ends", zap.Any("panic", fault), zap.StackSkip("stack", 1))
+	s.latch(cause)
+	// No caller can recover the panic of another goroutine.
+	go end()
+	select {}
 }
 
 // end says what became of a change with its transaction. A refusal holds only where
@@ -338,7 +393,12 @@ func (s *Store) writeBatch(batch []*pending) error {
 	}
 	s.writer.log.Publish()
 	for _, p := range batch {
-		if p.refused == nil && p.Durable != nil {
+		if p.refused != nil {
+			continue
+		}
+		// Up to here the receipt proved nothing.
+		p.receipt = gate.Committed(p.receipt.Seq, p.receipt.Time, p.Records)
+		if p.Durable != nil {
 			p.Durable(p.receipt)
 		}
 	}
@@ -348,6 +408,9 @@ func (s *Store) writeBatch(batch []*pending) error {
 
 // judge decides what a failed commit means for the store.
 func (s *Store) judge(err error) error {
+	if found, ok := errors.AsType[*AlteredError](err); ok {
+		s.altered(found)
+	}
 	switch {
 	case db.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)

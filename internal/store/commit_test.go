@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
 // whole is a change with something of everything.
@@ -93,7 +93,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 				}
 				group.Go(func() {
 					r, err := s.Commit(c)
-					if err != nil && r != (Receipt{}) {
+					if err != nil && r.Seq != 0 {
 						t.Errorf("%s failed with receipt %+v", id, r)
 					}
 					mu.Lock()
@@ -177,7 +177,7 @@ func TestCommitsSideBySide(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if r != told || r.Seq <= last || s.Head().Seq < r.Seq+1 {
+				if r.Seq != told.Seq || !r.Time.Equal(told.Time) || r.Seq <= last || s.Head().Seq < r.Seq+1 {
 					t.Errorf("%s: receipt %+v, told %+v, after %d", id, r, told, last)
 				}
 				last = r.Seq

@@ -2,7 +2,7 @@ package store
 
 import (
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
 // counted tells the metrics what a durable change was about: they count what is

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/test/buildtest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
@@ -35,9 +36,9 @@ const (
 func TestMain(m *testing.M) {
 	role, dir := os.Getenv(childRole), os.Getenv(childDir)
 	if role == "" {
-		os.Exit(m.Run())
+		os.Exit(buildtest.Isolated(m).Run())
 	}
-	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk, "reserve": childUsesItsReserve, "outsider": childLooksIn, "visitor": childReadsOn}[role]
+	play := map[string]func(string) error{"commit": childCommits, "full disk": childFillsItsDisk, "broken disk": childLosesItsDisk, "reserve": childUsesItsReserve, "outsider": childLooksIn, "visitor": childReadsOn, "panic": childPanics}[role]
 	if err := play(dir); err != nil {
 		fmt.Println("fault:", err)
 		os.Exit(1)

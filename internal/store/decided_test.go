@@ -1,84 +1,53 @@
 package store
 
 import (
-	"errors"
+	"slices"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
-// A message that comes out of the database is held against its record (attack 14).
-func TestDecisionOf(t *testing.T) {
-	dir := t.TempDir()
-	o := options(dir)
-	s := open(t, o)
+// A message that comes out of the database is held against the records of its decision,
+// however many were made with it.
+func TestDecisionsOf(t *testing.T) {
+	s := open(t, options(t.TempDir()))
 	defer func() { shut(t, s) }()
-	record := func(dispatch, result, digest string) *audit.Record {
-		return &audit.Record{ID: "r", ActionType: audit.ActionExchange, DispatchID: dispatch, PolicyResult: result, DeliveredDigest: digest}
+	record := func(dispatch, digest string) *audit.Record {
+		return &audit.Record{ID: "r", ActionType: audit.ActionExchange, DispatchID: dispatch, PolicyResult: "allow", DeliveredDigest: digest}
 	}
 	queued := func(dispatch string, records ...*audit.Record) *Message {
 		t.Helper()
 		m := &Message{MessageID: MessageID{Queue: "channel:irc"}, DispatchID: dispatch, Body: []byte("body")}
 		commit(t, s, &Change{Records: records, Parts: []Part{m}})
-		page, err := s.Messages(t.Context(), "channel:irc", m.ID-1, 1)
-		if err != nil || len(page) != 1 {
-			t.Fatal(page, err)
-		}
-		return page[0]
+		return m
 	}
 	person := &audit.Record{ID: "p", ActionType: audit.ActionApproval, Event: "approved", DispatchID: "d2"}
-	one, two := queued("d1", record("d1", "allow", "x1")), queued("d2", person, record("d2", "allow", "x2"), record("d2", "allow", "x3"))
-	held := queued("d3", record("d3", "require_approval", "x4"), record("other", "allow", "x5"))
-	denied, event := queued("d4", record("d4", "deny", "x6")), queued("d5", record("d5", "", ""))
-	injected := *one
-	injected.DispatchID = "d9"
-	beyond := *one
-	beyond.RecordSeq = 10000
-
+	one, two := queued("d1", record("d1", "x1")), queued("d2", person, record("d2", "x2"), record("d2", "x3"))
+	many := make([]*audit.Record, 0, 100)
+	for range 99 {
+		many = append(many, record("other", "x"))
+	}
+	last := queued("d3", append(many, record("d3", "x4"))...)
+	queued("d4", record("d4", "x5"))
 	for name, c := range map[string]struct {
-		m      *Message
-		said   bool
-		digest string
-		seq    uint64
+		seq      uint64
+		dispatch string
+		want     []string
 	}{
-		"decided": {one, true, "x1", 1}, "approved": {two, true, "x2", 3}, "held": {held, true, "", 0}, "denied": {denied, true, "", 0},
-		"an event": {event, false, "", event.RecordSeq}, "an event as a message": {event, true, "", 0},
-		"another's record": {&injected, false, "", 0}, "no record": {&beyond, true, "", 0},
+		"decided": {one.RecordSeq, "d1", []string{"x1"}}, "approved": {two.RecordSeq, "d2", []string{"", "x2", "x3"}},
+		"among many": {last.RecordSeq, "d3", []string{"x4"}}, "another's record": {one.RecordSeq, "d9", nil}, "no record": {10000, "d1", nil},
 	} {
-		e, err := s.DecisionOf(t.Context(), c.m, c.said)
-		if c.seq == 0 && !errors.Is(err, ErrUndecided) || c.seq != 0 && (err != nil || e.Seq != c.seq || e.DeliveredDigest != c.digest) {
-			t.Errorf("%s: record %d with %q, %v", name, e.Seq, e.DeliveredDigest, err)
+		found, err := s.DecisionsOf(t.Context(), c.seq, c.dispatch)
+		var got []string
+		for i := range found {
+			got = append(got, found[i].DeliveredDigest)
+			if _, err := gate.Open(found[i].Receipt, gate.Letter{}, nil); err == nil {
+				t.Errorf("%s: no message is let through", name)
+			}
 		}
-	}
-
-	// A row beside the running daemon: nothing of it was decided.
-	change(t, o.Path, `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) SELECT id + 100, record_seq, 'forged', 0, '', 'forged' FROM outbox LIMIT 1`)
-	page, err := s.Messages(t.Context(), "channel:irc", event.ID, 9)
-	if err != nil || len(page) != 1 || string(page[0].Body) != "forged" {
-		t.Fatal(page, err)
-	}
-	if e, err := s.DecisionOf(t.Context(), page[0], true); !errors.Is(err, ErrUndecided) {
-		t.Errorf("a forged row: %+v, %v", e, err)
-	}
-}
-
-// What waits since before records had digests goes out by its dispatchId.
-func TestDecisionOfOlderVersion(t *testing.T) {
-	dir := t.TempDir()
-	o := options(dir)
-	s := open(t, o)
-	m := &Message{MessageID: MessageID{Queue: "q"}, DispatchID: "old", Body: []byte("body")}
-	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "old", PolicyResult: "allow"}}, Parts: []Part{m}})
-	shut(t, s)
-	change(t, o.Path, olderThanParts)
-	s = open(t, o)
-	defer shut(t, s)
-	if e, err := s.DecisionOf(t.Context(), m, true); err != nil || e.Seq != 1 {
-		t.Errorf("waiting since: %+v, %v", e, err)
-	}
-	fresh := &Message{MessageID: MessageID{Queue: "q"}, DispatchID: "new", Body: []byte("body")}
-	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionExchange, DispatchID: "new", PolicyResult: "allow"}}, Parts: []Part{fresh}})
-	if e, err := s.DecisionOf(t.Context(), fresh, true); !errors.Is(err, ErrUndecided) {
-		t.Errorf("of this version: %+v, %v", e, err)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }

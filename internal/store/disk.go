@@ -1,6 +1,6 @@
 package store
 
-import "github.com/openclawos/ocipd/internal/diskspace"
+import "github.com/openclawos/ocipd/internal/store/diskspace"
 
 // use is what a change writes for, to the monitor of the disk.
 func (c *Change) use() diskspace.Use {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/diskspace"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
+	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
 // TestNearlyFull: what begins something is refused and says how much is free,
@@ -150,7 +150,7 @@ func TestLastRecordsOnTheReserve(t *testing.T) {
 }
 
 // TestBigChangesLookAtTheDisk: between two looks no more is written than leaves what
-// must be free, however large the changes are, and whoever sends them (attack 17).
+// must be free, however large the changes are, and whoever sends them.
 func TestBigChangesLookAtTheDisk(t *testing.T) {
 	o := options(t.TempDir())
 	const disk, least = 64 << 20, 16 << 20

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"errors"
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"time"
 )
 
@@ -29,8 +29,12 @@ type Escalation struct {
 func (Escalation) prepare() (int, error) { return 0, nil }
 
 func (e Escalation) put(tx *transaction) error {
-	return tx.Exec("the escalation", `INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (first, second) DO NOTHING`, db.Text(e.First), db.Text(e.Second), db.Text(e.ExchangeID), db.Time(e.OpenedAt))
+	const what = "the escalation"
+	there, err := tx.Scalar(what, `SELECT count(*) FROM escalations WHERE first = ? AND second = ?`, db.Text(e.First), db.Text(e.Second))
+	if err != nil || there > 0 {
+		return err
+	}
+	return tx.Insert(what, "escalations", db.Text(e.First), db.Text(e.Second), db.Text(e.ExchangeID), db.Time(e.OpenedAt))
 }
 
 // Settled are two agents whose escalation a person has ended, as a part.
@@ -39,7 +43,7 @@ type Settled Pair
 func (Settled) prepare() (int, error) { return 0, nil }
 
 func (p Settled) put(tx *transaction) error {
-	return tx.Exec("the end of the escalation", `DELETE FROM escalations WHERE first = ? AND second = ?`, db.Text(p.First), db.Text(p.Second))
+	return tx.Exec("the end of the escalation", `DELETE FROM main.escalations WHERE first = ? AND second = ?`, db.Text(p.First), db.Text(p.Second))
 }
 
 // Escalated returns the exchange whose escalation is open between two agents,

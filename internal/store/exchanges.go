@@ -2,14 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -27,18 +29,16 @@ func (e *Exchange) prepare() (int, error) {
 
 func (e *Exchange) put(tx *transaction) error {
 	const what = "the exchange"
+	row := []db.Value{
+		db.Text(e.Agent), db.Text(e.ID), db.Text(e.ConversationID), db.Text(e.Counterparty), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt), db.Bytes(e.state),
+	}
 	if e.Outcome == ocip.InProgress && e.Round > 1 {
 		// An exchange that goes on changes nothing that an index is made of.
-		err := tx.Exec(what, `UPDATE exchanges SET state = CAST(? AS TEXT) WHERE id = ? AND agent = ? AND outcome = ? AND expires_at = ?`,
-			db.Bytes(e.state), db.Text(e.ID), db.Text(e.Agent), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt))
-		if err != nil || tx.Changes() > 0 {
+		if found, err := tx.PutOver(what, "exchanges", "state", row...); err != nil || found {
 			return err
 		}
 	}
-	return tx.Exec(what, `INSERT INTO exchanges (agent, id, conversation_id, counterparty, outcome, expires_at, state)
-			VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
-			ON CONFLICT (id, agent) DO UPDATE SET outcome = excluded.outcome, expires_at = excluded.expires_at, state = excluded.state`,
-		db.Text(e.Agent), db.Text(e.ID), db.Text(e.ConversationID), db.Text(e.Counterparty), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt), db.Bytes(e.state))
+	return tx.Put(what, "exchanges", row...)
 }
 
 // Current binds a session to the exchange that its next message belongs to, for one
@@ -52,8 +52,7 @@ type Current struct {
 func (Current) prepare() (int, error) { return 0, nil }
 
 func (c Current) put(tx *transaction) error {
-	return tx.Exec("the current exchange", `INSERT INTO current_exchanges (agent, session_key, exchange_id) VALUES (?, ?, ?)
-			ON CONFLICT (agent, session_key) DO UPDATE SET exchange_id = excluded.exchange_id`, db.Text(c.Agent), db.Text(c.SessionKey), db.Text(c.ExchangeID))
+	return tx.Put("the current exchange", "current_exchanges", db.Text(c.Agent), db.Text(c.SessionKey), db.Text(c.ExchangeID))
 }
 
 // exchangeState is the part of an exchange that no query selects by.
@@ -67,6 +66,7 @@ type exchangeState struct {
 	Asks       bool              `json:"asks,omitzero"`
 	ForPerson  bool              `json:"forPerson,omitzero"`
 	Approved   bool              `json:"approved,omitzero"`
+	Stopped    bool              `json:"stopped,omitzero"`
 	Chain      *ocip.Chain       `json:"chain,omitempty"`
 	Level      ocip.Level        `json:"level"`
 	OpenedAt   int64             `json:"openedAt"`
@@ -89,6 +89,7 @@ func encodeState(e *ocip.Exchange) []byte {
 	b = jsonline.BoolIfTrue(b, "asks", e.Asks)
 	b = jsonline.BoolIfTrue(b, "forPerson", e.ForPerson)
 	b = jsonline.BoolIfTrue(b, "approved", e.Approved)
+	b = jsonline.BoolIfTrue(b, "stopped", e.Stopped)
 	if e.Chain.ID != "" {
 		b = append(jsonline.Key(b, "chain"), e.Chain.Annotation()...)
 	}
@@ -128,15 +129,16 @@ const exchangeColumns = `agent, id, conversation_id, counterparty, outcome, expi
 
 // Exchange returns one side of an exchange by its id, or [ErrNotFound].
 func (s *Store) Exchange(ctx context.Context, agent, id string) (ocip.Exchange, error) {
-	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ? AND id = ?`, agent, id)
+	e, err := db.Row(ctx, s.db, "the exchange", `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ? AND id = ?`, []any{agent, id}, scanExchange)
+	return e, s.found(fold.Exchanges, []string{agent, id}, func() fold.Row { return exchangeRow(&e) }, err)
 }
 
 // ExchangeByConversation returns one side of an exchange by its conversation,
 // or [ErrNotFound].
 func (s *Store) ExchangeByConversation(ctx context.Context, agent, conversation string) (ocip.Exchange, error) {
 	e, err := s.Exchange(ctx, agent, conversation)
-	if err == nil && e.ConversationID == conversation {
-		return e, nil
+	if err == nil && e.ConversationID == conversation || err != nil && !errors.Is(err, ErrNotFound) {
+		return e, err
 	}
 	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges
 		WHERE agent = ? AND conversation_id = ? AND conversation_id <> id ORDER BY id DESC LIMIT 1`, agent, conversation)
@@ -150,7 +152,11 @@ func (s *Store) CurrentExchange(ctx context.Context, agent, sessionKey string) (
 }
 
 func (s *Store) oneExchange(ctx context.Context, query string, args ...any) (ocip.Exchange, error) {
-	return db.Row(ctx, s.db, "the exchange", query, args, scanExchange)
+	e, err := db.Row(ctx, s.db, "the exchange", query, args, scanExchange)
+	if err == nil {
+		err = s.agrees(fold.Exchanges, []string{e.Agent, e.ID}, exchangeRow(&e))
+	}
+	return e, err
 }
 
 func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
@@ -168,7 +174,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
-		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Asks: s.Asks, ForPerson: s.ForPerson, Approved: s.Approved, Level: s.Level,
+		Awaiting: s.Awaiting, AwaitsCommitment: s.Commitment, Asks: s.Asks, ForPerson: s.ForPerson, Approved: s.Approved, Stopped: s.Stopped, Level: s.Level,
 		OpenedAt: db.TimeOf(s.OpenedAt), UpdatedAt: db.TimeOf(s.UpdatedAt), Transcript: s.Transcript, Shared: s.Shared, Withheld: s.Withheld,
 	}
 	if s.Chain != nil {
@@ -214,20 +220,31 @@ type ExchangeKey struct{ ID, Agent string }
 // more to sync, and an exchange that has expired takes no message whether or not
 // it was found yet.
 func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
+	var open []ExchangeKey
 	seen := 0
-	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT `+exchangeColumns+`, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
-			FROM exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
+	// Most rows are passed over: the seal is for those that are not.
+	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT id, agent, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
+			FROM main.exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
 		func(stmt *sqlite.Stmt) (none struct{}, err error) {
+			key := ExchangeKey{ID: stmt.ColumnText(0), Agent: stmt.ColumnText(1)}
 			if seen++; seen == count {
-				next = ExchangeKey{ID: stmt.ColumnText(1), Agent: stmt.ColumnText(0)}
+				next = key
 			}
-			if stmt.ColumnBool(7) {
-				var expired ocip.Exchange
-				expired, err = scanExchange(stmt)
-				page = append(page, expired)
+			if stmt.ColumnBool(2) {
+				open = append(open, key)
 			}
-			return none, err
+			return none, nil
 		})
+	for i := 0; i < len(open) && err == nil; i++ {
+		var expired ocip.Exchange
+		expired, err = s.Exchange(ctx, open[i].Agent, open[i].ID)
+		if _, altered := errors.AsType[*AlteredError](err); altered || errors.Is(err, ErrNotFound) {
+			// An altered row is on record by now, and keeps no other exchange from expiring.
+			err = nil
+			continue
+		}
+		page = append(page, expired)
+	}
 	if err != nil {
 		return nil, ExchangeKey{}, err
 	}
@@ -236,15 +253,16 @@ func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now 
 
 // countExchanges counts each exchange once: not the side of one between two
 // agents of this database whose other side has the lesser agent. The two sides
-// share the conversation, and nearly always the id.
-const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE e.counterparty >= e.agent OR NOT EXISTS (
-		SELECT 1 FROM exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
+// share the conversation, and nearly always the id. It reads around the seals: one row
+// that is altered keeps nobody from the numbers of the others.
+const countExchanges = `SELECT outcome, count(*) FROM main.exchanges AS e WHERE e.counterparty >= e.agent OR NOT EXISTS (
+		SELECT 1 FROM main.exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
 		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
 	) AND NOT EXISTS (
-		SELECT 1 FROM exchanges AS o WHERE o.id = e.conversation_id AND o.id <> e.id AND o.agent = e.counterparty
+		SELECT 1 FROM main.exchanges AS o WHERE o.id = e.conversation_id AND o.id <> e.id AND o.agent = e.counterparty
 		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
 	) AND NOT EXISTS (
-		SELECT 1 FROM exchanges AS o WHERE o.agent = e.counterparty AND o.conversation_id = e.conversation_id
+		SELECT 1 FROM main.exchanges AS o WHERE o.agent = e.counterparty AND o.conversation_id = e.conversation_id
 		AND o.conversation_id <> o.id AND o.id <> e.id AND o.counterparty = e.agent AND o.agent < e.agent
 	) GROUP BY outcome`
 
@@ -253,7 +271,10 @@ const countExchanges = `SELECT outcome, count(*) FROM exchanges AS e WHERE e.cou
 func (s *Store) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
 	counts := make(map[ocip.Outcome]int)
 	_, err := db.Rows(ctx, s.db, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
-		counts[ocip.Outcome(stmt.ColumnText(0))] = stmt.ColumnInt(1)
+		switch outcome := ocip.Outcome(stmt.ColumnText(0)); outcome {
+		case ocip.InProgress, ocip.Resolved, ocip.Escalated, ocip.Denied, ocip.Expired:
+			counts[outcome] = stmt.ColumnInt(1)
+		}
 		return struct{}{}, nil
 	})
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
 // CommitmentGrant is what a person has approved beforehand, as the store keeps it. Body is in the
-// form of internal/grants. As a part it begins to be in force.
+// form of internal/approval/grants. As a part it begins to be in force.
 type CommitmentGrant struct {
 	ID    string
 	Agent string // an instance id
@@ -41,7 +42,7 @@ func (g *CommitmentGrant) prepare() (int, error) { return len(g.Body), nil }
 
 // guard refuses an id that was used before: who signed a grant has signed it once.
 func (g *CommitmentGrant) guard(tx *transaction) (refusal, err error) {
-	known, err := tx.Scalar("the grant", `SELECT count(*) FROM commitment_grants WHERE id = ?`, db.Text(g.ID))
+	known, err := tx.Scalar("the grant", `SELECT count(*) FROM main.commitment_grants WHERE id = ?`, db.Text(g.ID))
 	if err == nil && known > 0 {
 		refusal = ErrGrantKnown
 	}
@@ -49,8 +50,7 @@ func (g *CommitmentGrant) guard(tx *transaction) (refusal, err error) {
 }
 
 func (g *CommitmentGrant) put(tx *transaction) error {
-	return tx.Exec("the grant", `INSERT INTO commitment_grants (id, agent, kind, state, until, uses, max_uses, body) VALUES (?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))`,
-		db.Text(g.ID), db.Text(g.Agent), db.Text(g.Kind), db.Text(GrantInForce), db.Time(g.Until), db.Int(int64(g.MaxUses)), db.Bytes(g.Body))
+	return tx.Insert("the grant", "commitment_grants", db.Text(g.ID), db.Text(g.Agent), db.Text(g.Kind), db.Text(GrantInForce), db.Time(g.Until), db.Int(0), db.Int(int64(g.MaxUses)), db.Bytes(g.Body))
 }
 
 // GrantUse is a message that is let go with a grant, as a part of the change that lets
@@ -73,8 +73,11 @@ func (u GrantUse) guard(tx *transaction) (refusal, err error) {
 }
 
 func (u GrantUse) put(tx *transaction) error {
-	err := tx.Exec("the use of a grant", `UPDATE commitment_grants SET uses = uses + 1 WHERE id = ? AND `+usable, db.Text(u.ID), db.Time(u.At))
-	if err == nil && tx.Changes() == 0 {
+	used, err := tx.Amend("the use of a grant", "commitment_grants", func(row []db.Value) {
+		const uses = 5
+		row[uses] = row[uses].Plus(1)
+	}, `id = ? AND `+usable, db.Text(u.ID), db.Time(u.At))
+	if err == nil && used == 0 {
 		// The guard saw it good: the change itself has used it up before.
 		return ErrGrantOver
 	}
@@ -87,7 +90,11 @@ type GrantEnded string
 func (GrantEnded) prepare() (int, error) { return 0, nil }
 
 func (id GrantEnded) put(tx *transaction) error {
-	return tx.Exec("the end of a grant", `UPDATE commitment_grants SET state = ? WHERE id = ?`, db.Text(GrantRevoked), db.Text(string(id)))
+	_, err := tx.Amend("the end of a grant", "commitment_grants", func(row []db.Value) {
+		const state = 3
+		row[state] = db.Text(GrantRevoked)
+	}, `id = ?`, db.Text(string(id)))
+	return err
 }
 
 const grantColumns = `id, agent, kind, state, until, uses, max_uses, body`
@@ -112,5 +119,6 @@ func (s *Store) CommitmentGrants(ctx context.Context, agent string, limit int) (
 
 // CommitmentGrant returns one grant, or [ErrNotFound].
 func (s *Store) CommitmentGrant(ctx context.Context, id string) (CommitmentGrant, error) {
-	return db.Row(ctx, s.db, "the grant", `SELECT `+grantColumns+` FROM commitment_grants WHERE id = ?`, []any{id}, scanGrant)
+	g, err := db.Row(ctx, s.db, "the grant", `SELECT `+grantColumns+` FROM commitment_grants WHERE id = ?`, []any{id}, scanGrant)
+	return g, s.found(fold.CommitmentGrants, []string{id}, g.row, err)
 }

@@ -9,7 +9,10 @@ import (
 // A grant is used as often as it says and not once too often, also by two uses of one
 // transaction; it is made once, and of no use once it is revoked or over.
 func TestGrantUses(t *testing.T) {
-	s := openTest(t)
+	o := options(t.TempDir())
+	o.Clock = func() time.Time { return someTime }
+	s := open(t, o)
+	defer shut(t, s)
 	until := someTime.Add(time.Hour)
 	grant := func(id string, uses int) *CommitmentGrant {
 		return &CommitmentGrant{ID: id, Agent: "a", Kind: "standing", Until: until, MaxUses: uses, Body: []byte(`{}`)}

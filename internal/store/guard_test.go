@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/metrics"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
 // pendingApproval makes an approval that waits.
@@ -13,6 +13,23 @@ func pendingApproval(tb testing.TB, s *Store, id string) *Approval {
 	tb.Helper()
 	commit(tb, s, with(&Approval{ID: id, Agent: "a", State: PendingApproval, New: true}))
 	return &Approval{ID: id, State: "approved"}
+}
+
+// An approval that is decided changes once more if the change says from which state.
+func TestApprovalFromAState(t *testing.T) {
+	s := openTest(t)
+	commit(t, s, with(pendingApproval(t, s, "a")))
+	for _, step := range []struct {
+		from, to string
+		err      error
+	}{{"", "denied", ErrDecided}, {"pending", "denied", ErrDecided}, {"denied", "revoked", ErrDecided}, {"approved", "revoked", nil}, {"approved", "revoked", ErrDecided}} {
+		if _, err := s.Commit(with(&Approval{ID: "a", From: step.from, State: step.to})); !errors.Is(err, step.err) {
+			t.Errorf("from %q to %s: %v, want %v", step.from, step.to, err, step.err)
+		}
+	}
+	if got, err := s.Approval(t.Context(), "a"); err != nil || got.State != "revoked" {
+		t.Errorf("it is %+v, %v", got, err)
+	}
 }
 
 // transactions counts the transactions of a store that come to their end.

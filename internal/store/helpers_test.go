@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/logstore"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/walfile"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"github.com/openclawos/ocipd/internal/store/walfile"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -170,7 +171,16 @@ func sound(s *Store) error {
 	if v.Head() != s.Head() {
 		return fmt.Errorf("the chain ends at %d, the store at %d", v.Head().Seq, s.Head().Seq)
 	}
-	return nil
+	// The rows are what the records say.
+	first, err := s.FirstSeq(context.Background())
+	if err != nil {
+		return err
+	}
+	_, differences, err := foldrows.Replay(context.Background(), s.db, s.Log, first, s.clock())
+	if err == nil && len(differences) > 0 {
+		err = errors.New(foldrows.Words(differences))
+	}
+	return err
 }
 
 func wantSound(tb testing.TB, s *Store) {
@@ -180,17 +190,35 @@ func wantSound(tb testing.TB, s *Store) {
 	}
 }
 
-// change runs SQL on a database file behind the store's back.
+// change runs SQL on a database file behind the store's back. Triggers that it drops are
+// there again afterwards, as whoever edits the file would leave it.
 func change(tb testing.TB, path, script string) {
 	tb.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	var again []string
+	triggers := make(map[string]string)
+	list := &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		triggers[stmt.ColumnText(0)] = stmt.ColumnText(1)
+		return nil
+	}}
+	if err := sqlitex.ExecuteTransient(conn, `SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`, list); err != nil {
+		tb.Fatal(err)
+	}
 	for text := range strings.SplitSeq(script, ";") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
+		if err := sqlitex.ExecuteTransient(conn, text, nil); err != nil {
+			tb.Fatal(text, err)
+		}
+		if name, dropped := strings.CutPrefix(text, "DROP TRIGGER "); dropped {
+			again = append(again, triggers[name])
+		}
+	}
+	for _, text := range again {
 		if err := sqlitex.ExecuteTransient(conn, text, nil); err != nil {
 			tb.Fatal(text, err)
 		}
@@ -246,4 +274,44 @@ func writing(path string) (*sqlite.Conn, error) {
 		return nil, err
 	}
 	return w.Conn, nil
+}
+
+// downgrade makes a database one of an earlier version of the schema, made step by step as
+// a daemon of then has made it, with what the two have in common.
+func downgrade(tb testing.TB, path string, version int) {
+	tb.Helper()
+	steps, err := migrationSteps()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn, err := sqlite.OpenConn(path+".old", sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i, step := range steps[:version] {
+		script, err := migrations.ReadFile(step)
+		if err == nil {
+			err = sqlitex.ExecuteScript(conn, fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, applicationID, i+1), nil)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	var copies []string
+	err = sqlitex.ExecuteTransient(conn, `ATTACH '`+path+`' AS new`, nil)
+	if err == nil {
+		err = sqlitex.ExecuteTransient(conn, `SELECT m.name, group_concat(x.name, ', ') FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x
+			WHERE m.type = 'table' AND x.name IN (SELECT name FROM pragma_table_xinfo(m.name, 'new')) GROUP BY m.name`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+			copies = append(copies, fmt.Sprintf(`INSERT OR REPLACE INTO main.%s (%s) SELECT %[2]s FROM new.%[1]s`, stmt.ColumnText(0), stmt.ColumnText(1)))
+			return nil
+		}})
+	}
+	for _, text := range copies {
+		if err == nil {
+			err = sqlitex.ExecuteTransient(conn, text, nil)
+		}
+	}
+	if err := errors.Join(err, conn.Close(), os.Rename(path+".old", path)); err != nil {
+		tb.Fatal(err)
+	}
 }

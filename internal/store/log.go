@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -53,6 +54,12 @@ func (s *Store) RotateKey(next note.Signer, public string) (uint64, error) {
 // log must be signed. It takes time in proportion and is in nobody's way;
 // [Store.Prune] finishes what a crash interrupts.
 func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error) {
+	if seq > s.Retired() && seq < s.Checkpoint().Seq {
+		// What is open then is said by the records that stay.
+		if err := s.stateRows(fold.EventKept, func(stated uint64) bool { return stated <= seq }); err != nil {
+			return audit.Tombstone{}, err
+		}
+	}
 	entomb, err := logstore.Entomb(ctx, s.Log, seq)
 	if err != nil {
 		return audit.Tombstone{}, err

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
@@ -185,28 +185,32 @@ func TestOpenChecksTheEnd(t *testing.T) {
 	}{
 		{"nothing", "", false, ""},
 		{"nothing, latched", "", true, ""},
-		{"last one changed", unlock + fmt.Sprintf("UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = %d", records), false, "does not match its hash"},
+		{"last one changed", unlock + fmt.Sprintf("UPDATE records SET line = replace(line, '\"id\":\"', '\"id\":\"x') WHERE seq = %d", records), false, "does not match its hash"},
 		{"one near the end gone", unlock + fmt.Sprintf("DELETE FROM records WHERE seq = %d", records-5), false, "missing"},
 		{"one at the beginning changed", unlock + "UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = 2", false, ""},
 		{"one at the beginning changed, latched", unlock + "UPDATE records SET line = replace(line, 'note-', 'nota-') WHERE seq = 2", true, "record 2: its content"},
 		{"the beginning gone, latched", unlock + "DELETE FROM records WHERE seq < 3", true, "record 1"},
 	}
 	whole := t.TempDir()
-	s := open(t, options(whole))
+	o, _ := signed(t, whole)
+	s := open(t, o)
 	release := hold(t, s)
 	done := make(chan error)
-	for i := range records - 1 {
+	for i := range records - 2 {
 		go func() {
 			_, err := s.Commit(noted(fmt.Sprint("note-", i)))
 			done <- err
 		}()
 	}
-	eventually(t, "all wait", func() bool { return s.waitingChanges() == records-1 })
+	eventually(t, "all wait", func() bool { return s.waitingChanges() == records-2 })
 	release()
-	for range records - 1 {
+	for range records - 2 {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
 	}
 	shut(t, s)
 	for _, tt := range tests {
@@ -215,7 +219,8 @@ func TestOpenChecksTheEnd(t *testing.T) {
 			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 				t.Fatal(err)
 			}
-			o := options(dir)
+			o := o
+			o.Path = filepath.Join(dir, "ocipd.db")
 			if tt.script != "" {
 				change(t, o.Path, tt.script)
 			}

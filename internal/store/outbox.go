@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/quota"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -34,6 +34,9 @@ type Message struct {
 	App string
 	// Body is the message as its receiver will get it, in the kernel's form.
 	Body []byte
+	// Altered is set of a message that was read back and is not as the daemon wrote it. All
+	// else of it but its id is empty: nothing of it may be used.
+	Altered bool
 }
 
 func (m *Message) prepare() (int, error) { return len(m.Body), nil }
@@ -56,6 +59,10 @@ func (p *pending) attribute() {
 	}
 }
 
+// outboxTable has the columns id, record_seq, dispatch_id, expires_at, app, message and queue,
+// in this order.
+const outboxTable = "outbox"
+
 // A message's id holds its queue's number above sequenceBits.
 const (
 	sequenceBits = 40
@@ -69,8 +76,7 @@ func (m *Message) put(tx *transaction) error {
 	}
 	tx.nextMessage++
 	m.ID, m.RecordSeq = no<<sequenceBits|tx.nextMessage, tx.receipt.Seq
-	return tx.Exec("the message", `INSERT INTO outbox (id, record_seq, dispatch_id, expires_at, app, message) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))`,
-		db.Int(m.ID), db.Int(int64(m.RecordSeq)), db.Text(m.DispatchID), db.Time(m.ExpiresAt), db.Text(m.App), db.Bytes(m.Body))
+	return tx.Insert("the message", outboxTable, db.Int(m.ID), db.Int(int64(m.RecordSeq)), db.Text(m.DispatchID), db.Time(m.ExpiresAt), db.Text(m.App), db.Bytes(m.Body), db.Text(m.Queue))
 }
 
 // rememberedQueues bounds the queue numbers kept in memory.
@@ -81,7 +87,13 @@ func (tx *transaction) queueNo(name string) (int64, error) {
 	if no, ok := tx.queues[name]; ok {
 		return no, nil
 	}
-	no, err := tx.Scalar("the queue's number", `INSERT INTO queues (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING no`, db.Text(name))
+	const what = "the queue's number"
+	no, err := tx.Scalar(what, `SELECT coalesce((SELECT no FROM queues WHERE name = ?), 0)`, db.Text(name))
+	if err == nil && no == 0 {
+		if no, err = tx.Scalar(what, `SELECT coalesce(max(no), 0) + 1 FROM main.queues`); err == nil {
+			err = tx.Insert(what, "queues", db.Int(no), db.Text(name))
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -107,14 +119,15 @@ func (t Taken) put(tx *transaction) error {
 }
 
 func (tx *transaction) takeOut(first, last int64) error {
-	err := tx.Exec("that a message was taken", `DELETE FROM outbox WHERE id BETWEEN ? AND ?`, db.Int(first), db.Int(last))
+	err := tx.Exec("that a message was taken", `DELETE FROM main.outbox WHERE id BETWEEN ? AND ?`, db.Int(first), db.Int(last))
 	if err == nil && tx.Changes() > 0 {
 		tx.removed.Or(removedTexts)
 	}
 	return err
 }
 
-// Messages returns up to limit messages of a queue after an id, in order. They
+// Messages returns up to limit messages of a queue after an id, in order. An altered one keeps
+// nobody from those behind it. They
 // are there to be delivered, so it returns none whose record is not yet known
 // to be kept, and an error where the database is lost.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) ([]*Message, error) {
@@ -122,16 +135,25 @@ func (s *Store) Messages(ctx context.Context, queue string, after int64, limit i
 		return nil, err
 	}
 	head := s.Head().Seq
-	page, err := db.Rows(ctx, s.db, "the outbox", `SELECT id, record_seq, dispatch_id, expires_at, message FROM queues, outbox
-			WHERE name = ?1 AND id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, []any{queue, after, limit},
+	page, err := db.Rows(ctx, s.db, "the outbox", `SELECT `+s.seals.Columns(outboxTable)+` FROM (SELECT no FROM queues WHERE name = ?1) CROSS JOIN main.outbox
+			WHERE id > max(?2, no << 40) AND id < (no + 1) << 40 ORDER BY id LIMIT ?3`, []any{queue, after, limit},
 		func(stmt *sqlite.Stmt) (*Message, error) {
-			return &Message{
-				MessageID:  MessageID{Queue: queue, ID: stmt.ColumnInt64(0)},
-				RecordSeq:  uint64(stmt.ColumnInt64(1)),
-				DispatchID: stmt.ColumnText(2),
-				ExpiresAt:  db.TimeOf(stmt.ColumnInt64(3)),
-				Body:       []byte(stmt.ColumnText(4)),
-			}, nil
+			m := &Message{MessageID: MessageID{Queue: queue, ID: stmt.ColumnInt64(0)}}
+			found := s.seals.Altered(outboxTable, stmt)
+			if found == nil && stmt.ColumnText(6) != queue {
+				// It is of a queue that had the same number.
+				found = db.NewAltered(outboxTable, stmt.ColumnText(0))
+			}
+			if found != nil {
+				s.altered(found)
+				m.Altered = true
+				return m, nil
+			}
+			m.RecordSeq = uint64(stmt.ColumnInt64(1))
+			m.DispatchID = stmt.ColumnText(2)
+			m.ExpiresAt = db.TimeOf(stmt.ColumnInt64(3))
+			m.Body = db.ColumnBytes(stmt, 5)
+			return m, nil
 		})
 	return slices.DeleteFunc(page, func(m *Message) bool { return m.RecordSeq > head }), err
 }
@@ -146,7 +168,7 @@ type Queue struct {
 
 // Queues lists the receivers for whom something waits.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	return db.Rows(ctx, s.db, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
+	return db.Rows(ctx, s.db, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN main.outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
 		func(stmt *sqlite.Stmt) (Queue, error) {
 			return Queue{Name: stmt.ColumnText(0), Last: stmt.ColumnInt64(1), Count: stmt.ColumnInt(2)}, nil
 		})
@@ -156,7 +178,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 // "" where there is none. The first one is behind "".
 func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err error) {
 	name, err = db.Row(ctx, s.db, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
-			(SELECT 1 FROM outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, db.ScanText)
+			(SELECT 1 FROM main.outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, db.ScanText)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
@@ -165,7 +187,7 @@ func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err 
 
 // Waiting returns how much waits of each app's messages.
 func (s *Store) Waiting(ctx context.Context) ([]quota.Waiting, error) {
-	return db.Rows(ctx, s.db, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM outbox WHERE app <> '' GROUP BY app`, nil,
+	return db.Rows(ctx, s.db, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM main.outbox WHERE app <> '' GROUP BY app`, nil,
 		func(stmt *sqlite.Stmt) (quota.Waiting, error) {
 			return quota.Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil
 		})

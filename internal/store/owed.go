@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -25,11 +25,9 @@ func (o Owed) prepare() (int, error) {
 
 func (o Owed) put(tx *transaction) error {
 	if o.Value == "" {
-		return tx.Exec("what an agent owes", `DELETE FROM owed WHERE agent = ? AND counterparty = ?`, db.Text(o.Agent), db.Text(o.Counterparty))
+		return tx.Exec("what an agent owes", `DELETE FROM main.owed WHERE agent = ? AND counterparty = ?`, db.Text(o.Agent), db.Text(o.Counterparty))
 	}
-	return tx.Exec("what an agent owes", `INSERT INTO owed (agent, counterparty, value, until) VALUES (?, ?, ?, ?)
-		ON CONFLICT (agent, counterparty) DO UPDATE SET value = excluded.value, until = excluded.until`,
-		db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until))
+	return tx.Put("what an agent owes", "owed", db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until))
 }
 
 // Owed returns what an agent owes another, also where its time is over, or
@@ -49,6 +47,6 @@ type lapsed Owed
 func (lapsed) prepare() (int, error) { return 0, nil }
 
 func (o lapsed) put(tx *transaction) error {
-	return tx.Exec("that nothing is owed any more", `DELETE FROM owed WHERE agent = ? AND counterparty = ? AND until = ?`,
+	return tx.Exec("that nothing is owed any more", `DELETE FROM main.owed WHERE agent = ? AND counterparty = ? AND until = ?`,
 		db.Text(o.Agent), db.Text(o.Counterparty), db.Time(o.Until))
 }

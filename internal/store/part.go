@@ -7,8 +7,9 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
 // Part is one set of rows of a [Change]: a noun with a table of its own, which is
@@ -56,9 +57,23 @@ type Rows struct {
 	Guard func(*db.Writer) (refusal, err error)
 	// Put writes them within the transaction.
 	Put func(*db.Writer) error
+	// Folded, where set, is what the log says of one of the rows: its table, key and columns.
+	Folded *FoldedRow
 }
 
-//nolint:unparam // it is a Part
+// FoldedRow is a row of which the log says what it is: see internal/audit/fold.
+type FoldedRow struct {
+	Table fold.Table
+	Key   string
+	Row   fold.Row
+}
+
+func (r Rows) fold(f *folding) {
+	if r.Folded != nil {
+		f.row(r.Folded.Table, []string{r.Folded.Key}).now = r.Folded.Row
+	}
+}
+
 func (r Rows) prepare() (int, error) { return r.Size, nil }
 
 func (r Rows) guard(tx *transaction) (refusal, err error) {

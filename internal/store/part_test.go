@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -151,8 +151,13 @@ func TestAppProcesses(t *testing.T) {
 func TestAppProcessesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := openTest(t)
-	if err := s.writer.Exec("processes", `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ? - 1)
-		INSERT INTO app_processes (boot, name, app, at) SELECT 'b', i, 'a', 0 FROM n`, db.Int(maxAppProcesses)); err != nil {
+	err := s.writer.Together(func() (err error) {
+		for i := 0; i < maxAppProcesses && err == nil; i++ {
+			err = s.writer.Insert("processes", "app_processes", db.Int(int64(i+1)), db.Text("b"), db.Text(strconv.Itoa(i)), db.Text("a"), db.Int(0))
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	var parts []Part
@@ -329,15 +334,8 @@ func TestTidy(t *testing.T) {
 	wantSound(t, s)
 }
 
-// olderThanParts makes a database one of the schema before this one.
-const olderThanParts = `CREATE TABLE oldbox (id INTEGER PRIMARY KEY, record_seq INTEGER NOT NULL, dispatch_id TEXT NOT NULL, expires_at INTEGER NOT NULL, message TEXT NOT NULL) STRICT;
-	INSERT INTO oldbox SELECT id, record_seq, dispatch_id, expires_at, message FROM outbox; DROP TABLE outbox; ALTER TABLE oldbox RENAME TO outbox; CREATE TABLE old (agent TEXT PRIMARY KEY, at INTEGER NOT NULL, chain TEXT NOT NULL) STRICT, WITHOUT ROWID;
-	INSERT INTO old SELECT agent, at, chain FROM heard; DROP TABLE heard; ALTER TABLE old RENAME TO heard;
-	ALTER TABLE approvals DROP COLUMN kind;
-	DROP TABLE app_processes; DROP TABLE brought; DROP TABLE owed; DROP TABLE spent; DROP TABLE paused; DROP TABLE speakers;
-	DROP TABLE tasks; DROP TABLE task_parts; DROP TABLE effects; DROP TABLE task_deps; DROP TABLE grants; DROP TABLE request_keys; DROP TABLE commitment_grants; DROP TABLE releases;
-	DROP TRIGGER records_no_replace; DELETE FROM meta WHERE key = 'digests-from';
-	DROP INDEX sessions_unsettled; ALTER TABLE sessions DROP COLUMN identified; PRAGMA user_version=6`
+// beforeParts is the version of the schema before the first parts had tables.
+const beforeParts = 6
 
 // What was heard under the schema before is heard by the agent, from anybody.
 func TestMigrationKeepsWhatWasHeard(t *testing.T) {
@@ -348,11 +346,12 @@ func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	c.Add(Heard{Agent: "a", At: someTime, Chain: ocip.Chain{ID: "d", Hops: 4}})
 	c.Add(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: []byte("body")})
 	for kind, asked := range map[string]string{"message": "sha256:1", "escalation": "escalation:sha256:1"} {
-		c.Add(&Approval{ID: kind, Agent: "a", Asked: asked, State: PendingApproval, New: true})
+		c.Add(&Approval{ID: kind, Kind: kind, Agent: "a", Asked: asked, State: PendingApproval, New: true})
 	}
 	commit(t, s, c)
 	shut(t, s)
-	change(t, o.Path, olderThanParts)
+	change(t, o.Path, `DELETE FROM meta WHERE key IN ('digests-from', 'row-key'); UPDATE heard SET counterparty = ''`)
+	downgrade(t, o.Path, beforeParts)
 	s = open(t, o)
 	defer shut(t, s)
 	if got, err := s.Heard(t.Context(), "a", ""); err != nil || got.Chain.Hops != 4 || !got.At.Equal(someTime) {

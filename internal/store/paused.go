@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -22,14 +22,13 @@ type Resumed string
 func (p Paused) prepare() (int, error) { return bounded("what is paused", p.Scope, p.By) }
 
 func (p Paused) put(tx *transaction) error {
-	return tx.Exec("what is paused", `INSERT INTO paused (scope, at, by) VALUES (?, ?, ?)
-		ON CONFLICT (scope) DO UPDATE SET at = excluded.at, by = excluded.by`, db.Text(p.Scope), db.Int(p.At.UnixMilli()), db.Text(p.By))
+	return tx.Put("what is paused", "paused", db.Text(p.Scope), db.Int(p.At.UnixMilli()), db.Text(p.By))
 }
 
 func (Resumed) prepare() (int, error) { return 0, nil }
 
 func (p Resumed) put(tx *transaction) error {
-	return tx.Exec("what goes on", `DELETE FROM paused WHERE scope = ?`, db.Text(string(p)))
+	return tx.Exec("what goes on", `DELETE FROM main.paused WHERE scope = ?`, db.Text(string(p)))
 }
 
 // Paused returns all that is paused.

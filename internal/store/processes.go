@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -35,26 +35,28 @@ func (p AppProcess) prepare() (int, error) { return bounded("an app's process", 
 func (p AppProcess) put(tx *transaction) error {
 	const what = "an app's process"
 	if tx.boot != p.Boot {
-		if err := tx.Exec(what, `DELETE FROM app_processes WHERE boot <> ?`, db.Text(p.Boot)); err != nil {
+		if err := tx.Exec(what, `DELETE FROM main.app_processes WHERE boot <> ?`, db.Text(p.Boot)); err != nil {
 			return err
 		}
 		tx.boot = p.Boot
 	}
-	err := tx.Exec(what, `INSERT INTO app_processes (boot, name, app, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (name, boot) DO UPDATE SET app = excluded.app, at = excluded.at`, db.Text(p.Boot), db.Text(p.Name), db.Text(p.App), db.Int(p.At.UnixMilli()))
+	no, err := tx.Scalar(what, `SELECT coalesce((SELECT no FROM app_processes WHERE name = ? AND boot = ?), (SELECT max(no) + 1 FROM main.app_processes), 1)`, db.Text(p.Name), db.Text(p.Boot))
+	if err == nil {
+		err = tx.Put(what, "app_processes", db.Int(no), db.Text(p.Boot), db.Text(p.Name), db.Text(p.App), db.Int(p.At.UnixMilli()))
+	}
 	// They are counted now and then: numbers alone would let whoever starts many
 	// processes, one after the other, push out one that runs.
 	if tx.noted++; err != nil || tx.noted%countProcesses != 0 {
 		return err
 	}
-	return tx.Exec(what, `DELETE FROM app_processes WHERE no <= (SELECT no FROM app_processes ORDER BY no DESC LIMIT 1 OFFSET ?)`, db.Int(maxAppProcesses))
+	return tx.Exec(what, `DELETE FROM main.app_processes WHERE no <= (SELECT no FROM app_processes ORDER BY no DESC LIMIT 1 OFFSET ?)`, db.Int(maxAppProcesses))
 }
 
 func (EndedProcesses) prepare() (int, error) { return 0, nil }
 
 func (p EndedProcesses) put(tx *transaction) error {
 	for _, name := range p {
-		if err := tx.Exec("that a process ended", `DELETE FROM app_processes WHERE name = ?`, db.Text(name)); err != nil {
+		if err := tx.Exec("that a process ended", `DELETE FROM main.app_processes WHERE name = ?`, db.Text(name)); err != nil {
 			return err
 		}
 	}

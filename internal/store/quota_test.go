@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
 // What waits of one app's messages has a bound, across restarts, and is free again
-// when receivers have them (attack 17).
+// when receivers have them.
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)

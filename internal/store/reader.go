@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -34,6 +37,43 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 
 // CopyTo copies the database into a new file, durable and for its owner alone.
 func (r *Reader) CopyTo(ctx context.Context, path string) error { return r.db.CopyTo(ctx, path) }
+
+// AlteredRows returns the rows that somebody else than the daemon has changed, as their seals
+// show with the daemon's key, or [rowseal.ErrOther]. If the database has other tables,
+// indexes, triggers or views than the daemon made, the error is an [audit.Fault]. Records
+// says to look at each record too, which takes as long as reading the log.
+func (r *Reader) AlteredRows(ctx context.Context, key []byte, records bool) ([]*AlteredError, error) {
+	var version int
+	err := r.db.Read(ctx, func(conn *sqlite.Conn) (err error) {
+		if version, _, err = schema().Versions(conn); err == nil {
+			err = checkSchema(conn)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rowseal.Inspect(ctx, r.db, key, version, records)
+}
+
+// UnlikeTheLog returns how the rows differ from what the log says of them, of which all records
+// were read.
+func (r *Reader) UnlikeTheLog(ctx context.Context, log *fold.Replay) ([]fold.Difference, error) {
+	if log.Silent() {
+		// The tables may be those of an earlier version.
+		return nil, nil
+	}
+	found := fold.NewFound()
+	if err := r.db.Scan(ctx, func(conn *sqlite.Conn) error { return foldrows.Open(conn, log.Time(), found) }); err != nil {
+		return nil, err
+	}
+	return append(log.Problems(), log.Compare(found, log.Time())...), nil
+}
+
+// MetaUnder is [Store.MetaUnder].
+func (r *Reader) MetaUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
+	return r.db.NamedUnder(ctx, prefix)
+}
 
 // Close closes the database. Queries that come later get [ErrClosed].
 func (r *Reader) Close() error { return r.db.Close() }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
 func openReader(t *testing.T, path string) *Reader {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -21,20 +22,25 @@ type Release struct {
 	// Origin is which part of the runtime asked for it, and Data what may be sent.
 	Origin string
 	Data   []byte
+	// RecordSeq is the first record of the decision that let the message go. The store
+	// assigns it; it is zero if that was before releases kept it.
+	RecordSeq uint64
 	// From are the state and the claim that it must have when it is written, empty for one that is new.
 	From, FromClaim string
 }
 
-// The states of a release that something can still come of.
+// States of a release. Of the first two something can still come.
 const (
 	ReleaseReady   = "ready"
 	ReleaseClaimed = "claimed"
+	// ReleaseAbandoned is of one that a person has given up: nothing comes of it any more.
+	ReleaseAbandoned = "abandoned"
 )
 
 // ErrMoved means that a release was to go on from a state in which it is not.
 var ErrMoved = errors.New("the release is in another state by now")
 
-const releaseColumns = `approval, app_id, state, claim, request_key, expires_at, origin, data`
+const releaseColumns = `approval, app_id, state, claim, request_key, expires_at, origin, data, record_seq`
 
 func (r *Release) prepare() (int, error) {
 	_, err := bounded("a release", r.Approval, r.AppID, r.State, r.Claim, r.Key, r.Origin)
@@ -54,15 +60,17 @@ func (r *Release) guard(tx *transaction) (refusal, err error) {
 
 func (r *Release) put(tx *transaction) error {
 	if r.From == "" {
-		return tx.Exec("the release", `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))`,
-			db.Text(r.Approval), db.Text(r.AppID), db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Time(r.ExpiresAt), db.Text(r.Origin), db.Bytes(r.Data))
+		return tx.Insert("the release", "releases",
+			db.Text(r.Approval), db.Text(r.AppID), db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Time(r.ExpiresAt), db.Text(r.Origin), db.Bytes(r.Data), db.Int(int64(tx.receipt.Seq)))
 	}
-	err := tx.Exec("the release", `UPDATE releases SET state = ?, claim = ?, request_key = ?, data = CAST(? AS TEXT) WHERE approval = ? AND state = ? AND claim = ?`,
-		db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Bytes(r.Data), db.Text(r.Approval), db.Text(r.From), db.Text(r.FromClaim))
+	// The columns are those of releaseColumns, in this order.
+	rows, err := tx.Amend("the release", "releases", func(values []db.Value) {
+		values[2], values[3], values[4], values[7] = db.Text(r.State), db.Text(r.Claim), db.Text(r.Key), db.Bytes(r.Data)
+	}, `approval = ? AND state = ? AND claim = ?`, db.Text(r.Approval), db.Text(r.From), db.Text(r.FromClaim))
 	if len(r.Data) == 0 {
 		tx.removed.Or(removedTexts)
 	}
-	if err == nil && tx.Changes() == 0 {
+	if err == nil && rows == 0 {
 		return ErrMoved
 	}
 	return err
@@ -72,12 +80,14 @@ func scanRelease(stmt *sqlite.Stmt) (Release, error) {
 	return Release{
 		Approval: stmt.ColumnText(0), AppID: stmt.ColumnText(1), State: stmt.ColumnText(2), Claim: stmt.ColumnText(3), Key: stmt.ColumnText(4),
 		ExpiresAt: db.TimeOf(stmt.ColumnInt64(5)), Origin: stmt.ColumnText(6), Data: []byte(stmt.ColumnText(7)),
+		RecordSeq: uint64(stmt.ColumnInt64(8)),
 	}, nil
 }
 
 // Release returns one release, or [ErrNotFound].
 func (s *Store) Release(ctx context.Context, approval string) (Release, error) {
-	return db.Row(ctx, s.db, "the release", `SELECT `+releaseColumns+` FROM releases WHERE approval = ?`, []any{approval}, scanRelease)
+	r, err := db.Row(ctx, s.db, "the release", `SELECT `+releaseColumns+` FROM releases WHERE approval = ?`, []any{approval}, scanRelease)
+	return r, s.found(fold.Releases, []string{approval}, r.row, err)
 }
 
 // ReadyReleases returns the oldest releases of an app that nobody has claimed, up to a limit:

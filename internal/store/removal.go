@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/diskspace"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// What is removed is to be gone from the files. internal/db knows how; this file sees to
+// What is removed is to be gone from the files. internal/store/db knows how; this file sees to
 // it that it is done in small steps between commits, by [Store.Clean].
 
 // cleanPages is how many pages one step gives back or looks at, and cleanPause what is
@@ -174,16 +174,16 @@ func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
 	after := int64(0)
 	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
 		defer sqlitex.Save(w.Conn)(&err)
-		last, err := w.Scalar("exchanges", `SELECT coalesce(max(rowid), 0) FROM (SELECT rowid FROM exchanges WHERE rowid > ? ORDER BY rowid LIMIT ?)`, db.Int(after), db.Int(4*cleanPages))
+		last, err := w.Scalar("exchanges", `SELECT coalesce(max(rowid), 0) FROM (SELECT rowid FROM main.exchanges WHERE rowid > ? ORDER BY rowid LIMIT ?)`, db.Int(after), db.Int(4*cleanPages))
 		if err != nil || last == 0 {
 			return false, err
 		}
-		const old = `rowid > ? AND rowid <= ? AND outcome <> 'in_progress' AND json_extract(state, '$.updatedAt') < ?`
+		const old = `rowid > ? AND rowid <= ? AND outcome <> 'in_progress' AND iif(json_valid(state), json_extract(state, '$.updatedAt'), NULL) < ?`
 		within := []db.Value{db.Int(after), db.Int(last), db.Int(before.UnixMilli())}
-		if err := w.Exec("that exchanges are removed", `DELETE FROM current_exchanges WHERE (exchange_id, agent) IN (SELECT id, agent FROM exchanges WHERE `+old+`)`, within...); err != nil {
+		if err := w.Exec("that exchanges are removed", `DELETE FROM main.current_exchanges WHERE (exchange_id, agent) IN (SELECT id, agent FROM main.exchanges WHERE `+old+`)`, within...); err != nil {
 			return false, err
 		}
-		err = w.Exec("that exchanges are removed", `DELETE FROM exchanges WHERE `+old, within...)
+		err = w.Exec("that exchanges are removed", `DELETE FROM main.exchanges WHERE `+old, within...)
 		after = last
 		return true, err
 	})

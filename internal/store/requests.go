@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -22,8 +22,7 @@ const keepRequests = 24 * time.Hour
 func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
 
 func (k *RequestKey) put(tx *transaction) error {
-	return tx.Exec("the answer", `INSERT OR REPLACE INTO request_keys (actor, key, at, asked, result) VALUES (?, ?, ?, ?, CAST(? AS TEXT))`,
-		db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
+	return tx.Put("the answer", "request_keys", db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
 }
 
 // RequestOf returns what an actor's request was answered, or [ErrNotFound].
@@ -43,5 +42,5 @@ type forgotten struct {
 func (forgotten) prepare() (int, error) { return 0, nil }
 
 func (f forgotten) put(tx *transaction) error {
-	return tx.Exec("an answer that is old", `DELETE FROM request_keys WHERE actor = ? AND key = ? AND at < ?`, db.Text(f.actor), db.Text(f.key), db.Int(f.before))
+	return tx.Exec("an answer that is old", `DELETE FROM main.request_keys WHERE actor = ? AND key = ? AND at < ?`, db.Text(f.actor), db.Text(f.key), db.Int(f.before))
 }

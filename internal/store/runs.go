@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -19,8 +19,7 @@ type Run struct {
 func (Run) prepare() (int, error) { return 0, nil }
 
 func (r Run) put(tx *transaction) error {
-	return tx.Exec("the run", `INSERT INTO runs (id, agent_id, session_key, queued_at) VALUES (?, ?, ?, ?)`,
-		db.Text(r.ID), db.Text(r.AgentID), db.Text(r.SessionKey), db.Int(r.QueuedAt.UnixMilli()))
+	return tx.Insert("the run", "runs", db.Text(r.ID), db.Text(r.AgentID), db.Text(r.SessionKey), db.Int(r.QueuedAt.UnixMilli()))
 }
 
 // EndedRun is the id of a run that has completed, as a part.
@@ -29,7 +28,7 @@ type EndedRun string
 func (EndedRun) prepare() (int, error) { return 0, nil }
 
 func (id EndedRun) put(tx *transaction) error {
-	return tx.Exec("the end of the run", `DELETE FROM runs WHERE id = ?`, db.Text(string(id)))
+	return tx.Exec("the end of the run", `DELETE FROM main.runs WHERE id = ?`, db.Text(string(id)))
 }
 
 // Run returns an agent run that has not completed, or [ErrNotFound].

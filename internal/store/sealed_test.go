@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -187,9 +188,21 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer shut(t, s)
+				defer func() { shut(t, s) }()
+				// A start looks only at what leads to the newest checkpoint and at what came since.
+				err = s.CheckLog(t.Context(), func(context.Context) error { return nil })
+				if old := strings.HasPrefix(name, "hashes"); old != errors.As(err, &fault) || !old && err != nil {
+					t.Errorf("after the start, the check of everything says %v", err)
+				}
+				if err != nil {
+					shut(t, s)
+					s = open(t, o)
+				}
 				if err := s.CheckTree(t.Context(), sizes[retired], roots[retired]); err != nil {
 					t.Errorf("after the start: %v", err)
+				}
+				if err := s.CheckLog(t.Context(), func(context.Context) error { return nil }); err != nil {
+					t.Errorf("after the start, the check of everything says %v", err)
 				}
 				for _, seq := range []uint64{retired + 1, 1025, 1100, 1280, 1281, 1590} {
 					receipt, err := s.ProveRecord(t.Context(), seq)
@@ -206,5 +219,76 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An old record that is edited while the daemon is stopped is
+// found by the check that goes on behind a start, and the next start does not go on with it.
+func TestOldRecordEdited(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		edit string
+		seq  uint64
+	}{
+		"a record":                 {`UPDATE records SET line = replace(line, 'note-100"', 'note-1OO"') WHERE seq = 101`, 101},
+		"a record that is no more": {`DELETE FROM records WHERE seq = 101`, 101},
+		"nothing":                  {`UPDATE tiles SET root = root`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := signed(t, t.TempDir())
+			s := open(t, o)
+			c := &Change{}
+			for i := range 900 {
+				c.Records = append(c.Records, noted(fmt.Sprint("note-", i)).Records...)
+			}
+			commit(t, s, c)
+			if err := s.Sign(); err != nil {
+				t.Fatal(err)
+			}
+			shut(t, s)
+			change(t, o.Path, `DROP TRIGGER records_no_update; DROP TRIGGER records_no_delete; DROP TRIGGER records_no_replace;`+tc.edit)
+			s = open(t, o)
+			tiles := 0
+			err := s.CheckLog(t.Context(), func(context.Context) error { tiles++; return nil })
+			shut(t, s)
+			var fault *audit.Fault
+			if tc.seq == 0 {
+				if err != nil || tiles != 6 {
+					t.Errorf("of a good log: %v, after %d tiles", err, tiles)
+				}
+				return
+			}
+			if !errors.As(err, &fault) || fault.Seq != tc.seq && fault.Seq != tc.seq+1 {
+				t.Errorf("it says %v", err)
+			}
+			if _, err := Open(t.Context(), o); !errors.As(err, &fault) || !strings.Contains(err.Error(), "cannot start on a damaged audit log") {
+				t.Errorf("the next start: %v", err)
+			}
+		})
+	}
+}
+
+// Records that retention removes while the whole log is checked are not missing.
+func TestCheckLogBesideRetention(t *testing.T) {
+	t.Parallel()
+	o, _ := signed(t, t.TempDir())
+	s := open(t, o)
+	defer shut(t, s)
+	fill(t, s, 1500)
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
+	}
+	tiles := 0
+	err := s.CheckLog(t.Context(), func(ctx context.Context) error {
+		// Five tiles are held against each other first, then records against the first of them.
+		if tiles++; tiles == 6 {
+			_, err := s.Retire(ctx, 1100)
+			return err
+		}
+		return nil
+	})
+	if err != nil || s.Retired() != 1100 || tiles < 7 {
+		t.Errorf("after %d tiles, %d records retired: %v", tiles, s.Retired(), err)
 	}
 }

@@ -1,13 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/jsonline"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -35,14 +36,18 @@ func (Session) prepare() (int, error) { return 0, nil }
 
 func (s Session) put(tx *transaction) error {
 	if s.Former != (SessionOwner{}) {
-		if err := tx.Exec("the former session", `DELETE FROM sessions WHERE key = ? AND agent_id = ? AND identified = ?`,
+		if err := tx.Exec("the former session", `DELETE FROM main.sessions WHERE key = ? AND agent_id = ? AND identified = ?`,
 			db.Text(s.Key), db.Text(s.Former.AgentID), db.Text(s.Former.Identified)); err != nil {
 			return err
 		}
 	}
-	return tx.Exec("the session", `INSERT INTO sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
-		db.Text(s.Key), db.Text(s.AgentID), db.Text(s.Identified), db.Text(s.ChannelID), db.Text(s.AccountID), db.Int(s.CreatedAt.UnixMilli()), db.Int(s.LastActiveAt.UnixMilli()),
-		db.Int(s.MessageCount))
+	const what = "the session"
+	there, err := tx.Scalar(what, `SELECT count(*) FROM sessions WHERE key = ?`, db.Text(s.Key))
+	if err != nil || there > 0 {
+		return err
+	}
+	return tx.Insert(what, "sessions", db.Text(s.Key), db.Text(s.AgentID), db.Text(s.ChannelID), db.Text(s.AccountID), db.Int(s.CreatedAt.UnixMilli()), db.Int(s.LastActiveAt.UnixMilli()),
+		db.Int(s.MessageCount), db.Text(s.Identified))
 }
 
 // SettledSessions says, as a part, whose the sessions are of before that was kept: those
@@ -52,8 +57,15 @@ type SettledSessions []SessionOwner
 func (SettledSessions) prepare() (int, error) { return 0, nil }
 
 func (s SettledSessions) put(tx *transaction) error {
-	return tx.Exec("whose sessions are", `UPDATE sessions SET identified = coalesce((SELECT value ->> 1 FROM json_each(?) WHERE value ->> 0 = agent_id), '?') WHERE identified = ''`,
-		db.Text(pairs(s)))
+	owners := make(map[string]string, len(s))
+	for _, o := range s {
+		owners[o.AgentID] = o.Identified
+	}
+	_, err := tx.Amend("whose sessions are", "sessions", func(row []db.Value) {
+		const agent, identified = 1, 7
+		row[identified] = db.Text(cmp.Or(owners[row[agent].String()], "?"))
+	}, `identified = ''`)
+	return err
 }
 
 // UnsettledSessions reports whether there are sessions of before it was kept whose they are.
@@ -64,7 +76,7 @@ func (s *Store) UnsettledSessions(ctx context.Context) (bool, error) {
 
 // putTouch writes that a session was used.
 func (tx *transaction) putTouch(key string, t touch) error {
-	return tx.Exec("the session", `UPDATE sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`,
+	return tx.Exec("the session", `UPDATE main.sessions SET last_active_at = max(last_active_at, ?), message_count = message_count + ? WHERE key = ?`,
 		db.Int(t.at.UnixMilli()), db.Int(t.messages), db.Text(key))
 }
 
@@ -127,7 +139,7 @@ func jsonList(names []string) string {
 
 const sessionColumns = `key, agent_id, identified, channel_id, account_id, created_at, last_active_at, message_count`
 
-const sessionMatch = ` FROM sessions WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
+const sessionMatch = ` WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_id = ?2)
 	AND (?3 = '' OR account_id = ?3) AND (?4 = 0 OR last_active_at >= ?4) AND (?5 = 0 OR last_active_at < ?5)
 	AND (?6 = '' OR (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
 	AND (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?8)))`
@@ -142,10 +154,10 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int
 	err = s.db.Long(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
-		if err := db.Collect(conn, &counts, `SELECT count(*)`+sessionMatch, match, db.ScanInt); err != nil {
+		if err := db.Collect(conn, &counts, `SELECT count(*) FROM main.sessions`+sessionMatch, match, db.ScanInt); err != nil {
 			return err
 		}
-		return db.Collect(conn, &page, `SELECT `+sessionColumns+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`,
+		return db.Collect(conn, &page, `SELECT `+sessionColumns+` FROM sessions`+sessionMatch+` ORDER BY last_active_at DESC, key LIMIT ?9 OFFSET ?10`,
 			append(match, limit, offset), scanSession)
 	})
 	if err != nil {

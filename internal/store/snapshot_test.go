@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 )
 
 // TestSnapshotWhileWriting copies beside commits: each copy is of one moment.

@@ -2,9 +2,10 @@ package store
 
 import (
 	"context"
+	"slices"
 
-	"github.com/openclawos/ocipd/internal/db"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -37,13 +38,21 @@ func (s Speaker) put(tx *transaction) error {
 		agent = 1
 	}
 	first, last := shareOf(s.By)
-	err := tx.Exec(aSpeaker, `INSERT INTO speakers (no, place, heard_by, account, agent, instance_id, user_id, org_unit, tenant_id)
-		VALUES ((SELECT coalesce(max(no), ?) + 1 FROM speakers WHERE no BETWEEN ? AND ?), ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		first, first, last, db.Text(s.Place), db.Text(s.By), db.Text(s.Account), db.Int(agent), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID))
+	row := []db.Value{
+		db.Text(s.Place), db.Text(s.By), db.Text(s.Account), db.Int(agent), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID),
+	}
+	there, err := tx.Scalar(aSpeaker, `SELECT count(*) FROM speakers WHERE place = ? AND heard_by = ? AND account = ? AND agent = ? AND instance_id = ? AND user_id = ? AND org_unit = ? AND tenant_id = ?`, row...)
+	if err != nil || there > 0 {
+		return err
+	}
+	no, err := tx.Scalar(aSpeaker, `SELECT coalesce(max(no), ?) + 1 FROM main.speakers WHERE no BETWEEN ? AND ?`, first, first, last)
+	if err == nil {
+		err = tx.Insert(aSpeaker, "speakers", slices.Insert(row, 0, db.Int(no))...)
+	}
 	if err != nil {
 		return err
 	}
-	return tx.Exec(aSpeaker, `DELETE FROM speakers WHERE no BETWEEN ? AND (SELECT max(no) FROM speakers WHERE no BETWEEN ? AND ?) - ?`,
+	return tx.Exec(aSpeaker, `DELETE FROM main.speakers WHERE no BETWEEN ? AND (SELECT max(no) FROM speakers WHERE no BETWEEN ? AND ?) - ?`,
 		first, first, last, db.Int(maxSpeakers))
 }
 
@@ -73,5 +82,5 @@ type Unheard string
 func (Unheard) prepare() (int, error) { return 0, nil }
 
 func (u Unheard) put(tx *transaction) error {
-	return tx.Exec("that a place is forgotten", `DELETE FROM speakers WHERE place = ?`, db.Text(string(u)))
+	return tx.Exec("that a place is forgotten", `DELETE FROM main.speakers WHERE place = ?`, db.Text(string(u)))
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -19,8 +19,12 @@ type Spent struct {
 func (c Spent) prepare() (int, error) { return bounded("a count", c.Scope) }
 
 func (c Spent) put(tx *transaction) error {
-	return tx.Exec("a count", `INSERT INTO spent (scope, minute, count) VALUES (?, ?, ?)
-		ON CONFLICT (scope, minute) DO UPDATE SET count = count + excluded.count`, db.Text(c.Scope), db.Int(minute(c.At)), db.Int(int64(c.Count)))
+	const what = "a count"
+	err := tx.Exec(what, `UPDATE main.spent SET count = count + ? WHERE scope = ? AND minute = ?`, db.Int(int64(c.Count)), db.Text(c.Scope), db.Int(minute(c.At)))
+	if err != nil || tx.Changes() > 0 {
+		return err
+	}
+	return tx.Insert(what, "spent", db.Text(c.Scope), db.Int(minute(c.At)), db.Int(int64(c.Count)))
 }
 
 // minute is when the minute of a time began. Messages are counted by the minute.
@@ -42,7 +46,7 @@ type outdated struct {
 func (outdated) prepare() (int, error) { return 0, nil }
 
 func (c outdated) put(tx *transaction) error {
-	return tx.Exec("that counts are outdated", `DELETE FROM spent WHERE scope = ? AND minute < ?`, db.Text(c.scope), db.Int(c.before))
+	return tx.Exec("that counts are outdated", `DELETE FROM main.spent WHERE scope = ? AND minute < ?`, db.Text(c.scope), db.Int(c.before))
 }
 
 // SpentByMinute returns the counts of a scope since a time, with that of the minute

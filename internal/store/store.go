@@ -1,19 +1,3 @@
-// Package store is the one database: what the daemon knows and the evidence of
-// what it decided, in the same file and the same transactions.
-//
-// All writing goes through [Store.Commit]. A commit returns only when its
-// change and its audit records are on disk together (WAL with
-// synchronous=FULL), or with an error when neither is. Many callers share one
-// fsync; a caller alone does not wait for company. What a change allows to
-// happen is run from [Change.Durable], after the fsync and in commit order.
-//
-// The database is the record. Whatever else holds records, such as the JSONL
-// mirror, follows it through Head, WaitAfter and LinesAfter, so a copy that lags
-// or is lost costs no evidence.
-//
-// After an input/output error nothing more is accepted until a restart has
-// checked the file: an fsync that failed once says nothing about what is on
-// the disk.
 package store
 
 import (
@@ -32,12 +16,15 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/diskspace"
-	"github.com/openclawos/ocipd/internal/fileintegrity"
-	"github.com/openclawos/ocipd/internal/logstore"
-	"github.com/openclawos/ocipd/internal/metrics"
-	"github.com/openclawos/ocipd/internal/quota"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
+	"github.com/openclawos/ocipd/internal/store/fileintegrity"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"github.com/openclawos/ocipd/internal/store/quota"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -107,6 +94,14 @@ type Options struct {
 	// Unreadable, where set, words the error of a query that failed in a store that
 	// is closed for writing.
 	Unreadable func(*UnreadableError) error
+	// RowKey takes up the key that rows are sealed with. Nil is for tests: everybody knows
+	// the key then.
+	RowKey func() (*rowseal.Key, error)
+	// Altered, where set, returns what is to be recorded where a row was changed by
+	// somebody else than the daemon. Row is that of [AlteredError].
+	Altered func(table, row string) *Change
+	// UnreadableRow, where set, words the error of a query that met a row which was changed.
+	UnreadableRow func(*AlteredError) error
 	// Claimed, where set, is called once the database is this store's alone and
 	// before anything is read or written: what belongs to it may be touched from
 	// then on. Made says that there was no file, or one without anything in it. An
@@ -138,8 +133,17 @@ type Store struct {
 	unreadable func(*UnreadableError) error
 	metrics    *metrics.Set
 
-	// digestsFrom is the first record from which on messages have digests.
-	digestsFrom uint64
+	seals *db.Seals
+	// state are the open rows, as the log says what they are.
+	state *fold.Set
+	// newID is that of [logstore.Signing].
+	newID func() string
+	// sealedFrom is the number of the first record that must have a seal.
+	sealedFrom  uint64
+	alterations rowseal.Altered
+	// onAltered is [Options.Altered].
+	onAltered func(table, row string) *Change
+
 	// rooms is memory in which records are encoded: see [Store.encode].
 	rooms   sync.Pool
 	latched atomic.Pointer[error]
@@ -194,11 +198,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		clock: o.Clock, logger: o.Log, path: o.Path, claim: claim, space: space, alive: o.Alive, redact: o.Redact,
-		unreadable: o.Unreadable, metrics: o.Metrics, copying: make(chan struct{}, 1),
+		unreadable: o.Unreadable, onAltered: o.Altered, metrics: o.Metrics, copying: make(chan struct{}, 1), state: fold.NewSet(),
 	}
 	s.queue.wait, s.queue.relay = o.Wait, make(chan struct{}, 1)
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
-	if keep, err := s.open(ctx, w, o); err != nil {
+	adopt, keep, err := s.open(ctx, w, o)
+	if err != nil {
 		s.startStop()
 		if s.db != nil {
 			err = errors.Join(err, s.db.Close())
@@ -224,49 +229,72 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Signing != nil {
 		s.tasks.Go(func() { s.signInTime(cmp.Or(o.Signing.Every, time.Minute)) })
 	}
+	if adopt && o.Signing != nil {
+		if err := s.adoptState(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	return s, nil
 }
 
 // open makes the database ready. Keep says of a failure that a key may have been made
 // for the log by its name, which is in the file.
-func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (keep bool, err error) {
+// Adopt says that the log knows nothing of the open rows yet.
+func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep bool, err error) {
 	if err := db.DropLeftovers(o.Path); err != nil {
-		return false, err
+		return false, false, err
 	}
-	if err := s.migrate(ctx, w); err != nil {
-		return false, err
+	if s.seals, err = s.settleSeals(ctx, w, o); err != nil {
+		return false, false, err
 	}
 	if err := w.Overwrite(); err != nil {
-		return false, err
+		return false, false, err
 	}
 	if err := s.makeMovable(ctx, w); err != nil {
-		return false, err
+		return false, false, err
 	}
-	if s.db, err = db.NewReader(o.Path, readerCount); err != nil {
-		return false, err
+	if err := w.Seal(s.seals); err != nil {
+		return false, false, err
+	}
+	if s.db, err = db.NewReader(o.Path, readerCount, s.seals); err != nil {
+		return false, false, err
 	}
 	keyed := false
 	log, err := s.takeUp(ctx, w, o, func() { keyed = true })
 	if err != nil {
 		_, other := errors.AsType[otherLog](err)
-		return keyed && !other, err
+		return false, keyed && !other, err
+	}
+	why, err := s.db.Named(ctx, rowseal.Unrecorded)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, keyed, err
+	}
+	if adopt, err = foldrows.TakeUp(ctx, s.db, s.Log, s.state, s.clock(), string(why) == rowseal.Accepted, s.logger); err != nil {
+		return false, keyed, err
 	}
 	if err := s.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
-		return keyed, err
+		return false, keyed, err
 	}
 	if s.writer, err = newWriter(s, w, log); err != nil {
-		return keyed, err
+		return false, keyed, err
 	}
 	// From here on nothing waits for a lock with everybody behind it.
 	w.Conn.SetBusyTimeout(0)
 	if err := s.findRemoved(w); err != nil {
-		return keyed, err
+		return false, keyed, err
 	}
 	if s.watch, err = fileintegrity.New(o.Path, db.JournalLimit); err != nil {
-		return keyed, err
+		return false, keyed, err
 	}
 	s.db.Failed = s.readFailed
-	return keyed, nil
+	s.db.Altered = func(found *AlteredError) error {
+		s.altered(found)
+		if o.UnreadableRow == nil {
+			return found
+		}
+		return o.UnreadableRow(found)
+	}
+	return adopt, keyed, nil
 }
 
 // otherLog is an error of [Signing] that says that there is a key, and it is of
@@ -279,7 +307,11 @@ type otherLog interface {
 // takeUp opens the log, which is verified where the last process left the store latched.
 // Keyed is called before a key is asked for.
 func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func()) (*logstore.Writer, error) {
-	log := logstore.Options{Log: o.Log, Closing: s.closing.Done()}
+	log := logstore.Options{
+		Log: o.Log, Closing: s.closing.Done(),
+		Mark:  func(seq uint64, hash audit.Hash) []byte { return rowseal.OfRecord(s.seals, seq, hash) },
+		State: s.state.State,
+	}
 	if _, err := os.Stat(s.latchFile()); err == nil {
 		s.logger.Warn("the store was closed for writing: verifying every record")
 		if err := s.integrity(ctx); err != nil {
@@ -288,11 +320,9 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 		log.All = true
 	}
 	var err error
-	if s.digestsFrom, err = s.readDigestsFrom(ctx); err != nil {
-		return nil, err
-	}
 	if o.Signing != nil {
 		signing := *o.Signing
+		s.newID = signing.NewID
 		signing.Open = func(name, inForce string) (note.Signer, string, error) {
 			keyed()
 			return o.Signing.Open(name, inForce)
@@ -304,6 +334,12 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 		return nil, err
 	}
 	if err := s.matchMark(ctx); err != nil {
+		return nil, err
+	}
+	if s.sealedFrom, err = rowseal.SealedFrom(ctx, s.db); err != nil {
+		return nil, err
+	}
+	if err := s.checkTail(ctx); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(s.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -349,6 +385,7 @@ func (s *Store) Tables() *db.Reader { return s.db }
 // Close writes what is still waiting and closes the database. Changes that come
 // later get [ErrClosed]. Whoever follows the log is closed before.
 func (s *Store) Close() error {
+	s.alterations.Settle()
 	s.touches.rush()
 	last := &pending{Change: &Change{}, done: make(chan struct{})}
 	lead, first := s.queue.close(last)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -76,5 +76,5 @@ type faded struct {
 func (faded) prepare() (int, error) { return 0, nil }
 
 func (f faded) put(tx *transaction) error {
-	return tx.Exec("that something was heard long ago", `DELETE FROM heard WHERE agent = ? AND counterparty = ? AND at < ?`, db.Text(f.agent), db.Text(f.counterparty), db.Int(f.before))
+	return tx.Exec("that something was heard long ago", `DELETE FROM main.heard WHERE agent = ? AND counterparty = ? AND at < ?`, db.Text(f.agent), db.Text(f.counterparty), db.Int(f.before))
 }

@@ -115,7 +115,7 @@ func sign(tb testing.TB, s *Store) {
 
 // Who can write the database, and has not the key, can make a log that is longer
 // unsigned than any the daemon leaves, and can say of it in the database what he
-// likes: the start looks for itself (attack 13).
+// likes: the start looks for itself.
 func TestFoundUnsignedOfForger(t *testing.T) {
 	t.Parallel()
 	slowly := func(t *testing.T, s *Store, clock *setClock) {

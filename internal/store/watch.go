@@ -124,6 +124,16 @@ func (s *Store) mark(cause error) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
+// CheckLog is [logstore.Log.CheckAll]. Where it finds a fault, the next start verifies every
+// record, and makes the tiles of the Merkle tree again if the records are good.
+func (s *Store) CheckLog(ctx context.Context, rest func(context.Context) error) error {
+	err := s.CheckAll(ctx, rest)
+	if _, damaged := errors.AsType[*audit.Fault](err); damaged {
+		err = errors.Join(err, s.mark(err))
+	}
+	return err
+}
+
 // matchMark compares the log with what a latched store had noted of it: a log
 // that was cut or replaced meanwhile has records missing that things were
 // released on, however sound it is in itself.

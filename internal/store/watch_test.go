@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/fileintegrity"
+	"github.com/openclawos/ocipd/internal/store/fileintegrity"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 

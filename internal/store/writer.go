@@ -5,16 +5,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/db"
-	"github.com/openclawos/ocipd/internal/logstore"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
 // writer writes batches of changes, each in one transaction. Whoever leads a commit uses
 // it; nobody else does.
 type writer struct {
 	transaction
-	log      *logstore.Writer
-	touches  *touches
+	log     *logstore.Writer
+	touches *touches
+	// state are the open rows, as the log says by now.
+	state    *fold.Set
 	pageSize int64
 	// ready has the last word before a batch goes to the disk.
 	ready func([]*pending) error
@@ -29,7 +33,7 @@ type writer struct {
 func newWriter(s *Store, database *db.Writer, log *logstore.Writer) (*writer, error) {
 	w := &writer{
 		transaction: transaction{Writer: database, queues: make(map[string]int64), removed: &s.removed},
-		log:         log, touches: &s.touches, ready: s.mayWrite,
+		log:         log, touches: &s.touches, state: s.state, ready: s.mayWrite,
 	}
 	size, err := db.QueryInt(w.Conn, "PRAGMA page_size")
 	if err != nil {
@@ -39,7 +43,7 @@ func newWriter(s *Store, database *db.Writer, log *logstore.Writer) (*writer, er
 	if s.space.On() {
 		w.grown = s.space.Grown
 	}
-	w.nextMessage, err = w.Scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM outbox`, db.Int(sequenceMask))
+	w.nextMessage, err = w.Scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM main.outbox`, db.Int(sequenceMask))
 	return w, err
 }
 
@@ -49,6 +53,7 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	if err := w.Run(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
+	w.state.Begin()
 	before, err := w.changed(batch)
 	if err == nil {
 		err = w.fill(batch, at)
@@ -67,6 +72,7 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	}
 	if err != nil {
 		w.touches.restore()
+		w.state.Rollback()
 		// Queues that were numbered in this transaction are not.
 		clear(w.queues)
 		w.boot = ""
@@ -147,13 +153,17 @@ func (w *writer) refusal(p *pending) (refusal, err error) {
 			return refusal, err
 		}
 	}
-	return nil, nil
+	return w.stale(p), nil
 }
 
 // add writes a change: its records, and the rows that belong to them.
 func (w *writer) add(p *pending) error {
 	before := w.log.Head().Seq
-	if err := w.log.Append(p.bodies); err != nil {
+	if err := w.log.Append(p.bodies, func(i int, head audit.Head) {
+		if p.folded != nil {
+			w.state.Apply(head.Seq, head.Time, p.folded[i])
+		}
+	}); err != nil {
 		return err
 	}
 	if p.log != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -65,7 +67,7 @@ func (c StartAttempt) decide(d *draft) error {
 	}
 	t.Fence++
 	a := Attempt{
-		ID: d.w.NewID(AttemptID), Ordinal: len(t.Attempts) + 1, Actor: actor, Status: AttemptRunning, Fence: t.Fence, Runtime: c.Runtime, Executor: c.Executor,
+		ID: d.w.NewID(ids.Attempt), Ordinal: len(t.Attempts) + 1, Actor: actor, Status: AttemptRunning, Fence: t.Fence, Runtime: c.Runtime, Executor: c.Executor,
 		WorkerRef: c.WorkerRef, SessionRef: c.SessionRef, Escalate: t.counted()+1 == maxTries, StartedAt: d.now, LeaseExpires: d.now.Add(d.w.Rules.Lease),
 	}
 	if actor == d.who.Name {
@@ -227,14 +229,14 @@ func (c RecordArtifact) decide(d *draft) error {
 		t.ArtifactRevision++
 	}
 	a := Artifact{
-		ID: d.w.NewID(ArtifactID), AttemptID: c.AttemptID, Kind: c.Kind, URI: c.URI, Digest: c.Digest, Size: c.Size, Verified: c.Verified, Summary: c.Summary,
+		ID: d.w.NewID(ids.Artifact), AttemptID: c.AttemptID, Kind: c.Kind, URI: c.URI, Digest: c.Digest, Size: c.Size, Verified: c.Verified, Summary: c.Summary,
 		Actor: d.who.Name, Work: work, Current: true, Revision: t.ArtifactRevision, ClaimedBy: c.ClaimedBy, By: d.who.By, At: d.now,
 	}
 	t.Artifacts = append(t.Artifacts, a)
 	touch(d, KindArtifact, t.Artifacts, len(t.Artifacts)-1, a.ID)
-	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("digest", a.Digest).made("verified", a.Verified).set("artifact_revision", was, t.ArtifactRevision)
+	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("verified", a.Verified).set("artifact_revision", was, t.ArtifactRevision)
 	e.AttemptID = a.AttemptID
-	e.Texts["uri"] = a.URI
+	e.Texts["uri"], e.Digests["artifact"] = a.URI, a.Digest
 	d.out.Artifact, d.out.Attempt = a.ID, a.AttemptID
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 // Create makes a task.
@@ -27,7 +29,7 @@ type Create struct {
 
 func (c Create) decide(d *draft) error {
 	t := &Task{Head: Head{
-		ID: d.w.NewID(TaskID), Tenant: c.Tenant, Title: c.Title, Workspace: c.Workspace, Phase: c.Phase, Circuit: CircuitClosed, Priority: c.Priority,
+		ID: d.w.NewID(ids.Task), Tenant: c.Tenant, Title: c.Title, Workspace: c.Workspace, Phase: c.Phase, Circuit: CircuitClosed, Priority: c.Priority,
 		Labels: tidy(c.Labels), DependsOn: tidy(c.DependsOn), Classification: c.Classification, NotBefore: c.NotBefore.UTC(), CreatedAt: d.now, CreatedBy: d.who.Name, Origin: c.Origin,
 	}}
 	if c.NotBefore.IsZero() {
@@ -56,7 +58,7 @@ func (c Create) decide(d *draft) error {
 		e.Details = c.Details
 	}
 	e.Reason = c.Reason
-	e.Texts["title"] = c.Title
+	e.Texts["title"], e.Digests["spec"] = c.Title, t.Spec().text()
 	if len(t.DependsOn) > 0 {
 		e.made("depends_on", t.DependsOn)
 	}
@@ -73,11 +75,11 @@ func (c Create) decide(d *draft) error {
 
 // brought adds an artifact that an import brings along. It is nobody's work here.
 func (d *draft) brought(a Artifact) {
-	a.ID, a.Kind, a.Actor, a.Current, a.By, a.At = d.w.NewID(ArtifactID), OtherArtifact, d.who.Name, true, d.who.By, d.now
+	a.ID, a.Kind, a.Actor, a.Current, a.By, a.At = d.w.NewID(ids.Artifact), OtherArtifact, d.who.Name, true, d.who.By, d.now
 	d.t.Artifacts = append(d.t.Artifacts, a)
 	touch(d, KindArtifact, d.t.Artifacts, len(d.t.Artifacts)-1, a.ID)
-	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("digest", a.Digest).made("verified", a.Verified)
-	e.Texts["uri"] = a.URI
+	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("verified", a.Verified)
+	e.Texts["uri"], e.Digests["artifact"] = a.URI, a.Digest
 }
 
 // tidy returns a list sorted, each entry once, and never nil.
@@ -150,7 +152,7 @@ func (d *draft) revise(s Spec) {
 	s.Version, s.Author, s.By, s.At = was+1, d.who.Name, d.who.By, d.now
 	t.Specs = append(t.Specs, s)
 	touch(d, KindSpec, t.Specs, len(t.Specs)-1, fmt.Sprint(s.Version))
-	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing()))
+	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing())).Digests["spec"] = s.text()
 }
 
 // SpecFile is what the daemon found that the file of a spec says by now.

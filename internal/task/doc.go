@@ -10,4 +10,21 @@
 // The caller's duty: decide about one task in order, one after the other, store an
 // outcome whole with its events or not at all, and let nothing follow from it before
 // that is durable.
+//
+// # The folder
+//
+// The folder internal/task holds the way of one task, from the specification to the last
+// effect. Its packages may import each other and those of base, ocip, audit, api, store,
+// config, approval and evidence.
+//
+//   - filenames: finds the files that a command names, for the approval request and again
+//     for the runner
+//   - ledger: the directory of what the runner has run: claims, processes, results
+//   - taskapi: the wire types of tasks: parameters and answers of `task.*` and `runner.*`
+//   - taskclient: a connection that acts by a grant and outlives a daemon: attaches again,
+//     calls once more
+//   - tasks: one call about a task from its caller to the commit: roles, guards, grants,
+//     leases, request keys, approvals of effects
+//   - taskstore: tasks in the database: heads, lists, dependencies, effects, grants of
+//     actors
 package task

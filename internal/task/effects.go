@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 // plan adds an effect, or plans a cancelled one again. One that is planned already
@@ -27,19 +29,19 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 		return nil, e.underWay()
 	case e != nil:
 		e = d.effect(e.ID)
-		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind)
+		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind).Digests["effect"] = *p
 		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest = *p, p.Type(), origin, EffectPlanned, d.who.Name, ""
 		return e, nil
 	case len(t.Effects) >= MaxEffects:
 		return nil, refuse(Limit, "a task has %d effects at most", MaxEffects)
 	}
 	t.Effects = append(t.Effects, Effect{
-		ID: d.w.NewID(EffectID), Planned: *p, EffectType: p.Type(), Origin: origin, State: EffectPlanned, PlannedBy: d.who.Name, At: d.now,
+		ID: d.w.NewID(ids.Effect), Planned: *p, EffectType: p.Type(), Origin: origin, State: EffectPlanned, PlannedBy: d.who.Name, At: d.now,
 	})
 	e = &t.Effects[len(t.Effects)-1]
 	touch(d, KindEffect, t.Effects, len(t.Effects)-1, e.ID)
 	event := d.event("effect.planned").made("effect_id", e.ID).made("state", e.State).made("side_effect_kind", e.Kind).made("type", e.EffectType).made("origin", origin)
-	event.Texts["idempotency_key"] = e.Key
+	event.Texts["idempotency_key"], event.Digests["effect"] = e.Key, *p
 	return e, nil
 }
 
@@ -145,6 +147,9 @@ func (c RequestApproval) decide(d *draft) error {
 	t.Approvals = append(t.Approvals, a)
 	touch(d, KindApproval, t.Approvals, len(t.Approvals)-1, a.ID)
 	event := d.event("approval.requested").made("approval_id", a.ID).made("effect_id", e.ID).made("status", a.Status).made("request_digest", a.Digest)
+	if event.Digests["request"], err = asked(t.ID, &e.Planned, c.Bound); err != nil {
+		return err
+	}
 	if c.ClaimedBy != "" {
 		event.Details["claimed_by"] = c.ClaimedBy
 	}
@@ -158,6 +163,32 @@ func (a *Approval) renewable(now time.Time) bool {
 		return true
 	}
 	return (a.Status == ApprovalPending || a.Status == ApprovalApproved) && !now.Before(a.ExpiresAt)
+}
+
+// Unspent reports whether the approval lets its effect be started once it is time.
+func (a *Approval) Unspent() bool { return a.Status == ApprovalApproved && !a.Used && !a.Void }
+
+// Unsigned is why nothing starts by an approval of people who may not sign any more.
+func (a *Approval) Unsigned() error {
+	r := refuse(GuardFailed, "approval %s does not count any more: not enough of those who gave it are among the allowed signers; take it back (ocipd approvals deny), and ask for it anew", a.ID)
+	r.Guards = []Guard{Approved}
+	return r
+}
+
+// Restored is the daemon's word that the state is a copy which was restored. What was approved
+// before, and was not used in the copy, may have been used since.
+type Restored struct{}
+
+//nolint:unparam // it is a Command
+func (Restored) decide(d *draft) error {
+	for i := range d.t.Approvals {
+		if a := &d.t.Approvals[i]; a.Unspent() {
+			d.revoke(d.approval(a.ID))
+			d.out.Events[len(d.out.Events)-1].Reason = "a copy of the state was restored: look whether it was done since, and ask anew"
+		}
+	}
+	d.out.Replayed = len(d.out.Events) == 0
+	return nil
 }
 
 // ResolveApproval is what a person, or time, has decided about an approval.
@@ -296,27 +327,31 @@ func (c RunEffect) decide(d *draft) error {
 	if a.Digest != c.Digest {
 		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)
 	}
+	if r := e.underWay(); r != nil {
+		return r
+	}
 	return d.start(e, a, c.TokenHash, false)
 }
 
-// compensate undoes an effect, once, by what was approved with it.
+// compensate undoes the last run of an effect, once, by what was approved with it. What undid
+// an earlier run counts for that one alone.
 func (c RunEffect) compensate(d *draft, e *Effect) error {
 	if e.Compensation == nil {
 		return refuse(Invalid, "effect %s has no compensation", e.ID)
 	}
-	if n := e.lastRun(true); n > 0 {
-		switch r := e.run(n); r.State {
+	done, n := e.lastRun(true), e.lastRun(false)
+	if done > n {
+		switch r := e.run(done); r.State {
 		case EffectStarted:
 			return refuse(EffectInFlight, "the compensation of effect %s is under way", e.ID)
 		case EffectUncertain:
 			return refuse(EffectUnknown, "nobody knows whether the compensation of effect %s was done: a person has to look and settle it", e.ID)
 		default:
-			d.out.Run, d.out.Replayed = n, true
+			d.out.Run, d.out.Replayed = done, true
 			return nil
 		}
 	}
 	// What failed and was cancelled since, with its task, may have been done in part.
-	n := e.lastRun(false)
 	if n == 0 || e.run(n).State != EffectDone && e.run(n).State != EffectFailed {
 		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
 	}
@@ -349,9 +384,14 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 		token = ""
 	}
 	e = d.effect(e.ID)
+	request, err := asked(d.t.ID, &e.Planned, a.Bound)
+	if err != nil {
+		return err
+	}
 	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, StartedAt: d.now, TokenHash: token}
 	e.Runs = append(e.Runs, r)
 	event := d.event("effect.started").made("effect_id", e.ID).made("run", r.Number).made("approval_id", a.ID).made("request_digest", a.Digest)
+	event.Digests["request"] = request
 	if compensation {
 		event.Details["compensation"] = true
 	} else {
@@ -451,12 +491,61 @@ func (c FinishRun) decide(d *draft) error {
 	if c.State == EffectUncertain {
 		kind = "effect.unknown"
 	}
-	d.ends(e, r, kind, c.State)
+	event := d.ends(e, r, kind, c.State)
+	event.Texts["evidence"] = c.Evidence
+	if len(c.Receipt) > 0 {
+		event.Digests["receipt"] = c.Receipt
+		if r.TokenHash == "" {
+			event.ran(c.Receipt)
+		}
+	}
 	r.Receipt, r.Evidence = c.Receipt, c.Evidence
 	if !r.Compensation {
 		e.Receipt = c.Receipt
 	}
 	return nil
+}
+
+// ran enters what the runner says of a command's end. What is no receipt of its says nothing.
+func (e *Event) ran(receipt jsontext.Value) {
+	type output struct {
+		Bytes  int64  `json:"bytes"`
+		Digest string `json:"digest"`
+	}
+	var said struct {
+		ExitCode  *int      `json:"exit_code"`
+		Signal    string    `json:"signal"`
+		TimedOut  bool      `json:"timed_out"`
+		Killed    bool      `json:"killed"`
+		Stdout    output    `json:"stdout"`
+		Stderr    output    `json:"stderr"`
+		StartedAt time.Time `json:"started_at"`
+		EndedAt   time.Time `json:"ended_at"`
+	}
+	if json.Unmarshal(receipt, &said) != nil {
+		return
+	}
+	if said.ExitCode != nil {
+		e.made("exit_code", *said.ExitCode)
+	}
+	if said.Signal != "" {
+		e.made("signal", said.Signal)
+	}
+	for name, is := range map[string]bool{"timed_out": said.TimedOut, "killed": said.Killed} {
+		if is {
+			e.made(name, true)
+		}
+	}
+	for name, at := range map[string]time.Time{"started_at": said.StartedAt, "ended_at": said.EndedAt} {
+		if !at.IsZero() {
+			e.made(name, at)
+		}
+	}
+	for name, out := range map[string]output{"stdout": said.Stdout, "stderr": said.Stderr} {
+		if out.Digest != "" {
+			e.made(name+"_bytes", out.Bytes).Digests[name] = out.Digest
+		}
+	}
 }
 
 func (d *draft) ends(e *Effect, r *Run, kind, state string) *Event {
@@ -608,6 +697,15 @@ type Program struct {
 type Input struct {
 	URI    string `json:"uri"`
 	Digest string `json:"digest"`
+	// Argv are the words of the command that name it: a copy's name takes their place.
+	Argv []Word `json:"argv,omitzero"`
+}
+
+// Word is a word of a command, or the end of one.
+type Word struct {
+	Index int `json:"index"`
+	// From is where the name begins in it, in bytes, as in --file=NAME and -fNAME.
+	From int `json:"from,omitzero"`
 }
 
 // Bound is what an approval names of a command besides what is planned.
@@ -616,6 +714,22 @@ type Bound struct {
 	// Folder is where the command begins, without links.
 	Folder string  `json:"folder,omitzero"`
 	Inputs []Input `json:"inputs"`
+	// Named are what else the command names in the workspace or in the folder.
+	Named []Named `json:"named,omitzero"`
+}
+
+// Named is what a command names that is none of its inputs: the command gets no copy.
+type Named struct {
+	// Path is where the name leads. With a link on the way it is the name as the command has
+	// it, from the command's folder on.
+	Path string `json:"path"`
+	// Leads is where such a name leads, without links, as far as anybody knows beforehand.
+	Leads string `json:"leads,omitzero"`
+	// Digest is of a file that has to be the same when the command begins. There is none of a
+	// folder, of what is too large or cannot be looked at, of what a link in the workspace
+	// leads to, of a name in the midst of a text, and of what a compensation names, which the
+	// command itself may have changed.
+	Digest string `json:"digest,omitzero"`
 }
 
 // BoundPair is what an approval names of an effect: its command's, and its
@@ -623,11 +737,14 @@ type Bound struct {
 type BoundPair struct {
 	Command      *Bound `json:"command,omitzero"`
 	Compensation *Bound `json:"compensation,omitzero"`
+	// Salt keeps everybody from guessing the request by its digest, which is on record, and an
+	// actor who may not read the daemon's files from learning about them by it. Requests of
+	// earlier versions may have none.
+	Salt string `json:"salt,omitzero"`
 }
 
-// RequestDigest names exactly what a person approves: SHA-256 over the RFC 8785 form
-// of what is planned, and for a command of what it would run.
-func RequestDigest(taskID string, p *Planned, bound *BoundPair) (string, error) {
+// request is what a person approves: what is planned, and for a command what it would run.
+func request(taskID string, p *Planned, bound *BoundPair) map[string]any {
 	m := map[string]any{
 		"v": 1, "task_id": taskID, "type": p.Type(), "idempotency_key": p.Key, "side_effect_kind": p.Kind,
 		"command": boundCommand(p.Command, bound.Command), "compensation": boundCommand(p.Compensation, bound.Compensation),
@@ -639,6 +756,27 @@ func RequestDigest(taskID string, p *Planned, bound *BoundPair) (string, error) 
 		if len(p.Params) == 0 {
 			m["params"] = nil
 		}
+	}
+	return m
+}
+
+// asked is the request that an approval is of, by what the approval has beside what is planned.
+func asked(taskID string, p *Planned, bound jsontext.Value) (any, error) {
+	var pair BoundPair
+	if len(bound) > 0 {
+		if err := json.Unmarshal(bound, &pair); err != nil {
+			return nil, fmt.Errorf("cannot read what an approval of task %s is of: %w", taskID, err)
+		}
+	}
+	return request(taskID, p, &pair), nil
+}
+
+// RequestDigest names exactly what a person approves: SHA-256 over the RFC 8785 form of the
+// request and its salt.
+func RequestDigest(taskID string, p *Planned, bound *BoundPair) (string, error) {
+	m := request(taskID, p, bound)
+	if bound.Salt != "" {
+		m["salt"] = bound.Salt
 	}
 	text, err := json.Marshal(m, json.Deterministic(true))
 	if err == nil {
@@ -661,6 +799,9 @@ func boundCommand(c *Action, b *Bound) any {
 	m := map[string]any{
 		"argv": c.Argv, "cwd": c.Cwd, "env": c.Env, "env_from": c.EnvFrom, "timeout_s": c.TimeoutS,
 		"exe": b.Exe, "folder": b.Folder, "inputs": b.Inputs, "stdin_sha256": Digest([]byte(c.Stdin)),
+	}
+	if len(b.Named) > 0 {
+		m["named"] = b.Named
 	}
 	return m
 }

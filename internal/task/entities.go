@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
 // Head is what a task is apart from its lists.
@@ -189,7 +191,7 @@ type Action struct {
 	// EnvFrom names variables of the runner's.
 	EnvFrom []string `json:"env_from,omitzero"`
 	Stdin   string   `json:"stdin,omitzero"`
-	// Inputs name artifacts, by id or URI.
+	// Inputs name artifacts, by id or URI, and files of the workspace.
 	Inputs   []string `json:"inputs,omitzero"`
 	TimeoutS int      `json:"timeout_s,omitzero"`
 }
@@ -275,11 +277,31 @@ type Approval struct {
 
 // live reports whether an effect may be started on the approval.
 func (a *Approval) live(now time.Time) bool {
-	return a.Status == ApprovalApproved && !a.Used && !a.Void && now.Before(a.ExpiresAt)
+	return (a.Status == ApprovalApproved || mutant.Off("effect-approved")) && !a.Used && !a.Void && now.Before(a.ExpiresAt)
 }
 
 // Spec returns the current version.
 func (t *Task) Spec() *Spec { return &t.Specs[len(t.Specs)-1] }
+
+// spec returns a version of the spec, or nil.
+func (t *Task) spec(version int) *Spec {
+	return find(t.Specs, func(s *Spec) bool { return s.Version == version })
+}
+
+// worked is what had been made by a revision: the newest artifact of each URI by then, in the
+// order in which they were recorded.
+func (t *Task) worked(revision int) []Input {
+	list := []Input{}
+	for i := range t.Artifacts {
+		a := &t.Artifacts[i]
+		if !a.Work || a.Revision > revision {
+			continue
+		}
+		list = slices.DeleteFunc(list, func(in Input) bool { return in.URI == a.URI })
+		list = append(list, Input{URI: a.URI, Digest: a.Digest})
+	}
+	return list
+}
 
 // Running returns the running attempt, or nil.
 func (t *Task) Running() *Attempt {
@@ -325,6 +347,18 @@ func (t *Task) Newest(effect string) *Approval {
 		}
 	}
 	return nil
+}
+
+// Salt is that of the newest request about an effect, "" for none.
+func (t *Task) Salt(e *Effect) string {
+	if e == nil || t.Newest(e.ID) == nil {
+		return ""
+	}
+	var bound BoundPair
+	if err := json.Unmarshal(t.Newest(e.ID).Bound, &bound); err != nil {
+		return ""
+	}
+	return bound.Salt
 }
 
 // Live returns the approval that an effect can be started on, or nil.

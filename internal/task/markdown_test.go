@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // Whoever writes a spec cannot keep the daemon busy with it: what is nested deep, or what a

@@ -104,9 +104,7 @@ func (d *draft) revoke(a *Approval) {
 	if a.Status != ApprovalPending && (a.Status != ApprovalApproved || a.Used) {
 		return
 	}
-	if a.Status == ApprovalPending {
-		d.out.Revoke = append(d.out.Revoke, a.ID)
-	}
+	d.out.Revoke = append(d.out.Revoke, a.ID)
 	d.event("approval.resolved").made("approval_id", a.ID).made("effect_id", a.EffectID).set("status", a.Status, ApprovalRevoked)
 	a.Status, a.ResolvedAt = ApprovalRevoked, d.now
 }

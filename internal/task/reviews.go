@@ -1,6 +1,10 @@
 package task
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
+)
 
 // AppendReview is a reviewer's word about what is reviewed now.
 type AppendReview struct {
@@ -42,7 +46,7 @@ func (c AppendReview) decide(d *draft) error {
 		return err
 	}
 	r := Review{
-		ID: d.w.NewID(ReviewID), AttemptID: c.AttemptID, Type: c.Type, Actor: d.who.Name, Verdict: c.Verdict, Findings: slices.Clone(c.Findings), Summary: c.Summary,
+		ID: d.w.NewID(ids.Review), AttemptID: c.AttemptID, Type: c.Type, Actor: d.who.Name, Verdict: c.Verdict, Findings: slices.Clone(c.Findings), Summary: c.Summary,
 		Subject: subject, ClaimedBy: c.ClaimedBy, Shared: shared, At: d.now,
 	}
 	t.Reviews = append(t.Reviews, r)
@@ -54,7 +58,13 @@ func (c AppendReview) decide(d *draft) error {
 	if shared != "" {
 		e.Details["shared_principal"] = shared
 	}
-	e.Texts["summary"] = r.Summary
+	e.Texts["summary"], e.Digests["findings"] = r.Summary, r.Findings
+	if s := t.spec(subject.Spec); s != nil {
+		e.Digests["spec"] = s.text()
+	}
+	if subject.Gate {
+		e.Digests["artifacts"] = t.worked(subject.Artifact)
+	}
 	d.out.Review = r.ID
 	return nil
 }

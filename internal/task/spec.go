@@ -117,6 +117,14 @@ func weakness(c string) string {
 	return ""
 }
 
+// text is what the spec says, without who said it and where it was read.
+func (s *Spec) text() any {
+	return struct {
+		Fields
+		Markdown string `json:"markdown,omitzero"`
+	}{s.Fields, s.Markdown}
+}
+
 // Size is how many bytes the spec takes.
 func (s *Spec) Size() int {
 	size := len(s.Markdown) + len(s.Goal)

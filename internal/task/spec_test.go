@@ -26,10 +26,10 @@ Accountants download a month of invoices as CSV.
 ### Inputs
 - internal/invoice/
 ## Outputs
-- internal/export/*.go
+- internal/evidence/export/*.go
 - build/billing.tar
 ## Acceptance criteria
-- [ ] ` + "`go test ./internal/export`" + ` exits
+- [ ] ` + "`go test ./internal/evidence/export`" + ` exits
   with 0
 - a month of 10,000 invoices downloads in under 2 s
 ## Risks
@@ -48,8 +48,8 @@ func TestReadFile(t *testing.T) {
 	fields, _ := ReadMarkdown([]byte(f.Markdown))
 	want := Fields{
 		Goal: "Accountants download a month of invoices as CSV.", ScopeIn: []string{"the endpoint GET /invoices.csv"}, ScopeOut: []string{"other formats"},
-		Inputs: []string{"internal/invoice/"}, Outputs: []string{"internal/export/*.go", "build/billing.tar"},
-		AcceptanceCriteria: []string{"`go test ./internal/export` exits with 0", "a month of 10,000 invoices downloads in under 2 s"}, Risks: []string{},
+		Inputs: []string{"internal/invoice/"}, Outputs: []string{"internal/evidence/export/*.go", "build/billing.tar"},
+		AcceptanceCriteria: []string{"`go test ./internal/evidence/export` exits with 0", "a month of 10,000 invoices downloads in under 2 s"}, Risks: []string{},
 	}
 	if !reflect.DeepEqual(fields, want) {
 		t.Errorf("got  %#v\nwant %#v", fields, want)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 var (
@@ -61,7 +63,7 @@ func newDesk(t testing.TB) *desk {
 func goodSpec() Fields {
 	return Fields{
 		Goal: "Accountants download a month of invoices as CSV.", ScopeIn: []string{"the endpoint GET /invoices.csv"}, ScopeOut: []string{}, Inputs: []string{},
-		Outputs: []string{"internal/export/*.go"}, AcceptanceCriteria: []string{"`go test ./internal/export` exits with 0"}, Risks: []string{},
+		Outputs: []string{"internal/evidence/export/*.go"}, AcceptanceCriteria: []string{"`go test ./internal/evidence/export` exits with 0"}, Risks: []string{},
 	}
 }
 
@@ -182,7 +184,7 @@ func notify() Planned {
 
 func (d *desk) request(p Planned) *Outcome {
 	d.t.Helper()
-	return d.do(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+	return d.do(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
 }
 
 func (d *desk) approve(e *Effect) {
@@ -715,6 +717,35 @@ func TestCompensationOfAFailure(t *testing.T) {
 	}
 }
 
+// What undid one run of an effect says nothing of the next one, which can be undone as well and
+// does not begin while the other is being undone.
+func TestEachRunIsUndone(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	undo := RunEffect{EffectID: id, Digest: zero, Compensation: true}
+	d.run(id, EffectFailed)
+	d.move(AwaitingApproval)
+	d.approve(&d.task.Effects[0])
+	d.move(ReadyToResume)
+	d.do(gate, undo)
+	d.refused(gate, RunEffect{EffectID: id, Digest: zero}, EffectInFlight)
+	d.finishRun(id, 2, EffectUncertain)
+	d.refused(gate, RunEffect{EffectID: id, Digest: zero}, EffectUnknown)
+	d.do(person, SettleEffect{EffectID: id, Outcome: EffectDone})
+	if n := d.run(id, EffectDone); n != 3 {
+		t.Fatalf("run %d", n)
+	}
+	if out := d.do(gate, undo); out.Replayed || out.Run != 4 {
+		t.Errorf("the second run is undone by %+v", out)
+	}
+	d.refused(gate, undo, EffectInFlight)
+	d.finishRun(id, 4, EffectDone)
+	if out := d.do(gate, undo); !out.Replayed || out.Run != 4 {
+		t.Errorf("undone again: %+v", out)
+	}
+}
+
 // An effect that was asked about anew, or is planned as something else, is not undone by what
 // was approved before.
 func TestNoCompensationOfAnotherPlan(t *testing.T) {
@@ -724,7 +755,7 @@ func TestNoCompensationOfAnotherPlan(t *testing.T) {
 	d.run(id, EffectFailed)
 	d.move(AwaitingApproval)
 	undo := RunEffect{EffectID: id, Digest: zero, Compensation: true}
-	d.do(gate, RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+	d.do(gate, RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
 	d.refused(gate, undo, IdempotencyConflict)
 	d.do(lead, CancelEffect{EffectID: id})
 	other := deploy()
@@ -740,7 +771,7 @@ func TestNothingChangesUnderARun(t *testing.T) {
 	id := d.task.Effects[0].ID
 	d.run(id, EffectFailed)
 	d.do(gate, RunEffect{EffectID: id, Digest: zero, Compensation: true})
-	anew := RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)}
+	anew := RequestApproval{Planned: deploy(), Digest: sum(7), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)}
 	other := deploy()
 	other.Compensation = &Action{Argv: []string{"bin/other"}}
 	for _, code := range []Code{EffectInFlight, EffectUnknown} {
@@ -759,7 +790,7 @@ func TestRequestDigest(t *testing.T) {
 	digest := func(change func(*Planned, *Bound)) string {
 		p := deploy()
 		p.Command = &Action{Argv: []string{"bin/deploy", "staging"}, Cwd: "sub", Env: map[string]string{"A": "1"}, EnvFrom: []string{"B"}, Stdin: "in", TimeoutS: 7}
-		b := &Bound{Exe: Program{"/bin/deploy", "00"}, Inputs: []Input{{"out.txt", sum(1)}}}
+		b := &Bound{Exe: Program{"/bin/deploy", "00"}, Inputs: []Input{{URI: "out.txt", Digest: sum(1)}}}
 		change(&p, b)
 		got, err := RequestDigest("tsk_1", &p, &BoundPair{Command: b, Compensation: &Bound{Exe: Program{"/bin/undo", "00"}}})
 		if err != nil {
@@ -783,6 +814,9 @@ func TestRequestDigest(t *testing.T) {
 		"the program":           func(_ *Planned, b *Bound) { b.Exe.SHA256 = "01" },
 		"a file's name":         func(_ *Planned, b *Bound) { b.Inputs[0].URI = "other" },
 		"a file":                func(_ *Planned, b *Bound) { b.Inputs[0].Digest = sum(2) },
+		"the word that it is":   func(_ *Planned, b *Bound) { b.Inputs[0].Argv = []Word{{Index: 1}} },
+		"what else is named":    func(_ *Planned, b *Bound) { b.Named = []Named{{Path: "/work/in"}} },
+		"what is in it":         func(_ *Planned, b *Bound) { b.Named = []Named{{Path: "/work/in", Digest: sum(1)}} },
 		"how it is undone":      func(p *Planned, _ *Bound) { p.Compensation.Argv = []string{"bin/other"} },
 		"that it can be undone": func(p *Planned, _ *Bound) { p.Compensation = nil },
 	} {
@@ -809,6 +843,9 @@ func TestRequestDigest(t *testing.T) {
 		t.Error("blanks make another digest")
 	}
 	p := notify()
+	if other, err := RequestDigest("tsk_1", &p, &BoundPair{Salt: "s"}); err != nil || other == one {
+		t.Errorf("with a salt the digest is %s, %v", other, err)
+	}
 	if other, err := RequestDigest("tsk_2", &p, &BoundPair{}); err != nil || other == one {
 		t.Errorf("another task's effect has the digest %s, %v", other, err)
 	}
@@ -837,8 +874,8 @@ func TestReworkEndsApprovals(t *testing.T) {
 	changes := d.request(notify()).Approval
 	d.do(person, ResolveApproval{ID: changes, Status: ApprovalChanges, By: "uid:1"})
 	d.move(ExecutionReady)
-	if a := d.task.Approval(approved); a.Status != ApprovalRevoked {
-		t.Errorf("approval %+v", a)
+	if a := d.task.Approval(approved); a.Status != ApprovalRevoked || !slices.Equal(d.last.Revoke, []string{approved}) {
+		t.Errorf("approval %+v, of the requests end %q", a, d.last.Revoke)
 	}
 	if deploy, notify := d.task.EffectOf("deploy"), d.task.EffectOf("notify"); deploy.State != EffectPlanned || notify.State != EffectCancelled {
 		t.Errorf("deploy is %s, notify is %s", deploy.State, notify.State)
@@ -1006,18 +1043,6 @@ func TestMay(t *testing.T) {
 	} {
 		if got := d.task.May(&test.who) == nil; got != test.ok {
 			t.Errorf("%s: %v", test.who.Name, got)
-		}
-	}
-}
-
-func TestIsID(t *testing.T) {
-	good := "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7"
-	for id, want := range map[string]bool{
-		good: true, good[4:]: false, "att_" + good[4:]: false, good + "0": false, good[:39]: false,
-		"tsk_01a1fe46-d68f-77d6-9611-d5a7674802C7": false, "tsk_01a1fe46xd68f-77d6-9611-d5a7674802c7": false, "": false,
-	} {
-		if IsID(TaskID, id) != want {
-			t.Errorf("%q", id)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 // everything are commands of all kinds, about what the task has and what it has not.
@@ -47,7 +49,7 @@ func (d *desk) everything() (list []struct {
 	add(builder, PlanEffect{Planned: notify()})
 	add(gate, PlanEffect{Planned: notify()})
 	for _, p := range []Planned{deploy(), notify()} {
-		add(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ApprovalID), ExpiresAt: d.now.Add(time.Hour)})
+		add(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
 	}
 	for _, a := range t.Approvals[max(0, len(t.Approvals)-2):] {
 		for _, status := range Resolutions() {

@@ -248,36 +248,6 @@ const (
 	CircuitStopped = "open"
 )
 
-// The prefixes of ids.
-const (
-	TaskID     = "tsk_"
-	AttemptID  = "att_"
-	ReviewID   = "rev_"
-	ArtifactID = "art_"
-	ApprovalID = "apr_"
-	EffectID   = "eff_"
-	GrantID    = "grt_"
-	// TokenPrefix begins the token of a grant.
-	TokenPrefix = "ocg_"
-)
-
-// idForm is what a UUID looks like: x stands for a digit of it.
-const idForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-
-// IsID reports whether a text is an id with that prefix.
-func IsID(prefix, id string) bool {
-	id, ok := strings.CutPrefix(id, prefix)
-	if !ok || len(id) != len(idForm) {
-		return false
-	}
-	for i := range len(id) {
-		if c := id[i]; idForm[i] == '-' && c != '-' || idForm[i] == 'x' && !strings.Contains("0123456789abcdef", string(c)) {
-			return false
-		}
-	}
-	return true
-}
-
 // The limits of a task.
 const (
 	MaxSpecBytes    = 128 << 10

@@ -24,6 +24,12 @@ questions contains "a person looks at this shell command" if {
 	not quiet
 }
 
+# Codex asks about the command that opens a shell, and about nothing that is typed into it
+# afterwards: whoever approves it approves all of that.
+questions contains "it opens a program that reads commands; what is typed into it is asked about no more" if {
+	regex.match(`^(\S*/)?((ba|da|z|fi|k|c|tc)?sh|python[0-9.]*|node|irb|perl|psql|mysql|sqlite3|gdb|tmux|screen)( -[A-Za-z-]+)*\s*$`, input.tool.command)
+}
+
 # One plain command of words about what is below the folder: no quotes, variables, pipes,
 # lists, redirections, new lines, nor options that write a file or start a program.
 quiet if {

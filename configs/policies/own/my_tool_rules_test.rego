@@ -41,6 +41,14 @@ test_a_person_looks_at_all_else if {
 	}
 }
 
+test_a_person_is_told_that_a_shell_is_opened if {
+	every command in ["bash", "/bin/sh -i", "zsh", "python3", "/usr/bin/python3.12 -q", "node", "sqlite3"] {
+		shell(command).require_approval
+		contains(shell(command).reason, "what is typed into it")
+	}
+	not contains(shell("python3 build.py").reason, "what is typed into it")
+}
+
 test_tools_without_a_command_ask_nobody if {
 	not ask("Read", "").require_approval
 	ask("Read", "").allow

@@ -7,10 +7,15 @@ import { sender } from "./sends.js";
 
 /** How many decided messages are remembered until their receiver's run begins. */
 const REMEMBERED = 4096;
+/** How many notices to an agent are remembered until its next run. */
+const REMEMBERED_NOTICES = 64;
 /** OpenClaw's own prompt for telling a channel of an exchange that is over. */
 const ANNOUNCE = "Agent-to-agent announce step.";
 
 const FROM_AGENTS = "inter_session";
+
+/** Words that OpenClaw takes for itself when they are all that an agent says, and sends to nobody. */
+const CONTROL = new Set(["REPLY_SKIP", "ANNOUNCE_SKIP", "NO_REPLY", "HEARTBEAT_OK"]);
 
 /** What an agent is told of its message that a person has approved. */
 const OUTCOMES = {
@@ -38,13 +43,24 @@ export class Gate {
     this.log = log;
     this.send = send;
     this.visibility = visibility;
-    this.tell = tell;
+    this.tell = (agentId, text) => {
+      this.told.set(agentId, [...(this.told.get(agentId) ?? []), text].slice(-REMEMBERED_NOTICES));
+      tell(agentId, text);
+    };
     this.find = sender(sendTools);
     this.claims = new Claims(state);
     /** Decided messages by who said what: what was decided travels beside OpenClaw's text. */
     this.decided = new Map();
     /** The exchange that a run answers in, by the run's id. */
     this.runs = new Map();
+    /** Runs that no message of another agent began. */
+    this.own = new Set();
+    /** Agents whose next run may follow from another agent's text that is in no prompt. */
+    this.nudged = new Set();
+    /** What this plugin has told each agent: the host puts it before the next prompt. */
+    this.told = new Map();
+    /** The dispatch ids of messages whose tool has not ended, by the call's id. */
+    this.calls = new Map();
     /** Pairs of agents whose last message was refused. */
     this.refused = new Set();
     /** Released messages by ticket, which the gate lets pass once. */
@@ -88,10 +104,38 @@ export class Gate {
       return (await this.otherTool(event, ctx)) ?? read ?? undefined;
     }
     if (found.wrong) return block(found.wrong);
-    const answer = await this.decide(found.session, found.text, {}, ctx);
+    const answer = await this.decide(found.session, found.text, this.asks(found, ctx), ctx);
     if (!answer.allowed) return block(this.reason(answer));
     this.allow(ctx, found.session, answer.data);
+    const to = agentOf(found.session);
+    if (to && event.params.mode !== undefined) this.nudged.add(to);
+    const call = event.toolCallId ?? ctx.toolCallId;
+    if (call) this.calls.set(call, answer.data.dispatchId);
     return { params: found.put(answer.data.content) };
+  }
+
+  /** A message that an agent sends another by a tool opens an exchange; its answers stay in it. */
+  asks(found, ctx) {
+    if (!agentOf(found.session)) return {};
+    return { exchange: { new: true, ownTurn: this.own.has(ctx.runId) } };
+  }
+
+  /** after_tool_call: a message that the host itself refused was not sent. */
+  async afterTool(event, ctx) {
+    const call = event.toolCallId ?? ctx.toolCallId;
+    const dispatchId = this.calls.get(call);
+    this.calls.delete(call);
+    const status = event.result?.details?.status;
+    if (dispatchId && (event.error || status === "error" || status === "forbidden")) await this.notSent(dispatchId, event.error ?? event.result.details.error ?? status);
+  }
+
+  /** Tells ocipd that a message which it let go went to nobody. */
+  async notSent(dispatchId, why) {
+    try {
+      await this.kernel.ask("approval.confirm", { dispatchId, outcome: "not_sent", note: String(why).slice(0, 500) });
+    } catch (e) {
+      this.log.warn(`ocipd: it is not on record that ${dispatchId} was not sent: ${e.message}`);
+    }
   }
 
   allow(ctx, session, data) {
@@ -116,7 +160,7 @@ export class Gate {
   }
 
   reason(answer) {
-    if (answer.held) return `ocipd: HELD ${answer.approvalId}: ${answer.reason}. A person decides; it is sent then by itself. Do not retry, and do not send it another way.`;
+    if (answer.held) return `ocipd: HELD ${answer.approvalId}: ${answer.reason}. ${decisions(answer)} Do not retry, and do not send it another way.`;
     return `ocipd: refused: ${answer.reason ?? "without a reason"}. Do not retry.`;
   }
 
@@ -130,8 +174,7 @@ export class Gate {
       if (answer.held) return block(`ocipd: HELD ${answer.approvalId}: ${answer.reason}. A person has to approve it; then the same call is let through. Do not retry before your user says so.`);
       if (!answer.allowed) return block(this.reason(answer));
     } catch (e) {
-      if (this.tools === "enforce") return block(`ocipd: ${e.message}`);
-      this.log.warn(`ocipd: a call of ${event.toolName} is not on record: ${e.message}`);
+      return block(`ocipd: ${e.message}`);
     }
     return undefined;
   }
@@ -141,14 +184,18 @@ export class Gate {
   /** before_agent_run, which is closed: a run that another agent's text begins needs a decision. */
   async beforeRun(event, ctx) {
     const source = ctx.inputProvenance;
-    if (source?.kind !== FROM_AGENTS) return undefined;
+    if (source?.kind !== FROM_AGENTS) {
+      if (!this.nudged.delete(ctx.agentId) && ctx.runId) this.own.add(ctx.runId);
+      return undefined;
+    }
     const from = source.sourceSessionKey ?? "";
     if (event.prompt === ANNOUNCE) {
       // Its system prompt has the last reply in it.
       return this.refused.has(pair(from, ctx.sessionKey)) || this.refused.has(pair(ctx.sessionKey, from)) ? withheld("the last message of these two was refused") : undefined;
     }
     if (from.startsWith(`agent:${ctx.agentId}:`)) return undefined; // the agent's own
-    const decided = this.decided.get(this.key(from, event.prompt));
+    const text = this.decided.has(this.key(from, event.prompt)) ? event.prompt : this.withoutNotices(ctx.agentId, event.prompt);
+    const decided = this.decided.get(this.key(from, text));
     if (!decided || decided.refused) {
       if (!decided) this.log.error(`ocipd: ${ctx.sessionKey} was to run on a text of ${from} that nobody decided about`);
       return withheld(decided?.refused ?? "no decision about this message is known");
@@ -156,13 +203,14 @@ export class Gate {
     let answer;
     try {
       answer = await this.kernel.ask("hook.emit", {
-        hookName: "message_received", data: { sessionKey: ctx.sessionKey, content: event.prompt, metadata: decided.metadata }, context: { agentId: ctx.agentId },
+        hookName: "message_received", data: { sessionKey: ctx.sessionKey, content: text, metadata: decided.metadata }, context: { agentId: ctx.agentId },
       });
     } catch (e) {
       answer = { allowed: false, reason: e.message };
     }
     if (!answer.allowed) {
       this.refused.add(pair(from, ctx.sessionKey));
+      await this.notSent(decided.dispatchId, answer.reason);
       return withheld(answer.reason);
     }
     if (ctx.runId) this.runs.set(ctx.runId, { to: replies(from), exchange: decided.metadata?.exchange?.id });
@@ -173,7 +221,7 @@ export class Gate {
   async beforeFinalize(event, ctx) {
     const run = this.runs.get(event.runId ?? ctx.runId);
     const text = event.lastAssistantMessage;
-    if (!run || typeof text !== "string" || text.trim() === "") return undefined;
+    if (!run || typeof text !== "string" || text.trim() === "" || CONTROL.has(text.trim())) return undefined;
     const metadata = run.exchange ? { exchange: { id: run.exchange } } : {};
     const answer = await this.decide(run.to, text, metadata, ctx, "annotation");
     // The host sends the text as it is: the label travels in the annotation.
@@ -184,6 +232,7 @@ export class Gate {
 
   runEnded(event, ctx) {
     this.runs.delete(event?.runId ?? ctx?.runId);
+    this.own.delete(event?.runId ?? ctx?.runId);
   }
 
   /** before_message_write puts the annotation beside OpenClaw's provenance. */
@@ -191,14 +240,22 @@ export class Gate {
     const m = event.message;
     if (m?.role !== "user" || m.provenance?.kind !== FROM_AGENTS) return undefined;
     const text = typeof m.content === "string" ? m.content : (m.content ?? []).map((p) => p.text ?? "").join("");
-    for (const [key, decided] of this.decided) {
-      if (!decided.metadata?.ocip) continue;
-      // What is written has the host's own lines before it.
-      for (let at = 0; at >= 0; at = text.indexOf("\n", at) + 1 || -1) {
-        if (this.key(m.provenance.sourceSessionKey, text.slice(at)) === key) return { message: { ...m, ocip: decided.metadata.ocip } };
-      }
+    // What is written has the host's own lines before it.
+    for (let at = 0; at >= 0; at = text.indexOf("\n", at) + 1 || -1) {
+      const ocip = this.decided.get(this.key(m.provenance.sourceSessionKey, text.slice(at)))?.metadata?.ocip;
+      if (ocip) return { message: { ...m, ocip } };
     }
     return undefined;
+  }
+
+  /** A prompt without what this plugin has told the agent, which the host puts before it. */
+  withoutNotices(agentId, prompt) {
+    let text = prompt;
+    for (const notice of this.told.get(agentId) ?? []) {
+      const rest = text.trimStart();
+      if (rest.startsWith(notice)) text = rest.slice(notice.length).replace(/^\s+/, "");
+    }
+    return text;
   }
 
   // ---- channels
@@ -307,6 +364,11 @@ export class Gate {
     this.kernel.close();
   }
 }
+
+/** What can become of a held message. */
+const decisions = ({ ocip }) => (ocip?.blocked
+  ? `It cannot be sent as it is, whoever approves: ${ocip.blocked}. A person denies it, settles the exchange, or answers in your place.`
+  : "A person decides; if it is approved, it is sent without you.");
 
 const block = (reason) => ({ block: true, blockReason: reason });
 const withheld = (reason) => ({ outcome: "block", reason, message: `ocipd: message withheld: ${reason}` });

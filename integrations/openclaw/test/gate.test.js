@@ -16,7 +16,7 @@ const env = { ...process.env, HOME: dir, XDG_STATE_HOME: join(dir, "state") };
 let daemon;
 let gates = [];
 
-const agent = (id) => `  - {id: ${id}, app: "@openclaw/gateway", instance_id: agent-${id}, user_id: ${id}, org_unit: o, tenant_id: home}\n`;
+const agent = (id) => `  - {id: ${id}, app: "@openclaw/gateway", instance_id: agent-${id}, user_id: ${id}, org_unit: o, tenant_id: home, own_turns: true}\n`;
 // This process is the app and the person in one.
 writeFileSync(join(dir, "ocipd.yaml"), `ipc: {apps_may_operate: true}\nagents:\n${agent("alice")}${agent("bob")}directory:\n  - {kind: person, user_id: dave, tenant_id: home, org_unit: o, accepts: [public, internal], sessions: ["telegram:7"]}\n`);
 
@@ -262,6 +262,16 @@ test("what the daemon answers to a call of a tool holds, unless nothing is asked
   }
 });
 
+test("a call that the daemon cannot be asked about is refused, unless nothing is asked", async () => {
+  for (const tools of ["record", "enforce", "off"]) {
+    const g = gate({ tools });
+    g.kernel.ask = async () => { throw new Error("the daemon is away"); };
+    const said = await g.beforeTool({ toolName: "exec", params: { command: "ls" } }, alice);
+    if (tools === "off") assert.equal(said, undefined);
+    else assert.match(said.blockReason, /the daemon is away/, tools);
+  }
+});
+
 test("without the daemon nothing is sent, and with it again it is", async () => {
   const g = gate({ tools: "enforce" });
   assert.equal(await g.beforeTool({ toolName: "read", params: { path: "x" } }, alice), undefined);
@@ -276,4 +286,92 @@ test("without the daemon nothing is sent, and with it again it is", async () => 
   });
   assert.match(sent.message, /^anybody\?/);
   assert.ok(records((r) => r.event === "tool_executing").length > 0);
+});
+
+test("the host's own words are sent to nobody, and decided by nobody", async () => {
+  const g = gate();
+  const { params } = await g.beforeTool(call({ agentId: "bob", message: "How far are you?" }), alice);
+  assert.equal(await g.beforeRun({ prompt: params.message }, from(alice, bob, "run-1")), undefined);
+  const before = records(() => true).length;
+  for (const word of ["REPLY_SKIP", "ANNOUNCE_SKIP", "NO_REPLY", " HEARTBEAT_OK\n"]) await g.beforeFinalize({ runId: "run-1", lastAssistantMessage: word }, bob);
+  assert.equal(records(() => true).length, before);
+  await g.beforeFinalize({ runId: "run-1", lastAssistantMessage: "REPLY_SKIP is what I say" }, bob);
+  assert.equal(records(() => true).length > before, true, "it is more than the word");
+});
+
+test("questions from turns of an agent's own are answered, however often", async () => {
+  const g = gate();
+  for (let question = 1; question <= 10; question++) {
+    assert.equal(await g.beforeRun({ prompt: "a person's" }, { ...alice, runId: `own-${question}` }), undefined);
+    const asked = await g.beforeTool(call({ agentId: "bob", message: `Question ${question}?` }), { ...alice, runId: `own-${question}` });
+    assert.ok(asked.params, asked.blockReason);
+    const verdict = await g.beforeRun({ prompt: asked.params.message }, from(alice, bob, `answers-${question}`));
+    assert.equal(verdict, undefined, verdict?.reason);
+    await g.beforeFinalize({ runId: `answers-${question}`, lastAssistantMessage: `Answer ${question}.` }, bob);
+    const back = await g.beforeRun({ prompt: `Answer ${question}.` }, from(bob, alice, `back-${question}`));
+    assert.equal(back, undefined, back?.reason);
+  }
+});
+
+test("messages that lead to each other are stopped", async () => {
+  const g = gate();
+  let [sender, receiver] = [alice, bob];
+  let run;
+  for (let n = 1; ; n++) {
+    assert.ok(n < 10, "nothing stops it");
+    const sent = await g.beforeTool(call({ agentId: receiver.agentId, message: `Pass it on, ${n}` }), { ...sender, runId: run });
+    if (sent.block) {
+      assert.match(sent.blockReason, /chain/);
+      break;
+    }
+    run = `caused-${n}`;
+    assert.equal(await g.beforeRun({ prompt: sent.params.message }, from(sender, receiver, run)), undefined);
+    [sender, receiver] = [receiver, sender];
+  }
+});
+
+test("a notice before the next message does not stop it", async () => {
+  const told = [];
+  const g = gate({ tell: (who, text) => told.push(text) });
+  await g.beforeTool(call({ agentId: "alice", message: "I promise to sign the contract." }), bob);
+  ocipd("approvals", "deny", waiting()[0].approvalId);
+  await eventually("the word", () => told.length > 0);
+  const { params } = await g.beforeTool(call({ agentId: "bob", message: "How far are you?" }), alice);
+  assert.equal((await g.beforeRun({ prompt: `${told[0]} And more.\n\n${params.message}` }, from(alice, bob, "r"))).outcome, "block", "it is another text");
+  assert.equal(await g.beforeRun({ prompt: `${told[0]}\n\n${params.message}` }, from(alice, bob, "r")), undefined);
+});
+
+test("a message that goes to nobody after all is on record as not taken", async () => {
+  const g = gate();
+  const untaken = () => records((r) => r.event === "not_taken").length;
+  const before = untaken();
+  const spawned = await g.beforeTool({ toolName: "sessions_spawn", params: { agentId: "bob", task: "count the files" }, toolCallId: "call-1" }, alice);
+  assert.ok(spawned.params, spawned.blockReason);
+  await g.afterTool({ toolName: "sessions_spawn", toolCallId: "call-1", result: { details: { status: "forbidden", error: "agentId is not allowed" } } }, alice);
+  await eventually("the record", () => untaken() === before + 1);
+  await g.afterTool({ toolName: "sessions_spawn", toolCallId: "call-1", result: { details: { status: "forbidden" } } }, alice);
+  const { params } = await g.beforeTool({ ...call({ agentId: "bob", message: "And now?" }), toolCallId: "call-2" }, alice);
+  await g.afterTool({ toolName: "sessions_send", toolCallId: "call-2", result: { details: { status: "accepted" } } }, alice);
+  assert.equal(await g.beforeRun({ prompt: params.message }, from(alice, bob, "r")), undefined);
+  assert.equal(untaken(), before + 1);
+});
+
+test("a hold says what can become of it", async () => {
+  const g = gate();
+  const held = await g.beforeTool(call({ agentId: "bob", message: "I promise to sign the contract." }), alice);
+  assert.match(held.blockReason, /if it is approved, it is sent without you/);
+  ocipd("approvals", "deny", waiting()[0].approvalId);
+  // The rounds of an exchange that are used up cannot be approved.
+  let [sender, receiver] = [alice, bob];
+  let text = (await g.beforeTool(call({ agentId: "bob", message: "Shall we?" }), alice)).params.message;
+  for (let run = 1; ; run++) {
+    const verdict = await g.beforeRun({ prompt: text }, from(sender, receiver, `run-${run}`));
+    if (verdict) {
+      assert.match(verdict.reason, /HELD .*cannot be sent as it is/);
+      break;
+    }
+    text = `Yes ${run}`;
+    await g.beforeFinalize({ runId: `run-${run}`, lastAssistantMessage: text }, receiver);
+    [sender, receiver] = [receiver, sender];
+  }
 });

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // prose is plain mail with one hit in a few hundred words.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // phrase is an opener of a cue, and what must follow it to be one.

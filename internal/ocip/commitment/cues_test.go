@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	textpkg "github.com/openclawos/ocipd/internal/text"
+	textpkg "github.com/openclawos/ocipd/internal/base/text"
 )
 
 func TestCues(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Match says how the thirteen are looked for.

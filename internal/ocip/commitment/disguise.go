@@ -2,11 +2,9 @@ package commitment
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
-	"golang.org/x/text/unicode/norm"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // What is disguised is looked at once more, as a reader reads it. Single words are found
@@ -71,23 +69,13 @@ func (d *Detector) plainly(v text.View, places []stretch) text.View {
 			return width, string(r), width == 1
 		case r < firstFar:
 			return width, "", true // as it is read by the lists of languages
-		case g.isLetter():
-			if unicode.IsUpper(r) {
-				return width, capitals[g-1 : g], false
-			}
-			return width, smalls[g-1 : g], false
 		}
-		if plain := norm.NFKD.String(string(r)); len(plain) == 1 {
-			return width, plain, false
+		if c, ok := text.Reads(r); ok && c != 0 {
+			return width, string(rune(c)), false
 		}
 		return width, "", true
 	})
 }
-
-const (
-	smalls   = "abcdefghijklmnopqrstuvwxyz"
-	capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
 
 // firstFar is the first character that is no letter of ours with an accent.
 const firstFar = 0x250

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // TestAttack21EscapesEndAndBeginWords wants the thirteen where the reference plugin's

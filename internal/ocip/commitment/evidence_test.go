@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // What nothing else holds is held where its words together make a commitment of it.

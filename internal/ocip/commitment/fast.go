@@ -3,7 +3,7 @@ package commitment
 import (
 	"math/bits"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // What stands here says no quickly: it looks at plain bytes, at the beginning of

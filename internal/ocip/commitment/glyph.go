@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -56,41 +56,6 @@ var ligatures = [...]struct {
 	{'ǆ', "dz"}, {'ĳ', "ij"}, {'ǉ', "lj"}, {'ǌ', "nj"}, {'ǳ', "dz"}, {'ʪ', "ls"}, {'ʣ', "dz"}, {'ʦ', "ts"},
 }
 
-// lookalikes lists, for each letter, runes of other scripts and of the phonetic
-// alphabets that a reader takes for it. Accented, full-width, circled and
-// mathematical letters are not here: their decomposition tells.
-var lookalikes = [...]struct {
-	letter byte
-	runes  string
-}{
-	{'a', "аАαΑɑᴀ⍺ɐᎪꓮɒᗩⱥᶏ"},
-	{'b', "ЬьВвΒβʙᏴɓƀƄƅꓐßᖯ"},
-	{'c', "сСϲϹᴄᏟƈȼ¢©ⲥⲤꓚↄɔᑕ"},
-	{'d', "ԁԀɗđĐðÐᴅᎠɖꓒꓓ∂ȡ"},
-	{'e', "еЕεΕҽҼєЄэЭɛ℮ᴇᎬɘəǝƏƐꓰ∊ᕮɇ"},
-	{'f', "ƒғꞙϜϝꓝẝʄ"},
-	{'g', "ɡցɢǥɠԍᏀꓖƃ"},
-	{'h', "һҺНнΗʜհᎻħĦђћɦꓧɥⱨ"},
-	{'i', "іІιΙıɪⅰɩɨᎥꓲ׀ᴉ"},
-	{'j', "јЈʝϳꓙɟɉ"},
-	{'k', "кКκΚᴋᏦƙĸқꓗʞⱪ"},
-	{'l', "ӏӀłŁɫƚʟᏞꓡɭⵏ∣│ȴɬ"},
-	{'m', "мМΜᴍᎷɱꓟϻⲙⲘ"},
-	{'n', "пПոηɴΝŋŊɳиИᴎꓠɲᑎƞȵ"},
-	{'o', "оОοΟᴏσօՕøØөӨɵꓳ०ⲟᗝㅇᄋⱺ"},
-	{'p', "рРρΡᴘᏢþƿƤꓑⲣƥᵽ"},
-	{'q', "ԛԚɋ"},
-	{'r', "гГʀᎡɾɼɍяЯᴦꓣɹ"},
-	{'s', "ѕЅꜱՏᏚʂƨƧꓢᔕȿ"},
-	{'t', "тТτΤᴛᎢŧŦƫƭꓔ†ʇȶʈ"},
-	{'u', "υսᴜʊμՍꓴцЦʉ"},
-	{'v', "νѵѴᴠᏙʋꓦ∨ʌⱴ"},
-	{'w', "ԝԜѡωᴡᏔшШɯꓪʍⱳ"},
-	{'x', "хХχΧ×ꓫ"},
-	{'y', "уУγΥүҮʏყꓬʎɏƴ"},
-	{'z', "ᴢʐΖᏃƶƵꓜɀ"},
-}
-
 // leet lists the digits and signs that stand for letters.
 var leet = [...]struct {
 	runes  string
@@ -121,14 +86,7 @@ const atlasEnd = 0x20000
 var sharedAtlas = sync.OnceValue(func() *atlas {
 	special := make(map[rune]glyph, 2048)
 	for r, letter := range text.Letters() {
-		if text.Shows(r) && norm.NFKD.String(string(r)) == string(r) {
-			special[r] = letterOf(letter)
-		}
-	}
-	for _, row := range lookalikes {
-		for _, r := range row.runes {
-			special[r] = letterOf(row.letter)
-		}
+		special[r] = letterOf(letter)
 	}
 	for _, row := range leet {
 		for _, r := range row.runes {

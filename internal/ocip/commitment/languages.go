@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // The families of other languages, by their codes (ISO 639): what the thirteen
@@ -138,11 +138,19 @@ const english = "the of and to is you that it for was with are this have be on n
 	" these those some only them us should may might here i i'm i'll it's an"
 
 // ideographs are the words and cues of the languages without blanks, each with
-// whether it is of Japanese, of Chinese or of both.
+// whether it is of Japanese, of Chinese or of both. The words of the first row are of
+// neither: they hold one of the others and commit nobody, such as a room for meetings
+// or a protocol of a network.
 var ideographs = [...]struct {
 	japanese, chinese bool
 	words             string
 }{
+	{false, false, "会議室 会議所 国際会議場 会議録 予約語 契約社員 契約者 承認者 承認欲求 同意語 指名手配 有効期限 賞味期限 消費期限 使用期限 無期限 期限切れ" +
+		" コミットメッセージ コミットハッシュ コミットログ コミット履歴" +
+		" 会议室 會議室 会议厅 會議廳 会议纪要 會議紀要 会议记录 會議記錄 打开会话 打開會話 公开会话 公開會話 展开会话 展開會話 开会员 開會員 有效期限 无期限 無期限 保质期限 截止阀 截止閥" +
+		" 截止目前 截止到目前 截止现在 截止現在 成交量 成交额 成交額 分配器 分配律 下单元 下单词 下单位 自我保护 自我保護 就定义 就定義" +
+		" 通信协议 通訊協議 通讯协议 网络协议 網路協議 網絡協議 传输协议 傳輸協議 协议栈 協議棧 协议头 协议版本 協議版本" +
+		" 未確認 未确认 未承認 未承諾 未承诺 未批准 未同意 未予約 未预订 未契約 未签署"},
 	{true, false, "予約 会議 打ち合わせ ミーティング 締め切り 締切 割り当て 割当 確約 約束 承認 了承 合意 スケジュール コミット 契約 手配 お送りします 送ります 送付します 送信します お支払いします 支払います" +
 		" 対応します 対応いたします 承知しました 承知いたしました かしこまりました 了解しました 了解いたしました 了解です 引き受けます お引き受け 任せてください お任せください 届けます お届けします" +
 		" 間に合わせます 注文します 発注します 誓います 参加します 伺います キャンセルいたしました 返金は 返金いたします 手配しました 変更しました 発送しました 発送します 用意いたします 用意します 手配いたします 手配します 発送いたします 変更いたします 変更します 連絡いたします 連絡します 準備いたします 準備します 払います 支払いました 予約いたしました" +
@@ -164,6 +172,8 @@ type lingo struct {
 type ideograph struct {
 	word              string
 	japanese, chinese bool
+	// harmless words are of neither language's list, see [ideographs].
+	harmless bool
 }
 
 // isLanguage reports whether a family is of a language: their names are codes.
@@ -209,7 +219,7 @@ func (d *Detector) learnLanguages() {
 			hash := ofTwo(two)
 			d.lingo.pairs[hash>>6] |= 1 << (hash & 63)
 			some := &d.lingo.ideographs[hash%(1<<8)]
-			*some = append(*some, ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese)})
+			*some = append(*some, ideograph{word, row.japanese && !d.off(Japanese), row.chinese && !d.off(Chinese), !row.japanese && !row.chinese})
 		}
 	}
 }
@@ -281,10 +291,11 @@ func (g *gathering) spaceless(s string, pos int) int {
 		if w&0xc0c0f0 != 0x8080e0 || spacelessBy[w&15<<6|w>>8&63]>>(w>>16&63)&1 == 0 {
 			break
 		}
+		next := pos + 3
 		if g.d.lingo.begins(w & sixBytes) {
-			g.written(s, pos, w&sixBytes)
+			next = max(next, g.written(s, pos, w&sixBytes))
 		}
-		pos += 3
+		pos = next
 	}
 	return pos
 }
@@ -418,24 +429,30 @@ func (c *commons) of(word uint64) uint16 {
 	return c[at].of
 }
 
-// written looks for a word or a cue that begins with two characters at pos.
-func (g *gathering) written(text string, pos int, two uint64) {
+// written looks for a word or a cue that begins with two characters at pos, and returns
+// where one that commits nobody ends: what it holds is not looked at.
+func (g *gathering) written(text string, pos int, two uint64) (end int) {
 	if g.ideographs >= 2*MaxPerKind {
-		return // more of them would say nothing new
+		return 0 // more of them would say nothing new
 	}
 	for _, one := range g.d.lingo.ideographs[ofTwo(two)%(1<<8)] {
-		if strings.HasPrefix(text[pos:], one.word) {
-			family := Chinese
-			if g.kana(text, pos) {
-				family = Japanese
-			}
-			if (family == Japanese && one.japanese || family == Chinese && one.chinese) && !asked(text, pos+len(one.word)) {
-				g.ideographs++
-				g.add(Hit{Rule: family, Start: pos, End: pos + len(one.word)})
-			}
-			return
+		if !strings.HasPrefix(text[pos:], one.word) {
+			continue
 		}
+		if one.harmless {
+			return pos + len(one.word)
+		}
+		family := Chinese
+		if g.kana(text, pos) {
+			family = Japanese
+		}
+		if (family == Japanese && one.japanese || family == Chinese && one.chinese) && !asked(text, pos+len(one.word)) {
+			g.ideographs++
+			g.add(Hit{Rule: family, Start: pos, End: pos + len(one.word)})
+		}
+		break
 	}
+	return 0
 }
 
 // kana reports whether the text about a place has a character of the Japanese

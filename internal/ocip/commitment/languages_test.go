@@ -68,6 +68,31 @@ func TestOtherLanguagesAreNotTheirs(t *testing.T) {
 	}
 }
 
+// TestCompounds holds that a word of the lists within another one, which commits nobody,
+// is not that word, and that what stands beside is found all the same.
+func TestCompounds(t *testing.T) {
+	d := detector(t, Options{})
+	for _, text := range []string{
+		"会議室は三階です。", "商工会議所の建物です。", "会議録は共有フォルダーにあります。", "クラスは予約語です。", "契約社員は三人います。", "契約者の名前です。", "トークンの有効期限は三十日です。", "証明書が期限切れです。",
+		"無期限のトークンです。", "コミットメッセージが短いです。", "コミット履歴が長いです。", "同意語の辞書です。", "その値は未確認です。", "未承認のままです。",
+		"会议室在三楼。", "會議室在三樓。", "会议纪要在文件夹里。", "打开会话需要密码。", "这是公开会话。", "截止目前有三个错误。", "今天的成交量很大。", "这个分配器很慢。",
+		"请看以下单元。", "以下单词有三个。", "动物的自我保护。", "如果没有这一行，早就定义好了。", "网络协议有三层。", "HTTP是一种通信协议。", "协议栈在内核里。", "结果还未确认。",
+	} {
+		if hits := d.Detect(text); len(hits) > 0 {
+			t.Errorf("%q: found %+v", text, hits)
+		}
+	}
+	for text, want := range map[string]string{
+		"会議は三階の会議室です。": "会議", "会議室を予約しました。": "予約", "国際会議を開きます。": "会議", "未確認でしたが、確認しました。": "確認", "有効期限の後の期限は金曜日です。": "期限",
+		"会议在会议室。": "会议", "我会发送会议纪要。": "我会", "打开会议。": "开会", "网络协议已经签署。": "签署", "我下单了。": "下单", "我保护你，我保证。": "我保",
+	} {
+		hits := d.Detect(text)
+		if len(hits) == 0 || text[hits[0].Start:hits[0].End] != want {
+			t.Errorf("%q: found %+v, want %s", text, hits, want)
+		}
+	}
+}
+
 // TestUnreadable wants stretches in scripts that no list has words of, in the
 // shadow.
 func TestUnreadable(t *testing.T) {

@@ -3,7 +3,7 @@ package commitment
 import (
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // What leaves open what a yes is to, and lets the other side choose, is none.

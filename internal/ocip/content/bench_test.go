@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/buildtest"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // filler repeats a text up to n bytes.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // The levels of the protocol, lowest first. Public is the level of a text
@@ -160,7 +160,7 @@ func (d *Detector) Detect(s string) []Finding {
 // order and in each sorted by Start. Nothing is found across the border of two
 // strings. Each is looked at as it is written, where a character that does not
 // show ends a word, and as the receiver is shown it, without such characters and
-// after the renderings, and once more behind its encodings (see decode.go); the
+// after the renderings, and once more in disguise (see disguise.go) and behind its encodings (see decode.go); the
 // spans are those of the string as written. The limit of
 // [MaxPerRule] holds for all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
@@ -178,6 +178,7 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 		if v.unshown || len(as) > 1 {
 			found = p.rendered(found, first, one.Text, as)
 		}
+		found = p.disguised(found, first, one.Text, has)
 		found = p.decoded(found, first, one.Text, has)
 		for k := range found[first:] {
 			found[first+k].Member = one.Member

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Secrets travel in encodings: in a query, a page, a string of a program, a
@@ -175,6 +175,8 @@ func escape(s string) (r rune, size int) {
 		}
 	case s[0] == '\\' && s[1] == '/':
 		return '/', 2
+	case s[0] == '\\' && (s[1] == '_' || s[1] == '-'): // of Markdown
+		return rune(s[1]), 2
 	case s[0] == '\\' && len(s) > 2 && s[2] == '{' && (s[1] == 'u' || s[1] == 'x'):
 		if end := strings.IndexByte(s[:min(len(s), len(`\u{10ffff}`))], '}'); end > 3 {
 			if r = charNumber(s, 3, end, 16); r > 0 {
@@ -246,6 +248,9 @@ func (p *pass) encoded(found []Finding, s string) []Finding {
 			continue
 		}
 		end := run(s, i, set, len(s))
+		if turns(s, start, end) {
+			found = p.turned(found, s, start, end)
+		}
 		if texts(s[start:end]) {
 			found, end = p.inside(found, s, start, end)
 		}

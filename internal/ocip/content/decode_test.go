@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // TestDecodedOnce hides secrets in the encodings of queries, pages, programs and
@@ -91,6 +91,70 @@ func TestDecodedOnce(t *testing.T) {
 	if found := d.Detect(slash); len(found) != 1 || found[0].Rule != ruleSlackWebhook {
 		t.Errorf("got %v in %q", found, slash)
 	}
+}
+
+// TestDisguised hides a token as the keywords of commitments are hidden, which are read
+// all the same.
+func TestDisguised(t *testing.T) {
+	const cyrillic = "\u0440" // looks like a p
+	token := "ghp_" + body(mixed, 36)
+	inside := func(between string) func(string) string {
+		return func(s string) string { return s[:17] + between + s[17:] }
+	}
+	all := func(between string) func(string) string {
+		return func(s string) string { return strings.Join(strings.Split(s, ""), between) }
+	}
+	d := detector(t)
+	for name, dress := range map[string]func(string) string{
+		"bold":                func(s string) string { return s[:4] + "**" + s[4:] + "**" },
+		"bold inside":         func(s string) string { return s[:9] + "**" + s[9:20] + "**" + s[20:] },
+		"bold before the bar": func(s string) string { return s[:3] + "**" + s[3:] + "**" },
+		"code":                func(s string) string { return s[:4] + "`" + s[4:] + "`" },
+		"code inside":         func(s string) string { return s[:9] + "`" + s[9:20] + "`" + s[20:] },
+		"struck out":          func(s string) string { return s[:9] + "~~" + s[9:20] + "~~" + s[20:] },
+		"a stroke":            func(s string) string { return s[:3] + `\` + s[3:] },
+		"one sign":            inside("*"),
+		"a tag":               func(s string) string { return s[:9] + "<b>" + s[9:20] + "</b>" + s[20:] },
+		"an empty tag":        inside("<wbr>"),
+		"a comment":           inside("<!---->"),
+		"accent":              inside("\u0301"),
+		"accents":             all("\u0301"),
+		"composed":            func(s string) string { return s[:2] + "\u1e55" + s[3:] },
+		"enclosed":            inside("\u20dd"),
+		"Cyrillic":            func(s string) string { return s[:2] + cyrillic + s[3:] },
+		"Cyrillic first":      func(s string) string { return "\u0261" + s[1:] },
+		"signs and accents":   func(s string) string { return s[:2] + "\u1e55" + s[3:9] + "**" + s[9:] },
+		"backwards": func(s string) string {
+			b := []byte(s)
+			slices.Reverse(b)
+			return string(b)
+		},
+		"thirteen letters on": func(s string) string {
+			b := []byte(s)
+			for i := range b {
+				b[i] = thirteen(b[i])
+			}
+			return string(b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const before = "see "
+			written := dress(token)
+			s := before + written + " there, été 2026"
+			found := d.Detect(s)
+			if len(found) != 1 || found[0].Rule != "credential.github-token" || found[0].Level != Restricted {
+				t.Fatalf("got %v in %q", found, s)
+			}
+			if f := found[0]; f.Start < len(before) || f.End > len(before)+len(written) || f.End-f.Start < 36 {
+				t.Errorf("the span %d-%d in %q", f.Start, f.End, s)
+			}
+		})
+	}
+	none(t, map[string]string{
+		"emphasis":  "**one** *two* `three` ~~four~~ 5 a*b*c2 f<T>(x1) <b>6</b> C:\\dir_7\\file",
+		"accents":   "développement2026 naïvetés-de-1999-à-2026 Größenverhältnisse_3 e\u0301te\u0301-2026-08-01",
+		"backwards": "phg_ _phg gnihtemos-si-ereht-2026-dna tuc_ tuc-and-nothing-more-in-it-at-2026",
+	})
 }
 
 // TestDecodedIsNoSecret has what is encoded and is none, and markings, which are

@@ -3,7 +3,7 @@ package content
 import (
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Texts are gone through eight bytes at a time where nothing is looked for in
@@ -22,6 +22,7 @@ const (
 	traitDigit                     // a digit
 	traitPerson                    // a sign of an address or of a number of a phone
 	traitEscape                    // one of [escapeSigns]
+	traitMark                      // one of [disguiseSigns]
 )
 
 var traitsOfByte = func() (table [256]traits) {
@@ -35,6 +36,9 @@ var traitsOfByte = func() (table [256]traits) {
 			table[c] = traitPerson
 		case strings.IndexByte(escapeSigns, byte(c)) >= 0:
 			table[c] = traitEscape
+		}
+		if strings.IndexByte(disguiseSigns, byte(c)) >= 0 {
+			table[c] |= traitMark
 		}
 	}
 	return table

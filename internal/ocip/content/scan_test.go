@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/openclawos/ocipd/internal/text"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // said shows findings as member:rule:words.

@@ -1,8 +1,9 @@
 # A promise is held, and who reads it says yes.
+. "$PAGES/alice-serves.sh"
 ocipd send telegram:dave 'I promise the review by Friday.'
 ocipd() {
 	case $* in
-	'approvals approve'* | 'grants '[ar][de]*) types 'y\n' "$HOME/.local/bin/ocipd" "$@" ;;
-	*) "$HOME/.local/bin/ocipd" "$@" ;;
+	'approvals approve'* | 'grants '[ar][de]*) types 'y\n' ocipd "$@" ;;
+	*) command ocipd "$@" ;;
 	esac
 }

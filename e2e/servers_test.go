@@ -1,0 +1,179 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// walled is a company whose competitor reads a room of Slack and a repository.
+const walled = team + `directory:
+  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: ["slack:C1", "github:globex/plans*", "email:rival@globex.example"]}
+`
+
+// calls has a client begin with a server and call tools of it, and returns what it is answered.
+func calls(t *testing.T, cmd *exec.Cmd, requests ...string) (answers []string) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer watchdog.Stop()
+	r := bufio.NewReader(out)
+	for id, request := range append([]string{everything[0], `"method":"tools/list"`}, requests...) {
+		if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, request); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("no answer to %s: %v", request, err)
+			}
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if m.Method == "" && string(m.ID) == fmt.Sprint(id) {
+				answers = append(answers, line)
+				break
+			}
+		}
+	}
+	in.Close()
+	_, _ = io.Copy(io.Discard, r)
+	_ = cmd.Wait()
+	return answers[2:]
+}
+
+// dockerWord is a stand-in for docker, as a script: it runs the program that a variable names, and none of an image.
+const dockerWord = "#!/bin/sh\nexec $IN_IMAGE\n"
+
+// A server has the same map and the same recipients however it is started: by its package, by its
+// program, by a file of another name, where it says itself what it is, and in a container.
+func TestServersHaveTheirMaps(t *testing.T) {
+	node, err := filepath.Abs("node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := beginWith(t, walled, node)
+	r.operate("task", "grant", "--agent", "ann", "--out", r.at("ann.token"))
+	r.write("docker", dockerWord)
+	if err := os.Chmod(r.at("docker"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The Gmail server wants to be logged in before it says anything.
+	r.write(".gmail-mcp/gcp-oauth.keys.json", `{"installed":{"client_id":"x","client_secret":"y","redirect_uris":["http://localhost:3000/oauth2callback"]}}`)
+	r.write(".gmail-mcp/credentials.json", `{"access_token":"a","refresh_token":"b"}`)
+	const (
+		blocked = "CROSS_ENTERPRISE_BLOCKED"
+		unclear = "UNCLEAR"
+	)
+	use := func(tool, arguments string) string {
+		return `"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}`
+	}
+	for _, tc := range []struct {
+		name, pkg, program string
+		args               []string
+		image              string
+		env                []string
+		// says are the answers to calls.
+		says [][2]string
+	}{
+		{"slack", "@modelcontextprotocol/server-slack", "mcp-server-slack", nil, "mcp/slack", []string{"SLACK_BOT_TOKEN=x", "SLACK_TEAM_ID=T1"}, [][2]string{
+			{use("slack_post_message", `{"channel_id":"C1","text":"Hello"}`), blocked},
+			{use("slack_post_message", `{"channel_id":"#general","text":"Hello"}`), unclear},
+			{use("slack_post_message", `{"channel_id":"C2","text":"Hello","blocks":[]}`), unclear},
+		}},
+		{"github", "@modelcontextprotocol/server-github", "mcp-server-github", nil, "mcp/github", nil, [][2]string{
+			{use("create_issue", `{"owner":"Globex","repo":"Plans","title":"Hello","body":"there"}`), blocked},
+			{use("update_issue", `{"owner":"globex","repo":"plans","issue_number":1,"labels":["hello"]}`), blocked},
+			{use("create_issue", `{"owner":"acme","repo":"p?x=","title":"Hello"}`), unclear},
+		}},
+		{"github", "", "github-mcp-server", []string{"stdio"}, "ghcr.io/github/github-mcp-server", []string{"GITHUB_PERSONAL_ACCESS_TOKEN=x"}, [][2]string{
+			{use("issue_write", `{"method":"create","owner":"Globex","repo":"Plans","title":"Hello","body":"there"}`), blocked},
+			{use("add_issue_comment", `{"owner":"globex","repo":"plans","issue_number":1,"body":"hello"}`), blocked},
+			{use("add_reply_to_pull_request_comment", `{"owner":"globex","repo":"plans","pullNumber":1,"commentId":2,"body":"hello"}`), blocked},
+			{use("add_issue_comment", `{"owner":"acme","repo":"plans","issue_number":"1/../2","body":"hello"}`), unclear},
+		}},
+		{"gmail", "@gongrzhe/server-gmail-autoauth-mcp", "gmail-mcp", nil, "mcp/gmail", nil, [][2]string{
+			{use("send_email", `{"to":["dave@acme.example"],"bcc":["Eve <Rival@globex.example>"],"subject":"hi","body":"hello"}`), blocked},
+			{use("send_email", `{"to":["dave@acme.example"],"subject":"hi\r\nBcc: rival@globex.example","body":"hello"}`), unclear},
+			{use("draft_email", `{"to":["dave@acme.example"],"subject":"hi","body":"hello","inReplyTo":"<1@x>\nBcc: rival@globex.example"}`), unclear},
+			{use("send_email", `{"to":["dave@acme.example"],"subject":"hi","body":"hello","attachments":["notes"]}`), unclear},
+			{use("create_filter", `{"criteria":{"from":"dave@acme.example"},"action":{"forward":"rival@globex.example"}}`), unclear},
+		}},
+	} {
+		var commands [][]string
+		program := append([]string{filepath.Join(r.node, tc.program)}, tc.args...)
+		commands = append(commands, program, []string{r.at("docker"), "run", "-i", "--rm", "-e", "X", tc.image})
+		if tc.pkg != "" {
+			file := filepath.Join(filepath.Dir(r.node), tc.pkg, "dist", "index.js")
+			link := r.at(tc.name + "/index.js")
+			if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(file, link); err != nil {
+				t.Fatal(err)
+			}
+			commands = append(commands, []string{"node", file}, []string{"node", link})
+		}
+		env := append(r.env(append([]string{"HOME=" + r.dir, "IN_IMAGE=" + strings.Join(program, " ")}, tc.env...)...), "GMAIL_OAUTH_PATH=")
+		for _, command := range commands {
+			cmd := exec.CommandContext(t.Context(), r.ocipd, append([]string{"mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--"}, command...)...)
+			cmd.Env, cmd.Dir = env, r.dir
+			var requests []string
+			for _, say := range tc.says {
+				requests = append(requests, say[0])
+			}
+			for i, answer := range calls(t, cmd, requests...) {
+				if !strings.Contains(answer, tc.says[i][1]) {
+					t.Errorf("%s by %s: %s is answered %s", tc.name, command, requests[i], answer)
+				}
+			}
+			shown := r.must(env, r.ocipd, append([]string{"mcp-proxy", "explain", "--"}, command...)...)
+			if !strings.Contains(shown, "# The map "+tc.name+" is in force.") || strings.Contains(shown, "guess") || strings.Contains(shown, "no map") {
+				t.Errorf("%s by %s is explained as\n%s", tc.name, command, shown)
+			}
+		}
+	}
+}
+
+// A server that no map is for sends what a guess finds, and the rest of its calls are decided as calls.
+func TestServersWithoutAMap(t *testing.T) {
+	r := beginTools(t)
+	r.operate("task", "grant", "--agent", "ann", "--out", r.at("ann.token"))
+	cmd := exec.CommandContext(t.Context(), r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--hold", "1ms", "--name", "everything", "--", filepath.Join(r.node, "mcp-server-everything"))
+	cmd.Env, cmd.Dir = r.env(), r.dir
+	use := func(tool, arguments string) string {
+		return `"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}`
+	}
+	answers := calls(t, cmd, use("get-sum", `{"a":1,"b":2}`), use("echo", `{"message":"two words"}`), use("echo", `{"message":"AKIAIOSFODNN7EXAMPLE"}`), `"method":"resources/read","params":{"uri":"demo://resource/static/document/features.md"}`)
+	for i, want := range []string{"The sum of 1 and 2 is 3", "HELD", "CLASSIFICATION_VIOLATION", "contents"} {
+		if !strings.Contains(answers[i], want) {
+			t.Errorf("call %d is answered %s, want %s", i, answers[i], want)
+		}
+	}
+	if log := r.operate("audit", "query", "--json", "--event", "tool_executing"); strings.Count(log, `"map":"none"`) < 4 {
+		t.Errorf("the log:\n%s", log)
+	}
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Signing says whether a call of an operator's method takes a person's signature where
+// decisions are signed (approvals.allowed_signers).
+type Signing string
+
+const (
+	// Reads changes nothing.
+	Reads Signing = "reads"
+	// Unsigned stops, takes back, or does what an app or a program may do without a person.
+	Unsigned Signing = "unsigned"
+	// Signed loosens, destroys, settles, forgets, or speaks for an agent: the call is signed,
+	// over [SignedCall].
+	Signed Signing = "signed"
+	// SignedParams decides about something that was shown: its parameters carry a signature
+	// over that.
+	SignedParams Signing = "params"
+)
+
+// ChallengeParams asks for what a call of a method is signed with (operator,
+// operator.challenge).
+type ChallengeParams struct {
+	Method string `json:"method"`
+}
+
+// Validate names the fields that are wrong.
+func (p *ChallengeParams) Validate() []FieldError {
+	var f Fields
+	f.Text("method", p.Method, MaxName)
+	return f
+}
+
+// Challenge says whether a call of the method has to be signed.
+type Challenge struct {
+	SignatureRequired bool `json:"signatureRequired"`
+	// Nonce is good for the next signed call of the connection, and for no other. It is
+	// absent where the method's parameters carry the signature, or none is required.
+	Nonce string `json:"nonce,omitzero"`
+}
+
+// SignedCall is what a person signs who calls a method: the method, and the digest of the
+// nonce and the parameters in their canonical form (RFC 8785). Since the nonce is kept by
+// nobody, no text can be guessed from the digest.
+func SignedCall(method, nonce string, params jsontext.Value) (string, error) {
+	canonical := jsontext.Value("{}")
+	if len(params) > 0 && params.Kind() != 'n' {
+		canonical = params.Clone()
+		if err := canonical.Canonicalize(); err != nil {
+			return "", fmt.Errorf("cannot sign the parameters of %s: %w", method, err)
+		}
+	}
+	sum := sha256.Sum256(append([]byte(nonce), canonical...))
+	return "ocipd call v1\n" + method + "\nsha256:" + hex.EncodeToString(sum[:]) + "\n", nil
+}
+
+// callerKey finds the peer of a signed call in its context.
+type callerKey struct{}
+
+// WithCaller is the context of a call whose caller was found out by a signature.
+func WithCaller(ctx context.Context, who Peer) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
+// Caller is who makes a call on a connection.
+func Caller(ctx context.Context, peer Peer) Peer {
+	if who, ok := ctx.Value(callerKey{}).(Peer); ok {
+		return who
+	}
+	return peer
+}
+
+// Vouched is a process on whose connection a person has signed a call.
+type Vouched struct {
+	Peer
+	// By is who signed, and Record the id of the record that holds the signature.
+	By, Record string
+}

@@ -1,0 +1,374 @@
+// Package fold says what the rows of the daemon's tables must be, by the audit log alone.
+//
+// The log and the tables lie in one database, and each change of a row is committed with a
+// record of it. The record holds enough to do the change, and to undo it: whoever has the log
+// needs no key to say what the rows are. The functions here are pure. internal/store calls
+// them to write records, so that row and record cannot differ, and at each start to compare
+// the rows that it finds; verifiers call them to read the log.
+//
+// Only what a decision can still be made by is folded: an exchange in progress, a request
+// that waits, a grant in force. Such a row is open, and what has ended is no row here. What else a row holds, such as a
+// transcript, no record says; its seal covers it (internal/store/db). A row of before, with a seal
+// that was good, differs from the log in one of the columns here.
+//
+//	table              key           columns                                          open
+//	exchanges          agent, id     conversation, type, outcome, round, maxRounds,   in progress
+//	                                 expiresAt, forPerson
+//	escalations        exchange      open: the pairs of agents that it stops          open > 0
+//	approvals          id            kind, agent, exchange, state, expiresAt,         pending
+//	                                 digest, given
+//	commitment_grants  id            agent, kind, state, until, uses, maxUses         in force, not over
+//	paused             scope         at                                               always
+//	releases           approval      state, expiresAt                                 ready or claimed
+//	tasks              id            tenant, phase, seq, parts                        neither completed nor failed
+//	grants             id            actor, role, task, expiresAt, revokedAt          not revoked, not over
+//
+// The column parts of a task stands for the rows that belong to it: see [Parts].
+//
+// Members of records that an operator can have redacted are no columns.
+//
+// A record says what it changes in its member rows, one entry a row:
+//
+//	{"table":"approvals","key":["ID"],"now":{every column}}            the row is new
+//	{"table":"approvals","was":{"state":"pending"},"now":{"state":"denied"}}  columns change
+//	{"table":"paused","key":["all"],"was":{every column}}              the row goes
+//	{"table":"escalations","key":["ID"],"add":1}                       the column that counts
+//	{"table":"approvals","key":["ID"],"stated":true,"now":{…}}         the row is so, and does not change
+//
+// The key is left out where the record's own members are the key: agentId and exchangeId,
+// approvalId. Three things that most messages do have shorter forms. A record of an allowed
+// message (actionType agent_exchange, no event, policyResult allow, with an exchangeId, and
+// nothing in rows about that exchange) is the next round of its exchange: the round was one
+// less. With the member opens, the exchange is new, and opens is expiresAt; conversation,
+// type, outcome, round and maxRounds are those of the record. With usesGrant, a grant of that
+// id has been used once more.
+//
+// A checkpoint record says in the member state how many open rows each table has behind all
+// records before it, and their digest; a table without any is left out.
+//
+// A row's leaf is the SHA-256 of the names of the table, its key and its columns in the order
+// above, each written as its length in bytes, a colon, the text and a comma. The leaves of a table are put
+// into 256 groups by their first byte, and sorted there. The digest is the SHA-256 of the 256
+// SHA-256 of the groups, one after another.
+package fold
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// Table is one of the tables of which the log says what their open rows are.
+type Table int
+
+// The tables.
+const (
+	Exchanges Table = iota
+	Escalations
+	Approvals
+	CommitmentGrants
+	Paused
+	Releases
+	Tasks
+	TaskGrants
+)
+
+// Tables returns all tables, in their order.
+func Tables() []Table {
+	all := make([]Table, len(definitions()))
+	for i := range all {
+		all[i] = Table(i)
+	}
+	return all
+}
+
+// definition is what is known of a table. A column's name begins with # where it is a number,
+// and with + where that number is the one that changes add to.
+type definition struct {
+	name, noun   string
+	key, columns []string
+	// numbers marks the columns that are numbers in records.
+	numbers []bool
+	// counter is the column that changes add to, -1 for none.
+	counter int
+	open    func(r Row, now int64) bool
+	// own is the key that the members of a record are, nil for none.
+	own func(r *audit.Record) []string
+}
+
+var definitions = sync.OnceValue(func() []definition {
+	always := func(Row, int64) bool { return true }
+	none := func(*audit.Record) []string { return nil }
+	ofApproval := func(r *audit.Record) []string { return []string{r.ApprovalID} }
+	list := []definition{
+		Exchanges: {
+			name: "exchanges", noun: "exchange", key: []string{"agent", "id"},
+			columns: []string{"conversation", "type", "outcome", "#round", "#maxRounds", "#expiresAt", "#forPerson"},
+			open:    func(r Row, _ int64) bool { return r[2] == "in_progress" },
+			own:     func(r *audit.Record) []string { return []string{r.AgentID, r.ExchangeID} },
+		},
+		Escalations: {
+			name: "escalations", noun: "escalation of exchange", key: []string{"exchange"}, columns: []string{"+open"},
+			open: func(r Row, _ int64) bool { return r[0] != "0" },
+			own:  func(r *audit.Record) []string { return []string{r.ExchangeID} },
+		},
+		Approvals: {
+			name: "approvals", noun: "approval", key: []string{"id"},
+			columns: []string{"kind", "agent", "exchange", "state", "#expiresAt", "digest", "#given"},
+			open:    func(r Row, _ int64) bool { return r[3] == "pending" },
+			own:     ofApproval,
+		},
+		CommitmentGrants: {
+			name: "commitment_grants", noun: "grant", key: []string{"id"},
+			columns: []string{"agent", "kind", "state", "#until", "+uses", "#maxUses"},
+			open: func(r Row, now int64) bool {
+				until, uses, most := number(r[3]), number(r[4]), number(r[5])
+				return r[2] == "in_force" && until > now && (most == 0 || uses < most)
+			},
+			own: none,
+		},
+		Paused: {name: "paused", noun: "pause of", key: []string{"scope"}, columns: []string{"#at"}, open: always, own: none},
+		Releases: {
+			name: "releases", noun: "release of approval", key: []string{"approval"}, columns: []string{"state", "#expiresAt"},
+			open: func(r Row, _ int64) bool { return r[0] == "ready" || r[0] == "claimed" },
+			own:  ofApproval,
+		},
+		Tasks: {
+			name: "tasks", noun: "task", key: []string{"id"}, columns: []string{"tenant", "phase", "#seq", "parts"},
+			open: func(r Row, _ int64) bool { return r[1] != "completed" && r[1] != "failed" },
+			own:  func(r *audit.Record) []string { return []string{r.TaskID} },
+		},
+		TaskGrants: {
+			name: "grants", noun: "grant of an actor", key: []string{"id"},
+			columns: []string{"actor", "role", "task", "#expiresAt", "#revokedAt"},
+			open:    func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
+			own:     none,
+		},
+	}
+	for i := range list {
+		d := &list[i]
+		d.counter = -1
+		for j, name := range d.columns {
+			d.numbers = append(d.numbers, name[0] == '#' || name[0] == '+')
+			if name[0] == '+' {
+				d.counter = j
+			}
+			d.columns[j] = strings.TrimLeft(name, "#+")
+		}
+	}
+	return list
+})
+
+func (t Table) def() *definition { return &definitions()[t] }
+
+// Name is that of the table in the database.
+func (t Table) Name() string { return t.def().name }
+
+// Columns are the names of its columns in records. Whoever gets the list does not change it.
+func (t Table) Columns() []string { return t.def().columns }
+
+// Of returns the table of a name.
+func Of(name string) (t Table, ok bool) {
+	i := slices.IndexFunc(definitions(), func(d definition) bool { return d.name == name })
+	return Table(i), i >= 0
+}
+
+// Row has the columns of a row in the order of its table; nil is none. Numbers are in
+// decimal, times in milliseconds. A row is never changed.
+type Row []string
+
+// Int and Bool are columns that are numbers.
+func Int[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+
+// Bool is "1" or "0".
+func Bool(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// Time is a time in milliseconds, 0 for the zero time.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return Int(t.UnixMilli())
+}
+
+// Number is a column that is a number, 0 of what is none.
+func Number(text string) int64 { return number(text) }
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // what is none is 0
+	return n
+}
+
+// Open reports whether a row is one that decisions can be made by at a time.
+func (t Table) Open(r Row, now time.Time) bool { return t.isOpen(r, now.UnixMilli()) }
+
+func (t Table) isOpen(r Row, now int64) bool { return r != nil && t.def().open(r, now) }
+
+// key joins the key of a row, so that no two keys are one.
+func (t Table) key(key []string) string {
+	if len(key) == 1 {
+		return key[0]
+	}
+	var b []byte
+	for _, part := range key {
+		b = append(strconv.AppendInt(b, int64(len(part)), 10), ':')
+		b = append(b, part...)
+	}
+	return string(b)
+}
+
+// Leaf is the hash that stands for a row in the digest of its table.
+func (t Table) Leaf(key []string, r Row) audit.Hash {
+	b := make([]byte, 0, 256)
+	text := func(s string) {
+		b = append(strconv.AppendInt(b, int64(len(s)), 10), ':')
+		b = append(append(b, s...), ',')
+	}
+	text(t.Name())
+	for _, part := range key {
+		text(part)
+	}
+	for _, column := range r {
+		text(column)
+	}
+	return sha256.Sum256(b)
+}
+
+// Cell is a column of a row that changes.
+type Cell struct {
+	Column   int
+	Was, Now string
+}
+
+// Change is what a record says of one row. One of New, Gone, Cells and Add is set.
+type Change struct {
+	Table
+	Key []string
+	// New is the whole row; Stated says that the row was there before.
+	New    Row
+	Stated bool
+	// Gone is the whole row as it was before it went.
+	Gone Row
+	// Cells are the columns that change.
+	Cells []Cell
+	// Add is added to the column that counts.
+	Add int64
+
+	// joined is the key in one text, once it was asked for.
+	joined string
+}
+
+func (c *Change) id() string {
+	if c.joined == "" {
+		c.joined = c.key(c.Key)
+	}
+	return c.joined
+}
+
+// Changed is the change from an open row to another, ok if there is something to say. Either
+// row may be nil; what is not open any more by then, and was not before, is not said.
+func (t Table) Changed(key []string, was, now Row, at time.Time) (c Change, ok bool) {
+	c = Change{Table: t, Key: key}
+	ends := !t.Open(now, at)
+	switch {
+	case was == nil:
+		c.New = now
+		return c, !ends
+	case now == nil:
+		c.Gone = was
+		return c, true
+	}
+	for i := range now {
+		differs := was[i] != now[i]
+		// When it has ended, no record says what becomes of it. The row can be had back from
+		// how it stands then only if the record says what may change.
+		if ok = ok || differs; differs || ends && t == Exchanges && t.def().numbers[i] {
+			c.Cells = append(c.Cells, Cell{i, was[i], now[i]})
+		}
+	}
+	return c, ok
+}
+
+// Apply returns the row behind a change. Fits is false where the row before is not the one
+// that the change is of.
+func (c *Change) Apply(was Row) (now Row, fits bool) {
+	switch {
+	case c.Stated:
+		return c.New, was == nil || slices.Equal(was, c.New)
+	case c.New != nil:
+		return c.New, was == nil
+	case c.Gone != nil:
+		return nil, slices.Equal(was, c.Gone)
+	case c.Add != 0:
+		if was == nil {
+			was = c.none()
+			fits = len(was) == 1
+		} else {
+			fits = true
+		}
+		now = slices.Clone(was)
+		now[c.def().counter] = Int(number(was[c.def().counter]) + c.Add)
+		return now, fits
+	}
+	fits = was != nil
+	if was == nil {
+		was = make(Row, len(c.Columns()))
+	}
+	now = slices.Clone(was)
+	for _, cell := range c.Cells {
+		fits = fits && was[cell.Column] == cell.Was
+		now[cell.Column] = cell.Now
+	}
+	return now, fits
+}
+
+// Undo returns the row before a change, of the row behind it.
+func (c *Change) Undo(now Row) (was Row) {
+	switch {
+	case c.Stated:
+		return now
+	case c.New != nil:
+		return nil
+	case c.Gone != nil:
+		return c.Gone
+	case c.Add != 0:
+		if now == nil {
+			now = c.none()
+		}
+		was = slices.Clone(now)
+		was[c.def().counter] = Int(number(now[c.def().counter]) - c.Add)
+		if c.Table == CommitmentGrants {
+			// It may be revoked after its last use, of which no record speaks.
+			was[columnState] = "in_force"
+		}
+		return was
+	}
+	if now == nil {
+		return nil
+	}
+	was = slices.Clone(now)
+	for _, cell := range c.Cells {
+		was[cell.Column] = cell.Was
+	}
+	return was
+}
+
+// columnState is the state of a grant.
+const columnState = 2
+
+// none is a row of which the count is 0.
+func (t Table) none() Row {
+	r := make(Row, len(t.Columns()))
+	r[t.def().counter] = "0"
+	return r
+}

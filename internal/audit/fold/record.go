@@ -1,0 +1,395 @@
+package fold
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// Enter writes into the records of one decision which rows it changes, each change into a
+// record about its row where there is one, and otherwise into the first. It returns the
+// changes of each record, as [Read] finds them. There is a record if there is a change.
+func Enter(records []*audit.Record, changes []Change) (entered [][]Change) {
+	entered = make([][]Change, len(records))
+	for i := range changes {
+		at := placeOf(records, &changes[i])
+		entered[at] = append(entered[at], changes[i])
+	}
+	for i, r := range records {
+		r.Rows, r.Opens, r.UsesGrant = nil, 0, ""
+		implied := isRound(r)
+		for j := range entered[i] {
+			c := &entered[i][j]
+			write(r, c)
+			implied = implied && !c.ofOwnExchange(r)
+		}
+		if implied {
+			// The message is of an exchange of which no row changes.
+			r.Rows = append(r.Rows, audit.RowChange{Table: Exchanges.Name()})
+		}
+	}
+	return entered
+}
+
+// placeOf returns the record that says a change.
+func placeOf(records []*audit.Record, c *Change) int {
+	about := 0
+	for i, r := range slices.Backward(records) {
+		switch {
+		case c.Table == CommitmentGrants && c.Add != 0 && isRound(r) && r.Side == audit.SideSender, c.ofOwnExchange(r) && isRound(r):
+			return i
+		case slices.Equal(c.def().own(r), c.Key):
+			about = i
+		}
+	}
+	return about
+}
+
+// isRound reports whether a record is of an allowed message of an exchange.
+func isRound(r *audit.Record) bool {
+	return r.ActionType == audit.ActionExchange && r.Event == "" && r.PolicyResult == audit.ResultAllow && r.ExchangeID != "" && r.AgentID != ""
+}
+
+func (c *Change) ofOwnExchange(r *audit.Record) bool {
+	return c.Table == Exchanges && c.Key[0] == r.AgentID && c.Key[1] == r.ExchangeID
+}
+
+// The columns of an exchange that messages change.
+const (
+	columnRound   = 3
+	columnExpires = 5
+)
+
+// opened is the row of an exchange that a message opens.
+func opened(r *audit.Record, expires string) Row {
+	return Row{r.ConversationID, r.ExchangeType, r.Outcome, Int(r.Round), Int(r.MaxRounds), expires, "0"}
+}
+
+// nextRound is the change of an exchange that a message goes on with.
+func nextRound(r *audit.Record) Cell { return Cell{columnRound, Int(r.Round - 1), Int(r.Round)} }
+
+// write writes a change into a record, as briefly as it can be read back.
+func write(r *audit.Record, c *Change) {
+	if c.ofOwnExchange(r) && isRound(r) {
+		switch {
+		case len(c.Cells) == 1 && c.Cells[0] == nextRound(r):
+			return
+		case c.New != nil && !c.Stated && number(c.New[columnExpires]) > 0 && slices.Equal(c.New, opened(r, c.New[columnExpires])):
+			r.Opens = int(number(c.New[columnExpires]))
+			return
+		}
+	}
+	if c.Table == CommitmentGrants && c.Add == 1 && r.UsesGrant == "" {
+		r.UsesGrant = c.Key[0]
+		return
+	}
+	one := audit.RowChange{Table: c.Name(), Stated: c.Stated, Add: c.Add}
+	if !slices.Equal(c.Key, c.def().own(r)) {
+		one.Key = c.Key
+	}
+	one.Was, one.Now = c.columns(c.Gone), c.columns(c.New)
+	for _, cell := range c.Cells {
+		if one.Was == nil {
+			one.Was, one.Now = make(map[string]any), make(map[string]any)
+		}
+		one.Was[c.Columns()[cell.Column]], one.Now[c.Columns()[cell.Column]] = c.value(cell.Column, cell.Was), c.value(cell.Column, cell.Now)
+	}
+	r.Rows = append(r.Rows, one)
+}
+
+// columns is a row as a record has it, nil for none.
+func (t Table) columns(r Row) map[string]any {
+	if r == nil {
+		return nil
+	}
+	m := make(map[string]any, len(r))
+	for i, text := range r {
+		m[t.Columns()[i]] = t.value(i, text)
+	}
+	return m
+}
+
+func (t Table) value(column int, text string) any {
+	if t.def().numbers[column] {
+		return number(text)
+	}
+	return text
+}
+
+// text is a column as a record has it, as text.
+func (t Table) text(column int, value any) (string, bool) {
+	if t.def().numbers[column] {
+		switch n := value.(type) {
+		case float64:
+			return strconv.FormatFloat(n, 'f', -1, 64), true
+		case int64:
+			return Int(n), true
+		}
+		return "", false
+	}
+	s, ok := value.(string)
+	return s, ok
+}
+
+// row reads a whole row.
+func (t Table) row(columns map[string]any) (Row, bool) {
+	r := make(Row, len(t.Columns()))
+	for i, name := range t.Columns() {
+		var ok bool
+		if r[i], ok = t.text(i, columns[name]); !ok {
+			return nil, false
+		}
+	}
+	return r, len(columns) == len(t.Columns())
+}
+
+// Said is what a record says of rows.
+type Said struct {
+	Seq  uint64
+	Time time.Time
+	// Changes are those of the record.
+	Changes []Change
+	// State, where Counted is set, are the digests of the open rows behind all records before this one.
+	Counted bool
+	State   []audit.TableState
+	// Adopts is set on the record with which the rows of before are taken up: nothing before
+	// it counts, and they are all stated in it and behind it, up to the next checkpoint.
+	Adopts bool
+	// Retired, where it is not 0, is the last of the records that the record says are retired:
+	// what they said of open rows is stated before it.
+	Retired uint64
+}
+
+// EventAdopted is the event of the record with which the log takes up rows that it says
+// nothing of: of an earlier version of the daemon, or such that the operator takes as they are.
+// EventKept is that of a record that states rows: more of the same, or those of which
+// retention removes the record.
+const (
+	EventAdopted = "state_adopted"
+	EventKept    = "state_kept"
+)
+
+// line is what is read of a record's line.
+type line struct {
+	Seq            uint64             `json:"seq"`
+	Time           time.Time          `json:"time"`
+	ActionType     string             `json:"actionType"`
+	Event          string             `json:"event"`
+	AgentID        string             `json:"agentId"`
+	ExchangeID     string             `json:"exchangeId"`
+	ConversationID string             `json:"conversationId"`
+	Round          int                `json:"round"`
+	MaxRounds      int                `json:"maxRounds"`
+	ExchangeType   string             `json:"exchangeType"`
+	PolicyResult   string             `json:"policyResult"`
+	Outcome        string             `json:"outcome"`
+	ApprovalID     string             `json:"approvalId"`
+	TaskID         string             `json:"taskId"`
+	Rows           []audit.RowChange  `json:"rows"`
+	Opens          int                `json:"opens"`
+	UsesGrant      string             `json:"usesGrant"`
+	State          []audit.TableState `json:"state"`
+}
+
+// What a line has in it that says something of rows. A quote within a text is written with a
+// backslash, so none of these is part of one.
+const (
+	saysRound    = `"policyResult":"allow"`
+	saysRows     = `,"rows":[`
+	saysGrant    = `,"usesGrant":"`
+	ofCheckpoint = `"actionType":"` + audit.ActionCheckpoint + `"`
+	ofExchanges  = `"actionType":"` + audit.ActionExchange + `"`
+)
+
+// Silent reports whether a line says nothing of rows, without reading it.
+func Silent(text []byte) bool {
+	head := text[:min(len(text), 192)]
+	has := func(text []byte, what string) bool { return bytes.Contains(text, []byte(what)) }
+	says := has(head, ofExchanges) && has(text, saysRound) || has(text, saysRows) || has(text, saysGrant) || has(head, ofCheckpoint)
+	return !says
+}
+
+// Read returns what a record's line says of rows. An error says what of it no daemon writes.
+func Read(text []byte) (Said, error) {
+	if s, ok := readRound(text); ok {
+		return s, nil
+	}
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return Said{}, fmt.Errorf("not an audit record: %w", err)
+	}
+	s, err := l.said()
+	if err != nil || l.ActionType != audit.ActionCheckpoint || l.Event != audit.EventRetired {
+		return s, err
+	}
+	var stone struct {
+		Details struct {
+			Note string `json:"note"`
+		} `json:"details"`
+	}
+	if err := json.Unmarshal(text, &stone); err != nil {
+		return s, fmt.Errorf("not an audit record: %w", err)
+	}
+	t, err := audit.OpenTombstone(stone.Details.Note)
+	if !errors.Is(err, audit.ErrUnsigned) {
+		return s, err
+	}
+	s.Retired = t.Head.Seq
+	return s, nil
+}
+
+// readRound reads the line of a message that says nothing else of rows: these are most of a log,
+// and the JSON library takes several times as long. It reports whether it could: a line is as
+// [audit.Encode] writes it, and the texts that are wanted need no escapes.
+func readRound(text []byte) (s Said, ok bool) {
+	head, rest, found := bytes.Cut(text, []byte(`,"details":{`))
+	if !found {
+		rest = text
+	}
+	// What follows the details, or the last member, up to the hash of the record before.
+	end := bytes.LastIndex(rest, []byte(`,"prev":"`))
+	if end < 0 || !bytes.Contains(head[:min(len(head), 192)], []byte(ofExchanges)) || bytes.Contains(text, []byte(saysRows)) || bytes.Contains(text, []byte(saysGrant)) {
+		return s, false
+	}
+	good := true
+	// The members are asked for in the order of the line, and each is not looked for further than so
+	// many bytes behind the one before.
+	member := func(name string, within int) []byte {
+		at := bytes.Index(head[:min(within, len(head))], []byte(name))
+		if at < 0 {
+			return nil
+		}
+		value := head[at+len(name):]
+		head = value
+		if name[len(name)-1] != '"' {
+			n := 0
+			for n < len(value) && value[n] >= '0' && value[n] <= '9' {
+				n++
+			}
+			return value[:n]
+		}
+		value = value[:max(0, bytes.IndexByte(value, '"'))]
+		good = good && bytes.IndexByte(value, '\\') < 0
+		return value
+	}
+	const all, next = math.MaxInt, 48
+	integer := func(name string) int { return int(number(string(member(name, next)))) }
+	var err error
+	s.Seq = uint64(integer(`{"seq":`))
+	if s.Time, err = time.Parse(time.RFC3339, string(member(`"time":"`, next))); err != nil || s.Seq == 0 {
+		return s, false
+	}
+	member(ofExchanges, 192)
+	if bytes.HasPrefix(head, []byte(`,"event":"`)) {
+		// It is of something else than a message.
+		return s, false
+	}
+	agent, exchange := string(member(`,"agentId":"`, all)), string(member(`,"exchangeId":"`, all))
+	conversation := member(`,"conversationId":"`, all)
+	r := audit.Record{Round: integer(`,"round":`), MaxRounds: integer(`,"maxRounds":`)}
+	kind := member(`,"exchangeType":"`, all)
+	allowed := string(member(`,"policyResult":"`, all)) == audit.ResultAllow
+	outcome := member(`,"outcome":"`, all)
+	if !good {
+		return s, false
+	}
+	if !allowed || agent == "" || exchange == "" {
+		return s, true
+	}
+	c := Change{Table: Exchanges, Key: []string{agent, exchange}}
+	c.Cells = []Cell{nextRound(&r)}
+	if at := bytes.LastIndex(rest[:end], []byte(`,"opens":`)); at >= 0 {
+		if opens, err := strconv.Atoi(string(rest[at+len(`,"opens":`) : end])); err == nil && opens > 0 {
+			r.ConversationID, r.ExchangeType, r.Outcome = string(conversation), string(kind), string(outcome)
+			c.New, c.Cells = opened(&r, Int(opens)), nil
+		}
+	}
+	s.Changes = []Change{c}
+	return s, true
+}
+
+func (l *line) said() (s Said, err error) {
+	s.Seq, s.Time = l.Seq, l.Time
+	if l.ActionType == audit.ActionCheckpoint {
+		s.Counted, s.State = l.Event == audit.EventSigned && l.State != nil, l.State
+	}
+	r := &audit.Record{
+		ActionType: l.ActionType, Event: l.Event, AgentID: l.AgentID, ExchangeID: l.ExchangeID, ConversationID: l.ConversationID, Round: l.Round, MaxRounds: l.MaxRounds,
+		ExchangeType: l.ExchangeType, PolicyResult: l.PolicyResult, Outcome: l.Outcome, ApprovalID: l.ApprovalID, TaskID: l.TaskID,
+	}
+	implied := isRound(r)
+	for i := range l.Rows {
+		one := &l.Rows[i]
+		c, err := changeOf(r, one)
+		if err != nil {
+			return s, err
+		}
+		implied = implied && !c.ofOwnExchange(r)
+		if c.New != nil || c.Gone != nil || c.Cells != nil || c.Add != 0 {
+			s.Changes = append(s.Changes, c)
+		}
+	}
+	if implied {
+		c := Change{Table: Exchanges, Key: []string{r.AgentID, r.ExchangeID}}
+		if l.Opens > 0 {
+			c.New = opened(r, Int(l.Opens))
+		} else {
+			c.Cells = []Cell{nextRound(r)}
+		}
+		s.Changes = append(s.Changes, c)
+	}
+	if l.UsesGrant != "" {
+		s.Changes = append(s.Changes, Change{Table: CommitmentGrants, Key: []string{l.UsesGrant}, Add: 1})
+	}
+	s.Adopts = l.ActionType == audit.ActionSecurity && l.Event == EventAdopted
+	return s, nil
+}
+
+// changeOf reads an entry of the member rows.
+func changeOf(r *audit.Record, one *audit.RowChange) (Change, error) {
+	t, known := Of(one.Table)
+	if !known {
+		return Change{}, fmt.Errorf("it speaks of rows of a table %q, which this version does not know", one.Table)
+	}
+	c := Change{Table: t, Key: one.Key, Stated: one.Stated, Add: one.Add}
+	if c.Key == nil {
+		c.Key = t.def().own(r)
+	}
+	ok := len(c.Key) == len(t.def().key) && (one.Add == 0 || t.def().counter >= 0)
+	switch {
+	case one.Was != nil && one.Now != nil:
+		for i, name := range t.Columns() {
+			was, before := one.Was[name]
+			now, after := one.Now[name]
+			if !before && !after {
+				continue
+			}
+			cell := Cell{Column: i}
+			var good [2]bool
+			cell.Was, good[0] = t.text(i, was)
+			cell.Now, good[1] = t.text(i, now)
+			ok = ok && good == [2]bool{true, true}
+			c.Cells = append(c.Cells, cell)
+		}
+		ok = ok && len(c.Cells) == len(one.Was) && len(c.Cells) == len(one.Now) && len(c.Cells) > 0
+	case one.Now != nil:
+		var good bool
+		c.New, good = t.row(one.Now)
+		ok = ok && good
+	case one.Was != nil:
+		var good bool
+		c.Gone, good = t.row(one.Was)
+		ok = ok && good
+	}
+	if !ok {
+		return Change{}, fmt.Errorf("what it says of a row of %s is not whole", t.Name())
+	}
+	return c, nil
+}

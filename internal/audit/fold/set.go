@@ -1,0 +1,247 @@
+package fold
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// Set are the open rows of all tables, as the log has them up to a record. Its methods are
+// safe for concurrent use.
+type Set struct {
+	mu     sync.Mutex
+	tables []opens
+	// undo are what was changed since [Set.Begin], the newest last.
+	undo []undo
+}
+
+// opens are the open rows of one table.
+type opens struct {
+	rows map[string]*held
+	// leaves are those of the digest, by their first byte, and sums the hashes of each group.
+	leaves [256][]audit.Hash
+	sums   [256]audit.Hash
+	stale  [256]bool
+	// dirty are the rows that changed since the last digest, with the leaf that they had then.
+	dirty map[string]*audit.Hash
+	begun bool
+}
+
+// held is an open row. It is replaced, and never changed.
+type held struct {
+	key []string
+	row Row
+	// stated is the record that said the whole row, and said the last that changed it; 0 is
+	// one of before the set was filled.
+	stated, said uint64
+}
+
+type undo struct {
+	table Table
+	key   string
+	was   *held
+}
+
+// NewSet returns a set without any row.
+func NewSet() *Set {
+	s := &Set{tables: make([]opens, len(definitions()))}
+	for i := range s.tables {
+		s.tables[i] = opens{rows: make(map[string]*held), dirty: make(map[string]*audit.Hash)}
+	}
+	return s
+}
+
+// ErrStale means that a change is not of the row that is there.
+var ErrStale = errors.New("the row is another one by now")
+
+// Get returns an open row, nil for none, and the last record that changed it, 0 if that was
+// before the set was filled.
+func (s *Set) Get(t Table, key []string) (row Row, said uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.tables[t].rows[t.key(key)]; h != nil {
+		return h.row, h.said
+	}
+	return nil, 0
+}
+
+// Each calls visit with each open row of a table, in no order, until it returns false.
+func (s *Set) Each(t Table, visit func(key []string, row Row, stated, said uint64) bool) {
+	s.mu.Lock()
+	all := make([]*held, 0, len(s.tables[t].rows))
+	for _, h := range s.tables[t].rows {
+		all = append(all, h)
+	}
+	s.mu.Unlock()
+	for _, h := range all {
+		if !visit(h.key, h.row, h.stated, h.said) {
+			return
+		}
+	}
+}
+
+// Put fills the set with a row, which is as it was before.
+func (s *Set) Put(t Table, key []string, row Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(t, t.key(key), &held{key: key, row: row})
+}
+
+// Begin begins a transaction: what is changed from now on can be taken back.
+func (s *Set) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undo = s.undo[:0]
+}
+
+// Rollback takes back what was changed since [Set.Begin].
+func (s *Set) Rollback() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range slices.Backward(s.undo) {
+		s.put(u.table, u.key, u.was)
+	}
+	s.undo = s.undo[:0]
+}
+
+// Fits reports whether all changes are of the rows that are there.
+func (s *Set) Fits(changes []Change) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range changes {
+		c := &changes[i]
+		var was Row
+		if h := s.tables[c.Table].rows[c.id()]; h != nil {
+			was = h.row
+		}
+		if _, fits := c.Apply(was); !fits || c.Stated && was == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Apply does the changes of a record. It returns the first that is not of the row that was
+// there, which it does all the same, and that row.
+func (s *Set) Apply(seq uint64, at time.Time, changes []Change) (misfit *Change, was Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := at.UnixMilli()
+	for i := range changes {
+		c := &changes[i]
+		key := c.id()
+		before := s.tables[c.Table].rows[key]
+		next := &held{key: c.Key, said: seq, stated: seq}
+		var old Row
+		if before != nil {
+			old = before.row
+			if c.New == nil {
+				next.stated = before.stated
+			}
+			if c.Stated {
+				next.said = before.said
+			}
+		}
+		row, fits := c.Apply(old)
+		if !fits && misfit == nil {
+			misfit, was = c, old
+		}
+		next.row = row
+		if !c.isOpen(row, now) {
+			next = nil
+		}
+		s.undo = append(s.undo, undo{c.Table, key, before})
+		s.put(c.Table, key, next)
+	}
+	return misfit, was
+}
+
+// put replaces a row, by none if it is nil.
+func (s *Set) put(t Table, key string, next *held) {
+	o := &s.tables[t]
+	before := o.rows[key]
+	if before == nil && next == nil {
+		return
+	}
+	if _, dirty := o.dirty[key]; !dirty {
+		o.dirty[key] = nil
+		if before != nil {
+			leaf := t.Leaf(before.key, before.row)
+			o.dirty[key] = &leaf
+		}
+	}
+	if next == nil {
+		delete(o.rows, key)
+		return
+	}
+	o.rows[key] = next
+}
+
+// State returns the digests of the tables that have open rows at a time. Rows that are over by then
+// leave the set.
+func (s *Set) State(at time.Time) []audit.TableState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := []audit.TableState{}
+	for i, t := range Tables() {
+		if t == CommitmentGrants || t == TaskGrants {
+			for key, h := range s.tables[i].rows {
+				if !t.isOpen(h.row, at.UnixMilli()) {
+					s.undo = append(s.undo, undo{t, key, h})
+					s.put(t, key, nil)
+				}
+			}
+		}
+		if one := s.tables[i].state(t); one.Open > 0 {
+			state = append(state, one)
+		}
+	}
+	return state
+}
+
+func (o *opens) state(t Table) audit.TableState {
+	for key, old := range o.dirty {
+		if old != nil {
+			group := &o.leaves[old[0]]
+			if at, found := find(*group, *old); found {
+				*group = slices.Delete(*group, at, at+1)
+			}
+			o.stale[old[0]] = true
+		}
+		if h := o.rows[key]; h != nil {
+			leaf := t.Leaf(h.key, h.row)
+			group := &o.leaves[leaf[0]]
+			at, _ := find(*group, leaf)
+			*group = slices.Insert(*group, at, leaf)
+			o.stale[leaf[0]] = true
+		}
+	}
+	clear(o.dirty)
+	for i := range o.leaves {
+		if o.stale[i] || !o.begun {
+			h := sha256.New()
+			for _, leaf := range o.leaves[i] {
+				h.Write(leaf[:])
+			}
+			h.Sum(o.sums[i][:0])
+			o.stale[i] = false
+		}
+	}
+	o.begun = true
+	h := sha256.New()
+	for i := range o.sums {
+		h.Write(o.sums[i][:])
+	}
+	one := audit.TableState{Table: t.Name(), Open: len(o.rows)}
+	h.Sum(one.Digest[:0])
+	return one
+}
+
+func find(group []audit.Hash, leaf audit.Hash) (int, bool) {
+	return slices.BinarySearchFunc(group, leaf, func(a, b audit.Hash) int { return bytes.Compare(a[:], b[:]) })
+}

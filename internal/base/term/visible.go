@@ -1,0 +1,279 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/base/text"
+)
+
+// Colours of what a person must not miss.
+const (
+	marked   Colour = "1;33"
+	Reversed Colour = "7"
+)
+
+// Glyph is one character of a foreign text as it is shown: itself, or its name
+// in ‹› where it does not show as itself.
+type Glyph struct {
+	text  string
+	Width int
+	// At is where the character is in the text, in bytes.
+	At int
+	// named is set where the name stands for the character.
+	named bool
+}
+
+// Glyphs shows every character of a line so that no two texts look alike for
+// what does not show: characters that steer the terminal or change the order of
+// others, that take no room, that are blanks of another kind, that pile up, and
+// bytes that are no UTF-8. The quotes that name them are named themselves.
+func Glyphs(line string) []Glyph {
+	shown, measure := make([]Glyph, 0, len(line)), cells()
+	marks := text.MaxMarks // nothing to stand on
+	for at := 0; at < len(line); {
+		r, size := utf8.DecodeRuneInString(line[at:])
+		g := Glyph{text: line[at : at+size], Width: measure.RuneWidth(r), At: at}
+		switch {
+		case !text.Shows(r), r == '‹', r == '›':
+			g.named = true
+		case g.Width == 0, text.IsMark(r):
+			marks++
+			g.named = marks > text.MaxMarks
+		default:
+			marks = 0
+		}
+		if g.named {
+			marks = text.MaxMarks
+			g.text = text.Name(g.text)
+			g.Width = measure.StringWidth(g.text)
+		}
+		shown = append(shown, g)
+		at += size
+	}
+	return shown
+}
+
+// Address is [Printable] for what a message is told apart by, such as a session key:
+// characters that read as others of ASCII are named too, see [text.Posing].
+func Address(foreign string) string {
+	if plain(foreign) {
+		return foreign
+	}
+	posing, shown := text.Posing(foreign), Glyphs(foreign)
+	for i := range shown {
+		if g := &shown[i]; !g.named && slices.Contains(posing, g.At) {
+			g.text = text.Name(g.text)
+		}
+	}
+	return JoinGlyphs(shown)
+}
+
+// Misleading says what in a text could mislead who reads it.
+func Misleading(foreign string) []string {
+	var warnings []string
+	unshown, backwards := 0, false
+	for line := range strings.SplitSeq(foreign, "\n") {
+		for _, g := range Glyphs(line) {
+			if g.named {
+				unshown++
+			}
+		}
+	}
+	for _, r := range foreign {
+		backwards = backwards || unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko)
+	}
+	switch {
+	case unshown == 1:
+		warnings = append(warnings, "1 character of it does not show as what it is: it is named in ‹›")
+	case unshown > 1:
+		warnings = append(warnings, fmt.Sprintf("%d characters of it do not show as what they are: they are named in ‹›", unshown))
+	}
+	if backwards {
+		warnings = append(warnings, "it has letters that are written from right to left: some terminals show such lines in another order")
+	}
+	return warnings
+}
+
+// Page is text for a terminal, line by line. What comes from others stands
+// behind a gutter or behind the name of a fact, on every line it takes, so that
+// it cannot pass for what the program says.
+type Page struct {
+	Screen Screen
+	Lines  []string
+}
+
+// Line writes a line of printable parts.
+func (p *Page) Line(parts ...string) { p.Lines = append(p.Lines, strings.Join(parts, "")) }
+
+// Paint colours a printable text.
+func (p *Page) Paint(c Colour, words string) string { return p.Screen.Colour.Paint(c, words) }
+
+// Heading begins a section.
+func (p *Page) Heading(text string) {
+	p.Line()
+	p.Say("", Bold, text)
+}
+
+// Say writes words of the program, behind an indent.
+func (p *Page) Say(indent string, c Colour, text string) {
+	for _, line := range Fold(text, p.Screen.Width-len(indent)) {
+		p.Line(indent, p.Paint(c, line))
+	}
+}
+
+// Fact writes a name and its value, which may be foreign.
+func (p *Page) Fact(name, value string) { p.Tinted(name, NoColour, value) }
+
+// Tinted is fact in a colour.
+func (p *Page) Tinted(name string, c Colour, value string) {
+	p.Hang(FactName(p.Screen.Colour, name), strings.Repeat(" ", FactWidth), c, value)
+}
+
+// Hang writes a foreign text on one line, or on more that are set off.
+func (p *Page) Hang(first, next string, c Colour, value string) {
+	for _, line := range BreakLine(Glyphs(value), p.Screen.Width-len(next)) {
+		p.Line(first, p.Paint(c, strings.TrimRight(JoinGlyphs(line), " ")))
+		first = next
+	}
+}
+
+// What stands before the lines of a foreign text: before each of them, where
+// one goes on that is too long for the terminal, and where the program points
+// into the one above.
+const (
+	Gutter   = "    │ "
+	gutterOn = "    ┊ "
+	gutterAt = "      "
+)
+
+// Span is a part of a text, in bytes, with what was found there.
+type Span struct {
+	Start, End int
+	Label      string
+}
+
+// Quote writes a foreign text, with its own lines kept, and points at the
+// spans.
+func (p *Page) Quote(content string, spans ...Span) {
+	at := 0
+	for line := range strings.SplitSeq(content, "\n") {
+		first := Gutter
+		for _, piece := range BreakLine(Glyphs(line), p.Screen.Width-Width(Gutter)) {
+			p.quoteLine(first, piece, at, spans)
+			first = gutterOn
+		}
+		at += len(line) + 1
+	}
+}
+
+// quoteLine writes what fits on one line. From is where the line that the
+// glyphs count from begins in the text.
+func (p *Page) quoteLine(before string, piece []Glyph, from int, spans []Span) {
+	var shown, below strings.Builder
+	var labels []string
+	inside := func(g Glyph) (found bool) {
+		for _, s := range spans {
+			if from+g.At < s.Start || from+g.At >= s.End {
+				continue
+			}
+			found = true
+			if !slices.Contains(labels, s.Label) {
+				labels = append(labels, s.Label)
+			}
+		}
+		return found
+	}
+	run, c := "", NoColour
+	for _, g := range piece {
+		tint, pointer := NoColour, " "
+		switch {
+		case inside(g):
+			tint, pointer = marked, "^"
+		case g.named:
+			tint = Red
+		}
+		below.WriteString(strings.Repeat(pointer, g.Width))
+		if tint != c {
+			shown.WriteString(p.Paint(c, run))
+			run, c = "", tint
+		}
+		run += g.text
+	}
+	shown.WriteString(p.Paint(c, run))
+	p.Line(p.Paint(Dim, before), shown.String())
+	pointer := strings.TrimRight(below.String(), " ")
+	if pointer == "" {
+		return
+	}
+	room := p.Screen.Width - Width(gutterAt) - len(pointer) - 1
+	p.Line(gutterAt, p.Paint(Yellow, strings.TrimRight(pointer+" "+Cut(Printable(strings.Join(labels, ", ")), room), " ")))
+}
+
+// leastLine is the width of the widest glyph: ‹U+10FFFF›.
+const leastLine = 10
+
+// BreakLine breaks glyphs into lines of at most so many cells, behind a blank
+// where there is one not too far back. Nothing is left out; no glyphs are one
+// empty line.
+func BreakLine(shown []Glyph, width int) (lines [][]Glyph) {
+	width = max(width, leastLine)
+	for {
+		room, fits, blank := width, 0, 0
+		for fits < len(shown) && shown[fits].Width <= room {
+			room -= shown[fits].Width
+			if fits++; shown[fits-1].text == " " {
+				blank = fits
+			}
+		}
+		if fits == len(shown) {
+			return append(lines, shown)
+		}
+		if blank > fits/2 {
+			fits = blank
+		}
+		lines = append(lines, shown[:fits])
+		shown = shown[fits:]
+	}
+}
+
+// JoinGlyphs is glyphs as one text.
+func JoinGlyphs(shown []Glyph) string {
+	var b strings.Builder
+	for _, g := range shown {
+		b.WriteString(g.text)
+	}
+	return b.String()
+}
+
+// FactWidth is the width of what stands before a fact.
+const FactWidth = 2 + len("conversation") + len(Gap)
+
+// FactName is the name of a fact, as wide as what stands before each of them.
+func FactName(p Palette, name string) string {
+	name = Cut(Printable(name), FactWidth-2-len(Gap))
+	return "  " + p.Paint(Dim, name) + strings.Repeat(" ", FactWidth-2-Width(name))
+}
+
+// Prose writes a text in as many lines as it takes, behind a first and further
+// beginnings of the same width.
+func Prose(w io.Writer, scr Screen, first, next, text string) {
+	begin := first
+	for _, line := range Fold(Printable(text), scr.Width-Width(next)) {
+		fmt.Fprintln(w, begin+line)
+		begin = next
+	}
+}
+
+// Quote writes what an agent said. Each of its lines is marked, so that it
+// cannot pass for one of the program's.
+func Quote(w io.Writer, scr Screen, text string) {
+	mark := "    " + scr.Colour.Paint(Dim, "│") + " "
+	for _, line := range Fold(Printable(text), scr.Width-len("    | ")) {
+		fmt.Fprintln(w, mark+line)
+	}
+}

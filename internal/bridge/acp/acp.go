@@ -1,0 +1,694 @@
+// Package acp runs an agent that speaks the Agent Client Protocol on one attempt at a task,
+// or on one review of one: it starts the agent's program, gives it the task, has the
+// daemon decide what the agent asks permission for, says how it goes, and how it ended.
+//
+// It is a client of the daemon's socket by the grant of the agent's actor, and decides
+// nothing. It is no sandbox: what the program can do without asking, it can do. What it is
+// started by (wrap) is there for that.
+//
+// The caller's duty: Alone is set only where the process is this bridge's own, since then
+// every process that comes to it is ended.
+package acp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/redact"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskclient"
+)
+
+// Daemon is a connection that acts by the actor's grant.
+type Daemon interface {
+	Call(ctx context.Context, method string, params, result any) error
+}
+
+// Agent is how an actor's agent is started.
+type Agent struct {
+	// Command is the program with its arguments, and Wrap what it is started by, where
+	// {workspace}, {socket} and {ocipd} stand for the task's folder, the daemon's socket and
+	// this program. Env names the variables that it gets: those alone.
+	Command, Wrap, Env []string
+	// Mode is the session's mode, where the agent has several.
+	Mode string
+	// Timeout bounds all, and Idle how long nothing may be heard.
+	Timeout, Idle time.Duration
+}
+
+// Options is what a bridge is given.
+type Options struct {
+	Daemon Daemon
+	// Attached is what the grant is for, and Token the grant's, which the agent's MCP
+	// server gets.
+	Attached taskapi.Attached
+	Token    string
+	// TaskID is the task where the grant is for none, and Workspace where it is where the
+	// task says a name and no folder.
+	TaskID, Workspace string
+	Agent             Agent
+	// Server is the command line of the MCP server that the agent is given, and Socket the
+	// one that it speaks to the daemon by.
+	Server []string
+	Socket string
+	// Lease is for how long an attempt runs that says nothing.
+	Lease   time.Duration
+	Version string
+	Lookup  func(variable string) (string, bool)
+	// Say is told in a line what happens.
+	Say   func(format string, args ...any)
+	Now   func() time.Time
+	NewID func() string
+	// Alone says that all processes that come to this one are the agent's.
+	Alone bool
+
+	times *times
+}
+
+// times are how long is waited for what.
+type times struct {
+	// leave is how long an agent has to end by itself once its input is closed, cancel how
+	// long one that was asked to cancel, and term how long one that was asked to end.
+	leave, cancel, term time.Duration
+	// settle is how long is waited for the last words of an agent that has ended, and look
+	// how often is looked at what has changed.
+	settle, look time.Duration
+	// begin is how long is waited for the task to be executing, and close for the daemon to
+	// take the end.
+	begin, close time.Duration
+}
+
+func usualTimes() *times {
+	return &times{leave: 2 * time.Second, cancel: 10 * time.Second, term: 5 * time.Second, settle: 2 * time.Second, look: time.Second, begin: time.Minute, close: 90 * time.Second}
+}
+
+const (
+	usualTimeout = 30 * time.Minute
+	usualIdle    = 10 * time.Minute
+	// beats is how many heartbeats a lease has.
+	beats = 3
+)
+
+// Result is how it ended.
+type Result struct {
+	TaskID    string `json:"task_id"`
+	AttemptID string `json:"attempt_id,omitzero"`
+	// Outcome is that of an attempt, succeeded for a review that was written, or ended
+	// where the daemon says that the attempt was at its end already.
+	Outcome string `json:"outcome"`
+	Failure string `json:"failure_code,omitzero"`
+	Verdict string `json:"verdict,omitzero"`
+	Summary string `json:"summary,omitzero"`
+}
+
+// Ended is the outcome of an attempt that others have ended.
+const Ended = "ended"
+
+// Good reports whether what was to be done was done.
+func (r *Result) Good() bool { return r.Outcome == task.AttemptSucceeded }
+
+// ending is how a bridge's work with its agent came to its end.
+type ending struct {
+	outcome, code, summary string
+	// turned is set where the agent itself has ended its turn.
+	turned bool
+}
+
+func failed(code, format string, args ...any) ending {
+	return ending{outcome: task.AttemptFailed, code: code, summary: fmt.Sprintf(format, args...)}
+}
+
+// bridge is one run of an agent.
+type bridge struct {
+	o      *Options
+	times  *times
+	id     string
+	agent  Agent
+	view   *taskapi.View
+	dir    string
+	redact *redact.Redactor
+	// attempt is the one that is made, nil for a reviewer.
+	attempt *task.Attempt
+
+	process *process
+	conn    *sdk.Connection
+	told    told
+}
+
+// Run runs the agent to its end, and says how that was. An error means that nothing was
+// begun, or that the daemon could not be told.
+func Run(ctx context.Context, o *Options) (Result, error) {
+	b := &bridge{o: o, times: o.times, id: cmp.Or(o.Attached.TaskID, o.TaskID), agent: o.Agent}
+	if b.times == nil {
+		b.times = usualTimes()
+	}
+	b.agent.Timeout, b.agent.Idle = cmp.Or(b.agent.Timeout, usualTimeout), cmp.Or(b.agent.Idle, usualIdle)
+	if err := b.begin(ctx); err != nil {
+		return Result{}, err
+	}
+	e := b.run(ctx)
+	if !b.process.end(b.times) {
+		b.o.Say("something that the agent has started does not end though it was killed")
+	}
+	e.summary = b.clean(e.summary)
+	// The daemon is told also where the bridge was interrupted.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.times.close)
+	defer cancel()
+	if b.attempt == nil {
+		return b.reviewed(last, e)
+	}
+	return b.finish(last, e)
+}
+
+// begin reads the task, and finds out what is to be done about it.
+func (b *bridge) begin(ctx context.Context) (err error) {
+	if b.id == "" {
+		return errors.New("the grant is for no task: say which one")
+	}
+	if b.redact, err = redact.New(redact.Options{}); err != nil {
+		return err
+	}
+	if err := b.awaitPhase(ctx); err != nil {
+		return err
+	}
+	role := b.o.Attached.Role
+	switch {
+	case role == task.Executor:
+		b.attempt = running(b.view, b.o.Attached)
+		if b.attempt == nil {
+			return fmt.Errorf("no attempt of %s runs at the task, which is in %s", b.o.Attached.Actor, b.view.Phase)
+		}
+	case role == task.SpecReviewer && (b.view.Phase == task.SpecReview || b.view.Phase == task.SpecGate):
+	case role == task.QualityReviewer && b.view.Phase == task.QualityGate:
+	case role == task.SpecReviewer || role == task.QualityReviewer:
+		return fmt.Errorf("there is nothing for a %s to review in %s", role, b.view.Phase)
+	default:
+		return fmt.Errorf("an agent is run for an executor or a reviewer, and %s is %s", b.o.Attached.Actor, role)
+	}
+	b.dir = cmp.Or(b.o.Workspace, b.view.Workspace)
+	if !filepath.IsAbs(b.dir) {
+		return fmt.Errorf("the task's workspace %q is a name and no folder: say where it is", b.dir)
+	}
+	if b.dir, err = filepath.EvalSymlinks(b.dir); err != nil {
+		return fmt.Errorf("cannot use the task's workspace: %w", err)
+	}
+	return b.checkProgram()
+}
+
+// running is the attempt that runs under a grant, or nil.
+func running(v *taskapi.View, at taskapi.Attached) *task.Attempt {
+	for i := range v.Attempts {
+		a := &v.Attempts[i]
+		if a.Status == task.AttemptRunning && a.Actor == at.Actor && (at.AttemptID == "" || at.AttemptID == a.ID) {
+			return a
+		}
+	}
+	return nil
+}
+
+// awaitPhase reads the task, and waits while an attempt has begun whose task is not yet
+// said to be executing.
+func (b *bridge) awaitPhase(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.times.begin)
+	defer cancel()
+	tick := time.NewTicker(b.times.look / 4)
+	defer tick.Stop()
+	for {
+		v, err := b.get(ctx)
+		if err != nil {
+			return err
+		}
+		b.view = v
+		if b.o.Attached.Role != task.Executor || v.Phase != task.ExecutionReady || running(v, b.o.Attached) == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the attempt runs, and the task stays in %s", v.Phase)
+		}
+	}
+}
+
+// checkProgram refuses a program that others can replace.
+func (b *bridge) checkProgram() error {
+	for _, command := range [][]string{b.agent.Command, b.agent.Wrap} {
+		if len(command) == 0 {
+			continue
+		}
+		if !filepath.IsAbs(command[0]) {
+			return fmt.Errorf("the agent's program %q is no absolute path", command[0])
+		}
+		open, err := place.Exposed(command[0])
+		if err != nil {
+			return fmt.Errorf("cannot look at the agent's program: %w", err)
+		}
+		if len(open) > 0 {
+			return fmt.Errorf("others can replace the agent's program: %s %s", open[0].Path, open[0].String())
+		}
+	}
+	if len(b.agent.Command) == 0 {
+		return fmt.Errorf("the configuration does not say how %s is started: set acp.command of it in tasks.actors", b.o.Attached.Actor)
+	}
+	return nil
+}
+
+func (b *bridge) get(ctx context.Context) (*taskapi.View, error) {
+	v, none := new(taskapi.View), 0
+	err := b.o.Daemon.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: b.id}, Events: &none}, v)
+	return v, err
+}
+
+func (b *bridge) write() taskapi.Write {
+	return taskapi.Write{Ref: taskapi.Ref{TaskID: b.id}, RequestKey: "acp-" + b.o.NewID()}
+}
+
+// run starts the agent, and watches over it until its work is at its end.
+func (b *bridge) run(ctx context.Context) ending {
+	var err error
+	if b.process, err = start(b); err != nil {
+		return failed("environment", "the agent cannot be started: %v", err)
+	}
+	live, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// Nothing is told of the attempt beside how it ended.
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer stop()
+	b.told.init(b.o.Now())
+	b.conn = sdk.NewConnection(b.answer(live), b.process.in, b.process.lines)
+	b.conn.SetLogger(slog.New(slog.DiscardHandler))
+	broken := make(chan error, 1)
+	go func() { broken <- b.hear() }()
+	turn := make(chan ending, 1)
+	go func() { turn <- b.converse(live) }()
+	lost := make(chan ending, 1)
+	keeping.Go(func() { b.keep(live, lost) })
+
+	timeout := time.NewTimer(b.agent.Timeout)
+	defer timeout.Stop()
+	look := time.NewTicker(b.times.look)
+	defer look.Stop()
+	for {
+		var e ending
+		select {
+		case e = <-turn:
+			return e
+		case err := <-broken:
+			if broken = nil; err == nil {
+				continue // its output has ended, and it may still do so
+			}
+			e = failed("agent_error", "%v", err)
+		case <-b.process.exited:
+			return b.lastWords(turn)
+		case e = <-lost:
+		case <-ctx.Done():
+			e = ending{outcome: task.AttemptAborted, summary: "the bridge was interrupted"}
+		case <-timeout.C:
+			e = failed("timeout", "the agent has not ended within %s", b.agent.Timeout)
+		case <-look.C:
+			if silent := b.told.silent(b.o.Now()); silent <= b.agent.Idle {
+				continue
+			}
+			e = failed("timeout", "nothing was heard of the agent for %s", b.agent.Idle)
+		}
+		b.cancel(stop, turn)
+		return e
+	}
+}
+
+// lastWords is how the work of an agent ended whose process has: it may have said so before.
+func (b *bridge) lastWords(turn <-chan ending) ending {
+	timer := time.NewTimer(b.times.settle)
+	defer timer.Stop()
+	select {
+	case e := <-turn:
+		return e
+	case <-timer.C:
+	}
+	said := b.clean(b.process.errors.String())
+	return failed("crashed", "the agent ended in the middle of its turn: %v\n%s", b.process.state(), strings.ToValidUTF8(said[max(0, len(said)-keptErrors):], ""))
+}
+
+// cancel asks the agent to cancel its turn, and answers what it has asked for. It returns
+// once it has, or has had its time.
+func (b *bridge) cancel(stop func(), turn <-chan ending) {
+	stop()
+	if session := b.told.session(); session != "" {
+		// It waits where the agent does not read.
+		go b.conn.SendNotification(context.Background(), sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: sdk.SessionId(session)}) //nolint:errcheck // it may have ended
+	} else {
+		return
+	}
+	timer := time.NewTimer(b.times.cancel)
+	defer timer.Stop()
+	select {
+	case <-turn:
+	case <-b.process.exited:
+	case <-timer.C:
+	}
+}
+
+// converse has the agent do its work, and says how its turn ended. A call that the bridge
+// itself has given up is waited for until the agent answers, or ends.
+func (b *bridge) converse(live context.Context) ending {
+	ctx := context.WithoutCancel(live)
+	hello, err := sdk.SendRequest[sdk.InitializeResponse](b.conn, ctx, sdk.AgentMethodInitialize, sdk.InitializeRequest{
+		ProtocolVersion: sdk.ProtocolVersionNumber, ClientInfo: &sdk.Implementation{Name: "ocipd", Version: cmp.Or(b.o.Version, "dev")},
+	})
+	if err != nil {
+		return b.refused("initialize", err)
+	}
+	if hello.ProtocolVersion != sdk.ProtocolVersionNumber {
+		return failed("environment", "the agent speaks version %d of the Agent Client Protocol, and version %d is needed", hello.ProtocolVersion, sdk.ProtocolVersionNumber)
+	}
+	var env []sdk.EnvVariable
+	env = append(env, sdk.EnvVariable{Name: "OCIPD_TOKEN", Value: b.o.Token})
+	opened, err := sdk.SendRequest[sdk.NewSessionResponse](b.conn, ctx, sdk.AgentMethodSessionNew, sdk.NewSessionRequest{
+		Cwd: b.dir, McpServers: []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: serverName, Command: b.o.Server[0], Args: b.o.Server[1:], Env: env}}},
+		Meta: map[string]any{"ocipd": map[string]any{"task_id": b.id, "attempt_id": b.attemptID(), "workspace": b.dir, "capabilities": b.o.Attached.Tools}},
+	})
+	if err != nil {
+		return b.refused("session/new", err)
+	}
+	session := string(opened.SessionId)
+	set, warning := b.agent.Mode, ""
+	if set == "" {
+		set, warning = mode(hello.AgentInfo, opened.Modes)
+	}
+	b.told.opened(session, set, warning)
+	b.o.Say("session %s", session)
+	if warning != "" {
+		b.o.Say("%s", warning)
+	}
+	if set != "" {
+		if _, err := sdk.SendRequest[sdk.SetSessionModeResponse](b.conn, ctx, sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: opened.SessionId, ModeId: sdk.SessionModeId(set)}); err != nil {
+			return failed("environment", "the agent does not take the mode %s: %v", set, err)
+		}
+	}
+	said, err := sdk.SendRequest[sdk.PromptResponse](b.conn, ctx, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{
+		SessionId: opened.SessionId, Prompt: []sdk.ContentBlock{sdk.TextBlock(b.prompt())},
+	})
+	if err != nil {
+		return b.refused("session/prompt", err)
+	}
+	return stopped(said.StopReason)
+}
+
+// notSignedIn is the error of an agent whose user has to sign in first.
+const notSignedIn = -32000
+
+// refused is the end of an agent that answered with an error.
+func (b *bridge) refused(method string, err error) ending {
+	e, ok := errors.AsType[*sdk.RequestError](err)
+	if ok && e.Code == notSignedIn {
+		return failed("environment", "the agent is not signed in: %s", e.Message)
+	}
+	return failed("agent_error", "the agent answered %s with an error: %v", method, err)
+}
+
+// stopped is the end of a turn.
+func stopped(why sdk.StopReason) ending {
+	switch why {
+	case sdk.StopReasonEndTurn:
+		return ending{outcome: task.AttemptSucceeded, turned: true}
+	case sdk.StopReasonRefusal:
+		return failed("refused", "the agent refused")
+	case sdk.StopReasonMaxTokens:
+		return failed("max_tokens", "the agent came to its limit of tokens")
+	case sdk.StopReasonMaxTurnRequests:
+		return failed("max_turns", "the agent came to its limit of requests in a turn")
+	case sdk.StopReasonCancelled:
+		return ending{outcome: task.AttemptAborted, summary: "the agent says that it was cancelled"}
+	default:
+		return failed("agent_error", "the agent stopped for a reason that the protocol does not have: %.64q", why)
+	}
+}
+
+func (b *bridge) attemptID() string {
+	if b.attempt == nil {
+		return ""
+	}
+	return b.attempt.ID
+}
+
+// keep tells the daemon that the attempt lives, and what the agent does, until it is told
+// to stop: then it says so.
+func (b *bridge) keep(ctx context.Context, lost chan<- ending) {
+	if b.attempt == nil {
+		return
+	}
+	beat := time.NewTicker(max(b.o.Lease/beats, time.Millisecond))
+	defer beat.Stop()
+	look := time.NewTicker(b.times.look)
+	defer look.Stop()
+	for {
+		var err error
+		var stop bool
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			stop, err = b.checkpoint(ctx, task.CheckpointHeartbeat, jsontext.Value("{}"))
+		case <-look.C:
+			_, stop, err = b.news(ctx)
+		}
+		switch {
+		case stop:
+			lost <- ending{outcome: Ended, summary: "the attempt was aborted"}
+			return
+		case over(err):
+			lost <- ending{outcome: Ended, summary: "the attempt is at its end: " + err.Error()}
+			return
+		case err != nil && ctx.Err() == nil:
+			b.o.Say("the daemon did not take a checkpoint: %v", err)
+		}
+	}
+}
+
+// over reports whether an error says that the attempt, or the grant, is at its end.
+func over(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && (e.Code == api.Unauthorized || taskclient.Code(err) == task.LeaseLost)
+}
+
+// invalid reports whether an error says that what was told cannot be taken at any time.
+func invalid(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code == api.InvalidParams
+}
+
+// news tells the daemon which session it is, and which tools the agent has used since, in
+// one checkpoint. It reports whether there was anything to tell.
+func (b *bridge) news(ctx context.Context) (told, stop bool, err error) {
+	n := b.told.news()
+	if n == nil {
+		return false, false, nil
+	}
+	stop, err = b.checkpoint(ctx, n.kind, n.payload)
+	switch {
+	case err == nil:
+		b.told.taken(n)
+	case invalid(err):
+		// It would be refused again, and be in the way of what comes after it.
+		b.told.refused(n)
+	}
+	return true, stop, err
+}
+
+func (b *bridge) checkpoint(ctx context.Context, kind string, payload jsontext.Value) (stop bool, err error) {
+	var said taskapi.Checkpointed
+	err = b.o.Daemon.Call(ctx, "task.record_checkpoint", &taskapi.CheckpointParams{Write: b.write(), AttemptID: b.attempt.ID, Type: kind, Payload: payload, Fence: &b.attempt.Fence}, &said)
+	return said.Cancel, err
+}
+
+// finish records what the agent made, and says how the attempt ended.
+func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
+	r := Result{TaskID: b.id, AttemptID: b.attempt.ID, Outcome: e.outcome, Failure: e.code, Summary: e.summary}
+	if e.outcome == Ended {
+		return r, nil
+	}
+	// All that was not told yet: at least which session it was.
+	for range maxCalls + 1 {
+		more, _, err := b.news(ctx)
+		if over(err) {
+			r.Outcome, r.Failure, r.Summary = Ended, "", err.Error()
+			return r, nil
+		}
+		if err != nil {
+			b.o.Say("not all that the agent did is on record: %v", err)
+		}
+		if !more || err != nil && !invalid(err) {
+			break
+		}
+	}
+	if e.turned {
+		made, err := b.deliver(ctx)
+		switch {
+		case over(err):
+			r.Outcome, r.Summary = Ended, err.Error()
+			return r, nil
+		case err != nil:
+			return r, err
+		case !made:
+			r.Outcome, r.Failure = task.AttemptFailed, "invalid_output"
+			r.Summary = "the agent ended its turn and has made nothing: no artifact is recorded, and no file matches the outputs of the spec: " + strings.Join(b.view.Spec.Outputs, ", ")
+		}
+	}
+	r.Summary = cut(r.Summary, task.MaxText)
+	p := taskapi.FinishAttemptParams{Write: b.write(), AttemptID: b.attempt.ID, Outcome: r.Outcome, FailureCode: r.Failure, ErrorSummary: r.Summary, Fence: &b.attempt.Fence}
+	if r.Outcome == task.AttemptSucceeded {
+		p.ErrorSummary = ""
+	}
+	err := b.o.Daemon.Call(ctx, "task.finish_attempt", &p, nil)
+	if over(err) {
+		r.Outcome, r.Failure, r.Summary = Ended, "", err.Error()
+		return r, nil
+	}
+	return r, err
+}
+
+// deliver records the files that the spec names as outputs, and reports whether the attempt
+// has made anything.
+func (b *bridge) deliver(ctx context.Context) (made bool, err error) {
+	files, err := outputs(b.dir, b.view.Spec.Outputs)
+	if err != nil {
+		b.o.Say("cannot look for outputs: %v", err)
+	}
+	for _, name := range files {
+		err := b.o.Daemon.Call(ctx, "task.record_artifact", &taskapi.ArtifactParams{
+			Write: b.write(), AttemptID: b.attempt.ID, Kind: task.PrimaryOutput, URI: name, ProducedBy: b.o.Attached.Actor, Fence: &b.attempt.Fence,
+		}, nil)
+		switch {
+		case err == nil:
+			made = true
+		case over(err), taskclient.Away(err):
+			return made, err
+		default:
+			b.o.Say("%s is not recorded: %v", name, err)
+		}
+	}
+	if made {
+		return true, nil
+	}
+	v, err := b.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(v.Artifacts, func(a task.Artifact) bool { return a.AttemptID == b.attempt.ID && a.Work }), nil
+}
+
+// reviewed finds the verdict of a reviewer, or reads it from what the agent has said last.
+func (b *bridge) reviewed(ctx context.Context, e ending) (Result, error) {
+	r := Result{TaskID: b.id, AttemptID: b.view.CurrentAttempt, Outcome: e.outcome, Failure: e.code, Summary: e.summary}
+	v, err := b.get(ctx)
+	if err != nil {
+		if over(err) {
+			r.Outcome, r.Summary = Ended, err.Error()
+			return r, nil
+		}
+		return r, err
+	}
+	known := func(id string) bool {
+		return slices.ContainsFunc(b.view.Reviews, func(old taskapi.Review) bool { return old.ID == id })
+	}
+	for i := range slices.Backward(v.Reviews) {
+		if w := &v.Reviews[i]; w.Actor == b.o.Attached.Actor && !known(w.ID) {
+			r.Outcome, r.Failure, r.Verdict, r.Summary = task.AttemptSucceeded, "", w.Verdict, w.Summary
+			return r, nil
+		}
+	}
+	if !e.turned {
+		return r, nil
+	}
+	word, ok := readVerdict(b.told.text())
+	if !ok {
+		r.Outcome, r.Failure = task.AttemptFailed, "invalid_output"
+		r.Summary = "the agent ended its turn without a verdict: it has not called task_append_review, and its text does not end with one"
+		return r, nil
+	}
+	p := taskapi.ReviewParams{
+		Write: b.write(), AttemptID: b.view.CurrentAttempt, ReviewType: task.ReviewSpec, ReviewerRef: b.o.Attached.Actor, Verdict: word.Verdict, Findings: word.Findings,
+		Summary: cut(strings.TrimSpace("via: text\n"+b.clean(word.Summary)), task.MaxText), Subject: &b.view.ArtifactRevision,
+	}
+	if b.o.Attached.Role == task.QualityReviewer {
+		p.ReviewType = task.ReviewQuality
+	}
+	if b.view.Phase == task.SpecReview {
+		p.AttemptID, p.Subject = "", &b.view.Spec.Version
+	}
+	r.Verdict, r.Summary = word.Verdict, word.Summary
+	return r, b.o.Daemon.Call(ctx, "task.append_review", &p, nil)
+}
+
+// clean takes secrets out of a text: those that are known by their form, and the values of
+// the variables that the agent was given.
+func (b *bridge) clean(text string) string {
+	text = strings.ReplaceAll(text, b.o.Token, "[OCIPD_TOKEN]")
+	for _, name := range b.agent.Env {
+		if value, ok := b.o.Lookup(name); ok && len(value) >= leastSecret && !strings.HasPrefix(value, "/") {
+			text = strings.ReplaceAll(text, value, "["+name+"]")
+		}
+	}
+	return b.redact.Text(strings.ToValidUTF8(text, "�"))
+}
+
+// leastSecret is how long a variable's value is at least that is taken out of texts.
+const leastSecret = 8
+
+// cut is the beginning of a text that is too long.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+}
+
+// environment is what the agent is given: the variables that its actor names, and the mode
+// in the form in which some agents take it.
+func (b *bridge) environment() []string {
+	env := []string{}
+	for _, name := range b.agent.Env {
+		if value, ok := b.o.Lookup(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	if b.agent.Mode != "" {
+		env = append(env, "INITIAL_AGENT_MODE="+b.agent.Mode)
+	}
+	return env
+}
+
+// Lookup finds variables in a list as os.Environ gives it.
+func Lookup(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, pair := range slices.Backward(env) {
+			if key, value, ok := strings.Cut(pair, "="); ok && key == name {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+// Itself is the path of this program.
+func Itself() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot tell where this program is: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,388 @@
+package integrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/bridge/toolgate"
+)
+
+// claudeCode keeps the servers of all projects in one file of its user. The .mcp.json of
+// a project is shared with whoever works on it, and is not ours to change.
+var claudeCode = &Runtime{
+	Name: "claude-code", Title: "Claude Code", Program: "claude",
+	files: claudeFiles,
+	read:  readClaude,
+	gates: claudeGates, managed: claudeManaged, switches: claudeSwitches, Canary: tryCommands,
+	variable: claudeVariable,
+	exempts:  claudeName,
+	// The oldest that was tried. 2.1.197 ignores onFailure without a word.
+	least:     [3]int{2, 1, 330},
+	elsewhere: claudeProjects,
+}
+
+const claudeVariable = "CLAUDE_CONFIG_DIR"
+
+// claudeDir is where Claude Code keeps its files: in a folder of the user's home unless the
+// environment names one.
+func claudeDir(p *Place, usual string) string {
+	if own := p.Getenv(claudeVariable); own != "" {
+		return own
+	}
+	return usual
+}
+
+func claudeFiles(p *Place) []string {
+	return []string{filepath.Join(claudeDir(p, p.Home), ".claude.json")}
+}
+
+// Words of what has a runtime ask about calls of tools.
+const (
+	gateServer  = toolgate.Name
+	gateTool    = toolgate.Tool
+	runtimeFlag = "--runtime"
+	withoutFlag = "--without"
+)
+
+// gateArgs are the arguments that start the gate of a runtime.
+func (p *Place) gateArgs(r *Runtime, without ...string) []string {
+	args := slices.Concat(p.finds(), []string{gateCommand, runtimeFlag, r.Name, tokenFlag, p.Token})
+	for _, name := range without {
+		args = append(args, withoutFlag, name)
+	}
+	return args
+}
+
+// hookTimeout is how long a hook may take, in seconds: longer than the gate has a call wait.
+const hookTimeout = 300
+
+// hook is a group of hooks that has the gate asked, as a runtime's settings have it: with
+// what every runtime tells a hook, and what besides is given by name. More are further
+// members of the hook.
+func hook(matcher string, besides map[string]string, more map[string]any) (string, error) {
+	input := map[string]string{"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}"}
+	maps.Copy(input, besides)
+	call := map[string]any{"type": "mcp_tool", "server": gateServer, "tool": gateTool, "timeout": hookTimeout, "input": input}
+	maps.Copy(call, more)
+	text, err := json.Marshal(map[string]any{"matcher": matcher, "hooks": []any{call}}, json.Deterministic(true))
+	return string(text), err
+}
+
+// isHook reports whether a group of hooks is ours.
+func isHook(group jsontext.Value) bool {
+	var g struct {
+		Hooks []struct {
+			Server string `json:"server"`
+			Tool   string `json:"tool"`
+		} `json:"hooks"`
+	}
+	return json.Unmarshal(group, &g) == nil && len(g.Hooks) == 1 && g.Hooks[0].Server == gateServer && g.Hooks[0].Tool == gateTool
+}
+
+// claudeGates enters the gate as a server, and a hook that asks it before each call.
+func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
+	servers, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	// What the proxy decides is not decided twice. A project can have another server of the
+	// same name, so a server counts with the list that it stands in.
+	var without []string
+	for i := range servers {
+		s := &servers[i]
+		name := claudeName(s)
+		if s.Name != gateServer && p.started(s) && !slices.ContainsFunc(servers, func(o Server) bool {
+			return covers(s.Name, o.Name) && (o.Scope == "") == (s.Scope == "") && !p.started(&o)
+		}) && !slices.Contains(without, name) {
+			without = append(without, name)
+		}
+	}
+	slices.Sort(without)
+	start, err := json.Marshal(map[string]any{"type": "stdio", "command": p.Self, "args": p.gateArgs(r, without...)}, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	server := Edit{File: claudeFiles(p)[0], What: "the server that the hook asks", items: []settingsfile.Item{&settingsfile.JSON{Path: []string{"mcpServers"}, Name: gateServer, Value: string(start)}}}
+	own, err := claudeHook(claudeSettings(p))
+	if err != nil {
+		return nil, err
+	}
+	managed, err := claudeManaged(r, p)
+	if err != nil {
+		return nil, err
+	}
+	return p.managedFirst([]Edit{server}, managed, []Edit{server}, own)
+}
+
+// claudeName is a server with the list that it stands in.
+func claudeName(s *Server) string {
+	if s.Scope != "" {
+		return "local:" + s.Name
+	}
+	return "user:" + s.Name
+}
+
+func claudeSettings(p *Place) string {
+	return filepath.Join(claudeDir(p, filepath.Join(p.Home, ".claude")), "settings.json")
+}
+
+func claudeHook(file string) (Edit, error) {
+	group, err := hook("*", map[string]string{"call": "${tool_use_id}", "source": "${mcp_server.source}"}, map[string]any{"onFailure": "block"})
+	return Edit{File: file, What: "a hook before each call of a tool", items: []settingsfile.Item{&settingsfile.JSON{Path: []string{"hooks", "PreToolUse"}, Ours: isHook, Value: group}}}, err
+}
+
+func claudeManaged(_ *Runtime, p *Place) ([]Edit, error) {
+	edit, err := claudeHook(filepath.Join(p.Etc, "claude-code", "managed-settings.d", "50-ocipd.json"))
+	return []Edit{edit}, err
+}
+
+// managedFirst are the edits of a runtime whose hooks stand in its user's settings, or in the
+// machine's. Of both, each call would be decided twice: where the machine has them, or is to
+// have them, the user's are taken out.
+func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, error) {
+	all := true
+	for i := range managed {
+		managed[i].Shared = true
+		stands, err := managed[i].stands()
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		all = all && stands
+	}
+	if !all && !p.Managed {
+		return append(without, own), nil
+	}
+	own.Out, own.What = true, own.What+", which the machine's settings have"
+	if p.Managed {
+		with = append(with, managed...)
+	}
+	return append(with, own), nil
+}
+
+// maxShared bounds the file of a project's servers: whoever works on the project writes it.
+const maxShared = 4 << 20
+
+// sharedServers are the servers of a project's file. One that is no file, such as a pipe, is
+// not waited for.
+func sharedServers(file string) ([]entry, error) {
+	text, err := durable.ReadUpTo(file, maxShared)
+	if err != nil {
+		return nil, err
+	}
+	return readClaude(file, text)
+}
+
+// claudeProjects are the servers in the files that projects share. A file that cannot be read
+// hides none of the others, and counts as a server that nobody knows.
+func claudeProjects(p *Place) (list []Server, err error) {
+	text, err := durable.ReadFile(claudeFiles(p)[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Projects map[string]jsontext.Value `json:"projects"`
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, err
+	}
+	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
+		file := filepath.Join(folder, ".mcp.json")
+		entries, err := sharedServers(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+			continue // there is none, or it is nobody's here
+		case err != nil:
+			list = append(list, Server{Name: "all of a file that cannot be read", File: file, Scope: folder})
+			continue
+		}
+		for i := range entries {
+			s := entries[i].Server
+			s.File, s.Scope = file, folder
+			s.Agent, _, s.Changed = p.behind(&s)
+			if s.Agent != "" && !(&entry{Server: s}).named() {
+				s.Agent = "" // with its own name alone policies know which one it is
+			}
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// readClaude finds mcpServers at the top, and in each of projects.
+func readClaude(file string, text []byte) (list []entry, err error) {
+	top, err := members(text, span{0, len(text)})
+	if err != nil {
+		return nil, fmt.Errorf("%s is no JSON object: %w", file, err)
+	}
+	take := func(scope string, at span) error {
+		servers, err := members(text, at)
+		if err != nil {
+			return fmt.Errorf("%s: mcpServers is no object: %w", file, err)
+		}
+		for _, s := range servers {
+			e, err := readJSONServer(text, s)
+			if err != nil {
+				return fmt.Errorf("%s: mcpServers.%s: %w", file, s.name, err)
+			}
+			e.Scope = scope
+			list = append(list, e)
+		}
+		return nil
+	}
+	for _, m := range top {
+		switch m.name {
+		case "mcpServers":
+			if err := take("", m.at); err != nil {
+				return nil, err
+			}
+		case "projects":
+			projects, err := members(text, m.at)
+			if err != nil {
+				return nil, fmt.Errorf("%s: projects is no object: %w", file, err)
+			}
+			for _, project := range projects {
+				settings, err := members(text, project.at)
+				if err != nil {
+					return nil, fmt.Errorf("%s: projects[%q] is no object: %w", file, project.name, err)
+				}
+				for _, s := range settings {
+					if s.name != "mcpServers" {
+						continue
+					}
+					if err := take(project.name, s.at); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+func readJSONServer(text []byte, s member) (e entry, err error) {
+	e.Name = s.name
+	list, err := members(text, s.at)
+	if err != nil {
+		return e, fmt.Errorf("is no object: %w", err)
+	}
+	for _, m := range list {
+		value := text[m.at.begin:m.at.end]
+		switch m.name {
+		case "command":
+			err = json.Unmarshal(value, &e.Command)
+			e.command = m.at
+		case "args":
+			err = json.Unmarshal(value, &e.Args)
+			e.args = m.at
+		case "url":
+			err = json.Unmarshal(value, &e.URL)
+		case "env":
+			_ = json.Unmarshal(value, &e.env) // one that is no such thing is none of ours
+		}
+		if err != nil {
+			return e, fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	if e.args == (span{}) {
+		e.args = span{e.command.end, e.command.end}
+	}
+	e.write = writeJSON
+	at := s.at
+	e.raw = string(text[at.begin:at.end])
+	if e.remote = jsonRemote([]byte(e.raw)); e.remote != nil {
+		e.command = at
+		m := e.remote
+		e.start = func(command string, args []string) []piece { return []piece{{at, m.asCommand(command, args)}} }
+	}
+	e.back = func(e *entry, m *remote, kept []entry) []piece {
+		if headers, err := ReadHeaders(e.env[HeadersVariable]); err == nil {
+			m.headers = headers
+		}
+		return []piece{{at, m.asAddress(kept, e)}}
+	}
+	return e, nil
+}
+
+// writeJSON writes a command and its arguments. Bare is set where the arguments have no
+// member yet.
+func writeJSON(command string, args []string, bare bool) (string, string) {
+	list := make([]byte, 0, 256)
+	if bare {
+		list = append(list, `, "args": `...)
+	}
+	list = append(list, '[')
+	for i, arg := range args {
+		if i > 0 {
+			list = append(list, ", "...)
+		}
+		list = appendJSON(list, arg)
+	}
+	return string(appendJSON(nil, command)), string(append(list, ']'))
+}
+
+func appendJSON(b []byte, text string) []byte {
+	b, err := jsontext.AppendQuote(b, text)
+	if err != nil {
+		// A text that was read as JSON has no invalid bytes, and paths with such bytes are
+		// refused before.
+		panic("integrate: cannot write a text as JSON: " + err.Error())
+	}
+	return b
+}
+
+// member is a member of a JSON object, and where its value stands in the text.
+type member struct {
+	name string
+	at   span
+}
+
+// members reads the members of the object that stands somewhere in a text. A name that
+// stands twice is an error: programs differ in which they take.
+func members(text []byte, at span) (list []member, err error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text[at.begin:at.end]))
+	if kind := d.PeekKind(); kind != '{' {
+		if _, err := d.ReadValue(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("it is %s", kind)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		// The token is the decoder's own, and changes with the next one.
+		m := member{name: name.String()}
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.at.end = at.begin + int(d.InputOffset())
+		m.at.begin = m.at.end - len(value)
+		list = append(list, m)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something stands behind it")
+	}
+	return list, nil
+}

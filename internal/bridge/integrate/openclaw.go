@@ -1,0 +1,699 @@
+package integrate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/integrations"
+	"github.com/openclawos/ocipd/internal/base/durable"
+)
+
+// GatewayApp is the app that speaks for the agents of OpenClaw's Gateway.
+const GatewayApp = "@openclaw/gateway"
+
+// pluginID is what OpenClaw calls the plugin, and openClawProgram its own program.
+const (
+	pluginID        = "ocip"
+	openClawProgram = "openclaw"
+)
+
+// openClaw decides by a plugin of ours in its Gateway, and not by MCP servers.
+var openClaw = &Runtime{
+	Name: "openclaw", Title: "OpenClaw", Program: openClawProgram,
+	Open: []string{
+		"agents with another harness than OpenClaw's own: the tools of that harness",
+		"shells and other tools that can reach the network (tools: enforce of ocipd's configuration decides about calls of them, not about what they do then)",
+	},
+	files:  func(*Place) []string { return nil },
+	Canary: (*OpenClaw)(nil).canary,
+}
+
+// OpenClaw is the OpenClaw of this user.
+type OpenClaw struct {
+	place *Place
+	// Version is its own, and Agents are those that it runs.
+	Version string
+	Agents  []string
+	// Settings is its configuration file, and Plugin the folder of our plugin.
+	Settings, Plugin string
+	// plugins and gateway are those parts of its settings.
+	plugins pluginSettings
+	gateway struct {
+		Mode string `json:"mode"`
+	}
+	// Running says whether its Gateway runs: what is installed is put in force there.
+	Running bool
+}
+
+// pluginSettings is what matters of OpenClaw's settings of plugins.
+type pluginSettings struct {
+	Enabled *bool                  `json:"enabled"`
+	Allow   []string               `json:"allow"`
+	Deny    []string               `json:"deny"`
+	Entries map[string]pluginEntry `json:"entries"`
+}
+
+type pluginEntry struct {
+	Enabled *bool `json:"enabled"`
+	Hooks   struct {
+		AllowConversationAccess bool `json:"allowConversationAccess"`
+	} `json:"hooks"`
+	Config struct {
+		Socket string `json:"socket"`
+	} `json:"config"`
+}
+
+// OpenClaw's first version whose gates fail closed as the plugin needs it.
+var leastOpenClaw = [3]int{2026, 9, 0}
+
+var versionPattern = regexp.MustCompile(`\b(\d{4})\.(\d+)\.(\d+)`)
+
+// checkOpenClaw refuses a version whose gates are not known to hold.
+func checkOpenClaw(version string) error {
+	m := versionPattern.FindStringSubmatch(version)
+	if m == nil {
+		return fmt.Errorf("cannot tell which OpenClaw this is: it says %q", version)
+	}
+	var is [3]int
+	for i := range is {
+		is[i], _ = strconv.Atoi(m[i+1]) // digits
+	}
+	if slices.Compare(is[:], leastOpenClaw[:]) < 0 {
+		return fmt.Errorf("OpenClaw %s is too old: before %d.%d.%d its gates pass what they cannot decide; update it: openclaw update", m[0], leastOpenClaw[0], leastOpenClaw[1], leastOpenClaw[2])
+	}
+	return nil
+}
+
+// commandTime bounds one command of OpenClaw's.
+const commandTime = 2 * time.Minute
+
+// Two of OpenClaw's commands at a time, or one beside a Gateway that starts, can stand in
+// each other's way. That is waited out.
+const (
+	busyWord  = "another OpenClaw process owns"
+	busyTries = 10
+	busyWait  = time.Second
+)
+
+// openclaw runs a command of OpenClaw's, and returns what it prints.
+func openclaw(ctx context.Context, p *Place, args ...string) (out []byte, err error) {
+	program := OnPath(p.Getenv, openClawProgram)
+	if program == "" {
+		return nil, errors.New("openclaw is not in PATH")
+	}
+	for range busyTries {
+		if out, err = openclawOnce(ctx, program, args); err == nil || !strings.Contains(err.Error(), busyWord) {
+			break
+		}
+		wait := time.NewTimer(busyWait)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return out, err
+		}
+	}
+	return out, err
+}
+
+func openclawOnce(ctx context.Context, program string, args []string) ([]byte, error) {
+	ctx, stop := context.WithTimeout(ctx, commandTime)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return out.Bytes(), fmt.Errorf("openclaw %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, lastWords(out.Bytes(), said.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// lastWords are why a command failed, as far as it says it.
+func lastWords(out []byte, said string) string {
+	var failed struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if readJSON(out, &failed) == nil && failed.Error.Message != "" {
+		return failed.Error.Message
+	}
+	for line := range strings.Lines(said) {
+		if _, reason, ok := strings.Cut(line, "Reason: "); ok {
+			return strings.TrimSpace(reason)
+		}
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(said[max(0, len(said)-300):], ""))
+}
+
+// FindOpenClaw asks the OpenClaw of this user what it is.
+func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
+	program := OnPath(p.Getenv, openClawProgram)
+	if program == "" {
+		return nil, errors.New("there is no OpenClaw: no openclaw in PATH")
+	}
+	var agents []struct {
+		ID string `json:"id"`
+	}
+	o, err := settingsOf(ctx, p, Version(ctx, program))
+	if err == nil {
+		err = askJSON(ctx, p, &agents, "agents", "list", "--json")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
+		o.Agents = append(o.Agents, a.ID)
+	}
+	if len(o.Agents) > 0 {
+		p.openClawAgent = o.Agents[0]
+	}
+	return o, nil
+}
+
+// settingsOf is an OpenClaw of a version with its settings, and without its agents.
+func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err error) {
+	o = &OpenClaw{place: p, Version: version, Plugin: filepath.Join(p.openClawState(), "extensions", pluginID)}
+	if o.Settings, err = p.settingsFile(ctx); err != nil || o.readSettings() {
+		return o, err
+	}
+	return o, cmp.Or(setting(ctx, p, &o.plugins, "plugins"), setting(ctx, p, &o.gateway, "gateway"))
+}
+
+// OpenClawState reports whether what the agents of an OpenClaw of a version send is decided
+// by the daemon on a socket, as far as its files tell, and why, or why not.
+func OpenClawState(ctx context.Context, p *Place, version, socket string) (gated bool, why string) {
+	o, err := settingsOf(ctx, p, version)
+	if err == nil {
+		err = o.loads()
+	}
+	if err != nil {
+		return false, err.Error()
+	}
+	files, settings := o.Lacks(socket)
+	_, entered := o.plugins.Entries[pluginID]
+	switch {
+	case files && !entered:
+		return false, "the plugin is not in it: ocipd integrate openclaw"
+	case files:
+		return false, "the plugin is missing or not the one of this ocipd: ocipd integrate openclaw"
+	case settings:
+		return false, "the plugin is disabled, lacks a right or asks another socket: ocipd integrate openclaw"
+	}
+	return true, "decided by the plugin in its Gateway"
+}
+
+// Fit fails where the version or the settings of OpenClaw would leave a gate open.
+func (o *OpenClaw) Fit() error {
+	if len(o.Agents) == 0 {
+		return errors.New("OpenClaw has no agent")
+	}
+	return o.loads()
+}
+
+// loads fails where OpenClaw would not load the plugin, or not all of its gates hold.
+func (o *OpenClaw) loads() error {
+	if err := checkOpenClaw(o.Version); err != nil {
+		return err
+	}
+	switch {
+	case o.gateway.Mode == "remote":
+		return errors.New("this OpenClaw uses the Gateway of another machine (gateway.mode is remote): its agents are gated there, by an ocipd of that machine")
+	case o.plugins.Enabled != nil && !*o.plugins.Enabled:
+		return errors.New("OpenClaw loads no plugins (plugins.enabled is false), so nothing could be gated")
+	case slices.Contains(o.plugins.Deny, pluginID):
+		return fmt.Errorf("OpenClaw's plugins.deny names %s, so that nothing could be gated: take it out", pluginID)
+	}
+	return nil
+}
+
+// readSettings reads the settings where they are plain JSON, as OpenClaw writes them, and
+// of one file: each of its commands takes seconds.
+func (o *OpenClaw) readSettings() bool {
+	text, err := durable.ReadFile(o.Settings)
+	if err != nil || bytes.Contains(text, []byte("$include")) || bytes.Contains(text, []byte("${")) {
+		return false
+	}
+	var all struct {
+		Plugins jsontext.Value `json:"plugins"`
+		Gateway jsontext.Value `json:"gateway"`
+	}
+	if json.Unmarshal(text, &all) != nil {
+		return false
+	}
+	read := func(part jsontext.Value, into any) bool { return part == nil || json.Unmarshal(part, into) == nil }
+	return read(all.Plugins, &o.plugins) && read(all.Gateway, &o.gateway)
+}
+
+// settingsFile is the file of OpenClaw's settings, which may not be there yet.
+func (p *Place) settingsFile(ctx context.Context) (string, error) {
+	usual := filepath.Join(p.openClawState(), "openclaw.json")
+	elsewhere := func(name string) bool { return p.Getenv(name) != "" }
+	if _, err := os.Stat(usual); err == nil && !slices.ContainsFunc([]string{"OPENCLAW_CONFIG_PATH", "OPENCLAW_PROFILE", "OPENCLAW_HOME"}, elsewhere) {
+		return usual, nil
+	}
+	out, err := openclaw(ctx, p, "config", "file")
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	file := lines[len(lines)-1]
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		file = filepath.Join(p.Home, rest)
+	}
+	if !filepath.IsAbs(file) {
+		return "", fmt.Errorf("cannot tell where OpenClaw's settings are: openclaw config file says %q", file)
+	}
+	return file, nil
+}
+
+// openClawState is the folder in which OpenClaw keeps what it has.
+func (p *Place) openClawState() string {
+	if dir := p.Getenv("OPENCLAW_STATE_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join(p.Home, ".openclaw")
+}
+
+// setting reads a part of OpenClaw's settings, with its defaults. One that is not there
+// stays as it is.
+func setting(ctx context.Context, p *Place, into any, path string) error {
+	out, err := openclaw(ctx, p, "config", "get", path, "--json")
+	if err != nil && strings.Contains(err.Error(), "unset") {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return readJSON(out, into)
+}
+
+func askJSON(ctx context.Context, p *Place, into any, args ...string) error {
+	out, err := openclaw(ctx, p, args...)
+	if err != nil {
+		return err
+	}
+	return readJSON(out, into)
+}
+
+// readJSON reads what a command has printed, which may have warnings before it.
+func readJSON(out []byte, into any) error {
+	at := bytes.IndexAny(out, "[{")
+	for at > 0 && out[at-1] != '\n' {
+		next := bytes.IndexAny(out[at+1:], "[{")
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	if at < 0 {
+		return fmt.Errorf("cannot read what openclaw says: %q", out)
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(out[at:]))
+	if err := json.UnmarshalDecode(d, into); err != nil {
+		return fmt.Errorf("cannot read what openclaw says: %w", err)
+	}
+	return nil
+}
+
+// Lacks says what of the plugin and its settings is not as it should be, for a daemon on
+// a socket. Nothing is returned where all is.
+func (o *OpenClaw) Lacks(socket string) (files, settings bool) {
+	e, ok := o.plugins.Entries[pluginID]
+	settings = !ok || e.Enabled == nil || !*e.Enabled || !e.Hooks.AllowConversationAccess || e.Config.Socket != socket || o.allowed() != nil
+	return !samePlugin(o.Plugin), settings
+}
+
+// allowed is the list of plugins that OpenClaw may load with ours in it, nil where that
+// needs no change.
+func (o *OpenClaw) allowed() []string {
+	if len(o.plugins.Allow) == 0 || slices.Contains(o.plugins.Allow, pluginID) {
+		return nil
+	}
+	return append(slices.Clone(o.plugins.Allow), pluginID)
+}
+
+// samePlugin reports whether a folder holds the plugin as it is here.
+func samePlugin(folder string) bool {
+	same := true
+	err := fs.WalkDir(integrations.OpenClaw(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		ours, err := fs.ReadFile(integrations.OpenClaw(), path)
+		if err != nil {
+			return err
+		}
+		theirs, err := durable.ReadFile(filepath.Join(folder, path))
+		same = same && err == nil && bytes.Equal(ours, theirs)
+		return nil
+	})
+	return err == nil && same
+}
+
+// Wanted are the settings of plugins that are written into OpenClaw's, by its own command.
+func (o *OpenClaw) Wanted(socket string) map[string]any {
+	plugins := map[string]any{"entries": map[string]any{pluginID: map[string]any{
+		"enabled": true, "hooks": map[string]any{"allowConversationAccess": true}, "config": map[string]any{"socket": socket},
+	}}}
+	if allow := o.allowed(); allow != nil {
+		plugins["allow"] = allow
+	}
+	return plugins
+}
+
+// openClawNote is what is kept of an integration, so that it can be taken back.
+type openClawNote struct {
+	// Settings are OpenClaw's before anything of ours was in them, Was says that there
+	// was such a file, and After what they came to be, see settingsSum.
+	Settings []byte `json:"settings"`
+	Was      bool   `json:"was"`
+	After    string `json:"after"`
+	// Allow is set where plugins.allow was changed.
+	Allow bool `json:"allow,omitzero"`
+	// Config is the same of the daemon's configuration; Lines are those put in.
+	Config *ConfigNote `json:"config,omitzero"`
+}
+
+// ConfigNote is what was changed in the daemon's own configuration.
+type ConfigNote struct {
+	File   string `json:"file"`
+	Before []byte `json:"before"`
+	// Was says that there was a file.
+	Was   bool   `json:"was"`
+	After string `json:"after"`
+	// Items are the entries that were put in, as they stand there.
+	Items []string `json:"items"`
+}
+
+func (p *Place) openClawNote() (*openClawNote, error) {
+	text, err := durable.ReadFile(openClaw.noteFile(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	n := new(openClawNote)
+	if err == nil {
+		err = json.Unmarshal(text, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what was changed for OpenClaw: %w", err)
+	}
+	return n, nil
+}
+
+func (p *Place) keepOpenClaw(n *openClawNote) error {
+	text, err := json.Marshal(n, json.Deterministic(true))
+	if err == nil {
+		err = os.MkdirAll(p.Notes, 0o700)
+	}
+	if err == nil {
+		// What OpenClaw's settings hold is secret.
+		err = durable.Replace(openClaw.noteFile(p), ".part", 0o600, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot note what is changed for OpenClaw: %w", err)
+	}
+	return nil
+}
+
+// settingsSum is a digest of OpenClaw's settings, without what it writes there for
+// itself: it notes its version at every start.
+func settingsSum(text []byte) string {
+	var all map[string]jsontext.Value
+	if err := json.Unmarshal(text, &all); err == nil {
+		delete(all, "meta")
+		if plain, err := json.Marshal(all, json.Deterministic(true)); err == nil {
+			v := jsontext.Value(plain)
+			if v.Canonicalize() == nil {
+				text = v
+			}
+		}
+	}
+	return Sum(text)
+}
+
+// Note keeps what OpenClaw's settings and the daemon's configuration were, before either
+// is changed: without it nothing could be given back.
+func (o *OpenClaw) Note(config *ConfigNote) error {
+	note, err := o.place.openClawNote()
+	if err != nil {
+		return err
+	}
+	if note == nil {
+		note = new(openClawNote)
+		if note.Settings, note.Was, err = whole(o.Settings); err != nil {
+			return err
+		}
+	}
+	switch {
+	case config == nil:
+	case note.Config == nil:
+		note.Config = config
+	case note.Config.File == config.File:
+		if note.Config.After == Sum(config.Before) {
+			note.Config.After = config.After
+		}
+		note.Config.Items = append(note.Config.Items, config.Items...)
+	}
+	note.Allow = note.Allow || o.allowed() != nil
+	return o.place.keepOpenClaw(note)
+}
+
+// Install puts the plugin into OpenClaw, with the rights that it needs, and has a Gateway
+// that runs take it. What was there before has been noted.
+func (o *OpenClaw) Install(ctx context.Context, socket string) error {
+	note, err := o.place.openClawNote()
+	if err != nil {
+		return err
+	}
+	files, settings := o.Lacks(socket)
+	if files {
+		if err := o.installPlugin(ctx); err != nil {
+			return err
+		}
+	}
+	if settings {
+		if err := o.patch(ctx, o.Wanted(socket)); err != nil {
+			return err
+		}
+	}
+	if (files || settings) && o.Running {
+		// Without this a Gateway that runs goes on with runs that have no hooks.
+		if _, err := openclaw(ctx, o.place, "plugins", "reload", pluginID); err != nil {
+			return fmt.Errorf("the Gateway that runs has not taken the plugin, start it again: openclaw gateway restart: %w", err)
+		}
+	}
+	text, _, err := whole(o.Settings)
+	if err != nil {
+		return err
+	}
+	note.After = settingsSum(text)
+	return o.place.keepOpenClaw(note)
+}
+
+func (o *OpenClaw) installPlugin(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "ocipd-openclaw")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it holds no secret
+	if err := os.CopyFS(dir, integrations.OpenClaw()); err != nil {
+		return err
+	}
+	if _, err := openclaw(ctx, o.place, "plugins", "install", dir, "--force", "--accept-capabilities"); err != nil {
+		return err
+	}
+	if !samePlugin(o.Plugin) {
+		return fmt.Errorf("OpenClaw says that it has installed the plugin, and %s does not hold it", o.Plugin)
+	}
+	return nil
+}
+
+// patch has OpenClaw put settings of plugins into its file.
+func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
+	text, err := json.Marshal(map[string]any{"plugins": plugins})
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp("", "ocipd-openclaw-*.json5")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it holds no secret
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		_, err = openclaw(ctx, o.place, "config", "patch", "--file", f.Name())
+	}
+	return err
+}
+
+// whole reads a file that may not be there.
+func whole(path string) (text []byte, there bool, err error) {
+	text, err = durable.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}
+
+// Remove takes the plugin out of OpenClaw again, with all that was written for it, and
+// returns what was changed in the daemon's configuration, nil for nothing. Settings that
+// nobody has changed since become what they were, byte for byte.
+func (o *OpenClaw) Remove(ctx context.Context) (*ConfigNote, error) {
+	note, err := o.place.openClawNote()
+	if err != nil {
+		return nil, err
+	}
+	now, _, err := whole(o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	unchanged := note != nil && note.After == settingsSum(now)
+	if _, err := os.Stat(o.Plugin); err == nil {
+		if _, err := openclaw(ctx, o.place, "plugins", "uninstall", pluginID, "--force"); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case unchanged && note.Was:
+		err = putBack(o.Settings, note.Settings)
+	case unchanged:
+		err = os.Remove(o.Settings)
+	default:
+		err = o.unset(ctx, note)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What was being sent is told there: it stays while there is anything.
+	_ = os.Remove(filepath.Join(o.place.openClawState(), "ocipd"))
+	if note == nil {
+		return nil, nil
+	}
+	return note.Config, nil
+}
+
+// Planned says what [OpenClaw.Remove] takes out, a line each; nothing where there is
+// nothing of ours.
+func (o *OpenClaw) Planned() (lines []string, err error) {
+	note, err := o.place.openClawNote()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(o.Plugin); err == nil {
+		lines = append(lines, o.Plugin+": is removed")
+	}
+	if note == nil {
+		if _, ok := o.plugins.Entries[pluginID]; ok {
+			lines = append(lines, o.Settings+": plugins.entries."+pluginID+" is taken out")
+		}
+		return lines, nil
+	}
+	now, _, err := whole(o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	becomes := func(file string, same, was bool, ours string) string {
+		switch {
+		case same && was:
+			return file + ": becomes what it was, byte for byte"
+		case same:
+			return file + ": is removed"
+		}
+		return file + ": was changed since, so that " + ours + " alone are taken out"
+	}
+	lines = append(lines, becomes(o.Settings, note.After == settingsSum(now), note.Was, "our entries"))
+	if c := note.Config; c != nil {
+		text, _, err := whole(c.File)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, becomes(c.File, c.After == Sum(text), c.Was, "OpenClaw's agents"))
+	}
+	return lines, nil
+}
+
+// Forget ends what is kept of the integration.
+func (o *OpenClaw) Forget() error {
+	if err := os.Remove(openClaw.noteFile(o.place)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func putBack(path string, text []byte) error {
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		target = path
+	}
+	return durable.Replace(target, ".ocipd", mode, text)
+}
+
+// unset takes our own entries alone out of OpenClaw's settings.
+func (o *OpenClaw) unset(ctx context.Context, note *openClawNote) error {
+	plugins := map[string]any{"entries": map[string]any{pluginID: nil}}
+	if note != nil && note.Allow {
+		plugins["allow"] = slices.DeleteFunc(slices.Clone(o.plugins.Allow), func(id string) bool { return id == pluginID })
+	}
+	return o.patch(ctx, plugins)
+}
+
+// canary has an agent of the Gateway call OpenClaw's own tool, by its own model.
+func (*OpenClaw) canary(ctx context.Context, _ *Runtime, p *Place, c *Canary) (ways int, err error) {
+	if !GatewayRuns() {
+		return 0, fmt.Errorf("no Gateway runs: %w", ErrNotSent)
+	}
+	id := p.openClawAgent
+	if id == "" {
+		o, err := FindOpenClaw(ctx, p)
+		if err != nil {
+			return 0, err
+		}
+		if err := o.Fit(); err != nil {
+			return 0, err
+		}
+		id = o.Agents[0]
+	}
+	call, err := json.Marshal(map[string]any{"sessionKey": c.Session, "message": c.Text, "timeoutSeconds": 0}, json.Deterministic(true))
+	if err != nil {
+		return 0, err
+	}
+	var turn struct {
+		Result struct {
+			Meta struct {
+				ToolSummary struct {
+					Tools []string `json:"tools"`
+				} `json:"toolSummary"`
+			} `json:"meta"`
+		} `json:"result"`
+	}
+	err = askJSON(ctx, p, &turn, "agent", "--agent", id, "--session-key", "agent:"+id+":"+canaryChannel, "--timeout", "90", "--json", "--message",
+		"The operator of this machine tries the gate before your messages. Call the tool sessions_send once, with these arguments: "+string(call)+
+			"\nIt is refused, as it should be. Do not call it again, and send nothing another way: answer with what the tool said.")
+	if err != nil {
+		return 1, err
+	}
+	if !slices.Contains(turn.Result.Meta.ToolSummary.Tools, "sessions_send") {
+		return 1, ErrNotSent
+	}
+	return 1, nil
+}

@@ -1,0 +1,17 @@
+package integrate
+
+import "github.com/openclawos/ocipd/internal/base/peer"
+
+// GatewayProcess is what the process of OpenClaw's Gateway calls itself, as the system
+// cuts it.
+const GatewayProcess = "openclaw-gatewa"
+
+// GatewayRuns reports whether a Gateway of OpenClaw runs on this machine.
+func GatewayRuns() bool {
+	for _, p := range peer.Processes() {
+		if p.Name == GatewayProcess {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,155 @@
+package integrate
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+)
+
+// remoteTests are servers over HTTP as runtimes have them. Those without a want stay.
+var remoteTests = []struct{ name, runtime, file, text, want string }{
+	{"claude", "claude-code", ".claude.json",
+		`{"mcpServers": { "web" : {"url":"https://x/mcp","type":"http"} }}`,
+		`{"mcpServers": { "web" : {"type": "stdio", "command": "/usr/bin/ocipd", "args": ["mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "web", "--", "/usr/bin/ocipd", "mcp-connect", "--url", "https://x/mcp", "web"]} }}`},
+	{"claude, with headers, of a project", "claude-code", ".claude.json",
+		`{"projects": {"/w": {"mcpServers": {"web":{"type":"http","url":"https://x/mcp","headers":{"X-Z":"\"é","Authorization":"Bearer t: u"}}}}}}`,
+		`{"projects": {"/w": {"mcpServers": {"web":{"type": "stdio", "command": "/usr/bin/ocipd", "args": ["mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "web", "--", "/usr/bin/ocipd", "mcp-connect", "--url", "https://x/mcp", "web"], "env": {"OCIPD_HEADERS": "Authorization: Bearer t: u\nX-Z: \"é"}}}}}}`},
+	{"claude, an older transport", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"sse","url":"https://x/mcp"}}}`, ""},
+	{"claude, a login", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"http","url":"https://login/mcp"}}}`, ""},
+	{"claude, an app that logs in", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"http","url":"https://x/mcp","oauth":{"clientId":"c"}}}}`, ""},
+	{"claude, a variable", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"http","url":"https://x/mcp","headers":{"A":"${B}"}}}}`, ""},
+	{"claude, a key in the address", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"http","url":"https://x/mcp?key=k"}}}`, ""},
+	{"claude, a header of two lines", "claude-code", ".claude.json", `{"mcpServers":{"web":{"type":"http","url":"https://x/mcp","headers":{"A":"b\nC: d"}}}}`, ""},
+	{"codex", "codex", ".codex/config.toml",
+		"[mcp_servers.web] # mine\nurl = 'https://x/mcp' # theirs\ntool_timeout_sec = 9\n[mcp_servers.web.tools.look]\napproval_mode = \"approve\"\n",
+		"[mcp_servers.web] # mine\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--name\", \"web\", \"--\", \"/usr/bin/ocipd\", \"mcp-connect\", \"--url\", \"https://x/mcp\", \"web\"] # theirs\ntool_timeout_sec = 9\n[mcp_servers.web.tools.look]\napproval_mode = \"approve\"\n"},
+	{"codex, a token", "codex", ".codex/config.toml",
+		"[mcp_servers.web]\nbearer_token_env_var = \"TOKEN\"\nurl = \"https://x/mcp\"",
+		"[mcp_servers.web]\nenv_vars = [\"TOKEN\"]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--name\", \"web\", \"--\", \"/usr/bin/ocipd\", \"mcp-connect\", \"--url\", \"https://x/mcp\", \"--bearer\", \"TOKEN\", \"web\"]"},
+	{"codex, headers", "codex", ".codex/config.toml", "[mcp_servers.web]\nurl = \"https://x/mcp\"\nhttp_headers = {A = \"b\"}\n", ""},
+	{"codex, headers in a table", "codex", ".codex/config.toml", "[mcp_servers.web]\nurl = \"https://x/mcp\"\n[mcp_servers.web.http_headers]\nA = \"b\"\n", ""},
+	{"codex, in one line", "codex", ".codex/config.toml", "[mcp_servers]\nweb = {url = \"https://x/mcp\"}\n", ""},
+	{"codex, dotted", "codex", ".codex/config.toml", "mcp_servers.web.url = \"https://x/mcp\"\n", ""},
+	{"codex, a login", "codex", ".codex/config.toml", "[mcp_servers.web]\nurl = \"https://login/mcp\"\n", ""},
+}
+
+// reaching is a place from which servers are reached that want no login.
+func reaching(t *testing.T, name, text string) (*Place, string) {
+	p, file := place(t, name, text)
+	p.Reach = func(url string, _ map[string]string) error {
+		if strings.Contains(url, "login") {
+			return errors.New("a login")
+		}
+		return nil
+	}
+	return p, file
+}
+
+// A server over HTTP is started by a command behind the proxy where one can take its place,
+// once, and has its address again afterwards: byte for byte where nobody has changed the file
+// since, and else where it stands.
+func TestServersOverHTTP(t *testing.T) {
+	t.Parallel()
+	for _, tt := range remoteTests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := Find(tt.runtime)
+			p, file := reaching(t, tt.file, tt.text)
+			want := tt.want
+			if want == "" {
+				want = tt.text
+			}
+			for range 2 {
+				plan, err := r.Behind(p, "alice")
+				apply(t, plan, err)
+				if got := read(t, file); got != want {
+					t.Fatalf("got\n%s\nwant\n%s", got, want)
+				}
+			}
+			servers, err := r.Servers(p)
+			if err != nil || len(servers) != 1 || servers[0].Gated() != (tt.want != "") {
+				t.Errorf("the servers: %+v, %v", servers, err)
+			}
+			plan, err := r.Behind(p, "bob")
+			apply(t, plan, err)
+			if got := read(t, file); got != strings.ReplaceAll(want, "alice", "bob") {
+				t.Errorf("as another agent\n%s", got)
+			}
+			if err := os.WriteFile(file, []byte(read(t, file)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.Reach = nil
+			plan, err = r.Remove(p)
+			apply(t, plan, err)
+			if got := read(t, file); strings.ReplaceAll(got, "'", `"`) != strings.ReplaceAll(tt.text, "'", `"`)+"\n" {
+				t.Errorf("after a change and removing\n%s\nwant\n%s", got, tt.text)
+			}
+			p, file = reaching(t, tt.file, tt.text)
+			plan, err = r.Behind(p, "alice")
+			apply(t, plan, err)
+			plan, err = r.Remove(p)
+			apply(t, plan, err)
+			if got := read(t, file); got != tt.text {
+				t.Errorf("after removing\n%s\nwant\n%s", got, tt.text)
+			}
+		})
+	}
+}
+
+// What was kept of a server is gone: it is written anew, and reaches the same.
+func TestServersOverHTTPWithoutNotes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range remoteTests[:2] {
+		r := Find(tt.runtime)
+		p, file := reaching(t, tt.file, tt.text)
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		if err := os.RemoveAll(p.Notes); err != nil {
+			t.Fatal(err)
+		}
+		plan, err = r.Remove(p)
+		apply(t, plan, err)
+		was, err := r.read("", []byte(tt.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, err := r.read("", []byte(read(t, file)))
+		if err != nil || len(is) != 1 || is[0].remote == nil || is[0].remote.url != was[0].remote.url || !maps.Equal(is[0].remote.headers, was[0].remote.headers) {
+			t.Errorf("%s: %s, %v", tt.name, read(t, file), err)
+		}
+	}
+}
+
+// A server that is put behind the proxy is not asked about as a tool, nor put on prompt, from
+// the first time on.
+func TestGatesBesideServersOverHTTP(t *testing.T) {
+	t.Parallel()
+	for runtime, files := range map[string]map[string]string{
+		"claude-code": {".claude.json": `{"mcpServers":{"web":{"type":"http","url":"https://x"},"in":{"type":"http","url":"https://login"}}}`, ".claude/settings.json": "{}"},
+		"codex":       {".codex/config.toml": "[mcp_servers.web]\nurl = \"https://x\"\n[mcp_servers.in]\nurl = \"https://login\"\n"},
+	} {
+		r, p := Find(runtime), asking(t, files)
+		with, _ := reaching(t, "x", "")
+		// Before, it was asked about as a tool.
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		p.Reach = with.Reach
+		plan, err = r.Behind(p, "alice")
+		apply(t, plan, err)
+		once := all(t, p)
+		name := map[string]string{"claude-code": ".claude.json", "codex": ".codex/config.toml"}[runtime]
+		if text := once[name]; strings.Count(text, "--without") != 1 || strings.Contains(text, "user:in") || strings.Count(text, strings.TrimSpace(promptMark)) != map[string]int{"codex": 1}[runtime] {
+			t.Errorf("%s is\n%s", name, text)
+		}
+		plan, err = r.Behind(p, "alice")
+		if apply(t, plan, err); !plan.Empty() || !maps.Equal(all(t, p), once) {
+			t.Errorf("a second time changes %+v", plan.Edits)
+		}
+		plan, err = r.Remove(p)
+		if apply(t, plan, err); !maps.Equal(all(t, p), files) {
+			t.Errorf("after removing %v", all(t, p))
+		}
+	}
+}

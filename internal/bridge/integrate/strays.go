@@ -1,0 +1,522 @@
+package integrate
+
+import (
+	"bytes"
+	"errors"
+	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Stray is something in a runtime's files, or something missing there, by which a gate does
+// not hold as it was entered.
+type Stray struct {
+	// File is where it stands, and Scope the project's folder where it counts there alone.
+	File, Scope string
+	// What is the member, and what is wrong with it.
+	What string
+}
+
+// String names a stray with its file.
+func (s *Stray) String() string { return s.File + ": " + s.What }
+
+// entered is one thing of ours as it was entered. One of its forms is set.
+type entered struct {
+	Path    []string `json:"path,omitempty"`
+	Name    string   `json:"name,omitzero"`
+	Value   string   `json:"value,omitzero"`
+	Block   string   `json:"block,omitzero"`
+	Prompts []string `json:"prompts,omitempty"`
+}
+
+func (e *entered) item() settingsfile.Item {
+	switch {
+	case e.Block != "":
+		return codexBlock(e.Block)
+	case len(e.Prompts) > 0:
+		return &tomlPrompts{names: e.Prompts}
+	}
+	return &settingsfile.JSON{Path: e.Path, Name: e.Name, Ours: isHook, Value: e.Value}
+}
+
+// asks reports whether it is what has a runtime ask before calls of tools.
+func (e *entered) asks() bool { return len(e.Path) > 0 && e.Path[0] == "hooks" }
+
+// off is a stray that somebody has put there, with what takes it out, nil where the file is
+// not ours to change.
+type off struct {
+	Stray
+	out settingsfile.Item
+}
+
+// Strays are all by which the gate of a runtime that was put behind the daemon does not hold
+// as it was entered.
+func (r *Runtime) Strays(p *Place) ([]Stray, error) {
+	k, err := r.kept(p)
+	if err != nil || len(k.Files) == 0 || r.gates == nil {
+		return nil, err
+	}
+	var list []Stray
+	var asks []string // what the gate was told to leave to the proxy
+	for _, file := range slices.Sorted(maps.Keys(k.Files)) {
+		text, err := durable.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range k.Files[file].Entered {
+			asks = append(asks, e.without()...)
+			what, err := e.item().Strays(text)
+			if err != nil {
+				what = []string{"cannot be read: " + err.Error()}
+			}
+			for _, w := range what {
+				list = append(list, Stray{File: file, What: w})
+			}
+		}
+	}
+	if k.Managed {
+		machine, _, err := r.machineStrays(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, machine...)
+	}
+	servers, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range servers {
+		s := &servers[i]
+		switch {
+		case s.Changed != "":
+			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + ": " + s.Changed})
+		case !s.Gated() && slices.Contains(asks, r.exempts(s)):
+			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + " is not behind the proxy any more, and its calls are asked about nowhere else"})
+		}
+	}
+	offs, err := r.switches(r, p, k.Managed)
+	for i := range offs {
+		list = append(list, offs[i].Stray)
+	}
+	seen := make(map[Stray]bool)
+	return slices.DeleteFunc(list, func(s Stray) bool {
+		was := seen[s]
+		seen[s] = true
+		return was
+	}), err
+}
+
+// without are the servers whose calls a gate leaves to the proxy, by what was entered.
+func (e *entered) without() (names []string) {
+	var s struct {
+		Args []string `json:"args"`
+	}
+	if e.Name == gateServer && json.Unmarshal([]byte(e.Value), &s) == nil {
+		names = exempted(s.Args)
+	}
+	servers, _ := codexServers("", []byte(e.Block)) // it is ours, and may be another kind of block
+	for _, server := range servers {
+		names = append(names, exempted(server.Args)...)
+	}
+	return names
+}
+
+func exempted(args []string) (names []string) {
+	for i, arg := range args {
+		if arg == withoutFlag && i+1 < len(args) {
+			names = append(names, args[i+1])
+		}
+	}
+	return names
+}
+
+// machineStrays are those of the machine's settings. There is set where something of ours
+// stands in all of its files.
+func (r *Runtime) machineStrays(p *Place) (list []Stray, there bool, err error) {
+	whole := *p
+	if r.machine != nil {
+		// The options by which it finds its daemon are the administrator's.
+		servers, err := r.listed(p, []string{r.machine(p)})
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range servers {
+			if s := &servers[i]; s.Name == gateServer {
+				_, rest := subcommand(s.Args)
+				whole.Options = s.Args[:max(0, len(s.Args)-len(rest)-1)]
+			}
+		}
+	}
+	edits, err := r.managed(r, &whole)
+	if err != nil {
+		return nil, false, err
+	}
+	there = true
+	for i := range edits {
+		stands, err := edits[i].stands()
+		if err != nil {
+			return nil, false, err
+		}
+		there = there && stands
+		text, err := durable.ReadFile(edits[i].File)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false, err
+		}
+		for _, item := range edits[i].items {
+			what, err := item.Strays(text)
+			if err != nil {
+				what = []string{"cannot be read: " + err.Error()}
+			}
+			for _, w := range what {
+				list = append(list, Stray{File: edits[i].File, What: w})
+			}
+		}
+	}
+	return list, there, nil
+}
+
+// Tools reports whether the runtime asks about calls of tools, and why, or why not: "" for
+// one that has another gate. Rest are the projects in which it does not.
+func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err error) {
+	if r.gates == nil {
+		return false, "", nil, nil
+	}
+	k, err := r.kept(p)
+	if err != nil {
+		return false, "", nil, err
+	}
+	own := false
+	for _, n := range k.Files {
+		own = own || slices.ContainsFunc(n.Entered, func(e entered) bool { return e.asks() })
+	}
+	strays, err := r.Strays(p)
+	if err != nil {
+		return false, "", nil, err
+	}
+	machine, there, err := r.machineStrays(p)
+	switch {
+	case err != nil:
+		return false, "", nil, err
+	case !own && !there && !k.Managed:
+		there := *p
+		there.Hashes = nil // what stands there is looked for, whatever it says
+		edits, err := r.gates(r, &there)
+		if err != nil {
+			return false, "", nil, err
+		}
+		for i := range edits {
+			if stands, err := edits[i].stands(); err == nil && stands && !edits[i].Out {
+				return false, "how they were put behind the daemon is not known here: " + enterAgain, nil, nil
+			}
+		}
+		return false, "nobody asks the daemon about them", nil, nil
+	case len(k.Files) == 0:
+		strays = append(strays, machine...)
+	}
+	var wrong []string
+	for i := range strays {
+		if strays[i].Scope != "" {
+			rest = append(rest, strays[i])
+			continue
+		}
+		wrong = append(wrong, strays[i].String())
+	}
+	switch {
+	case len(wrong) > 0:
+		return false, "changed: " + strings.Join(wrong, "; ") + ": " + enterAgain, rest, nil
+	case !own || k.Managed:
+		return true, "decided by the daemon before each call; in the machine's settings, which no user can switch off", rest, nil
+	}
+	return true, "decided by the daemon before each call", rest, nil
+}
+
+const enterAgain = "enter it again"
+
+// Held says of each runtime that was put behind the daemon what of its gate does not hold as it was entered,
+// by the runtime's name: nothing where all does. It goes by what is kept in a directory, since the runtime's
+// user and environment are not known to who asks. What cannot be looked at does not hold.
+func Held(notes string) map[string][]string {
+	found := make(map[string][]string)
+	for _, r := range Runtimes() {
+		p := &Place{Notes: notes, Etc: "/etc"}
+		k, err := r.kept(p)
+		if r.gates == nil || err == nil && (len(k.Files) == 0 || k.Home == "") {
+			continue // an earlier version has not kept where its files are
+		}
+		p.Home, p.Self, p.Getenv = k.Home, k.Self, func(name string) string {
+			if name == r.variable {
+				return k.Folder
+			}
+			return ""
+		}
+		var strays []Stray
+		if err == nil {
+			strays, err = r.Strays(p)
+		}
+		if err != nil {
+			strays = append(strays, Stray{File: r.noteFile(p), What: err.Error()})
+		}
+		found[r.Name] = make([]string, len(strays))
+		for i := range strays {
+			found[r.Name][i] = strays[i].String()
+		}
+	}
+	return found
+}
+
+// steers reports whether a variable can have this program, or the system's loader in it, do
+// something else than its command line says. [HeadersVariable] is entered with a server.
+func steers(name string) bool {
+	return name != HeadersVariable && (strings.HasPrefix(name, "OCIPD_") || strings.HasPrefix(name, "OPENCLAWOS_") || strings.HasPrefix(name, "LD_"))
+}
+
+// claudeFile is a file of settings that Claude Code reads: all of the user's or of a project, with ours set where
+// the user alone has it, or the machine's.
+type claudeFile struct {
+	file, scope   string
+	ours, machine bool
+}
+
+// claudeReads are the settings that Claude Code reads.
+func claudeReads(p *Place) (list []claudeFile, err error) {
+	list = append(list, claudeFile{file: claudeSettings(p), ours: true})
+	text, err := durable.ReadFile(claudeFiles(p)[0])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var known struct {
+		Projects map[string]jsontext.Value `json:"projects"`
+	}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &known); err != nil {
+			return nil, err
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
+		list = append(list, claudeFile{file: filepath.Join(folder, ".claude", "settings.local.json"), scope: folder, ours: true},
+			claudeFile{file: filepath.Join(folder, ".claude", "settings.json"), scope: folder})
+	}
+	dir := filepath.Join(p.Etc, "claude-code")
+	list = append(list, claudeFile{file: filepath.Join(dir, "managed-settings.json"), machine: true})
+	more, _ := filepath.Glob(filepath.Join(dir, "managed-settings.d", "*.json")) // the pattern is well-formed
+	for _, file := range more {
+		list = append(list, claudeFile{file: file, machine: true})
+	}
+	return list, nil
+}
+
+// claudeSwitches finds what keeps Claude Code from asking, or from starting what it asks.
+func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
+	files, err := claudeReads(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range files {
+		list = append(list, files[i].offs(managed)...)
+	}
+	main := claudeFiles(p)[0]
+	text, err := durable.ReadFile(main)
+	if errors.Is(err, fs.ErrNotExist) {
+		return list, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Projects map[string]struct {
+			Disabled jsontext.Value `json:"disabledMcpServers"`
+		} `json:"projects"`
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, err
+	}
+	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
+		var names []string
+		if json.Unmarshal(known.Projects[folder].Disabled, &names) == nil && slices.Contains(names, gateServer) {
+			list = append(list, off{Stray{main, folder, "disabledMcpServers has " + gateServer}, settingsfile.Gone{Item: &settingsfile.JSON{
+				Path: []string{"projects", folder, "disabledMcpServers"}, Ours: isText(gateServer), Value: `"` + gateServer + `"`}}})
+		}
+	}
+	return list, r.variables(p, func(s *Server, name string) {
+		path := []string{"mcpServers", s.Name, "env"}
+		if s.Scope != "" {
+			path = append([]string{"projects", s.Scope}, path...)
+		}
+		list = append(list, off{Stray{s.File, s.Scope, strings.Join(append(path, name), ".") + " was not entered"}, settingsfile.Gone{Item: &settingsfile.JSON{Path: path, Name: name}}})
+	})
+}
+
+// variables are those by which what the proxy is started with could be another daemon's, or another
+// program's.
+func (r *Runtime) variables(p *Place, found func(s *Server, name string)) error {
+	servers, err := r.Servers(p)
+	for i := range servers {
+		for _, name := range slices.Sorted(maps.Keys(servers[i].env)) {
+			if servers[i].Agent != "" && steers(name) {
+				found(&servers[i], name)
+			}
+		}
+	}
+	return err
+}
+
+func isText(want string) func(jsontext.Value) bool {
+	return func(v jsontext.Value) bool {
+		var text string
+		return json.Unmarshal(v, &text) == nil && text == want
+	}
+}
+
+// isGate reports whether an element of a list of servers is the gate's, by its name or its command.
+func isGate(v jsontext.Value) bool {
+	var s struct {
+		Name    string   `json:"serverName"`
+		Command []string `json:"serverCommand"`
+	}
+	return json.Unmarshal(v, &s) == nil && (s.Name == gateServer || slices.Contains(s.Command, gateCommand))
+}
+
+// offs finds in one file of settings what keeps the gate from being asked.
+func (f *claudeFile) offs(managed bool) (list []off) {
+	text, err := durable.ReadUpTo(f.file, maxShared)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || err == nil && len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	stray := func(what string, out settingsfile.Item) {
+		o := off{Stray: Stray{f.file, f.scope, what}}
+		if f.ours {
+			o.out = out
+		}
+		list = append(list, o)
+	}
+	var s struct {
+		NoHooks jsontext.Value   `json:"disableAllHooks"`
+		Managed bool             `json:"allowManagedHooksOnly"`
+		Env     map[string]any   `json:"env"`
+		Denied  []jsontext.Value `json:"deniedMcpServers"`
+		Allowed []jsontext.Value `json:"allowedMcpServers"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		stray("cannot be read, so what it switches off is not known", nil)
+		return list
+	}
+	// The machine's hooks run whatever a user's settings say.
+	if no := string(s.NoHooks); !slices.Contains([]string{"", "null", "false", `"false"`}, no) && (f.machine || !managed) {
+		stray("disableAllHooks is "+settingsfile.Short(no), settingsfile.Gone{Item: &settingsfile.JSON{Name: "disableAllHooks", Value: no}})
+	}
+	if s.Managed && f.machine && !managed {
+		stray("allowManagedHooksOnly is true, so that hooks of a user's own do not run", nil)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if steers(name) {
+			stray("env."+name+" is set for all that Claude Code starts", settingsfile.Gone{Item: &settingsfile.JSON{Path: []string{"env"}, Name: name}})
+		}
+	}
+	if slices.ContainsFunc(s.Denied, isGate) {
+		stray("deniedMcpServers has "+gateServer, settingsfile.Gone{Item: &settingsfile.JSON{Path: []string{"deniedMcpServers"}, Ours: isGate}})
+	}
+	if s.Allowed != nil && !slices.ContainsFunc(s.Allowed, isGate) {
+		stray("allowedMcpServers does not have "+gateServer, &settingsfile.JSON{Path: []string{"allowedMcpServers"}, Ours: isGate, Value: `{"serverName":"` + gateServer + `"}`})
+	}
+	return list
+}
+
+// codexSwitches finds what keeps Codex from running hooks, or from asking the server that they ask.
+func codexSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
+	type config struct {
+		Features map[string]any `toml:"features"`
+		Profiles map[string]struct {
+			Features map[string]any `toml:"features"`
+		} `toml:"profiles"`
+		Projects map[string]struct {
+			Trust string `toml:"trust_level"`
+		} `toml:"projects"`
+		Servers map[string]any `toml:"mcp_servers"`
+		Managed bool           `toml:"allow_managed_hooks_only"`
+		Hooks   map[string]any `toml:"hooks"`
+	}
+	look := func(file, scope string) (c config) {
+		text, err := durable.ReadUpTo(file, maxShared)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return c
+		}
+		if err == nil {
+			err = toml.Unmarshal(text, &c)
+		}
+		if err != nil {
+			list = append(list, off{Stray: Stray{file, scope, "cannot be read, so what it switches off is not known"}})
+		}
+		return c
+	}
+	own := codexFiles(p)[0]
+	c := look(own, "")
+	switched := func(file, scope string, features map[string]any, path ...string) {
+		for _, name := range []string{"hooks", "codex_hooks"} {
+			if features[name] != false || managed {
+				continue // the machine's hooks run whatever a user's settings say
+			}
+			at := slices.Concat(path, []string{"features", name})
+			o := off{Stray: Stray{file, scope, strings.Join(at, ".") + " is false"}}
+			if file == own {
+				o.out = settingsfile.Gone{Item: &settingsfile.Key{Path: at}}
+			}
+			list = append(list, o)
+		}
+	}
+	switched(own, "", c.Features)
+	hooks := filepath.Join(filepath.Dir(own), "hooks.json")
+	text, err := durable.ReadFile(hooks)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, event := range []string{codexBefore, codexPrompt} {
+		at, err := (&settingsfile.JSON{Path: []string{"hooks", event}, Ours: isHook}).At(text)
+		if err != nil || at < 0 {
+			continue // that it is missing, or that the file cannot be read, is said already
+		}
+		// Codex knows a hook by its place among the others.
+		if key := codexTrust(hooks, event, at); settingsfile.Under(c.Hooks, []string{"state", key}) == nil {
+			list = append(list, off{Stray: Stray{own, "", "hooks.state." + key + " is missing, and Codex runs no hook that nobody has trusted"}})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		switched(own, "", c.Profiles[name].Features, "profiles", name)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(c.Projects)) {
+		if c.Projects[folder].Trust != "trusted" {
+			continue
+		}
+		file := filepath.Join(folder, ".codex", "config.toml")
+		shared := look(file, folder)
+		switched(file, folder, shared.Features)
+		if shared.Servers[gateServer] != nil {
+			list = append(list, off{Stray: Stray{file, folder, serversTable + "." + gateServer + " takes the place of what was entered"}})
+		}
+	}
+	for _, name := range []string{"config.toml", "managed_config.toml", "requirements.toml"} {
+		file := filepath.Join(p.Etc, "codex", name)
+		machine := look(file, "")
+		switched(file, "", machine.Features)
+		if machine.Managed && !managed {
+			list = append(list, off{Stray: Stray{file, "", "allow_managed_hooks_only is true, so that hooks of a user's own do not run"}})
+		}
+		if machine.Servers[gateServer] != nil && !managed && name == "managed_config.toml" {
+			list = append(list, off{Stray: Stray{file, "", serversTable + "." + gateServer + " takes the place of what was entered"}})
+		}
+	}
+	return list, r.variables(p, func(s *Server, name string) {
+		at := []string{serversTable, s.Name, "env", name}
+		list = append(list, off{Stray{s.File, s.Scope, strings.Join(at, ".") + " was not entered"}, settingsfile.Gone{Item: &settingsfile.Key{Path: at}}})
+	})
+}

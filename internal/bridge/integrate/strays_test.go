@@ -1,0 +1,323 @@
+package integrate
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// strayFiles are what the runtimes have before they are put behind the daemon.
+var strayFiles = map[string]map[string]string{
+	"claude-code": {
+		".claude.json":          `{"mcpServers":{"slack":{"command":"npx","args":["server-slack"],"env":{"T":"x"}},"web":{"type":"http","url":"https://x"}},"projects":{"HOME/w":{"history":[]}}}`,
+		".claude/settings.json": `{"model":"o","permissions":{"allow":["Bash"]}}`,
+		"w/x":                   "",
+	},
+	"codex": {
+		".codex/config.toml": "model = \"o\"\n[projects.\"HOME/w\"]\ntrust_level = \"trusted\"\n[mcp_servers.slack]\ncommand = \"npx\"\nenv = {T = \"x\"}\n[mcp_servers.web]\nurl = \"https://x\"\n",
+		"w/x":                "",
+	},
+}
+
+// strayTests are edits after which a gate is off, or looser than it was entered: was becomes now in a file, which is
+// written where there was none. Says is what names it. What is not mended is in a file of others.
+var strayTests = []struct {
+	runtime, name, file, was, now, says string
+	stays                               bool
+}{
+	{"claude-code", "no hooks", ".claude/settings.json", `{"model"`, `{"disableAllHooks":true,"model"`, "disableAllHooks is true", false},
+	{"claude-code", "no hooks, in another way", ".claude/settings.json", `{"model"`, `{"disableAllHooks":1,"model"`, "disableAllHooks is 1", false},
+	{"claude-code", "another matcher", ".claude/settings.json", `"matcher":"*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing", and "*" was entered`, false},
+	{"claude-code", "a condition", ".claude/settings.json", `"type":"mcp_tool"`, `"if":"Bash(nothing)","type":"mcp_tool"`, "hooks.PreToolUse[0].hooks[0].if was not entered", false},
+	{"claude-code", "fails open", ".claude/settings.json", `"onFailure":"block",`, ``, "hooks.PreToolUse[0].hooks[0].onFailure is missing", false},
+	{"claude-code", "fails open, by another word", ".claude/settings.json", `"onFailure":"block"`, `"onFailure":"deny"`, "hooks[0].onFailure", false},
+	{"claude-code", "asked in the background", ".claude/settings.json", `"type":"mcp_tool"`, `"async":true,"type":"mcp_tool"`, "hooks[0].async was not entered", false},
+	{"claude-code", "another time", ".claude/settings.json", `"timeout":300`, `"timeout":1`, "hooks[0].timeout is 1, and 300 was entered", false},
+	{"claude-code", "another question", ".claude/settings.json", `"input":"${tool_input}"`, `"input":"{}"`, "input.input", false},
+	{"claude-code", "another server asked", ".claude/settings.json", `"server":"ocipd-gate"`, `"server":"web"`, "the entry in hooks.PreToolUse is missing", false},
+	{"claude-code", "no hook any more", ".claude/settings.json", `"PreToolUse"`, `"Stop"`, "the entry in hooks.PreToolUse is missing", false},
+	{"claude-code", "the hook twice", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"mcp_tool","server":"ocipd-gate","tool":"decide"}]},`, "twice", false},
+	{"claude-code", "another daemon for all", ".claude/settings.json", `{"model"`, `{"env":{"OPENCLAWOS_KERNEL_SOCKET":"/x","A":"b"},"model"`, "env.OPENCLAWOS_KERNEL_SOCKET", false},
+	{"claude-code", "the gate's server denied", ".claude/settings.json", `{"model"`, `{"deniedMcpServers":[{"serverName":"other"},{"serverName":"ocipd-gate"}],"model"`, "deniedMcpServers has ocipd-gate", false},
+	{"claude-code", "the gate's command denied", ".claude/settings.json", `{"model"`, `{"deniedMcpServers":[{"serverCommand":["/usr/bin/ocipd","--socket","/s","tool-gate"]}],"model"`, "deniedMcpServers has ocipd-gate", false},
+	{"claude-code", "other servers allowed", ".claude/settings.json", `{"model"`, `{"allowedMcpServers":[{"serverName":"other"}],"model"`, "allowedMcpServers does not have ocipd-gate", false},
+	{"claude-code", "the gate's environment", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/usr/bin/ocipd","env":{"LD_PRELOAD":"/x"},"type":"stdio"`, "mcpServers.ocipd-gate.env was not entered", false},
+	{"claude-code", "the gate disabled", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/usr/bin/ocipd","disabled":true,"type":"stdio"`, "mcpServers.ocipd-gate.disabled was not entered", false},
+	{"claude-code", "the gate disabled in a project", ".claude.json", `"history":[]`, `"history":[],"disabledMcpServers":["ocipd-gate","o"]`, "disabledMcpServers has ocipd-gate", false},
+	{"claude-code", "another agent's token", ".claude.json", `"tool-gate","--runtime","claude-code","--token-file","/t"`, `"tool-gate","--runtime","claude-code","--token-file","/other"`, "mcpServers.ocipd-gate.args[6]", false},
+	{"claude-code", "another server left out", ".claude.json", `"--without","user:slack"`, `"--without","user:slack","--without","user:web"`, "mcpServers.ocipd-gate.args has 11 elements", false},
+	{"claude-code", "the gate is another program", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/tmp/ocipd","type":"stdio"`, `mcpServers.ocipd-gate.command is "/tmp/ocipd"`, false},
+	{"claude-code", "no gate any more", ".claude.json", `"ocipd-gate"`, `"other"`, "mcpServers.ocipd-gate is missing", false},
+	{"claude-code", "a server asks another daemon", ".claude.json", `"--socket", "/s", "mcp-proxy"`, `"--socket", "/x", "mcp-proxy"`, "server slack: asking the daemon at /x", false},
+	{"claude-code", "a server of which much passes", ".claude.json", `"--name", "slack", "--"`, `"--unmapped=pass", "--map", "empty.yaml", "--"`, "server slack: with --unmapped=pass", false},
+	{"claude-code", "a server's environment", ".claude.json", `"env":{"T":"x"}`, `"env":{"T":"x","LD_PRELOAD":"/x"}`, "mcpServers.slack.env.LD_PRELOAD was not entered", false},
+	{"claude-code", "a server is started by another program", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"command":"/tmp/ocipd"`, "server slack: by the program /tmp/ocipd", false},
+	{"claude-code", "a server behind nothing", ".claude.json", `"slack":{"command":"/usr/bin/ocipd","args":["--socket", "/s", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "slack", "--", "npx", "server-slack"]`, `"slack":{"command":"npx"`, "server slack is not behind the proxy any more", false},
+	{"claude-code", "no hooks in a project, by the user", "w/.claude/settings.local.json", "", `{"disableAllHooks":true,"x":1}`, "disableAllHooks is true", false},
+	{"claude-code", "no hooks in a project, shared", "w/.claude/settings.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
+	{"claude-code", "a project's settings that nobody can read", "w/.claude/settings.json", "", `{`, "cannot be read", true},
+	{"claude-code", "hooks of the machine alone", "etc/claude-code/managed-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is true", true},
+	{"claude-code", "no hooks on the machine", "etc/claude-code/managed-settings.d/9.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
+
+	{"codex", "another matcher", ".codex/hooks.json", `"matcher":".*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing"`, false},
+	{"codex", "another time", ".codex/hooks.json", `"timeout":300,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, `"timeout":1,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, "hooks[0].timeout is 1", false},
+	{"codex", "prompts are not answered", ".codex/hooks.json", `"PermissionRequest"`, `"Stop"`, "the entry in hooks.PermissionRequest is missing", false},
+	{"codex", "a hook before ours", ".codex/hooks.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`, "pre_tool_use:1:0 is missing", false},
+	{"codex", "no hooks any more", ".codex/hooks.json", `"PreToolUse"`, `"Stop"`, "the entry in hooks.PreToolUse is missing", false},
+	{"codex", "hooks are off", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[features]\nhooks = false\nother = true\n", "features.hooks is false", false},
+	{"codex", "hooks are off by a dotted key", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\nfeatures.hooks = false\n", "features.hooks is false", false},
+	{"codex", "hooks are off in one line", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\nprofiles.p = { features = { hooks = false } }\n", "profiles.p.features.hooks is false", true},
+	{"codex", "hooks are off in a profile", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[profiles.p.features]\nhooks = false\n", "profiles.p.features.hooks is false", false},
+	{"codex", "not trusted", ".codex/config.toml", "sha256:PreToolUse", "sha256:other", "trusted_hash is \"sha256:other\"", false},
+	{"codex", "a hook switched off", ".codex/config.toml", "trusted_hash = \"sha256:PreToolUse\"\n", "trusted_hash = \"sha256:PreToolUse\"\nenabled = false\n", "enabled was not entered", false},
+	{"codex", "the gate disabled", ".codex/config.toml", "required = true\n", "required = true\nenabled = false\n", "mcp_servers.ocipd-gate.enabled was not entered", false},
+	{"codex", "the gate not required", ".codex/config.toml", "required = true\n", "", "mcp_servers.ocipd-gate.required is missing", false},
+	{"codex", "the gate's tool disabled", ".codex/config.toml", "required = true\n", "required = true\ndisabled_tools = [\"decide\"]\n", "mcp_servers.ocipd-gate.disabled_tools was not entered", false},
+	{"codex", "the gate's environment, elsewhere", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[mcp_servers.ocipd-gate.env]\nOPENCLAWOS_KERNEL_SOCKET = \"/x\"\n", "mcp_servers.ocipd-gate.env was not entered", false},
+	{"codex", "the gate is another program", ".codex/config.toml", "[mcp_servers.ocipd-gate]\ncommand = \"/usr/bin/ocipd\"", "[mcp_servers.ocipd-gate]\ncommand = \"/tmp/ocipd\"", "mcp_servers.ocipd-gate.command", false},
+	{"codex", "another server left out", ".codex/config.toml", `"--without", "slack"]`, `"--without", "slack", "--without", "web"]`, "mcp_servers.ocipd-gate.args has", false},
+	{"codex", "the gate in other lines", ".codex/config.toml", "# What ocipd integrate has entered begins here.\n", "", "lines around", false},
+	{"codex", "a server not on prompt", ".codex/config.toml", "default_tools_approval_mode = \"prompt\" # by ocipd integrate", "default_tools_approval_mode = \"approve\"", "mcp_servers.web.default_tools_approval_mode is \"approve\"", false},
+	{"codex", "a server's environment", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\", LD_PRELOAD = \"/x\"} # mine", "mcp_servers.slack.env.LD_PRELOAD was not entered", false},
+	{"codex", "a server's environment in a table", ".codex/config.toml", "env = {T = \"x\"}", "[mcp_servers.slack.env]\nT = \"x\"\nLD_PRELOAD = \"/x\"", "mcp_servers.slack.env.LD_PRELOAD was not entered", false},
+	{"codex", "a server asks another daemon", ".codex/config.toml", `"--socket", "/s", "mcp-proxy"`, `"--socket", "/x", "mcp-proxy"`, "server slack: asking the daemon at /x", false},
+	{"codex", "a project's gate", "w/.codex/config.toml", "", "[mcp_servers.ocipd-gate]\ncommand = \"true\"\n", "mcp_servers.ocipd-gate takes the place", true},
+	{"codex", "no hooks in a project", "w/.codex/config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
+	{"codex", "hooks of the machine alone", "etc/codex/requirements.toml", "", "allow_managed_hooks_only = true\n", "allow_managed_hooks_only is true", true},
+	{"codex", "no hooks on the machine", "etc/codex/managed_config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
+}
+
+// Each edit by which a gate is off or looser is named with its file, and is mended by entering the gate again; what others
+// have is left to them. Taken out, the runtime's files have nothing of ours.
+func TestStrays(t *testing.T) {
+	t.Parallel()
+	for _, tt := range strayTests {
+		t.Run(tt.runtime+", "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := asking(t, strayFiles[tt.runtime])
+			at := func(name string) string { return filepath.Join(p.Home, name) }
+			for name := range strayFiles[tt.runtime] {
+				write(t, at(name), strings.ReplaceAll(read(t, at(name)), "HOME", p.Home))
+			}
+			r := Find(tt.runtime)
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+			if asks, why, rest, err := r.Tools(p); !asks || len(rest) > 0 || err != nil {
+				t.Fatalf("entered: %t, %s, %v, %v", asks, why, rest, err)
+			}
+			if held, ok := Held(p.Notes)[tt.runtime]; !ok || len(held) > 0 {
+				t.Fatalf("entered: %t, %v", ok, held)
+			}
+			text := ""
+			if tt.was != "" {
+				text = read(t, at(tt.file))
+				if strings.Count(text, tt.was) != 1 {
+					t.Fatalf("%s has %q %d times:\n%s", tt.file, tt.was, strings.Count(text, tt.was), text)
+				}
+			}
+			write(t, at(tt.file), strings.Replace(text, tt.was, tt.now, 1))
+			named := func(list []Stray) bool {
+				return slices.ContainsFunc(list, func(s Stray) bool { return s.File == at(tt.file) && strings.Contains(s.What, tt.says) })
+			}
+			strays, err := r.Strays(p)
+			if tt.file == ".codex/hooks.json" && strings.Contains(tt.says, "pre_tool_use") {
+				tt.file = ".codex/config.toml" // where the trust is
+			}
+			if err != nil || !named(strays) {
+				t.Fatalf("it says %v, %v", strays, err)
+			}
+			asks, why, rest, err := r.Tools(p)
+			if elsewhere := strings.HasPrefix(tt.file, "w/") || strings.Contains(tt.name, "in a project"); err != nil || asks != elsewhere || elsewhere != named(rest) {
+				t.Errorf("its tools: %t, %s, %v, %v", asks, why, rest, err)
+			}
+			if !tt.stays && !strings.HasPrefix(tt.file, "etc/") && len(Held(p.Notes)[tt.runtime]) == 0 {
+				t.Error("nobody who looks at what was kept sees it")
+			}
+			plan, err = r.Behind(p, "alice")
+			if err != nil && tt.stays {
+				return
+			}
+			apply(t, plan, err)
+			if strays, err = r.Strays(p); err != nil || len(strays) > 0 != tt.stays {
+				t.Errorf("entered again: %v, %v", strays, err)
+			}
+			if again, err := r.Behind(p, "alice"); err != nil || !again.Empty() {
+				t.Errorf("a third time changes %v, %v", again.Edits, err)
+			}
+			plan, err = r.Remove(p)
+			apply(t, plan, err)
+			for name, text := range all(t, p) {
+				if !strings.HasPrefix(name, "w/") && !strings.HasPrefix(name, "etc/") && tt.now != `"Stop"` && (strings.Contains(text, `"ocipd-gate": {`) || strings.Contains(text, "[mcp_servers.ocipd-gate") || strings.Contains(text, `"server":"ocipd-gate"`) || strings.Contains(text, "mcp-proxy")) {
+					t.Errorf("taken out, %s is\n%s", name, text)
+				}
+			}
+		})
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a runtime or its user has beside what was entered, in whichever order and place, is no stray.
+func TestNoStrays(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ runtime, file, was, now string }{
+		"written anew":                  {"claude-code", ".claude.json", "", ""},
+		"another hook":                  {"claude-code", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`},
+		"hooks are not off":             {"claude-code", ".claude/settings.json", `{"model"`, `{"disableAllHooks":false,"deniedMcpServers":[{"serverName":"o"}],"allowedMcpServers":[{"serverName":"ocipd-gate"}],"env":{"A":"b"},"model"`},
+		"a server's arguments":          {"claude-code", ".claude.json", `"server-slack"]`, `"server-slack@2"]`},
+		"a table in our block":          {"codex", ".codex/config.toml", "# What ocipd integrate has entered ends here.\n", "[tui]\nx = 1\n# What ocipd integrate has entered ends here.\n"},
+		"a table behind it":             {"codex", ".codex/config.toml", "# What ocipd integrate has entered ends here.\n", "# What ocipd integrate has entered ends here.\n[features]\nhooks = true\n"},
+		"a project that is not trusted": {"codex", ".codex/config.toml", `"trusted"`, `"untrusted"`},
+	} {
+		p := asking(t, strayFiles[tt.runtime])
+		file := filepath.Join(p.Home, tt.file)
+		r := Find(tt.runtime)
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		text := read(t, file)
+		if tt.was == "" {
+			var whole map[string]any
+			if err := json.Unmarshal([]byte(text), &whole); err != nil {
+				t.Fatal(err)
+			}
+			anew, err := json.MarshalIndent(whole, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, file, string(anew))
+		} else {
+			if !strings.Contains(text, tt.was) {
+				t.Fatalf("%s: the file is\n%s", name, text)
+			}
+			write(t, file, strings.Replace(text, tt.was, tt.now, 1))
+		}
+		if strays, err := r.Strays(p); err != nil || len(strays) > 0 {
+			t.Errorf("%s: %v, %v", name, strays, err)
+		}
+		plan, err = r.Remove(p)
+		apply(t, plan, err)
+		if got := read(t, file); strings.Contains(got, `"server":"ocipd-gate"`) || strings.Contains(got, "[mcp_servers.ocipd-gate") || strings.Contains(tt.now, "[tui]") && !strings.Contains(got, "[tui]\nx = 1") {
+			t.Errorf("%s: taken out it is\n%s", name, got)
+		}
+	}
+}
+
+// A gate that was taken out of the machine's settings is missed by those who go by it.
+func TestStraysOfTheMachine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range gateTests {
+		if !tt.managed {
+			continue
+		}
+		r, p := Find(tt.runtime), asking(t, tt.files)
+		p.Managed = true
+		plan, err := r.Behind(p, "alice")
+		apply(t, plan, err)
+		files := all(t, p)
+		for _, file := range slices.Sorted(maps.Keys(tt.has)) {
+			if !strings.HasPrefix(file, "etc/") {
+				continue
+			}
+			at := filepath.Join(p.Home, file)
+			for _, now := range []string{"", strings.NewReplacer(`"timeout":300`, `"timeout":2`, "timeout = 300", "timeout = 2", "required = true", "required = false").Replace(files[file])} {
+				write(t, at, now)
+				strays, err := r.Strays(p)
+				if asks, why, _, _ := r.Tools(p); err != nil || asks || !strings.Contains(why, at) || len(strays) == 0 {
+					t.Errorf("%s: %s with %q: %t, %s, %v, %v", tt.name, file, now, asks, why, strays, err)
+				}
+				write(t, at, files[file])
+			}
+		}
+		if asks, why, _, err := r.Tools(p); !asks || err != nil {
+			t.Errorf("%s: as it was: %s, %v", tt.name, why, err)
+		}
+	}
+}
+
+// What an earlier version has entered is not known member by member until it is entered again.
+func TestNotesOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	p := asking(t, strayFiles["claude-code"])
+	plan, err := claudeCode.Behind(p, "alice")
+	apply(t, plan, err)
+	k, err := claudeCode.kept(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, n := range k.Files {
+		n.Entered = nil
+		k.Files[path] = n
+	}
+	old, err := json.Marshal(k.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, claudeCode.noteFile(p), string(old))
+	if asks, why, _, err := claudeCode.Tools(p); asks || err != nil || !strings.Contains(why, enterAgain) {
+		t.Errorf("%t, %s, %v", asks, why, err)
+	}
+	if held := Held(p.Notes); len(held) > 0 {
+		t.Errorf("an alarm is raised: %v", held)
+	}
+	plan, err = claudeCode.Behind(p, "alice")
+	if apply(t, plan, err); !plan.Empty() {
+		t.Errorf("entering again changes %v", plan.Edits)
+	}
+	if asks, why, _, err := claudeCode.Tools(p); !asks || err != nil {
+		t.Errorf("entered again: %s, %v", why, err)
+	}
+}
+
+// What no hook is asked about stays open until a version is seen to ask about it, and for that version alone.
+func TestStaysOpen(t *testing.T) {
+	t.Parallel()
+	p := asking(t, strayFiles["codex"])
+	stays := func(version string) bool {
+		list, err := codex.StaysOpen(p, version)
+		if err != nil || len(list) < len(codex.Open)-1 {
+			t.Errorf("%s: %v, %v", version, list, err)
+		}
+		return slices.Contains(list, typedOpen)
+	}
+	asks := func(version string, does bool) {
+		t.Helper()
+		if err := codex.Asks(p, version, does); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks("codex 1", true)
+	if !stays("codex 1") || codex.Integrated(p) {
+		t.Error("of one that was not put behind the daemon something is noted")
+	}
+	plan, err := codex.Behind(p, "alice")
+	apply(t, plan, err)
+	if asks("codex 1", true); stays("codex 1") || !stays("codex 2") || !stays("") {
+		t.Error("a version that asks is open, or another one is not")
+	}
+	plan, err = codex.Behind(p, "alice")
+	if apply(t, plan, err); stays("codex 1") {
+		t.Error("entered again, it is forgotten")
+	}
+	if asks("codex 2", false); !stays("codex 1") || !stays("codex 2") {
+		t.Error("a version that does not ask is not open")
+	}
+	// The notes about OpenClaw have a form of their own.
+	if err := p.keepOpenClaw(&openClawNote{Settings: []byte("{}"), Was: true}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := openClaw.StaysOpen(p, "openclaw 1"); err != nil || !slices.Equal(list, openClaw.Open) {
+		t.Errorf("of OpenClaw: %v, %v", list, err)
+	}
+}

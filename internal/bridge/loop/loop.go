@@ -1,0 +1,646 @@
+// Package loop takes tasks through their phases without a model: it reads a task, makes the
+// one step that what is stored asks for, and reads it again. The agents of the actors do the
+// work, each in a process of its own.
+//
+// It is an orchestrator, a client of the daemon, and keeps nothing of its own: a loop that is
+// killed at any point is followed by another one that goes on by what is stored.
+package loop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskclient"
+)
+
+// Daemon is a connection that acts by an orchestrator's grant.
+type Daemon interface {
+	Call(ctx context.Context, method string, params, result any) error
+}
+
+// Actors are those whose agents do the work. Escalation, where it is set, makes the last
+// attempt in the executor's place, and Lobster runs the effects where a workflow does.
+type Actors struct{ Executor, Escalation, SpecReviewer, QualityReviewer, Lobster string }
+
+// Work is one run of an actor's agent.
+type Work struct{ Actor, TaskID, AttemptID, Token string }
+
+// Options is what a loop is given.
+type Options struct {
+	Daemon Daemon
+	// Me is the orchestrator's name.
+	Me     string
+	Actors Actors
+	// Token finds the token that a person has given an actor, "" where there is none.
+	Token func(actor string) (string, error)
+	// Bridge runs an actor's agent to its end. Its error says why that was no good end, and
+	// is for people: what is stored decides.
+	Bridge func(ctx context.Context, w Work) error
+	// Effects, where set, runs an effect through a workflow, up to its end. Its error is for
+	// people, as a bridge's is.
+	Effects func(ctx context.Context, w Work, key string) error
+	// Every is how often is looked at what is waited for.
+	Every time.Duration
+	// Tell is told what happens. It may be called by several goroutines at once.
+	Tell  func(Event)
+	Now   func() time.Time
+	NewID func() string
+}
+
+// Event is something that a person or a program may want to know.
+type Event struct {
+	Time   time.Time  `json:"time"`
+	TaskID string     `json:"task_id,omitzero"`
+	Title  string     `json:"title,omitzero"`
+	Phase  task.Phase `json:"phase,omitzero"`
+	// What is one of phase, attempt, agent, review, waits, asks, runs and stopped.
+	What  string `json:"event"`
+	Actor string `json:"actor,omitzero"`
+	Text  string `json:"text,omitzero"`
+}
+
+// The kinds of events.
+const (
+	NewPhase   = "phase"
+	NewAttempt = "attempt"
+	AgentSays  = "agent"
+	Reviewing  = "review"
+	Waits      = "waits"
+	Asks       = "asks"
+	Runs       = "runs"
+	Stopped    = "stopped"
+)
+
+const (
+	// claimFor is for how long a task is kept from other orchestrators, and claimEvery how
+	// often that is renewed.
+	claimFor   = 60
+	claimEvery = 20 * time.Second
+	// maxReviews is how often a reviewer is run that gives no verdict, and maxSame how many
+	// steps may change nothing.
+	maxReviews = 2
+	maxSame    = 4
+)
+
+// Result is where a task has come to.
+type Result struct {
+	TaskID string     `json:"task_id"`
+	Phase  task.Phase `json:"phase"`
+	// Why is why it goes no further by itself.
+	Why string `json:"why,omitzero"`
+}
+
+// Run takes tasks as far as they go, so many at once.
+func Run(ctx context.Context, o *Options, ids []string, jobs int) []Result {
+	results := make([]Result, len(ids))
+	turns := make(chan struct{}, max(jobs, 1))
+	var all sync.WaitGroup
+	for i, id := range ids {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			results[i] = take(ctx, o, id)
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// Ready takes all tasks that have something to do, so many at once, until there is none.
+func Ready(ctx context.Context, o *Options, labels []string, jobs int) (results []Result, err error) {
+	seen := make(map[string]bool)
+	ended := make(chan Result)
+	running := 0
+	for {
+		var list taskapi.List
+		// Those that were taken may be ready still, and stand before others.
+		limit := min(len(seen)+max(jobs, 1), api.MaxPage)
+		if err = o.Daemon.Call(ctx, "task.list_ready", &taskapi.ListReadyParams{Limit: &limit, Labels: labels}, &list); err != nil && !taskclient.Away(err) {
+			break
+		}
+		for i := range list.Tasks {
+			id := list.Tasks[i].ID
+			if seen[id] || running >= max(jobs, 1) {
+				continue
+			}
+			seen[id] = true
+			running++
+			go func() { ended <- take(ctx, o, id) }()
+		}
+		if running == 0 && err == nil {
+			break
+		}
+		timer := time.NewTimer(o.Every)
+		select {
+		case r := <-ended:
+			results = append(results, r)
+			running--
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if err = ctx.Err(); err != nil {
+			break
+		}
+	}
+	for ; running > 0; running-- {
+		results = append(results, <-ended)
+	}
+	return results, err
+}
+
+// loop is one task's.
+type loop struct {
+	o  *Options
+	id string
+	v  *taskapi.View
+	// reviews counts the runs of a reviewer that gave no verdict, by what was reviewed.
+	reviews map[string]int
+	// said is what was waited for last, and why what the last bridge said.
+	said, why string
+}
+
+// next is what comes after a step: at once another one, one after a while, or none.
+type next struct {
+	wait time.Duration
+	stop bool
+	why  string
+}
+
+func again() (next, error) { return next{}, nil }
+
+func stop(format string, args ...any) (next, error) {
+	return next{stop: true, why: fmt.Sprintf(format, args...)}, nil
+}
+
+// waits says what is waited for, once.
+func (l *loop) waits(format string, args ...any) (next, error) {
+	if text := fmt.Sprintf(format, args...); text != l.said {
+		l.said = text
+		l.tell(Event{What: Waits, Text: text})
+	}
+	return next{wait: l.o.Every}, nil
+}
+
+func (l *loop) tell(e Event) {
+	e.Time, e.TaskID = l.o.Now().UTC(), l.id
+	if l.v != nil {
+		e.Title, e.Phase = l.v.Title, l.v.Phase
+	}
+	l.o.Tell(e)
+}
+
+func (l *loop) write() taskapi.Write {
+	return taskapi.Write{Ref: taskapi.Ref{TaskID: l.id}, RequestKey: "run-" + l.o.NewID()}
+}
+
+// take takes one task as far as it goes.
+func take(ctx context.Context, o *Options, id string) Result {
+	l := &loop{o: o, id: id, reviews: make(map[string]int)}
+	held, release := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { l.claim(held) })
+	why := l.steps(ctx)
+	release()
+	keeping.Wait()
+	r := Result{TaskID: id, Why: why}
+	if l.v != nil {
+		r.Phase = l.v.Phase
+	}
+	l.tell(Event{What: Stopped, Text: why})
+	return r
+}
+
+// claim keeps the task from other orchestrators, and gives it back at the end.
+func (l *loop) claim(ctx context.Context) {
+	call := func(ctx context.Context, seconds int) {
+		_ = l.o.Daemon.Call(ctx, "task.claim", &taskapi.ClaimParams{Write: l.write(), LeaseS: &seconds}, nil) // a step is told where it is another's
+	}
+	tick := time.NewTicker(claimEvery)
+	defer tick.Stop()
+	for {
+		call(ctx, claimFor)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.o.Every)
+			defer cancel()
+			call(last, 0)
+			return
+		}
+	}
+}
+
+// steps makes steps until there is none, and says why.
+func (l *loop) steps(ctx context.Context) string {
+	same, last := 0, ""
+	for {
+		var n next
+		err := l.look(ctx)
+		if err == nil {
+			n, err = l.step(ctx)
+		}
+		switch code := taskclient.Code(err); {
+		case ctx.Err() != nil:
+			return "it was interrupted"
+		case err == nil:
+		case taskclient.Away(err):
+			n, _ = l.waits("the daemon, which is away")
+		case code == task.Claimed:
+			return "another orchestrator has it: " + err.Error()
+		case code == task.RevisionMismatch || code == task.PhaseMismatch || code == task.LeaseLost || code == task.EffectInFlight:
+			n = next{} // it was changed meanwhile
+		default:
+			return err.Error()
+		}
+		if n.stop {
+			return n.why
+		}
+		if n.wait == 0 {
+			// Two steps that leave all as it was lead nowhere.
+			now := fmt.Sprint(l.v.Revision, l.v.Seq)
+			if same++; now != last {
+				same, last = 0, now
+			}
+			if same > maxSame {
+				if err != nil {
+					l.why = err.Error()
+				}
+				return strings.TrimSuffix(fmt.Sprintf("it does not get on in %s: %s", l.v.Phase, l.why), ": ")
+			}
+			continue
+		}
+		timer := time.NewTimer(n.wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// look reads the task.
+func (l *loop) look(ctx context.Context) error {
+	v, err := taskclient.View(ctx, l.o.Daemon.Call, l.id)
+	if err != nil {
+		return err
+	}
+	moved := l.v == nil || l.v.Phase != v.Phase
+	if l.v = v; moved {
+		l.said = ""
+		l.tell(Event{What: NewPhase})
+	}
+	return nil
+}
+
+// step makes the one step that the task asks for.
+func (l *loop) step(ctx context.Context) (next, error) {
+	switch l.v.Phase {
+	case task.SpecDraft:
+		return l.draft(ctx)
+	case task.SpecReview:
+		return l.gate(ctx, task.ReviewSpec, l.o.Actors.SpecReviewer, task.SpecDraft, task.ExecutionReady)
+	case task.SpecGate:
+		return l.gate(ctx, task.ReviewSpec, l.o.Actors.SpecReviewer, task.ExecutionReady, task.QualityGate)
+	case task.QualityGate:
+		forward := task.Completed
+		if len(l.open()) > 0 {
+			forward = task.AwaitingApproval
+		}
+		return l.gate(ctx, task.ReviewQuality, l.o.Actors.QualityReviewer, task.ExecutionReady, forward)
+	case task.ExecutionReady:
+		if l.running() != nil {
+			return l.move(ctx, task.Executing, "the attempt has begun")
+		}
+		return l.attempt(ctx)
+	case task.Executing:
+		return l.executing(ctx)
+	case task.AwaitingApproval:
+		return l.approvals(ctx)
+	case task.ReadyToResume:
+		return l.resume(ctx)
+	case task.CircuitOpen:
+		return stop("a person has to close its circuit: ocipd task circuit close %s", l.id)
+	default:
+		return stop("")
+	}
+}
+
+func (l *loop) move(ctx context.Context, to task.Phase, format string, args ...any) (next, error) {
+	p := taskapi.TransitionParams{
+		Write: l.write(), FromPhase: l.v.Phase, ToPhase: to, Said: taskapi.Said{Actor: l.o.Me, ActorRole: string(task.Orchestrator)},
+		Reason: fmt.Sprintf(format, args...), Expected: &l.v.Revision,
+	}
+	return next{}, l.o.Daemon.Call(ctx, "task.transition", &p, nil)
+}
+
+func (l *loop) openCircuit(ctx context.Context, why string) (next, error) {
+	p := taskapi.OpenCircuitParams{Write: l.write(), Said: taskapi.Said{Actor: l.o.Me, ActorRole: string(task.Orchestrator)}, Reason: why, LatestAttempt: l.v.CurrentAttempt}
+	return next{}, l.o.Daemon.Call(ctx, "task.open_circuit", &p, nil)
+}
+
+// draft hands a spec on that is complete and that nobody has found wanting.
+func (l *loop) draft(ctx context.Context) (next, error) {
+	if len(l.v.Missing) > 0 {
+		return stop("its spec is not complete: %s", l.v.Missing[0].String())
+	}
+	if l.v.Spec.Version > 0 && slices.ContainsFunc(l.v.Reviews, func(r taskapi.Review) bool {
+		return !r.Subject.Gate && r.Subject.Spec == l.v.Spec.Version && r.Verdict != task.VerdictApproved
+	}) {
+		return stop("its spec was found wanting, and is to be mended: ocipd task update %s -f FILE", l.id)
+	}
+	return l.move(ctx, task.SpecReview, "the spec is complete")
+}
+
+// verdicts are the newest of each actor about what is reviewed now.
+func (l *loop) verdicts(kind string) map[string]string {
+	newest := make(map[string]string)
+	for i := range l.v.Reviews {
+		r := &l.v.Reviews[i]
+		if r.Type == kind && !r.Stale && r.Subject.Gate == (l.v.Phase != task.SpecReview) {
+			newest[r.Actor] = r.Verdict
+		}
+	}
+	return newest
+}
+
+// giver is the first of those who gave a verdict, "" where nobody did.
+func giver(verdicts map[string]string, verdict string) (first string) {
+	for actor, given := range verdicts {
+		if given == verdict && (first == "" || actor < first) {
+			first = actor
+		}
+	}
+	return first
+}
+
+// gate has what is to be reviewed reviewed, and goes by the verdict.
+func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward task.Phase) (next, error) {
+	state := l.v.Gates.Spec
+	if kind == task.ReviewQuality {
+		state = l.v.Gates.Quality
+	}
+	verdicts := l.verdicts(kind)
+	if actor := giver(verdicts, task.VerdictBlocked); actor != "" {
+		return stop("%s has blocked it", actor)
+	}
+	if actor := giver(verdicts, task.VerdictChanges); actor != "" {
+		return l.move(ctx, back, "%s asks for changes", actor)
+	}
+	switch {
+	case len(state.Approved) >= state.Needed && len(state.Against) == 0:
+		return l.move(ctx, forward, "%d of %d reviews approve", len(state.Approved), state.Needed)
+	case verdicts[reviewer] != "":
+		return l.waits("%d more %s reviews", state.Needed-len(state.Approved), kind)
+	case reviewer == "":
+		return stop("no %s reviewer is configured (tasks.run)", kind)
+	}
+	subject := fmt.Sprint(l.v.Phase, l.v.Spec.Version, l.v.ArtifactRevision)
+	if l.reviews[subject] >= maxReviews {
+		return stop("%s was run %d times and gave no verdict: %s", reviewer, maxReviews, cmp.Or(l.why, "it said nothing"))
+	}
+	l.reviews[subject]++
+	token, err := l.token(ctx, reviewer)
+	if err != nil {
+		return next{}, err
+	}
+	l.tell(Event{What: Reviewing, Actor: reviewer})
+	l.bridge(ctx, Work{Actor: reviewer, TaskID: l.id, Token: token})
+	return again()
+}
+
+// token is what a person has given an actor, or a grant for the task.
+func (l *loop) token(ctx context.Context, actor string) (string, error) {
+	if token, err := l.o.Token(actor); err != nil || token != "" {
+		return token, err
+	}
+	return l.grant(ctx, actor, "")
+}
+
+func (l *loop) grant(ctx context.Context, actor, attempt string) (string, error) {
+	var granted taskapi.Granted
+	err := l.o.Daemon.Call(ctx, "task.grant", &taskapi.GrantParams{TaskID: l.id, Actor: actor, AttemptID: attempt, RequestKey: "run-" + l.o.NewID()}, &granted)
+	if err == nil && granted.Token == "" {
+		err = errors.New("the grant was made, and its token was lost with the connection") // another one is made with the next step
+	}
+	return granted.Token, err
+}
+
+// bridge runs an agent, and keeps what it said for whoever has to see to the task.
+func (l *loop) bridge(ctx context.Context, w Work) {
+	l.why = ""
+	if err := l.o.Bridge(ctx, w); err != nil {
+		l.why = err.Error()
+		l.tell(Event{What: AgentSays, Actor: w.Actor, Text: l.why})
+	}
+}
+
+func (l *loop) running() *task.Attempt {
+	if a := l.last(); a != nil && a.Status == task.AttemptRunning {
+		return a
+	}
+	return nil
+}
+
+func (l *loop) last() *task.Attempt {
+	if len(l.v.Attempts) == 0 {
+		return nil
+	}
+	return &l.v.Attempts[len(l.v.Attempts)-1]
+}
+
+// attempt begins an attempt and runs the agent that makes it.
+func (l *loop) attempt(ctx context.Context) (next, error) {
+	actor := l.o.Actors.Executor
+	if l.v.RetriesLeft == 1 && l.o.Actors.Escalation != "" {
+		actor = l.o.Actors.Escalation
+	}
+	if actor == "" {
+		return stop("no executor is configured (tasks.run)")
+	}
+	var started taskapi.AttemptStarted
+	err := l.o.Daemon.Call(ctx, "task.start_attempt", &taskapi.StartAttemptParams{
+		Write: l.write(), Said: taskapi.Said{Actor: l.o.Me, ActorRole: string(task.Orchestrator)}, Phase: task.Executing, Runtime: "acp", ExecutorKind: "external_coder", WorkerRef: actor, Expected: &l.v.Revision,
+	}, &started)
+	switch taskclient.Code(err) {
+	case task.RetriesExhausted:
+		return l.openCircuit(ctx, "all attempts are used up")
+	case task.NotBefore:
+		return l.waits("the time of the next attempt")
+	case task.GuardFailed:
+		if len(l.v.OpenDependencies) > 0 {
+			return l.waits("%d other tasks", len(l.v.OpenDependencies))
+		}
+	default:
+	}
+	if err != nil {
+		return next{}, err
+	}
+	l.tell(Event{What: NewAttempt, Actor: actor, Text: fmt.Sprintf("attempt %d", started.Ordinal)})
+	if l.v.Phase == task.ExecutionReady {
+		l.v.Revision = started.Revision
+		if _, err := l.move(ctx, task.Executing, "attempt %d has begun", started.Ordinal); err != nil {
+			return next{}, err
+		}
+	}
+	token, err := l.grant(ctx, actor, started.AttemptID)
+	if err == nil {
+		l.bridge(ctx, Work{Actor: actor, TaskID: l.id, AttemptID: started.AttemptID, Token: token})
+	} else {
+		l.why = err.Error()
+	}
+	return next{}, l.ended(context.WithoutCancel(ctx), &started)
+}
+
+// ended ends an attempt whose bridge has ended and has not said how.
+func (l *loop) ended(ctx context.Context, started *taskapi.AttemptStarted) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	if a := l.running(); a == nil || a.ID != started.AttemptID {
+		return nil
+	}
+	return l.o.Daemon.Call(ctx, "task.finish_attempt", &taskapi.FinishAttemptParams{
+		Write: l.write(), AttemptID: started.AttemptID, Outcome: task.AttemptFailed, FailureCode: "environment", ErrorSummary: text.Clip(cmp.Or(l.why, "the bridge has ended without a word"), task.MaxText), Fence: &started.Fence,
+	}, nil)
+}
+
+// executing goes by how the last attempt stands.
+func (l *loop) executing(ctx context.Context) (next, error) {
+	a := l.last()
+	switch {
+	case a == nil:
+		return stop("it has no attempt")
+	case a.Status == task.AttemptRunning:
+		return l.waits("attempt %d of %s, which runs elsewhere", a.Ordinal, a.Actor)
+	case a.Status == task.AttemptSucceeded:
+		return l.move(ctx, task.SpecGate, "attempt %d is delivered", a.Ordinal)
+	case a.Status == task.AttemptRetrying && l.o.Now().Before(a.RetryAt):
+		return l.waits("the next attempt, which may start at %s, since attempt %d failed (%s)", a.RetryAt.Local().Format(time.TimeOnly), a.Ordinal, a.Failure)
+	case a.Status == task.AttemptRetrying:
+		return l.attempt(ctx)
+	case a.Status == task.AttemptFailed && l.v.RetriesLeft == 0:
+		return l.openCircuit(ctx, fmt.Sprintf("attempt %d was the last one, and failed (%s)", a.Ordinal, a.Failure))
+	}
+	return stop("attempt %d is %s (%s): %s. To try again: ocipd task transition %s execution_ready", a.Ordinal, a.Status, cmp.Or(a.Failure, "by hand"), a.Error, l.id)
+}
+
+// open are the effects that are to be done yet.
+func (l *loop) open() (list []*task.Effect) {
+	for i := range l.v.Effects {
+		if e := &l.v.Effects[i]; e.State == task.EffectPlanned || e.State == task.EffectFailed {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// newest is the newest approval of an effect, nil where none counts.
+func (l *loop) newest(effect string) *task.Approval {
+	for i := range slices.Backward(l.v.Approvals) {
+		if a := &l.v.Approvals[i]; a.EffectID == effect {
+			if a.Void || a.Used {
+				return nil
+			}
+			return a
+		}
+	}
+	return nil
+}
+
+// approvals asks for those that are not there, and goes by what people say.
+func (l *loop) approvals(ctx context.Context) (next, error) {
+	pending := ""
+	for _, e := range l.open() {
+		a := l.newest(e.ID)
+		switch {
+		case a == nil || a.Status == task.ApprovalExpired || a.Status == task.ApprovalRevoked || !l.o.Now().Before(a.ExpiresAt):
+			p := taskapi.RequestApprovalParams{Write: l.write(), RequestedBy: l.o.Me}
+			p.Key, p.Kind, p.RequestedAction = e.Key, e.Kind, cmp.Or(e.RequestedAction, e.Key)
+			var asked taskapi.ApprovalRequested
+			if err := l.o.Daemon.Call(ctx, "task.request_approval", &p, &asked); err != nil {
+				return next{}, err
+			}
+			l.tell(Event{What: Asks, Text: fmt.Sprintf("%s (%s): ocipd approvals show %s", p.RequestedAction, e.Kind, asked.ApprovalID)})
+			return again()
+		case a.Status == task.ApprovalChanges:
+			return l.move(ctx, task.ExecutionReady, "changes are asked for: %s", cmp.Or(a.Note, e.Key))
+		case a.Status == task.ApprovalRejected:
+			return l.move(ctx, task.Failed, "%s was rejected", e.Key)
+		case a.Status == task.ApprovalPending:
+			pending = cmp.Or(pending, fmt.Sprintf("a person's word about %s: ocipd approvals show %s", e.Key, a.ID))
+		}
+	}
+	if pending != "" {
+		return l.waits("%s", pending)
+	}
+	return l.move(ctx, task.ReadyToResume, "all effects are approved")
+}
+
+// waitEffect is for how long an effect's end is waited for in one call.
+const waitEffect = 10
+
+// resume runs what is approved, in order.
+func (l *loop) resume(ctx context.Context) (next, error) {
+	for i := range l.v.Effects {
+		e := &l.v.Effects[i]
+		switch e.State {
+		case task.EffectUncertain:
+			return stop("nobody knows how %s ended: ocipd task effect settle %s --task %s", e.Key, e.ID, l.id)
+		case task.EffectStarted:
+			return l.waits("the end of %s", e.Key)
+		case task.EffectDone, task.EffectCancelled:
+			continue
+		}
+		a := l.newest(e.ID)
+		if a == nil || a.Status != task.ApprovalApproved || !l.o.Now().Before(a.ExpiresAt) {
+			return l.move(ctx, task.AwaitingApproval, "%s is %s, and has no approval", e.Key, e.State)
+		}
+		if e.EffectType == task.TypeExternal && l.o.Effects == nil {
+			return stop("%s is for somebody else to do: ocipd task effect run --task %s --key %s", e.Key, l.id, e.Key)
+		}
+		l.tell(Event{What: Runs, Text: e.Key})
+		return l.effect(ctx, e)
+	}
+	return l.move(ctx, task.Completed, "all effects are done")
+}
+
+// effect runs an effect, itself or by what is there for it.
+func (l *loop) effect(ctx context.Context, e *task.Effect) (next, error) {
+	if l.o.Effects != nil {
+		token, err := l.token(ctx, l.o.Actors.Lobster)
+		if err != nil {
+			return next{}, err
+		}
+		if err := l.o.Effects(ctx, Work{Actor: l.o.Actors.Lobster, TaskID: l.id, Token: token}, e.Key); err != nil {
+			l.why = err.Error()
+			l.tell(Event{What: AgentSays, Actor: l.o.Actors.Lobster, Text: l.why})
+			before := *e
+			if err := l.look(ctx); err != nil {
+				return next{}, err
+			}
+			if i := slices.IndexFunc(l.v.Effects, func(now task.Effect) bool { return now.ID == before.ID }); i >= 0 && l.v.Effects[i].State == before.State && l.v.Phase == task.ReadyToResume {
+				return stop("the workflow did not run %s: %s", before.Key, l.why)
+			}
+		}
+		return again()
+	}
+	p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: l.id}, IdempotencyKey: e.Key, RequestDigest: e.Digest, WaitS: waitEffect}
+	err := l.o.Daemon.Call(ctx, "task.run_effect", &p, nil)
+	if taskclient.Code(err) == task.RunnerAbsent {
+		return l.waits("a runner, which runs %s: ocipd runner", e.Key)
+	}
+	return next{}, err
+}

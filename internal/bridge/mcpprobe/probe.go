@@ -1,0 +1,148 @@
+// Package mcpprobe asks a server over HTTP whether it speaks MCP, before a proxy stands in front of
+// it. The caller's duty: it asks nobody but the server that its user has named.
+package mcpprobe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// probeTime is how long a server has to say that it speaks MCP, and maxProbe how much of its answer
+// is read, in bytes.
+const (
+	probeTime = 10 * time.Second
+	maxProbe  = 1 << 20
+)
+
+// probe is a request with which clients begin: in this version of the protocol, by this method.
+type probe struct{ version, method, params string }
+
+// probes are tried in order: a server knows one of them.
+var probes = [...]probe{
+	{"2026-07-28", "server/discover", ""},
+	{"2025-06-18", "initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"ocipd","version":"1"},`},
+}
+
+// request is the probe as a client sends it.
+func (p *probe) request(ctx context.Context, target *url.URL) (*http.Request, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"ocipd","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"ocipd","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, p.method, p.params, p.version)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": p.version, "Mcp-Method": p.method} {
+		r.Header.Set(name, value)
+	}
+	return r, nil
+}
+
+// Speaks reports whether there is a server at an address that does not speak MCP: it answers, and
+// neither as such a server nor by asking for a login. Of one that is not there it says nothing: it
+// may come.
+func Speaks(ctx context.Context, target *url.URL) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	said := ""
+	for i := range probes {
+		speaks, answer, err := probes[i].ask(ctx, target)
+		if err != nil || speaks {
+			return nil // who is not there now is asked by its client
+		}
+		said = answer
+	}
+	return fmt.Errorf("the server at %s does not speak MCP: asked to begin, it says %s", target.Redacted(), said)
+}
+
+// ask asks a server.
+func (p *probe) ask(ctx context.Context, target *url.URL) (speaks bool, said string, err error) {
+	r, err := p.request(ctx, target)
+	if err != nil {
+		return false, "", err
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	got, err := client.Do(r)
+	if err != nil {
+		return false, "", err
+	}
+	defer got.Body.Close()
+	if session := got.Header.Get("Mcp-Session-Id"); session != "" {
+		leave(ctx, client, target, session)
+		return true, "", nil
+	}
+	switch {
+	case got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden || got.StatusCode >= 500:
+		return true, "", nil // nobody can tell
+	case got.StatusCode >= 300 && got.StatusCode != http.StatusBadRequest:
+		return false, got.Status, nil
+	}
+	line, err := firstMessage(got)
+	if err != nil {
+		return false, "", err
+	}
+	var answer struct {
+		Result struct {
+			Version   jsontext.Value `json:"protocolVersion"`
+			Versions  jsontext.Value `json:"supportedVersions"`
+			Abilities jsontext.Value `json:"capabilities"`
+		} `json:"result"`
+		Error struct {
+			Message string `json:"message"`
+			Data    struct {
+				Supported jsontext.Value `json:"supported"`
+			} `json:"data"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(line, &answer, jsontext.AllowInvalidUTF8(true)) != nil {
+		return false, "nothing that is a message", nil
+	}
+	// Who names the versions that it speaks, speaks some.
+	if len(answer.Error.Data.Supported) > 0 || len(answer.Result.Version) > 0 || len(answer.Result.Versions) > 0 || len(answer.Result.Abilities) > 0 {
+		return true, "", nil
+	}
+	return false, fmt.Sprintf("%q", answer.Error.Message), nil
+}
+
+// firstMessage is the message of an answer, or the first of its stream.
+func firstMessage(r *http.Response) ([]byte, error) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "text/event-stream" {
+		return io.ReadAll(io.LimitReader(r.Body, maxProbe))
+	}
+	var text, data []byte
+	buf := make([]byte, 4096)
+	for len(text) < maxProbe {
+		n, err := r.Body.Read(buf)
+		text = append(text, buf[:n]...)
+		for line := range bytes.Lines(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))) {
+			if rest, ok := bytes.CutPrefix(line, []byte("data:")); ok && bytes.HasSuffix(line, []byte("\n")) && len(bytes.TrimSpace(rest)) > 0 {
+				return bytes.TrimSpace(rest), nil
+			}
+		}
+		if err != nil {
+			return data, nil
+		}
+	}
+	return data, nil
+}
+
+// leave ends the session that a probe has begun.
+func leave(ctx context.Context, client *http.Client, target *url.URL, session string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, target.String(), nil)
+	if err != nil {
+		return
+	}
+	r.Header.Set("Mcp-Session-Id", session)
+	if got, err := client.Do(r); err == nil {
+		_ = got.Body.Close()
+	}
+}

@@ -1,0 +1,270 @@
+package mcpproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+)
+
+// passing are the requests of the protocol that nobody is asked about: they bring in nothing but
+// what there is to be asked for, or speak of a call that was decided.
+var passing = map[string]bool{
+	"initialize": true, "server/discover": true, "ping": true, "logging/setLevel": true, "tools/list": true, "prompts/list": true, "resources/list": true,
+	"resources/templates/list": true, "resources/unsubscribe": true, "tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true,
+}
+
+// passes reports whether nobody is asked about a message of the client's.
+func passes(f *frame) bool {
+	return f.method == "" || passing[f.method] || f.id == nil && strings.HasPrefix(f.method, "notifications/")
+}
+
+// parseRequest reads a request that is no call of a tool as one of a tool of its name: all that
+// it says is decided about, and it goes as it is.
+func parseRequest(line []byte, f *frame) (*toolCall, error) {
+	c := &toolCall{frame: *f, line: line, tool: f.method, whole: true}
+	if f.params.to == 0 {
+		return c, nil
+	}
+	var err error
+	c.arguments, err = toolmap.Members(line[f.params.from:f.params.to], f.params.from)
+	return c, err
+}
+
+// textful is what a tool can say much with: its usual names, or a text of more than one word.
+func textful(arguments []toolmap.Member) bool {
+	for i := range arguments {
+		if toolmap.SaysText(&arguments[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// permit asks whether a tool may be called that sends no message, and waits for a person where one
+// is asked. It calls asked before it waits. Arguments are those that
+// interceptors made of the call's, nil where they are as they were.
+func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked func()) (arguments jsontext.Value, no *refusal) {
+	if p.o.Link.exempted() {
+		return nil, nil
+	}
+	var over <-chan time.Time
+	for {
+		v, err := p.o.Link.permit(ctx, p.question(c, m))
+		if no := v.refusal(err); no != nil {
+			return nil, no
+		}
+		if v.Allowed {
+			return changed(c, v.Data)
+		}
+		asked()
+		if over == nil {
+			timer := time.NewTimer(p.o.Hold)
+			defer timer.Stop()
+			over = timer.C
+		}
+		switch err := p.awaitWord(ctx, c, v.ApprovalID, over); {
+		case errors.Is(err, errOver):
+			return nil, &refusal{"HELD", "a person has to approve the call (ocipd approvals show " + v.ApprovalID + "); once that is done, the same call is let through. Do not call it again before your user says so"}
+		case err != nil:
+			p.withdraw(v.ApprovalID, "the call was given up")
+			return nil, &refusal{"CANCELLED", "the call was cancelled"}
+		}
+	}
+}
+
+// given are the arguments as they came, or all params of a request that is no call of a tool.
+func (c *toolCall) given() jsontext.Value {
+	if c.whole && c.params.to > 0 {
+		return c.line[c.params.from:c.params.to]
+	} else if m, ok := toolmap.Find(c.members, "arguments"); ok && m.Value.Kind() == '{' {
+		return m.Value
+	}
+	return jsontext.Value("{}")
+}
+
+// question is what the daemon is asked about a call.
+func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
+	data := api.Object{"toolName": api.String(c.tool), "mcpServer": api.String(p.o.name()), "params": c.given(), "runtime": api.String("mcp-proxy"), "origin": api.String(p.origin(c.via.account()))}
+	if c.answers != nil {
+		data["inputResponses"] = c.answers
+	}
+	if repeated := c.via.repeated(); len(repeated) > 0 {
+		// What a server makes of these need not be what it makes of the arguments.
+		if text, err := encode(repeated); err == nil {
+			data["headers"] = text
+		}
+	}
+	switch name := m.Shown(); {
+	case name != "":
+		data["map"] = api.String(name)
+	default:
+		data["map"] = api.String("none")
+	}
+	if !c.whole && !m.Knows(c.tool) && textful(c.arguments) {
+		data["unmapped"] = jsontext.Value("true")
+	}
+	return data
+}
+
+// changed is what interceptors made of a call's arguments, nil where they made nothing.
+func changed(c *toolCall, data jsontext.Value) (jsontext.Value, *refusal) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	var now struct {
+		Params  jsontext.Value `json:"params"`
+		Answers jsontext.Value `json:"inputResponses"`
+	}
+	if err := json.Unmarshal(data, &now, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return nil, refusedBy(err)
+	}
+	changed := !same(now.Params, c.given())
+	switch {
+	case !same(now.Answers, c.answers) || c.whole && changed:
+		return nil, &refusal{"UNCLEAR", "an interceptor changed what cannot be changed here"}
+	case !changed:
+		return nil, nil
+	case now.Params.Kind() != '{':
+		return nil, &refusal{"UNCLEAR", "an interceptor made no object of the arguments"}
+	}
+	return now.Params, nil
+}
+
+// same reports whether two values are the same JSON.
+func same(a, b jsontext.Value) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	a, b = a.Clone(), b.Clone()
+	allow := jsontext.AllowInvalidUTF8(true)
+	return a.Canonicalize(allow) == nil && b.Canonicalize(allow) == nil && string(a) == string(b)
+}
+
+// awaitWord waits until a person has decided about a call, and tells its client meanwhile that it is
+// alive.
+func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-chan time.Time) error {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	var asked time.Time
+	for n, ask := 1, true; ; {
+		changed, live := p.o.Link.news()
+		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
+			asked = p.o.Now()
+			var now api.AgentApproval
+			if err := p.o.Link.call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now); err == nil && now.Status != api.ApprovalPending {
+				return nil
+			}
+		}
+		ask = false
+		select {
+		case <-p.ended.Done():
+			return p.ended.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return errOver
+		case <-c.via.left():
+			return errOver
+		case <-changed:
+			ask = true
+		case <-alive.C:
+			p.progress(c, n)
+			n++
+		}
+	}
+}
+
+// withdraw takes back what waits for a person.
+func (p *proxy) withdraw(id, why string) {
+	if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
+		p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
+	}
+}
+
+// make has the server answer a call that may be made.
+func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
+	line, anew := c.line, arguments != nil
+	if !c.whole {
+		if _, ok := toolmap.Find(c.members, "arguments"); arguments == nil && ok {
+			arguments = c.given()
+		}
+		line = c.with(arguments, c.answers)
+	}
+	if err := c.via.send(line, !anew); err != nil {
+		p.refuse(c, &refusal{"FAILED", "the MCP server is gone"})
+	}
+}
+
+// permit asks about a call.
+func (l *Link) permit(ctx context.Context, data api.Object) (v verdict, err error) {
+	err = l.ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
+	return v, err
+}
+
+// undecidable is told of a message whose id makes it one that cannot be answered.
+func undecidable(f *frame) *refusal {
+	if f.plain() {
+		return nil
+	}
+	return &refusal{"MALFORMED", "the id of a call that is decided about is a whole number of at most 15 digits, or a short text of ASCII"}
+}
+
+// name is the server's in its client's list, or that of its map.
+func (o *Options) name() string {
+	if o.Name != "" {
+		return o.Name
+	}
+	return o.Map.Name
+}
+
+// origin tells the server from others of its name, and those who use it by an account of theirs
+// from each other: what was approved for one is not sent by another.
+func (p *proxy) origin(account string) string {
+	if account == "" {
+		return p.o.Origin
+	}
+	return fmt.Sprintf("%s, session %s", p.o.Origin, account)
+}
+
+// toolOf is the tool of a call that sends messages, nil for any other call. The arguments that are
+// decided about are those that the server reads.
+func toolOf(c *toolCall, m *toolmap.Map) (t *toolmap.Tool, err error) {
+	if !c.whole {
+		if err = m.Allows(c.arguments); err == nil {
+			t, err = m.ToolOf(c.tool, c.arguments)
+		}
+	}
+	if err == nil {
+		err = toolmap.Exactly(c.arguments)
+	}
+	return t, err
+}
+
+// inUse reports whether a call of a name is under way, or its answer is withheld. The proxy is locked.
+func inUse(p *proxy, at key) bool {
+	_, deciding := p.deciding[at]
+	_, kept := p.kept[at]
+	return deciding || kept || p.observers[at] != nil
+}
+
+// passesUnasked reports whether the daemon need not be asked about a call, nor about its answer.
+func passesUnasked(p *proxy, c *toolCall) bool {
+	m := p.mapped.Load()
+	if m == nil || !p.o.Link.exempted() {
+		return false
+	}
+	p.mu.Lock()
+	used := inUse(p, c.named)
+	p.mu.Unlock()
+	_, reads := m.Reads[c.tool]
+	t, err := toolOf(c, m)
+	return !used && !reads && t == nil && err == nil
+}

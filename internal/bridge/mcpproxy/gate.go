@@ -1,0 +1,484 @@
+package mcpproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+)
+
+const (
+	// aliveEvery is how often the client hears that its call is alive.
+	aliveEvery = time.Second
+	// askEvery is how often it is asked what people have decided, beside what the daemon tells:
+	// a pause that ends is no news of a request.
+	askEvery = 15 * time.Second
+	// settled is how long what was approved is left to the session that asked for it.
+	settled = 2 * time.Second
+	// sendTime is how long the server has to answer to a call of the proxy's own.
+	sendTime = time.Minute
+)
+
+// asked is a message and what was decided about it, recipient by recipient.
+type asked struct {
+	// account is that by which its server would send it.
+	account string
+	call    *toolCall
+	tool    *toolmap.Tool
+	m       *message
+	gone    []*decided // what may be sent
+	by      []string   // by which claim, or ""
+	held    map[string]string
+	wants   []string // recipients that were allowed while others wait
+}
+
+// gate decides about a call and answers it, or has the server answer it. It returns what
+// waits for a person.
+func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolmap.Tool) (waits *asked) {
+	m, err := read(by, t, c)
+	if err != nil {
+		p.refuse(c, refusedBy(err))
+		return nil
+	}
+	a := &asked{call: c, tool: t, m: m, account: c.via.account(), held: make(map[string]string)}
+	if no := p.ask(ctx, a, m.to); no != nil {
+		p.giveUp(a, no.reason)
+		if ctx.Err() == nil {
+			p.refuse(c, no)
+		}
+		return nil
+	}
+	if len(a.held) == 0 {
+		p.let(a)
+		return nil
+	}
+	// What was let go has to wait with the rest, and is decided anew then.
+	for _, d := range a.gone {
+		a.wants = append(a.wants, d.SessionKey)
+	}
+	p.takeBack(a, "other recipients of the same call wait for a person")
+	return a
+}
+
+// ask has the daemon decide about each recipient. The first refusal ends it.
+func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
+	origin := p.origin(a.account)
+	if len(a.m.to) > 1 {
+		origin += " (several recipients)"
+	}
+	for _, key := range to {
+		if ctx.Err() != nil {
+			return &refusal{"CANCELLED", "the call was cancelled"}
+		}
+		d, held, no := p.o.Link.emit(ctx, key, a.m, origin)
+		switch {
+		case no != nil:
+			return no
+		case held != "":
+			a.held[held] = key
+			p.own(held, ownWaits)
+		default:
+			a.gone, a.by = append(a.gone, d), append(a.by, "")
+		}
+	}
+	return nil
+}
+
+// takeBack says that what was let go was not sent.
+func (p *proxy) takeBack(a *asked, why string) {
+	for i, d := range a.gone {
+		c := &api.ConfirmParams{Claim: a.by[i], Outcome: api.OutcomeNotSent, Note: short(why)}
+		if c.Claim == "" {
+			c.RequestKey = d.key
+		}
+		p.confirm(c)
+	}
+	a.gone, a.by = nil, nil
+}
+
+// giveUp ends a call that is not to be sent: nothing of it waits any more.
+func (p *proxy) giveUp(a *asked, why string) {
+	p.takeBack(a, why)
+	for id := range a.held {
+		if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
+			p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
+		}
+		p.disown(id)
+	}
+}
+
+func short(s string) string {
+	if len(s) > 500 {
+		s = strings.ToValidUTF8(s[:500], "")
+	}
+	return s
+}
+
+// arguments are those that the call is made with, and answers what else was decided about.
+// All recipients get the same, and nobody else.
+func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
+	for _, d := range a.gone {
+		values, err := d.arguments()
+		if err == nil {
+			err = d.says(a.tool)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		text, err := encode(values)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case one == nil:
+			one, answers = text, d.call.Answers
+		case string(one) != string(text), string(answers) != string(d.call.Answers):
+			return nil, nil, toolmap.Unclear("the text was rewritten in another way for each recipient")
+		}
+	}
+	list, err := toolmap.Members(one, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	to, err := p.theMap().Recipients(a.tool, list)
+	if err == nil {
+		// An interceptor may have made other arguments of them.
+		err = p.theMap().Fits(a.tool, list)
+	}
+	if err == nil && !slices.Equal(to, a.m.to) {
+		err = toolmap.Unclear("the recipients are not those that were decided about")
+	}
+	return one, answers, err
+}
+
+// let makes the call that was let go, and has the server answer it.
+func (p *proxy) let(a *asked) {
+	arguments, answers, err := p.arguments(a)
+	if err != nil {
+		p.takeBack(a, err.Error())
+		p.refuse(a.call, refusedBy(err))
+		return
+	}
+	line := a.call.with(arguments, answers)
+	o := &observer{key: a.call.named, done: func(outcome, note string) { p.report(a, outcome, note) }}
+	if err := a.call.via.pass(line, o); err != nil {
+		p.takeBack(a, "the server is gone")
+		p.refuse(a.call, &refusal{"FAILED", "the MCP server is gone"})
+	}
+}
+
+// report says what became of a message, for which nobody waits. That one was sent which nobody
+// had to approve is the rule, and not worth a record of its own.
+func (p *proxy) report(a *asked, outcome, note string) {
+	for i, d := range a.gone {
+		c := &api.ConfirmParams{Claim: a.by[i], Outcome: outcome, Note: short(note)}
+		if c.Claim == "" {
+			if outcome == api.OutcomeSent {
+				continue
+			}
+			c.RequestKey = d.key
+		}
+		p.background.Go(func() { p.confirm(c) })
+	}
+}
+
+func (p *proxy) confirm(c *api.ConfirmParams) {
+	if err := p.o.Link.confirm(c); err != nil {
+		p.o.Log.Warn("cannot say what became of a message", "claim", c.Claim, "key", c.RequestKey, "outcome", c.Outcome, "error", err)
+	}
+}
+
+// wait keeps a call open until a person has decided, or for as long as clients wait.
+func (p *proxy) wait(ctx context.Context, a *asked) {
+	over := time.NewTimer(p.o.Hold)
+	defer over.Stop()
+	no, ended := p.await(ctx, a, over.C, a.call.via.left())
+	switch {
+	case no != nil:
+		p.refuse(a.call, no)
+	case ended == nil:
+		p.let(a)
+	case errors.Is(ended, errOver) && a.m.call.Answers != nil:
+		p.giveUp(a, errAnswers.Error())
+		p.refuse(a.call, &refusal{"EXPIRED", "nobody has approved it in time, and " + errAnswers.Error()})
+	case errors.Is(ended, errOver):
+		p.answer(a.call, true, p.heldText(a))
+		p.background.Go(func() { p.later(a) })
+	case p.ended.Err() == nil:
+		p.giveUp(a, "the call was cancelled")
+	}
+}
+
+// errOver is why it is not waited any longer.
+var errOver = errors.New("it was waited long enough")
+
+// await waits until all that a call waits for is decided, and takes it. The error says why
+// it is not waited any longer. Over is nil for who waits for no end, and tells nobody.
+func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *refusal, ended error) {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	var asked time.Time
+	for n, tick, ask := 0, true, true; ; {
+		changed, live := p.o.Link.news()
+		if tick && over != nil {
+			n++
+			p.progress(a.call, n)
+		}
+		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
+			asked = p.o.Now()
+			ready, no := p.decidedAll(ctx, a)
+			if no != nil {
+				p.giveUp(a, no.reason)
+				return no, nil
+			}
+			if ready {
+				return p.redeem(ctx, a), nil
+			}
+		}
+		tick, ask = false, false
+		select {
+		case <-p.ended.Done():
+			return nil, p.ended.Err()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over:
+			return nil, errOver
+		case <-left:
+			return nil, errOver
+		case <-changed:
+			ask = true
+		case <-alive.C:
+			tick = true
+		}
+	}
+}
+
+func (p *proxy) heldText(a *asked) string {
+	ids := " " + strings.Join(slices.Sorted(maps.Keys(a.held)), " ")
+	text := "HELD" + ids + "\nocipd: the message is not sent yet. A person has to approve it: ocipd approvals show" + ids + ". Do not send it again; "
+	if len(a.m.to) > 1 {
+		return text + "it is sent once all of its recipients are approved, as long as this session lasts."
+	}
+	return text + "it is sent once it is approved, by this session or a later one."
+}
+
+// decidedAll asks what people have decided about a call.
+func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refusal) {
+	ready = true
+	for id := range a.held {
+		var now api.AgentApproval
+		err := p.o.Link.call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
+		if err != nil {
+			p.o.Log.Warn("cannot ask what was decided", "approval", id, "error", err)
+			return false, nil
+		}
+		switch now.Status {
+		case api.ApprovalPending:
+			ready = false
+		case api.ApprovalApproved, api.ApprovalTakenOver:
+		default:
+			reason := "a person has decided: " + now.Status
+			if now.Note != "" {
+				reason += " (" + now.Note + ")"
+			}
+			delete(a.held, id)
+			p.disown(id)
+			return false, &refusal{now.Code, reason}
+		}
+	}
+	return ready, nil
+}
+
+// redeem takes what was approved, and has the rest decided anew.
+func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
+	ctx = context.WithoutCancel(ctx)
+	for id := range a.held {
+		var got api.Redeemed
+		err := p.o.Link.call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
+		var d *decided
+		if err == nil {
+			d, err = readDecided(got.Data)
+		}
+		if err != nil {
+			p.takeBack(a, "another part of the call cannot be sent")
+			if api.AsError(err).Code == api.Conflict {
+				return &refusal{string(api.AlreadyRedeemed), "another session has taken it, and sends it"}
+			}
+			return refusedBy(err)
+		}
+		a.gone, a.by = append(a.gone, d), append(a.by, got.Claim)
+		p.disown(id)
+		delete(a.held, id)
+	}
+	if no := p.ask(ctx, a, a.wants); no != nil {
+		p.giveUp(a, no.reason)
+		return no
+	}
+	if len(a.held) > 0 {
+		p.giveUp(a, "other recipients of the same call wait for a person anew")
+		return &refusal{"HELD", "since it was approved for some recipients, others have to be approved anew; send it again"}
+	}
+	return nil
+}
+
+// later sends what was approved after its call was answered, as long as the session lasts.
+func (p *proxy) later(a *asked) {
+	if len(a.m.to) == 1 {
+		for id := range a.held {
+			p.own(id, ownAnswered)
+		}
+		p.o.Link.wake()
+		return
+	}
+	no, ended := p.await(p.ended, a, nil, nil)
+	switch {
+	case no != nil:
+		p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
+	case ended == nil:
+		p.again(a)
+	}
+}
+
+// errAnswers is why a call is not made again: what the server has asked about it, it has
+// asked the client, in a call that is over.
+var errAnswers = errors.New("it answers what the server has asked about a call that is over")
+
+// again makes a call of the proxy's own of what was let go.
+func (p *proxy) again(a *asked) {
+	arguments, answers, err := p.arguments(a)
+	if err == nil && answers != nil {
+		err = errAnswers
+	}
+	if err != nil {
+		p.takeBack(a, err.Error())
+		return
+	}
+	own := "ocipd-" + p.o.NewID()
+	name := api.String(a.m.call.Tool)
+	over := make(chan struct{})
+	o := &observer{key: key{id: keyOf(api.String(own))}, own: true, done: func(outcome, note string) {
+		p.report(a, outcome, note)
+		close(over)
+	}}
+	if err := p.spare(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", api.String(own), name, arguments), o, a.account); err != nil {
+		p.takeBack(a, "the server is gone")
+		return
+	}
+	select {
+	case <-over:
+	case <-time.After(sendTime):
+		p.lose(o, api.OutcomeUnknown, "the server has not answered")
+	}
+}
+
+// release sends what was approved for this agent and server, by whichever session it was
+// asked: at once what this one asked for, and what another one did a moment later.
+func (p *proxy) release() {
+	since, taken := make(map[string]time.Time), make(map[string]bool)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for {
+		changed, _ := p.o.Link.news()
+		next := askEvery
+		var list api.RedeemableResult
+		p.o.Link.settle(p.ended)
+		if err := p.o.Link.call(p.ended, "agent.redeemable", nil, &list); err != nil {
+			list.Approvals = nil
+		}
+		for _, r := range list.Approvals {
+			whose := p.owns(r.ApprovalID)
+			account, sends := p.sendsFor(r.Origin)
+			if !sends || whose == ownWaits || taken[r.ApprovalID] {
+				continue
+			}
+			now := p.o.Now()
+			if since[r.ApprovalID].IsZero() {
+				since[r.ApprovalID] = now
+			}
+			if left := settled - now.Sub(since[r.ApprovalID]); left > 0 && whose != ownAnswered {
+				next = min(next, left)
+				continue
+			}
+			if d := p.redeemed(r.ApprovalID); d != nil {
+				// What could not be sent is not tried again by this session.
+				taken[r.ApprovalID] = true
+				sending.Go(func() { p.sendApproved(d, account) })
+			}
+		}
+		again := time.NewTimer(next)
+		select {
+		case <-p.ended.Done():
+			again.Stop()
+			return
+		case <-changed:
+		case <-again.C:
+		}
+		again.Stop()
+	}
+}
+
+// sendsFor reports whether what was asked about by an origin is sent by this server, and by which of
+// its accounts.
+func (p *proxy) sendsFor(origin string) (account string, ok bool) {
+	for _, account := range p.accounts() {
+		if p.origin(account) == origin {
+			return account, true
+		}
+	}
+	return "", false
+}
+
+// redeemed redeems a message.
+func (p *proxy) redeemed(id string) *api.Redeemed {
+	var got api.Redeemed
+	if err := p.o.Link.call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
+		if api.AsError(err).Code != api.Conflict {
+			p.o.Log.Warn("cannot take what was approved", "approval", id, "error", err)
+		}
+		return nil
+	}
+	return &got
+}
+
+// sendApproved sends a message that was redeemed.
+func (p *proxy) sendApproved(got *api.Redeemed, account string) {
+	d, err := readDecided(got.Data)
+	a := &asked{account: account, gone: []*decided{d}, by: []string{got.Claim}}
+	if err == nil {
+		a.m = &message{to: []string{d.SessionKey}, call: d.call}
+		if t, ok := p.theMap().Tools[d.call.Tool]; ok {
+			a.tool = &t
+		} else if a.tool, err = guessAgain(d); err == nil && a.tool == nil {
+			err = errors.New("the map has the tool no more")
+		}
+	}
+	if err != nil {
+		p.confirm(&api.ConfirmParams{Claim: got.Claim, Outcome: api.OutcomeNotSent, Note: short(err.Error())})
+		return
+	}
+	p.again(a)
+}
+
+// guessAgain is what a call of an unmapped tool was taken for.
+func guessAgain(d *decided) (*toolmap.Tool, error) {
+	list, err := toolmap.Members(d.call.Arguments, 0)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	for _, p := range d.call.Parts {
+		names = append(names, p.Name)
+	}
+	return toolmap.Guess(names), nil
+}

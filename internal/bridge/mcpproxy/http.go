@@ -1,0 +1,861 @@
+package mcpproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxHeader bounds the header of a request, headerTime how long it may take, and bodyTime
+	// how long the body may.
+	maxHeader  = 64 << 10
+	headerTime = 10 * time.Second
+	bodyTime   = time.Minute
+	// maxRequests bounds those that are open at a time, streams among them.
+	maxRequests = 256
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = 2 * time.Minute
+)
+
+// Path is the path at which the proxy serves a server, for whoever has the agent's token: any
+// process of the machine can connect to its port.
+func Path(token string, target *url.URL) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("ocipd mcp-proxy\n" + target.String()))
+	return "/" + hex.EncodeToString(mac.Sum(nil))[:32]
+}
+
+// Target reads the address of a server.
+func Target(given string) (*url.URL, error) {
+	u, err := url.Parse(given)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return nil, fmt.Errorf("%q is no address of a server over HTTP", given)
+	}
+	return u, nil
+}
+
+// Listen opens a port on this machine alone.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		return nil, fmt.Errorf("%q is no address of this machine alone, such as 127.0.0.1:7420", address)
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+}
+
+// web serves the clients of a server over HTTP.
+type web struct {
+	*proxy
+	target *url.URL
+	path   string
+	hosts  []string
+	back   *httputil.ReverseProxy
+	room   chan struct{}
+
+	mu sync.Mutex
+	// last are the headers that clients have sent last, by which the server knows them and their
+	// sessions, by account: those that spoke last stand last.
+	last []speaker
+}
+
+// speaker is a client who has spoken to a server.
+type speaker struct {
+	account string
+	header  http.Header
+}
+
+// Serve serves a server over HTTP at a path of the listener, until the context ends.
+func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, path string) error {
+	w := &web{proxy: newProxy(ctx, o), target: target, path: path, room: make(chan struct{}, maxRequests)}
+	w.spare, w.accounts, w.replays = w.again, w.known, true
+	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	for _, host := range []string{"127.0.0.1", "localhost", "::1", l.Addr().(*net.TCPAddr).IP.String()} {
+		w.hosts = append(w.hosts, net.JoinHostPort(host, port))
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	// What is compressed could not be looked into, and nobody is to be asked twice.
+	transport.DisableCompression = true
+	w.back = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			u := *target
+			r.Out.URL, r.Out.Host = &u, ""
+			r.Out.Header.Set("Accept-Encoding", "identity")
+			// The client is on this machine, and so is its page.
+			r.Out.Header.Del("Origin")
+		},
+		Transport: transport, FlushInterval: -1, ModifyResponse: w.answers, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(rw http.ResponseWriter, r *http.Request, err error) {
+			o.Log.Warn("cannot reach the MCP server", "error", err)
+			var op *net.OpError
+			if d, ok := r.Context().Value(dialogKey{}).(*dialog); ok && d.status == 0 && errors.As(err, &op) && op.Op == "dial" {
+				d.status = notReached
+			}
+			http.Error(rw, "ocipd: cannot reach the MCP server", http.StatusBadGateway)
+		},
+	}
+	server := &http.Server{
+		Handler: w, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ErrorLog: w.back.ErrorLog, BaseContext: func(net.Listener) context.Context { return w.ended },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(l)
+	w.end()
+	_ = server.Close() // where the listener failed, it is open still
+	// Nothing begins any more once all the room is taken.
+	for range cap(w.room) {
+		w.room <- struct{}{}
+	}
+	w.loseAll()
+	w.finish()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// ServeHTTP takes one request of a client.
+func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	switch {
+	case !slices.Contains(w.hosts, r.Host):
+		http.Error(rw, "ocipd: this address is not one of the proxy's", http.StatusForbidden)
+		return
+	case len(r.Header.Values("Origin")) > 0 && origin != "http://"+r.Host:
+		http.Error(rw, "ocipd: pages of other sites may not ask", http.StatusForbidden)
+		return
+	case r.Header.Get("Upgrade") != "":
+		http.Error(rw, "ocipd: no other protocols", http.StatusBadRequest)
+		return
+	case !hmac.Equal([]byte(r.URL.Path), []byte(w.path)) || r.URL.RawQuery != "":
+		http.NotFound(rw, r)
+		return
+	}
+	select {
+	case w.room <- struct{}{}:
+		defer func() { <-w.room }()
+	default:
+		http.Error(rw, "ocipd: too many requests are open", http.StatusServiceUnavailable)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodDelete:
+		w.proxy.mu.Lock()
+		forgot := w.forgot
+		w.proxy.mu.Unlock()
+		if forgot && resumes(r) {
+			http.Error(rw, "ocipd: too much was withheld to go on with a stream", http.StatusBadRequest)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, sessionOf(r)))
+		r.Body, r.ContentLength = http.NoBody, 0
+		w.back.ServeHTTP(rw, r)
+	case http.MethodPost:
+		w.post(rw, r)
+	default:
+		rw.Header().Set("Allow", "GET, POST, DELETE")
+		http.Error(rw, "ocipd: no such method", http.StatusMethodNotAllowed)
+	}
+}
+
+func sessionOf(r *http.Request) string { return r.Header.Get("Mcp-Session-Id") }
+
+// resumes reports whether a request goes on with an earlier stream.
+func resumes(r *http.Request) bool { return r.Header.Get("Last-Event-ID") != "" }
+
+// sessionKey finds the session of a request in its context, and dialogKey the call.
+type (
+	sessionKey struct{}
+	dialogKey  struct{}
+)
+
+// post takes a message of the client's.
+func (w *web) post(rw http.ResponseWriter, r *http.Request) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		http.Error(rw, "ocipd: want application/json in UTF-8", http.StatusUnsupportedMediaType)
+		return
+	}
+	// Where there is no deadline to set, the connection is not one of a network.
+	_ = http.NewResponseController(rw).SetReadDeadline(w.o.Now().Add(bodyTime))
+	body, leave, err := take(r.Context(), w.said, http.MaxBytesReader(rw, r.Body, maxClientLine), maxClientLine, r.ContentLength)
+	defer leave()
+	if err != nil {
+		http.Error(rw, "ocipd: the message cannot be read, or is too long", http.StatusRequestEntityTooLarge)
+		return
+	}
+	_ = http.NewResponseController(rw).SetReadDeadline(time.Time{})
+	d := &dialog{web: w, rw: rw, r: r, session: sessionOf(r), over: make(chan struct{}), work: make(chan func(), 1)}
+	f, err := parseBody(body)
+	if err != nil {
+		w.malformed(d, err.Error())
+		return
+	}
+	w.spoke(d.account(), r.Header)
+	if f.method == "initialize" && d.session == "" {
+		w.forget("") // a server without sessions begins anew
+	}
+	if passes, learns := w.fromClient(body, &f, d.session, d); passes {
+		d.forward(body)
+		if learns != nil {
+			w.forgo(learns)
+		}
+		return
+	}
+	if f.method == "notifications/cancelled" {
+		rw.WriteHeader(http.StatusAccepted)
+		return
+	}
+	select {
+	case pass := <-d.work:
+		pass()
+	case <-d.over:
+	case <-r.Context().Done():
+		d.leave()
+	}
+}
+
+// take reads a frame, and of one that is longer than a limit one byte more. What makes it a
+// long one it reads once there is room for it, which it has until it leaves: length is how
+// much there is, and below zero where nobody says.
+func take(ctx context.Context, room *semaphore.Weighted, from io.Reader, limit int, length int64) (text []byte, leave func(), err error) {
+	leave = func() {}
+	text, err = io.ReadAll(io.LimitReader(from, maxBeside))
+	if err != nil || len(text) < maxBeside {
+		return text, leave, err
+	}
+	most := int64(limit)
+	if length >= 0 {
+		most = min(most, length)
+	}
+	if err := room.Acquire(ctx, most); err != nil {
+		return nil, leave, err
+	}
+	rest, err := io.ReadAll(io.LimitReader(from, int64(limit+1-len(text))))
+	text = append(text, rest...)
+	held := min(most, int64(len(text)))
+	room.Release(most - held)
+	return text, func() { room.Release(held) }, err
+}
+
+// forward has the server answer the client directly.
+func (d *dialog) forward(body []byte) {
+	d.back.ServeHTTP(d.rw, d.request(body))
+}
+
+// request is the client's with another body.
+func (d *dialog) request(body []byte) *http.Request {
+	ctx := context.WithValue(context.WithValue(d.r.Context(), sessionKey{}, d.session), dialogKey{}, d)
+	r := d.r.Clone(ctx)
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return r
+}
+
+// dialog is one message of a client, and what it is answered.
+type dialog struct {
+	*web
+	rw      http.ResponseWriter
+	r       *http.Request
+	session string
+	// over is closed when the proxy has answered by itself, and work has what else answers.
+	over chan struct{}
+	work chan func()
+
+	mu sync.Mutex
+	// done is set once the answer is written, or nobody waits for it. Streams is set once the
+	// answer has begun as a stream.
+	done, streams bool
+	// o awaits the server's answer, which came as status says, maybe as a stream.
+	o       *observer
+	status  int
+	resumes bool
+}
+
+// notReached is the status of a request that the server has not got.
+const notReached = -1
+
+// leave ends a dialog whose client has gone.
+func (d *dialog) leave() {
+	d.mu.Lock()
+	d.done = true
+	o := d.o
+	d.mu.Unlock()
+	if o != nil {
+		d.unanswered(o, notReached, false)
+	}
+}
+
+func (d *dialog) left() <-chan struct{} { return d.r.Context().Done() }
+
+func (d *dialog) tell(line []byte) { d.say(line, http.StatusOK, true) }
+
+func (d *dialog) reject(line []byte) { d.say(line, http.StatusBadRequest, true) }
+
+func (d *dialog) news(line []byte) {
+	if strings.Contains(d.r.Header.Get("Accept"), "text/event-stream") {
+		d.say(line, http.StatusOK, false)
+	}
+}
+
+// say writes a message of the proxy's own.
+func (d *dialog) say(line []byte, status int, last bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return
+	}
+	switch {
+	case d.streams || !last:
+		d.streamLocked()
+		_, _ = d.rw.Write(appendEvent(nil, line))
+		_ = http.NewResponseController(d.rw).Flush()
+	default:
+		d.rw.Header().Set("Content-Type", "application/json")
+		d.rw.WriteHeader(status)
+		_, _ = d.rw.Write(line)
+	}
+	if last {
+		d.done = true
+		close(d.over)
+	}
+}
+
+func (d *dialog) streamLocked() {
+	if !d.streams {
+		d.streams = true
+		d.rw.Header().Set("Content-Type", "text/event-stream")
+		d.rw.Header().Set("Cache-Control", "no-cache")
+		d.rw.WriteHeader(http.StatusOK)
+	}
+}
+
+// appendEvent writes a message as an event.
+func appendEvent(b, message []byte) []byte {
+	b = append(b, "event: message\n"...)
+	for line := range bytes.Lines(bytes.TrimSpace(message)) {
+		b = append(append(append(b, "data: "...), bytes.TrimRight(line, "\r\n")...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// appendEvents writes each line of the proxy's own as an event.
+func appendEvents(b, lines []byte) []byte {
+	for line := range bytes.Lines(lines) {
+		b = appendEvent(b, line)
+	}
+	return b
+}
+
+// errLeft means that nobody waits for the answer any more.
+var errLeft = errors.New("the client has gone")
+
+// resumeTime is how long an answer is awaited whose stream has ended: the client may go on
+// with it.
+const resumeTime = 5 * time.Minute
+
+func (d *dialog) pass(line []byte, o *observer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return errLeft
+	}
+	d.o = o
+	d.watch(o)
+	// The request's own goroutine answers it.
+	d.work <- func() { d.answer(line, false) }
+	return nil
+}
+
+// send has the server answer a call of which the answer passes.
+func (d *dialog) send(line []byte, repeats bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return errLeft
+	}
+	d.work <- func() { d.answer(line, repeats) }
+	return nil
+}
+
+// repeated are the arguments in the request's header.
+func (d *dialog) repeated() map[string]string {
+	list := make(map[string]string)
+	for name, values := range d.r.Header {
+		if strings.HasPrefix(name, paramHeader) {
+			list[name] = strings.Join(values, "\n")
+		}
+	}
+	return list
+}
+
+// paramHeader begins the headers that repeat arguments.
+const paramHeader = "Mcp-Param-"
+
+// account tells the session that a client has with the server, and who it shows the server that it is, from others:
+// what is approved for one is not sent by another. A server without sessions knows its clients by what they send with
+// each request, so there all of that counts. Only the proxy knows it by its name, as nobody else knows its path.
+func (d *dialog) account() string {
+	mac := hmac.New(sha256.New, []byte(d.path))
+	fmt.Fprintf(mac, "%s\n", d.session)
+	known := d.session != ""
+	for _, name := range slices.Sorted(maps.Keys(d.r.Header)) {
+		if name != "Authorization" && (d.session != "" || ofOneRequest(name)) {
+			continue
+		}
+		known = true
+		for _, one := range d.r.Header[name] {
+			fmt.Fprintf(mac, "%s: %s\n", name, one)
+		}
+	}
+	if !known {
+		return ""
+	}
+	return hex.EncodeToString(mac.Sum(nil))[:12]
+}
+
+// ofOneRequest reports whether a header is of one request, or of the program that sends it, and not of who is behind it.
+func ofOneRequest(name string) bool {
+	for _, begins := range []string{"Accept", "Content-", "Mcp-", "X-Request-", "X-Correlation-", "X-B3-", "Sec-"} {
+		if strings.HasPrefix(name, begins) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"Last-Event-Id", "Connection", "Keep-Alive", "Cache-Control", "Pragma", "Date", "User-Agent", "Origin", "Referer", "Traceparent", "Tracestate", "Baggage", "Idempotency-Key", "Transfer-Encoding", "Expect"}, name)
+}
+
+// maxAccounts bounds the accounts by which messages are sent later.
+const maxAccounts = 256
+
+// spoke notes that a client of an account is there.
+func (w *web) spoke(account string, h http.Header) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return c.account == account })
+	if len(w.last) >= maxAccounts {
+		w.last = slices.Delete(w.last, 0, 1)
+	}
+	w.last = append(w.last, speaker{account, h.Clone()})
+}
+
+// leaves notes that a session has ended: nothing is sent in it any more.
+func (w *web) leaves(session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return session != "" && c.header.Get("Mcp-Session-Id") == session })
+}
+
+// known are the accounts of the clients that have spoken, the one that spoke last first.
+func (w *web) known() (accounts []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range slices.Backward(w.last) {
+		accounts = append(accounts, c.account)
+	}
+	return accounts
+}
+
+// answer has the server answer.
+func (d *dialog) answer(line []byte, repeats bool) {
+	defer func() {
+		d.mu.Lock()
+		d.done = true
+		d.mu.Unlock()
+		if d.o != nil {
+			d.unanswered(d.o, d.status, d.resumes)
+		}
+	}()
+	// The call may be another than the client wrote, and its header repeats arguments.
+	r := d.request(line)
+	if !repeats {
+		withoutArguments(r.Header)
+	}
+	if !d.streams {
+		d.back.ServeHTTP(d.rw, r)
+		return
+	}
+	e := &eventWriter{d: d, header: make(http.Header)}
+	d.back.ServeHTTP(e, r)
+	e.end()
+}
+
+// unanswered is what becomes of a call when the answer to its request has ended without one.
+func (w *web) unanswered(o *observer, status int, resumes bool) {
+	if !w.awaits(o) {
+		return
+	}
+	why := fmt.Sprintf("the server answered with HTTP status %d", status)
+	switch {
+	case resumes:
+		w.background.Go(func() {
+			again := time.NewTimer(resumeTime)
+			defer again.Stop()
+			select {
+			case <-again.C:
+			case <-w.ended.Done():
+			}
+			w.lose(o, api.OutcomeUnknown, "the server has not answered")
+		})
+	case status == notReached:
+		w.lose(o, api.OutcomeNotSent, "the server was not reached")
+	case status >= 300 && status < 400, status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
+		w.lose(o, api.OutcomeNotSent, why)
+	default:
+		w.lose(o, api.OutcomeUnknown, why)
+	}
+}
+
+// eventWriter writes a server's answer into a stream that has begun already.
+type eventWriter struct {
+	d      *dialog
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (e *eventWriter) Header() http.Header    { return e.header }
+func (e *eventWriter) WriteHeader(status int) { e.status = status }
+
+func (e *eventWriter) stream() bool {
+	return isStream(e.header) && (e.status == 0 || e.status == http.StatusOK)
+}
+
+func (e *eventWriter) Write(b []byte) (int, error) {
+	switch {
+	case e.stream():
+		e.d.mu.Lock()
+		defer e.d.mu.Unlock()
+		return e.d.rw.Write(b)
+	case e.body.Len()+len(b) > maxHeldLine:
+		return 0, errors.New("the answer is too long for a stream")
+	}
+	return e.body.Write(b)
+}
+
+func (e *eventWriter) Flush() { _ = http.NewResponseController(e.d.rw).Flush() }
+
+func (e *eventWriter) end() {
+	if e.stream() {
+		return
+	}
+	message := e.body.Bytes()
+	if e.status >= 300 || len(bytes.TrimSpace(message)) == 0 {
+		message = malformedLine(fmt.Sprintf("the MCP server answered with HTTP status %d", e.status))
+	}
+	e.d.say(message, http.StatusOK, true)
+}
+
+func isStream(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}
+
+// withoutArguments takes out what a header repeats of a call's arguments: nobody decided
+// about the words there. A server that wants them refuses the call.
+func withoutArguments(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, paramHeader) {
+			h.Del(name)
+		}
+	}
+}
+
+// again makes a call of the proxy's own, in the session of a client.
+func (w *web) again(line []byte, o *observer, account string) error {
+	w.mu.Lock()
+	i := slices.IndexFunc(w.last, func(c speaker) bool { return c.account == account })
+	if i < 0 {
+		w.mu.Unlock()
+		return errors.New("no client is there")
+	}
+	last := w.last[i].header.Clone()
+	w.mu.Unlock()
+	withoutArguments(last)
+	last.Del("Mcp-Name")
+	last.Del("Mcp-Method")
+	o.key.session = last.Get("Mcp-Session-Id")
+	last.Set("Accept", "application/json, text/event-stream")
+	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(line))
+	if err != nil {
+		cancel()
+		return err
+	}
+	r.Header = last
+	w.watch(o)
+	w.background.Go(func() {
+		defer cancel()
+		rec := &discard{header: make(http.Header)}
+		w.back.ServeHTTP(rec, r)
+		w.unanswered(o, rec.status, false)
+	})
+	return nil
+}
+
+// discard is a client that wants to know nothing but whether it was well.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// answers looks at what the server answers while answers are awaited.
+func (w *web) answers(r *http.Response) error {
+	session, _ := r.Request.Context().Value(sessionKey{}).(string)
+	resumed := resumes(r.Request)
+	d, _ := r.Request.Context().Value(dialogKey{}).(*dialog)
+	if d != nil {
+		d.status, d.resumes = r.StatusCode, r.StatusCode == http.StatusOK && isStream(r.Header)
+	}
+	if r.Request.Method == http.MethodDelete && r.StatusCode < 300 {
+		w.forget(session)
+		w.leaves(session)
+	}
+	switch {
+	case r.StatusCode < 200, r.StatusCode >= 300 && r.StatusCode < 400:
+		// The client would go on with the server itself.
+		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, r.Header.Get("Location"))
+	case r.StatusCode >= 400 && (d == nil || d.o == nil || d.o.in == nil):
+		return nil
+	case isStream(r.Header):
+		// It may become another length.
+		r.Header.Del("Content-Length")
+		r.ContentLength = -1
+		r.Body = &events{w: w, ctx: r.Request.Context(), session: session, resumed: resumed, from: r.Body, r: bufio.NewReaderSize(r.Body, 64<<10)}
+		return nil
+	case !w.watches(resumed):
+		return nil
+	}
+	text, leave, err := take(r.Request.Context(), w.heard, r.Body, maxHeldLine, r.ContentLength)
+	// It is there until the client has it.
+	context.AfterFunc(r.Request.Context(), leave)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxHeldLine || r.Header.Get("Content-Encoding") != "" {
+		if _, spoiled := w.spoil(session, resumed, "the server said something that cannot be looked into"); spoiled {
+			return w.notice(r, d)
+		}
+		r.Body = &rest{Reader: io.MultiReader(bytes.NewReader(text), r.Body), Closer: r.Body}
+		return nil
+	}
+	if err := r.Body.Close(); err != nil {
+		return err
+	}
+	var instead func() []byte
+	held := false
+	if len(bytes.TrimSpace(text)) > 0 {
+		instead, held = w.observed(session, resumed, text)
+		if f, err := parseBody(text); (err != nil || f.doubtful()) && held {
+			return w.notice(r, d)
+		}
+	}
+	if instead != nil {
+		text = instead()
+	} else if held {
+		text = nil
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	return nil
+}
+
+// notice answers a call whose answer cannot be looked at. Others hear it in place of theirs.
+func (w *web) notice(r *http.Response, d *dialog) error {
+	if d == nil || d.o == nil {
+		return errors.New("its answer cannot be looked into")
+	}
+	line, _ := w.insteadOf(d.o.key, false)
+	if line == nil {
+		return errors.New("its answer cannot be looked into")
+	}
+	_ = r.Body.Close()
+	r.Header.Del("Content-Encoding")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Length", strconv.Itoa(len(line)))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(line)), int64(len(line))
+	return nil
+}
+
+type rest struct {
+	io.Reader
+	io.Closer
+}
+
+// events is a stream of the server's. While no answer is awaited it passes unread.
+type events struct {
+	w *web
+	// ctx is that of the request, in session, which has gone on with an earlier stream where it
+	// is resumed.
+	ctx     context.Context
+	session string
+	resumed bool
+	from    io.Closer
+	r       *bufio.Reader
+	// held is the room that what is ready has.
+	held int64
+	// ready is what may be read, err what comes after it.
+	ready []byte
+	err   error
+	// passing is set in an event that passes unread, inLine in the middle of one of its lines,
+	// and begun behind the first.
+	passing, inLine, begun bool
+}
+
+func (e *events) Close() error {
+	e.leave()
+	return e.from.Close()
+}
+
+// leave gives the room back.
+func (e *events) leave() {
+	e.w.heard.Release(e.held)
+	e.held = 0
+}
+
+func (e *events) Read(b []byte) (int, error) {
+	for len(e.ready) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.next()
+	}
+	n := copy(b, e.ready)
+	e.ready = e.ready[n:]
+	return n, nil
+}
+
+func isBlank(line []byte) bool { return len(bytes.TrimRight(line, "\r\n")) == 0 }
+
+// next takes a line that passes, or a whole event.
+func (e *events) next() {
+	e.leave()
+	piece, err := e.r.ReadSlice('\n')
+	whole := !errors.Is(err, bufio.ErrBufferFull)
+	if whole {
+		e.err = err
+	}
+	if !e.passing && e.w.watches(e.resumed) {
+		// An answer comes after what it answers, so who waits for it waits by now.
+		e.hold(bytes.Clone(piece), whole)
+		return
+	}
+	e.passing = !whole || e.inLine || !isBlank(piece)
+	e.inLine = !whole
+	e.ready, e.begun = bytes.Clone(piece), true
+}
+
+// hold takes an event that is looked at. Whole says whether its first line is.
+func (e *events) hold(event []byte, whole bool) {
+	start := 0 // of the line that is read
+	for {
+		if whole {
+			if e.err != nil || isBlank(event[start:]) {
+				break
+			}
+			start = len(event)
+		}
+		if len(event) > maxBeside && e.held == 0 {
+			if err := e.w.heard.Acquire(e.ctx, maxHeldLine); err != nil {
+				e.err = err
+				return
+			}
+			e.held = maxHeldLine
+		}
+		if len(event) > maxHeldLine {
+			if lines, spoiled := e.w.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+				// The stream ends with what is said in the event's place.
+				e.ready, e.err = appendEvents(nil, lines), io.EOF
+				return
+			}
+			e.ready, e.passing, e.inLine, e.begun = event, true, !whole, true
+			return
+		}
+		piece, err := e.r.ReadSlice('\n')
+		event = append(event, piece...)
+		if whole = !errors.Is(err, bufio.ErrBufferFull); whole {
+			e.err = err
+		}
+	}
+	if !e.begun {
+		event = bytes.TrimPrefix(event, []byte("\ufeff"))
+	}
+	e.begun = true
+	e.ready = e.looked(event)
+}
+
+// looked is what the client gets of events. Whoever takes a single CR for the end of a line
+// reads several where one stands.
+func (e *events) looked(text []byte) (out []byte) {
+	var raw, kept, data []byte
+	has := false
+	flush := func() {
+		// An event without a message is where the client may go on from.
+		if has && len(bytes.TrimSpace(data)) > 0 {
+			instead, held := e.w.observed(e.session, e.resumed, data)
+			switch {
+			case instead != nil:
+				switch message := instead(); {
+				case len(message) == 0:
+					raw = nil
+				case !bytes.Equal(message, data):
+					raw = appendEvents(kept, message)
+				}
+			case held:
+				raw = nil
+			}
+		}
+		out = append(out, raw...)
+		raw, kept, data, has = nil, nil, nil, false
+	}
+	for len(text) > 0 {
+		n := bytes.IndexAny(text, "\r\n")
+		end := n + 1
+		if n < 0 {
+			n, end = len(text), len(text)
+		} else if text[n] == '\r' && end < len(text) && text[end] == '\n' {
+			end++
+		}
+		line := text[:n]
+		raw = append(raw, text[:end]...)
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case len(line) == 0:
+			flush()
+		case string(name) == "data":
+			if has {
+				data = append(data, '\n')
+			}
+			has = true
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		case string(name) != "event":
+			kept = append(kept, text[:end]...)
+		}
+		text = text[end:]
+	}
+	flush()
+	return out
+}

@@ -1,0 +1,349 @@
+package mcpproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+)
+
+// Link is how the proxy speaks to the daemon, by a grant that names an agent. Connections
+// are made when they are needed, and again where they were lost. One is for claims, which
+// are its own, and for news; questions about messages have connections beside it, so that
+// giving up on one ends nothing else.
+type Link struct {
+	// Dial connects to the daemon's kernel socket.
+	Dial func(context.Context) (*client.Client, error)
+	// Token is the grant's, and Agent, where set, the agent that it must name.
+	Token, Agent string
+	// NewID makes the keys of questions.
+	NewID func() string
+	Now   func() time.Time
+
+	// dialing is held while the connection is made: whoever needs none does not wait for it.
+	dialing sync.Mutex
+
+	mu     sync.Mutex
+	c      *client.Client
+	idle   []*client.Client
+	closed bool
+	// exempt is the connection on which the daemon has said that nobody needs to be asked about
+	// calls of tools. That holds until the daemon ends the connection, and until exemptUntil. Nothing
+	// else is said on it.
+	exempt      *client.Client
+	exemptUntil time.Time
+	// live is set while the daemon tells of what changes, and changed is closed when it did.
+	live    bool
+	changed chan struct{}
+	// unheard are the keys of questions whose answers were lost, and since when.
+	unheard map[string]time.Time
+}
+
+const (
+	// callTime is how long the daemon has to answer. Whoever gives up ends the connection, and
+	// what was not decided by then is not decided.
+	callTime = 30 * time.Second
+	// maxIdle bounds the connections that wait for the next question.
+	maxIdle = 8
+	// redialEvery is how often a daemon is looked for that is not there.
+	redialEvery = 5 * time.Second
+)
+
+// connected returns the connection, and connects where there is none.
+func (l *Link) connected(ctx context.Context) (*client.Client, error) {
+	l.dialing.Lock()
+	defer l.dialing.Unlock()
+	l.mu.Lock()
+	c := l.c
+	l.mu.Unlock()
+	if c != nil && c.Err() == nil {
+		return c, nil
+	}
+	c, err := l.attached(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errors.Join(errors.New("the connection is closed"), c.Close())
+	}
+	l.c = c
+	return c, nil
+}
+
+// attached returns a new connection that speaks for the agent.
+func (l *Link) attached(ctx context.Context) (*client.Client, error) {
+	c, err := l.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var at taskapi.Attached
+	err = c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: l.Token}, &at)
+	switch {
+	case err != nil:
+	case at.Agent == "":
+		err = errors.New("the token is of a grant that names no agent")
+	case l.Agent != "" && at.Agent != l.Agent:
+		err = fmt.Errorf("the token is of agent %s, and not of %s", at.Agent, l.Agent)
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Check reports whether the agent may speak by the token, as far as the daemon can be asked.
+func (l *Link) Check(ctx context.Context) error {
+	return l.call(ctx, "agent.redeemable", nil, nil)
+}
+
+// call makes a call, once: what is lost on the way may have been done.
+func (l *Link) call(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	c, err := l.connected(ctx)
+	if err != nil {
+		return err
+	}
+	if err = c.Call(ctx, method, params, result); errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+// ask asks about a message on a connection of its own. The key, where there is one, is what
+// tells the daemon later that no answer came.
+func (l *Link) ask(ctx context.Context, key string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	l.mu.Lock()
+	var c *client.Client
+	for c == nil && len(l.idle) > 0 {
+		if c, l.idle = l.idle[len(l.idle)-1], l.idle[:len(l.idle)-1]; c.Err() != nil {
+			c = nil
+		}
+	}
+	l.mu.Unlock()
+	var err error
+	if c == nil {
+		if c, err = l.attached(ctx); err != nil {
+			return err
+		}
+	}
+	err = c.Call(ctx, "agent.emit", params, result)
+	l.mu.Lock()
+	lost := err != nil && (ctx.Err() != nil || c.Err() != nil)
+	if lost && key != "" {
+		if l.unheard == nil {
+			l.unheard = make(map[string]time.Time)
+		}
+		l.unheard[key] = l.Now()
+		l.tellLocked()
+	}
+	keep := !lost && !l.closed && len(l.idle) < maxIdle
+	if v, ok := result.(*verdict); ok && keep && v.ExemptUntil > 0 {
+		c, l.exempt, l.exemptUntil = l.exempt, c, time.UnixMilli(v.ExemptUntil)
+		keep = c == nil
+	} else if keep {
+		l.idle = append(l.idle, c)
+	}
+	l.mu.Unlock()
+	if !keep {
+		_ = c.Close()
+	}
+	return err
+}
+
+// exempted reports whether the daemon need not be asked about a call of a tool that comes now. The
+// daemon ends the connection before it acknowledges what changes that, and a Unix socket shows its
+// end at once, so that it is enough to look.
+func (l *Link) exempted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.exempt == nil {
+		return false
+	}
+	if l.Now().Before(l.exemptUntil) && !l.exempt.Ended() {
+		return true
+	}
+	go l.exempt.Close()
+	l.exempt = nil
+	return false
+}
+
+// news returns a channel that is closed when something has changed, and whether the daemon
+// tells of it.
+func (l *Link) news() (changed <-chan struct{}, live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed, l.live
+}
+
+func (l *Link) tell(live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live = live
+	l.tellLocked()
+}
+
+// wake has those who wait look again.
+func (l *Link) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellLocked()
+}
+
+func (l *Link) tellLocked() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// follow listens to what people decide, until the context ends.
+func (l *Link) follow(ctx context.Context) {
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		_ = l.listen(ctx) // it is tried again, and asked in the meantime
+		l.tell(false)
+		again.Reset(redialEvery)
+	}
+}
+
+func (l *Link) listen(ctx context.Context) error {
+	c, err := l.connected(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := c.Stream(ctx, "agent.watch", nil)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := s.Next(ctx); err != nil {
+			return err
+		}
+		l.tell(true)
+	}
+}
+
+// settle says of questions whose answers were lost that nothing was sent. Of one that the
+// daemon does not know after a while, nothing was decided.
+func (l *Link) settle(ctx context.Context) {
+	l.mu.Lock()
+	keys := maps.Clone(l.unheard)
+	l.mu.Unlock()
+	for key, at := range keys {
+		err := l.call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: "the answer was lost"}, nil)
+		code := api.AsError(err).Code
+		if err == nil || code == api.Conflict || code == api.NotFound && l.Now().Sub(at) > callTime {
+			l.mu.Lock()
+			delete(l.unheard, key)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// Close ends the connections.
+func (l *Link) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, c := range l.idle {
+		_ = c.Close()
+	}
+	if l.idle = nil; l.c != nil {
+		_ = l.c.Close()
+	}
+	if l.exempt != nil {
+		_ = l.exempt.Close()
+		l.exempt = nil
+	}
+}
+
+// refusal is why a message does not go, in words for a model.
+type refusal struct{ code, reason string }
+
+// refusedBy is what is told of an error.
+func refusedBy(err error) *refusal {
+	var e *api.Error
+	switch {
+	case errors.Is(err, client.ErrNotRunning):
+		return &refusal{"NOT_RUNNING", "ocipd is not running, so nothing can be decided"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &refusal{"TIMEOUT", "ocipd has not answered in time"}
+	case errors.Is(err, toolmap.ErrUnclear):
+		return &refusal{"UNCLEAR", err.Error()}
+	case errors.As(err, &e):
+		return &refusal{string(e.Code), e.Message}
+	default:
+		return &refusal{"FAILED", err.Error()}
+	}
+}
+
+// verdict is what the daemon answers to a question.
+type verdict struct {
+	api.EmitResult
+	OCIP struct {
+		Code string `json:"code"`
+	} `json:"ocip"`
+}
+
+// refusal is why it does not let a message pass, nil where it does or a person is asked.
+func (v *verdict) refusal(err error) *refusal {
+	switch {
+	case err != nil:
+		return refusedBy(err)
+	case !v.Held && !v.Allowed:
+		return &refusal{v.OCIP.Code, v.Reason}
+	}
+	return nil
+}
+
+// emit asks about a message to one recipient.
+func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (d *decided, held string, no *refusal) {
+	call, err := encode(&m.call)
+	if err != nil {
+		return nil, "", refusedBy(err)
+	}
+	said := api.EmittedMessage{SessionKey: to, Content: api.Said(m.content), Metadata: api.Object{"mcp": call, "origin": api.String(origin)}}
+	if m.ask {
+		said.Metadata["exchange"] = jsontext.Value(`{"askPerson":true}`)
+	}
+	var v verdict
+	key := l.NewID()
+	err = l.ask(ctx, key, map[string]any{"hookName": string(api.MessageSending), "data": jsontext.Value(said.Append(nil)), "requestKey": key}, &v)
+	if no := v.refusal(err); no != nil || v.Held {
+		return nil, v.ApprovalID, no
+	}
+	if d, err = readDecided(v.Data); err != nil {
+		return nil, "", refusedBy(errors.Join(err, l.confirm(&api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: short(err.Error())})))
+	}
+	d.key = key
+	return d, "", nil
+}
+
+// confirm says what became of a message. Where the daemon cannot be told, its own record
+// says that nobody knows.
+func (l *Link) confirm(p *api.ConfirmParams) error {
+	return l.call(context.Background(), "agent.confirm", p, nil)
+}

@@ -1,0 +1,231 @@
+package mcpproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+)
+
+// maxSenders bounds the sessions that one result can be from.
+const maxSenders = 32
+
+// bring has the server answer a call, and its answer taken in as messages are.
+func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, arguments jsontext.Value, over func()) {
+	withheld := func(no *refusal) []byte {
+		p.o.Log.Warn("withheld a result", "tool", c.tool, "code", no.code, "reason", no.reason)
+		return resultLine(c, true, fmt.Sprintf("ocipd: withheld (%s): %s. Do not read it another way; tell your user.", no.code, no.reason))
+	}
+	o := &observer{key: c.named, tell: c.via.tell, spoiled: func(why string) []byte {
+		defer over()
+		return withheld(&refusal{"UNCLEAR", why})
+	}, in: func(f *frame, line []byte) []byte {
+		defer over()
+		instead, no := p.received(ctx, c, m, r, f, line)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case no != nil:
+			return withheld(no)
+		case instead != "":
+			outcome, _ := outcomeOf(f)
+			return resultLine(c, outcome != api.OutcomeSent, instead)
+		}
+		return line
+	}}
+	if c.asTask {
+		over()
+		c.via.tell(withheld(&refusal{"UNCLEAR", "the result of a task would come another way"}))
+		return
+	}
+	if arguments != nil {
+		// Its senders are made of the arguments that the server gets.
+		changed, err := toolmap.Members(arguments, 0)
+		if err == nil {
+			err = toolmap.Exactly(changed)
+		}
+		if err != nil {
+			over()
+			p.refuse(c, refusedBy(err))
+			return
+		}
+		c.arguments = changed
+	} else if given, ok := toolmap.Find(c.members, "arguments"); ok && given.Value.Kind() != 'n' {
+		arguments = given.Value
+	}
+	if err := c.via.pass(c.with(arguments, c.answers), o); err != nil {
+		over()
+		p.answer(c, true, "ocipd: the MCP server is gone")
+	}
+}
+
+// received asks about an answer, once for each session that it is from. Instead is the text
+// that it was changed to.
+func (p *proxy) received(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, f *frame, line []byte) (instead string, no *refusal) {
+	content, err := textsOf(f, line)
+	if err != nil {
+		return "", refusedBy(err)
+	}
+	if strings.TrimSpace(content) == "" {
+		return "", nil
+	}
+	from, err := m.Senders(r, c.arguments, content)
+	if err != nil {
+		return "", refusedBy(err)
+	}
+	if len(from) > maxSenders {
+		return "", refusedBy(toolmap.Unclear("it is from %d senders, and more than %d are too many: ask for less", len(from), maxSenders))
+	}
+	for _, session := range from {
+		said, no := p.o.Link.receive(ctx, session, content, p.origin(c.via.account()), m.Shown())
+		if no != nil {
+			return "", no
+		}
+		if said != content {
+			instead, content = said, said
+		}
+	}
+	return instead, nil
+}
+
+// resultNames, blockNames and resourceNames are what clients read of a result, of what it
+// consists of, and of a resource in it.
+var (
+	resultNames   = []string{"content", "structuredContent", "isError", "task", "resultType"}
+	blockNames    = []string{"type", "text", "resource", "data"}
+	resourceNames = []string{"uri", "text", "blob"}
+)
+
+// legible reports what of a result cannot be read as text, or comes another way.
+func legible(result jsontext.Value) error {
+	said, err := toolmap.Members(result, 0)
+	if err == nil {
+		err = toolmap.Exactly(said, resultNames...)
+	}
+	switch {
+	case err != nil:
+		return toolmap.Unclear("the result cannot be read")
+	case later(said):
+		return toolmap.Unclear("the result is to come another way")
+	}
+	content, ok := toolmap.Find(said, "content")
+	if !ok {
+		return nil
+	}
+	var blocks []jsontext.Value
+	if err := json.Unmarshal(content.Value, &blocks, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return toolmap.Unclear("the content cannot be read")
+	}
+	for _, one := range blocks {
+		block, err := toolmap.Members(one, 0)
+		if err == nil {
+			err = toolmap.Exactly(block, blockNames...)
+		}
+		if err != nil {
+			return toolmap.Unclear("the content cannot be read")
+		}
+		kind, _ := toolmap.Find(block, "type")
+		if named, _ := toolmap.Text(kind.Value); named != "text" && named != "resource" && named != "resource_link" {
+			return toolmap.Unclear("content of type %q cannot be read", named)
+		}
+		held, ok := toolmap.Find(block, "resource")
+		if !ok {
+			continue
+		}
+		resource, err := toolmap.Members(held.Value, 0)
+		if err == nil {
+			err = toolmap.Exactly(resource, resourceNames...)
+		}
+		if err != nil || has(resource, "blob") {
+			return toolmap.Unclear("bytes in a resource cannot be read")
+		}
+	}
+	return nil
+}
+
+// later reports whether an answer is not the result itself: a task's comes by other requests.
+func later(result []toolmap.Member) bool {
+	kind, _ := toolmap.Find(result, "resultType")
+	named, _ := toolmap.Text(kind.Value)
+	return has(result, "task") || has(result, "resultType") && named != "complete" && named != "input_required"
+}
+
+func has(list []toolmap.Member, name string) bool {
+	m, ok := toolmap.Find(list, name)
+	return ok && m.Value.Kind() != 'n'
+}
+
+// own are names that the protocol has for what an answer consists of: they say nothing.
+var own = map[string]bool{
+	"jsonrpc": true, "id": true, "result": true, "error": true, "code": true, "message": true, "data": true, "content": true, "type": true, "text": true,
+	"isError": true, "structuredContent": true, "_meta": true, "annotations": true, "audience": true, "priority": true, "lastModified": true, "resource": true,
+	"uri": true, "name": true, "title": true, "description": true, "mimeType": true, "size": true, "icons": true, "src": true, "sizes": true, "resultType": true, "task": true,
+}
+
+// textsOf is every string that an answer brings in, in its order: values, and the names that
+// are not the protocol's own. What cannot be read as text, such as a picture, is an error.
+func textsOf(f *frame, line []byte) (string, error) {
+	if f.result != nil && f.result.Kind() == '{' {
+		if err := legible(f.result); err != nil {
+			return "", err
+		}
+	}
+	var all []byte
+	var name string // of what comes next
+	d := jsontext.NewDecoder(bytes.NewBuffer(line), jsontext.AllowInvalidUTF8(true))
+	for {
+		t, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return string(all), nil
+		}
+		if err != nil {
+			return "", toolmap.Unclear("the answer cannot be read")
+		}
+		depth := d.StackDepth()
+		in, n := d.StackIndex(depth)
+		before := name
+		name = ""
+		said := t.String()
+		switch {
+		case t.Kind() != '"' || said == "":
+			continue
+		case in == '{' && n%2 == 1:
+			if name = said; own[said] {
+				continue
+			}
+		case depth == 1 && (before == "jsonrpc" || before == "id"), before == "type" && (said == "text" || said == "resource" || said == "resource_link"),
+			before == "resultType" && said == "complete":
+			continue
+		case before != "" && !own[before]:
+			// It stands behind its name.
+			all = append(append(all, ": "...), said...)
+			continue
+		}
+		if len(all) > 0 {
+			all = append(all, between...)
+		}
+		all = append(all, said...)
+	}
+}
+
+// receive asks about a text that came from a session, and returns it as it was let in.
+func (l *Link) receive(ctx context.Context, from, content, origin, by string) (said string, no *refusal) {
+	data := api.EmittedMessage{SessionKey: from, Content: api.Said(content), Metadata: api.Object{"origin": api.String(origin), "mcp": jsontext.Value(`{"map":` + string(api.String(by)) + `}`)}}
+	var v verdict
+	err := l.ask(ctx, "", map[string]any{"hookName": string(api.MessageReceived), "data": jsontext.Value(data.Append(nil))}, &v)
+	if no := v.refusal(err); no != nil {
+		return "", no
+	}
+	var got api.EmittedMessage
+	if err := json.Unmarshal(v.Data, &got, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return "", refusedBy(err)
+	}
+	return got.Content.Inspect(), nil
+}

@@ -1,0 +1,255 @@
+package mcpproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// endTime is how long the server has to end once its input has.
+const endTime = 5 * time.Second
+
+// stdio is one session with a server that the proxy starts.
+type stdio struct {
+	*proxy
+	in  sync.Mutex // of the server's input
+	srv io.WriteCloser
+	out sync.Mutex // of the client's
+	// read is told when there is nothing more to be read.
+	read chan error
+}
+
+// Run starts the server and serves a client until it ends, or the server does.
+func Run(ctx context.Context, o *Options) error { return run(ctx, o, endTime) }
+
+// run gives the server so long to end.
+func run(ctx context.Context, o *Options, endTime time.Duration) error {
+	s := &stdio{proxy: newProxy(ctx, o), read: make(chan error, 1)}
+	s.spare = func(line []byte, o *observer, _ string) error { return s.pass(line, o) }
+	s.accounts = func() []string { return []string{""} }
+	defer s.end()
+	// Its end is asked for by SIGTERM, and comes by SIGKILL.
+	lives, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(lives, o.Command[0], o.Command[1:]...)
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = o.Env, o.Stderr, endTime
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, written, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd.Stdout = written
+	err = cmd.Start()
+	_ = written.Close() // the server has it
+	if err != nil {
+		return fmt.Errorf("cannot start the MCP server: %w", err)
+	}
+	s.srv = in
+	gone := make(chan error, 1)
+	go func() {
+		gone <- cmd.Wait()
+		// What it has started can have its output for ever.
+		<-s.ended.Done()
+		time.AfterFunc(endTime, func() { _ = out.Close() })
+	}()
+	go s.readClient()
+	err = s.readServer(out)
+	s.end()
+	kill := time.AfterFunc(endTime, stop)
+	defer kill.Stop()
+	ended := <-gone
+	s.loseAll()
+	s.finish()
+	select {
+	case clientErr := <-s.read:
+		err = errors.Join(clientErr, err)
+	default:
+		// The server has ended before its client.
+		if ended != nil && ctx.Err() == nil {
+			err = errors.Join(err, fmt.Errorf("the MCP server has ended: %w", ended))
+		}
+	}
+	return err
+}
+
+// lineOf reads a line of at most so many bytes with its end. A longer one is left out, and
+// reported.
+func lineOf(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
+	for {
+		piece, err := r.ReadSlice('\n')
+		if !tooLong {
+			if tooLong = len(line)+len(piece) > limit; tooLong {
+				line = nil
+			} else {
+				line = append(line, piece...)
+			}
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, tooLong, err
+		}
+	}
+}
+
+// readClient takes what the client says.
+func (s *stdio) readClient() {
+	r := bufio.NewReaderSize(s.o.In, 64<<10)
+	for {
+		line, tooLong, err := lineOf(r, maxClientLine)
+		if !s.enter() {
+			return
+		}
+		if tooLong {
+			s.malformed(s, fmt.Sprintf("the message is longer than %d bytes", maxClientLine))
+		} else if len(line) > 0 && s.clientLine(line) != nil {
+			err = io.EOF // the server is gone, and its end says so
+		}
+		s.background.Done()
+		if err != nil {
+			s.clientEnded(err)
+			return
+		}
+	}
+}
+
+// clientEnded ends what the client has begun.
+func (s *stdio) clientEnded(err error) {
+	// What was asked for before the end is decided, and waits for nobody.
+	s.asking.Wait()
+	s.end()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.read <- err
+	s.in.Lock()
+	defer s.in.Unlock()
+	_ = s.srv.Close()
+}
+
+func (s *stdio) clientLine(line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return s.toServer(line)
+	}
+	f, err := parse(line)
+	if err != nil {
+		s.malformed(s, err.Error())
+		return nil
+	}
+	if passes, _ := s.fromClient(line, &f, "", s); !passes {
+		return nil
+	}
+	return s.toServer(line)
+}
+
+// readServer takes what the server says. While no answer is awaited it passes unread,
+// whatever its length.
+func (s *stdio) readServer(out io.Reader) error {
+	r := bufio.NewReaderSize(out, 64<<10)
+	for {
+		// An answer comes after what it answers, so who waits for it waits by now.
+		line, err := r.ReadSlice('\n')
+		more, dropped := errors.Is(err, bufio.ErrBufferFull), false
+		var lines []byte
+		if s.watches(false) {
+			line = bytes.Clone(line)
+			for more && len(line) <= maxHeldLine {
+				var piece []byte
+				piece, err = r.ReadSlice('\n')
+				line = append(line, piece...)
+				more = errors.Is(err, bufio.ErrBufferFull)
+			}
+			switch {
+			case more:
+				lines, dropped = s.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
+			case len(bytes.TrimSpace(line)) > 0:
+				line = s.answered(line)
+			}
+		}
+		s.out.Lock()
+		if !dropped {
+			s.write(line)
+		}
+		for more {
+			if line, err = r.ReadSlice('\n'); !dropped {
+				s.write(line)
+			}
+			more = errors.Is(err, bufio.ErrBufferFull)
+		}
+		s.write(lines)
+		s.out.Unlock()
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// answered is what the client gets at once of a line of the server's.
+func (s *stdio) answered(line []byte) []byte {
+	instead, held := s.observed("", false, line)
+	switch {
+	case instead != nil && len(line) > maxBeside:
+		s.tell(instead())
+	case instead != nil:
+		s.background.Go(func() { s.tell(instead()) })
+	}
+	if held {
+		return nil
+	}
+	return line
+}
+
+// write writes to the client. One that does not read any more has ended, and so does its
+// input.
+func (s *stdio) write(b []byte) {
+	if len(b) > 0 {
+		if _, err := s.o.Out.Write(b); err != nil {
+			s.end()
+		}
+	}
+}
+
+func (s *stdio) tell(line []byte) {
+	s.out.Lock()
+	defer s.out.Unlock()
+	s.write(line)
+}
+
+func (s *stdio) news(line []byte)      { s.tell(line) }
+func (s *stdio) reject(line []byte)    { s.tell(line) }
+func (s *stdio) left() <-chan struct{} { return nil }
+func (s *stdio) account() string       { return "" }
+
+func (s *stdio) send(line []byte, _ bool) error { return s.toServer(line) }
+
+func (s *stdio) repeated() map[string]string { return nil }
+
+func (s *stdio) toServer(line []byte) error {
+	s.in.Lock()
+	defer s.in.Unlock()
+	_, err := s.srv.Write(line)
+	return err
+}
+
+func (s *stdio) pass(line []byte, o *observer) error {
+	s.watch(o)
+	if err := s.toServer(line); err != nil && s.unwatch(o.key) != nil {
+		return err
+	}
+	// Where the server has ended meanwhile, the call is lost with the others.
+	return nil
+}

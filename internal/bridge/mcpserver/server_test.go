@@ -1,0 +1,183 @@
+package mcpserver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+)
+
+// everything is a grant with all tools.
+func everything() *taskapi.Attached {
+	at := &taskapi.Attached{GrantID: "grt_1", Actor: "lead", Role: task.Orchestrator, Agent: "ann"}
+	for _, t := range tools() {
+		at.Tools = append(at.Tools, t.name)
+	}
+	return at
+}
+
+// Every member of every tool is explained, has one type, and is the model's to give.
+func TestSchemas(t *testing.T) {
+	at := everything()
+	if len(toolsOf(at)) != len(tools()) || len(tools()) < 20 {
+		t.Fatalf("%d tools", len(tools()))
+	}
+	for _, tool := range toolsOf(at) {
+		described, err := tool.describe(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := described.InputSchema.(*jsonschema.Schema)
+		if s.Type != "object" || s.AdditionalProperties == nil {
+			t.Errorf("%s takes anything", tool.name)
+		}
+		look(t, tool.name, s)
+		for _, member := range append(tool.said, tool.hidden...) {
+			if s.Properties[member] != nil {
+				t.Errorf("%s shows %s", tool.name, member)
+			}
+		}
+		for _, member := range s.Required {
+			if s.Properties[member] == nil {
+				t.Errorf("%s wants %s, which it does not have", tool.name, member)
+			}
+		}
+		if tool.about == "" || tool.title == "" || !strings.HasSuffix(tool.about, ".") {
+			t.Errorf("%s is not explained", tool.name)
+		}
+	}
+}
+
+func look(t *testing.T, at string, s *jsonschema.Schema) {
+	for name, member := range s.Properties {
+		path := at + "." + name
+		if member.Description == "" {
+			t.Errorf("%s is not explained", path)
+		}
+		if len(member.Types) > 0 || member.Type == "" {
+			t.Errorf("%s has the types %v %q", path, member.Types, member.Type)
+		}
+		look(t, path, member)
+		if member.Items != nil {
+			look(t, path+"[]", member.Items)
+		}
+	}
+}
+
+// A server of an attempt's grant asks for no ids that the grant has.
+func TestGrantFillsIn(t *testing.T) {
+	at := &taskapi.Attached{Actor: "builder", Role: task.Executor, TaskID: "tsk_1", AttemptID: "att_1", Fence: 3, Tools: []string{"task_record_artifact", "task_transition", "task_get", "message_send"}}
+	for _, tool := range toolsOf(at) {
+		args := api.Object{}
+		tool.fill(args, at)
+		want := map[string]string{
+			"task_record_artifact": `{"attempt_id":"att_1","fence":3,"produced_by":"builder","task_id":"tsk_1"}`,
+			"task_transition":      `{"actor":"builder","actor_role":"executor","attempt_id":"att_1","task_id":"tsk_1"}`,
+			"task_get":             `{"task_id":"tsk_1"}`,
+			"message_send":         `{"attempt_id":"att_1","task_id":"tsk_1"}`,
+		}[tool.name]
+		if got := string(args.Append(nil)); got != want {
+			t.Errorf("%s: %s, want %s", tool.name, got, want)
+		}
+		described, err := tool.describe(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := described.InputSchema.(*jsonschema.Schema); strings.Contains(strings.Join(s.Required, " "), "_id") {
+			t.Errorf("%s wants %v", tool.name, s.Required)
+		}
+	}
+	given := api.Object{"task_id": api.String("tsk_2"), "produced_by": api.String("somebody")}
+	tool := toolsOf(&taskapi.Attached{Tools: []string{"task_record_artifact"}})[0]
+	tool.fill(given, at)
+	if got := string(given.Append(nil)); got != `{"attempt_id":"att_1","fence":3,"produced_by":"builder","task_id":"tsk_2"}` {
+		t.Errorf("what is given stays, but who calls: %s", got)
+	}
+}
+
+// Every error says what to do next.
+func TestEveryCodeHasAdvice(t *testing.T) {
+	for _, code := range api.Codes() {
+		if codeAdvice()[code] == "" {
+			t.Errorf("%s has no advice", code)
+		}
+		result := failed(api.Errorf(code, "so"), "")
+		if text := result.Content[0].(*mcp.TextContent).Text; !result.IsError || !strings.Contains(text, string(code)) || strings.Contains(text, `"next":""`) {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+	for _, code := range []task.Code{
+		task.NotPermitted, task.RoleMismatch, task.SameActor, task.SelfApproval, task.NeedsPerson, task.Classified, task.PolicyDenied, task.Paused, task.RevisionMismatch, task.PhaseMismatch,
+		task.GuardFailed, task.NotBefore, task.RetriesExhausted, task.IdempotencyConflict, task.Limit, task.RunnerAbsent, task.LeaseLost, task.Claimed, task.ReadFirst,
+		task.RequestKeyReused, task.EffectInFlight, task.EffectUnknown, task.ToolDenied,
+	} {
+		e := &api.Error{Code: api.Conflict, Message: "so", Details: taskapi.Details{Task: taskapi.Error{Code: code}}}
+		if text := failed(e, "").Content[0].(*mcp.TextContent).Text; taskAdvice()[code] == "" || !strings.Contains(text, `"task_code":"`+string(code)+`"`) {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+	if text := failed(client.ErrNotRunning, "").Content[0].(*mcp.TextContent).Text; !strings.Contains(text, "CONNECTION_CLOSED") {
+		t.Error(text)
+	}
+}
+
+// A call that a client makes again has the same key, and every other call another.
+func TestKeys(t *testing.T) {
+	n := 0
+	s := &server{o: &Options{NewID: func() string { n++; return strings.Repeat("x", n) }}, nonce: "a"}
+	create, grant := tools()[0], tools()[1]
+	of := func(t *tool, id, args string) string {
+		p := &mcp.CallToolParamsRaw{Arguments: []byte(args)}
+		if id != "" {
+			p.Meta = mcp.Meta{toolUse: id}
+		}
+		return s.key(t, p)
+	}
+	first := of(&create, "toolu_1", "{}")
+	if of(&create, "toolu_1", "{}") != first {
+		t.Error("the same call has another key")
+	}
+	for what, other := range map[string]string{
+		"other arguments": of(&create, "toolu_1", `{"a":1}`), "another call": of(&create, "toolu_2", "{}"), "another tool": of(&grant, "toolu_1", "{}"), "no name": of(&create, "", "{}"),
+	} {
+		if other == first {
+			t.Errorf("%s: the same key", what)
+		}
+	}
+	if one, again := of(&create, "", "{}"), of(&create, "", "{}"); one == again {
+		t.Error("two calls without a name have the same key")
+	}
+}
+
+// Who is told to call again with the key of a call is told that key, where the call may have
+// been done, and what a model fills in for nothing is no key.
+func TestKeyIsTold(t *testing.T) {
+	for code, told := range map[api.Code]bool{api.Timeout: true, api.ConnectionClosed: true, api.UnknownError: true, api.InvalidParams: false, api.Conflict: false} {
+		if text := failed(api.Errorf(code, "so"), "mcp-7").Content[0].(*mcp.TextContent).Text; strings.Contains(text, `"request_key":"mcp-7"`) != told {
+			t.Errorf("%s: %s", code, text)
+		}
+	}
+	for raw, want := range map[string]bool{"": true, "null": true, `""`: true, `"k"`: false, "7": false} {
+		if got := unsaid([]byte(raw)); got != want {
+			t.Errorf("%q says nothing: %t", raw, got)
+		}
+	}
+}
+
+// What a client gives is an object with each member once, or refused.
+func FuzzArguments(f *testing.F) {
+	for _, text := range []string{"", "null", " null\n", "{}", `{"a":1,"a":2}`, "[]", `{"A":1,"a":2}`, `{"a":`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		args, err := arguments(raw)
+		if err == nil && args == nil {
+			t.Errorf("%q is nothing", raw)
+		}
+	})
+}

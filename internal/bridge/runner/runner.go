@@ -1,0 +1,423 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/peer"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/ledger"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"golang.org/x/sys/unix"
+)
+
+// Options is what a runner is given.
+type Options struct {
+	// Dial connects to the operator socket.
+	Dial func(context.Context) (*client.Client, error)
+	// Env is the environment that commands can have variables of, as os.Environ.
+	Env []string
+	// Say tells a person what goes on.
+	Say func(format string, args ...any)
+	Now func() time.Time
+}
+
+// again is how long a runner waits before it tries again.
+const again = time.Second
+
+// lookAgain is when a run is looked after once more whose ledger could not be used.
+const lookAgain = 10 * time.Second
+
+// maxTries is how often a shim is started that claims nothing.
+const maxTries = 3
+
+type runner struct {
+	o   Options
+	ctx context.Context
+	// running are the runs that are looked after, and lock what keeps other runners out.
+	mu      sync.Mutex
+	running map[taskapi.RunnerRef]bool
+	ledger  *ledger.Ledger
+	lock    *os.File
+	// link is the connection, and linked is closed when there is one.
+	link   *client.Client
+	linked chan struct{}
+	wait   sync.WaitGroup
+}
+
+// Run runs what the daemon says until the context ends, over restarts of the daemon.
+// Commands go on when it returns.
+func Run(ctx context.Context, o Options) error {
+	r := &runner{o: o, ctx: ctx, running: make(map[taskapi.RunnerRef]bool), linked: make(chan struct{})}
+	defer r.wait.Wait()
+	said := ""
+	for {
+		err := r.serve(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if e, ok := errors.AsType[*api.Error](err); ok && (e.Code == api.Forbidden || e.Code == api.InvalidParams || e.Code == api.MethodNotFound) {
+			return err
+		}
+		if why := fmt.Sprint(err); why != said {
+			o.Say("the daemon is away: %s", why)
+			said = why
+		}
+		if r.pause(again) != nil {
+			return nil
+		}
+	}
+}
+
+// serve is one connection.
+func (r *runner) serve(ctx context.Context) error {
+	c, err := r.o.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// However it ends: the next one is another connection.
+	defer r.unlink()
+	stream, err := c.Stream(ctx, "runner.attach", &taskapi.RunnerAttachParams{})
+	if err != nil {
+		return err
+	}
+	for {
+		raw, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		var chunk taskapi.RunnerChunk
+		if err := json.Unmarshal(raw, &chunk); err != nil {
+			return err
+		}
+		switch {
+		case chunk.Directory != "":
+			if err := r.begin(chunk.Directory); err != nil {
+				return err
+			}
+			r.relink(c)
+			r.o.Say("ready: the ledger is %s", chunk.Directory)
+		case chunk.Run != nil:
+			r.take(chunk.Run)
+		case chunk.Kill != nil:
+			r.kill(*chunk.Kill)
+		}
+	}
+}
+
+// begin opens the ledger, which is one runner's at a time.
+func (r *runner) begin(dir string) (err error) {
+	if r.ledger != nil && r.ledger.Dir() == dir {
+		return nil
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot use the ledger: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close() //nolint:errcheck // nothing was written
+		return fmt.Errorf("another runner has the ledger %s: %w", dir, err)
+	}
+	r.ledger, r.lock = ledger.At(dir), lock
+	return nil
+}
+
+func (r *runner) relink(c *client.Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.link = c
+	close(r.linked)
+}
+
+func (r *runner) unlink() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.link != nil {
+		r.link, r.linked = nil, make(chan struct{})
+	}
+}
+
+// refused reports whether the daemon does not want what it was told. All else, such as a disk
+// that is full, may go away.
+func refused(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && slices.Contains([]api.Code{api.Forbidden, api.InvalidParams, api.MethodNotFound, api.NotFound, api.Conflict}, e.Code)
+}
+
+// report tells the daemon, once it is there. Its error is the daemon's refusal, or that
+// the runner ends.
+func (r *runner) report(p *taskapi.RunnerReportParams) error {
+	for {
+		r.mu.Lock()
+		c, linked := r.link, r.linked
+		r.mu.Unlock()
+		if c == nil {
+			select {
+			case <-r.ctx.Done():
+				return r.ctx.Err()
+			case <-linked:
+				continue
+			}
+		}
+		if err := c.Call(r.ctx, "runner.report", p, nil); err == nil || refused(err) {
+			return err
+		}
+		if err := r.pause(again); err != nil {
+			return err
+		}
+	}
+}
+
+// take looks after a run, unless that is done already.
+func (r *runner) take(o *taskapi.RunnerOrder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[o.RunnerRef] {
+		return
+	}
+	r.running[o.RunnerRef] = true
+	r.wait.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.running, o.RunnerRef)
+		}()
+		for {
+			err := r.account(o)
+			if err == nil || r.ctx.Err() != nil {
+				return
+			}
+			r.o.Say("run %d of %s: %v", o.Run, o.EffectID, err)
+			// Nobody else looks after it as long as this runner is attached.
+			if refused(err) || r.pause(lookAgain) != nil {
+				return
+			}
+		}
+	})
+}
+
+// account brings a run to its end, whatever has become of it so far, and reports it.
+func (r *runner) account(o *taskapi.RunnerOrder) error {
+	finish := func(state, evidence string, what any) error {
+		text, err := json.Marshal(what)
+		if err != nil {
+			return err
+		}
+		if err := os.RemoveAll(r.ledger.Path(o.RunnerRef, ledger.InputsDir)); err != nil {
+			return err
+		}
+		r.o.Say("run %d of %s is %s", o.Run, o.EffectID, state)
+		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
+		if err == nil {
+			os.Remove(r.ledger.Path(o.RunnerRef, ledger.StdoutFile)) //nolint:errcheck // it was reported
+			os.Remove(r.ledger.Path(o.RunnerRef, ledger.StderrFile)) //nolint:errcheck // it was reported
+		}
+		return err
+	}
+	told := false
+	for tries := 0; ; {
+		claim, _, held, err := r.ledger.Holder(o.RunnerRef)
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
+			return err
+		}
+		if claim != nil {
+			// Nobody else takes it: there is one runner.
+			claim.Close() //nolint:errcheck // nothing was written
+		}
+		var p ledger.Process
+		known, err := r.ledger.Get(o.RunnerRef, ledger.ProcessFile, &p)
+		if err == nil && known && !told {
+			told = true
+			err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: p.PID})
+		}
+		if err != nil {
+			return err
+		}
+		if held {
+			if err := r.pause(shimEvery); err != nil {
+				return err
+			}
+			continue
+		}
+		var end result
+		ended, err := r.ledger.Get(o.RunnerRef, ledger.ResultFile, &end)
+		switch {
+		case err != nil:
+			return err
+		case ended:
+			return finish(end.State, "", end.Receipt)
+		case known:
+			return finish(task.EffectUncertain, evidence(r.ledger, o.RunnerRef, &p), receipt{StartedAt: p.At})
+		case !missing:
+			// Nobody has it any more, and it had no process: it was not run.
+			if err := os.Remove(r.ledger.Path(o.RunnerRef, ledger.ClaimFile)); err != nil {
+				return err
+			}
+			continue
+		}
+		since, err := r.ledger.Since()
+		if err != nil {
+			return err
+		}
+		if o.StartedAt.Before(since) {
+			return finish(task.EffectUncertain, "the runner's ledger is younger than the start, and knows nothing of it: was it restored from a backup?", receipt{StartedAt: o.StartedAt})
+		}
+		if tries++; tries > maxTries {
+			return finish(task.EffectFailed, "", receipt{StartedAt: o.StartedAt, Error: "the runner cannot start a process for it"})
+		}
+		if err := r.start(o); err != nil {
+			return err
+		}
+	}
+}
+
+// shimEvery is how often it is looked whether a shim has come to its end that this
+// runner did not start.
+const shimEvery = 100 * time.Millisecond
+
+func (r *runner) pause(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// start has a shim run a command, and returns when the shim has ended. The daemon knows
+// the shim's process before it is told anything, so that nothing that it starts operates
+// the daemon.
+func (r *runner) start(o *taskapi.RunnerOrder) error {
+	env := make(map[string]string)
+	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
+		for _, v := range r.o.Env {
+			if value, ok := strings.CutPrefix(v, name+"="); ok {
+				env[name] = value
+			}
+		}
+	}
+	text, err := json.Marshal(&shimOrder{RunnerOrder: *o, Ledger: r.ledger.Dir(), Env: env})
+	if err != nil {
+		return err
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	cmd := itself("shim")
+	cmd.ExtraFiles, cmd.SysProcAttr, cmd.Dir = []*os.File{to}, &unix.SysProcAttr{Setsid: true}, "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	to.Close() //nolint:errcheck // the shim has it
+	if err != nil {
+		return err
+	}
+	name, err := peer.NameOf(cmd.Process.Pid)
+	if err == nil {
+		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerWaits, Process: name})
+	}
+	if err == nil {
+		_, err = in.Write(text)
+	}
+	err = errors.Join(err, in.Close())
+	done := make(chan struct{})
+	// It is left behind with the runner's process, when that ends before the shim.
+	go func() {
+		// What it says is its command's process id.
+		lines := bufio.NewScanner(from)
+		for lines.Scan() {
+			if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
+				_ = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: pid}) // the end says it too
+			}
+		}
+		_ = cmd.Wait() // what came of it is in the ledger
+		close(done)
+	}()
+	select {
+	case <-done:
+		return err
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}
+
+// kill has a run's shim end its command.
+func (r *runner) kill(ref taskapi.RunnerRef) {
+	f, shim, held, err := r.ledger.Holder(ref)
+	if f != nil {
+		f.Close() //nolint:errcheck // it was only looked at
+	}
+	if err != nil || !held || shim <= 0 {
+		r.o.Say("run %d of %s has no process to end", ref.Run, ref.EffectID)
+		return
+	}
+	if err := unix.Kill(shim, unix.SIGTERM); err != nil {
+		r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
+	}
+}
+
+// evidence is what a person is shown of a run that nobody knows the outcome of.
+func evidence(l *ledger.Ledger, ref taskapi.RunnerRef, p *ledger.Process) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "its command was process %d from %s, and left no result", p.PID, p.At.Format(time.RFC3339))
+	boot, err := peer.Boot()
+	switch {
+	case err == nil && boot != p.Boot:
+		b.WriteString("; the system has started anew since")
+	case l.Lives(ref):
+		b.WriteString("; a process of it is still there")
+	default:
+		b.WriteString("; no process of it is there any more")
+	}
+	for _, kind := range []string{ledger.StdoutFile, ledger.StderrFile} {
+		if text := tail(l.Path(ref, kind)); text != "" {
+			fmt.Fprintf(&b, "\nthe end of what it wrote to std%s:\n%s", kind, text)
+		}
+	}
+	return b.String()
+}
+
+// shownTail is how much of an output is shown as evidence.
+const shownTail = 2 << 10
+
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > shownTail {
+		if _, err := f.Seek(-shownTail, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, shownTail))
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(text)), "�")
+}

@@ -1,0 +1,359 @@
+// Package settingsfile changes single members of settings that other programs read, in JSON and in TOML. Whatever stands
+// around what is changed stays as it is, to the byte: comments, order and spaces. It tells too where a text differs from
+// what was entered into it.
+//
+// The caller's duty: what it enters is well-formed, and the file is written whole or not at all.
+package settingsfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// JSON is one thing of ours in a file of JSON: a member of an object, or an element of
+// an array. Whatever stands around it stays as it is.
+type JSON struct {
+	// Path are the members that lead to the object or the array from the top.
+	Path []string
+	// Name is the member's, "" for an element.
+	Name string
+	// Ours reports whether an element is ours. A member is by its name.
+	Ours func(value jsontext.Value) bool
+	// Value is what stands there, in JSON.
+	Value string
+}
+
+// String is the item with its place, for people.
+func (i *JSON) String() string {
+	if i.Value == "" {
+		return i.place()
+	}
+	return i.place() + ": " + i.Value
+}
+
+// place is the members that lead to the item.
+func (i *JSON) place() string {
+	if i.Name == "" {
+		return strings.Join(i.Path, ".")
+	}
+	return strings.Join(append(slices.Clip(i.Path), i.Name), ".")
+}
+
+// part is a member or an element, and where it begins.
+type part struct {
+	name  string
+	from  int
+	value span
+}
+
+// Item is one thing in a text.
+type Item interface {
+	// Strays are where a text differs from what is to stand in it, by the place and what is wrong: none where it
+	// stands there as it is entered. An error is that the text cannot be read.
+	Strays(text []byte) ([]string, error)
+	// Add enters it into a text in which it is not, and Strip takes it out.
+	Add(text []byte) ([]byte, error)
+	Strip(text []byte) ([]byte, error)
+	// String is the item with its place, for people.
+	String() string
+}
+
+type span struct{ begin, end int }
+
+// parts reads what an object or an array holds.
+func parts(text []byte, at span) (list []part, err error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text[at.begin:at.end]))
+	open, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	kind := open.Kind()
+	if kind != '{' && kind != '[' {
+		return nil, fmt.Errorf("it is %s", kind)
+	}
+	for d.PeekKind() != '}' && d.PeekKind() != ']' {
+		var p part
+		p.from = -1
+		if kind == '{' {
+			raw, err := d.ReadValue()
+			if err != nil {
+				return nil, err
+			}
+			name, err := jsontext.AppendUnquote(nil, raw)
+			if err != nil {
+				return nil, err
+			}
+			p.name, p.from = string(name), at.begin+int(d.InputOffset())-len(raw)
+		}
+		raw, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		p.value.end = at.begin + int(d.InputOffset())
+		p.value.begin = p.value.end - len(raw)
+		if p.from < 0 {
+			p.from = p.value.begin
+		}
+		list = append(list, p)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something stands behind it")
+	}
+	return list, nil
+}
+
+// trimmed is where the value of a text stands.
+func trimmed(text []byte) span {
+	return span{len(text) - len(bytes.TrimLeft(text, " \t\r\n")), len(bytes.TrimRight(text, " \t\r\n"))}
+}
+
+// walk goes down the path as far as it is there: spans are those of what it met, the top
+// first, and left is the rest of the path.
+func (i *JSON) walk(text []byte) (met []span, left []string, err error) {
+	met = []span{trimmed(text)}
+	for n, name := range i.Path {
+		list, err := parts(text, met[n])
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", strings.Join(i.Path[:n], "."), err)
+		}
+		at := slices.IndexFunc(list, func(p part) bool { return p.name == name })
+		if at < 0 {
+			return met, i.Path[n:], nil
+		}
+		met = append(met, list[at].value)
+	}
+	return met, nil, nil
+}
+
+// find returns those of ours in a list.
+func (i *JSON) find(text []byte, list []part) (at int) {
+	return slices.IndexFunc(list, func(p part) bool {
+		if i.Name != "" {
+			return p.name == i.Name
+		}
+		return i.Ours(text[p.value.begin:p.value.end])
+	})
+}
+
+// Strays are where what is there differs from the item: it is there once, as it is entered, in
+// whichever order its members stand.
+func (i *JSON) Strays(text []byte) ([]string, error) {
+	place := i.place()
+	missing := []string{place + " is missing"}
+	if i.Name == "" {
+		missing[0] = "the entry in " + place + " is missing"
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return missing, nil
+	}
+	met, left, err := i.walk(text)
+	if err != nil || len(left) > 0 {
+		return missing, err
+	}
+	list, err := parts(text, met[len(met)-1])
+	if err != nil {
+		return nil, err
+	}
+	at := i.find(text, list)
+	switch {
+	case at < 0:
+		return missing, nil
+	case i.find(text, list[at+1:]) >= 0:
+		return []string{place + " is there twice"}, nil
+	case i.Name == "":
+		place = fmt.Sprintf("%s[%d]", place, at)
+	}
+	return Differences(place, valueOf(text, list[at]), jsontext.Value(i.Value)), nil
+}
+
+// Add enters the item behind all others of its place.
+func (i *JSON) Add(text []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}\n")
+	}
+	met, left, err := i.walk(text)
+	if err != nil {
+		return nil, err
+	}
+	words := i.Value
+	if i.Name != "" {
+		words = quote(i.Name) + ": " + words
+	}
+	if len(left) > 0 {
+		begin, end := "[", "]"
+		if i.Name != "" {
+			begin, end = "{", "}"
+		}
+		words = begin + words + end
+		for n, name := range slices.Backward(left) {
+			words = quote(name) + ": " + words
+			if n > 0 {
+				words = "{" + words + "}"
+			}
+		}
+	}
+	into, open := met[len(met)-1], byte('{')
+	if len(left) == 0 && i.Name == "" {
+		open = '['
+	}
+	list, err := parts(text, into)
+	if err != nil {
+		return nil, err
+	}
+	if text[into.begin] != open {
+		return nil, fmt.Errorf("%s: it does not begin with %c", strings.Join(i.Path[:len(i.Path)-len(left)], "."), open)
+	}
+	at := into.begin + 1
+	if len(list) > 0 {
+		at, words = list[len(list)-1].value.end, ", "+words
+	}
+	return slices.Concat(text[:at], []byte(words), text[at:]), nil
+}
+
+// Strip takes out what is ours, and what has nothing in it without that.
+func (i *JSON) Strip(text []byte) ([]byte, error) {
+	for len(bytes.TrimSpace(text)) > 0 {
+		met, left, err := i.walk(text)
+		if err != nil || len(left) > 0 {
+			return text, err
+		}
+		list, err := parts(text, met[len(met)-1])
+		if err != nil {
+			return nil, err
+		}
+		at := i.find(text, list)
+		if at < 0 {
+			return text, nil
+		}
+		// What holds nothing else goes along.
+		for n := len(met) - 2; len(list) == 1 && n >= 0; n-- {
+			if list, err = parts(text, met[n]); err != nil {
+				return nil, err
+			}
+			at = slices.IndexFunc(list, func(p part) bool { return p.name == i.Path[n] })
+		}
+		text = cut(text, list, at)
+	}
+	return text, nil
+}
+
+// cut takes one of several out, with the comma that parts it from the others.
+func cut(text []byte, list []part, at int) []byte {
+	begin, end := list[at].from, list[at].value.end
+	switch {
+	case at > 0:
+		begin = list[at-1].value.end
+	case len(list) > 1:
+		end = list[1].from
+	}
+	return slices.Concat(text[:begin], text[end:])
+}
+
+// At is where an element of ours stands in its array, -1 where there is none.
+func (i *JSON) At(text []byte) (int, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return -1, nil
+	}
+	met, left, err := i.walk(text)
+	if err != nil || len(left) > 0 {
+		return -1, err
+	}
+	list, err := parts(text, met[len(met)-1])
+	return i.find(text, list), err
+}
+
+// Index is where an element of ours stands in its array, or would be put.
+func (i *JSON) Index(text []byte) (int, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return 0, nil
+	}
+	met, left, err := i.walk(text)
+	if err != nil || len(left) > 0 {
+		return 0, err
+	}
+	list, err := parts(text, met[len(met)-1])
+	if err != nil {
+		return 0, err
+	}
+	if strays, err := i.Strays(text); err == nil && len(strays) == 0 {
+		return i.find(text, list), nil
+	}
+	n := 0
+	for _, p := range list {
+		if !i.Ours(text[p.value.begin:p.value.end]) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Differences are the members in which a JSON value differs from what was entered.
+func Differences(place string, is, want jsontext.Value) (list []string) {
+	if is.Kind() != want.Kind() || is.Kind() != '{' && is.Kind() != '[' {
+		if a, b := canonical(is), canonical(want); a != b {
+			return []string{fmt.Sprintf("%s is %s, and %s was entered", place, Short(a), Short(b))}
+		}
+		return nil
+	}
+	have, err := parts(is, span{0, len(is)})
+	asked, err2 := parts(want, span{0, len(want)})
+	switch {
+	case err != nil || err2 != nil:
+		return []string{place + " cannot be read"}
+	case is.Kind() == '[' && len(have) != len(asked):
+		return []string{fmt.Sprintf("%s has %d elements, and %d were entered", place, len(have), len(asked))}
+	case is.Kind() == '[':
+		for i := range have {
+			list = append(list, Differences(fmt.Sprintf("%s[%d]", place, i), valueOf(is, have[i]), valueOf(want, asked[i]))...)
+		}
+		return list
+	}
+	for _, a := range asked {
+		at := slices.IndexFunc(have, func(h part) bool { return h.name == a.name })
+		if at < 0 {
+			list = append(list, place+"."+a.name+" is missing")
+			continue
+		}
+		list = append(list, Differences(place+"."+a.name, valueOf(is, have[at]), valueOf(want, a))...)
+	}
+	for _, h := range have {
+		if !slices.ContainsFunc(asked, func(a part) bool { return a.name == h.name }) {
+			list = append(list, place+"."+h.name+" was not entered")
+		}
+	}
+	return list
+}
+
+func valueOf(text jsontext.Value, p part) jsontext.Value { return text[p.value.begin:p.value.end] }
+
+func canonical(v jsontext.Value) string {
+	v = v.Clone()
+	_ = v.Canonicalize() // what cannot be compared so is compared as it is
+	return string(v)
+}
+
+// maxShown is how many bytes of a value are shown.
+const maxShown = 80
+
+// Short is as much of a text as is shown of one.
+func Short(text string) string {
+	if len(text) > maxShown {
+		return strings.ToValidUTF8(text[:maxShown], "") + "…"
+	}
+	return text
+}
+
+// quote writes a text as JSON. Bytes that are no text become U+FFFD.
+func quote(text string) string {
+	b, _ := jsontext.AppendQuote(nil, text)
+	return string(b)
+}

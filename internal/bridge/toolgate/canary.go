@@ -1,0 +1,97 @@
+package toolgate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// Canary is a channel that nothing delivers to, and the MCP server, which there is not, of
+// the one tool that a gate has decided as a message to it, whatever is done about calls of
+// tools. So a gate can be tried, and its record is found. It is refused always: a server
+// that somebody gives this name gets no call.
+const Canary = "ocipd-canary"
+
+// CanaryCall is what such a tool is called with.
+type CanaryCall struct {
+	// To is who it is for in the channel, once for each canary.
+	To   string `json:"to"`
+	Text string `json:"text"`
+}
+
+// Question is what a hook would ask about a call of it.
+func (c *CanaryCall) Question() map[string]any {
+	return map[string]any{"event": before, "tool": "mcp__" + Canary + "__send", "input": c}
+}
+
+// Refused reports whether a gate's answer to the question refuses the call.
+func Refused(answer string) bool {
+	var said struct {
+		Hook struct {
+			Decision string `json:"permissionDecision"`
+		} `json:"hookSpecificOutput"`
+	}
+	return json.Unmarshal([]byte(answer), &said) == nil && said.Hook.Decision == "deny"
+}
+
+// canary has a canary decided, and refuses it.
+func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
+	var c CanaryCall
+	if err := json.Unmarshal(q.Input, &c); err != nil || c.To == "" {
+		return answer(q, "deny", "ocipd: this is no canary")
+	}
+	said := api.EmittedMessage{SessionKey: Canary + ":" + c.To, Content: api.Said(c.Text)}
+	got, err := g.ask(ctx, api.MessageSending, said.Append(nil), c.To)
+	if err == nil {
+		switch {
+		case got.Held:
+			err = g.daemon.Call(ctx, "agent.withdraw", &api.WithdrawParams{ApprovalID: got.ApprovalID, Note: "a canary is not sent"}, nil)
+		case got.Allowed:
+			err = g.daemon.Call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: c.To, Outcome: api.OutcomeNotSent, Note: "a canary is not sent"}, nil)
+		}
+	}
+	if err != nil {
+		return answer(q, "deny", "ocipd: the canary could not be decided: "+err.Error())
+	}
+	return answer(q, "deny", "ocipd: a canary is not sent. "+got.Reason)
+}
+
+// Ask starts an MCP server as a runtime does, by its command, has it call one of its tools,
+// and returns the text of the answer, and whether that is an error of the tool. Without an
+// environment it is that of this program.
+func Ask(ctx context.Context, env []string, command string, args []string, tool string, arguments any) (answer string, isError bool, err error) {
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, command, args...)
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = env, &said, callTime
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "ocipd", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		return "", false, fmt.Errorf("cannot start %s: %w %s", command, err, strings.TrimSpace(said.String()))
+	}
+	got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if closed := session.Close(); err != nil {
+		return "", false, fmt.Errorf("%s does not answer: %w (%w) %s", command, err, closed, strings.TrimSpace(said.String()))
+	}
+	for _, part := range got.Content {
+		if text, ok := part.(*mcp.TextContent); ok {
+			answer += text.Text
+		}
+	}
+	return answer, got.IsError, nil
+}
+
+// emission is what the daemon is asked: key says, where it is set, by which name the agent
+// says later what became of it.
+func emission(hook api.Hook, data []byte, key string) map[string]any {
+	asked := map[string]any{"hookName": string(hook), "data": jsontext.Value(data)}
+	if key != "" {
+		asked["requestKey"] = key
+	}
+	return asked
+}

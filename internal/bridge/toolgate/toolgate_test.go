@@ -1,0 +1,134 @@
+package toolgate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/task/taskclient"
+)
+
+// deaf is a gate whose daemon is not there.
+func deaf(without ...string) *gate {
+	o := &Options{Runtime: "codex", Without: without, Log: slog.New(slog.DiscardHandler), Dial: func(context.Context) (*client.Client, error) { return nil, client.ErrNotRunning }}
+	return &gate{o: o, daemon: taskclient.New(o.Dial, "t")}
+}
+
+func said(r *mcp.CallToolResult) string { return r.Content[0].(*mcp.TextContent).Text }
+
+// Whatever cannot be decided is refused, in the words of the hook that asks or as an error.
+func TestNothingIsLetGoUndecided(t *testing.T) {
+	g := deaf("slack", "user:github")
+	for _, tt := range []struct {
+		name, arguments, want string
+		isError               bool
+	}{
+		{"a tool of the runtime", `{"event":"PreToolUse","tool":"Bash","input":{"command":"ls"}}`, `"permissionDecision":"deny"`, false},
+		{"with its input as a text", `{"event":"PreToolUse","tool":"Bash","input":"{\"command\":\"ls\"}"}`, `"permissionDecision":"deny"`, false},
+		{"a request for permission", `{"event":"PermissionRequest","tool":"mcp__web__x","input":{}}`, `"behavior":"deny"`, false},
+		{"of a server that the proxy decides about", `{"event":"PreToolUse","tool":"mcp__slack__send","input":{}}`, `{}`, false},
+		{"of that server, where no proxy is asked", `{"event":"PermissionRequest","tool":"mcp__slack__send","input":{}}`, `"behavior":"deny"`, false},
+		{"of a server in the user's list", `{"event":"PreToolUse","tool":"mcp__github__x","source":"user","input":{}}`, `{}`, false},
+		{"of its namesake in a project's list", `{"event":"PreToolUse","tool":"mcp__github__x","source":"project","input":{}}`, `"deny"`, false},
+		{"of the gate", `{"event":"PreToolUse","tool":"mcp__ocipd-gate__decide","input":{}}`, `for the runtime alone`, false},
+		{"of the gate, as Codex writes it", `{"event":"PreToolUse","tool":"mcp__ocipd_gate__decide","input":{}}`, `for the runtime alone`, false},
+		{"a canary", `{"event":"PreToolUse","tool":"mcp__ocipd-canary__send","input":{"to":"x","text":"t"}}`, `the canary could not be decided`, false},
+		{"a canary to nobody", `{"event":"PreToolUse","tool":"mcp__ocipd-canary__send","input":{}}`, `"permissionDecision":"deny"`, false},
+		{"of another event", `{"event":"PostToolUse","tool":"Bash","input":{}}`, "hooks of", true},
+		{"of no tool", `{"event":"PreToolUse","tool":"","input":{}}`, "names no tool", true},
+		{"with an input that is none", `{"event":"PreToolUse","tool":"Bash","input":"ls"}`, "no JSON object", true},
+		{"with a list", `{"event":"PreToolUse","tool":"Bash","input":[]}`, "no JSON object", true},
+		{"that says its tool twice", `{"event":"PreToolUse","tool":"Bash","tool":"Read","input":{}}`, "cannot read", true},
+		{"no question", `7`, "cannot read", true},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		got := g.use(ctx, []byte(tt.arguments))
+		cancel()
+		if got.IsError != tt.isError || !strings.Contains(said(got), tt.want) {
+			t.Errorf("%s: %t, %s", tt.name, got.IsError, said(got))
+		}
+	}
+}
+
+// What was let go before a call is not asked about again when permission for it is, once.
+func TestAskedOnceForBothHooks(t *testing.T) {
+	g := deaf()
+	ask := func(input string) *mcp.CallToolResult {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		return g.use(ctx, []byte(`{"event":"PermissionRequest","tool":"mcp__web__x","session":"s","cwd":"/w","input":`+input+`}`))
+	}
+	q, err := read([]byte(`{"event":"PreToolUse","tool":"mcp__web__x","session":"s","cwd":"/w","input":{"a":1,"b":2}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.remember(q.key())
+	if got := said(ask(`{"a":1,"b":3}`)); !strings.Contains(got, `"deny"`) {
+		t.Errorf("another call: %s", got)
+	}
+	if got := said(ask(`{"b":2,"a":1}`)); !strings.Contains(got, `"behavior":"allow"`) {
+		t.Errorf("the same call: %s", got)
+	}
+	if got := said(ask(`{"b":2,"a":1}`)); !strings.Contains(got, `"deny"`) {
+		t.Errorf("the same call again: %s", got)
+	}
+}
+
+// The gate of a machine's settings is asked about prompts of all servers, and answers those
+// that were entered for it.
+func TestPromptsOfOthersAreTheUsers(t *testing.T) {
+	g := deaf()
+	g.o.Prompts = []string{"web"}
+	for tool, want := range map[string]string{"mcp__web__x": `"behavior":"deny"`, "mcp__mine__x": "{}", "Bash": "{}"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		got := said(g.use(ctx, []byte(`{"event":"PermissionRequest","tool":"`+tool+`","input":{}}`)))
+		cancel()
+		if !strings.Contains(got, want) || want == "{}" && got != want {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+}
+
+func TestChangedByAnInterceptor(t *testing.T) {
+	for data, want := range map[string]bool{`{"params":{"a":1,"b":2}}`: false, `{"params":{"b":2, "a":1},"x":1}`: false, `{"params":{"a":1}}`: true, `{}`: true, `[]`: true} {
+		if got := changed([]byte(data), []byte(`{"a":1,"b":2}`)); got != want {
+			t.Errorf("%s: %t", data, got)
+		}
+	}
+	if !errors.Is(deaf().wait(t.Context(), "id", time.Now()), errWaits) {
+		t.Error("nobody has decided, and it waits no more")
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"event":"PreToolUse","tool":"Bash","input":"{}"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		q, err := read(raw)
+		if err == nil && (q.Tool == "" || q.Input.Kind() != '{') {
+			t.Fatalf("%q was read as %+v", raw, q)
+		}
+	})
+}
+
+// A tool whose name could be that of another server's tool is asked about.
+func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
+	t.Parallel()
+	g := deaf("user:gh", "user:gh__x")
+	for tool, asked := range map[string]bool{"mcp__gh__push": false, "mcp__gh__x__push": true} {
+		q := map[string]any{"event": before, "tool": tool, "input": map[string]any{}, "source": "user"}
+		raw, err := json.Marshal(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := g.use(t.Context(), raw)
+		if text := got.Content[0].(*mcp.TextContent).Text; strings.Contains(text, "deny") != asked {
+			t.Errorf("%s is answered %s", tool, text)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package toolmap
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Of returns the map for a command line: that of a file, or of a name that comes with the
+// program, else the one whose package, program or image the command line names, else one
+// without tools.
+func Of(given string, command []string) (*Map, error) {
+	servers, err := Servers()
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := servers[given]; ok {
+		return &m, nil
+	}
+	if given != "" {
+		m, err := readMap(given, nameOf(command))
+		if err != nil {
+			err = fmt.Errorf("%w; those that come with ocipd are %s", err, strings.Join(slices.Sorted(maps.Keys(servers)), ", "))
+		}
+		return m, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		if m := servers[name]; m.starts(command) {
+			return &m, nil
+		}
+	}
+	m := &Map{Name: nameOf(command)}
+	m.Channel = m.Name
+	return m, m.Check()
+}
+
+// starts reports whether a command line starts a server of the map, or reaches it.
+func (m *Map) starts(command []string) bool {
+	some := func(list []string, is func(arg, name string) bool) bool {
+		return slices.ContainsFunc(list, func(name string) bool {
+			return slices.ContainsFunc(command, func(arg string) bool { return is(arg, name) })
+		})
+	}
+	program := func(arg, name string) bool { return filepath.Base(filepath.ToSlash(arg)) == name }
+	return some(m.Packages, isPackage) || some(m.Programs, program) || some(m.Images, isImage) || some(m.Hosts, isHost)
+}
+
+// isPackage reports whether an argument names a package: by itself, with a version, or as a
+// path in a folder of packages.
+func isPackage(arg, pkg string) bool {
+	return arg == pkg || strings.HasPrefix(arg, pkg+"@") || strings.Contains(filepath.ToSlash(arg)+"/", "/node_modules/"+pkg+"/")
+}
+
+// isImage reports whether an argument names an image, of any version.
+func isImage(arg, image string) bool {
+	arg = strings.TrimPrefix(arg, "docker.io/")
+	return arg == image || strings.HasPrefix(arg, image+":") || strings.HasPrefix(arg, image+"@")
+}
+
+// isHost reports whether an argument is a host, or an address on it.
+func isHost(arg, host string) bool {
+	return arg == host || strings.HasPrefix(arg, "https://"+host+"/") || arg == "https://"+host
+}
+
+var wordPattern = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// nameOf makes a name of a command line that no map is for.
+func nameOf(command []string) string {
+	for _, arg := range slices.Backward(command) {
+		if !strings.HasPrefix(arg, "-") {
+			if name := strings.Trim(wordPattern.ReplaceAllString(strings.ToLower(strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg))), "-"), "-."); name != "" {
+				return "mcp-" + name
+			}
+		}
+	}
+	return "mcp-server"
+}
+
+// Server returns the map of a server by what it says of itself: its name, else its tools, with the
+// arguments of each. It is nil where no map is for it.
+func Server(name string, tools map[string][]string) (*Map, error) {
+	servers, err := Servers()
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range slices.Sorted(maps.Keys(servers)) {
+		if m := servers[of]; slices.Contains(m.Servers, name) {
+			return &m, nil
+		}
+	}
+	var best *Map
+	most := 0
+	for _, of := range slices.Sorted(maps.Keys(servers)) {
+		m := servers[of]
+		if n := m.shares(tools); n > most {
+			most, best = n, &m
+		}
+	}
+	return best, nil
+}
+
+// enough is how many tools of a map a server has that is found by them.
+const enough = 3
+
+// shares is how many of a server's tools the map has, 0 where it is the map of another: where it has
+// less than half of them, none that sends, or one that sends with arguments of which it knows nothing.
+func (m *Map) shares(tools map[string][]string) (n int) {
+	sends := false
+	for name, arguments := range tools {
+		if !m.Knows(name) {
+			continue
+		}
+		n++
+		t, ok := m.Tools[name]
+		if !ok {
+			continue
+		}
+		sends = true
+		known := t.Arguments()
+		if slices.ContainsFunc(arguments, func(a string) bool { return !slices.Contains(known, a) }) {
+			return 0
+		}
+	}
+	if !sends || 2*n < len(tools) || n < min(enough, len(m.names())) {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,78 @@
+package toolmap
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Arguments that hold texts and recipients by their usual names.
+var (
+	titleNames = []string{"subject", "title"}
+	textNames  = []string{"text", "message", "body", "content", "html", "htmlBody", "msg", "comment", "messageText", "note"}
+	toNames    = []string{
+		"to", "cc", "bcc", "recipient", "recipients", "channel", "channelId", "channelName", "chat", "chatId", "conversation", "conversationId", "room", "roomId",
+		"threadId", "userId", "user", "username", "email", "emails", "phone", "phoneNumber", "number", "target", "issueNumber", "session", "address", "jid",
+		"receiver", "receivers", "recipientId", "recipientIds", "toUser", "toEmail", "pullNumber", "issueId", "issueKey", "spaceId", "groupId", "topicId", "postId", "channelIds", "chatGuid",
+	}
+)
+
+func among(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(usual string) bool { return folded(usual) == folded(name) })
+}
+
+// Guess makes what can be known of a tool from the names of its arguments, nil where it
+// does not look as if it sent messages.
+func Guess(arguments []string) *Tool {
+	var t Tool
+	for _, name := range arguments {
+		switch {
+		case among(titleNames, name):
+			t.Title = append(t.Title, name)
+		case among(textNames, name):
+			t.Text = append(t.Text, name)
+		case among(toNames, name):
+			t.To = append(t.To, "{"+name+"}")
+		}
+	}
+	if len(t.Text) == 0 {
+		t.Text, t.Title = t.Title, nil
+	}
+	if len(t.Text) == 0 || len(t.To) == 0 {
+		return nil
+	}
+	t.Guessed = true
+	slices.Sort(t.Title)
+	slices.Sort(t.Text)
+	slices.Sort(t.To)
+	return &t
+}
+
+// GuessAll is what [Guess] makes of all arguments that a tool says it has.
+func GuessAll(arguments []string) *Tool {
+	t := Guess(arguments)
+	if t == nil {
+		return nil
+	}
+	known := t.Arguments()
+	for _, name := range arguments {
+		if !slices.Contains(known, name) {
+			t.With = append(t.With, name)
+		}
+	}
+	return t
+}
+
+// maxWord bounds a text that is a name or an id, in bytes.
+const maxWord = 64
+
+// SaysText reports whether a text stands in an argument: by the usual name of one, at any depth, or
+// since it is more than a name.
+func SaysText(a *Member) bool {
+	for _, s := range saysOf(a) {
+		if s.text && !s.member && (among(textNames, s.name) || among(titleNames, s.name) || len(s.value) > maxWord || strings.ContainsFunc(s.value, unicode.IsSpace)) {
+			return true
+		}
+	}
+	return false
+}

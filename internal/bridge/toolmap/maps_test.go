@@ -1,0 +1,143 @@
+package toolmap
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMapOf(t *testing.T) {
+	for command, want := range map[string]string{
+		"npx -y @modelcontextprotocol/server-slack":                              "slack",
+		"npx -y @modelcontextprotocol/server-slack@2025.4.25":                    "slack",
+		"node /x/node_modules/@modelcontextprotocol/server-github/dist/index.js": "github",
+		"npx mcp-discord":                           "discord",
+		"npx mcp-discordant":                        "mcp-mcp-discordant",
+		"/usr/bin/python3 /opt/chat/Server_1.py -v": "mcp-server-1",
+		"x":     "mcp-x",
+		"--- -": "mcp-server",
+	} {
+		m, err := Of("", strings.Fields(command))
+		if err != nil || m.Name != want {
+			t.Errorf("%s: %+v, %v", command, m, err)
+		}
+	}
+	if m, err := Of("gmail", []string{"x"}); err != nil || m.Channel != "email" {
+		t.Errorf("by name: %+v, %v", m, err)
+	}
+	file := filepath.Join(t.TempDir(), "map.yaml")
+	for text, good := range map[string]bool{
+		"channel: chat\ntools:\n  send: {text: [text], to: [\"{to}\"]}\n": true, "channel: chat\nunmapped: refuse\n": true, "channel: chat\nunmapped: ask\n": true,
+		"channel: chat\ntools: {send: {text: [text]}}\n": false, "channel: chat\ntools: {send: {text: [text], to: [to]}}\n": false, "channel: agent\n": false,
+		"channel: Chat\n": false, "tools: {}\n": false, "channel: chat\nunmapped: perhaps\n": false, "channel: chat\nmore: 1\n": false, "channel: a\n---\nchannel: b\n": false,
+		"channel: chat\ntools: {send: {text: [text], to: [\"{a}{b\"]}}\n": false, "": false,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := Of(file, []string{"x"}); (err == nil) != good {
+			t.Errorf("%q: %+v, %v", text, m, err)
+		}
+	}
+	if _, err := Of(filepath.Join(t.TempDir(), "none"), nil); err == nil || !strings.Contains(err.Error(), "slack") {
+		t.Errorf("a map that is not there: %v", err)
+	}
+}
+
+func argumentsIn(t testing.TB, object string) []Member {
+	t.Helper()
+	list, err := Members([]byte(object), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestRecipients(t *testing.T) {
+	mail := &Map{Channel: EmailChannel}
+	chat := &Map{Channel: "chat"}
+	for _, tc := range []struct {
+		m         *Map
+		to        []string
+		arguments string
+		want      string
+	}{
+		{chat, []string{"{to}"}, `{"to":"dave"}`, "chat:dave"},
+		{chat, []string{"{to}"}, `{"to":["b","a","b"]}`, "chat:a chat:b"},
+		{chat, []string{"{to}", "{cc}"}, `{"to":7,"cc":null}`, "chat:7"},
+		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12}`, "chat:a/b#12"},
+		{chat, []string{"{o}/{r}"}, `{"o":"{r}","r":"b"}`, "chat:{r}/b"},
+		// A server reads a number in its own way, and makes addresses of what it is given.
+		{chat, []string{"{to}"}, `{"to":1e3}`, ""}, {chat, []string{"{to}"}, `{"to":1000.0}`, ""}, {chat, []string{"{to}"}, `{"to":-0}`, ""}, {chat, []string{"{to}"}, `{"to":9007199254740993}`, ""},
+		{chat, []string{"{to}"}, `{"to":-1001234567890}`, "chat:-1001234567890"}, {chat, []string{"{to}"}, `{"to":"9007199254740993"}`, "chat:9007199254740993"},
+		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12.0}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"x/../a","r":"b"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"a/b/issues/1/comments?x=","r":"y"}`, ""},
+		{chat, []string{"{o}/{r}"}, `{"o":"..","r":"b"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"%2e%2e","r":"b"}`, ""}, {chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":"1#2"}`, ""},
+		{chat, []string{"{to}"}, `{"to":"../eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"a%2f%2E./eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"a...b/..c"}`, "chat:a...b/..c"},
+		{chat, []string{"{o}/{r}"}, `{"o":"a.b","r":".github"}`, "chat:a.b/.github"},
+		{chat, []string{"{to}"}, `{"to":"dave,eve"}`, ""}, {chat, []string{"{to}"}, `{"to":"dave;eve"}`, ""}, {chat, []string{"{to}"}, `{"to":["dave","general chat"]}`, "chat:dave chat:general chat"},
+		{mail, []string{"{to}"}, `{"to":"\"eve@x.org y\"@dave.example"}`, ""}, {mail, []string{"{to}"}, `{"to":"\"eve@x.org\" <dave@x.org>"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@x.org (eve@x.org)"}`, ""},
+		{mail, []string{"{to}"}, `{"to":"all: dave@x.org, eve@x.org;"}`, ""}, {mail, []string{"{to}"}, `{"to":"\"Doe, Jane\" <j.doe+a@x.org>, Zo\u00eb O'Hara <zoe@x.org>"}`, "email:j.doe+a@x.org email:zoe@x.org"},
+		{mail, []string{"{to}"}, `{"to":"eve@x.org <dave@x.org>"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@[127.0.0.1]"}`, ""},
+		{mail, []string{"{to}", "{cc}"}, `{"to":"Dave <Dave@Example.com>, e@x.org","cc":["a@x.org"]}`, "email:a@x.org email:dave@example.com email:e@x.org"},
+		{mail, []string{"{to}"}, `{"to":"no address"}`, ""},
+		{mail, []string{"{to}"}, `{"to":"a@x.org\nBcc: b@x.org"}`, ""},
+		{chat, []string{"{to}"}, `{"to":" dave"}`, ""}, {chat, []string{"{to}"}, `{"to":""}`, ""}, {chat, []string{"{to}"}, `{"to":[]}`, ""},
+		{chat, []string{"{to}"}, `{"to":[["a"]]}`, ""}, {chat, []string{"{to}"}, `{"to":{"a":1}}`, ""}, {chat, []string{"{to}"}, `{"to":true}`, ""},
+		{chat, []string{"{o}/{r}"}, `{"o":"a"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"a","r":["b"]}`, ""}, {chat, []string{"{to}"}, `{}`, ""},
+		// One of several is left out where its argument is.
+		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b"}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":3}`, "chat:a/b#3"},
+		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":null}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":"1#2"}`, ""},
+		// A name that another mail program reads as another one.
+		{mail, []string{"{to}"}, `{"to":"dave@\uff47lobex.example"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@globex.example."}`, ""}, {mail, []string{"{to}"}, `{"to":"d\u0430ve@x.org"}`, ""},
+	} {
+		keys, err := tc.m.Recipients(&Tool{To: tc.to}, argumentsIn(t, tc.arguments))
+		if got := strings.Join(keys, " "); got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%v of %s: %q, %v", tc.to, tc.arguments, got, err)
+		}
+	}
+}
+
+func TestGuess(t *testing.T) {
+	for names, want := range map[string]string{
+		"text to": "text > {to}", "body channel_id title": "title body > {channel_id}", "Message ChatID": "Message > {ChatID}", "title to": "title > {to}",
+		"query to": "", "text query": "", "": "", "path content": "", "owner repo pull_number body": "body > {pull_number}", "recipient_ids message": "message > {recipient_ids}", "subject body html to cc bcc": "subject body html > {bcc} {cc} {to}",
+	} {
+		got := ""
+		if g := Guess(strings.Fields(names)); g != nil {
+			got = strings.Join(slices.Concat(g.Title, g.Text), " ") + " > " + strings.Join(g.To, " ")
+		}
+		if got != want {
+			t.Errorf("%q is guessed as %q, want %q", names, got, want)
+		}
+	}
+}
+
+// builtInMap is a map that comes with the program.
+func builtInMap(t testing.TB, name string) *Map {
+	t.Helper()
+	all, err := Servers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := all[name]
+	if !ok {
+		t.Fatalf("there is no map %s", name)
+	}
+	return &m
+}
+
+// What steers leads nowhere: the maps say of each argument what it may be.
+func TestNever(t *testing.T) {
+	t.Parallel()
+	m := builtInMap(t, "gmail")
+	for arguments, good := range map[string]bool{
+		`{"criteria":{"from":"a@x.org"},"action":{"addLabelIds":["L"]}}`: true, `{"criteria":{"from":"a@x.org"},"action":{"forward":"rival@globex.example"}}`: false,
+		`{"criteria":{},"action":{"FORWARD":"rival@globex.example"}}`: false,
+	} {
+		if err := m.Allows(argumentsIn(t, arguments)); (err == nil) != good {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+}

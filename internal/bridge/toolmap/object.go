@@ -1,0 +1,128 @@
+package toolmap
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Member is one member of an object: its name, its value, and where that stands in the line, from one byte up to another.
+type Member struct {
+	Name     string
+	Value    jsontext.Value
+	From, To int
+}
+
+// ErrFrame is why a message cannot be read in one way.
+var ErrFrame = errors.New("not a JSON-RPC message that can be told apart")
+
+// Exact is the largest whole number behind which programs that have doubles alone still count by
+// ones.
+const Exact = 1<<53 - 1
+
+// Members reads an object strictly: nothing behind it, no name twice. Its values stand in
+// the object still, and offsets are of the line in which that begins at base.
+func Members(object []byte, base int) (list []Member, err error) {
+	// Half a character written as an escape is the client's; bytes that are none are not.
+	if !utf8.Valid(object) {
+		return nil, fmt.Errorf("%w: it is not UTF-8", ErrFrame)
+	}
+	// Out of a buffer it is read where it stands: an answer may be long.
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowInvalidUTF8(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return nil, fmt.Errorf("%w: it is no object", ErrFrame)
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+		}
+		m := Member{Name: name.String()}
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+		}
+		end := int(d.InputOffset())
+		m.Value = jsontext.Value(object[end-len(value) : end : end])
+		m.From, m.To = base+end-len(value), base+end
+		list = append(list, m)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something stands behind it", ErrFrame)
+	}
+	return list, nil
+}
+
+// folded is a name as those compare it who do not tell letters' case apart, or leave out
+// what joins words.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' {
+			return -1
+		}
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
+
+// Bare is a name's letters and digits, as those compare it who overlook all else.
+func Bare(name string) string {
+	return folded(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, name))
+}
+
+// Exactly refuses members that a lenient reader would take for one of the names, or for
+// each other.
+func Exactly(list []Member, names ...string) error {
+	seen := make(map[string]string, len(list))
+	for _, m := range list {
+		f := cmp.Or(Bare(m.Name), m.Name)
+		if before, twice := seen[f]; twice {
+			return fmt.Errorf("%w: %q and %q differ in case or signs alone", ErrFrame, before, m.Name)
+		}
+		seen[f] = m.Name
+		for _, name := range names {
+			if f == Bare(name) && !slices.Contains(names, m.Name) {
+				return fmt.Errorf("%w: %q is not %q", ErrFrame, m.Name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// Find finds a member by its name.
+func Find(list []Member, name string) (m Member, ok bool) {
+	i := slices.IndexFunc(list, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return m, false
+	}
+	return list[i], true
+}
+
+// Text reads a string. Half a character becomes U+FFFD, and so it goes on.
+func Text(v jsontext.Value) (string, bool) {
+	if v.Kind() != '"' {
+		return "", false
+	}
+	// It was read before: all that can be wrong is half a character.
+	b, _ := jsontext.AppendUnquote(nil, v)
+	return string(b), true
+}

@@ -1,0 +1,261 @@
+package toolmap
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net/mail"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ErrUnclear is why a call cannot be decided about.
+var ErrUnclear = errors.New("cannot tell what is sent to whom")
+
+// Unclear is an [ErrUnclear], and why.
+func Unclear(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrUnclear}, args...)...)
+}
+
+// Recipients are the sessions that a call of a tool sends to.
+func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error) {
+	add := func(value string) (err error) {
+		if m.Channel != EmailChannel && strings.ContainsAny(value, several) {
+			return Unclear("%q could be several: name each by itself, in a list", value)
+		}
+		keys, err = m.appendKeys(keys, value)
+		return err
+	}
+	for _, to := range t.To {
+		to = optional.ReplaceAllStringFunc(to, func(part string) string {
+			for _, of := range partPattern.FindAllStringSubmatch(part, -1) {
+				if given, ok := Find(arguments, of[1]); !ok || given.Value.Kind() == 'n' {
+					return ""
+				}
+			}
+			return part[1 : len(part)-1]
+		})
+		parts := partPattern.FindAllStringSubmatch(to, -1)
+		if len(parts) == 1 && parts[0][0] == to {
+			given, ok := Find(arguments, parts[0][1])
+			if !ok || given.Value.Kind() == 'n' {
+				continue
+			}
+			values, err := m.each(&given)
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range values {
+				if err := add(v); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		// What parts them in the key, or in an address of the web that a server makes of them,
+		// stands in none of them: the server would come to somebody else.
+		parting := partPattern.ReplaceAllString(to, "") + `/?#%\`
+		// In one pass: what a value has in braces is no argument.
+		key := partPattern.ReplaceAllStringFunc(to, func(part string) string {
+			given, ok := Find(arguments, part[1:len(part)-1])
+			if !ok {
+				err = cmp.Or(err, Unclear("the argument %s is missing", part[1:len(part)-1]))
+				return ""
+			}
+			value, wrong := m.scalar(&given, given.Value)
+			if strings.ContainsAny(value, parting) || value == "." || value == ".." {
+				wrong = cmp.Or(wrong, Unclear("the argument %s is %q, which is more than one name", given.Name, value))
+			}
+			err = cmp.Or(err, wrong)
+			return value
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := add(key); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(keys)
+	if keys = slices.Compact(keys); len(keys) == 0 {
+		return nil, Unclear("it names no recipient")
+	}
+	return keys, nil
+}
+
+// appendKeys adds the session keys of a recipient, or a sender, of the map's channel.
+func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
+	if m.Channel != EmailChannel {
+		if m.Lower {
+			value = strings.ToLower(value)
+		}
+		return append(keys, m.Channel+":"+value), nil
+	}
+	list, err := mail.ParseAddressList(value)
+	if err != nil {
+		return keys, Unclear("%q is no list of addresses", value)
+	}
+	if !plainAddresses.MatchString(value) {
+		return keys, Unclear("%q is written in a way in which programs find other addresses: write NAME <ADDRESS>, without quotes, comments and groups", value)
+	}
+	for _, a := range list {
+		keys = append(keys, m.Channel+":"+strings.ToLower(a.Address))
+	}
+	return keys, nil
+}
+
+// EmailChannel is the channel whose recipients are addresses.
+const EmailChannel = "email"
+
+// several part the names of a list, for programs that take one as a text.
+const several = ",;\n\r\t"
+
+// plainAddresses is a list of addresses that all programs read in the same way: names have
+// nothing in them that an address, a comment or a group begins or ends with, and nor have what
+// stands before the @.
+var plainAddresses = regexp.MustCompile(`^` + oneAddress + `(?:,` + oneAddress + `)*$`)
+
+const (
+	oneAddress = `\s*(?:` + bareAddress + `|` + addressName + `\s*<` + bareAddress + `>)\s*`
+	// A letter beyond ASCII becomes another one in the address that a mail program makes of it.
+	bareAddress = `[A-Za-z0-9!#$&'*+/=?^_{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*`
+	addressName = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
+)
+
+// upwards is what leads out of a folder, also where it is made a part of an address of the web:
+// there it leads to somebody else.
+var upwards = regexp.MustCompile(`(?i)(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:$|[/\\?#]|%2f|%5c|%3f|%23)`)
+
+// said is one text or number within an argument, or the name of a member there.
+type said struct {
+	// name is the member's that it is the value of, or is.
+	name, value  string
+	text, member bool
+}
+
+// saysOf is all that an argument says, in its order.
+func saysOf(a *Member) (all []said) {
+	d := jsontext.NewDecoder(bytes.NewReader(a.Value), jsontext.AllowInvalidUTF8(true))
+	names := []string{a.Name} // of what is being read, outside in
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return all // it was read before: it has ended
+		}
+		depth := d.StackDepth()
+		names = append(names[:min(len(names), depth+1)], make([]string, max(0, depth+1-len(names)))...)
+		in, n := d.StackIndex(depth)
+		switch {
+		case t.Kind() == '"' && in == '{' && n%2 == 1:
+			names[depth] = t.String()
+			all = append(all, said{t.String(), t.String(), true, true})
+		case t.Kind() == '"' || t.Kind() == '0':
+			all = append(all, said{names[depth], t.String(), t.Kind() == '"', false})
+		case t.Kind() == '[':
+			names[depth] = names[depth-1] // the elements of a list are of its name
+		}
+	}
+}
+
+// Steers is what ends a line, or is a command to what shows or sends a text.
+func Steers(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+
+// Fits refuses a call with an argument of which the map does not say what the server makes of
+// it, or with a value that could be more than it is decided as.
+func (m *Map) Fits(t *Tool, arguments []Member) error {
+	known := t.Arguments()
+	for i := range arguments {
+		a := &arguments[i]
+		if !t.Guessed && !slices.Contains(known, a.Name) {
+			return Unclear("the argument %s is none of those that the map says the tool has", a.Name)
+		}
+		if slices.Contains(t.Text, a.Name) {
+			continue
+		}
+		if m.forms[a.Name] != nil && bytes.IndexByte(a.Value, '{') >= 0 && a.Value.Kind() != '"' {
+			return Unclear("the argument %s is neither a text nor a number", a.Name)
+		}
+		// What is a header in mail is a line, and of a tool that no map has nobody knows.
+		oneLine := m.Channel == EmailChannel || t.Guessed || !slices.Contains(t.With, a.Name)
+		for _, s := range saysOf(a) {
+			switch {
+			case s.text && oneLine && strings.ContainsFunc(s.value, Steers):
+				return Unclear("the argument %s has a line end or another control character in it", a.Name)
+			case s.text && upwards.MatchString(s.value) && !slices.Contains(t.Title, a.Name) && !s.member:
+				return Unclear("the argument %s has .. in it, which leads elsewhere", a.Name)
+			case slices.Contains(t.Files, a.Name) && !filepath.IsAbs(s.value):
+				return Unclear("the argument %s names files: write the whole path, from /", a.Name)
+			}
+			if err := m.formed(s.name, s.value); err != nil && !s.member {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Allows refuses a call of any tool with an argument that the map has none called with.
+func (m *Map) Allows(arguments []Member) error {
+	for i := range arguments {
+		for _, s := range append(saysOf(&arguments[i]), said{name: arguments[i].Name, member: true}) {
+			if s.member && slices.ContainsFunc(m.Never, func(never string) bool { return Bare(never) == Bare(s.name) }) {
+				return Unclear("the argument %s has the server send to somebody later, about which nobody can decide", s.name)
+			}
+		}
+	}
+	return nil
+}
+
+// formed refuses a value that has not the form of its argument.
+func (m *Map) formed(name, value string) error {
+	if form := m.forms[name]; form != nil && !form.MatchString(value) {
+		return Unclear("the argument %s is %q, and not of the form %s", name, value, m.Forms[name])
+	}
+	return nil
+}
+
+// scalar is a value that is one name.
+func (m *Map) scalar(a *Member, v jsontext.Value) (string, error) {
+	value := string(v)
+	switch v.Kind() {
+	case '"':
+		value, _ = Text(v)
+	case '0':
+		// 1e3, 1000.0 and 1000 are one number, and behind 2^53 some are others for many programs.
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || strconv.FormatInt(n, 10) != value || n < -Exact || n > Exact {
+			return "", Unclear("the argument %s is %s: write it as a whole number, or in quotes", a.Name, value)
+		}
+	default:
+		return "", Unclear("the argument %s is neither a text nor a number", a.Name)
+	}
+	if value == "" || strings.TrimSpace(value) != value || upwards.MatchString(value) {
+		return "", Unclear("the argument %s is %q", a.Name, value)
+	}
+	return value, m.formed(a.Name, value)
+}
+
+// each is the values of an argument that is one or a list.
+func (m *Map) each(a *Member) (values []string, err error) {
+	list := []jsontext.Value{a.Value}
+	if a.Value.Kind() == '[' {
+		if err := json.Unmarshal(a.Value, &list); err != nil {
+			return nil, Unclear("the argument %s cannot be read", a.Name)
+		}
+	}
+	for _, v := range list {
+		value, err := m.scalar(a, v)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}

@@ -1,0 +1,274 @@
+package approvalsui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Beyond is what a person approves beside a message: its exchange, for as many rounds
+// and as long as they say, or as is offered.
+type Beyond struct {
+	Exchange bool
+	// Words are those that the rest of the exchange may speak of, with commas, or all:
+	// the ones that were found where it is empty.
+	Words string
+	Round int
+	For   time.Duration
+}
+
+// Check says what of the flags makes no sense.
+func (b *Beyond) Check() error {
+	switch {
+	case !b.Exchange && (b.Words != "" || b.Round != 0 || b.For != 0):
+		return cli.Usagef("cannot use --words, --round or --for without --exchange")
+	case b.Round < 0 || b.For < 0:
+		return cli.Usagef("cannot approve an exchange for less than nothing")
+	}
+	return nil
+}
+
+// bounds are those that a person approves, of those that are offered.
+func (b *Beyond) bounds(a *api.Approval, now time.Time) (*api.Bounds, error) {
+	if !b.Exchange {
+		return nil, nil
+	}
+	if a.Exchange == nil {
+		return nil, fmt.Errorf("cannot approve the exchange of %s: %s; approve the message alone, without --exchange", a.ApprovalID, cmp.Or(a.NoExchange, "it is not offered"))
+	}
+	some := *a.Exchange
+	switch b.Words {
+	case "":
+	case "all":
+		some.Words = ocip.AllGrantable()
+	default:
+		some.Words = strings.Split(b.Words, ",")
+	}
+	if b.Round > 0 {
+		some.MaxRound = min(some.MaxRound, b.Round)
+	}
+	if b.For > 0 {
+		some.Until = min(some.Until, now.Add(b.For).UnixMilli())
+	}
+	return &some, nil
+}
+
+// within says bounds in words.
+func within(b *api.Bounds, now time.Time) string {
+	text := fmt.Sprintf("%s; up to %s", strings.Join(b.Words, ", "), b.Classification)
+	if b.MaxRound > 0 {
+		text += fmt.Sprintf("; to round %d", b.MaxRound)
+	}
+	return text + "; until " + term.When(b.Until, now)
+}
+
+// exchange shows what can be approved with a message of its exchange.
+func (p *approvalText) exchange(a *api.Approval, now time.Time) {
+	if a.State != api.ApprovalPending || a.Kind == api.ApprovalOfEscalation {
+		return
+	}
+	switch {
+	case a.Exchange != nil:
+		p.Fact("its exchange", "can be approved with it: "+within(a.Exchange, now)+"; anything new asks again")
+	case a.NoExchange != "":
+		p.Fact("its exchange", "cannot be approved with it: "+a.NoExchange)
+	}
+}
+
+// GrantOptions are what a list of grants is asked for.
+type GrantOptions struct {
+	Agent, Kind string
+	All, JSON   bool
+}
+
+// Grants prints what people have approved beforehand.
+func (s *People) Grants(ctx context.Context, f GrantOptions) error {
+	var list api.GrantListResult
+	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{Agent: f.Agent, Kind: f.Kind, All: f.All}, &list); err != nil {
+		return fmt.Errorf("cannot list what is approved beforehand: %w", err)
+	}
+	if f.JSON {
+		for i := range list.Grants {
+			if err := s.PrintJSON(&list.Grants[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list.Grants) == 0 {
+		fmt.Fprintln(s.Stderr, "nothing is approved beforehand")
+		return nil
+	}
+	now := time.Now()
+	t := &term.Table{Columns: []term.Column{
+		{Title: "GRANT", Whole: true}, {Title: "STATE", Whole: true}, {Title: "FROM", Whole: true}, {Title: "TO", Whole: true},
+		{Title: "WITHIN", Whole: true, Below: true}, {Title: "USED", Least: 4, Right: true}, {Title: "BY", Whole: true},
+	}}
+	for i := range list.Grants {
+		g := &list.Grants[i]
+		used, to, state := strconv.Itoa(g.Uses), g.Receiver, g.State
+		if g.MaxUses > 0 {
+			used += " of " + strconv.Itoa(g.MaxUses)
+		}
+		if g.Kind == api.GrantOfExchange {
+			to += " in " + g.ExchangeID
+		}
+		t.Add(term.Plain(g.GrantID), term.Plain(stateWords(state)), term.Plain(g.Agent), term.Plain(to), term.Plain(within(&g.Bounds, now)), term.Plain(used), term.Plain(g.By()))
+	}
+	return t.Write(s.Stdout, s.Screen())
+}
+
+// RevokeGrant takes a grant back. Its id may be cut where only one begins or ends so.
+func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
+	var list api.GrantListResult
+	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{All: true}, &list); err != nil {
+		return fmt.Errorf("cannot revoke: %w", err)
+	}
+	var found []string
+	for i := range list.Grants {
+		g := &list.Grants[i]
+		if g.GrantID == name {
+			found = []string{name}
+			break
+		}
+		if len(name) >= leastTyped && (strings.HasPrefix(g.GrantID, name) || strings.HasSuffix(g.GrantID, name)) {
+			found = append(found, g.GrantID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return fmt.Errorf("cannot revoke %s: there is no such grant; ocipd grants list shows them", name)
+	case 1:
+	default:
+		return fmt.Errorf("cannot revoke %s: %d grants begin or end so; give more of the id", name, len(found))
+	}
+	var result api.GrantRevokeResult
+	if err := s.Operate(ctx, "grant.revoke", &api.GrantRevokeParams{GrantID: found[0], Note: note}, &result); err != nil {
+		return fmt.Errorf("cannot revoke %s: %w", found[0], err)
+	}
+	if !result.Changed {
+		fmt.Fprintln(s.Stdout, "it was revoked before")
+		return nil
+	}
+	fmt.Fprintf(s.Stdout, "revoked: nothing more goes with it (record %d)\n", result.AuditSeq)
+	return nil
+}
+
+// NewGrant is a standing grant that a person makes.
+type NewGrant struct {
+	From, To, Level, Note string
+	Words                 []string
+	Uses                  int
+	For                   time.Duration
+	Yes, JSON             bool
+	Key                   string
+}
+
+// Check says what of the flags makes no sense.
+func (g *NewGrant) Check(interactive bool) error {
+	for _, w := range g.Words {
+		if !slices.Contains(ocip.Keywords(), w) {
+			return cli.Usagef("cannot grant %q: want some of %s", w, strings.Join(ocip.Keywords(), ", "))
+		}
+	}
+	switch {
+	case g.From == "" || g.To == "" || len(g.Words) == 0 || g.Uses == 0 || g.For == 0:
+		return cli.Usagef("cannot make a standing grant without --from, --to, --words, --uses and --for")
+	case g.Uses < 0 || g.Uses > api.MaxGrantUses:
+		return cli.Usagef("cannot grant %d uses: want 1 to %d", g.Uses, api.MaxGrantUses)
+	case g.For < 0 || g.For > api.MaxGrantTime:
+		return cli.Usagef("cannot grant it for so long: want at most 366d")
+	case !g.Yes && !interactive:
+		return cli.Usagef("cannot make a standing grant where no terminal can ask: give --yes")
+	}
+	return nil
+}
+
+// AddGrant signs a standing grant and puts it in force.
+func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
+	keys, err := s.OpenKey(g.Key)
+	if err != nil {
+		return err
+	}
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	now := time.Now()
+	p := &api.GrantAddParams{
+		GrantID: uuid.Must(uuid.NewV7()).String(), MaxUses: g.Uses, Note: g.Note,
+		Bounds: api.Bounds{Words: slices.Sorted(slices.Values(g.Words)), Classification: g.Level, Until: now.Add(g.For).UnixMilli()},
+	}
+	if p.Agent, p.Receiver, err = ends(ctx, c, g.From, g.To); err != nil {
+		return fmt.Errorf("cannot make a standing grant: %w", err)
+	}
+	page := &approvalText{term.Page{Screen: s.Screen()}}
+	page.Heading("Standing grant")
+	page.Fact("from", p.Agent)
+	page.Fact("to", p.Receiver)
+	page.Fact("within", within(&p.Bounds, now))
+	page.Fact("uses", strconv.Itoa(p.MaxUses))
+	page.Say("  ", term.Dim, "What is held for these keywords alone goes without a question, as assisted by you. Never an answer to a request, an acceptance or money.")
+	if !g.JSON {
+		for _, line := range page.Lines {
+			fmt.Fprintln(s.Stdout, line)
+		}
+	}
+	if !g.Yes {
+		if agreed, err := s.Ask(ctx, "Sign it and put it in force?"); err != nil || !agreed {
+			return cmp.Or(err, errors.New("nothing was granted"))
+		}
+	}
+	if p.Signature, err = keys.Sign(ctx, api.SignedNote(api.SignedGrant(p), p.Note)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	var result api.GrantAddResult
+	if err := c.Call(ctx, "grant.add", p, &result); err != nil {
+		return fmt.Errorf("cannot make a standing grant: %w", err)
+	}
+	if g.JSON {
+		return s.PrintJSON(&result)
+	}
+	fmt.Fprintf(s.Stdout, "in force: %s (record %d); ocipd grants revoke %s takes it back\n", result.Grant.GrantID, result.AuditSeq, cli.Argument(result.Grant.GrantID))
+	return nil
+}
+
+// ends finds the instance ids of the two ends, which people may name as session keys do.
+// A receiver that is no agent of the daemon stays as it is named.
+func ends(ctx context.Context, c *client.Client, from, to string) (agent, receiver string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
+	defer cancel()
+	var status api.Status
+	if err := c.Call(ctx, "kernel.status", nil, &status); err != nil {
+		return "", "", err
+	}
+	receiver = to
+	for i := range status.Agents {
+		a := &status.Agents[i]
+		if from == a.ID || from == a.InstanceID {
+			agent = a.InstanceID
+		}
+		if to == a.ID {
+			receiver = a.InstanceID
+		}
+	}
+	if agent == "" {
+		return "", "", fmt.Errorf("there is no agent %q; ocipd status lists them", from)
+	}
+	return agent, receiver, nil
+}

@@ -1,0 +1,636 @@
+package approvalsui
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Show prints one held message, or the text that a decision about it signs.
+func (s *People) Show(ctx context.Context, name, decision, content, note string, with Beyond, asJSON bool) error {
+	content, err := s.words(ctx, content)
+	if err != nil {
+		return err
+	}
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	a, err := findApproval(ctx, c, name)
+	if err != nil {
+		return fmt.Errorf("cannot show the request: %w", err)
+	}
+	switch {
+	case asJSON:
+		_, err = s.Stdout.Write(s.Screen().JSONLine(a.raw))
+	case decision != "":
+		var text string
+		bounds, failed := with.bounds(&a.Approval, time.Now())
+		if failed != nil {
+			return failed
+		}
+		if text, err = textToSign(&a.Approval, decision, content, note, bounds); err == nil {
+			_, err = io.WriteString(s.Stdout, text)
+		}
+	default:
+		err = writeApproval(s.Stdout, s.Screen(), &a.Approval, time.Now())
+	}
+	return err
+}
+
+// textToSign returns what a signature over a decision is about, with what is
+// said in place of the message and the note unless they are empty. It is made of what was
+// shown; a daemon that wants something else signed does not get it.
+func textToSign(a *api.Approval, decision, content, note string, exchange *api.Bounds) (string, error) {
+	text := api.SignedText(a.ApprovalID, decision, a.Digest)
+	offered := api.DecisionsOf(a.Kind)
+	switch {
+	case !slices.Contains(offered, decision):
+		return "", fmt.Errorf("cannot sign: %s is no decision about approval %s: want one of %s", decision, a.ApprovalID, strings.Join(offered, ", "))
+	case a.ToSign[decision] == text && content != "":
+		text = api.SignedContent(text, a.Salt, content)
+	case a.ToSign[decision] == text && exchange != nil:
+		text = api.SignedApproval(a, exchange)
+	case a.ToSign[decision] != text:
+		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
+	}
+	return api.SignedNote(text, note), nil
+}
+
+// writeApproval shows a held message to a person who may have to decide.
+func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Time) error {
+	w := bufio.NewWriter(out)
+	advice := &approvalText{term.Page{Screen: scr}}
+	advice.advice(a)
+	for _, line := range append(approvalPage(scr, a, now, true), advice.Lines...) {
+		fmt.Fprintln(w, line)
+	}
+	return w.Flush()
+}
+
+// approvalPage is a held message in lines, without how to decide about it: its text
+// first, and last its metadata. What the daemon wrote of these is shown where it is
+// asked for, and only named elsewhere; what the app wrote is always shown.
+func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool) []string {
+	p := &approvalText{term.Page{Screen: scr}}
+	p.title(a)
+	p.outcome(a, now)
+	p.changes(a.Changed)
+	p.message(a)
+	metadata := p.sending(a)
+	p.background(a)
+	p.deciding(a, now)
+	p.facts(a, now)
+	p.metadata(metadata, unfolded)
+	p.Line()
+	// It is for copying, and fits whole on a line of its own.
+	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
+	return p.Lines
+}
+
+// approvalText is a held message in lines of text.
+type approvalText struct{ term.Page }
+
+// title says what matters most: who speaks for whom, to whom, and why that
+// waits.
+func (p *approvalText) title(a *api.Approval) {
+	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
+	p.Hang("", "    ", term.Bold, whose(a))
+	if at := address(a); at != "" {
+		p.Tinted("goes to", term.Yellow, at)
+	}
+	if a.CounterpartyTenantID != "" {
+		p.Fact("their tenant", a.CounterpartyTenantID)
+	}
+	p.Tinted("why", term.Yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
+	if a.Likelihood != "" {
+		p.Fact("likely", strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))
+	}
+	if a.EscalatedExchange != "" {
+		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
+	}
+	if a.State == api.ApprovalPending && !a.Approvable {
+		p.Tinted("blocked", term.Red, cannotApprove(a))
+	}
+}
+
+// deciding says what a decision takes, and until when.
+func (p *approvalText) deciding(a *api.Approval, now time.Time) {
+	if a.State != api.ApprovalPending {
+		return
+	}
+	p.Heading("What a decision takes")
+	p.Tinted("expires", urgency(a.ExpiresAt, now), term.When(a.ExpiresAt, now))
+	needed := term.Count(a.Needed, "person")
+	if a.Needed != 1 {
+		needed = fmt.Sprintf("%d people", a.Needed)
+	}
+	needed = fmt.Sprintf("%d given, by %s needed", a.Given, needed)
+	if a.SignatureRequired {
+		needed += ", each with a signature"
+	}
+	p.Fact("approvals", needed)
+	p.exchange(a, now)
+}
+
+// acting says for whom an agent speaks.
+func acting(agent, user string) string {
+	if user == "" {
+		return agent
+	}
+	return agent + " for " + user
+}
+
+// whose says who asks, and for whom it is: a message goes to somebody, and what a
+// task asks for is its own.
+func whose(a *api.Approval) string {
+	if a.Kind == api.ApprovalOfPermission && a.TaskID == "" {
+		return acting(a.AgentID, a.UserID)
+	}
+	if a.Kind == api.ApprovalOfEffect || a.Kind == api.ApprovalOfPermission {
+		return acting(a.AgentID, a.UserID) + ", task " + a.TaskID
+	}
+	return acting(a.Agent, a.UserID) + " → " + receiving(a)
+}
+
+// receiving says who hears it, as far as that is known, and what has become of who
+// was nobody known then.
+func receiving(a *api.Approval) string {
+	switch a.CounterpartyNow {
+	case ocip.KindOwner:
+		return a.SessionKey + ", the agent's owner by now"
+	case ocip.KindPerson:
+		return a.SessionKey + ", a person whom the configuration names by now"
+	case ocip.KindAgent:
+		return a.SessionKey + ", an agent that the configuration names by now"
+	case ocip.KindUnknown:
+		return a.To() + ", at " + a.SessionKey + ", whom the configuration names no more"
+	}
+	switch a.CounterpartyKind {
+	case ocip.KindUnknown:
+		return a.To() + ", whom nobody knows"
+	case ocip.KindPerson, ocip.KindOwner:
+		if a.To() != a.SessionKey {
+			return a.To() + ", at " + a.SessionKey // which may be a group's
+		}
+		return a.To()
+	default:
+		return acting(a.To(), a.CounterpartyUserID)
+	}
+}
+
+// address is where a message goes, where its session does not say just that.
+func address(a *api.Approval) string {
+	at := a.Address
+	if at.Target == "" || !a.Group && a.SessionKey == at.Channel+":"+at.Target {
+		return ""
+	}
+	text := at.Target + " on " + at.Channel
+	if at.Account != "" {
+		text += " by account " + at.Account
+	}
+	if a.Group {
+		text += ", where many read it"
+	}
+	return text
+}
+
+func (p *approvalText) facts(a *api.Approval, now time.Time) {
+	p.Heading("Where it comes from")
+	p.Fact("agent", a.AgentID)
+	for _, at := range [][2]string{{"app", a.AppID}, {"session", a.SessionKey}, {"task", a.TaskID}} {
+		if at[1] != "" {
+			p.Fact(at[0], at[1])
+		}
+	}
+	if a.ExchangeID != "" { // people have none, and no rounds
+		p.Fact("exchange", a.ExchangeID)
+		p.Fact("type", fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+	}
+	if a.ConversationID != "" {
+		p.Fact("conversation", a.ConversationID)
+	}
+	p.Fact("level", a.Classification)
+	p.Fact("asked", term.When(a.AskedAt, now))
+	if a.PolicyApplied != "" {
+		p.Fact("policy", strings.TrimSuffix(a.PolicyApplied+", revision "+a.PolicyRevision, ", revision "))
+	}
+}
+
+// urgent is how long before a message expires that is told in colour.
+const urgent = 10 * time.Minute
+
+func urgency(expires int64, now time.Time) term.Colour {
+	if time.UnixMilli(expires).Sub(now) < urgent {
+		return term.Red
+	}
+	return term.NoColour
+}
+
+// outcome says who has decided what.
+func (p *approvalText) outcome(a *api.Approval, now time.Time) {
+	for _, d := range a.Approvals {
+		p.decided("approved", term.Green, &d, now)
+	}
+	if a.Decision != nil {
+		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)
+	}
+	if a.Delivery != "" {
+		c := term.NoColour
+		if a.Delivery != "sent" {
+			c = term.Yellow
+		}
+		p.Tinted("delivery", c, cmp.Or(wordsOf(a.Kind).delivery[a.Delivery], stateWords(a.Delivery)))
+	}
+}
+
+func (p *approvalText) decided(what string, c term.Colour, d *api.ApprovalDecision, now time.Time) {
+	p.Tinted(what, c, fmt.Sprintf("by %s, %s", d.By, term.When(d.At, now)))
+	if d.Fingerprint != "" {
+		p.Fact("signed", "with "+d.Fingerprint)
+	}
+	if d.Note != "" {
+		p.Fact("note", d.Note)
+	}
+}
+
+// changes shows what is no longer as a person saw it: of texts of many lines
+// only those that differ.
+func (p *approvalText) changes(changed []api.ApprovalChange) {
+	if len(changed) == 0 {
+		return
+	}
+	p.Heading("What changed since it was last shown")
+	for _, c := range changed {
+		p.Hang("  ", "      ", term.Yellow, c.Field)
+		was, now := differing(changeLines(c.Was), changeLines(c.Now))
+		for _, side := range []struct {
+			name  string
+			lines []string
+		}{{"was", was}, {"now", now}} {
+			p.Line("    ", p.Paint(term.Dim, side.name))
+			if len(side.lines) > 0 {
+				p.Quote(strings.Join(side.lines, "\n"))
+			}
+		}
+	}
+}
+
+// changeLines is one side of a change, with JSON laid out so that lines can be
+// compared.
+func changeLines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	if value := jsontext.Value(text); value.Kind() == '{' {
+		if shown := term.PrintableJSON(value.Clone()); shown.Indent(jsontext.WithIndent("  ")) == nil {
+			text = string(shown)
+		}
+	}
+	return strings.Split(text, "\n")
+}
+
+// metadata shows what goes along with the text.
+func (p *approvalText) metadata(object jsontext.Value, unfolded bool) {
+	if len(object) == 0 {
+		return
+	}
+	p.Heading("Its metadata")
+	var members map[string]jsontext.Value
+	if unfolded || json.Unmarshal(object, &members) != nil {
+		p.members(object)
+		return
+	}
+	var ours []string
+	for _, name := range []string{"ocip", "exchange", "aiDisclosure"} {
+		if _, there := members[name]; there {
+			ours = append(ours, name)
+			delete(members, name)
+		}
+	}
+	if len(members) > 0 {
+		if rest, err := json.Marshal(members, json.Deterministic(true)); err == nil {
+			p.members(rest)
+		} else {
+			p.members(object)
+		}
+	}
+	if len(ours) > 0 {
+		p.Say("  ", term.Dim, strings.Join(ours, ", ")+", which ocipd writes: i shows them")
+	}
+}
+
+// members writes a JSON object with a line for each of its members.
+func (p *approvalText) members(object jsontext.Value) {
+	shown := term.PrintableJSON(object.Clone())
+	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
+		shown = object
+	}
+	var lines []string
+	in := jsontext.NewDecoder(bytes.NewReader(shown))
+	if _, err := in.ReadToken(); err == nil {
+		for in.PeekKind() == '"' {
+			name, err := in.ReadValue()
+			if err != nil {
+				break
+			}
+			line := string(name)
+			value, err := in.ReadValue()
+			if err != nil {
+				break
+			}
+			lines = append(lines, line+": "+string(value))
+		}
+	}
+	if _, err := in.ReadToken(); err != nil || shown.Kind() != '{' {
+		lines = []string{string(shown)}
+	}
+	p.Quote(strings.Join(lines, "\n"))
+}
+
+// differing leaves out what two texts begin and end with alike.
+func differing(was, now []string) (only, instead []string) {
+	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
+		was, now = was[1:], now[1:]
+	}
+	for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
+		was, now = was[:len(was)-1], now[:len(now)-1]
+	}
+	return was, now
+}
+
+// message shows what the agent wrote, or would do, with what was found in it.
+func (p *approvalText) message(a *api.Approval) {
+	p.Heading(wordsOf(a.Kind).title)
+	switch {
+	case a.Kind == api.ApprovalOfEscalation:
+		p.Quote(a.Summary)
+	case a.Forgotten:
+		p.Say("  ", term.Dim, fmt.Sprintf("%s, which were dropped when it was decided", term.Count(a.ContentBytes, "byte")))
+	default:
+		p.quote(a, api.Extract{Text: a.Content})
+		p.elsewhere(a)
+	}
+	for _, d := range a.Detections {
+		c := term.Yellow
+		if d.Shadow {
+			c = term.Dim
+		}
+		p.Tinted("found", c, findingAt(a, &d))
+	}
+}
+
+// quote shows a part of one of the message's texts, with what was found in that text, and
+// what to beware of in it.
+func (p *approvalText) quote(a *api.Approval, e api.Extract) {
+	spans := make([]term.Span, 0, len(a.Detections))
+	for _, d := range a.Detections {
+		if d.Member == e.Member {
+			spans = append(spans, term.Span{Start: d.Start - e.At, End: d.End - e.At, Label: finding(&d)})
+		}
+	}
+	p.Quote(e.Text, spans...)
+	for _, warning := range term.Misleading(e.Text) {
+		p.Say("    ", term.Red, warning)
+	}
+}
+
+// elsewhere shows the other texts of the message in which something was found, but for
+// those of files.
+func (p *approvalText) elsewhere(a *api.Approval) {
+	for i, e := range a.Extracts {
+		if !strings.HasPrefix(e.Member, api.FileMember) && (i == 0 || a.Extracts[i-1].Member != e.Member) {
+			p.Fact("and in", e.Member)
+			p.extracts(a, e.Member)
+		}
+	}
+}
+
+// extracts shows what there is of a member's text, and how much is left out. It reports
+// whether there is any.
+func (p *approvalText) extracts(a *api.Approval, member string) (some bool) {
+	at, of := 0, 0
+	leftOut := func(n int) {
+		if n > 0 {
+			p.Say("    ", term.Yellow, "… "+term.Thousands(n)+" bytes of it are not shown")
+		}
+	}
+	for _, e := range a.Extracts {
+		if e.Member == member {
+			leftOut(e.At - at)
+			p.quote(a, e)
+			at, of, some = e.At+len(e.Text), e.Of, true
+		}
+	}
+	leftOut(of - at)
+	return some
+}
+
+// along shows the files, inline parts and addresses that go along with the message.
+func (p *approvalText) along(a *api.Approval) {
+	if len(a.Media) > 0 {
+		p.Heading("What goes along")
+	}
+	for _, item := range a.Media {
+		switch {
+		case item.Path != "":
+			p.Fact("file", item.Path)
+		case item.SHA256 != "":
+			p.Fact("inline part", item.URL)
+		default:
+			p.Fact("address", item.URL)
+		}
+		p.Fact("named in", item.Member)
+		if item.SHA256 == "" {
+			continue
+		}
+		p.Fact("size", term.Thousands(int(item.Bytes))+" bytes")
+		p.Fact("SHA-256", item.SHA256)
+		switch {
+		case a.Forgotten:
+		case !p.extracts(a, api.FileMember+item.Member):
+			p.Say("    ", term.Yellow, "no text was found in it; nothing of it is shown")
+		}
+	}
+}
+
+// finding names what was found, and where that makes a difference.
+func finding(d *audit.Detection) string {
+	name := strings.TrimPrefix(d.Rule, "commitment.")
+	if d.Zone != "" {
+		name += " (" + d.Zone + ")"
+	}
+	return name
+}
+
+// findingAt says what was found and where: in the text, in a named file or inline part, or
+// in a member of the metadata.
+func findingAt(a *api.Approval, d *audit.Detection) string {
+	text, member := d.Rule, cmp.Or(d.Member, "the text")
+	if in, ok := strings.CutPrefix(d.Member, api.FileMember); ok {
+		for _, item := range a.Media {
+			switch {
+			case item.Member != in:
+			case item.Path != "":
+				member = "file " + item.Path + ", which " + in + " names"
+			default:
+				member = "the inline part " + in
+			}
+		}
+	}
+	if d.End > d.Start {
+		text += fmt.Sprintf(", bytes %d to %d of %s", d.Start, d.End, member)
+	} else if d.Member != "" {
+		text += ", in " + member
+	}
+	if d.Zone != "" {
+		text += ", in " + d.Zone
+	}
+	if d.Shadow {
+		text += ", only recorded"
+	}
+	return text
+}
+
+// background shows what led to the message.
+func (p *approvalText) background(a *api.Approval) {
+	if len(a.Transcript) > 0 {
+		p.Heading("What was said before in this exchange")
+		for _, t := range a.Transcript {
+			p.Fact(fmt.Sprintf("round %d", t.Round), t.Sender)
+			p.Quote(t.Shown())
+		}
+	}
+	if a.Escalation != nil && a.Escalation.ConversationSummary != "" {
+		p.Heading("What the round limit stopped")
+		p.Fact("exchange", fmt.Sprintf("%s, round %d of %d", a.Escalation.ExchangeID, a.Escalation.CurrentRound, a.Escalation.MaxRounds))
+		p.Quote(a.Escalation.ConversationSummary)
+	}
+	if a.Chain != nil {
+		p.Heading("The line of messages that led to it")
+		p.Fact("messages", fmt.Sprintf("%d, since %s", a.Chain.Hops, a.Chain.StartedAt.Local().Format(time.DateTime)))
+		p.Fact("agents", strings.Join(a.Chain.Path, " → "))
+	}
+}
+
+// sent is what would leave.
+type sent struct {
+	SessionKey string         `json:"sessionKey"`
+	Content    string         `json:"content"`
+	Metadata   jsontext.Value `json:"metadata"`
+}
+
+// sending shows what would leave, and what would not, but for the metadata, which it
+// returns.
+func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
+	if len(a.Sending) > 0 {
+		p.Heading("What would be sent")
+		var s sent
+		if err := json.Unmarshal(a.Sending, &s); err != nil {
+			p.members(a.Sending)
+		} else {
+			p.Fact("to", s.SessionKey)
+			p.content(a.Content, s.Content)
+			metadata = s.Metadata
+		}
+	}
+	p.along(a)
+	p.data(a.DataShared, a.DataWithheld)
+	return metadata
+}
+
+// content shows a text that would be sent, next to the one that was shown
+// already.
+func (p *approvalText) content(shown, sending string) {
+	rest, more := strings.CutPrefix(sending, shown)
+	begin, behind := strings.CutSuffix(sending, shown)
+	switch {
+	case sending == shown:
+		p.Say("  ", term.NoColour, "the message above, as it is")
+	case shown != "" && more:
+		p.Say("  ", term.NoColour, "the message above, and right behind it")
+		p.Quote(rest)
+	case shown != "" && behind:
+		p.Say("  ", term.NoColour, "the message above, and right before it")
+		p.Quote(begin)
+	default:
+		p.Say("  ", term.NoColour, "this, which is not the message above")
+		p.Quote(sending)
+	}
+}
+
+func (p *approvalText) data(shared []ocip.Shared, withheld []ocip.Withheld) {
+	if len(shared)+len(withheld) > 0 {
+		p.Heading("What data goes with it")
+	}
+	for _, item := range shared {
+		p.Fact("shared", strings.TrimSuffix(item.Source+": "+strings.Join(item.Fields, ", "), ": "))
+	}
+	for _, item := range withheld {
+		p.Tinted("withheld", term.Yellow, item.Description+": "+item.Reason)
+	}
+}
+
+// advice says how to decide.
+func (p *approvalText) advice(a *api.Approval) {
+	id := cli.Argument(a.ApprovalID)
+	if canTakeBack(a) {
+		p.Line()
+		if a.Kind == api.ApprovalOfEffect {
+			p.Line("To take it back, unless it has begun:")
+		} else {
+			p.Line("To take it back:")
+		}
+		p.Line("  ocipd approvals deny " + id)
+		return
+	}
+	if a.State != api.ApprovalPending {
+		return
+	}
+	p.Line()
+	p.Line("To decide:")
+	for _, decision := range api.DecisionsOf(a.Kind) {
+		if decision == api.DecideApprove && !a.Approvable {
+			continue
+		}
+		command := "  ocipd approvals " + CommandOf(decision) + " " + id
+		p.Line(command)
+		p.Say("      ", term.Dim, wordsOf(a.Kind).does[decision])
+		if decision == api.DecideApprove && a.Exchange != nil {
+			p.Line(command + " --exchange")
+			p.Say("      ", term.Dim, "send it, and what follows in its exchange within the bounds above")
+		}
+	}
+}
+
+// stateWords is a state as people say it.
+func stateWords(state string) string { return strings.ReplaceAll(state, "_", " ") }
+
+func stateColour(state string) term.Colour {
+	switch state {
+	case api.ApprovalPending:
+		return term.Yellow
+	case api.ApprovalApproved, api.ApprovalTakenOver:
+		return term.Green
+	case api.ApprovalDenied:
+		return term.Red
+	case api.ApprovalExpired:
+		return term.Dim
+	}
+	return term.NoColour
+}

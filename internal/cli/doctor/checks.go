@@ -1,0 +1,362 @@
+// Package doctor looks at a daemon's place from outside: the machine, the configuration,
+// files, the daemon itself, its service, clock, disk, policy and log. It says of each
+// whether it is well, and what to do where it is not.
+//
+// [New] makes an examiner for the place that a command's process is about, and its Run
+// prints a [Diagnosis] for each of the [Checks]. It needs no daemon. Without repairs it
+// changes nothing but for a file that measures the disk and is removed again.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+)
+
+// Health is how a thing that was looked at is.
+type Health string
+
+// How a thing can be.
+const (
+	Pass Health = "pass"
+	Warn Health = "warn"
+	Fail Health = "fail"
+	// Mended is what --fix did.
+	Mended Health = "fixed"
+)
+
+// Diagnosis is what is said of one thing that was looked at.
+type Diagnosis struct {
+	Check  string `json:"check"`
+	Health Health `json:"health"`
+	Text   string `json:"text"`
+	// Advice is what to do, where something is.
+	Advice string `json:"advice,omitzero"`
+
+	// repair, where set, does what is advised and says what it did. It loses
+	// nothing and gives nobody more than before.
+	repair func() (string, error)
+}
+
+func passed(format string, args ...any) Diagnosis {
+	return Diagnosis{Health: Pass, Text: fmt.Sprintf(format, args...)}
+}
+
+func warned(format string, args ...any) Diagnosis {
+	return Diagnosis{Health: Warn, Text: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) Diagnosis {
+	return Diagnosis{Health: Fail, Text: fmt.Sprintf(format, args...)}
+}
+
+// advise adds what to do.
+func (f Diagnosis) advise(format string, args ...any) Diagnosis {
+	f.Advice = fmt.Sprintf(format, args...)
+	return f
+}
+
+// by adds what --fix does.
+func (f Diagnosis) by(repair func() (string, error)) Diagnosis {
+	f.repair = repair
+	return f
+}
+
+// Examiner looks at a daemon's place from outside: what it needs, what it left
+// behind, and whether it answers. Without repairs it changes nothing but for a
+// file of a few hundred kilobytes that measures the disk and is removed again.
+type Examiner struct {
+	*cli.Process
+	ctx context.Context
+	now func() time.Time
+
+	// Gates is where the agent runtimes are whose gates are tried, nil where none is to be:
+	// each takes a turn of an agent, and as long as one.
+	Gates *integrate.Place
+
+	// cfg is the configuration, and the defaults where that has an error.
+	cfg    *config.Config
+	cfgErr error
+	places places
+	// live is what the daemon says of itself, nil where none answers.
+	live    *api.Status
+	liveErr error
+	// other says that the daemon reads another configuration file, "" where it does not.
+	other string
+}
+
+// places are where things are.
+type places struct {
+	config                    string
+	socket, operator, runtime string
+	state, database           string
+	mirror, keys, checkpoints string
+}
+
+// examination is one check, with its name in the second column.
+type examination struct {
+	name string
+	ask  func(*Examiner) []Diagnosis
+}
+
+// examinations are all checks, in the order of the report.
+func examinations() []examination {
+	return []examination{
+		{"machine", (*Examiner).machine},
+		{"config", (*Examiner).configuration},
+		{"people", (*Examiner).people},
+		{"access", (*Examiner).access},
+		{"who", (*Examiner).operators},
+		{"files", (*Examiner).files},
+		{"daemon", (*Examiner).daemon},
+		{"service", (*Examiner).service},
+		{"clock", (*Examiner).clock},
+		{"disk", (*Examiner).disk},
+		{"policy", (*Examiner).policy},
+		{"log", (*Examiner).log},
+		{"keep", (*Examiner).keep},
+		{"rows", (*Examiner).rows},
+		{"mirror", (*Examiner).mirror},
+		{"sinks", (*Examiner).sinks},
+		{"witnesses", (*Examiner).witnesses},
+		{"index", (*Examiner).index},
+		{"gates", (*Examiner).gates},
+	}
+}
+
+// Checks are all checks, in the order of the report.
+func Checks() (names []string) {
+	for _, e := range examinations() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// AnotherFile says that the daemon reads another configuration than this command
+// would, and which; both are "" where it does not.
+func (d *Examiner) AnotherFile() (note, file string) {
+	if d.look(); d.other == "" {
+		return "", ""
+	}
+	return d.other, d.live.ConfigFile
+}
+
+// New is a doctor for the place that a command's process is about.
+func New(ctx context.Context, p *cli.Process) *Examiner {
+	return &Examiner{Process: p, ctx: ctx, now: time.Now}
+}
+
+// Run makes all checks and prints what they find, and what was mended where that is wanted. It fails
+// where one of them does.
+func (d *Examiner) Run(asJSON, quiet, fix bool) error {
+	d.look()
+	tally := map[Health]int{}
+	for _, q := range examinations() {
+		found := q.ask(d)
+		if done := mend(found, fix && d.uncertain() == nil); len(done) > 0 {
+			d.look()
+			found = append(done, q.ask(d)...)
+		}
+		for _, f := range found {
+			f.Check = q.name
+			if tally[f.Health]++; quiet && f.Health == Pass {
+				continue
+			}
+			if err := d.show(&f, asJSON); err != nil {
+				return err
+			}
+		}
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if !asJSON && !quiet {
+		var parts []string
+		for _, v := range []Health{Mended, Pass, Warn, Fail} {
+			if tally[v] > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", tally[v], v))
+			}
+		}
+		text := strings.Join(parts, ", ")
+		if d.Screen().Terminal && tally[Warn]+tally[Fail] > 0 {
+			text += "; these alone: ocipd doctor -q" // what stands above may be off the screen
+		}
+		if _, err := fmt.Fprintln(d.Stdout, text); err != nil {
+			return err
+		}
+	}
+	if tally[Fail] > 0 {
+		return cli.ErrSaid
+	}
+	return nil
+}
+
+// mend does the repairs, where they are wanted, and returns what was done and
+// what could not be.
+func mend(found []Diagnosis, fix bool) (done []Diagnosis) {
+	for _, f := range found {
+		if f.repair == nil || !fix {
+			continue
+		}
+		did, err := f.repair()
+		if err != nil {
+			done = append(done, warned("cannot fix: %v", err))
+			continue
+		}
+		done = append(done, Diagnosis{Health: Mended, Text: did})
+	}
+	return done
+}
+
+// look finds out where things are and asks the daemon.
+func (d *Examiner) look() {
+	d.lookAt(d.ConfigFile)
+	d.live, d.liveErr, d.other = nil, nil, ""
+	if d.idle() {
+		// Asking would start it.
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	defer cancel()
+	raw, err := askAt(ctx, d.places.operator, "kernel.status")
+	if err == nil {
+		d.live = new(api.Status)
+		err = json.Unmarshal(raw, d.live)
+	}
+	if err != nil {
+		d.live, d.liveErr = nil, err
+		return
+	}
+	d.compareFiles()
+}
+
+// compareFiles finds out whether the daemon that answers reads another configuration
+// file. Where none was named, that one is meant.
+func (d *Examiner) compareFiles() {
+	reads, here := d.live.ConfigFile, d.places.config
+	switch {
+	case place.Same(reads, here), reads == "" && d.ConfigFile == "" && !cli.Exists(here):
+	case reads == "":
+		d.other = fmt.Sprintf("the daemon that answers reads no configuration file, and this is about %s", here)
+	case d.ConfigFile != "":
+		d.other = fmt.Sprintf("the daemon that answers reads %s, and this is about %s", reads, here)
+	default:
+		d.other = fmt.Sprintf("the daemon that answers reads %s: this is about that file, and not about %s", reads, here)
+		socket, operator := d.places.socket, d.places.operator
+		d.lookAt(reads)
+		d.places.socket, d.places.operator, d.places.runtime = socket, operator, cli.Absolute(filepath.Dir(socket))
+	}
+}
+
+// lookAt reads a configuration file and finds out where things are by it.
+func (d *Examiner) lookAt(file string) {
+	if d.cfg, d.cfgErr = d.LocateBy(file); d.cfg == nil {
+		d.cfg = config.Default()
+		d.cfg.IPC.Socket = d.Socket
+	}
+	p := &d.places
+	p.config = cmp.Or(file, config.FilePath(d.Getenv))
+	p.socket = config.SocketPath(d.cfg, d.Getenv)
+	p.operator, p.runtime = config.OperatorPath(p.socket), filepath.Dir(p.socket)
+	p.database = config.DatabasePath(d.cfg, d.Getenv)
+	p.state = filepath.Dir(p.database)
+	p.mirror, p.keys = config.MirrorPath(d.cfg, p.database), config.KeysPath(d.cfg, p.database)
+	p.checkpoints = config.CheckpointsPath(d.cfg, p.database)
+	for _, path := range []*string{&p.config, &p.runtime, &p.database, &p.state, &p.mirror, &p.keys, &p.checkpoints} {
+		*path = cli.Absolute(*path)
+	}
+}
+
+// uncertain says of which places it is not known where they are, nil for none. What
+// is looked at in their stead may be another daemon's, and is not touched.
+func (d *Examiner) uncertain() error {
+	var errs []error
+	if d.cfg.File == "" && d.cfgErr != nil && d.ConfigFile != "" {
+		errs = append(errs, errors.New("cannot tell where things are: there is no file of the name that was given"))
+	}
+	for _, key := range []string{cli.SocketKey, "store.url", "audit.mirror", "audit.keys", "audit.checkpoints"} {
+		errs = append(errs, d.cfg.Certain(key))
+	}
+	return errors.Join(errs...)
+}
+
+// statusPatience bounds how long a daemon may take to say how it is.
+const statusPatience = 5 * time.Second
+
+// askAt calls a method of the operator socket at a path.
+func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err error) {
+	c, err := client.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	err = c.Call(ctx, method, nil, &raw)
+	return raw, err
+}
+
+// show writes one diagnosis: a line for a program that reads JSON, and else what
+// a person reads.
+func (d *Examiner) show(f *Diagnosis, asJSON bool) error {
+	if asJSON {
+		return d.PrintJSON(f)
+	}
+	_, err := d.Stdout.Write([]byte(f.draw(d.Screen())))
+	return err
+}
+
+// draw is a diagnosis as a person reads it. On a terminal it is folded at blanks
+// alone, so that paths and words of commands can be copied; what is no terminal
+// gets whole lines.
+func (f *Diagnosis) draw(scr term.Screen) string {
+	const left = len("fixed  machine  ")
+	colours := map[Health]term.Colour{Pass: term.Green, Warn: term.Yellow, Fail: term.Red, Mended: term.Green}
+	var b strings.Builder
+	say := func(first, next, text string) {
+		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+			folded := []string{term.Printable(line)}
+			if scr.Terminal {
+				folded = term.FoldAtBlanks(folded[0], max(scr.Width-len(next), 20))
+			}
+			for _, line := range folded {
+				b.WriteString(first + line + "\n")
+				first = next
+			}
+		}
+	}
+	blank := strings.Repeat(" ", left)
+	pad := strings.Repeat(" ", len("fixed")-len(f.Health))
+	say(fmt.Sprintf("%s%s  %-7s  ", scr.Colour.Paint(colours[f.Health], string(f.Health)), pad, f.Check), blank, f.Text)
+	switch {
+	case f.Advice == "":
+	case f.Health == Pass:
+		say(blank, blank, f.Advice)
+	default:
+		const label = "to do: "
+		say(blank+scr.Colour.Paint(term.Bold, label), blank+strings.Repeat(" ", len(label)), f.Advice)
+	}
+	return b.String()
+}
+
+// orWell is what was found, with the one that says all is well where nothing
+// else was.
+func orWell(found []Diagnosis, well Diagnosis) []Diagnosis {
+	if slices.ContainsFunc(found, func(f Diagnosis) bool { return f.Health != Pass }) {
+		return found
+	}
+	return append(found, well)
+}

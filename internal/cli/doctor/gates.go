@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/codexprobe"
+	"github.com/openclawos/ocipd/internal/bridge/integrate"
+)
+
+// gates checks the agent runtimes that were put behind the daemon: through the gate of each
+// a canary is sent, which the daemon has to refuse and to have on record.
+func (d *Examiner) gates() (found []Diagnosis) {
+	if d.live != nil {
+		for i := range d.live.Ungated {
+			u := &d.live.Ungated[i]
+			if u.Why != "" {
+				found = append(found, failed("%s runs (process %d), and for %s its gate has not held: %s", u.Title, u.PID, term.Age(d.now().Sub(u.Since)), u.Why).
+					advise("ocipd integrate %s; then start its sessions again", u.App))
+				continue
+			}
+			found = append(found, failed("%s runs (process %d) and its plugin has not been connected for %s: nobody decides about what its agents send", u.Title, u.PID, term.Age(d.now().Sub(u.Since))).
+				advise("ocipd integrate openclaw; where that was done: openclaw plugins reload ocip, or start the Gateway again"))
+		}
+	}
+	tried := 0
+	for _, r := range integrate.Runtimes() {
+		if d.Gates == nil || !r.Integrated(d.Gates) {
+			continue
+		}
+		tried++
+		found = append(found, d.gate(r))
+	}
+	if tried == 0 && len(found) == 0 {
+		if d.Gates == nil {
+			return []Diagnosis{passed("not tried")}
+		}
+		return []Diagnosis{passed("no agent runtime was put behind the daemon: ocipd integrate lists those that are here")}
+	}
+	return found
+}
+
+// gate tries the gate of one runtime.
+func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
+	if d.live == nil {
+		return warned("%s: not tried, since the daemon does not run; its agents send nothing meanwhile", r.Title)
+	}
+	strays, err := r.Strays(d.Gates)
+	if err != nil {
+		return failed("%s: %v", r.Title, err)
+	}
+	if len(strays) > 0 {
+		what := make([]string, len(strays))
+		for i := range strays {
+			what[i] = strays[i].String()
+		}
+		return failed("%s: its gate does not hold as it was entered: %s", r.Title, strings.Join(what, "; ")).
+			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, take out there", r.Name)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return failed("%s: %v", r.Title, err)
+	}
+	record, err := r.Try(d.ctx, d.Gates, integrate.NewCanary(id.String()), integrate.Records(d.ask))
+	switch {
+	case errors.Is(err, integrate.ErrNotSent):
+		return warned("%v", err).advise("try it again: ocipd doctor; whether its gate holds is not known until then")
+	case err != nil:
+		return failed("%v", err).advise("ocipd integrate %s", r.Name)
+	}
+	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.typing(r))
+}
+
+// typing tries whether a runtime asks about what is typed into an open shell, and says so where it is one that may not.
+func (d *Examiner) typing(r *integrate.Runtime) string {
+	program := r.Installed(d.Gates)
+	if program == "" || !r.Tries() {
+		return ""
+	}
+	asks, err := codexprobe.Asked(d.ctx, program)
+	if err == nil {
+		err = r.Asks(d.Gates, integrate.Version(d.ctx, program), asks)
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("; %v", err)
+	case asks:
+		return "; it asks about what is typed into an open shell too"
+	}
+	return "; it asks nobody about what is typed into a shell that is open"
+}
+
+// ask asks the daemon that is looked at.
+func (d *Examiner) ask(ctx context.Context, method string, params, result any) error {
+	c, err := client.Dial(ctx, d.places.operator)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, method, params, result)
+}

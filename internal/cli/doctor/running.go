@@ -1,0 +1,356 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/service"
+	"github.com/openclawos/ocipd/internal/ocip/policy"
+	"github.com/openclawos/ocipd/systemd"
+	"golang.org/x/sys/unix"
+)
+
+// daemon checks whether the daemon answers, and as which version.
+func (d *Examiner) daemon() []Diagnosis {
+	if d.live != nil {
+		return d.answers()
+	}
+	if holder := lockHolder(d.places.socket + ".lock"); holder != "" && d.liveErr != nil {
+		return []Diagnosis{failed("process %s has the lock and does not answer: %v", holder, d.liveErr).
+			advise("it may still be starting, or verifying after a fault; else look at its log and end it: kill %s", holder)}
+	}
+	if user := databaseHolder(d.places.database); user != "" {
+		return []Diagnosis{failed("nobody answers on %s, and process %s uses the database %s: a daemon with other sockets", d.places.operator, user, d.places.database).
+			advise("name its socket (--socket, OPENCLAWOS_KERNEL_SOCKET), or end it; two daemons need a database each (store.url)")}
+	}
+	if d.liveErr == nil {
+		return []Diagnosis{passed("not running: it starts when somebody connects to %s", d.places.socket)}
+	}
+	info, err := os.Lstat(d.places.operator)
+	switch {
+	case err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(d.liveErr, client.ErrNotRunning):
+		return []Diagnosis{warned("not running, and its sockets in %s are still there", d.places.runtime).
+			advise("rm %s %s; or start it: ocipd serve, ocipd service install", shellWord(d.places.socket), shellWord(d.places.operator)).by(d.removeSockets)}
+	case errors.Is(d.liveErr, client.ErrNotRunning):
+		return []Diagnosis{warned("not running: nobody answers on %s", d.places.operator).advise("start it: ocipd serve; or as a service: ocipd service install")}
+	}
+	return []Diagnosis{failed("cannot ask the daemon: %v", d.liveErr).advise("see whether it is the daemon that answers on %s, and what its log says", d.places.operator)}
+}
+
+// answers checks what the daemon says of itself.
+func (d *Examiner) answers() (found []Diagnosis) {
+	s := d.live
+	if mine := d.Version; s.Version != mine {
+		found = append(found, warned("version %s runs, and this is %s", s.Version, mine).advise("restart it: systemctl --user restart ocipd.service, or stop it and ocipd serve"))
+	}
+	if d.other != "" {
+		found = append(found, warned("%s", d.other).advise("name the file that you mean with --config; ocipd config show says what is in it"))
+	}
+	if s.Audit.Fault != "" {
+		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
+			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))
+	}
+	if !place.Same(cli.Absolute(s.Database), d.places.database) {
+		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
+			advise("compare its configuration (%s) and its environment with yours", cmp.Or(s.ConfigFile, "no file")))
+	}
+	for i := range s.Apps {
+		if a := &s.Apps[i]; a.Health != "healthy" {
+			found = append(found, warned("app %s was not heard of for %s", a.ID, term.Age(d.now().Sub(a.LastSeenAt))).
+				advise("see what its process %d does; started again, it registers anew and gets what waits for it", a.PID))
+		}
+	}
+	if len(s.Agents) == 0 {
+		found = append(found, warned("no agent is configured, so nobody can send").advise("ocipd config init, or add one to agents in %s", d.places.config))
+	}
+	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, term.Age(d.now().Sub(s.StartedAt))))
+}
+
+// databaseHolder is the process of the daemon that writes a database, "" where
+// none does. Who asks opens the file, so it is no daemon itself: closing it would
+// drop the locks of SQLite in that process.
+func databaseHolder(path string) string {
+	if holder := lockHolder(path); holder == "" {
+		return ""
+	}
+	var stat unix.Stat_t
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil || unix.Stat(path, &stat) != nil {
+		return "unknown"
+	}
+	// The device there is not the one of stat(2) on every file system.
+	//
+	// Source: proc_locks(5).
+	inode := ":" + strconv.FormatUint(stat.Ino, 10)
+	for line := range strings.Lines(string(locks)) {
+		if f := strings.Fields(line); len(f) >= 6 && f[1] == "FLOCK" && f[3] == "WRITE" && strings.HasSuffix(f[5], inode) {
+			return f[4]
+		}
+	}
+	return "unknown"
+}
+
+// lockHolder is the process that holds a lock, "" where none does.
+func lockHolder(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		return ""
+	}
+	text := make([]byte, 32)
+	n, _ := f.Read(text)
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n]))); err == nil {
+		return strconv.Itoa(pid)
+	}
+	return "unknown"
+}
+
+// removeSockets removes what a daemon left that is gone. It holds the lock that a
+// daemon takes before it makes its sockets, so none is taken from one.
+func (d *Examiner) removeSockets() (did string, err error) {
+	lock, err := os.OpenFile(d.places.socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("cannot open the lock file: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return "", fmt.Errorf("cannot lock %s: a daemon is starting or running", lock.Name())
+	}
+	var removed []string
+	for _, path := range []string{d.places.socket, d.places.operator} {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Type() != fs.ModeSocket {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+		c, err := client.Dial(ctx, path)
+		cancel()
+		if err == nil {
+			return "", errors.Join(fmt.Errorf("cannot remove %s: somebody answers there", path), c.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return "", fmt.Errorf("cannot remove a dead socket: %w", err)
+		}
+		removed = append(removed, path)
+	}
+	return "rm " + strings.Join(removed, " "), nil
+}
+
+// unitInstalled reports whether the service is installed for this user.
+func (d *Examiner) unitInstalled() bool {
+	return cli.Exists(filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
+}
+
+// usualSocket reports whether the sockets are where the units have them.
+func (d *Examiner) usualSocket() bool {
+	dir := d.Getenv("XDG_RUNTIME_DIR")
+	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
+}
+
+// unit asks the service manager about a unit, nil where there is none to ask.
+func (d *Examiner) unit(name string) map[string]string {
+	if _, err := exec.LookPath("systemctl"); err != nil || d.Getenv("XDG_RUNTIME_DIR") == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	defer cancel()
+	properties, err := (&service.Manager{Process: d.Process}).ShowUnit(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return properties
+}
+
+// idle reports whether the service manager holds the sockets and the daemon is
+// not started.
+func (d *Examiner) idle() bool {
+	if !d.usualSocket() || !d.unitInstalled() && (&service.Manager{Process: d.Process}).Packaged() == "" {
+		return false
+	}
+	socket, unit := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
+	return socket["ActiveState"] == "active" && unit["ActiveState"] == "inactive"
+}
+
+// service checks the units of the service, where there are any.
+func (d *Examiner) service() (found []Diagnosis) {
+	unit := d.unit(systemd.ServiceName)
+	switch {
+	case unit == nil && d.unitInstalled():
+		return []Diagnosis{warned("the units are installed, and no systemd user manager answers here").
+			advise("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
+	case unit == nil:
+		return []Diagnosis{passed("there is no systemd user manager here; something else has to start the daemon")}
+	case unit["LoadState"] == "not-found":
+		return []Diagnosis{passed("not installed as a service").advise("to have it started at every login: ocipd service install")}
+	}
+	switch unit["ActiveState"] {
+	case "failed":
+		found = append(found, failed("%s failed (%s)", systemd.ServiceName, unit["Result"]).
+			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket && systemctl --user start ocipd.socket ocipd.service"))
+	case "active", "reloading":
+		if d.live != nil && unit["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
+			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, unit["MainPID"]).advise("stop one of them"))
+		}
+	}
+	// What is no number is none.
+	if restarts, _ := strconv.Atoi(unit["NRestarts"]); restarts > 0 {
+		found = append(found, warned("it was started again %s by itself", term.Count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
+	}
+	if state := unit["UnitFileState"]; state != "enabled" && state != "" {
+		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
+	}
+	well := passed("%s is %s (%s), %s", systemd.ServiceName, unit["ActiveState"], unit["SubState"], unit["UnitFileState"])
+	// Right where agents end with the session as well, so no fault.
+	if name := currentUser(); !service.Lingers(name) {
+		well = well.advise("it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s", name)
+	}
+	return orWell(found, well)
+}
+
+// currentUser is the name of the user, or its number.
+func currentUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Geteuid())
+}
+
+// policy compiles the policy, runs its tests, and compares it with the one in
+// force.
+func (d *Examiner) policy() (found []Diagnosis) {
+	if d.cfgErr != nil {
+		return []Diagnosis{warned("not checked: the configuration says which policy it is, and cannot be used").advise("correct the configuration first")}
+	}
+	c := &d.cfg.Policy
+	if c.Path != "" {
+		found = decides("the policy", "policy.path", policyPlaces(c.Path))
+	}
+	compiled, err := policy.Compile(d.ctx, policy.Source{Path: c.Path, Data: c.Data.Map(), Timeout: c.Timeout})
+	if err != nil {
+		return append(found, failed("cannot use %s: %v", policyName(c.Path), err).
+			advise("correct it and try it with: ocipd policy check; the daemon does not start with it, and keeps the one before while it runs"))
+	}
+	tests := ""
+	if c.Path != "" {
+		results, err := policy.Test(d.ctx, c.Path)
+		if err != nil {
+			found = append(found, failed("cannot run the tests of %s: %v", c.Path, err).advise("ocipd policy test"))
+		}
+		broken := 0
+		for i := range results {
+			if !results[i].Passed && !results[i].Skipped {
+				broken++
+			}
+		}
+		if broken > 0 {
+			found = append(found, failed("%d of %s of %s fail", broken, term.Count(len(results), "test"), c.Path).advise("ocipd policy test"))
+		}
+		tests = ", " + term.Count(len(results), "test")
+	}
+	if d.live != nil {
+		p := &d.live.Policy
+		switch {
+		case p.Refusal != "":
+			found = append(found, failed("the daemon refused the policy at %s and keeps %s: %s", p.RefusedAt.Local().Format(time.DateTime), p.Revision, p.Refusal).
+				advise("correct it, then: ocipd policy reload"))
+		case p.Revision != compiled.Revision() && place.Same(d.live.Database, d.places.database):
+			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).advise("ocipd policy reload"))
+		}
+	}
+	return orWell(found, passed("%s compiles, %s%s", policyName(c.Path), compiled.Revision(), tests))
+}
+
+// policyPlaces are the directories and files of a policy, but for its tests.
+func policyPlaces(path string) []string {
+	places := []string{path}
+	root, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return places
+	}
+	// What cannot be read is said where it is compiled.
+	_ = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && (entry.IsDir() || filepath.Ext(name) == ".rego" && !strings.HasSuffix(name, "_test.rego")) {
+			places = append(places, name)
+		}
+		return nil
+	})
+	return places
+}
+
+// sinks checks how far other systems are behind the log.
+func (d *Examiner) sinks() (found []Diagnosis) {
+	if len(d.cfg.Audit.Sinks) == 0 {
+		return []Diagnosis{passed("none configured: the log stays on this machine")}
+	}
+	if d.live == nil {
+		return []Diagnosis{passed("%s configured; how far they are is seen when the daemon runs", term.Count(len(d.cfg.Audit.Sinks), "sink"))}
+	}
+	for i := range d.live.Sinks {
+		switch s := &d.live.Sinks[i]; {
+		case s.Error != "":
+			found = append(found, warned("%s takes nothing for %s and is %d records behind: %s", s.Name, term.Age(d.now().Sub(s.FailingSince)), s.Lag, s.Error).
+				advise("see that it runs and can be reached from here; what waits is sent when it takes records again"))
+		case s.Lag > ManyBehind:
+			found = append(found, warned("%s is %d records behind", s.Name, s.Lag).advise("see whether it keeps up; audit.sinks[].filter hands it fewer records"))
+		case s.Note != "":
+			found = append(found, warned("%s: %s", s.Name, s.Note).advise("look at its log and the daemon's"))
+		}
+	}
+	return orWell(found, passed("%s, all up to date", term.Count(len(d.live.Sinks), "sink")))
+}
+
+// witnesses checks whether others sign the log's checkpoints.
+func (d *Examiner) witnesses() (found []Diagnosis) {
+	if d.live == nil {
+		return []Diagnosis{passed("looked at when the daemon runs")}
+	}
+	if len(d.live.Witnesses) == 0 {
+		return []Diagnosis{passed("none: nobody else remembers how far the log was; ocipd audit witness add lists one")}
+	}
+	for i := range d.live.Witnesses {
+		switch w := &d.live.Witnesses[i]; {
+		case w.Refused:
+			found = append(found, failed("sending is paused: %s", term.Printable(w.Error)).
+				advise("keep a copy of the state for whoever looks into it, and compare it with what the witness has signed; then ocipd resume; the daemon does not start again while the witness is listed"))
+		case w.Error != "":
+			found = append(found, warned("%s has signed nothing for %s: %s", term.Printable(w.Name), term.Age(d.now().Sub(w.FailingSince)), term.Printable(w.Error)).
+				advise("see that it runs at %s and knows this log; no message waits for it", term.Printable(w.URL)))
+		}
+	}
+	return orWell(found, passed("listed: %d; each signs the log", len(d.live.Witnesses)))
+}
+
+// ManyBehind is how many records behind the log something is that does not keep
+// up: more than come in the moments until it looks again.
+const ManyBehind = 5000
+
+// index checks whether records are found as fast as they should be.
+func (d *Examiner) index() []Diagnosis {
+	if d.live == nil {
+		return []Diagnosis{passed("looked at when the daemon runs; without one the log is read")}
+	}
+	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > ManyBehind {
+		return []Diagnosis{warned("the index is %d records behind: queries read those one by one", behind).advise("it catches up by itself; look at the daemon's log if it does not")}
+	}
+	return []Diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
+}
+
+// policyName is where a policy comes from.
+func policyName(path string) string { return cmp.Or(path, "the built-in policy") }

@@ -1,0 +1,89 @@
+package logview
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/term"
+)
+
+// Tail prints records one by one, after the columns' titles. The columns are fixed from
+// the beginning, since nobody knows what will come.
+type Tail struct {
+	// Printed, where it is set, is told the last record that was given out.
+	Printed func(line []byte) error
+	// Only is the instance id of the only agent, "" where there are several.
+	Only string
+
+	w      *bufio.Writer
+	screen term.Screen
+	asJSON bool
+	narrow bool
+	titled bool
+	// seq is the last record that was printed, and line, where somebody is told of
+	// it, what it says.
+	seq  uint64
+	line []byte
+}
+
+// Flush gives out what was printed.
+func (p *Tail) Flush() error {
+	if err := p.w.Flush(); err != nil || p.Printed == nil || p.line == nil {
+		return err
+	}
+	line := p.line
+	p.line = nil
+	return p.Printed(line)
+}
+
+// NewTail makes a printer.
+func NewTail(scr term.Screen, w io.Writer, asJSON bool) *Tail {
+	return &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON, narrow: Folds(scr)}
+}
+
+// tailWidths are how wide the columns of a wide screen are. What is longer moves the
+// rest of its row.
+func tailWidths() []int { return []int{19, 6, 8, 24, 16, 18, 12, 5, 0} }
+
+// Last is the number of the last record that was printed.
+func (p *Tail) Last() uint64 { return p.seq }
+
+// Print prints a record.
+func (p *Tail) Print(line jsontext.Value) error {
+	e, err := audit.Parse(line)
+	if err != nil {
+		return fmt.Errorf("cannot show a record: %w", err)
+	}
+	p.seq = e.Seq
+	if p.Printed != nil {
+		p.line = append(p.line[:0], line...)
+	}
+	if p.asJSON {
+		_, err = p.w.Write(p.screen.RecordLine(line))
+		return err
+	}
+	columns, widths := recordColumns(p.narrow), tailWidths()
+	if p.narrow {
+		widths = append(narrowWidths(), 0)
+	}
+	if !p.titled {
+		p.titled = true
+		if err := writeTitles(p.w, p.screen, columns, widths); err != nil {
+			return err
+		}
+	}
+	if p.narrow {
+		return writeNarrow(p.w, p.screen, &e, p.Only)
+	}
+	row, below := recordRow(&e), ""
+	if last := len(row) - 1; lineWidth(columns, widths, row) > p.screen.RowWidth() {
+		below, row = row[last].Text, row[:last]
+	}
+	if _, err := p.w.WriteString(term.RowLine(columns[:len(row)], widths, row, p.screen)); err != nil {
+		return err
+	}
+	return writeBelow(p.w, below, p.screen)
+}

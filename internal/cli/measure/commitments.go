@@ -1,0 +1,294 @@
+package measure
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/ocip/content"
+)
+
+// Rules are the detectors that are measured. Either may be nil.
+type Rules struct {
+	Commitments *commitment.Detector
+	Content     *content.Detector
+}
+
+// Seen is a text and what the detectors made of it.
+type Seen struct {
+	*Text
+	// Held is set where the text alone would wait for a person.
+	Held bool
+	// Names are the keywords and families that hold it, Shadowed those that
+	// would where they enforced. Both are sorted.
+	Names, Shadowed []string
+	// Keyword and Cue say which of the two kinds of rules hold it.
+	Keyword, Cue bool
+	// Likelihood is how likely it binds somebody, where it is held.
+	Likelihood commitment.Likelihood
+	// Grantable is set where a person can approve its words beforehand.
+	Grantable bool
+	// Findings are the rules that raise its level, Noted those that only take
+	// note of what they find. Both are sorted.
+	Findings, Noted []string
+	// Level is what they raise it to, public for none.
+	Level string
+}
+
+// Look runs the detectors over texts, which stand in the order in which they were
+// said: a yes binds where it answers a question. It tells step, which may be nil, how many
+// are done.
+func (r Rules) Look(texts []Text, step func(done int)) []Seen {
+	seen := make([]Seen, len(texts))
+	asked := map[string]bool{}
+	tails := map[[2]string]string{}
+	for i := range texts {
+		t := &texts[i]
+		before := commitment.Before{Asked: asked[t.Answers]}
+		if t.Exchange != "" {
+			side := [2]string{t.Exchange, t.From}
+			before.Tail = tails[side]
+			tails[side] = commitment.Tail(before.Tail, t.Text)
+		}
+		asked[t.ID] = commitment.Asks(t.Text)
+		seen[i] = r.look(t, before)
+		if step != nil {
+			step(i + 1)
+		}
+	}
+	return seen
+}
+
+func (r Rules) look(t *Text, before commitment.Before) Seen {
+	s := Seen{Text: t}
+	if r.Commitments != nil {
+		passages := []text.Passage{{Text: t.Text, Prose: true}}
+		hits := r.Commitments.ScanAfter(before, passages)
+		s.Held = commitment.Judge(hits).RequiresHuman
+		if s.Held {
+			s.Likelihood, _ = commitment.LikelihoodOf(hits, t.Text)
+		}
+		_, all := ocip.Granted(hits)
+		s.Grantable = all && !ocip.OfMoney(passages)
+		for _, h := range hits {
+			switch {
+			case h.Shadow:
+				s.Shadowed = insert(s.Shadowed, h.Name())
+			case h.Keyword != "":
+				s.Keyword, s.Names = true, insert(s.Names, h.Name())
+			default:
+				s.Cue, s.Names = true, insert(s.Names, h.Name())
+			}
+		}
+	}
+	if r.Content != nil {
+		found := r.Content.Detect(t.Text)
+		s.Level = content.Highest(found)
+		for _, f := range found {
+			if f.Shadow {
+				s.Noted = insert(s.Noted, f.Rule)
+			} else {
+				s.Findings = insert(s.Findings, f.Rule)
+			}
+		}
+	}
+	return s
+}
+
+// Answer is the name of what holds a message because of the one it answers.
+const Answer = "answer"
+
+// Answering is what was seen, as a daemon between agents has it: what answers a
+// held message is held too, whatever its words.
+func Answering(seen []Seen) []Seen {
+	held := map[string]bool{}
+	for i := range seen {
+		held[seen[i].ID] = seen[i].Held
+	}
+	all := slices.Clone(seen)
+	for i := range all {
+		if s := &all[i]; !s.Held && held[s.Answers] {
+			s.Held, s.Names = true, []string{Answer}
+		}
+	}
+	return all
+}
+
+// insert puts a name into a sorted list unless it is there.
+func insert(sorted []string, name string) []string {
+	at, found := slices.BinarySearch(sorted, name)
+	if found {
+		return sorted
+	}
+	return slices.Insert(sorted, at, name)
+}
+
+// Report says how well the commitment detector agrees with the labels.
+type Report struct {
+	Texts int `json:"texts"`
+	// Held is the share of all texts that would wait for a person.
+	Held   Share `json:"held"`
+	Strict Match `json:"strict"`
+	// Lenient is absent where the texts have no labels of their own for it.
+	Lenient *Match `json:"lenient,omitempty"`
+	// ByKeyword, ByCue and ByBoth part the held texts by what holds them.
+	ByKeyword Held `json:"byKeyword"`
+	ByCue     Held `json:"byCue"`
+	ByBoth    Held `json:"byBoth"`
+	// ByLikelihood parts the held texts by how likely they bind somebody.
+	ByLikelihood map[commitment.Likelihood]Held `json:"byLikelihood"`
+	// Rules are the keywords and families, most texts first. A text counts once
+	// for each of them.
+	Rules []Rule `json:"rules"`
+	// Misses are the commitments that pass, Useless the texts that are held
+	// though they are none by the lenient label either.
+	Misses  []Quote `json:"misses"`
+	Useless []Quote `json:"useless"`
+}
+
+// Match says how well holding agrees with a label.
+type Match struct {
+	Labelled int `json:"labelled"`
+	// Precision is the share of the held texts that bear the label, Recall the
+	// share of those that bear it that are held.
+	Precision Share `json:"precision"`
+	Recall    Share `json:"recall"`
+}
+
+// Held is a part of the held texts.
+type Held struct {
+	// Rate is its share of all texts.
+	Rate    Share `json:"rate"`
+	Strict  Share `json:"strict"`
+	Lenient Share `json:"lenient"`
+}
+
+// Rule is what one keyword or family contributes.
+type Rule struct {
+	Name string `json:"name"`
+	Held
+	// Alone counts the texts that nothing else holds, AloneRight the
+	// commitments among them: what switching it off would spare, and lose.
+	Alone      int `json:"alone"`
+	AloneRight int `json:"aloneRight"`
+	// Shadow is set where the rule asks nobody, so that it can be judged before
+	// it is enforced.
+	Shadow bool `json:"shadow,omitzero"`
+}
+
+// Quote is a text of a list, with the rules that hold it.
+type Quote struct {
+	ID    string   `json:"id"`
+	Rules []string `json:"rules,omitempty"`
+	// Shadowed are the rules that would hold it if they were enforced.
+	Shadowed []string `json:"shadowed,omitempty"`
+	// Answers is the message before it, where that is known.
+	Answers string `json:"answers,omitzero"`
+	Text    string `json:"text"`
+}
+
+type tally struct{ texts, strict, lenient, alone, aloneRight int }
+
+func (c *tally) count(t *Text) {
+	c.texts++
+	if t.Commitment {
+		c.strict++
+	}
+	if t.Lenient {
+		c.lenient++
+	}
+}
+
+func (c *tally) held(all int) Held {
+	return Held{Rate: ShareOf(c.texts, all), Strict: ShareOf(c.strict, c.texts), Lenient: ShareOf(c.lenient, c.texts)}
+}
+
+// Commitments reports on texts that were looked at.
+func Commitments(seen []Seen) Report {
+	r := Report{Texts: len(seen), Rules: []Rule{}, Misses: []Quote{}, Useless: []Quote{}}
+	type name struct {
+		rule   string
+		shadow bool
+	}
+	var all, held, keyword, cue, both tally
+	rules, likely := map[name]*tally{}, map[commitment.Likelihood]*tally{}
+	for _, l := range commitment.Likelihoods() {
+		likely[l] = &tally{}
+	}
+	said := map[string]string{}
+	for i := range seen {
+		s := &seen[i]
+		said[s.ID] = s.Text.Text
+		all.count(s.Text)
+		quote := Quote{ID: s.ID, Rules: s.Names, Shadowed: s.Shadowed, Answers: said[s.Answers], Text: s.Text.Text}
+		switch {
+		case s.Held && !s.Lenient:
+			r.Useless = append(r.Useless, quote)
+		case !s.Held && s.Commitment:
+			r.Misses = append(r.Misses, quote)
+		}
+		rule := func(of string, shadow bool) *tally {
+			n := name{of, shadow}
+			if rules[n] == nil {
+				rules[n] = &tally{}
+			}
+			rules[n].count(s.Text)
+			return rules[n]
+		}
+		for _, of := range s.Names {
+			c := rule(of, false)
+			if len(s.Names) == 1 {
+				c.alone++
+				if s.Commitment {
+					c.aloneRight++
+				}
+			}
+		}
+		for _, of := range s.Shadowed {
+			if !slices.Contains(s.Names, of) {
+				rule(of, true)
+			}
+		}
+		if !s.Held {
+			continue
+		}
+		held.count(s.Text)
+		if c := likely[s.Likelihood]; c != nil { // an answer to what is held has none
+			c.count(s.Text)
+		}
+		switch {
+		case s.Keyword && s.Cue:
+			both.count(s.Text)
+		case s.Keyword:
+			keyword.count(s.Text)
+		default:
+			cue.count(s.Text)
+		}
+	}
+	r.Held = ShareOf(held.texts, len(seen))
+	r.Strict = Match{all.strict, ShareOf(held.strict, held.texts), ShareOf(held.strict, all.strict)}
+	if all.lenient != all.strict {
+		r.Lenient = &Match{all.lenient, ShareOf(held.lenient, held.texts), ShareOf(held.lenient, all.lenient)}
+	}
+	r.ByKeyword, r.ByCue, r.ByBoth = keyword.held(len(seen)), cue.held(len(seen)), both.held(len(seen))
+	r.ByLikelihood = map[commitment.Likelihood]Held{}
+	for l, c := range likely {
+		r.ByLikelihood[l] = c.held(len(seen))
+	}
+	for n, c := range rules {
+		r.Rules = append(r.Rules, Rule{Name: n.rule, Held: c.held(len(seen)), Alone: c.alone, AloneRight: c.aloneRight, Shadow: n.shadow})
+	}
+	slices.SortFunc(r.Rules, func(a, b Rule) int {
+		order := 0
+		if a.Shadow != b.Shadow {
+			order = -1
+			if a.Shadow {
+				order = 1
+			}
+		}
+		return cmp.Or(order, b.Rate.Part-a.Rate.Part, cmp.Compare(a.Name, b.Name))
+	})
+	return r
+}

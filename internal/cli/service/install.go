@@ -1,0 +1,498 @@
+// Package service runs the daemon as a service of its user: it installs and removes
+// the systemd units with what belongs to them, says what the service manager runs, and
+// goes on with the former program where a configuration lacks what this one wants.
+//
+// A [Manager] asks the user's service manager, by systemctl. Whoever installs hands in
+// the files that go along with the units.
+package service
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/systemd"
+	"golang.org/x/sys/unix"
+)
+
+// Manager is a user's service manager, and what is asked of it.
+type Manager struct{ *cli.Process }
+
+// Installation puts the service in its place, and takes it out.
+type Installation struct {
+	*Manager
+	ctx context.Context
+	// made makes what is installed beside the units, given where that belongs.
+	made    func(dataHome, configHome string) ([]File, error)
+	dryRun  bool
+	program string
+	// units is where the service manager looks, and the others are the user's
+	// directories by the XDG specification.
+	units, configHome, dataHome string
+	// changed is set when a unit is another one than before, and enables are the units
+	// that are enabled.
+	changed bool
+	enables []string
+}
+
+// Installation finds out where things belong. Made makes what is installed beside the
+// units, given the directories of data and configuration.
+func (s *Manager) Installation(ctx context.Context, made func(dataHome, configHome string) ([]File, error), dryRun bool) (*Installation, error) {
+	if s.Socket != "" {
+		return nil, cli.Usagef("cannot use --socket here: the service is where ocipd.socket listens")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell where this program is: %w", err)
+	}
+	i := &Installation{Manager: s, ctx: ctx, made: made, dryRun: dryRun, program: program}
+	for into, place := range map[*string][2]string{&i.configHome: {"XDG_CONFIG_HOME", ".config"}, &i.dataHome: {"XDG_DATA_HOME", ".local/share"}} {
+		if *into = s.XDG(place[0], place[1]); *into == "" {
+			return nil, errors.New("cannot tell where the service belongs: HOME is not set")
+		}
+	}
+	i.units = filepath.Join(i.configHome, "systemd", "user")
+	return i, nil
+}
+
+// say tells what was done: a word for it and the rest.
+func (i *Installation) say(did, format string, args ...any) {
+	if i.dryRun {
+		did = map[string]string{"wrote": "would write", "made": "would make", "ran": "would run", "removed": "would remove", "left": "would leave"}[did]
+	}
+	fmt.Fprintln(i.Stdout, term.Printable(did+" "+fmt.Sprintf(format, args...)))
+}
+
+// File is a file that install writes and uninstall removes.
+type File struct {
+	Path string
+	Text []byte
+}
+
+// Install writes the units and what belongs to them, and starts the service, with the
+// runner where that is asked for.
+func (i *Installation) Install(noStart, runner bool) error {
+	service, err := i.unit(systemd.Service(), "serve")
+	if err != nil {
+		return err
+	}
+	commands, err := i.unit(systemd.Runner(), "runner")
+	if err != nil {
+		return err
+	}
+	i.enables = []string{systemd.SocketName, systemd.ServiceName}
+	if runner {
+		i.enables = append(i.enables, systemd.RunnerName)
+	}
+	files, err := i.made(i.dataHome, i.configHome)
+	if err != nil {
+		return err
+	}
+	units := []File{
+		{filepath.Join(i.units, systemd.SocketName), []byte(systemd.Socket())},
+		{filepath.Join(i.units, systemd.ServiceName), []byte(service)},
+		{filepath.Join(i.units, systemd.RunnerName), []byte(commands)},
+	}
+	where := i.units
+	if dir := i.Packaged(); dir != "" && !i.installed() && same(dir, units) {
+		// What is the package's is upgraded with it; a copy would go before it.
+		units, files, where = nil, nil, dir
+	}
+	for _, unit := range units {
+		wrote, err := i.write(unit)
+		if err != nil {
+			return err
+		}
+		if i.changed = i.changed || wrote; wrote {
+			i.say("wrote", "%s", unit.Path)
+		}
+	}
+	if !i.changed {
+		i.say("left", "the units in %s: they are up to date", where)
+	}
+	wrote := false
+	for _, f := range files {
+		changed, err := i.write(f)
+		if err != nil {
+			return err
+		}
+		wrote = wrote || changed
+	}
+	if wrote {
+		i.say("wrote", "completion for bash, zsh and fish, and the manual pages, below %s and %s", i.dataHome, i.configHome)
+	}
+	if err := i.places(); err != nil {
+		return err
+	}
+	if noStart {
+		fmt.Fprintln(i.Stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now "+strings.Join(i.enables, " "))
+		return nil
+	}
+	return i.start()
+}
+
+// same reports whether a directory has the files as they are.
+func same(dir string, files []File) bool {
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(f.Path)))
+		if err != nil || !bytes.Equal(text, f.Text) {
+			return false
+		}
+	}
+	return true
+}
+
+// Packaged is the directory where a package of the system has put the service for
+// all users, empty where none has.
+//
+// Source: systemd.unit(5), Unit File Load Path.
+func (s *Manager) Packaged() string {
+	var dirs []string
+	for dir := range strings.SplitSeq(cmp.Or(s.Getenv("XDG_DATA_DIRS"), "/usr/local/share:/usr/share"), ":") {
+		if filepath.IsAbs(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range append(dirs, "/usr/local/lib", "/usr/lib") {
+		dir = filepath.Join(dir, "systemd", "user")
+		if cli.Exists(filepath.Join(dir, systemd.ServiceName)) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// write writes a file, and reports whether it is another one than before.
+func (i *Installation) write(f File) (bool, error) {
+	if i.dryRun {
+		old, err := os.ReadFile(f.Path)
+		return err != nil || !bytes.Equal(old, f.Text), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil { //nolint:gosec // as others make these directories
+		return false, fmt.Errorf("cannot write %s: %w", f.Path, err)
+	}
+	return cli.ReplaceFile(f.Path, f.Text, 0o644)
+}
+
+// unit is the text of a unit with this program in it, and the command that it runs.
+func (i *Installation) unit(text, command string) (string, error) {
+	program, err := quoteExec(i.program)
+	if err != nil {
+		return "", err
+	}
+	text = strings.ReplaceAll(text, "="+systemd.Program+" ", "="+program+" ")
+	if i.ConfigFile == "" {
+		return text, nil
+	}
+	file, err := filepath.Abs(i.ConfigFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot tell where --config is: %w", err)
+	}
+	quoted, err := quoteExec(file)
+	if err != nil {
+		return "", err
+	}
+	return strings.Replace(text, " "+command+"\n", " "+command+" --config "+quoted+"\n", 1), nil
+}
+
+// quoteExec writes a path as a word of a command line of a unit. Paths that need
+// more than quotes are refused: nobody has one, and one who makes one may mean
+// something by it.
+//
+// Source: systemd.service(5), Command lines; systemd.unit(5), Specifiers.
+func quoteExec(path string) (string, error) {
+	for _, r := range path {
+		if r < ' ' || r == 0x7f || strings.ContainsRune("\"'\\$;", r) || r == '\ufffd' {
+			return "", fmt.Errorf("cannot put %q into a unit: move it to a path without %q", path, r)
+		}
+	}
+	path = strings.ReplaceAll(path, "%", "%%")
+	if strings.ContainsAny(path, " ") {
+		return `"` + path + `"`, nil
+	}
+	return path, nil
+}
+
+// places makes the directories of configuration and state, for their owner alone.
+// Before it first starts the service, systemd from 254 on would make the latter a
+// link to the former where only that is there.
+func (i *Installation) places() error {
+	state := i.XDG("XDG_STATE_HOME", ".local/state")
+	for _, dir := range []string{filepath.Join(i.configHome, "openclawos"), filepath.Join(state, "openclawos")} {
+		if _, err := os.Stat(dir); err == nil {
+			continue
+		}
+		if !i.dryRun {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return fmt.Errorf("cannot make %s: %w", dir, err)
+			}
+		}
+		i.say("made", "%s", dir)
+	}
+	return nil
+}
+
+// systemctl runs the service manager's client for the user, and returns what it
+// printed. Its error says what was asked and what was said.
+func (i *Installation) systemctl(args ...string) (string, error) {
+	return i.Manager.systemctl(i.ctx, args...)
+}
+
+// managerTime bounds how long the service manager may take for one thing. A start
+// may have to verify the whole log.
+const managerTime = 16 * time.Minute
+
+func (s *Manager) systemctl(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, managerTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "systemctl", append([]string{"--user", "--no-pager"}, args...)...)
+	cmd.Env = s.Env
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		why := strings.TrimSpace(said.String())
+		if why == "" {
+			why = err.Error()
+		}
+		return out.String(), fmt.Errorf("cannot run systemctl --user %s: %s", strings.Join(args, " "), why)
+	}
+	return out.String(), nil
+}
+
+// noManager says what to do where no service manager answers.
+func (i *Installation) noManager(cause error) error {
+	fmt.Fprintln(i.Stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
+	fmt.Fprintf(i.Stderr, `What was to be written is written; nothing was started. Either
+  - systemd runs here, and has no session for you, as after su or in a job: run
+    loginctl enable-linger %s
+    log in again, and repeat: ocipd service install
+  - or another supervisor runs here: have it run
+    %s serve
+`, i.userName(), term.Printable(i.program))
+	return cli.ErrSaid
+}
+
+func (i *Installation) userName() string {
+	if u, err := user.Current(); err == nil {
+		return term.Printable(u.Username)
+	}
+	return strconv.Itoa(os.Geteuid())
+}
+
+// start enables the units, and starts the service again where another version of
+// it runs.
+func (i *Installation) start() error {
+	if i.dryRun {
+		i.say("ran", "systemctl --user daemon-reload")
+		i.say("ran", "systemctl --user enable --now %s", strings.Join(i.enables, " "))
+		return nil
+	}
+	environment, err := i.systemctl("show-environment")
+	if err != nil {
+		return i.noManager(err)
+	}
+	i.compareEnvironment(environment)
+	stale := i.stale()
+	// Where it failed too often, it would not be started. It fails itself for
+	// units that are not known yet.
+	_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
+	for _, args := range [][]string{
+		{"daemon-reload"},
+		append([]string{"enable", "--now"}, i.enables...),
+	} {
+		if _, err := i.systemctl(args...); err != nil {
+			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
+		}
+		i.say("ran", "systemctl --user %s", strings.Join(args, " "))
+	}
+	if stale {
+		if _, err := i.systemctl("restart", systemd.ServiceName); err != nil {
+			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
+		}
+		i.say("ran", "systemctl --user restart %s: another version was running", systemd.ServiceName)
+		// Where it runs; its commands go on.
+		if _, err := i.systemctl("try-restart", systemd.RunnerName); err != nil {
+			return fmt.Errorf("%w; its log: journalctl --user -u ocipd-runner -n 20", err)
+		}
+	}
+	fmt.Fprintln(i.Stdout, "the service runs; see: ocipd service status")
+	if name := i.userName(); !Lingers(name) {
+		fmt.Fprintf(i.Stdout, "it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s\n", name)
+	}
+	i.callable()
+	return nil
+}
+
+// callable says what to do where a shell does not find the program by its name, as
+// in the session that made ~/.local/bin.
+func (i *Installation) callable() {
+	dir := filepath.Dir(i.program)
+	if slices.Contains(filepath.SplitList(i.Getenv("PATH")), dir) {
+		return
+	}
+	fmt.Fprintf(i.Stdout, "%s is not on your PATH; here and now: export PATH=\"%s:$PATH\"\n", term.Printable(dir), term.Printable(dir))
+	if dir == filepath.Join(i.Getenv("HOME"), ".local", "bin") {
+		fmt.Fprintln(i.Stdout, "most systems put it there at the next login")
+	}
+}
+
+// stale reports whether the service runs something else than it would after it was
+// started now.
+func (i *Installation) stale() bool {
+	unit, err := i.ShowUnit(i.ctx, systemd.ServiceName)
+	if err != nil || unit["ActiveState"] != "active" {
+		return false
+	}
+	if i.changed {
+		return true
+	}
+	running, err := os.Stat("/proc/" + unit["MainPID"] + "/exe")
+	if err != nil {
+		return true
+	}
+	installed, err := os.Stat(i.program)
+	return err != nil || !os.SameFile(running, installed)
+}
+
+// Lingers reports whether a user's services run without a session.
+func Lingers(name string) bool {
+	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", name))
+	return err == nil
+}
+
+// compareEnvironment warns of variables that decide where things are, and are not
+// the same for the service.
+func (i *Installation) compareEnvironment(environment string) {
+	theirs := map[string]string{}
+	for line := range strings.SplitSeq(environment, "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		theirs[name] = value
+	}
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "OPENCLAWOS_KERNEL_SOCKET"} {
+		if mine := i.Getenv(name); mine != "" && mine != theirs[name] {
+			fmt.Fprintf(i.Stderr, "ocipd: %s is %s here, and %s for the service: to pass it on, systemctl --user import-environment %s\n",
+				name, term.Printable(mine), orNone(term.Printable(theirs[name])), name)
+		}
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "not set"
+	}
+	return text
+}
+
+// Uninstall stops the service and removes what Install wrote.
+func (i *Installation) Uninstall() error {
+	manager := i.dryRun
+	if !i.dryRun {
+		_, err := i.systemctl("show-environment")
+		manager = err == nil
+	}
+	packaged := i.Packaged()
+	ours := i.installed() || packaged != ""
+	gone := []string{systemd.SocketName, systemd.ServiceName}
+	for _, dir := range []string{i.units, packaged} {
+		// An earlier version had none.
+		if dir != "" && cli.Exists(filepath.Join(dir, systemd.RunnerName)) {
+			gone = append(gone, systemd.RunnerName)
+			break
+		}
+	}
+	if manager && ours {
+		if !i.dryRun {
+			if _, err := i.systemctl(append([]string{"disable", "--now"}, gone...)...); err != nil {
+				return err
+			}
+		}
+		i.say("ran", "systemctl --user disable --now %s", strings.Join(gone, " "))
+	}
+	files, err := i.made(i.dataHome, i.configHome)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{systemd.SocketName, systemd.ServiceName, systemd.RunnerName} {
+		for _, below := range []string{"", "sockets.target.wants", "default.target.wants"} {
+			files = append(files, File{Path: filepath.Join(i.units, below, name)})
+		}
+	}
+	removed := false
+	for _, f := range files {
+		if _, err := os.Lstat(f.Path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if !i.dryRun {
+			if err := os.Remove(f.Path); err != nil {
+				return fmt.Errorf("cannot remove %s: %w", f.Path, err)
+			}
+			i.prune(f.Path)
+		}
+		removed = true
+	}
+	switch {
+	case removed:
+		i.say("removed", "units, completion and manual pages")
+	case !ours:
+		fmt.Fprintln(i.Stdout, "nothing of the service is installed")
+	}
+	if !i.dryRun {
+		i.prune(filepath.Join(i.configHome, "openclawos", "ocipd.yaml"))
+		i.prune(filepath.Join(i.units, systemd.ServiceName))
+	}
+	if manager && !i.dryRun {
+		if _, err := i.systemctl("daemon-reload"); err != nil {
+			return err
+		}
+		i.say("ran", "systemctl --user daemon-reload")
+		// It fails for units that never failed, and are now forgotten.
+		_, _ = i.systemctl(append([]string{"reset-failed"}, gone...)...)
+	}
+	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
+	for _, dir := range [][2]string{
+		{"configuration", filepath.Join(i.configHome, "openclawos")},
+		{"messages, records and keys", filepath.Join(i.XDG("XDG_STATE_HOME", ".local/state"), "openclawos")},
+		{"your changes to the unit", filepath.Join(i.units, systemd.ServiceName+".d")},
+		{"the package's units", packaged},
+		{"the program", i.program},
+	} {
+		if _, err := os.Stat(dir[1]); err == nil {
+			fmt.Fprintf(i.Stdout, "  %-27s %s\n", dir[0], term.Printable(dir[1]))
+		}
+	}
+	return nil
+}
+
+// prune removes the directories above a file as far as they are empty and below
+// those that are not the service's own.
+func (i *Installation) prune(path string) {
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, i.configHome+"/") || strings.HasPrefix(dir, i.dataHome+"/"); dir = filepath.Dir(dir) {
+		// Not os.Remove, which would take a symbolic link to a directory.
+		if unix.Rmdir(dir) != nil {
+			return
+		}
+	}
+}
+
+// installed reports whether a unit is there.
+func (i *Installation) installed() bool {
+	for _, name := range []string{systemd.SocketName, systemd.ServiceName} {
+		if _, err := os.Lstat(filepath.Join(i.units, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"go.uber.org/zap"
+)
+
+// checkShare is how long the check of the whole log rests after each piece of work, in times
+// of what that took: it may take long, and messages may not.
+const checkShare = 7
+
+// checkLog begins to check the whole log, which a start does not: it looks at the newest
+// records and at what leads to the newest checkpoint.
+func (d *Daemon) checkLog(ctx context.Context) error {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		began := time.Now()
+		err := d.store.CheckLog(ctx, func(ctx context.Context) error {
+			rest := time.NewTimer(min(checkShare*time.Since(began), time.Second))
+			defer rest.Stop()
+			select {
+			case <-rest.C:
+				began = time.Now()
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			d.logDamaged(err)
+		}
+	}()
+	d.onStop("the check of the log", func() error {
+		stop()
+		<-done
+		return nil
+	})
+	return nil
+}
+
+// logCheck is who pauses sending because of a damaged log, and logNotice what people are told
+// of it by.
+const (
+	logCheck  = "check of the log"
+	logNotice = "log-damaged"
+)
+
+// logDamaged stops all sending because the log is not what was written: nobody can tell yet
+// who changed it, and what else.
+func (d *Daemon) logDamaged(found error) {
+	fault, damaged := errors.AsType[*audit.Fault](found)
+	if !damaged {
+		d.log.Error("cannot check the whole log", zap.Error(found))
+		return
+	}
+	problem := fault.Error()
+	d.damaged.Store(&problem)
+	details := map[string]any{}
+	if fault.Seq > 0 {
+		details["record"] = int(fault.Seq)
+	}
+	err := d.kernel.Halt(logCheck, &audit.Record{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "log_damaged", PolicyReason: problem, Details: details,
+	})
+	if err != nil {
+		d.log.Error("cannot record that the log is damaged", zap.Error(err))
+	}
+	d.log.Error("sending is paused: the audit log in the database is not what was written; ocipd audit verify says more", zap.Error(found))
+	d.notices.Alarm(logNotice, "The audit log was changed", problem+"\nAll sending is paused.\nocipd audit verify")
+}

@@ -1,0 +1,99 @@
+package daemon_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/daemon"
+)
+
+// documentedMethods are the rows of docs/PROTOCOL.md for each method: what stands in each
+// column, under the column's name.
+func documentedMethods(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]map[string]string)
+	names := regexp.MustCompile("`([a-z]+\\.[a-z_]+)`")
+	var columns []string
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			columns = nil
+		case strings.TrimSpace(cells[0]) == "method":
+			columns = cells
+		case columns != nil:
+			for _, name := range names.FindAllStringSubmatch(cells[0], -1) {
+				row := make(map[string]string)
+				for i, column := range columns[:min(len(columns), len(cells))] {
+					row[strings.TrimSpace(column)] = cells[i]
+				}
+				if rows[name[1]] != nil {
+					t.Errorf("%s has two rows", name[1])
+				}
+				rows[name[1]] = row
+			}
+		}
+	}
+	return rows
+}
+
+// paramsOf are the members that a method takes.
+func paramsOf(of reflect.Type) (names []string) {
+	for f := range of.Fields() {
+		switch name, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case name != "" && name != "-":
+			names = append(names, name)
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			names = append(names, paramsOf(f.Type)...)
+		}
+	}
+	return names
+}
+
+// The page has a row for each method that is served, and for no other, with who may call it
+// and every member that it takes.
+func TestMethodsAreDocumented(t *testing.T) {
+	rows := documentedMethods(t)
+	word := regexp.MustCompile(`[A-Za-z_]+`)
+	said := func(name string) []string {
+		said := word.FindAllString(rows[name]["params"], -1)
+		for _, other := range regexp.MustCompile("`([a-z]+\\.[a-z_]+)`").FindAllStringSubmatch(rows[name]["params"], -1) {
+			said = append(said, word.FindAllString(rows[other[1]]["params"], -1)...)
+		}
+		return said
+	}
+	served := make(map[string][]string)
+	for _, m := range daemon.MethodTable() {
+		served[m.Name] = append(served[m.Name], string(m.Access))
+		for _, param := range paramsOf(m.Params) {
+			if param == "request_key" && m.Access == "task" {
+				continue // said of all that write
+			}
+			if rows[m.Name] != nil && !slices.Contains(said(m.Name), param) {
+				t.Errorf("the row of %s does not have %s", m.Name, param)
+			}
+		}
+	}
+	for name, access := range served {
+		row := rows[name]
+		switch who, told := row["access"]; {
+		case row == nil:
+			t.Errorf("%s has no row", name)
+		case told && who != strings.Join(access, ", "):
+			t.Errorf("%s: the page says %q of who may call it, want %q", name, who, access)
+		}
+	}
+	for name := range rows {
+		if served[name] == nil {
+			t.Errorf("%s is not served", name)
+		}
+	}
+}

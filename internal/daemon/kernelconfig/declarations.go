@@ -1,0 +1,68 @@
+package kernelconfig
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+)
+
+// Declaration is one line that a configuration lacks.
+type Declaration = directory.Declaration
+
+// Lines are declarations as YAML to be added to a configuration.
+func Lines(lacks []Declaration) string { return directory.Lines(lacks) }
+
+// Undeclared lists what a configuration must say about apps and does not. Owners
+// says which app had a channel of late, as far as somebody knows.
+func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
+	d, err := directoryOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return directory.Missing(&d, owners), nil
+}
+
+// Declared reports whether apps may do only what a configuration grants them.
+func Declared(cfg *config.Config) (bool, error) {
+	d, err := directoryOf(cfg)
+	if err != nil {
+		return false, err
+	}
+	made, err := directory.New(&d)
+	if err != nil {
+		return false, err
+	}
+	return made.Declared(), nil
+}
+
+// CheckDeclared refuses a configuration in which it is not said what apps may do
+// and has to be. Each line that it lacks is an error with that line in it.
+func CheckDeclared(cfg *config.Config) (found config.Errors) {
+	lacks, err := Undeclared(cfg, nil)
+	if err != nil {
+		return config.Errors{cfg.Fault("", err)}
+	}
+	for i := range lacks {
+		l := &lacks[i]
+		key, line := "access.apps", "access: {apps: {"+strconv.Quote(l.App)+": {"+l.Name+": "+listOf(l.Values)+"}}}"
+		if l.App == "" {
+			key, line = l.Key, l.Name+": "+l.Values[0]+" in the entry of agent "+l.Agent
+		}
+		fault := cfg.Fault(key, fmt.Errorf("%s; add %s (ocipd config migrate proposes all such lines)", l.Reason, line))
+		fault.Key = l.Key
+		found = append(found, fault)
+	}
+	return found
+}
+
+// listOf is a list as YAML has it on one line.
+func listOf(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(v)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

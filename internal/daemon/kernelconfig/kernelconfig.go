@@ -1,0 +1,198 @@
+// Package kernelconfig types a configuration for the kernel: what [config.Config] holds as
+// text becomes [kernel.Config]. It also says what a configuration lacks about apps.
+package kernelconfig
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+)
+
+// New types what the configuration holds as text. The configuration
+// was checked when it was loaded, so an error here is one of the program.
+func New(c *config.Config) (kernel.Config, error) {
+	k := kernel.Config{
+		Config: registry.Config{
+			HookWait: c.Hooks.Wait, HookAnswer: c.Hooks.Answer, HookApps: make(map[string]registry.HookTimes),
+			UnhealthyAfter: c.Health.UnhealthyAfter, DrainTimeout: c.DrainTimeout, AppsMayOperate: c.IPC.AppsMayOperate,
+		},
+		ActiveWindow: c.Sessions.ActiveWindow,
+		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
+		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
+		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required,
+		KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
+	}
+	for app, t := range c.Hooks.Apps {
+		k.HookApps[app] = registry.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
+	}
+	var err error
+	if k.DefaultLevel, err = ocip.ParseLevel(c.OCIP.DefaultClassification); err != nil {
+		return k, fmt.Errorf("cannot use ocip.default_classification: %w", err)
+	}
+	if k.DefaultType, err = ocip.ParseExchangeType(c.OCIP.DefaultExchangeType); err != nil {
+		return k, fmt.Errorf("cannot use ocip.default_exchange_type: %w", err)
+	}
+	if k.Rules, err = rules(&c.OCIP); err != nil {
+		return k, err
+	}
+	k.Directory, err = directoryOf(c)
+	return k, err
+}
+
+// directoryOf types who there is, and what apps may do.
+func directoryOf(c *config.Config) (directory.Config, error) {
+	d := directory.Config{DefaultAgent: c.DefaultAgent}
+	for _, r := range c.Routes {
+		d.Routes = append(d.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
+	}
+	for i := range c.Agents {
+		a, err := agent(&c.Agents[i])
+		if err != nil {
+			return d, fmt.Errorf("cannot use agent %s: %w", c.Agents[i].ID, err)
+		}
+		d.Agents = append(d.Agents, a)
+	}
+	declare(&d, c)
+	d.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
+	for contact := range c.Contacts {
+		e, err := entry(contact)
+		if err != nil {
+			return d, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
+		}
+		d.Entries = append(d.Entries, e)
+	}
+	return d, nil
+}
+
+// declare types what apps may do, and how their channels address people.
+func declare(d *directory.Config, c *config.Config) {
+	d.Grants = make(map[string]directory.Grant, len(c.Access.Apps))
+	for app, grant := range c.Access.Apps {
+		d.Grants[app] = directory.Grant(grant)
+	}
+	d.Channels = make(map[string]directory.Profile, len(c.Access.Channels))
+	for id, channel := range c.Access.Channels {
+		p := directory.Profile{Address: channel.Address, Case: text.Case(channel.Case)}
+		for _, rendering := range channel.Rendering {
+			p.Rendering = append(p.Rendering, text.Rendering(rendering))
+		}
+		d.Channels[id] = p
+	}
+	for app, t := range c.Hooks.Apps {
+		d.Apps = append(d.Apps, app)
+		if t.Required {
+			d.Required = append(d.Required, app)
+		}
+	}
+	slices.Sort(d.Required)
+	d.UIDs = []uint32{uint32(os.Geteuid())}
+	for _, uid := range c.IPC.AllowUIDs {
+		d.UIDs = append(d.UIDs, uint32(uid))
+	}
+}
+
+func rules(c *config.OCIP) (*ocip.Rules, error) {
+	patterns := make([]content.Pattern, len(c.Content.Patterns))
+	for i, p := range c.Content.Patterns {
+		patterns[i] = content.Pattern{Name: p.Name, Regexp: p.Regexp, Level: p.Level}
+	}
+	families := make(map[string]commitment.Mode, len(c.Commitment.Families))
+	for name, mode := range c.Commitment.Families {
+		families[name] = commitment.Mode(mode)
+	}
+	found, err := content.New(content.Options{Patterns: patterns, Personal: c.Content.Personal})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use ocip.content: %w", err)
+	}
+	promises, err := commitment.New(commitment.Options{Match: commitment.Match(c.Commitment.Match), Families: families})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use ocip.commitment: %w", err)
+	}
+	return &ocip.Rules{
+		Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor", Chain: chainLimits(&c.Chain),
+		Unknown: people(&c.Unknown), Person: people(&c.Person), LookAlike: ocip.LookAlike(c.LookAlike),
+	}, nil
+}
+
+func people(c *config.People) ocip.PeopleRules {
+	return ocip.PeopleRules{
+		Commitments: c.Commitments == "hold", Policy: c.Policy, FirstContact: ocip.FirstContact(c.FirstContact),
+		MaxMessages: c.MaxMessages, Window: c.Window,
+	}
+}
+
+func chainLimits(c *config.Chain) ocip.ChainLimits {
+	if c.Enforcement == "off" {
+		return ocip.ChainLimits{}
+	}
+	return ocip.ChainLimits{MaxHops: c.MaxHops, MaxRevisits: c.MaxRevisits, MaxAge: c.MaxAge, Monitor: c.Enforcement == "monitor"}
+}
+
+func agent(a *config.Agent) (directory.Agent, error) {
+	k := directory.Agent{
+		App: cmp.Or(a.App, directory.AppOf(a.ID)), Exe: a.Exe, Media: a.Media, OwnTurns: a.OwnTurns, Tools: directory.ToolMode(a.Tools),
+		Agent: ocip.Agent{
+			ID:        a.ID,
+			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},
+			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond, MaxPerHour: a.MaxPerHour,
+		},
+	}
+	if a.UID != nil {
+		uid := uint32(*a.UID)
+		k.UID = &uid
+	}
+	var err error
+	if k.MaxShared, err = ocip.ParseLevel(a.MaxClassificationShared); err != nil {
+		return k, err
+	}
+	unknown, err := ocip.ParseLevel(a.MaxClassificationUnknown)
+	if err != nil {
+		return k, err
+	}
+	k.MaxUnknown = &unknown
+	if k.Floor, err = ocip.ParseLevel(a.MinClassification); err != nil {
+		return k, err
+	}
+	for _, name := range a.SupportedExchangeTypes {
+		t, err := ocip.ParseExchangeType(name)
+		if err != nil {
+			return k, err
+		}
+		k.Types = append(k.Types, t)
+	}
+	return k, nil
+}
+
+func entry(c *config.Contact) (directory.Entry, error) {
+	e := directory.Entry{
+		Counterparty: ocip.Counterparty{
+			Kind:     ocip.KindAgent,
+			Identity: ocip.Identity{InstanceID: c.InstanceID, UserID: c.UserID, OrgUnit: c.OrgUnit, TenantID: c.TenantID},
+		},
+		Sessions: c.Sessions,
+	}
+	switch c.Kind {
+	case "person":
+		e.Kind = ocip.KindPerson
+	case "group":
+		e.Kind, e.Group, e.Members = ocip.KindUnknown, true, c.Members
+	}
+	for _, name := range c.Accepts {
+		l, err := ocip.ParseLevel(name)
+		if err != nil {
+			return e, err
+		}
+		e.Accepts = max(e.Accepts, l)
+	}
+	return e, nil
+}

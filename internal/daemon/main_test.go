@@ -1,0 +1,9 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/openclawos/ocipd/test/buildtest"
+)
+
+func TestMain(m *testing.M) { buildtest.Isolated(m, roundsVariable, "OCIPD_MUTANT").Run() }

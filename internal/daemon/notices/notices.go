@@ -1,0 +1,201 @@
+// Package notices words what people are told of approval requests, and tells them in
+// the ways that the configuration names.
+package notices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/notify"
+	"go.uber.org/zap"
+)
+
+// notifyDrain bounds how long the last notices may take when the daemon stops, or
+// tells people by other means.
+const notifyDrain = time.Second
+
+// Notices words what people are told, by what is configured. The message itself
+// is no part of it: it may be shown on a locked screen, or mailed.
+type Notices struct {
+	getenv func(string) string
+	log    *zap.Logger
+	// ways are the notifiers, nil where nobody is told. wanted is the configuration
+	// they were made from, and belongs to who prepares others.
+	ways    atomic.Pointer[notify.Fanout]
+	wanted  config.Notify
+	drain   time.Duration
+	closing sync.WaitGroup
+}
+
+// New makes notices that tell nobody yet.
+func New(getenv func(string) string, log *zap.Logger) *Notices {
+	return &Notices{getenv: getenv, log: log, drain: notifyDrain}
+}
+
+// Close waits until what is being told is told.
+func (n *Notices) Close() error {
+	n.put(nil)
+	n.closing.Wait()
+	return nil
+}
+
+// Prepare makes what tells people as a configuration wants it, and returns what
+// has it do so in place of what did. Those ways are ended by and by: what waits
+// in them is told yet.
+func (n *Notices) Prepare(c config.Notify) (begin func(), err error) {
+	if n.ways.Load() != nil && reflect.DeepEqual(c, n.wanted) {
+		return func() {}, nil
+	}
+	var ways []notify.Notifier
+	if c.Desktop {
+		ways = append(ways, notify.NewDesktop(notify.DesktopOptions{Getenv: n.getenv, Log: n.log}))
+	}
+	if len(c.Command) > 0 {
+		command, err := notify.NewCommand(notify.CommandOptions{Argv: c.Command, Getenv: n.getenv, Log: n.log})
+		if err != nil {
+			return nil, fmt.Errorf("cannot use approvals.notify.command: %w", err)
+		}
+		ways = append(ways, command)
+	}
+	return func() {
+		n.wanted = c
+		if len(ways) == 0 {
+			n.put(nil)
+			return
+		}
+		n.put(notify.NewFanout(notify.FanoutOptions{Notifiers: ways, Drain: n.drain, Log: n.log}))
+	}, nil
+}
+
+// put has people told by other ways, none where they are nil.
+func (n *Notices) put(ways *notify.Fanout) {
+	if old := n.ways.Swap(ways); old != nil {
+		n.closing.Go(old.Close)
+	}
+}
+
+// tell hands something to the ways there are. Those that were replaced meanwhile
+// take nothing more, and then it is for the others.
+func (n *Notices) tell(what func(*notify.Fanout) error) error {
+	for {
+		ways := n.ways.Load()
+		if ways == nil {
+			return nil
+		}
+		if err := what(ways); !errors.Is(err, notify.ErrClosed) || n.ways.Load() == ways {
+			return err
+		}
+	}
+}
+
+// title says what a request is about in one line.
+func title(a *api.ApprovalSummary) string {
+	switch a.Kind {
+	case api.ApprovalOfEscalation:
+		return fmt.Sprintf("%s and %s need you", a.AgentID, a.To())
+	case api.ApprovalOfEffect:
+		return fmt.Sprintf("%s asks to do something for task %s", a.AgentID, a.TaskID)
+	case api.ApprovalOfPermission:
+		return fmt.Sprintf("%s asks to use a tool", a.AgentID)
+	case api.ApprovalOfDelivery:
+		return fmt.Sprintf("Was the message of %s to %s sent?", a.AgentID, a.To())
+	}
+	return fmt.Sprintf("%s wants to send to %s", a.AgentID, a.To())
+}
+
+// found lists what was found and in which part of the message, each once: "commitment.promise
+// in the text, commitment.money in a file". The words are the daemon's, since the sender
+// chooses the names of members and files.
+func found(a *api.Approval) string {
+	var list []string
+	for _, d := range a.Detections {
+		if d.Shadow {
+			continue
+		}
+		if one := d.Rule + " in " + part(a, d.Member); !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// part says which part of the message a member is.
+func part(a *api.Approval, member string) string {
+	in, file := strings.CutPrefix(member, api.FileMember)
+	switch {
+	case file && slices.ContainsFunc(a.Media, func(m api.MediaItem) bool { return m.Member == in && m.Path == "" }):
+		return "an inline part"
+	case file:
+		return "a file"
+	case member == "":
+		return "the text"
+	case member == "sessionKey", member == "accountId":
+		return "the address"
+	}
+	return "the metadata"
+}
+
+// Held tells that a request waits.
+func (n *Notices) Held(a *api.Approval) {
+	found := found(a)
+	body := a.Reason
+	if found != "" {
+		body += "\nfound: " + found
+	}
+	err := n.tell(func(f *notify.Fanout) error {
+		return f.Notify(context.Background(), notify.Notice{
+			ID: a.ApprovalID, Urgency: notify.Normal,
+			Title: title(&a.ApprovalSummary),
+			Body:  body + "\nocipd approvals show " + a.ApprovalID,
+			Fields: map[string]string{
+				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason,
+				"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
+				"found": found,
+			},
+		})
+	})
+	if err != nil {
+		n.log.Warn("cannot tell a person what waits", zap.String("approval", a.ApprovalID), zap.Error(err))
+	}
+}
+
+// Alarm tells people of something that waits for no decision, and that they must know.
+func (n *Notices) Alarm(id, title, body string) {
+	err := n.tell(func(f *notify.Fanout) error {
+		return f.Notify(context.Background(), notify.Notice{ID: id, Urgency: notify.Critical, Title: title, Body: body})
+	})
+	if err != nil {
+		n.log.Warn("cannot tell a person", zap.String("what", title), zap.Error(err))
+	}
+}
+
+// Last tells people, in the ways that a configuration names, of something that keeps the daemon
+// from starting. It returns when they are told, after the limit at the latest.
+func Last(getenv func(string) string, log *zap.Logger, c config.Notify, limit time.Duration, title, body string) error {
+	n := New(getenv, log)
+	n.drain = limit
+	begin, err := n.Prepare(c)
+	if err != nil {
+		return err
+	}
+	begin()
+	n.Alarm("start", title, body)
+	return n.Close()
+}
+
+// Decided takes the notice back.
+func (n *Notices) Decided(id string) {
+	err := n.tell(func(f *notify.Fanout) error { return f.Withdraw(context.Background(), id) })
+	if err != nil {
+		n.log.Debug("cannot take a notice back", zap.String("approval", id), zap.Error(err))
+	}
+}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
+)
+
+// reads puts on record who reads what is not for everybody: texts that wait, the log that is taken
+// elsewhere, and copies of the state. What cannot be recorded is not handed out.
+type reads struct {
+	d *Daemon
+
+	mu sync.Mutex
+	// seen are the texts that are on record as read, by whom: once is enough.
+	seen map[readText]bool
+}
+
+// readText is a request as somebody was shown it.
+type readText struct{ by, approval, digest string }
+
+// someReads is how many are remembered. Whatever was forgotten is on record once more.
+const someReads = 4096
+
+func (r *reads) record(event string, about audit.Record, details map[string]any) error {
+	about.ID, about.ActionType, about.Event, about.Details = r.d.ids.next(), audit.ActionSecurity, event, details
+	_, err := r.d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{&about}})
+	if err != nil {
+		err = storeerror.NotRecorded("cannot record who reads it, so it is not shown", err)
+	}
+	return err
+}
+
+// approval answers approval.get of operators.
+func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParams) (api.Approval, error) {
+	a, err := r.d.kernel.ApprovalGet(ctx, p)
+	if err != nil || a.Content == "" {
+		return a, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := readText{api.Principal(who), a.ApprovalID, a.Digest}
+	if r.seen[key] {
+		return a, nil
+	}
+	details := api.ByPerson(who, "")
+	details["digest"] = a.Digest
+	if err := r.record("held_text_read", audit.Record{ApprovalID: a.ApprovalID, TaskID: a.TaskID}, details); err != nil {
+		return api.Approval{}, err
+	}
+	if r.seen == nil || len(r.seen) >= someReads {
+		r.seen = make(map[readText]bool)
+	}
+	r.seen[key] = true
+	return a, nil
+}
+
+// tail answers audit.tail.
+func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, open func(context.Context, *api.AuditTailParams) (func(context.Context, api.Stream) error, error)) (ipc.Feed, error) {
+	if p.Export {
+		details := api.ByPerson(who, "")
+		if p.After != nil {
+			details["after"] = *p.After
+		}
+		if !p.Filter.Unbounded() {
+			details["filter"] = p.Filter
+		}
+		if err := r.record("log_exported", audit.Record{}, details); err != nil {
+			return nil, err
+		}
+	}
+	return open(ctx, p)
+}
+
+// backup answers backup.note: a process of an operator is about to copy the state.
+func (r *reads) backup(_ context.Context, who api.Peer, p *api.BackupNoteParams) (api.OK, error) {
+	details := api.ByPerson(who, "")
+	details["directory"] = p.Directory
+	return api.OK{OK: true}, r.record("backup_begun", audit.Record{}, details)
+}

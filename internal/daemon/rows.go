@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// alteredRow is what goes on record where a row was changed by somebody else than the daemon.
+func (d *Daemon) alteredRow(table, row string) *store.Change {
+	return &store.Change{Alarm: true, Records: []*audit.Record{{
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "altered_row", Details: map[string]any{"table": table, "row": row},
+	}}}
+}
+
+// sealedRows puts on record that rows were sealed as they were found.
+func (d *Daemon) sealedRows(ctx context.Context, c *store.Change) error {
+	why, recorded, err := d.store.SealedRows(ctx)
+	if err != nil || why == "" {
+		return err
+	}
+	c.Add(recorded)
+	c.Records = append(c.Records, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "rows_sealed", Details: map[string]any{"why": why}})
+	return nil
+}
+
+// checkRows reads all rows that are sealed, beside everything else: an altered row is not
+// used in any case, and so it is found also where nobody asks for it.
+func (d *Daemon) checkRows(ctx context.Context) error {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := d.store.CheckRows(ctx); err != nil && ctx.Err() == nil {
+			d.log.Error("cannot check the rows of the database", zap.Error(err))
+		}
+	}()
+	d.onStop("the check of the rows", func() error {
+		stop()
+		<-done
+		return nil
+	})
+	return nil
+}

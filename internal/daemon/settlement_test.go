@@ -1,0 +1,92 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// settlement is what a person signs and sends who has looked at an exchange and settles it.
+func (h *harness) settlement(name, id string) map[string]any {
+	h.t.Helper()
+	var saw api.ExchangeResult
+	h.operator("exchange.get", map[string]any{"exchangeId": id}, &saw)
+	state := saw.Exchanges[0].State
+	return map[string]any{
+		"exchangeId": id, "outcome": "resolved", "state": state,
+		"signature": signs(h.t, name, api.SignedSettlement(id, "", state), api.ApprovalNamespace),
+	}
+}
+
+// Attack: a process that has no key sends a person's signed settlement again, from the log,
+// before every message of a loop.
+func TestSettlementCountsOnce(t *testing.T) {
+	h := guarded(t, team("ann", "ben")+"ocip: {chain: {max_hops: 6}}\n", rego(true, "ok"), listed(t, "carol", ""))
+	ann, ben, person := h.agent("@acme/ann"), h.agent("@acme/ben"), h.operates()
+	sent := ann.dispatch("agent:ben:main", "How far is it?", nil).OCIP
+	settlement := h.settlement("carol", sent.ExchangeID)
+	person.must("exchange.resolve", settlement, nil)
+
+	passed := 0
+	for hop := range 12 {
+		contains(t, person.refuse(api.Conflict, "exchange.resolve", settlement).Message, "resolved already")
+		from, to := ann, "ben"
+		if hop%2 == 1 {
+			from, to = ben, "ann"
+		}
+		var result api.DispatchResult
+		from.must("message.dispatch", map[string]any{"sessionKey": "agent:" + to + ":main", "content": "Pass it on", "metadata": fresh(nil)}, &result)
+		if !result.Held {
+			passed++
+		} else if passed == hop && result.OCIP.Code != ocip.ChainLimit {
+			t.Errorf("message %d is held for %s", hop, result.OCIP.Code)
+		}
+	}
+	if passed != 5 {
+		t.Errorf("%d messages of the loop went, want 5", passed)
+	}
+}
+
+// A settlement is of the state that its person saw: one message later it counts for nothing,
+// with a signature and without.
+func TestSettlementOfAStateThatMovedOn(t *testing.T) {
+	h := guarded(t, team("ann", "ben"), rego(true, "ok"), listed(t, "carol", ""))
+	ann, ben, person := h.agent("@acme/ann"), h.agent("@acme/ben"), h.operates()
+	sent := ann.dispatch("agent:ben:main", "How far is it?", nil).OCIP
+	old := h.settlement("carol", sent.ExchangeID)
+	ben.dispatch("agent:ann:main", "Ten miles.", nil)
+	contains(t, person.refuse(api.Conflict, "exchange.resolve", old).Message, "no longer in the state that you saw")
+	held := ann.held(ocip.CommitmentRequiresHuman, "agent:ben:main", "I promise the harbour by Friday", nil)
+	seen := h.settlement("carol", sent.ExchangeID)
+	params := signed(t, "carol", api.DecideDeny, new(h.shown(held.ApprovalID)))
+	person.must("approval.resolve", params, nil)
+	person.refuse(api.Conflict, "exchange.resolve", seen)
+	// The denial has ended both sides, and both agents begin anew.
+	if side := h.outcomeOf(sent.ExchangeID, "agent-ben-1"); side.Outcome != "denied" {
+		t.Errorf("ben's side is %+v", side)
+	}
+	ben.message("hook:message_received")
+	sent = ben.dispatch("agent:ann:main", "Is that so?", nil).OCIP
+
+	// A signature names the state that its person saw.
+	blind := map[string]any{"exchangeId": sent.ExchangeID, "outcome": "resolved", "signature": signs(t, "carol", api.SignedSettlement(sent.ExchangeID, "", ""), api.ApprovalNamespace)}
+	contains(t, person.refuse(api.InvalidParams, "exchange.resolve", blind).Message, "state")
+	person.must("exchange.resolve", h.settlement("carol", sent.ExchangeID), nil)
+	if side := h.outcomeOf(sent.ExchangeID, "agent-ben-1"); side.Outcome != "resolved" {
+		t.Errorf("ben's side is %+v", side)
+	}
+}
+
+// What is owed stays owed when a person names an exchange that has ended: nothing of it is
+// left to settle.
+func TestSettlementOfNothingForgivesNothing(t *testing.T) {
+	h := build(t, team("ann", "ben"))
+	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
+	said := ann.dispatch("agent:ben:main", "The build is green.", wish(map[string]any{"replyPolicy": "no-reply-needed"}))
+	ben.message("hook:message_received")
+	ann.must("exchange.resolve", map[string]any{"exchangeId": said.OCIP.ExchangeID, "outcome": "resolved"}, nil)
+	ben.refuse(api.Conflict, "exchange.resolve", map[string]any{"exchangeId": said.OCIP.ExchangeID, "outcome": "resolved"})
+	h.operates().refuse(api.Conflict, "exchange.resolve", map[string]any{"exchangeId": said.OCIP.ExchangeID, "outcome": "resolved"})
+	ben.held(ocip.ReplyNotExpected, "agent:ann:main", "Fine with us.", fresh(nil))
+}

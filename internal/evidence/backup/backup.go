@@ -1,0 +1,450 @@
+// Package backup copies what a daemon must not lose into a directory, and puts it back.
+//
+// [Make] copies the database, from a running daemon too, and what belongs to it: the
+// checkpoints outside the log, the signing key with the key of rows, and the keys of digests, each of which
+// may be left out. [Restore] puts a backup in the place of what is there, which it
+// moves aside and never removes.
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/logreader"
+	"github.com/openclawos/ocipd/internal/store"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The names in a backup.
+const (
+	databaseName    = "ocipd.db"
+	checkpointsName = "audit-checkpoints.jsonl"
+	keysName        = "keys"
+	digestName      = "digest.json"
+	rowsName        = "rows.json"
+	publicPrefix    = "checkpoint.pub"
+	newestName      = "checkpoint.newest"
+)
+
+// Places are where a daemon keeps what is copied.
+type Places struct {
+	Database, Checkpoints, Keys, Mirror string
+	// Socket is where it answers operators.
+	Socket logreader.Socket
+}
+
+// Without says what is left out of a backup.
+type Without struct{ Checkpoints, SigningKey, DigestKeys bool }
+
+// Contents are what is in a backup.
+type Contents struct {
+	// Records is the last record, and Bytes the size of the database.
+	Records uint64 `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	// Witnessed is how many records the newest checkpoint in the backup covers, zero
+	// where there is none.
+	Witnessed  uint64 `json:"witnessed"`
+	SigningKey bool   `json:"signingKey"`
+	DigestKeys bool   `json:"digestKeys"`
+}
+
+// Make makes a backup in a directory, which must not be there yet or be empty. It is
+// there whole or not at all.
+func Make(ctx context.Context, p Places, dir string, without Without) (made Contents, err error) {
+	fail := func(err error) (Contents, error) {
+		return Contents{}, fmt.Errorf("cannot make a backup: %w", err)
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fail(fmt.Errorf("%s is not empty; name a directory that is not there yet", dir))
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fail(err)
+	}
+	part, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".part-")
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(part)) }()
+	// What is held of the log is copied before the log, which then has all of it.
+	if err := copyKept(p, part, without); err != nil {
+		return fail(err)
+	}
+	log, err := logreader.OpenWhole(ctx, p.Database, p.Socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no database at %s; --config names the configuration of another daemon", p.Database)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	err = log.CopyTo(ctx, filepath.Join(part, databaseName))
+	if err = errors.Join(err, log.Close()); err != nil {
+		return fail(err)
+	}
+	if made, _, err = look(ctx, part); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	if err := errors.Join(syncTree(part), os.Rename(part, dir), durable.SyncDir(filepath.Dir(dir))); err != nil {
+		return fail(err)
+	}
+	return made, nil
+}
+
+// copyKept copies what is kept outside the database.
+func copyKept(p Places, part string, without Without) error {
+	if !without.Checkpoints {
+		if err := copyFile(p.Checkpoints, filepath.Join(part, checkpointsName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(p.Keys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(part, keysName), 0o700); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		public := strings.HasPrefix(name, publicPrefix)
+		switch {
+		case !e.Type().IsRegular(), strings.HasSuffix(name, ".part"):
+		case name == digestName && without.DigestKeys, name == newestName && without.Checkpoints, name != digestName && name != newestName && !public && without.SigningKey:
+		default:
+			if err := copyFile(filepath.Join(p.Keys, name), filepath.Join(part, keysName, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// look reads a backup: its database is whole, and what lies beside it fits.
+func look(ctx context.Context, dir string) (found Contents, inForce string, err error) {
+	database, keys := filepath.Join(dir, databaseName), filepath.Join(dir, keysName)
+	log, err := store.OpenReader(ctx, database)
+	if err != nil {
+		return found, "", err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	info, err := os.Stat(database)
+	if err != nil {
+		return found, "", err
+	}
+	found.Bytes = info.Size()
+	if inForce, err = log.PublicKey(ctx); err != nil {
+		return found, "", err
+	}
+	var proof audit.Proof
+	if known, err := keyring.PublicKeys(keys); err == nil {
+		for i, k := range known {
+			key, err := note.NewVerifier(k.Verifier)
+			if err != nil {
+				return found, "", err
+			}
+			if i == len(known)-1 {
+				proof.Keys = []note.Verifier{key}
+			} else {
+				proof.Former = append(proof.Former, key)
+			}
+		}
+		if last := known[len(known)-1].Verifier; last != inForce {
+			return found, "", errors.New("the log got another signing key meanwhile: try again")
+		}
+	}
+	if proof.Held, err = held(filepath.Join(dir, checkpointsName), keys); err != nil {
+		return found, "", err
+	}
+	report, err := log.Verify(ctx, proof)
+	if err != nil {
+		return found, "", fmt.Errorf("the log in %s: %w", database, err)
+	}
+	found.Records, found.Witnessed = report.Head.Seq, witnessed(proof.Held)
+	found.SigningKey, found.DigestKeys = exists(filepath.Join(keys, "checkpoint.key")), exists(filepath.Join(keys, digestName))
+	return found, inForce, nil
+}
+
+// held are the checkpoints that are kept outside a log.
+func held(file, keys string) (notes []string, err error) {
+	if notes, err = checkpoints.Read(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	newest, err := keyring.Newest(keys)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if newest != "" && !slices.Contains(notes, newest) {
+		notes = append(notes, newest)
+	}
+	return notes, err
+}
+
+// witnessed is how many records checkpoints cover at most.
+func witnessed(notes []string) (size uint64) {
+	for _, n := range notes {
+		if c, err := audit.OpenCheckpoint(n); errors.Is(err, audit.ErrUnsigned) {
+			size = max(size, c.Size)
+		}
+	}
+	return size
+}
+
+// OlderError means that a backup lacks records which checkpoints outside the log say
+// there were.
+type OlderError struct{ Has, Witnessed uint64 }
+
+func (e *OlderError) Error() string {
+	return fmt.Sprintf("the backup ends at record %d, and the checkpoints kept here are of a log of %d: the records after it are lost with it, and messages that were sent since may be sent again", e.Has, e.Witnessed)
+}
+
+// Restored is what a restoration did.
+type Restored struct {
+	Contents
+	// Aside is the directory, beside each file, that what was there is in now.
+	Aside string `json:"aside"`
+	// Lost is how many records the checkpoints cover that the backup lacks.
+	Lost uint64 `json:"lost,omitzero"`
+	// Kept says that the signing key that was there is the backup's, and stays.
+	Kept bool `json:"kept"`
+}
+
+// Restore puts a backup in the place of a stopped daemon's state. Where it is older
+// than what checkpoints outside the log have seen it returns an [*OlderError], unless
+// older is set: then those are moved aside too. The next start puts the restoration on record,
+// and takes back the approvals of effects that were not used: the ledger of what was run is
+// in no backup, so what was done after it is not known.
+func Restore(ctx context.Context, p Places, dir string, older bool, now time.Time) (done Restored, err error) {
+	fail := func(err error) (Restored, error) {
+		return Restored{}, fmt.Errorf("cannot restore %s: %w", dir, err)
+	}
+	if r, err := store.OpenReader(ctx, p.Database); errors.Is(err, store.ErrRunning) {
+		return fail(errors.New("the daemon is running; stop it first, and its socket unit where it has one"))
+	} else if err == nil {
+		err = r.Close()
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if !exists(filepath.Join(dir, databaseName)) {
+		return fail(fmt.Errorf("it is no backup, as it has no %s; name a directory that ocipd backup made", databaseName))
+	}
+	contents, inForce, err := look(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	done.Contents = contents
+	notes, err := held(p.Checkpoints, p.Keys)
+	if err != nil {
+		return fail(err)
+	}
+	if seen := witnessed(notes); seen > done.Records {
+		if !older {
+			return fail(&OlderError{Has: done.Records, Witnessed: seen})
+		}
+		done.Lost = seen - done.Records
+	}
+	if current, err := keyring.PublicKeys(p.Keys); err == nil && exists(filepath.Join(p.Keys, "checkpoint.key")) {
+		done.Kept = current[len(current)-1].Verifier == inForce
+	}
+	if !done.Kept && !done.SigningKey && inForce != "" {
+		return fail(fmt.Errorf("its log is signed with %s, and neither the backup nor %s has that key", inForce, p.Keys))
+	}
+	done.Aside = "before-restore-" + now.UTC().Format("20060102T150405Z")
+	if err := p.put(dir, &done, now); err != nil {
+		return fail(fmt.Errorf("%w; what was there is in the directories %s beside its place", err, done.Aside))
+	}
+	return done, nil
+}
+
+// put moves what is there aside and puts the backup there, the database last: until
+// then a daemon that is started finds none, and says so.
+func (p *Places) put(dir string, done *Restored, now time.Time) error {
+	aside := func(paths ...string) error {
+		for _, path := range paths {
+			to := filepath.Join(filepath.Dir(path), done.Aside)
+			if !exists(path) {
+				continue
+			}
+			if err := errors.Join(os.MkdirAll(to, 0o700), os.Rename(path, filepath.Join(to, filepath.Base(path)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := aside(p.Database, p.Database+"-wal", p.Database+"-shm", p.Database+".latched", p.Database+".reserve"); err != nil {
+		return err
+	}
+	// The mirror is written anew from the database.
+	live := filepath.Base(p.Mirror)
+	segments := strings.TrimSuffix(live, filepath.Ext(live)) + "-"
+	mirrored, err := filesIn(filepath.Dir(p.Mirror), func(name string) bool { return strings.HasPrefix(name, live) || strings.HasPrefix(name, segments) })
+	if err != nil {
+		return err
+	}
+	mirrored = slices.DeleteFunc(mirrored, func(path string) bool { return path == p.Checkpoints })
+	if err := aside(mirrored...); err != nil {
+		return err
+	}
+	if done.Lost > 0 {
+		if err := aside(p.Checkpoints, filepath.Join(p.Keys, newestName)); err != nil {
+			return err
+		}
+	}
+	if !exists(p.Checkpoints) {
+		if err := os.MkdirAll(filepath.Dir(p.Checkpoints), 0o700); err != nil {
+			return err
+		}
+		if err := copyFile(filepath.Join(dir, checkpointsName), p.Checkpoints); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := p.putKeys(dir, done, aside); err != nil {
+		return err
+	}
+	marked, err := json.Marshal(Mark{At: now.UTC(), Records: done.Records, Witnessed: done.Records + done.Lost})
+	if err == nil {
+		err = durable.Create(MarkPath(p.Database), 0o600, marked)
+	}
+	if err != nil {
+		return err
+	}
+	part := p.Database + ".restoring"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(copyFile(filepath.Join(dir, databaseName), part), os.Rename(part, p.Database), durable.SyncDir(filepath.Dir(p.Database)))
+}
+
+// putKeys puts the keys there that are missing, and all of them where those that are
+// there are of another log or time.
+func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error) error {
+	from := filepath.Join(dir, keysName)
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.Keys, 0o700); err != nil {
+		return err
+	}
+	if !done.Kept {
+		present, err := filesIn(p.Keys, func(name string) bool { return strings.HasPrefix(name, "checkpoint.") })
+		if err == nil {
+			err = aside(present...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		to := filepath.Join(p.Keys, e.Name())
+		// The rows of the backup are sealed with the key of the backup.
+		if e.Name() == rowsName {
+			if err := aside(to); err != nil {
+				return err
+			}
+		}
+		if exists(to) {
+			continue
+		}
+		if err := copyFile(filepath.Join(from, e.Name()), to); err != nil {
+			return err
+		}
+	}
+	return durable.SyncDir(p.Keys)
+}
+
+// Mark says that a state was restored. Witnessed is how many records its log had at least,
+// which are more than Records where the backup lacks some.
+type Mark struct {
+	At        time.Time `json:"at"`
+	Records   uint64    `json:"records"`
+	Witnessed uint64    `json:"witnessed"`
+}
+
+// MarkPath is where it stands until the next start has put it on record.
+func MarkPath(database string) string { return database + ".restored" }
+
+// Marked returns the mark beside a database, nil where there is none.
+func Marked(database string) (*Mark, error) {
+	text, err := durable.ReadFile(MarkPath(database))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := new(Mark)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w; remove it to start without a record of the restoration", MarkPath(database), err)
+	}
+	return m, nil
+}
+
+// filesIn are the files of a directory that are meant, whatever the directory's name has in it.
+// Folders are none: a backup may lie there too.
+func filesIn(dir string, meant func(name string) bool) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if !e.IsDir() && meant(e.Name()) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// copyFile makes a durable copy for its owner alone. What has the new name already is
+// not written to.
+func copyFile(from, to string) (err error) {
+	source, err := durable.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, source)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// syncTree makes the names in a directory and those below it durable.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return durable.SyncDir(path)
+	})
+}

@@ -1,0 +1,98 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/durable"
+)
+
+// cursor is the last record a sink has taken over. The zero cursor is before
+// the first.
+type cursor struct {
+	Seq  uint64     `json:"seq"`
+	Hash audit.Hash `json:"hash"`
+}
+
+const (
+	// maxCursor bounds a cursor file, in bytes.
+	maxCursor = 4096
+	// cursorExt ends the names of cursor files, and partExt behind it that of one which is
+	// being written.
+	cursorExt = ".json"
+	partExt   = ".part"
+)
+
+// loadCursor reads a cursor. A file that is not there is [fs.ErrNotExist].
+func loadCursor(path string) (cursor, error) {
+	b, err := durable.ReadUpTo(path, maxCursor)
+	if err != nil {
+		return cursor{}, err
+	}
+	var c cursor
+	if err := json.Unmarshal(b, &c); err != nil {
+		return cursor{}, fmt.Errorf("%s is no cursor: %w", path, err)
+	}
+	return c, nil
+}
+
+// saveCursor writes a cursor, so that after a crash the old or the new one is
+// there.
+func saveCursor(path string, c cursor) error {
+	b, err := json.Marshal(c)
+	if err == nil {
+		err = durable.Replace(path, partExt, 0o600, append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the cursor: %w", err)
+	}
+	return nil
+}
+
+// clearTemps removes what a crash left of cursors that were being written.
+func clearTemps(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), cursorExt+partExt) {
+			continue
+		}
+		if gone := os.Remove(filepath.Join(dir, e.Name())); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
+// backoff is how long to wait between attempts: it doubles from first to most,
+// each time shortened by up to half at random, so that several sinks do not
+// come back as one.
+type backoff struct {
+	attempt int
+	random  func() float64
+}
+
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffMost  = 30 * time.Second
+	// maxAfter bounds what another system may ask for by Retry-After.
+	maxAfter = 10 * time.Minute
+)
+
+// next returns the wait before the next attempt, at least what the other system
+// asked for.
+func (b *backoff) next(err error) time.Duration {
+	wait := min(backoffFirst<<min(b.attempt, 16), backoffMost)
+	b.attempt++
+	wait -= time.Duration(b.random() / 2 * float64(wait))
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		wait = max(wait, min(busy.after, maxAfter))
+	}
+	return wait
+}

@@ -1,0 +1,363 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/evidence/digestkeys"
+	"github.com/openclawos/ocipd/internal/evidence/index"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/evidence/logreader"
+	"github.com/openclawos/ocipd/internal/evidence/mirror"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
+)
+
+// begin makes the verifier, once all that it is given is known.
+func (c *check) begin() (err error) {
+	if c.unsound != nil {
+		return c.unsound
+	}
+	if c.verifier, err = audit.NewVerifier(c.proof); err != nil {
+		return err
+	}
+	c.progress = func(bool) {}
+	if c.Progress != nil {
+		size := int64(0)
+		if info, err := os.Stat(c.Path); err == nil && info.Mode().IsRegular() && !c.InDatabase {
+			size = info.Size()
+		}
+		tell := c.Progress(size)
+		c.progress = func(end bool) { tell(c.verifier.Head().Seq, c.bytes, end) }
+	}
+	return nil
+}
+
+func (c *check) add(line []byte) error {
+	c.bytes += int64(len(line)) + 1
+	c.progress(false)
+	before := c.verifier.Head()
+	if before.Seq == c.retired() && before.Seq > 0 {
+		if old, err := c.remnant(line); old || err != nil {
+			return err
+		}
+	}
+	if err := c.verifier.Add(line); err != nil {
+		return err
+	}
+	if c.keys != "" {
+		if key, name, listed, ok := audit.WitnessOf(line); ok && listed {
+			c.witnesses[key] = name
+		} else if ok {
+			delete(c.witnesses, key)
+		}
+	}
+	if c.Checkpoints != "" && before.Seq > c.ownSize && audit.IsCheckpoint(line) {
+		c.beyond++
+	}
+	if c.files != nil {
+		c.files.Record(len(line), before, c.verifier.Head())
+	}
+	return nil
+}
+
+// remnant reports whether a line is of a record that the tombstone stands for,
+// and checks it: while retention goes on some are still there, and what is there
+// must be what was retired.
+func (c *check) remnant(line []byte) (old bool, err error) {
+	head, err := audit.HeadOf(line)
+	if err != nil || head.Seq > c.retired() {
+		// The verifier says what is wrong with it.
+		return false, c.rested()
+	}
+	if c.left.Seq == 0 {
+		e, err := audit.Parse(line)
+		if err != nil {
+			return true, &audit.Fault{Seq: head.Seq, Problem: err.Error()}
+		}
+		c.left = audit.Head{Seq: e.Seq - 1, Hash: e.Prev}
+	}
+	c.left, err = c.left.Check(line)
+	return true, err
+}
+
+// rested says whether the remnants are the end of what the tombstone stands for.
+func (c *check) rested() error {
+	if c.left.Seq == 0 {
+		return nil
+	}
+	if end := c.proof.Tombstone.Head; c.left.Seq != end.Seq || c.left.Hash != end.Hash {
+		return &audit.Fault{Seq: c.left.Seq, Problem: fmt.Sprintf("it is not one of the %d records that the tombstone stands for", end.Seq)}
+	}
+	return nil
+}
+
+// database checks the record itself.
+func (c *check) database(ctx context.Context) error {
+	if info, err := os.Stat(c.Path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %w", c.Path, durable.ErrNoFile)
+	}
+	reader, err := logreader.OpenWhole(ctx, c.Path, c.Socket)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	tomb, err := reader.Tombstone(ctx)
+	switch {
+	case err == nil:
+		c.proof.Tombstone = &tomb
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	if err := c.begin(); err != nil {
+		return err
+	}
+	if n, err := reader.Misplaced(ctx); err != nil || n > 0 {
+		return cmp.Or(err, error(&audit.Fault{Seq: 1, Problem: fmt.Sprintf("%s with no number of a record stand before it", term.Count(int(n), "row"))}))
+	}
+	replay := fold.NewReplay()
+	err = reader.EachStored(ctx, 0, func(seq uint64, line []byte) error {
+		if err := c.add(line); err != nil {
+			return err
+		}
+		if err := replay.Add(seq, line); err != nil {
+			return &audit.Fault{Seq: seq, Problem: err.Error()}
+		}
+		if c.each == nil {
+			return nil
+		}
+		return c.each(seq, line)
+	})
+	if err != nil {
+		return err
+	}
+	err = reader.CheckTree(ctx, c.verifier.Head().Seq, c.verifier.Root())
+	if c.derived = err != nil; err != nil {
+		return err
+	}
+	if err := c.rowsBeside(ctx, reader.Reader, replay); err != nil {
+		return err
+	}
+	return c.digestKeys(ctx, reader.Reader)
+}
+
+// digestKeys holds the daemon's digest keys against what the database remembers of them.
+func (c *check) digestKeys(ctx context.Context, database *store.Reader) error {
+	if c.keys == "" {
+		return nil
+	}
+	have, err := keyring.DigestIDs(c.keys)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		// None was made yet, or all are lost.
+	case err != nil:
+		return &audit.Fault{Problem: fmt.Sprintf("the digest keys: %v", err)}
+	}
+	values, err := database.MetaUnder(ctx, digestkeys.Prefix())
+	if err != nil {
+		return err
+	}
+	others, err := digestkeys.Others(have, values)
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	for i, tenant := range others {
+		others[i] = cmp.Or(tenant, "agents without a tenant")
+	}
+	return &audit.Fault{Problem: fmt.Sprintf("the digest key in %s of %s is not there, or is not the one that the database remembers: digests on record cannot be compared with it", c.keys, strings.Join(others, ", "))}
+}
+
+// rowsBeside checks the rows beside the records, by their seals and by what the records say.
+func (c *check) rowsBeside(ctx context.Context, database *store.Reader, replay *fold.Replay) error {
+	err := c.sealedRows(ctx, database)
+	altered, fault := errors.AsType[*audit.Fault](err)
+	if err != nil && !fault {
+		return err
+	}
+	differences, readErr := database.UnlikeTheLog(ctx, replay)
+	if readErr != nil || len(differences) == 0 {
+		return cmp.Or(err, readErr)
+	}
+	problem := term.Count(len(differences), "difference") + " between rows and records: " + foldrows.Words(differences)
+	if fault {
+		return &audit.Fault{Problem: altered.Problem + "; " + problem}
+	}
+	c.unlike = &audit.Fault{Problem: problem}
+	return nil
+}
+
+// maxNamed bounds the altered rows that a fault names.
+const maxNamed = 10
+
+// sealedRows checks the rows beside the records, where the key is there.
+func (c *check) sealedRows(ctx context.Context, database *store.Reader) error {
+	if c.rowKey == nil {
+		return nil
+	}
+	altered, err := database.AlteredRows(ctx, c.rowKey, true)
+	if errors.Is(err, rowseal.ErrOther) {
+		return &audit.Fault{Problem: fmt.Sprintf("%s: its rows are not sealed with the daemon's key, so that nothing shows whether they were changed", c.Path)}
+	}
+	if c.rows = err == nil; err != nil || len(altered) == 0 {
+		return err
+	}
+	var names []string
+	for _, row := range altered[:min(len(altered), maxNamed)] {
+		names = append(names, fmt.Sprintf("%s %s (%.120q)", row.Table, row.Row, row.Key))
+	}
+	more := ""
+	if len(altered) > maxNamed {
+		more = " and more"
+	}
+	return &audit.Fault{Problem: fmt.Sprintf("%s changed by somebody else than the daemon: %s%s", term.Count(len(altered), "row"), strings.Join(names, ", "), more)}
+}
+
+// agree checks what else the daemon answers from, the database with its tiles and the
+// index, and that it is the same log. Where it is not, the findings are about that.
+func (c *check) agree(ctx context.Context, f *Findings) error {
+	d := &check{Log: &Log{Path: c.Database, InDatabase: true, Socket: c.Socket, Progress: c.Progress, rowKey: c.rowKey, keys: c.keys}, proof: c.proof, witnesses: make(map[string]string)}
+	d.proof.Tombstone = nil
+	indexed, err := index.OpenCheck(index.Path(d.Path))
+	if err != nil {
+		return err
+	}
+	mirrored := f.Head
+	var apart error
+	d.each = func(seq uint64, line []byte) error {
+		if seq == mirrored.Seq && d.verifier.Head().Hash != mirrored.Hash {
+			apart = &audit.Fault{Seq: seq, Problem: "the database and the mirror have two records of this number"}
+		}
+		if indexed == nil {
+			return nil
+		}
+		return indexed.Add(seq, line)
+	}
+	found, err := d.finish(d.database(ctx))
+	f.Derived, f.Rows = d.derived, d.rows
+	if indexed != nil && err == nil {
+		f.Indexed = true
+		err = indexed.Finish()
+		f.Derived = err != nil
+	}
+	err = cmp.Or(err, d.rested(), apart)
+	if err == nil && found.Head.Seq < mirrored.Seq {
+		err = &audit.Fault{Seq: found.Head.Seq + 1, Problem: fmt.Sprintf("the database ends before it, and the mirror goes on to record %d", mirrored.Seq)}
+	}
+	if err == nil && d.unlike != nil {
+		err = d.unlike
+	}
+	f.Beside, f.Behind = true, found.Head.Seq-min(mirrored.Seq, found.Head.Seq)
+	if err != nil {
+		f.Report, f.Path, f.Standing = found, d.Path, d.retired()
+	}
+	return err
+}
+
+const (
+	// behindTries and behindWait bound how long a mirror that is a moment
+	// behind, or whose last line is just being written, is waited for.
+	behindTries = 100
+	behindWait  = 20 * time.Millisecond
+)
+
+// copy checks a mirror or a copy of one.
+func (c *check) copy(ctx context.Context) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	// Where there should be a log, one that is gone is a fault of it.
+	expected := len(c.proof.Keys)+len(c.proof.Held) > 0
+	info, err := os.Stat(c.Path)
+	if c.Own && !expected && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot verify the audit log: there is none at %s yet; ocipd serve begins one, and a copy is verified by its path", c.Path)
+	}
+	if err != nil && (!c.Own || !expected || !errors.Is(err, fs.ErrNotExist)) {
+		return fmt.Errorf("cannot verify the audit log: %w", err)
+	}
+	if c.Own || info.IsDir() {
+		if c.files, err = mirror.OpenFiles(c.Path); err != nil && !errors.As(err, &c.unsound) {
+			return err
+		}
+	}
+	want := uint64(0)
+	for _, signed := range c.proof.Held {
+		// What is no checkpoint was refused when the verifier was made.
+		held, _ := audit.OpenCheckpoint(signed)
+		want = max(want, held.Size)
+	}
+	for try := 0; ; try++ {
+		err := c.walk(ctx)
+		if expected && c.files != nil && errors.Is(err, fs.ErrNotExist) && c.verifier.Head().Seq == c.retired() {
+			return nil
+		}
+		torn := errors.Is(err, mirror.ErrTorn)
+		if err != nil && !torn {
+			return err
+		}
+		if !c.Own || try == behindTries || !torn && c.verifier.Head().Seq >= want {
+			if torn {
+				return &audit.Fault{Seq: c.verifier.Head().Seq + 1, Problem: "cut short: no newline at the end"}
+			}
+			return nil
+		}
+		again := time.NewTimer(behindWait)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// retired is the last record that the tombstone stands for.
+func (c *check) retired() uint64 {
+	if c.proof.Tombstone == nil {
+		return 0
+	}
+	return c.proof.Tombstone.Head.Seq
+}
+
+// walk reads on from where the verifier is.
+func (c *check) walk(ctx context.Context) error {
+	visit := func(line []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return c.add(line)
+	}
+	head := c.verifier.Head().Seq
+	if head == c.retired() {
+		head, c.left = 0, audit.Head{}
+	}
+	var err error
+	if info, statErr := os.Stat(c.Path); statErr == nil && !info.IsDir() && !c.Own {
+		err = mirror.WalkFile(c.Path, visit)
+	} else {
+		from := head
+		if from > 0 {
+			from++
+		}
+		err = mirror.Walk(c.Path, from, visit)
+	}
+	var fault *audit.Fault
+	var inFile *fs.PathError
+	if err == nil || errors.As(err, &fault) || errors.As(err, &inFile) || errors.Is(err, mirror.ErrTorn) || ctx.Err() != nil {
+		return err
+	}
+	// What cannot be read as lines, or be decompressed, was changed.
+	return &audit.Fault{Seq: c.verifier.Head().Seq + 1, Problem: err.Error()}
+}

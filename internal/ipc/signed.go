@@ -1,0 +1,64 @@
+package ipc
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/wire"
+)
+
+// challenge begins a signed call: it makes the nonce that the connection's next one is
+// signed with. Nothing else knows the nonce, so that no signature is good on another
+// connection, after a restart, or twice.
+func (c *conn) challenge(method string) (api.Challenge, error) {
+	m, known := c.server.table[faceOperator][method]
+	if !known {
+		return api.Challenge{}, api.Errorf(api.NotFound, "there is no method %.64q of operators; kernel.methods lists them", method)
+	}
+	switch {
+	case !c.server.signs():
+		return api.Challenge{}, nil
+	case m.Signing != api.Signed:
+		return api.Challenge{SignatureRequired: m.Signing == api.SignedParams}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nonce = rand.Text() + rand.Text()
+	return api.Challenge{SignatureRequired: true, Nonce: c.nonce}, nil
+}
+
+// takesSignature refuses a signature that nobody would check.
+func (m *Method) takesSignature(c *conn, r *wire.Request) error {
+	switch {
+	case r.Signature == "" || c.face != faceOperator:
+		return nil
+	case m.Signing == api.SignedParams:
+		return api.Errorf(api.InvalidRequest, "the signature of %s belongs into its params", m.Name)
+	case m.Signing != api.Signed:
+		return api.Errorf(api.InvalidRequest, "%s takes no signature: leave it out", m.Name)
+	case len(r.Signature) > api.MaxSignature:
+		return api.Errorf(api.InvalidRequest, "the signature is longer than %d bytes", api.MaxSignature)
+	}
+	return nil
+}
+
+// signed finds out who has signed a call, and uses the connection's nonce up.
+func (c *conn) signed(ctx context.Context, r *wire.Request, m *Method) (context.Context, error) {
+	c.mu.Lock()
+	nonce := c.nonce
+	c.nonce = ""
+	c.mu.Unlock()
+	text := ""
+	if nonce != "" {
+		var err error
+		if text, err = api.SignedCall(m.Name, nonce, r.Params); err != nil {
+			return ctx, api.Errorf(api.InvalidParams, "%v", err)
+		}
+	}
+	who, err := c.server.vouch(c.peer, m.Name, text, r.Signature)
+	if err != nil {
+		return ctx, err
+	}
+	return api.WithCaller(ctx, who), nil
+}

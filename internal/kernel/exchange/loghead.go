@@ -1,0 +1,76 @@
+package exchange
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"go.uber.org/zap"
+)
+
+// LogHeadName is the member of the metadata in which the newest checkpoint of the audit
+// log goes along with every message between agents of two daemons, to be put on record by
+// the other side. So each holds evidence of the other's log: one whose tail was cut, or
+// that was rewritten, no longer fits what its counterparties have.
+const LogHeadName = "ocipLog"
+
+// maxLogHead bounds what another daemon may say of its log.
+const maxLogHead = 1024
+
+// LogHead is what messages say of this daemon's log. Its zero value is ready for use.
+type LogHead struct{ last atomic.Pointer[logHead] }
+
+// logHead is the newest checkpoint in the form that travels.
+type logHead struct {
+	seq        uint64
+	annotation jsontext.Value
+}
+
+// Annotation returns the short form of the newest checkpoint of a store, nil where
+// there is none.
+func (h *LogHead) Annotation(signed logstore.Signed, log *zap.Logger) jsontext.Value {
+	if signed.Seq == 0 {
+		return nil
+	}
+	if known := h.last.Load(); known != nil && known.seq == signed.Seq {
+		return known.annotation
+	}
+	short, err := audit.Annotate(signed.Note)
+	if err != nil {
+		log.Error("cannot say how far the audit log reaches", zap.Error(err))
+		return nil
+	}
+	annotation, err := json.Marshal(short)
+	if err != nil {
+		panic("exchange: a checkpoint cannot fail to encode: " + err.Error())
+	}
+	h.last.Store(&logHead{seq: signed.Seq, annotation: annotation})
+	return annotation
+}
+
+// PeerLogHead enters into a record what came along of another daemon's log. It
+// is kept as it was signed; what is no checkpoint is kept as a fact, and changes
+// nothing else about the message.
+func PeerLogHead(metadata map[string]jsontext.Value, r *audit.Record) {
+	raw, ok := metadata[LogHeadName]
+	if !ok {
+		return
+	}
+	var short audit.Annotation
+	err := fmt.Errorf("longer than %d bytes", maxLogHead)
+	if len(raw) <= maxLogHead {
+		err = json.Unmarshal(raw, &short)
+	}
+	var signed string
+	if err == nil {
+		signed, err = short.Note()
+	}
+	if err != nil {
+		r.Details["peerLogMalformed"] = true
+		return
+	}
+	r.Details["peerLog"] = signed
+}

@@ -1,0 +1,65 @@
+package exchange
+
+import (
+	"context"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Seen knows which agents envelopes have shown at sessions that the directory
+// does not list as an agent's. From then on all rules hold there, the tenant
+// wall before all, for the tenant whose agents saw it: what another's agents were
+// sent says nothing to this one's.
+type Seen struct {
+	// It holds no agent where none was seen.
+	*recent[sighting, ocip.Identity]
+}
+
+// sighting is a session and the tenant whose agents look at it.
+type sighting struct{ tenant, session string }
+
+const rememberedSeen = 8192
+
+func newSeen(s *store.Store) Seen {
+	return Seen{newRecent(rememberedSeen, func(ctx context.Context, at sighting) (ocip.Identity, error) {
+		return s.SeenAt(ctx, at.tenant, at.session)
+	})}
+}
+
+// Note enters the source of an envelope into a change. An agent of another
+// tenant, once seen at a session, is not forgotten for one of the own: what is
+// sent there would reach both.
+func (s Seen) Note(ctx context.Context, key string, self *directory.Agent, source ocip.Identity, c *store.Change) error {
+	before, err := s.of(ctx, sighting{self.TenantID, key})
+	if err != nil {
+		return err
+	}
+	if before == source || before.InstanceID != "" && !before.SameTenant(self.Identity) {
+		return nil
+	}
+	c.Add(store.Seen{SessionKey: key, By: self.TenantID, Identity: source})
+	return nil
+}
+
+// entered remembers what a durable change holds.
+func (s Seen) entered(c *store.Change) {
+	for one := range store.Each[store.Seen](c) {
+		s.put(sighting{one.By, one.SessionKey}, one.Identity)
+	}
+}
+
+// Known returns who is at a session, as an agent knows it: whom the directory has
+// there, and where it has nobody, the agent that was seen. What was seen never
+// outranks what is configured.
+func (s Seen) Known(ctx context.Context, key string, self *directory.Agent, listed ocip.Counterparty) (ocip.Counterparty, error) {
+	if listed.Kind != ocip.KindUnknown {
+		return listed, nil
+	}
+	id, err := s.of(ctx, sighting{self.TenantID, key})
+	if err != nil || id.InstanceID == "" {
+		return listed, err
+	}
+	return ocip.Counterparty{Kind: ocip.KindAgent, Identity: id, Accepts: ocip.Public}, nil
+}

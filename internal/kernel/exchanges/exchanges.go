@@ -1,0 +1,314 @@
+// Package exchanges shows exchanges, asks people to see to them and ends them: for the
+// apps of their agents, for people, who see all and alone can settle what was escalated,
+// and when their time has run out.
+package exchanges
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Options is what exchanges are shown and ended with.
+type Options struct {
+	Store    *store.Store
+	State    *exchange.State
+	Requests *approval.Requests
+	Apps     *registry.Registry
+	// Commit makes a change durable. Its error is what the caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	// Settled is called in the commit in which a person ends an exchange.
+	Settled func()
+	Now     func() time.Time
+	NewID   func() string
+}
+
+// Exchanges shows and ends exchanges. Its methods are safe for concurrent use.
+type Exchanges struct {
+	o Options
+	// swept is how far the sweep has come. It is the sweep's alone.
+	swept store.ExchangeKey
+	tally tally
+}
+
+// New returns who shows and ends exchanges.
+func New(o Options) *Exchanges { return &Exchanges{o: o} }
+
+// Rules are what one configuration says about them.
+type Rules struct {
+	Directory *directory.Directory
+	Decider   *approval.Decider
+	// MaxHeld is how many requests of one agent may wait for a person, and HoldFor for
+	// how long.
+	MaxHeld int
+	HoldFor time.Duration
+	// Name enters into the record of a new request the digest that names it.
+	Name func(*audit.Record, *approval.Request) error
+}
+
+// WaitsUntil is until when a person is waited for: at most as long as the exchange
+// lasts.
+func (r *Rules) WaitsUntil(e *ocip.Exchange, now time.Time) time.Time {
+	expires := now.Add(r.HoldFor)
+	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
+		return e.ExpiresAt
+	}
+	return expires
+}
+
+// Of tells the sides that the agents of an app hold from others.
+func (r *Rules) Of(app string) func(instance string) bool {
+	if mutant.Off("exchange-owner") {
+		return All
+	}
+	mine := r.Directory.SpokenBy(app)
+	return func(instance string) bool {
+		return slices.ContainsFunc(mine, func(a *directory.Agent) bool { return a.InstanceID == instance })
+	}
+}
+
+// All is every agent's side.
+func All(string) bool { return true }
+
+// Get returns the sides of an exchange that a caller may see.
+func (x *Exchanges) Get(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
+	sides, err := x.sides(ctx, id, mine)
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	return x.shown(ctx, sides)
+}
+
+// List returns a page of exchanges, newest first.
+func (x *Exchanges) List(ctx context.Context, p *api.ExchangeListParams) (api.ExchangeResult, error) {
+	page, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{
+		Agent: p.Agent, Counterparty: p.Counterparty, Outcome: ocip.Outcome(p.Outcome), Before: p.Before,
+	}, p.Page())
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	return x.shown(ctx, page)
+}
+
+// Show returns every side of an exchange, each with the state that a person settles.
+func (x *Exchanges) Show(ctx context.Context, id string) (api.ExchangeResult, error) {
+	sides, err := x.sides(ctx, id, All)
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	list, err := x.shown(ctx, sides)
+	if err != nil {
+		return api.ExchangeResult{}, err
+	}
+	for i := range sides {
+		if list.Exchanges[i].State, err = x.state(ctx, &sides[i]); err != nil {
+			return api.ExchangeResult{}, err
+		}
+	}
+	return list, nil
+}
+
+// ResolveAs lets a person end an exchange: its open sides, what is held of it, and the
+// escalation of its round limit, so that the two agents may begin anew. The state that the
+// person names has to be the one that it has.
+func (x *Exchanges) ResolveAs(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams, r *Rules) (api.OK, error) {
+	text := api.SignedSettlement(p.ExchangeID, p.Agent, p.State)
+	by, err := r.Decider.Who(who, api.DecideResolve, p.Note, p.Signature, text, &audit.Record{ID: x.o.NewID(), ExchangeID: p.ExchangeID, AgentID: p.Agent})
+	if err != nil {
+		return api.OK{}, err
+	}
+	signed := ""
+	if by.Signature != "" {
+		if p.State == "" {
+			return api.OK{}, api.Invalid([]api.FieldError{{Path: "state", Message: "required where decisions are signed: exchange.get has it"}})
+		}
+		signed = api.SignedNote(text, p.Note)
+	}
+	return x.resolve(ctx, p, &resolver{person: by, signed: signed, mine: All}, r)
+}
+
+// ResolveFor ends an exchange for an app, the sides of its own agents alone.
+func (x *Exchanges) ResolveFor(ctx context.Context, a *registry.App, p *api.ExchangeResolveParams, r *Rules) (api.OK, error) {
+	return x.resolve(ctx, p, &resolver{app: a, mine: r.Of(a.ID())}, r)
+}
+
+// sides returns the sides of an exchange that a caller may see, at least one.
+func (x *Exchanges) sides(ctx context.Context, id string, mine func(agent string) bool) ([]ocip.Exchange, error) {
+	sides, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{ID: id}, api.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	sides = slices.DeleteFunc(sides, func(e ocip.Exchange) bool { return !mine(e.Agent) })
+	if len(sides) == 0 {
+		return nil, api.Errorf(api.NotFound, "there is no exchange %q", id)
+	}
+	return sides, nil
+}
+
+// resolver is who ends an exchange: an app, for its own agents, or a person.
+type resolver struct {
+	app    *registry.App
+	person api.ApprovalDecision
+	// signed is the text that the person signed, "" where no signature is demanded.
+	signed string
+	mine   func(agent string) bool
+}
+
+// resolve ends the open sides of an exchange. An app ends what is in progress;
+// what was escalated is for a person. Ids are the agents' own to choose, so one
+// that several pairs of agents use names none of their exchanges.
+func (x *Exchanges) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *resolver, r *Rules) (api.OK, error) {
+	sides, err := x.sides(ctx, p.ExchangeID, by.mine)
+	if err != nil {
+		return api.OK{}, err
+	}
+	if p.Agent != "" {
+		if sides = slices.DeleteFunc(sides, func(e ocip.Exchange) bool { return e.Agent != p.Agent && e.Counterparty != p.Agent }); len(sides) == 0 {
+			return api.OK{}, api.Errorf(api.NotFound, "agent %s has no exchange %q", p.Agent, p.ExchangeID)
+		}
+	}
+	first := sides[0]
+	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return exchange.PairOf(&e) != exchange.PairOf(&first) }) {
+		return api.OK{}, api.Errorf(api.Conflict, "several pairs of agents have an exchange %q; name an agent of the one you mean in agent", p.ExchangeID)
+	}
+	return api.OK{OK: true}, x.resolveSides(context.WithoutCancel(ctx), &first, p, by, r)
+}
+
+// resolveSides ends the sides of one exchange that the resolver may end, and for
+// a person what is held of them, in one commit.
+func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.ExchangeResolveParams, by *resolver, r *Rules) error {
+	unlock := x.o.State.Lock(of.Agent, of.Counterparty)
+	defer unlock()
+	st, err := x.standingLocked(ctx, of)
+	if err != nil {
+		return err
+	}
+	if by.app == nil {
+		switch {
+		case !st.unsettled():
+			return api.Errorf(api.Conflict, "exchange %s is %s already: nothing of it is open, escalated or held", of.ID, of.Outcome)
+		case p.State != "" && p.State != st.digest():
+			return api.Errorf(api.Conflict, "exchange %s is no longer in the state that you saw: look at it again, and settle what it is now", of.ID)
+		}
+	}
+	change, now := &store.Change{Drains: true, Last: by.app == nil}, x.o.Now()
+	if by.app == nil && st.escalated {
+		change.Add(store.Settled(store.PairOf(of.Agent, of.Counterparty)))
+	}
+	for _, one := range st.sides {
+		if !by.mine(one.Agent) {
+			continue
+		}
+		if err := x.mayResolve(&one.Exchange, by); err != nil {
+			return err
+		}
+		if by.app == nil {
+			if !one.unsettled() && !st.escalated {
+				continue
+			}
+			if err := x.settleSide(ctx, &one, by, change, r); err != nil {
+				return err
+			}
+		}
+		e, open := one.Settle(now, ocip.Resolved)
+		e.Stopped = by.app == nil
+		if open {
+			change.Add(&store.Exchange{Exchange: e})
+		}
+		record := x.Record(&e, "resolved", r.Directory)
+		record.Details = map[string]any{"note": p.Note, "settled": by.app == nil && st.escalated}
+		if by.app != nil {
+			record.AppID = by.app.ID()
+		} else {
+			maps.Copy(record.Details, approval.Details(&by.person))
+			if by.signed != "" {
+				record.Details["signedText"] = by.signed
+			}
+		}
+		change.Records = append(change.Records, record)
+		if by.app != nil && open {
+			if err := x.EndOtherSide(ctx, change, &e, r.Directory, func(other *audit.Record) { other.AppID = by.app.ID() }); err != nil {
+				return err
+			}
+		}
+	}
+	if by.app == nil {
+		change.OnDurable(func(store.Receipt) { x.o.Settled() })
+	}
+	if _, err := x.o.Commit(change); err != nil {
+		return err
+	}
+	x.o.State.Entered(change)
+	return nil
+}
+
+// settleSide enters what a person settles with one agent's side: the agent's next message
+// begins a chain of its own, what was asked in the exchange is owed no longer, and what
+// waits of it is resolved.
+func (x *Exchanges) settleSide(ctx context.Context, one *side, by *resolver, change *store.Change, r *Rules) error {
+	if err := x.o.State.Chains.BeginAnew(ctx, one.Agent, x.o.Now(), change); err != nil {
+		return err
+	}
+	if err := x.o.State.Owed.ForgiveLocked(ctx, change, one.Agent, one.Counterparty, ocip.Resolved, one.ConversationID, ""); err != nil {
+		return err
+	}
+	for _, request := range one.held {
+		if err := r.Decider.EndWith(request, &by.person, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayResolve reports whether the resolver may end a side as it is.
+func (x *Exchanges) mayResolve(e *ocip.Exchange, by *resolver) error {
+	switch {
+	case by.app == nil, e.Outcome == ocip.InProgress:
+		return nil
+	case e.Outcome == ocip.Escalated:
+		return x.o.Apps.RecordRefusal(by.app, "settling_refused", api.Errorf(api.Forbidden, "exchange %s was escalated: a person settles it, on the operator socket", e.ID), map[string]any{"exchangeId": e.ID})
+	}
+	return api.Errorf(api.Conflict, "exchange %s is %s already", e.ID, e.Outcome)
+}
+
+func (x *Exchanges) shown(ctx context.Context, sides []ocip.Exchange) (api.ExchangeResult, error) {
+	list := api.ExchangeResult{Exchanges: make([]api.Exchange, len(sides))}
+	for i := range sides {
+		e := &sides[i]
+		list.Exchanges[i] = api.Exchange{
+			ExchangeID: e.ID, ConversationID: e.ConversationID, Type: string(e.Type), Agent: e.Agent, Counterparty: e.Counterparty,
+			SessionKey: e.SessionKey, Outcome: string(e.Outcome), CurrentRound: e.Round, MaxRounds: e.MaxRounds, Classification: e.Level.String(),
+			OpenedAt: e.OpenedAt.UnixMilli(), UpdatedAt: e.UpdatedAt.UnixMilli(), ExpiresAt: e.ExpiresAt.UnixMilli(), Transcript: e.Transcript,
+			DataShared: append([]ocip.Shared{}, e.Shared...), DataWithheld: append([]ocip.Withheld{}, e.Withheld...),
+		}
+		if e.Outcome != ocip.Escalated {
+			continue
+		}
+		var err error
+		if list.Exchanges[i].Pending, err = x.pending(ctx, e); err != nil {
+			return api.ExchangeResult{}, err
+		}
+	}
+	return list, nil
+}
+
+// pending reports whether a person is to settle an exchange that was escalated.
+func (x *Exchanges) pending(ctx context.Context, e *ocip.Exchange) (bool, error) {
+	requests, err := x.o.Requests.OfExchange(ctx, e.ID, e.Agent)
+	if err != nil || len(requests) > 0 {
+		return len(requests) > 0, err
+	}
+	stopped, err := x.o.Store.Escalated(ctx, store.PairOf(e.Agent, e.Counterparty))
+	return stopped == e.ID, err
+}

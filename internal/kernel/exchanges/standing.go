@@ -1,0 +1,85 @@
+package exchanges
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// standing is how an exchange stands for a person who settles it.
+type standing struct {
+	sides []side
+	// escalated is set while nothing goes between the two agents because the rounds of
+	// this exchange are used up.
+	escalated bool
+}
+
+// side is one agent's side of an exchange, with the requests of it that wait for a person.
+type side struct {
+	ocip.Exchange
+	held []*approval.Request
+}
+
+// standingLocked reads how an exchange stands. It is called under the lock of its pair.
+func (x *Exchanges) standingLocked(ctx context.Context, of *ocip.Exchange) (*standing, error) {
+	sides, err := x.o.State.SidesLocked(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	escalated, err := x.o.State.EscalationLocked(ctx, store.PairOf(of.Agent, of.Counterparty))
+	if err != nil {
+		return nil, err
+	}
+	st := &standing{}
+	for _, e := range sides {
+		held, err := x.o.Requests.OfExchange(ctx, e.ID, e.Agent)
+		if err != nil {
+			return nil, err
+		}
+		st.sides = append(st.sides, side{e, held})
+		st.escalated = st.escalated || escalated == e.ID
+	}
+	return st, nil
+}
+
+// unsettled reports whether a person has something to settle on a side.
+func (s *side) unsettled() bool {
+	return s.Outcome == ocip.InProgress || s.Outcome == ocip.Escalated || len(s.held) > 0
+}
+
+// unsettled reports whether a person has something to settle at all.
+func (st *standing) unsettled() bool {
+	return st.escalated || slices.ContainsFunc(st.sides, func(s side) bool { return s.unsettled() })
+}
+
+// digest names the state: every message, decision and settlement makes another one.
+func (st *standing) digest() string {
+	lines := []string{fmt.Sprint("escalated ", st.escalated)}
+	for i := range st.sides {
+		s := &st.sides[i]
+		lines = append(lines, fmt.Sprintf("side %q %q %q %s %d %d", s.Agent, s.ID, s.ConversationID, s.Outcome, s.Round, s.UpdatedAt.UnixMilli()))
+		for _, r := range s.held {
+			lines = append(lines, fmt.Sprintf("held %q", r.ApprovalID))
+		}
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// state names the state of the exchange that a side is of.
+func (x *Exchanges) state(ctx context.Context, of *ocip.Exchange) (string, error) {
+	defer x.o.State.Lock(of.Agent, of.Counterparty)()
+	st, err := x.standingLocked(ctx, of)
+	if err != nil {
+		return "", err
+	}
+	return st.digest(), nil
+}

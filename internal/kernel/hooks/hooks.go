@@ -1,0 +1,243 @@
+// Package hooks takes what an agent's runtime says that its agent does besides sending
+// and receiving: interceptors, the policy and a person are asked whether a tool may run,
+// what is said stands on record, and those who observe the agent are told.
+package hooks
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/approval/pause"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/keylock"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// Options is what hooks are taken with.
+type Options struct {
+	Apps   *registry.Registry
+	State  *exchange.State
+	Store  *store.Store
+	Pauses *pause.Pauses
+	// Commit makes a change durable. Its error is what the caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	Keys   gate.Keys
+	// Tell enters into a change that the app that asked is told what came of it.
+	Tell  func(*approval.Request, *store.Change, api.ApprovalOutcome) error
+	Now   func() time.Time
+	NewID func() string
+	Log   *zap.Logger
+}
+
+// Hooks takes what runtimes raise. Its methods are safe for concurrent use.
+type Hooks struct {
+	o Options
+	// locks are those of agents, under which what a person has said of tool calls is
+	// looked up and used up.
+	locks keylock.Locks
+}
+
+// New returns who takes hooks.
+func New(o Options) *Hooks { return &Hooks{o: o} }
+
+// Rules are what one configuration says about them.
+type Rules struct {
+	Directory *directory.Directory
+	Terms     *registry.Terms
+	// Content enters into a record what was said.
+	Content func(*audit.Record, gate.Text) error
+	// Look finds what may not be shared in what a tool is called with, and says which rule finds
+	// a secret above a level.
+	Look func(api.Object, ocip.Level) (found []ocip.Detection, secret string)
+	// Policy, where set, judges tool calls.
+	Policy ocip.ToolPolicy
+	// Decider takes people's decisions. As many as MaxHeld tool calls of an agent wait,
+	// each for HoldFor, and Approvers people approve one where the policy does not say.
+	Decider            *approval.Decider
+	MaxHeld, Approvers int
+	HoldFor            time.Duration
+}
+
+// Raised is a hook that the app of an agent raises.
+type Raised struct {
+	// By is nil where the agent has no app; AppID is then what stands for it.
+	By    *registry.App
+	AppID string
+	Agent *directory.Agent
+	Hook  api.Hook
+	// Context is what the app says of it. Its session alone is taken from there.
+	Context api.HookContext
+	Data    api.Object
+}
+
+// Take takes a hook that is about no message. Nothing may be done where it is not
+// allowed, and nobody is told of it then.
+func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnswer, error) {
+	about, err := h.about(ctx, p, rules)
+	if err != nil {
+		return api.EmitAnswer{}, err
+	}
+	r := &audit.Record{
+		ID: h.o.NewID(), ActionType: audit.ActionSecurity, Event: string(p.Hook), AppID: p.AppID,
+		TenantID: p.Agent.TenantID, UserID: p.Agent.UserID, AgentID: p.Agent.InstanceID, SessionKey: about.SessionKey,
+		PolicyApplied: "access", PolicyResult: string(ocip.Allow), PolicyReason: "told to those who may observe the agent",
+	}
+	about.AuditID = r.ID
+	if v := h.paused(p.Agent, about.ChannelID); v != nil {
+		return h.refuse(r, v)
+	}
+	var denied *ocip.Verdict
+	if p.Hook == api.ToolExecuting {
+		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err == nil && denied == nil && p.Agent.Tools != directory.ToolsOff {
+			denied, err = h.judge(ctx, p, rules, r)
+		}
+		if err != nil {
+			return api.EmitAnswer{}, err
+		}
+	}
+	// Somebody may have been asked meanwhile.
+	defer h.o.Pauses.Deciding()()
+	if v := h.paused(p.Agent, about.ChannelID); v != nil {
+		denied = v
+	}
+	var asked *call
+	if denied != nil && denied.Result == ocip.RequireApproval {
+		if asked, err = callOf(p.Data); err != nil {
+			return api.EmitAnswer{}, err
+		}
+		// What is given back is what the person is asked about, and nothing besides.
+		p.Data = asked.whole
+		r.PolicyResult = string(ocip.RequireApproval)
+	}
+	encoded := p.Data.Append(nil)
+	if err := rules.Content(r, gate.NewText(string(encoded))); err != nil {
+		return api.EmitAnswer{}, err
+	}
+	letter, err := h.o.Keys.CloseText(r.TenantID, encoded)
+	if err != nil {
+		return api.EmitAnswer{}, err
+	}
+	if !api.There(ctx) {
+		return api.EmitAnswer{}, api.ErrGone
+	}
+	var receipt store.Receipt
+	result := api.EmitAnswer{Allowed: true}
+	switch {
+	case asked != nil:
+		if result, receipt, err = h.askPerson(ctx, p, asked, rules, r, denied); !result.Allowed {
+			return result, err
+		}
+	case denied != nil:
+		return h.refuse(r, denied)
+	case h.unrecorded(p, r):
+		result.Data = gate.Own(encoded)
+		return result, nil
+	default:
+		receipt, err = h.o.Commit(&store.Change{Records: []*audit.Record{r}})
+	}
+	if err == nil {
+		result.Data, err = gate.Open(receipt, letter, nil)
+	}
+	if err != nil {
+		return api.EmitAnswer{}, err
+	}
+	h.o.Apps.Observe(rules.Terms, p.Hook, result.Data, about, p.By)
+	return result, nil
+}
+
+// unrecorded reports whether nothing is put on record of what was let go: tool calls of
+// an agent whose calls are not recorded, which nobody has changed and no app observes.
+func (h *Hooks) unrecorded(p *Raised, r *audit.Record) bool {
+	return p.Agent.Tools == directory.ToolsOff && (p.Hook == api.ToolExecuting || p.Hook == api.ToolCompleted) && r.Details["changedBy"] == nil && len(h.o.Apps.Listeners(p.Hook)) == 0
+}
+
+// paused is the denial of what an agent does while it, or its session's channel, is paused.
+func (h *Hooks) paused(agent *directory.Agent, channel string) *ocip.Verdict {
+	reason, paused := h.o.Pauses.Reason(channel, agent.ID)
+	if !paused {
+		return nil
+	}
+	return &ocip.Verdict{Policy: "pause", Reason: reason, Code: ocip.Paused}
+}
+
+// about is the context of a hook. Who hears of it goes by the agent and its session, so
+// the runtime names one of the agent's own and the rest is the daemon's to say.
+func (h *Hooks) about(ctx context.Context, p *Raised, rules *Rules) (about api.HookContext, err error) {
+	key := p.Context.SessionKey
+	about = api.HookContext{AgentID: p.Agent.ID, Timestamp: h.o.Now().UnixMilli()}
+	if key == "" {
+		return about, nil
+	}
+	own := rules.Directory.LocalAgent(key) == p.Agent
+	if !own {
+		whose, err := h.o.State.Sessions.Agent(ctx, rules.Directory, key)
+		if err != nil {
+			return about, err
+		}
+		own = whose == p.Agent
+	}
+	if !own {
+		return about, api.Invalid([]api.FieldError{{Path: "context.sessionKey", Message: "is no session of agent " + p.Agent.ID}})
+	}
+	about.SessionKey, about.ChannelID = key, directory.ChannelOf(key)
+	return about, nil
+}
+
+// askAboutTool asks the interceptors whether an agent's tool may run, and with what.
+// The answer goes on record, also where it is yes.
+func (h *Hooks) askAboutTool(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record) (denied *ocip.Verdict, err error) {
+	var changedBy []string
+	// Those who are asked before there is a record are told of none.
+	about.AuditID = ""
+	denied, err = h.o.Apps.Ask(ctx, rules.Terms, &registry.Question{
+		Hook: api.ToolExecuting, About: about, Asker: p.By,
+		Data: func() []byte { return p.Data.Append(nil) },
+		Take: func(by *registry.App, result jsontext.Value) *ocip.Verdict {
+			if denied := by.Denies(result); denied != nil {
+				return denied
+			}
+			var changed api.Object
+			if err := json.Unmarshal(result, &changed); err != nil {
+				return by.Deny("gave an answer that is no object")
+			}
+			if !changed.Equal(p.Data) {
+				p.Data, changedBy = changed, append(changedBy, by.ID())
+			}
+			return nil
+		},
+	})
+	tool, _ := api.Text(p.Data["toolName"])
+	r.PolicyApplied, r.PolicyReason, r.Details = "interceptors", "no interceptor objected", map[string]any{"tool": ocip.Summarize(tool)}
+	if len(changedBy) > 0 {
+		r.Details["changedBy"] = changedBy
+	}
+	return denied, err
+}
+
+// refuse puts on record that a hook was refused.
+func (h *Hooks) refuse(r *audit.Record, v *ocip.Verdict) (api.EmitAnswer, error) {
+	r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = v.Policy, string(ocip.Deny), v.Reason, string(v.Code)
+	if len(v.Details) > 0 {
+		maps.Copy(r.Details, v.Details)
+	}
+	if err := h.record(r); err != nil {
+		return api.EmitAnswer{}, err
+	}
+	return api.EmitAnswer{Reason: v.Reason, OCIP: map[string]any{"code": v.Code, "reason": v.Reason, "result": ocip.Deny, "auditId": r.ID}}, nil
+}
+
+func (h *Hooks) record(r *audit.Record) error {
+	_, err := h.o.Commit(&store.Change{Records: []*audit.Record{r}})
+	return err
+}

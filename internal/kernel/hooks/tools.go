@@ -1,0 +1,413 @@
+package hooks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// callNumber is the member by which a runtime numbers its calls. Each asking has another, so
+// it is no part of what a person approves, and is not given back with it.
+const callNumber = "toolCallId"
+
+// call is a tool call: what it is judged by. What a person approves of it is all that its
+// runtime says of it, but its number.
+type call struct {
+	Tool   string         `json:"toolName"`
+	Server string         `json:"mcpServer,omitzero"`
+	Folder string         `json:"cwd,omitzero"`
+	Params jsontext.Value `json:"params"`
+	// Origin tells the server from others of its name, and Map is the proxy's for it.
+	Origin string `json:"origin,omitzero"`
+	Map    string `json:"map,omitzero"`
+	// Answers are the client's to what the server has asked about the call.
+	Answers jsontext.Value `json:"inputResponses,omitzero"`
+	// Headers are arguments that the request's header repeats.
+	Headers jsontext.Value `json:"headers,omitzero"`
+	// Unmapped is set where no map says what the tool does with the text that it is given.
+	Unmapped bool `json:"unmapped,omitzero"`
+
+	found []string
+	// whole has all members, in canonical form. Numbers stand as they came: programs differ in
+	// what they read large ones as.
+	whole api.Object
+}
+
+// callOf reads the call that a hook is about.
+func callOf(data api.Object) (*call, error) {
+	whole := make(api.Object, len(data))
+	for name, raw := range data {
+		if name == callNumber {
+			continue
+		}
+		value := raw.Clone()
+		if err := value.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+			return nil, fmt.Errorf("data.%s: %w", name, err)
+		}
+		whole[name] = value
+	}
+	c := &call{Params: whole["params"], Answers: whole["inputResponses"], Headers: whole["headers"], Unmapped: string(whole["unmapped"]) == "true", whole: whole}
+	for name, to := range map[string]*string{"toolName": &c.Tool, "mcpServer": &c.Server, "cwd": &c.Folder, "origin": &c.Origin, "map": &c.Map} {
+		raw, there := whole[name]
+		text, ok := api.Text(raw)
+		if there && !ok {
+			return nil, fmt.Errorf("data.%s is no text", name)
+		}
+		*to = text
+	}
+	if len(c.Params) == 0 {
+		c.Params = jsontext.Value("{}")
+	}
+	switch {
+	case c.Tool == "":
+		return nil, errors.New("data.toolName names no tool")
+	case c.Params.Kind() != '{':
+		return nil, errors.New("data.params is no object")
+	}
+	return c, nil
+}
+
+// command is the line that a shell is given, "" where the tool is none.
+func (c *call) command() string {
+	var params struct {
+		Command jsontext.Value `json:"command"`
+		Cmd     jsontext.Value `json:"cmd"`
+	}
+	if json.Unmarshal(c.Params, &params) != nil {
+		return ""
+	}
+	for _, raw := range []jsontext.Value{params.Command, params.Cmd} {
+		if line, ok := api.Text(raw); ok && line != "" {
+			return line
+		}
+		var words []string
+		if json.Unmarshal(raw, &words) == nil && len(words) > 0 {
+			return strings.Join(words, " ")
+		}
+	}
+	return ""
+}
+
+// askedBy names the call of an agent. The agent is part of the name: an app may speak for
+// several, and what a person says to the one is no word to the other.
+func (c *call) askedBy(agent *directory.Agent) string {
+	return approval.Asked(api.ApprovalOfPermission, agent.TenantID, agent.InstanceID, string(c.whole.Append(nil)))
+}
+
+// shown is the call for people. Whatever the agent wrote stands in quotes, as JSON or behind
+// a bar.
+func (c *call) shown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tool: %q\n", c.Tool)
+	if c.Server != "" {
+		fmt.Fprintf(&b, "MCP server: %q\n", c.Server)
+	}
+	if c.Origin != "" {
+		fmt.Fprintf(&b, "which is: %q\n", c.Origin)
+	}
+	if c.Folder != "" {
+		fmt.Fprintf(&b, "folder: %q\n", c.Folder)
+	}
+	if line := c.command(); line != "" {
+		b.WriteString("command:\n")
+		for part := range strings.Lines(line) {
+			fmt.Fprintf(&b, "  | %s\n", strings.TrimRight(part, "\n"))
+		}
+	}
+	fmt.Fprintf(&b, "arguments: %s\n", c.Params)
+	if len(c.Answers) > 0 {
+		fmt.Fprintf(&b, "answers to the server's questions: %s\n", c.Answers)
+	}
+	if len(c.Headers) > 0 {
+		fmt.Fprintf(&b, "arguments in the request's header: %s\n", c.Headers)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.whole)) {
+		switch name {
+		case "toolName", "mcpServer", "origin", "cwd", "params", "inputResponses", "headers":
+		default:
+			fmt.Fprintf(&b, "also said: %q: %s\n", name, c.whole[name])
+		}
+	}
+	return b.String()
+}
+
+// maxSummary bounds the line of a call in lists, in bytes.
+const maxSummary = 120
+
+func (c *call) summary() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(c.command(), string(c.Params))), "\n")
+	return text.Clip(c.Tool+": "+line, maxSummary)
+}
+
+// evaluate asks the policy about a call of an agent.
+func (r *Rules) evaluate(ctx context.Context, agent *directory.Agent, c *call) (answer ocip.PolicyAnswer, name, revision string, err error) {
+	return r.Policy.EvaluateTool(ctx, &ocip.ToolQuestion{
+		Agent: agent.Identity, Name: c.Tool, Server: c.Server, Command: c.command(), Folder: c.Folder, Arguments: c.Params, Map: c.Map, Found: c.found,
+	})
+}
+
+// judge weighs a tool call that no interceptor objected to: by what is found in its arguments, and by
+// the policy. The answer goes on record; what it is other than yes is returned where it holds.
+func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Record) (*ocip.Verdict, error) {
+	found, secret := rules.Look(p.Data, p.Agent.MaxShared)
+	r.Detections = approval.Detections(&ocip.Verdict{Detections: found})
+	v := &ocip.Verdict{Result: ocip.Deny, Code: ocip.PolicyDenied, Policy: "hooks"}
+	c, err := callOf(p.Data)
+	if err == nil && c.Map != "" {
+		r.Details["map"] = ocip.Summarize(c.Map)
+	}
+	judged := rules.Policy != nil && rules.Policy.JudgesTools()
+	switch {
+	case err != nil && judged:
+		v.Reason = "cannot tell what the call is: " + err.Error()
+	case secret != "":
+		v.Code, v.Policy, v.Reason = ocip.ClassificationViolation, "content", fmt.Sprintf("what it is called with has a secret in it (%s), which agent %s may not share", secret, p.Agent.ID)
+	case !judged:
+		return nil, ctx.Err()
+	default:
+		c.found = names(found)
+		v = h.byPolicy(ctx, p, rules, r, c)
+	}
+	r.PolicyApplied, r.PolicyRevision, r.PolicyReason = v.Policy, v.PolicyRevision, v.Reason
+	if v.Result == ocip.Allow {
+		return nil, ctx.Err()
+	}
+	if p.Agent.Tools != directory.ToolsEnforce {
+		r.Details["wouldBe"], r.Details["wouldBeCode"] = v.Result, v.Code
+		return nil, ctx.Err()
+	}
+	return v, ctx.Err()
+}
+
+// names are those of the rules that found something, each once.
+func names(found []ocip.Detection) (list []string) {
+	for _, d := range found {
+		if !slices.Contains(list, d.Rule) {
+			list = append(list, d.Rule)
+		}
+	}
+	return list
+}
+
+// byPolicy has the policy judge a call. A tool of which no map says what becomes of its text has a
+// person asked at the least.
+func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.Record, c *call) *ocip.Verdict {
+	answer, name, revision, err := rules.evaluate(ctx, p.Agent, c)
+	v := &ocip.Verdict{Result: ocip.Deny, Code: ocip.PolicyDenied, Policy: name, PolicyRevision: revision, Reason: answer.Reason}
+	switch {
+	case err != nil:
+		v.Code, v.Reason = ocip.PolicyUnreachable, "the policy gave no answer"
+		r.Details["cause"] = ocip.Summarize(err.Error())
+	case answer.Allow && (answer.RequireApproval || c.Unmapped):
+		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, max(answer.Approvers, rules.Approvers, 1)
+		if !answer.RequireApproval {
+			v.Reason = "no map says what the tool does with the text that it is given"
+		}
+	case answer.Allow:
+		v.Result, v.Code, v.Reason = ocip.Allow, "", cmp.Or(answer.Reason, "the policy has no objection")
+	}
+	return v
+}
+
+// askPerson answers a call that a person decides about: by what one has said, or by what
+// waits.
+func (h *Hooks) askPerson(ctx context.Context, p *Raised, c *call, rules *Rules, r *audit.Record, v *ocip.Verdict) (result api.EmitAnswer, receipt store.Receipt, err error) {
+	defer h.locks.Lock(p.Agent.InstanceID)()
+	asked := c.askedBy(p.Agent)
+	said, err := rules.Decider.Said(ctx, p.AppID, asked, v.PolicyRevision)
+	switch {
+	case err != nil:
+		return result, receipt, err
+	case said != nil:
+		return h.take(rules.Decider, r, said, v)
+	}
+	r.PolicyResult, r.Code = string(ocip.RequireApproval), string(v.Code)
+	change := &store.Change{Records: []*audit.Record{r}}
+	result = api.EmitAnswer{Held: true, Reason: v.Reason, OCIP: map[string]any{"code": v.Code, "reason": v.Reason, "result": v.Result, "auditId": r.ID}}
+	if id := rules.Decider.Waiting(api.ApprovalOfPermission, p.Agent.InstanceID, func() string { return asked }); id != "" {
+		waits, err := rules.Decider.Get(ctx, id)
+		switch {
+		case err != nil:
+			return result, receipt, err
+		case waits.OverAt(h.o.Now()):
+			if err := rules.Decider.Expire(ctx, waits); err != nil {
+				return result, receipt, err
+			}
+		default:
+			r.ApprovalID, result.ApprovalID = id, id
+			receipt, err = h.o.Commit(change)
+			return result, receipt, err
+		}
+	}
+	if !rules.Decider.Room(api.ApprovalOfPermission, p.Agent.InstanceID, asked, rules.MaxHeld) {
+		v.DenyTooManyPending(fmt.Sprintf("%d tool calls of agent %s wait for a person already; decide about them first: ocipd approvals list --agent %s", rules.MaxHeld, p.Agent.ID, p.Agent.ID))
+		result, err = h.refuse(r, v)
+		return result, receipt, err
+	}
+	own, err := json.Marshal(c)
+	if err != nil {
+		return result, receipt, err
+	}
+	now, content := h.o.Now(), c.shown()
+	r.ApprovalID = h.o.NewID()
+	result.ApprovalID = r.ApprovalID
+	request := &approval.Request{Asked: asked, Own: own, Approval: api.Approval{
+		ApprovalSummary: api.ApprovalSummary{
+			ApprovalID: r.ApprovalID, Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: string(v.Code), Reason: v.Reason,
+			AgentID: p.Agent.ID, Agent: p.Agent.InstanceID, AppID: p.AppID, UserID: p.Agent.UserID, SessionKey: r.SessionKey, Summary: c.summary(),
+			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(rules.HoldFor).UnixMilli(), Approvable: true, Needed: v.Approvers,
+		},
+		PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: content, ContentBytes: len(content),
+	}}
+	if err := rules.Decider.Add(request, &permission{h: h, rules: rules, r: request, call: *c}, change); err != nil {
+		return result, receipt, err
+	}
+	receipt, err = h.o.Commit(change)
+	return result, receipt, err
+}
+
+// take answers a call by a person's word, which is used up by that. The agent's lock is held.
+func (h *Hooks) take(d *approval.Decider, r *audit.Record, said *approval.Word, v *ocip.Verdict) (result api.EmitAnswer, receipt store.Receipt, err error) {
+	r.ApprovalID = said.Approval()
+	change := &store.Change{Records: []*audit.Record{r}}
+	said.Take(change)
+	if !said.Allow {
+		v.Reason = "a person has denied the call"
+		if said.Note != "" {
+			v.Reason += ": " + said.Note
+		}
+		r.PolicyResult, r.PolicyReason, r.Code = string(ocip.Deny), v.Reason, string(v.Code)
+		receipt, err = h.o.Commit(change)
+		return api.EmitAnswer{Reason: v.Reason, OCIP: map[string]any{"code": v.Code, "reason": v.Reason, "result": ocip.Deny, "auditId": r.ID}}, receipt, err
+	}
+	r.PolicyResult, r.PolicyReason = string(ocip.Allow), "a person has approved the call"
+	if receipt, err = h.o.Commit(change); err != nil {
+		return result, receipt, err
+	}
+	result = api.EmitAnswer{Allowed: true, ApprovalID: r.ApprovalID}
+	result.Watch(func(written bool) {
+		if written {
+			return // it may have been read, and the tool run
+		}
+		if err := d.Back(said, r); err != nil {
+			h.o.Log.Error("cannot give back an approval that nobody took", zap.String("approval", r.ApprovalID), zap.Error(err))
+		}
+	})
+	return result, receipt, nil
+}
+
+// permission is a tool call that waits for a person.
+type permission struct {
+	h     *Hooks
+	rules *Rules
+	r     *approval.Request
+	call  call
+}
+
+// Subject finds the tool call that a request is about.
+func (h *Hooks) Subject(r *approval.Request, rules *Rules) (approval.Subject, error) {
+	s := &permission{h: h, rules: rules, r: r}
+	if len(r.Own) > 0 {
+		if err := json.Unmarshal(r.Own, &s.call); err != nil {
+			return nil, fmt.Errorf("cannot decode approval %s: %w", r.ApprovalID, err)
+		}
+	}
+	return s, nil
+}
+
+// Lock takes the lock of the agent.
+func (s *permission) Lock() (unlock func()) { return s.h.locks.Lock(s.r.Agent) }
+
+// Takes takes what can be decided about something that is done or not.
+func (s *permission) Takes(decision string) error {
+	if decision != api.DecideApprove && decision != api.DecideDeny && decision != api.DecideRevoke {
+		return api.Errorf(api.InvalidParams, "decision: a tool call is approved or denied")
+	}
+	return nil
+}
+
+// Preview asks the policy once more.
+func (s *permission) Preview(ctx context.Context, _ time.Time) error {
+	s.r.Blocked = ""
+	agent := s.rules.Directory.Agent(s.r.AgentID)
+	switch {
+	case agent == nil || agent.InstanceID != s.r.Agent:
+		s.r.Blocked = "agent " + s.r.AgentID + " is no longer configured as it was"
+	case s.rules.Policy == nil || !s.rules.Policy.JudgesTools():
+		s.r.Blocked = "the policy does not judge tool calls any more: the agent can ask again"
+	default:
+		answer, name, revision, err := s.rules.evaluate(ctx, agent, &s.call)
+		s.r.PolicyApplied, s.r.PolicyRevision = name, revision
+		switch {
+		case err != nil:
+			s.r.Blocked = "the policy gives no answer"
+		case !answer.Allow:
+			s.r.Blocked = answer.Reason
+		default:
+			s.r.Needed = max(answer.Approvers, s.rules.Approvers, 1)
+		}
+	}
+	s.r.Approvable = s.r.Blocked == ""
+	return nil
+}
+
+// Shown is the call.
+func (s *permission) Shown() approval.View {
+	return approval.View{Asked: []string{s.r.Asked}, Effect: s.r.Content, Approvable: "the tool may be used once", Refused: "it cannot be approved any more", Instead: "deny it"}
+}
+
+// say has a person's decision answer the next call that is the same.
+func (s *permission) say(d *approval.Decision) { d.Say(s.r.AppID, d.Now.Add(s.rules.HoldFor)) }
+
+// Release lets the next call that is the same run.
+func (s *permission) Release(_ context.Context, d *approval.Decision) error {
+	s.say(d)
+	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
+		return err
+	}
+	_, err := s.h.o.Commit(d.Change)
+	return err
+}
+
+// End has the next call that is the same refused, where a person has said so.
+func (s *permission) End(_ context.Context, d *approval.Decision, state string) error {
+	if state == api.ApprovalDenied {
+		s.say(d)
+	}
+	return nil
+}
+
+// TakeBack takes the word about the call back, which is taken under the agent's lock alone.
+func (s *permission) TakeBack(_ string, revoke func() error) error { return revoke() }
+
+// Record begins a record about the call.
+func (s *permission) Record() *audit.Record {
+	r := &audit.Record{
+		AppID: s.r.AppID, AgentID: s.r.Agent, UserID: s.r.UserID, SessionKey: s.r.SessionKey, ApprovalID: s.r.ApprovalID, Code: s.r.Code, PolicyRevision: s.r.PolicyRevision,
+	}
+	if agent := s.rules.Directory.Local(s.r.Agent); agent != nil {
+		r.TenantID = agent.TenantID
+	}
+	return r
+}
+
+// Tell has the app that asked told.
+func (s *permission) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
+	return s.h.o.Tell(s.r, change, outcome)
+}

@@ -1,0 +1,376 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"github.com/openclawos/ocipd/internal/approval/grants"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Generation counts the changes of what messages are decided by.
+func (h receivers) Generation() uint64 { return h.kernel.rules().generation() }
+
+// Standing weighs a message that has waited by what holds now.
+func (h receivers) Standing(ctx context.Context, w *gate.Waited) error {
+	return h.kernel.rules().standingOf(ctx, w)
+}
+
+// AskAnew enters into a change that a person is asked about a message that has waited.
+func (h receivers) AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error) {
+	_, why, err := h.kernel.rules().askAnew(ctx, w, anew, change)
+	return why, err
+}
+
+// Withdrawn tells a person who has approved a message that it was taken out.
+func (h receivers) Withdrawn(w *gate.Waited, why *gate.Withdrawn) { h.kernel.withdrawn(w, why) }
+
+func (k *Kernel) withdrawn(w *gate.Waited, why *gate.Withdrawn) {
+	if w == nil || w.Record.ApprovalID == "" || k.notify == nil {
+		return
+	}
+	k.notify.Alarm(w.Record.ApprovalID, "A message that you approved was not sent",
+		fmt.Sprintf("%s\nocipd approvals show %s", why.Reason, w.Record.ApprovalID))
+}
+
+// withdraws is the error of a message that may not leave any more.
+func withdraws(code ocip.Code, reason string, args ...any) error {
+	return &gate.Withdrawn{Code: string(code), Reason: fmt.Sprintf(reason, args...)}
+}
+
+// standingOf weighs a message that was let through by what holds now: whom it reaches, the
+// tenant wall, its exchange, what goes along, the rules, and who approved it. Its error is a
+// [gate.Withdrawn], a [gate.Anew], or why that cannot be told. A pause is not weighed here:
+// what it keeps back waits.
+func (k *ruleset) standingOf(ctx context.Context, w *gate.Waited) error {
+	if mutant.Off("standing") {
+		return nil
+	}
+	err := k.stands(ctx, w)
+	if _, altered := errors.AsType[*store.AlteredError](err); altered {
+		// The next try would find the same, and so would whatever waits behind the message.
+		return withdraws(ocip.PolicyDenied, "something that the message depends on was changed by somebody else than the daemon")
+	}
+	return err
+}
+
+func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
+	if err := k.exchangeStands(ctx, w.Record); err != nil {
+		return err
+	}
+	if in, inbound := w.Form.(*api.Inbound); inbound && w.Record.Side == audit.SideReceiver {
+		return k.stillReceived(ctx, w, in)
+	}
+	m, err := k.waiting(ctx, w)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.person == ocip.Nobody:
+	case w.Approval == nil:
+		return &gate.Anew{Reason: "no record says who approved the message"}
+	default:
+		signed, err := k.decider.StillSigned(ctx, w.Approval)
+		if err != nil {
+			return err
+		}
+		if !signed {
+			return &gate.Anew{Reason: "somebody who approved the message may not sign any more"}
+		}
+	}
+	return k.stillAllowed(ctx, w, m)
+}
+
+// exchangeStands reports whether no person has ended the exchange of a message, on
+// either side that is kept here.
+func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
+	if r.ExchangeID == "" {
+		return nil
+	}
+	for _, agent := range []string{r.AgentID, r.Counterparty.InstanceID} {
+		e, err := k.store.ExchangeByConversation(ctx, agent, r.ConversationID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return err
+		case e.Stopped:
+			return withdraws(ocip.ExchangeClosed, "a person has ended exchange %s: it is %s", e.ID, e.Outcome)
+		}
+	}
+	return nil
+}
+
+// waiting is a message that was let through, on its way once more. Its error is a
+// [gate.Withdrawn] if it would not reach whom it was decided for.
+func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error) {
+	r := w.Record
+	_, said := w.Form.Write(nil)
+	sender := k.directory.Local(r.AgentID)
+	switch {
+	case sender == nil:
+		return nil, withdraws(ocip.RecipientMismatch, "agent %s, which sent the message, is no longer configured", r.AgentID)
+	case sender.TenantID != r.TenantID:
+		return nil, withdraws(ocip.CrossEnterpriseBlocked, "agent %s was of tenant %s when it sent the message, and is of tenant %s now", sender.ID, r.TenantID, sender.TenantID)
+	}
+	_, emitted := w.Form.(*api.EmittedMessage)
+	m := &outgoing{
+		app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, key: w.SessionKey, content: said.Content, dispatchID: said.DispatchID,
+		carried: emitted, approvalID: r.ApprovalID, askedAt: r.Time, local: k.directory.LocalAgent(w.SessionKey), waited: true,
+	}
+	if len(said.Metadata) > 0 {
+		if err := json.Unmarshal(said.Metadata, &m.metadata); err != nil {
+			return nil, fmt.Errorf("cannot decode the metadata of a message that waits: %w", err)
+		}
+	}
+	m.account, _ = api.Text(m.metadata["accountId"])
+	if err := k.reachAgain(ctx, m, r); err != nil {
+		return nil, err
+	}
+	envelope, err := ocip.ParseEnvelope(m.metadata["ocip"])
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
+	}
+	m.hints = hints.Decided(r.ExchangeID, ocip.ExchangeType(r.ExchangeType), &envelope)
+	switch m.grant = grants.Named(&r.Record); {
+	case m.grant != "":
+		m.approvalID = "" // of the exchange: nobody has approved this message
+	case r.ApprovalID != "" && envelope.MessageType == ocip.Human:
+		m.person = ocip.TakenOver
+	case r.ApprovalID != "":
+		m.person = ocip.Approved
+	}
+	return m, nil
+}
+
+// reachAgain finds out whom a message reaches now. It has to be whom it was decided for.
+func (k *ruleset) reachAgain(ctx context.Context, m *outgoing, r *audit.Entry) error {
+	brought, err := k.directory.Brought(m.key, m.metadata)
+	if err == nil {
+		err = k.reach(ctx, m, brought)
+	}
+	if refused, ok := errors.AsType[*api.Error](err); ok {
+		return withdraws(ocip.RecipientMismatch, "session %s leads nowhere any more: %s", m.key, refused.Message)
+	}
+	if err != nil {
+		return err
+	}
+	if reason, walled := ocip.Wall(m.sender.Identity, m.to); walled {
+		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
+	}
+	same := func(was, is string) bool { return k.keys.Same(r.TenantID, was, is) }
+	was, is := r.Counterparty, counterpartyRecord(m.to.Kind, m.to.Identity)
+	if was.Kind != is.Kind || !same(was.InstanceID, is.InstanceID) || !same(was.TenantID, is.TenantID) || !same(was.UserID, is.UserID) || m.local == nil && !same(r.Address.Target, m.target) {
+		return withdraws(ocip.RecipientMismatch, "session %s no longer reaches whom the message was decided for", m.key)
+	}
+	if err := k.served(m); err != nil {
+		return withdraws(ocip.RecipientMismatch, "%s", api.AsError(err).Message)
+	}
+	return nil
+}
+
+// stillAllowed weighs a message by the rules in force, as if nothing had come after it.
+func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing) error {
+	r, now := w.Record, k.now()
+	denied, err := k.bindTask(ctx, m)
+	if err != nil || denied != nil {
+		if denied != nil {
+			err = withdraws(denied.Code, "%s", denied.Reason)
+		}
+		return err
+	}
+	refused, err := k.lookAt(ctx, m, m.dispatchID)
+	switch {
+	case err != nil:
+		return err
+	case refused != nil:
+		return withdraws(refused.Code, "%s", refused.Reason)
+	}
+	if was, err := mediaOf(r); err != nil || alongside(was) != alongside(m.media) {
+		return errors.Join(err, &gate.Anew{Reason: "a file that goes along has changed since the message was let through"})
+	}
+	st := &standing{exchange: ocip.Exchange{
+		ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key,
+		Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: now.Add(k.cfg.ExpiresAfter),
+	}}
+	if m.to.Kind != ocip.KindAgent {
+		st.exchange = k.talk(m, r.Time)
+	}
+	st.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+	if m.grant != "" {
+		if m.under, err = k.grants.Waited(ctx, m.grant, m.wants(&st.exchange), k.signers); err != nil {
+			return err
+		}
+	}
+	v := k.weigh(ctx, m, st, m.person, now)
+	switch v.Result {
+	case ocip.Deny:
+		return &gate.Withdrawn{Code: string(v.Code), Reason: v.Reason}
+	case ocip.RequireApproval:
+		return &gate.Anew{Reason: v.Reason, Details: map[string]any{"code": v.Code}}
+	case ocip.Allow:
+	}
+	if needed := max(v.Approvers, k.cfg.Approvers, 1); m.person == ocip.Approved && approval.People(w.Approval) < needed {
+		return &gate.Anew{Reason: fmt.Sprintf("%d people have to approve the message now, and %d did", needed, approval.People(w.Approval))}
+	}
+	return nil
+}
+
+// mediaOf are the files and parts that a record says went along.
+func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
+	raw, there := r.Details["media"]
+	if !there {
+		return nil, nil
+	}
+	text, err := json.Marshal(raw)
+	if err == nil {
+		err = json.Unmarshal(text, &items)
+	}
+	return items, err
+}
+
+// stillReceived weighs a message that came from outside: whether it is for the agent still,
+// and from nobody behind the tenant wall, and what the rules for receivers say.
+func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbound) error {
+	r := w.Record
+	agent := k.directory.Local(r.AgentID)
+	if agent == nil || agent.TenantID != r.TenantID {
+		return withdraws(ocip.RecipientMismatch, "agent %s, for whom the message is, is no longer configured as it was", r.AgentID)
+	}
+	origin, err := k.directory.Origin(m.SessionKey, m.Metadata, agent)
+	if err != nil {
+		return withdraws(ocip.RecipientMismatch, "session %s is none any more: %v", m.SessionKey, err)
+	}
+	from, err := k.state.Seen.Known(ctx, m.SessionKey, agent, origin.Counterparty)
+	if err != nil {
+		return err
+	}
+	if reason, walled := ocip.Wall(agent.Identity, from); walled && !mutant.Off("waiting-wall") {
+		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
+	}
+	envelope, err := ocip.ParseEnvelope(m.Metadata["ocip"])
+	if err != nil {
+		// It has none that the daemon has weighed.
+		return nil
+	}
+	claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
+	if reason, walled := ocip.Wall(agent.Identity, claimed); walled {
+		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
+	}
+	now := k.now()
+	in := &ocip.Incoming{
+		Now: now, Receiver: agent.Agent, From: claimed, Envelope: envelope,
+		Exchange: ocip.Exchange{
+			ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: agent.InstanceID, Counterparty: claimed.InstanceID, SessionKey: m.SessionKey,
+			Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: envelope.ExpiresAt.Time,
+		},
+		Chain: ocip.BeginChain(m.DispatchID, claimed.InstanceID, now), ExpiresAfter: k.cfg.ExpiresAfter,
+		Content: m.Content.Inspect(), Passages: passages(m.Metadata, func(string) bool { return false }), Rules: k.cfg.Rules, Approved: r.ApprovalID != "",
+	}
+	in.From.Kind = ocip.Kind(r.Counterparty.Kind)
+	if v := ocip.Receive(ctx, in, k.policy); v.Result == ocip.Deny {
+		return &gate.Withdrawn{Code: string(v.Code), Reason: v.Reason}
+	}
+	return nil
+}
+
+// askAnew enters into a change that a person is asked about a message that was let through,
+// or returns why it cannot leave whatever a person says.
+func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error) {
+	m, err := k.waiting(ctx, w)
+	if err != nil {
+		why, _ = errors.AsType[*gate.Withdrawn](err)
+		if why != nil {
+			err = nil
+		}
+		return "", why, err
+	}
+	m.metadata, _ = hints.WithoutOwn(m.metadata)
+	m.metadata["exchange"] = m.hints.Object()
+	m.asked = &api.DispatchParams{SessionKey: m.key, Content: m.content, Metadata: m.metadata}
+	m.redeems = m.carried
+	if refused, err := k.lookAt(ctx, m, m.dispatchID); err != nil || refused != nil {
+		if refused != nil {
+			why = &gate.Withdrawn{Code: string(refused.Code), Reason: refused.Reason}
+		}
+		return "", why, err
+	}
+	now := k.now()
+	defer k.state.Lock(m.sender.InstanceID, m.other())()
+	if id := k.requests.Waiting(api.ApprovalOfMessage, m.sender.InstanceID, m.request); id != "" {
+		// A person is asked about the same message already, and sends it once.
+		return id, nil, nil
+	}
+	st, err := k.standing(ctx, m, now)
+	if err != nil {
+		if refused, ok := errors.AsType[*api.Error](err); ok {
+			return "", &gate.Withdrawn{Code: string(ocip.ExchangeClosed), Reason: refused.Message}, nil
+		}
+		return "", nil, err
+	}
+	level, err := ocip.ParseLevel(w.Record.Classification)
+	if err != nil {
+		return "", nil, err
+	}
+	v := &ocip.Verdict{Result: ocip.RequireApproval, Code: ocip.ChangedSince, Policy: "changed-since", Reason: anew.Reason, Exchange: st.exchange, Level: level}
+	r := k.newRequest(m, v, k.newID(), now)
+	if !k.requests.Reserve(r, k.cfg.MaxHeld) {
+		return "", &gate.Withdrawn{
+			Code: string(ocip.TooManyHeld), Reason: fmt.Sprintf("%s; and %d messages of agent %s wait for a person already", anew.Reason, k.cfg.MaxHeld, m.sender.ID),
+		}, nil
+	}
+	if _, err := k.enterRequest(ctx, r, m, v, st, change, now); err != nil {
+		k.requests.Free(r)
+		return "", nil, err
+	}
+	return r.ApprovalID, nil, nil
+}
+
+// openRelease opens what a person has approved for a runtime that delivers by itself, as it
+// is read back. Weigh is set where it is to be weighed by what holds now.
+func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approval.Request, weigh bool) (gate.Sealed, *gate.Waited, error) {
+	var form api.EmittedMessage
+	if json.Unmarshal(row.Data, &form, json.RejectUnknownMembers(true)) != nil || !bytes.Equal(form.Append(nil), row.Data) || form.DispatchID != r.DispatchID {
+		return gate.Sealed{}, nil, gate.ErrUndecided
+	}
+	decisions, err := k.store.DecisionsOf(ctx, row.RecordSeq, r.DispatchID)
+	if err != nil {
+		return gate.Sealed{}, nil, err
+	}
+	w := &gate.Waited{Form: &form, SessionKey: form.SessionKey}
+	for i := range decisions {
+		if d := &decisions[i]; d.ActionType == audit.ActionApproval && d.ApprovalID == r.ApprovalID {
+			w.Approval = &d.Entry
+		}
+	}
+	for i := range decisions {
+		d := &decisions[i]
+		if d.ActionType != audit.ActionExchange || d.ApprovalID != r.ApprovalID || !k.keys.Same(d.TenantID, d.AppID, row.AppID) {
+			continue
+		}
+		_, letter, err := k.keys.Close(nil, d.TenantID, &form)
+		if err != nil {
+			return gate.Sealed{}, nil, k.recordable(err)
+		}
+		w.Record = &d.Entry
+		sealed, err := gate.Open(d.Receipt, letter, func() error {
+			if !weigh {
+				return nil
+			}
+			return k.standingOf(ctx, w)
+		})
+		if !errors.Is(err, gate.ErrUndecided) {
+			return sealed, w, err
+		}
+	}
+	return gate.Sealed{}, nil, gate.ErrUndecided
+}

@@ -1,0 +1,699 @@
+// Package outbox brings what was let through to the apps it is for, durably:
+// each queue in the order of the decisions, and each message until its app has it.
+//
+// It decides nothing. A message is put into a queue by the change that decides it
+// ([Delivery.Enter]) and offered to its app when that is durable ([Outbox.Offer]);
+// what cannot go on at once is read back from the store later, and held against
+// the record that let it through.
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// Receiver is an app on one connection. Two are compared with ==.
+type Receiver interface {
+	// ID is the app's id, and Line that of its connection.
+	ID() string
+	Line() api.Line
+}
+
+// Host is what the outbox has to know of the daemon. Its methods never wait, since they are
+// called in the commit, but for those that say so.
+type Host interface {
+	// Generation counts the changes of what messages are decided by.
+	Generation() uint64
+	// Standing weighs a message that has waited by what holds now. Its error is a
+	// [gate.Withdrawn], a [gate.Anew], or why that cannot be told. It may wait.
+	Standing(ctx context.Context, w *gate.Waited) error
+	// AskAnew enters into the change that takes a message out that a person is asked about
+	// it, or returns why it cannot leave whatever a person says. It may wait.
+	AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error)
+	// Withdrawn tells a person who has approved a message that it was taken out.
+	Withdrawn(w *gate.Waited, why *gate.Withdrawn)
+	// Receiver returns the app that takes a queue's messages now, nil where none does.
+	Receiver(queue string) Receiver
+	// Directory is who is who now.
+	Directory() *directory.Directory
+	// PausedBy returns the scope of a pause that stops what goes from an agent to another
+	// or through a channel, "" where none does.
+	PausedBy(channel, from, to string) (scope string)
+	// HookEvent makes the event that hands a delivery to an app, which may answer
+	// it with a receipt. Its payload is appended to a buffer.
+	HookEvent(b []byte, to Receiver, d *Delivery, about api.HookContext) gate.Event
+	// Handed is called when an app was handed a delivery, for whoever observes that.
+	Handed(to Receiver, d *Delivery, about api.HookContext)
+	// Commit makes a change durable. Its error is what a caller may be told. The outbox
+	// calls it where it may wait.
+	Commit(c *store.Change) (store.Receipt, error)
+}
+
+// Options is what an outbox is given from outside.
+type Options struct {
+	Host    Host
+	Store   *store.Store
+	Keys    gate.Keys
+	Now     func() time.Time
+	NewID   func() string
+	Metrics *metrics.Set
+	Log     *zap.Logger
+}
+
+// Outbox brings durable messages to the apps they are for, each queue in the
+// order of the decisions. A message stays in the store until its app has taken
+// it out of the socket; what was under way when a connection or the daemon
+// ended is sent again under the same dispatchId.
+type Outbox struct {
+	host    Host
+	store   *store.Store
+	keys    gate.Keys
+	now     func() time.Time
+	newID   func() string
+	metrics *metrics.Set
+	log     *zap.Logger
+	// closing ends what reads from the store, tasks are what that is done by.
+	closing context.Context
+	tasks   sync.WaitGroup
+
+	mu sync.Mutex
+	// lanes holds the queues whose app is connected. A queue without one costs
+	// no memory: its messages are in the store.
+	lanes map[string]*lane
+
+	// apart are messages that their apps have taken behind ones that a pause kept
+	// back: they leave the store one by one. writing is held while that is done.
+	apartMu sync.Mutex
+	apart   []store.MessageID
+	writing sync.Mutex
+
+	dropped dropped
+	given   given
+	memory  *gate.Memory
+	// arrivals are those who wait for a message that no app takes.
+	arrivals arrivals
+}
+
+// New makes an outbox over an open store, which delivers until the context ends.
+func New(closing context.Context, o *Options) *Outbox {
+	return &Outbox{
+		host: o.Host, store: o.Store, keys: o.Keys, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		closing: closing, lanes: make(map[string]*lane), memory: gate.NewMemory(),
+	}
+}
+
+// Wait waits for what the outbox does by itself, once its context has ended and the
+// connections are closed.
+func (o *Outbox) Wait() { o.tasks.Wait() }
+
+// Probe takes the outbox's lock, and does not end before whoever has it lets go.
+func (o *Outbox) Probe() {
+	o.mu.Lock()
+	_ = len(o.lanes)
+	o.mu.Unlock()
+}
+
+// lane returns the queue's way to its present app, nil where it has none. A
+// way that is new begins with what is in the store.
+func (o *Outbox) lane(queue string) *lane {
+	to := o.host.Receiver(queue)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.lanes[queue]
+	switch {
+	case to == nil:
+		delete(o.lanes, queue)
+		return nil
+	case l == nil || l.to != to:
+		l = &lane{queue: queue, to: to, behind: true}
+		o.lanes[queue] = l
+		// Its messages are the app's from here on.
+		o.given.forget(queue)
+	}
+	return l
+}
+
+// Rebind finds out anew whose the queues are, once that may have changed.
+func (o *Outbox) Rebind() {
+	o.mu.Lock()
+	queues := slices.Collect(maps.Keys(o.lanes))
+	o.mu.Unlock()
+	for _, queue := range queues {
+		o.lane(queue)
+	}
+}
+
+// Leave forgets the ways to an app that is gone.
+func (o *Outbox) Leave(gone Receiver) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for queue, l := range o.lanes {
+		if l.to == gone {
+			delete(o.lanes, queue)
+		}
+	}
+}
+
+// Open opens a message that has just become durable. One that other rules decided than are
+// in force stays closed: the drain looks whether it may leave. It never waits: it runs in
+// the commit.
+func (o *Outbox) Open(receipt store.Receipt, d *Delivery) {
+	now := o.host.Generation()
+	if d.Generation != now {
+		return
+	}
+	var err error
+	if d.sealed, err = gate.Open(receipt, d.letter, nil); err == nil && !d.Volatile {
+		o.memory.Keep(d.sealed, d.ID, now, d.Body, d.Queue, d.DispatchID)
+	}
+}
+
+// Offer sends a message that [Outbox.Open] was given, or leaves it to the
+// lane's drain. It never waits: it runs in the commit. Where the message was
+// sent it returns what has it written, for when its sender has been answered.
+func (o *Outbox) Offer(d *Delivery) (deliver func()) {
+	l := o.lane(d.Queue)
+	if l == nil {
+		o.arrivals.tell(d.Queue)
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = max(l.tail, d.ID)
+	switch {
+	case d.ID <= l.sent:
+		// The drain was faster: it found the message in the store.
+		return l.to.Line().Flush
+	case !l.behind && o.keptBack(d) != "":
+		l.keepBackLocked(d.ID)
+		l.sent = d.ID
+		return nil
+	case l.behind || l.to.Line().Crowded() || d.sealed.IsZero() || o.astray(l.to, d) != nil || !o.sendLocked(l, d):
+		// What is astray is taken out where that can be recorded.
+		l.behind = true
+		o.drainLocked(l)
+		return nil
+	}
+	return l.to.Line().Flush
+}
+
+// Resume lets queues flow whose app has become ready.
+func (o *Outbox) Resume(queues []string) {
+	for _, queue := range queues {
+		if l := o.lane(queue); l != nil {
+			l.mu.Lock()
+			o.drainLocked(l)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// LookBack lets flow what a pause kept back that is over, to apps and to readers.
+func (o *Outbox) LookBack() {
+	o.arrivals.tellAll()
+	o.mu.Lock()
+	lanes := slices.Collect(maps.Values(o.lanes))
+	o.mu.Unlock()
+	for _, l := range lanes {
+		l.mu.Lock()
+		if l.lookLocked(); l.looking {
+			o.drainLocked(l)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// handed reports whether a message is on its way to its app already.
+func (o *Outbox) handed(id store.MessageID) bool {
+	o.mu.Lock()
+	l := o.lanes[id.Queue]
+	o.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return id.ID <= l.sent && !l.holdsLocked(id.ID)
+}
+
+// takenLocked returns what notes that an app has a message, and with it all that came
+// before, unless some of that was kept back.
+func (o *Outbox) takenLocked(l *lane, id store.MessageID) func() {
+	if !l.apart {
+		return func() { o.store.Taken(id) }
+	}
+	return func() {
+		o.apartMu.Lock()
+		o.apart = append(o.apart, id)
+		first := len(o.apart) == 1
+		o.apartMu.Unlock()
+		if first {
+			o.tasks.Go(o.writeApart)
+		}
+	}
+}
+
+// writeApart takes out of the store what was taken apart. What cannot be written
+// comes again, under the same dispatchId.
+func (o *Outbox) writeApart() {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	o.apartMu.Lock()
+	ids := o.apart
+	o.apart = nil
+	o.apartMu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	if _, err := o.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
+		o.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
+	}
+}
+
+// Settle has the store know what apps have taken.
+func (o *Outbox) Settle() {
+	o.writeApart()
+	o.store.Flush()
+}
+
+// drainLocked starts reading a lane's messages back from the store.
+func (o *Outbox) drainLocked(l *lane) {
+	if l.draining {
+		return
+	}
+	l.draining = true
+	o.tasks.Go(func() {
+		for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+			done, err := o.catchUp(l)
+			if done {
+				// That was said under the lock that decided it, and another drain may be
+				// under way by now.
+				return
+			}
+			if err == nil || !o.failed(l, err, wait) {
+				l.mu.Lock()
+				l.draining = false
+				l.mu.Unlock()
+				return
+			}
+		}
+	})
+}
+
+// A drain that fails is begun anew after a while, each time after twice as long.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// failed waits a while after a drain has failed, and reports false where the outbox ends.
+func (o *Outbox) failed(l *lane, err error, wait time.Duration) bool {
+	if o.closing.Err() != nil {
+		return false
+	}
+	o.log.Error("cannot deliver what is waiting: it is tried again", zap.String("queue", l.queue), zap.Duration("after", wait), zap.Error(err))
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return true
+	case <-o.closing.Done():
+		return false
+	}
+}
+
+// drainPage is how many messages are read from the store at a time.
+const drainPage = 64
+
+// catchUp sends what waits in the store until nothing does, or the app is gone. It is
+// done where the lane says that it no longer drains.
+func (o *Outbox) catchUp(l *lane) (done bool, err error) {
+	// What an earlier connection has taken must not be sent again.
+	o.Settle()
+	for o.current(l) {
+		if l.to.Line().Room(o.closing) != nil {
+			// The connection or the daemon is ending; the next one goes on.
+			return false, nil
+		}
+		from := l.progress()
+		page, err := o.store.Messages(o.closing, l.queue, from.after, drainPage)
+		if err != nil {
+			return false, err
+		}
+		done, err = o.sendPage(l, page, from)
+		l.to.Line().Flush()
+		if done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
+}
+
+func (o *Outbox) current(l *lane) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lanes[l.queue] == l && o.host.Receiver(l.queue) == l.to
+}
+
+// sendPage sends one page. It is done when the store holds nothing that was
+// not sent, and then new messages are sent as they come. What became durable since
+// the store was asked may be missing from the page and must not be passed over. What
+// comes before a message that cannot be looked at now is sent.
+func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
+	due, err := o.due(l.to, page)
+	page = page[:len(due)]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looks != from.looks {
+		// A look back began meanwhile: the page is from another place.
+		return false, nil
+	}
+	if from.looking {
+		return o.sendPassedLocked(l, page, due, err)
+	}
+	for i, m := range page {
+		if d := due[i]; d != nil {
+			switch {
+			case o.keptBack(d) != "":
+				l.keepBackLocked(m.ID)
+			case l.to.Line().Crowded():
+				return false, nil
+			case !o.sendLocked(l, d):
+				l.draining = false
+				return true, nil
+			}
+		}
+		l.sent = m.ID
+	}
+	if err != nil || len(page) > 0 {
+		return false, err
+	}
+	// Nothing is left of what was announced: it was sent, or taken out by a
+	// receipt or its end.
+	l.sent = max(l.sent, from.announced)
+	if l.sent >= l.tail {
+		l.behind, l.draining = false, false
+		return true, nil
+	}
+	return false, nil
+}
+
+// sendPassedLocked sends what of a page was kept back and is not any more. The error is
+// why the page ends where it does.
+func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Delivery, ends error) (done bool, err error) {
+	for i, m := range page {
+		if m.ID > l.sent {
+			l.lookedLocked()
+			return false, nil
+		}
+		if l.metLocked(m.ID) {
+			switch d := due[i]; {
+			case d == nil:
+			case o.keptBack(d) != "":
+				l.still = append(l.still, m.ID)
+			case l.to.Line().Crowded():
+				return false, nil
+			case !o.sendLocked(l, d):
+				l.draining = false
+				return true, nil
+			}
+			l.at++
+		}
+		l.back = m.ID
+	}
+	if ends == nil && len(page) == 0 {
+		l.lookedLocked()
+	}
+	return false, ends
+}
+
+// due returns what of a page of waiting messages is to be delivered, nil in the
+// place of each that is not. Where one cannot be looked at now, or not be taken out, it
+// returns what comes before that one, with the error.
+func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
+	found := make([]*Delivery, 0, len(page))
+	for _, m := range page {
+		d, err := o.dueOf(to, m)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, d)
+	}
+	return found, nil
+}
+
+// dueOf returns the delivery of a waiting message, nil where it is none: it waited too
+// long, or it would reach somebody else by now than it was decided for, or no decision
+// let it through. Such a one is taken out, on record.
+func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
+	if m.Altered {
+		return nil, o.reject(m, alteredRow)
+	}
+	if !m.ExpiresAt.IsZero() && !o.now().Before(m.ExpiresAt) {
+		return nil, o.expire(m)
+	}
+	if o.dropped.has(m.MessageID) {
+		return nil, nil
+	}
+	d, err := o.reopen(o.closing, to, m)
+	if err != nil {
+		return nil, o.notDue(m, d, err)
+	}
+	return d, nil
+}
+
+// notDue takes a message out that may not leave, on record. It returns what it is given if
+// it cannot tell why.
+func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
+	why, isWithdrawn := errors.AsType[*gate.Withdrawn](err)
+	anew, isAnew := errors.AsType[*gate.Anew](err)
+	if row, isUndecided := errors.AsType[undecided](err); isUndecided || errors.Is(err, gate.ErrUndecided) {
+		return o.reject(m, cmp.Or(string(row), err.Error()))
+	}
+	if _, altered := errors.AsType[*store.AlteredError](err); altered {
+		return o.reject(m, "what is kept about it was changed by somebody else than the daemon")
+	}
+	if !isWithdrawn && !isAnew {
+		return err
+	}
+	change := &store.Change{Drains: true}
+	if isAnew {
+		if why, err = o.host.AskAnew(o.closing, d.waited, anew, change); err != nil {
+			return err
+		}
+	}
+	if why == nil {
+		_, err = o.takeOutWith(change, m, "asked_anew", withReason(anew.Details, anew.Reason))
+		return err
+	}
+	details := withReason(why.Details, why.Reason)
+	if why.Code != "" {
+		details["code"] = why.Code
+	}
+	if _, err = o.takeOutWith(&store.Change{Drains: true}, m, "withdrawn", details); err == nil {
+		o.host.Withdrawn(d.waited, why)
+	}
+	return err
+}
+
+func withReason(details map[string]any, reason string) map[string]any {
+	all := map[string]any{"reason": reason}
+	maps.Copy(all, details)
+	return all
+}
+
+// astray says why a delivery is for nobody any more, nil where it reaches whom it was
+// decided for: the configuration may have given the id of an agent, a channel or the
+// agent of the app that asked to somebody else since. To is the app that would get it,
+// nil where none takes the queue.
+func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
+	who := o.host.Directory()
+	kind, name := directory.Split(d.Queue)
+	if kind == "agent" {
+		if agent := who.Agent(name); d.For != "" && agent != nil && agent.Identified() != d.For {
+			return map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}
+		}
+		return nil
+	}
+	if d.By == "" || to == nil {
+		return nil
+	}
+	sender := who.Agent(d.From)
+	same := sender != nil && sender.InstanceID == d.By && (d.Tenant == "" || sender.TenantID == d.Tenant)
+	reaches := true
+	switch {
+	case kind == "channel":
+		reaches = (same || sender == nil) && slices.Contains(who.Tenants(to.ID()), d.Tenant)
+	case kind == "app" && same:
+		reaches = sender.App == name
+	case kind == "app" && who.SeveralTenants():
+		// The agent is no more: its app is told, unless it is of others by now.
+		reaches = !slices.ContainsFunc(who.SpokenBy(name), func(a *directory.Agent) bool { return a.TenantID != d.Tenant })
+	}
+	if reaches {
+		return nil
+	}
+	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
+}
+
+// keptBack returns the scope of a pause that keeps a delivery from its app, "" where
+// none does: that of whoever sent it, of whom it is for, or of its channel.
+func (o *Outbox) keptBack(d *Delivery) string {
+	return o.host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
+}
+
+// sendLocked hands a message to the connection and never waits.
+func (o *Outbox) sendLocked(l *lane, d *Delivery) bool {
+	if o.dropped.has(d.MessageID) {
+		l.sent = max(l.sent, d.ID)
+		return true
+	}
+	if d.Name != "" {
+		if !l.to.Line().Put(d.sealed.Event(d.Name), o.takenLocked(l, d.MessageID)) {
+			return false
+		}
+		l.sent = max(l.sent, d.ID)
+		return true
+	}
+	about := d.about(o.now())
+	event := o.host.HookEvent(l.buffer[:0], l.to, d, about)
+	if l.buffer = nil; cap(event.Payload()) <= keepBuffer {
+		l.buffer = event.Payload()
+	}
+	if !l.to.Line().Put(event, o.takenLocked(l, d.MessageID)) {
+		return false
+	}
+	l.sent = max(l.sent, d.ID)
+	o.metrics.Delivery(metrics.Handed)
+	o.host.Handed(l.to, d, about)
+	return true
+}
+
+// Acknowledge records an app's receipt. The message is with its receiver for good.
+func (o *Outbox) Acknowledge(app string, m *registry.Delivery, said registry.Receipt) error {
+	r := &audit.Record{
+		ID: o.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: app, SessionKey: m.SessionKey,
+		DispatchID: m.DispatchID, Details: map[string]any{"decidedBy": m.RecordSeq},
+	}
+	if !said.Delivered {
+		r.Event, r.Details["error"] = "failed", said.Error
+	}
+	_, err := o.host.Commit(&store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.Taken{m.MessageID}}, Drains: true})
+	return err
+}
+
+// expire takes a message out that nobody fetched in time, with its record.
+func (o *Outbox) expire(m *store.Message) error {
+	_, err := o.takeOut(m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
+	return err
+}
+
+func (o *Outbox) takeOut(m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
+	return o.takeOutWith(&store.Change{Drains: true}, m, outcome, details)
+}
+
+// takeOutWith takes a message out in a change that has what follows from that.
+func (o *Outbox) takeOutWith(change *store.Change, m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
+	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
+	if o.given.has(m.MessageID) {
+		details["given"] = true
+	}
+	change.Records = slices.Insert(change.Records, 0, &audit.Record{
+		ID: o.newID(), ActionType: audit.ActionDelivery, Event: outcome, Outcome: outcome, DispatchID: m.DispatchID, Details: details,
+	})
+	change.Add(store.Taken{m.MessageID})
+	receipt, err := o.host.Commit(change)
+	if err == nil {
+		o.given.remove(m.MessageID)
+	}
+	return receipt.Seq, err
+}
+
+// Sweep takes expired messages out of queues whose app does not come. It looks
+// at the oldest of every queue: they expire about in order, so it stops at the
+// first that has time left.
+func (o *Outbox) Sweep(ctx context.Context) error {
+	o.dropped.sweep(o.now())
+	queue := ""
+	for {
+		var err error
+		if queue, err = o.store.NextQueue(ctx, queue); err != nil || queue == "" {
+			return err
+		}
+		if err := o.sweepQueue(ctx, queue); err != nil {
+			return err
+		}
+	}
+}
+
+func (o *Outbox) sweepQueue(ctx context.Context, queue string) error {
+	// Its drain sees to what goes to an app that is there, but for what is kept back.
+	mine := func(int64) bool { return true }
+	if o.host.Receiver(queue) != nil {
+		var some bool
+		if mine, some = o.passedOf(queue); !some {
+			return nil
+		}
+	}
+	var after int64
+	for {
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		now := o.now()
+		for _, m := range page {
+			after = m.ID
+			if m.Altered {
+				if err := o.reject(m, alteredRow); err != nil {
+					return err
+				}
+				continue
+			}
+			if m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt) {
+				return nil
+			}
+			if !mine(m.ID) {
+				continue
+			}
+			if err := o.expire(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// passedOf tells which messages of a queue with an app are kept back, and whether
+// any are. While they are looked at anyway, none are.
+func (o *Outbox) passedOf(queue string) (kept func(id int64) bool, some bool) {
+	o.mu.Lock()
+	l := o.lanes[queue]
+	o.mu.Unlock()
+	if l == nil {
+		return nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looking || len(l.passed) == 0 {
+		return nil, false
+	}
+	passed := slices.Clone(l.passed)
+	return func(id int64) bool {
+		_, found := slices.BinarySearch(passed, id)
+		return found
+	}, true
+}

@@ -1,0 +1,237 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// List returns a page of what was let through and has not reached its receiver.
+func (o *Outbox) List(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
+	result := api.QueueListResult{Messages: []api.QueuedMessage{}}
+	from, after, err := parseQueuePlace(p.After)
+	if err != nil {
+		return result, err
+	}
+	// What receivers have by now is not listed.
+	o.Settle()
+	err = o.eachQueue(ctx, p.Queue, from, func(queue string) (bool, error) {
+		start := int64(0)
+		if queue == from {
+			start = after
+		}
+		return o.eachMessage(ctx, queue, start, func(m *store.Message, d *Delivery) (bool, error) {
+			q := o.queued(m, d)
+			if p.Agent != "" && q.Sender != p.Agent && q.Receiver != p.Agent || p.Channel != "" && q.Channel != p.Channel {
+				return true, nil
+			}
+			if len(result.Messages) == p.Page() {
+				last := result.Messages[len(result.Messages)-1]
+				result.Next = last.Queue + "#" + strconv.FormatInt(after, 10)
+				return false, nil
+			}
+			result.Messages = append(result.Messages, q)
+			after = m.ID
+			return true, nil
+		})
+	})
+	return result, err
+}
+
+// parseQueuePlace reads where a page goes on: a queue and the last message in it.
+func parseQueuePlace(place string) (queue string, after int64, err error) {
+	if place == "" {
+		return "", 0, nil
+	}
+	i := strings.LastIndexByte(place, '#')
+	if i >= 0 {
+		after, err = strconv.ParseInt(place[i+1:], 10, 64)
+	}
+	if i < 0 || err != nil {
+		return "", 0, api.Invalid([]api.FieldError{{Path: "after", Message: "not the next of a page"}})
+	}
+	return place[:i], after, nil
+}
+
+// eachQueue visits the queues that hold something, from one on, or one alone.
+func (o *Outbox) eachQueue(ctx context.Context, only, from string, visit func(queue string) (more bool, err error)) error {
+	if only != "" {
+		_, err := visit(only)
+		return err
+	}
+	queue := from
+	for first := from != ""; ; first = false {
+		if !first {
+			var err error
+			if queue, err = o.store.NextQueue(ctx, queue); err != nil || queue == "" {
+				return err
+			}
+		}
+		if more, err := visit(queue); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// eachMessage visits the messages of a queue after one. What cannot be decoded is
+// nobody's to list; its delivery says so in the log.
+func (o *Outbox) eachMessage(ctx context.Context, queue string, after int64, visit func(*store.Message, *Delivery) (more bool, err error)) (more bool, err error) {
+	for {
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return true, err
+		}
+		for _, m := range page {
+			after = m.ID
+			d, data, err := read(m)
+			if err != nil || m.Altered {
+				continue
+			}
+			_, w, err := o.evidence(ctx, d, m.Body[data:])
+			if _, not := errors.AsType[undecided](err); err != nil && !not {
+				return false, err
+			}
+			d.waited = w
+			if more, err := visit(m, d); err != nil || !more {
+				return false, err
+			}
+		}
+	}
+}
+
+// queued is a waiting message as a person sees it.
+func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
+	kind, name := directory.Split(m.Queue)
+	q := api.QueuedMessage{
+		Queue: m.Queue, DispatchID: m.DispatchID, AuditSeq: m.RecordSeq, Event: "hook:" + string(d.Hook), Sender: d.From,
+		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: d.letter.Size(), ExpiresAt: m.ExpiresAt, Paused: o.keptBack(d),
+	}
+	switch {
+	case d.Name != "":
+		q.Event, q.Sender = d.Name, cmp.Or(d.From, d.About.AgentID)
+	case kind == "agent":
+		q.Receiver = name
+	case q.Sender == "":
+		// Of before senders were kept: what goes out is about its sender.
+		q.Sender = d.About.AgentID
+	}
+	if d.waited != nil {
+		_, said := d.waited.Form.Write(nil)
+		q.Summary = ocip.Summarize(said.Content.Inspect())
+	}
+	q.Handed = o.handed(m.MessageID) || o.given.held(m.MessageID)
+	return q
+}
+
+// Drop takes messages out that have not reached their receivers, on record. By is what
+// the records say of who does that.
+func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropResult, error) {
+	result := api.QueueDropResult{Dropped: []api.DroppedMessage{}, Kept: []api.KeptMessage{}}
+	// What is begun is not left half done because its caller has left.
+	ctx := context.Background()
+	o.Settle()
+	found := make(map[string]bool)
+	err := o.eachQueue(ctx, p.Queue, "", func(queue string) (bool, error) {
+		return o.eachMessage(ctx, queue, 0, func(m *store.Message, d *Delivery) (bool, error) {
+			if !slices.Contains(p.DispatchIDs, m.DispatchID) {
+				return true, nil
+			}
+			found[m.DispatchID] = true
+			details := maps.Clone(by)
+			seq, kept, err := o.drop(details, m, d)
+			switch {
+			case err != nil:
+				return false, err
+			case kept != "":
+				result.Kept = append(result.Kept, api.KeptMessage{DispatchID: m.DispatchID, Reason: kept})
+			default:
+				result.Dropped = append(result.Dropped, api.DroppedMessage{DispatchID: m.DispatchID, Queue: m.Queue, AuditSeq: seq, Given: details["given"] == true})
+			}
+			return true, nil
+		})
+	})
+	for _, id := range p.DispatchIDs {
+		if err == nil && !found[id] {
+			found[id] = true
+			result.Kept = append(result.Kept, api.KeptMessage{DispatchID: id, Reason: "nothing waits under this id: it has reached its receiver, was taken out, or never was"})
+		}
+	}
+	return result, err
+}
+
+// drop takes one message out, or says why it is kept: it was handed to its app, or its
+// reader was given it. One whose reader has gone since is taken out, lest it come again.
+func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, kept string, err error) {
+	// First this: from here on nobody hands it over, and who has done so is seen.
+	o.dropped.add(m.MessageID, o.now())
+	switch {
+	case o.handed(m.MessageID):
+		kept = "it is on its way to its app already"
+	case o.given.held(m.MessageID):
+		kept = "its reader has it already, and has not passed it yet"
+	}
+	if kept != "" {
+		o.dropped.remove(m.MessageID)
+		return 0, kept, nil
+	}
+	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
+	seq, err = o.takeOut(m, "dropped", details)
+	if err != nil {
+		o.dropped.remove(m.MessageID)
+	}
+	return seq, "", err
+}
+
+// dropped are messages that a person takes out. A page that was read before that is
+// still under way for a while, so they are remembered for longer than that takes.
+type dropped struct {
+	mu   sync.Mutex
+	when map[store.MessageID]time.Time
+}
+
+// droppedKept is how long a message that was dropped is remembered.
+const droppedKept = 10 * time.Minute
+
+func (d *dropped) add(id store.MessageID, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.when == nil {
+		d.when = make(map[store.MessageID]time.Time)
+	}
+	d.when[id] = now
+}
+
+func (d *dropped) remove(id store.MessageID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.when, id)
+}
+
+func (d *dropped) has(id store.MessageID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.when[id]
+	return ok
+}
+
+// sweep forgets those of long ago.
+func (d *dropped) sweep(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, at := range d.when {
+		if now.Sub(at) > droppedKept {
+			delete(d.when, id)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package outbox
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/store"
+)
+
+// Page is what a reader is given of a queue that no app takes. What it holds stays in
+// the queue until [Outbox.Pass].
+type Page struct {
+	Messages []*Delivery
+	// Cursor passes them.
+	Cursor Cursor
+	// More is set where others wait behind them.
+	More bool
+}
+
+// Cursor is how far a reader of a queue has come: it had the messages up to the record
+// Seq, but for those that were kept back from it by a pause. What is newer than Newest it
+// did not have, also where the log was set back and counts anew.
+type Cursor struct {
+	Seq      uint64
+	Newest   string
+	KeptBack []string
+}
+
+// passes reports whether the reader has had a message.
+func (c Cursor) passes(seq uint64, id string) bool {
+	return seq <= c.Seq && id <= c.Newest && !slices.Contains(c.KeptBack, id)
+}
+
+// maxKeptBack bounds how many a cursor can name.
+const maxKeptBack = 32
+
+// Full reports whether no further message can be left out.
+func (c Cursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
+
+// Read returns the oldest messages of a queue that no app takes, up to a number of them
+// and about so many bytes. What a pause keeps back is left out, and what is for another
+// agent than the reader's: its id may have become another's while the reader waited.
+func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int) (Page, error) {
+	var p Page
+	var keptBack []string
+	for after, read := int64(0), 0; ; {
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return p, err
+		}
+		due, err := o.due(nil, page)
+		for i, d := range due {
+			m := page[i]
+			after = m.ID
+			switch {
+			case d == nil, d.For != "" && d.For != reader:
+				continue
+			case o.keptBack(d) != "":
+				if keptBack = append(keptBack, m.DispatchID); (Cursor{KeptBack: keptBack}).Full() {
+					return p, nil
+				}
+				continue
+			case len(p.Messages) == limit || read > 0 && read+d.letter.Size() > size:
+				p.More = true
+				return p, nil
+			case !o.give(m.MessageID):
+				continue
+			}
+			read += d.letter.Size()
+			p.Messages = append(p.Messages, d)
+			p.Cursor = Cursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
+		}
+		if err != nil && len(p.Messages) == 0 {
+			return p, err
+		}
+		if err != nil {
+			p.More = true
+			return p, nil
+		}
+	}
+}
+
+// give notes that a reader is given a message, and reports false where a person takes it
+// out: each of the two says so before it looks what the other has said.
+func (o *Outbox) give(id store.MessageID) bool {
+	o.given.add(id)
+	if o.dropped.has(id) {
+		o.given.remove(id)
+		return false
+	}
+	return true
+}
+
+// Left is told when the reader of a queue is gone: what it did not pass may be dropped.
+func (o *Outbox) Left(queue string) { o.given.left(queue) }
+
+// given are the messages that readers were given and have not passed. What was given
+// before the daemon began is not known.
+type given struct {
+	mu     sync.Mutex
+	queues map[string]*givenOf
+}
+
+// givenOf are those of one queue. Read is set while its reader is there.
+type givenOf struct {
+	ids  map[int64]struct{}
+	read bool
+}
+
+func (g *given) add(id store.MessageID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.queues[id.Queue]
+	if q == nil {
+		if g.queues == nil {
+			g.queues = make(map[string]*givenOf)
+		}
+		q = &givenOf{ids: make(map[int64]struct{})}
+		g.queues[id.Queue] = q
+	}
+	q.ids[id.ID], q.read = struct{}{}, true
+}
+
+func (g *given) remove(ids ...store.MessageID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		if q := g.queues[id.Queue]; q != nil {
+			if delete(q.ids, id.ID); len(q.ids) == 0 {
+				delete(g.queues, id.Queue)
+			}
+		}
+	}
+}
+
+// has reports whether a reader was given a message.
+func (g *given) has(id store.MessageID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hasLocked(id)
+}
+
+func (g *given) hasLocked(id store.MessageID) bool {
+	q := g.queues[id.Queue]
+	if q == nil {
+		return false
+	}
+	_, ok := q.ids[id.ID]
+	return ok
+}
+
+// held reports whether a reader that is there was given a message.
+func (g *given) held(id store.MessageID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hasLocked(id) && g.queues[id.Queue].read
+}
+
+func (g *given) left(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.queues[queue]; q != nil {
+		q.read = false
+	}
+}
+
+func (g *given) forget(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.queues, queue)
+}
+
+// Pass takes out of a queue what its reader has had, up to a cursor, each on the record
+// that a function makes. What a cursor passes may be gone: passed before, or expired
+// meanwhile. It returns what it took out. The caller sees to it that one cursor is passed at a time.
+func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(*Delivery) *audit.Record) ([]*Delivery, error) {
+	change, had := &store.Change{Drains: true}, []*Delivery{}
+	var taken store.Taken
+	for after, more := int64(0), true; more; {
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
+		if err != nil {
+			return nil, err
+		}
+		more = len(page) > 0
+		// Nothing was read that is not to be delivered: it is taken out as that.
+		due, err := o.due(nil, page)
+		if err != nil {
+			return nil, err
+		}
+		for i, m := range page {
+			if m.RecordSeq > to.Seq {
+				more = false
+				break
+			}
+			after = m.ID
+			d := due[i]
+			if d == nil || !to.passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
+				// What is paused by now stays, whatever the cursor says, and comes again.
+				continue
+			}
+			change.Records = append(change.Records, record(d))
+			change.Add(store.EndedRun(d.RunID))
+			had = append(had, d)
+			taken = append(taken, m.MessageID)
+		}
+	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	change.Add(taken)
+	if _, err := o.host.Commit(change); err != nil {
+		return nil, err
+	}
+	o.given.remove(taken...)
+	for range had {
+		o.metrics.Delivery(metrics.Handed)
+	}
+	return had, nil
+}
+
+// Arrival returns a channel that is closed when a message begins to wait in a queue that
+// no app takes, or when one that waits may be no longer kept back.
+func (o *Outbox) Arrival(queue string) (came <-chan struct{}, leave func()) {
+	return o.arrivals.watch(queue)
+}
+
+// arrivals are those who wait for a message.
+type arrivals struct {
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]struct{}
+}
+
+func (a *arrivals) watch(queue string) (came <-chan struct{}, leave func()) {
+	c := make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = make(map[string]map[chan struct{}]struct{})
+	}
+	if a.waiting[queue] == nil {
+		a.waiting[queue] = make(map[chan struct{}]struct{})
+	}
+	a.waiting[queue][c] = struct{}{}
+	return c, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if delete(a.waiting[queue], c); len(a.waiting[queue]) == 0 {
+			delete(a.waiting, queue)
+		}
+	}
+}
+
+func (a *arrivals) tell(queue string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tellLocked(queue)
+}
+
+// tellAll has everybody look who waits.
+func (a *arrivals) tellAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for queue := range a.waiting {
+		a.tellLocked(queue)
+	}
+}
+
+func (a *arrivals) tellLocked(queue string) {
+	for c := range a.waiting[queue] {
+		close(c)
+	}
+	delete(a.waiting, queue)
+}

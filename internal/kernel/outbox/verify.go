@@ -1,0 +1,254 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// undecided is the error of a row that no decision let through.
+type undecided string
+
+func (u undecided) Error() string { return string(u) }
+
+// reopen closes a message anew that was read from the store, and opens it if it may leave
+// still. Its error is an [undecided], a [gate.Withdrawn], a [gate.Anew], or why that cannot be told now.
+func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*Delivery, error) {
+	d, data, err := read(m)
+	if err != nil {
+		return d, undecided("it cannot be read")
+	}
+	generation := o.host.Generation()
+	if sealed, known := o.memory.Recall(m.ID, generation, m.Body, data, m.Queue, m.DispatchID); known {
+		d.sealed = sealed
+		return d, o.reaches(to, d)
+	}
+	found, w, err := o.evidence(ctx, d, m.Body[data:])
+	if d.waited = w; err != nil {
+		return d, err
+	}
+	d.sealed, err = gate.Open(found.Receipt, d.letter, func() error {
+		if err := o.reaches(to, d); err != nil || w == nil {
+			return err
+		}
+		return o.host.Standing(ctx, w)
+	})
+	if err == nil && !d.Volatile {
+		o.memory.Keep(d.sealed, m.ID, generation, m.Body, m.Queue, m.DispatchID)
+	}
+	return d, err
+}
+
+// reaches refuses a delivery that would reach somebody else than it was decided for.
+func (o *Outbox) reaches(to Receiver, d *Delivery) error {
+	if astray := o.astray(to, d); astray != nil {
+		return &gate.Withdrawn{Reason: "it would reach somebody else than it was decided for", Details: astray}
+	}
+	return nil
+}
+
+// evidence finds the record that let a row through, closes the row's message anew, and has
+// all that is said about it from the record. gate.Waited is nil if it hands over no message.
+func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store.Decision, *gate.Waited, error) {
+	decisions, err := o.store.DecisionsOf(ctx, d.RecordSeq, d.DispatchID)
+	if _, altered := errors.AsType[*store.AlteredError](err); altered {
+		return nil, nil, undecided("a record of its decision was changed by somebody else than the daemon")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	kind, name := directory.Split(d.Queue)
+	form, said, why := d.form(kind, name, data)
+	if why != "" {
+		return nil, nil, undecided(why)
+	}
+	for i := range decisions {
+		found := &decisions[i]
+		if form != nil {
+			err = d.Close(o.keys, found.TenantID, form)
+		} else {
+			err = d.CloseEvent(o.keys, found.TenantID, data)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot hold a waiting message against its record: %w", err)
+		}
+		if _, err := gate.Open(found.Receipt, d.letter, nil); err != nil {
+			continue
+		}
+		let := letting(decisions, found, said)
+		if let == nil && said != nil {
+			continue
+		}
+		if why := d.fromRecord(o.keys, o.host.Directory(), found, said, kind, name); why != "" {
+			return nil, nil, undecided(why)
+		}
+		if let == nil {
+			return found, nil, nil
+		}
+		d.Volatile = let.Details["media"] != nil || let.Details["grant"] != nil || let.ApprovalID != ""
+		w := &gate.Waited{Record: &let.Entry, SessionKey: d.About.SessionKey, Form: said}
+		if m, emitted := said.(*api.EmittedMessage); emitted {
+			w.SessionKey = m.SessionKey
+		}
+		for j := range decisions {
+			if a := &decisions[j]; a.ActionType == audit.ActionApproval && let.ApprovalID != "" && a.ApprovalID == let.ApprovalID {
+				w.Approval = &a.Entry
+			}
+		}
+		return found, w, nil
+	}
+	if len(decisions) == 0 {
+		return nil, nil, undecided("no record lets it through")
+	}
+	return nil, nil, undecided(gate.ErrUndecided.Error())
+}
+
+// letting is the record of a message's own decision. An event that hands over a message
+// stands in the record of the person's decision, and the message in that of its own.
+func letting(decisions []store.Decision, found *store.Decision, said gate.Form) *store.Decision {
+	if _, emitted := said.(*api.EmittedMessage); !emitted {
+		if said == nil {
+			return nil
+		}
+		return found
+	}
+	for i := range decisions {
+		if d := &decisions[i]; d.ActionType == audit.ActionExchange && d.DeliveredDigest != "" && d.PolicyResult == string(ocip.Allow) {
+			return d
+		}
+	}
+	return nil
+}
+
+// form reads what a delivery of a kind of queue hands over, and why it can be nothing of
+// that kind: written must be as the daemon writes it, so that nothing is added to it. The
+// form is nil for an event, and said is the message in it.
+func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, why string) {
+	var to gate.Form
+	switch {
+	case kind == "app" && d.Name == api.ApprovalEvent && d.Hook == "":
+		var event api.ApprovalOutcome
+		var m api.EmittedMessage
+		if json.Unmarshal(data, &event) != nil || len(event.Data) > 0 && json.Unmarshal(event.Data, &m) != nil {
+			return nil, nil, "it cannot be read"
+		}
+		if len(event.Data) > 0 {
+			said = &m
+		}
+		return nil, said, ""
+	case kind == "channel" && d.Hook == api.MessageSending && d.Name == "":
+		to = new(api.Message)
+	case kind == "agent" && d.Hook == api.MessageReceived && d.Name == "":
+		to = new(api.Inbound)
+	default:
+		return nil, nil, "it is no message of such a queue"
+	}
+	if json.Unmarshal(data, to, json.RejectUnknownMembers(true)) != nil {
+		return nil, nil, "it cannot be read"
+	}
+	if again, _ := to.Write(nil); !bytes.Equal(again, data) {
+		return nil, nil, "it says more than its record let through"
+	}
+	if m, ok := to.(*api.Message); ok && m.ChannelID != name {
+		return nil, nil, "it is of another channel"
+	}
+	return to, to, ""
+}
+
+// fromRecord has what is said about a message from its record, and returns why the message
+// is not where its record has it. What a record has redacted stays as the row has it, if it
+// is that which was redacted.
+func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *store.Decision, said gate.Form, kind, name string) (why string) {
+	r := &found.Entry
+	key := r.SessionKey
+	if audit.Redacted(key) {
+		if key = d.About.SessionKey; !keys.Same(r.TenantID, r.SessionKey, key) {
+			return "it is of another session than its record"
+		}
+	}
+	sender := who.Local(r.AgentID)
+	if r.Side == audit.SideReceiver {
+		sender = nil
+	}
+	about := api.HookContext{AuditID: r.ID}
+	d.From, d.By, d.Tenant = "", "", ""
+	if sender != nil {
+		d.From = sender.ID
+	}
+	switch kind {
+	case "channel":
+		if channel, _ := directory.Split(key); channel != name {
+			return "its record is of session " + r.SessionKey
+		}
+		d.By, d.Tenant, about.AgentID = r.AgentID, r.TenantID, d.From
+	case "agent":
+		m := said.(*api.Inbound)
+		if m.SessionKey != key {
+			return "it names another session than its record"
+		}
+		if m.ReplyTo != "" && (sender == nil || !strings.HasPrefix(m.ReplyTo, "agent:"+sender.ID+":")) {
+			return "it is answered elsewhere than its record let through"
+		}
+		decidedFor := audit.Counterparty{TenantID: r.TenantID, InstanceID: r.AgentID}
+		if r.Side != audit.SideReceiver {
+			decidedFor = r.Counterparty
+		}
+		tenant, instance, _ := strings.Cut(d.For, "/")
+		if !keys.Same(r.TenantID, decidedFor.TenantID, tenant) || !keys.Same(r.TenantID, decidedFor.InstanceID, instance) {
+			return "its record is of a message for another agent"
+		}
+		d.RunID, about.AgentID = m.RunID, name
+	case "app":
+		if !keys.Same(r.TenantID, r.AppID, name) {
+			return "its record is of app " + r.AppID
+		}
+		d.By, d.Tenant = r.AgentID, r.TenantID
+		about = api.HookContext{AgentID: d.From, ChannelID: d.About.ChannelID}
+		if local := who.LocalAgent(key); local != nil && said != nil {
+			about.AgentID = local.ID
+		}
+		about.ChannelID, _ = directory.Split(key)
+		d.About = about
+		return ""
+	}
+	about.SessionKey, about.ChannelID = key, directory.ChannelOf(key)
+	_, delivered := said.Write(nil)
+	var metadata api.Object
+	if len(delivered.Metadata) > 0 && json.Unmarshal(delivered.Metadata, &metadata) == nil {
+		about.AccountID, _ = api.Text(metadata["accountId"])
+	}
+	d.About = about
+	return ""
+}
+
+// alteredRow is why a row is taken out that is not as the daemon wrote it.
+const alteredRow = "its row was changed by somebody else than the daemon"
+
+// reject takes a row out that no decision let through, with a record of it.
+func (o *Outbox) reject(m *store.Message, why string) error {
+	o.log.Error("a row of the outbox was not written by a decision: it is not delivered",
+		zap.String("queue", m.Queue), zap.Uint64("record", m.RecordSeq), zap.String("reason", why))
+	_, err := o.host.Commit(&store.Change{
+		Records: []*audit.Record{{
+			ID: o.newID(), ActionType: audit.ActionSecurity, Event: "undecided_message", DispatchID: m.DispatchID,
+			PolicyResult: string(ocip.Deny), PolicyReason: why, Details: map[string]any{"queue": m.Queue, "decidedBy": m.RecordSeq},
+		}},
+		Parts:  []store.Part{store.Taken{m.MessageID}},
+		Drains: true,
+	})
+	if err == nil {
+		o.given.remove(m.MessageID)
+	}
+	return err
+}

@@ -1,0 +1,310 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Intercepted reports whether anybody may have to be asked about what goes out.
+func (r *Registry) Intercepted(t *Terms) bool {
+	return len(t.HookApps) > 0 || len(r.Listeners(api.MessageSending)) > 0
+}
+
+// Question is what interceptors are asked about.
+type Question struct {
+	Hook  api.Hook
+	About api.HookContext
+	// Asker has had its say, and could not answer while it waits; But is left
+	// out too, where it is set and not required. RequiredOnly leaves out all others.
+	Asker, But   *App
+	RequiredOnly bool
+	// Data is what the next interceptor is shown, Take what becomes of its
+	// answer: a denial ends the asking.
+	Data func() []byte
+	Take func(*App, jsontext.Value) *ocip.Verdict
+}
+
+// Ask asks the interceptors of a hook that may intercept the agent, one after
+// another. Without one that is required it asks nobody, and without its answer nothing
+// goes on: it may leave, or come, while another is asked.
+func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdict, error) {
+	if missing := r.missingInterceptor(t, q.Hook); missing != "" {
+		return denied(ocip.InterceptorBlocked, missing, "is required and not connected"), nil
+	}
+	var said []string
+	for _, a := range r.Listeners(q.Hook) {
+		if a == q.Asker || (q.RequiredOnly || a == q.But) && !t.HookApps[a.ID()].Required {
+			continue
+		}
+		names, intercepts := r.subscription(t, a, q.Hook)
+		if !intercepts || !t.intercepts(a, q.About.AgentID) {
+			continue
+		}
+		if !r.then(t, q.About.AgentID, func(t *Terms) bool { return t.intercepts(a, q.About.AgentID) }) {
+			// Others were asked before it, and meanwhile that changed.
+			return denied(ocip.InterceptorBlocked, a.ID(), "may not look at it any more, since the configuration has changed; send it again"), nil
+		}
+		for _, name := range names {
+			result, answered, err := r.ask(ctx, t, a, q.Hook, name, q.Data(), q.About)
+			switch {
+			case err != nil:
+				return nil, err
+			case answered:
+				said = append(said, a.ID())
+				if blocked := q.Take(a, result); blocked != nil {
+					return blocked, nil
+				}
+			case r.requiresAnswer(t, a, q.Hook):
+				return denied(ocip.InterceptorTimeout, a.ID(), "did not answer in time"), nil
+			}
+		}
+	}
+	if silent := r.unaskedInterceptor(t, q, said); silent != "" {
+		return denied(ocip.InterceptorBlocked, silent, "is required and was not asked: it left or came meanwhile"), nil
+	}
+	return nil, nil
+}
+
+// unaskedInterceptor names an interceptor that is required and has said nothing: it was
+// there when the asking began, or is there now.
+func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said []string) string {
+	if t.Directory.Agent(q.About.AgentID) == nil {
+		return ""
+	}
+	for id, times := range t.HookApps {
+		if !times.Required || slices.Contains(said, id) || q.Asker != nil && q.Asker.ID() == id {
+			continue
+		}
+		r.mu.RLock()
+		a := r.apps[id]
+		wanted := q.Hook == api.MessageSending || a == nil || a.listsIntercept(q.Hook)
+		r.mu.RUnlock()
+		if wanted {
+			return id
+		}
+	}
+	return ""
+}
+
+// intercepts reports whether the configuration lets an app intercept what an agent
+// does.
+func (t *Terms) intercepts(a *App, agentID string) bool {
+	agent := t.Directory.Agent(agentID)
+	return agent != nil && t.Directory.Intercepts(a.ID(), agent)
+}
+
+// canBeAsked reports whether an app that may intercept an agent can be asked about a
+// hook. What comes in may be stopped by those alone that nothing goes past, where
+// their manifest lists it.
+func (t *Terms) canBeAsked(a *App, hook api.Hook) bool {
+	return hook.Interceptable() || hook == api.MessageReceived && t.HookApps[a.ID()].Required && a.listsIntercept(hook)
+}
+
+// listsIntercept reports whether the app's manifest lists a hook as one to intercept.
+func (a *App) listsIntercept(hook api.Hook) bool {
+	return listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
+}
+
+// Requires reports whether there is an interceptor without which nothing goes on.
+func (t *Terms) Requires() bool {
+	for _, times := range t.HookApps {
+		if times.Required {
+			return true
+		}
+	}
+	return false
+}
+
+// missingInterceptor names a required interceptor that is not there. It must be a
+// listener of what goes out, and of what else its manifest lists as to intercept.
+func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
+	for id, times := range t.HookApps {
+		if !times.Required {
+			continue
+		}
+		r.mu.RLock()
+		a := r.apps[id]
+		present := a != nil && a.ready && (hook != api.MessageSending && !a.listsIntercept(hook) || slices.Contains(r.listeners[hook], a))
+		r.mu.RUnlock()
+		if !present {
+			return id
+		}
+	}
+	return ""
+}
+
+// requiresAnswer reports whether a message waits for the app's word and is blocked
+// without it.
+func (r *Registry) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return a.mustAnswerLocked(hook) || t.HookApps[a.ID()].Required
+}
+
+// ask sends an event and waits for its answer: briefly for an app that may
+// stay silent, longer for one that must speak.
+func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
+	times := t.HookApps[a.ID()]
+	wait := pick(times.Wait, t.HookWait)
+	if r.requiresAnswer(t, a, hook) {
+		wait = pick(times.Answer, t.HookAnswer)
+	}
+	e := a.events.add(&event{id: r.newID(), hook: hook, awaited: true, answers: make(chan jsontext.Value, 1)})
+	began := r.now()
+	defer func() { r.metrics.HookWaited(r.now().Sub(began)) }()
+	about.Timestamp = began.UnixMilli()
+	put(a.link, gate.Question(e.id, name, data, about.Append))
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	select {
+	case result := <-e.answers:
+		return result, true, nil
+	case <-limit.C:
+	case <-a.gone:
+	case <-ctx.Done():
+		a.events.expire(e)
+		return nil, false, api.Errorf(api.ConnectionClosed, "the connection ended before the message was decided")
+	}
+	if !a.events.expire(e) {
+		return <-e.answers, true, nil
+	}
+	return nil, false, nil
+}
+
+func pick(own, general time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return general
+}
+
+// mayIntercept reports whether there is any agent whose messages an app may look at
+// and stop.
+func (t *Terms) mayIntercept(app string) bool {
+	for i := range t.Agents {
+		if t.Directory.Intercepts(app, &t.Agents[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// denied is the verdict of an interceptor that stops something.
+func denied(code ocip.Code, app, how string) *ocip.Verdict {
+	return &ocip.Verdict{Result: ocip.Deny, Code: code, Policy: "interceptor:" + app, Reason: "interceptor " + app + " " + how}
+}
+
+// Deny is the verdict of an interceptor that stops something, for a reason that goes
+// on with the app's name.
+func (a *App) Deny(how string) *ocip.Verdict { return denied(ocip.InterceptorBlocked, a.ID(), how) }
+
+// Denies returns the denial that an interceptor's answer is, nil where it is an
+// object that replaces what was asked about. What the interceptor itself said is for
+// the record: nobody decided that its words may reach whoever asked.
+func (a *App) Denies(result jsontext.Value) *ocip.Verdict {
+	var answer struct {
+		Block  bool   `json:"block"`
+		Reason string `json:"reason"`
+	}
+	switch {
+	case len(result) == 0 || result.Kind() == 'n':
+		return a.Deny("blocked it")
+	case result.Kind() != '{' || json.Unmarshal(result, &answer) != nil:
+		return a.Deny("gave an answer that is no object")
+	case !answer.Block, mutant.Off("interceptor-block"):
+		return nil
+	}
+	v := a.Deny("blocked it")
+	if said := ocip.Summarize(answer.Reason); said != "" {
+		v.Details = map[string]any{"cause": said}
+	}
+	return v
+}
+
+// Interception is how the interceptors left a message.
+type Interception struct {
+	Message api.Message
+	// Blocked is set where it must not go on.
+	Blocked *ocip.Verdict
+	// Refused is set if an interceptor's answer blocked it, and no absence or silence.
+	Refused bool
+	// ChangedBy lists the interceptors that changed something.
+	ChangedBy []string
+}
+
+// Intercept shows a message to the interceptors, each with the former's output. But is
+// not among them, unless it is required: the owner of the message's channel gets the
+// message last.
+func (r *Registry) Intercept(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker, but *App) (Interception, error) {
+	out := Interception{Message: m}
+	var err error
+	out.Blocked, err = r.Ask(ctx, t, &Question{
+		Hook: api.MessageSending, About: about, Asker: asker, But: but,
+		Data: func() []byte { return out.Message.Append(nil) },
+		Take: out.take,
+	})
+	return out, err
+}
+
+// InterceptAgain shows the required interceptors a message that was held and is to be let
+// go now.
+func (r *Registry) InterceptAgain(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker *App) (Interception, error) {
+	out := Interception{Message: m}
+	var err error
+	out.Blocked, err = r.Ask(ctx, t, &Question{
+		Hook: api.MessageSending, About: about, Asker: asker, RequiredOnly: true,
+		Data: func() []byte { return out.Message.Append(nil) },
+		Take: func(a *App, result jsontext.Value) *ocip.Verdict {
+			v := out.take(a, result)
+			out.Refused = v != nil
+			return v
+		},
+	})
+	return out, err
+}
+
+// take applies an interceptor's answer. An object replaces content and
+// metadata; null or a block stops the message; anything else is not an answer
+// that a message may depend on, and stops it too.
+func (i *Interception) take(a *App, result jsontext.Value) *ocip.Verdict {
+	if blocked := a.Denies(result); blocked != nil {
+		return blocked
+	}
+	var answer struct {
+		ChannelID *string        `json:"channelId"`
+		Target    *string        `json:"target"`
+		Content   *gate.Text     `json:"content"`
+		Metadata  jsontext.Value `json:"metadata"`
+	}
+	switch {
+	case json.Unmarshal(result, &answer) != nil:
+		return a.Deny("gave an answer that is no message")
+	case answer.ChannelID != nil && *answer.ChannelID != i.Message.ChannelID, answer.Target != nil && *answer.Target != i.Message.Target:
+		return a.Deny("changed the recipient, which no interceptor may")
+	}
+	changed := false
+	if answer.Content != nil && *answer.Content != i.Message.Content {
+		i.Message.Content, changed = *answer.Content, true
+	}
+	if len(answer.Metadata) > 0 && answer.Metadata.Kind() != 'n' {
+		var metadata api.Object
+		if err := json.Unmarshal(answer.Metadata, &metadata); err != nil {
+			return a.Deny("gave metadata that is no object")
+		}
+		if !metadata.Equal(i.Message.Metadata) {
+			i.Message.Metadata, changed = metadata, true
+		}
+	}
+	if changed {
+		i.ChangedBy = append(i.ChangedBy, a.ID())
+	}
+	return nil
+}

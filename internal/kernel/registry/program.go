@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/plainfile"
+)
+
+// programs are the digests of programs that have registered, each taken once.
+type programs struct {
+	mu    sync.Mutex
+	known map[programFile]string
+}
+
+// programFile is a program as it was when its digest was taken: one that is written to is another.
+type programFile struct {
+	device, inode    uint64
+	size             int64
+	changed, written syscall.Timespec
+}
+
+const (
+	// maxProgram bounds a program of which a digest is taken, in bytes: larger ones have none.
+	maxProgram = 512 << 20
+	// somePrograms is how many are remembered.
+	somePrograms = 256
+)
+
+// of enters into details which program a process runs: its path, and the SHA-256 of what runs,
+// also where something else has its name by now. Neither is there of a process that the daemon
+// may not look at, and no digest of a program above [maxProgram].
+func (p *programs) of(peer api.Peer, details map[string]any) {
+	path, err := peer.Executable()
+	if err != nil {
+		return
+	}
+	_, _, pid := peer.Credentials()
+	digest, err := p.digest(fmt.Sprintf("/proc/%d/exe", pid))
+	if again, gone := peer.Executable(); gone != nil || again != path {
+		// Whatever has the number now is another process, or runs another program.
+		return
+	}
+	details["exe"] = path
+	if err == nil && digest != "" {
+		details["program"] = "sha256:" + digest
+	}
+}
+
+func (p *programs) digest(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProgram {
+		return "", err
+	}
+	file := fileOf(info)
+	p.mu.Lock()
+	known := p.known[file]
+	p.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	digest, err := plainfile.SHA256(f)
+	if err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil || len(p.known) >= somePrograms {
+		p.known = make(map[programFile]string)
+	}
+	p.known[file] = digest
+	return digest, nil
+}
+
+func fileOf(info fs.FileInfo) programFile {
+	s := info.Sys().(*syscall.Stat_t) // it is of a file of the system's
+	return programFile{device: s.Dev, inode: s.Ino, size: s.Size, changed: s.Ctim, written: s.Mtim}
+}

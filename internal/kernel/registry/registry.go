@@ -1,0 +1,227 @@
+// Package registry knows the apps: who is connected, which token and process each
+// registration belongs to, what it was granted (channels, tools, gateway methods),
+// which hooks it listens to, and which events wait for its answer. It puts apps'
+// coming and going on record, resumes a registration on another connection, and
+// watches heartbeats.
+//
+// The registry decides nothing about messages. Whoever does asks it: who is on this
+// connection, who owns this channel, who listens to this hook, tell that app.
+package registry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// Config is the registry's part of the configuration, checked and typed.
+type Config struct {
+	// HookWait is how long a plain interceptor is waited for, HookAnswer how
+	// long one that must answer. HookApps overrides both for single apps.
+	HookWait, HookAnswer time.Duration
+	HookApps             map[string]HookTimes
+
+	// UnhealthyAfter is how long an app may be silent.
+	UnhealthyAfter time.Duration
+	// DrainTimeout bounds a graceful end where the app sets no limit.
+	DrainTimeout time.Duration
+	// AppsMayOperate admits apps' processes to the operator socket.
+	AppsMayOperate bool
+}
+
+// HookTimes are one app's own limits; zero is the general one. Required makes
+// the app an interceptor that messages wait for even while it is away: without
+// it, nothing goes out.
+type HookTimes struct {
+	Wait, Answer time.Duration
+	Required     bool
+}
+
+// Terms are what the registry goes by. They never change: whoever decides messages
+// replaces them, with the rest of what messages are decided by, as one.
+type Terms struct {
+	Config
+	Directory *directory.Directory
+	// Agents and Grants are the directory's configuration.
+	Agents []directory.Agent
+	Grants map[string]directory.Grant
+	// Generation counts the terms, from 1. It is set before they are in force.
+	Generation uint64
+}
+
+// Outbox brings durable messages to the apps they are for.
+type Outbox interface {
+	// Resume lets flow what waits for an app, ResumeChannel what waits for a channel.
+	Resume(*App)
+	ResumeChannel(channel string)
+	// Leave forgets the ways to an app that is gone.
+	Leave(*App)
+	// Acknowledge records a receipt.
+	Acknowledge(*App, *Delivery, Receipt) error
+}
+
+// Options is what a registry is given from outside.
+type Options struct {
+	Store    *store.Store
+	Settings Settings
+	Outbox   Outbox
+	// Terms returns what is in force.
+	Terms func() *Terms
+	// Listened, where set, is called when an app has begun to listen to calls of tools, before it is
+	// answered. The registry is locked.
+	Listened func()
+	// Commit makes a change durable. Its error is what a caller is told.
+	Commit func(*store.Change) (store.Receipt, error)
+	Now    func() time.Time
+	NewID  func() string
+	// Boot names the system's boot, and Runs reports whether a process of it that an
+	// [api.Peer] named still runs; where Runs is nil, all do.
+	Boot    string
+	Runs    func(process string) bool
+	Metrics *metrics.Set
+	Log     *zap.Logger
+}
+
+// Registry is the table of the apps. Its methods are safe for concurrent use.
+type Registry struct {
+	store    *store.Store
+	settings Settings
+	outbox   Outbox
+	terms    func() *Terms
+	listened func()
+	commit   func(*store.Change) (store.Receipt, error)
+	now      func() time.Time
+	newID    func() string
+	metrics  *metrics.Set
+	log      *zap.Logger
+	// closing ends when the daemon does.
+	closing context.Context
+
+	programs programs
+	// processes are those that have registered as an app.
+	processes processes
+
+	// mu guards who is connected, with what. It is held for look-ups and changes in
+	// memory, never for the disk or an app.
+	mu       sync.RWMutex
+	apps     map[string]*App
+	channels map[string]*App
+	// listeners are the apps that listen to a hook, in registration order. A list is
+	// replaced, never changed.
+	listeners map[api.Hook][]*App
+	order     uint64
+	saved     saved
+}
+
+// New makes a registry and takes up what the store holds of apps. The context ends
+// when the daemon does.
+func New(closing context.Context, o Options) (*Registry, error) {
+	r := &Registry{
+		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, listened: o.Listened, commit: o.Commit,
+		now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, closing: closing,
+		apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App),
+	}
+	if err := r.loadSaved(closing); err != nil {
+		return nil, err
+	}
+	if err := r.processes.load(closing, &o); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Probe takes the registry's lock for writing, so that a reader that never lets go
+// shows.
+func (r *Registry) Probe() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = len(r.apps)
+}
+
+// Connected returns the app of an id, nil where it is not connected.
+func (r *Registry) Connected(id string) *App {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.apps[id]
+}
+
+// Receiver returns the app of an id where it may be sent messages: it is ready and
+// may run.
+func (r *Registry) Receiver(t *Terms, id string) *App {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return receivingLocked(t, r.apps[id])
+}
+
+// ChannelReceiver returns the owner of a channel where it may be sent messages.
+func (r *Registry) ChannelReceiver(t *Terms, channel string) *App {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return receivingLocked(t, r.channelOwnerLocked(t, channel))
+}
+
+func receivingLocked(t *Terms, a *App) *App {
+	if a == nil || !a.ready || !a.bindingOK(t) {
+		return nil
+	}
+	return a
+}
+
+// Status lists the apps that are connected, by id.
+func (r *Registry) Status() []api.AppStatus {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var list []api.AppStatus
+	for _, a := range r.apps {
+		list = append(list, a.statusLocked())
+	}
+	slices.SortFunc(list, func(x, y api.AppStatus) int { return cmp.Compare(x.ID, y.ID) })
+	return list
+}
+
+// drain records what ends something, or is needed for it: it is written also while
+// the disk is nearly full.
+func (r *Registry) drain(records ...*audit.Record) error {
+	_, err := r.commit(&store.Change{Records: records, Drains: true})
+	return err
+}
+
+// RecordRefusal records that an app tried what it may not, and returns the error it
+// is told. What is only malformed is no attempt and no record.
+func (r *Registry) RecordRefusal(a *App, event string, refusal error, details map[string]any) error {
+	return r.RecordRefusalOf(a.ID(), event, refusal, details)
+}
+
+// RecordRefusalOf is RecordRefusal for who speaks under an app's id without being
+// connected as that app.
+func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map[string]any) error {
+	if api.AsError(refusal).Code != api.Forbidden {
+		return refusal
+	}
+	_, err := r.commit(&store.Change{Records: []*audit.Record{{
+		ID: r.newID(), ActionType: audit.ActionSecurity, Event: event, AppID: app,
+		PolicyResult: string(ocip.Deny), PolicyReason: reasonOf(refusal), Details: details,
+	}}})
+	if err != nil {
+		return err
+	}
+	return refusal
+}
+
+// put sends an event at once that nobody is told the fate of.
+func put(line api.Line, e gate.Event) {
+	if line.Put(e, nil) {
+		line.Flush()
+	}
+}

@@ -1,0 +1,636 @@
+package directory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+var (
+	// ErrSpelling is why a key or an address is refused that is not spelled in the
+	// one way that ids are, so that it could pass for another.
+	ErrSpelling = errors.New("is not spelled as ids are")
+	// ErrAddress is why a message is refused whose address the channel's app cannot
+	// have, or cannot be given.
+	ErrAddress = errors.New("there is no address")
+)
+
+// Address is where a message goes: a channel, which of the channel's own accounts
+// sends it, and whom it is sent to there.
+type Address struct {
+	Channel, Account, Target string
+}
+
+// Recipient is whom a message reaches, as one agent sees it.
+type Recipient struct {
+	Address
+	// Counterparty is whom the message is decided about. Of many who read it, it
+	// is as strict as the strictest of them asks for.
+	Counterparty ocip.Counterparty
+	// Group is set where many read it. Members are those the directory has, and
+	// Strangers is set where others may read it too.
+	Group     bool
+	Members   []ocip.Counterparty
+	Strangers bool
+	// LooksLike is the session of the directory that the key or the address looks
+	// like and is not.
+	LooksLike string
+	// Rendering is what the receivers' clients make of a text.
+	Rendering []text.Rendering
+
+	network *network
+	said    conversation
+	brought map[string]string
+}
+
+const (
+	// accountMember says which account of the channel's own a message comes from or
+	// goes to, and groupMember that many read the session.
+	accountMember = "accountId"
+	groupMember   = "isGroup"
+
+	// maxNameBytes bounds a key and an address, and maxBroughtBytes all that is kept
+	// of a session.
+	maxNameBytes    = 1024
+	maxBroughtBytes = 4000
+)
+
+// spelled reports whether a key or an address is spelled in the one way that ids
+// are. What is the name of it for the error.
+func spelled(what, s string) error {
+	if len(s) > maxNameBytes {
+		return fmt.Errorf("%s %w: it has %d bytes, and at most %d are allowed", what, ErrSpelling, len(s), maxNameBytes)
+	}
+	if err := text.Canonical(s); err != nil {
+		return fmt.Errorf("%s %+q %w: %w", what, s, ErrSpelling, err)
+	}
+	if text.IsPattern(s) {
+		return fmt.Errorf("%s %q %w: a star at the end stands for every ending", what, s, ErrSpelling)
+	}
+	return nil
+}
+
+// network returns what is known of a channel.
+func (d *Directory) network(channel string) *network {
+	if n, ok := d.networks[channel]; ok {
+		return n
+	}
+	return d.anyNetwork
+}
+
+// Rendering returns what a channel's clients make of a text.
+func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
+
+// Brought returns what of a message that came in through a session is kept of its
+// address: the members that an answer goes by, and those that it may repeat.
+func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map[string]string, error) {
+	channel, _ := Split(key)
+	if channel == AgentChannel {
+		return nil, nil
+	}
+	n := d.network(channel)
+	brought := make(map[string]string)
+	size := 0
+	for member, raw := range metadata {
+		if member != accountMember && !n.reads(member) {
+			continue
+		}
+		value, ok := plainText(raw)
+		if !ok && !n.known() {
+			// It is no address, though some other app has one under this name.
+			continue
+		}
+		if !ok {
+			return nil, fmt.Errorf("metadata.%s %w: an address is a text or a whole number", member, ErrSpelling)
+		}
+		if value == "" || n.namesItself(channel, member, value) {
+			continue
+		}
+		if err := spelled("metadata."+member, value); err != nil {
+			return nil, err
+		}
+		brought[member] = value
+		if size += len(member) + len(value); size > maxBroughtBytes {
+			return nil, fmt.Errorf("metadata %w: its addresses have more than %d bytes", ErrSpelling, maxBroughtBytes)
+		}
+	}
+	if sentToMany(metadata) {
+		brought[groupMember] = "true"
+	}
+	return brought, nil
+}
+
+// namesItself reports whether a member has the channel's own name, which the stock
+// SDK puts into channelId where its app puts nothing else.
+func (n *network) namesItself(channel, member, value string) bool {
+	return value == channel && (member == "channelId" || member == "channel" && !n.known())
+}
+
+// plainText is the text of a member that is an address: a string, or a number as
+// it is written. Nothing else is one text for every program. Null is none.
+func plainText(raw jsontext.Value) (string, bool) {
+	switch raw.Kind() {
+	case 'n':
+		return "", true
+	case '"':
+		s, err := jsontext.AppendUnquote(nil, raw)
+		return string(s), err == nil
+	case '0':
+		s := string(raw)
+		return s, strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == "" && len(s) <= maxNameBytes
+	default:
+		return "", false
+	}
+}
+
+// sentToMany reports whether a channel's app says that many read a session.
+func sentToMany(metadata map[string]jsontext.Value) bool {
+	if raw := metadata[groupMember]; raw.Kind() == 't' {
+		return true
+	}
+	if raw := metadata["isDirectMessage"]; raw.Kind() == 'f' {
+		return true
+	}
+	kind, _ := plainText(metadata["chatType"])
+	return slices.Contains([]string{"group", "supergroup", "channel", "guild", "mpim", "room"}, kind)
+}
+
+// Recipient returns whom a message to a session reaches. The address comes from
+// the key, and before it from what the last message of the session brought, since
+// that is where an answer goes; account is the channel's own account that the
+// message names. Its errors wrap [ErrSpelling] or [ErrAddress].
+func (d *Directory) Recipient(key, account string, brought map[string]string, self *Agent) (Recipient, error) {
+	if err := spelled("session key", key); err != nil {
+		return Recipient{}, err
+	}
+	if err := spelled("account", account); err != nil {
+		return Recipient{}, err
+	}
+	channel, rest := Split(key)
+	if channel == "" || rest == "" {
+		return Recipient{}, fmt.Errorf("session %s: %w: a key is channel:name or agent:name", key, ErrAddress)
+	}
+	r := Recipient{Address: Address{Channel: channel, Account: cmp.Or(brought[accountMember], account), Target: rest}}
+	if channel == AgentChannel {
+		d.agentRecipient(&r, key, self)
+		return r, nil
+	}
+	if brought[earlierMember] != "" {
+		brought = placeOf(brought)
+	}
+	n := d.network(channel)
+	r.network, r.brought, r.Rendering = n, brought, n.rendering
+	r.said = n.parse(rest)
+	at := d.find(channel, key, &r.said)
+	went, found := r.went()
+	if !found {
+		went = r.said.to
+		if went == "" {
+			went = at.elsewhere(channel)
+		}
+		if went == "" {
+			return Recipient{}, fmt.Errorf("session %s: %w: the app of channel %s sends to metadata.%s, which neither the key says nor a message from there has brought; "+
+				"use a key with it in the end, such as %s:…, or answer where a message came in", key, ErrAddress, channel, n.direct[0], channel)
+		}
+	}
+	d.decide(&r, &at, went, self)
+	if n.known() {
+		r.Target = went
+	}
+	return r, r.sendable(at)
+}
+
+// went is where the last message of the session came from.
+func (r *Recipient) went() (target string, ok bool) {
+	for _, members := range [...][]string{r.network.group, r.network.direct} {
+		for _, member := range members {
+			if target = r.brought[member]; target != "" {
+				return target, true
+			}
+		}
+	}
+	return "", false
+}
+
+// sendable reports whether the app can be given the address.
+func (r *Recipient) sendable(at found) error {
+	if r.network.refuse != nil && r.network.known() {
+		if why := r.network.refuse(r.Target); why != "" {
+			return fmt.Errorf("%w %s on channel %s: %s", ErrAddress, r.Target, r.Channel, why)
+		}
+	}
+	if r.network.alias != nil && !at.listed() {
+		if why := r.network.alias(r.Target); why != "" {
+			return fmt.Errorf("%w %s on channel %s: %s; list it in directory[].sessions to send to it", ErrAddress, r.Target, r.Channel, why)
+		}
+	}
+	return nil
+}
+
+// agentRecipient is the agent of this daemon that a key names, or who the
+// directory has there.
+func (d *Directory) agentRecipient(r *Recipient, key string, self *Agent) {
+	if local := d.LocalAgent(key); local != nil {
+		r.Counterparty = *local.Counterparty()
+		return
+	}
+	entry, ok := d.sessions.find(key)
+	if !ok {
+		r.Counterparty = stranger()
+		r.LooksLike = d.imitated(r.Channel, r.Target)
+		return
+	}
+	d.weigh(r, self, false, entry)
+}
+
+func stranger() ocip.Counterparty {
+	return ocip.Counterparty{Kind: ocip.KindUnknown, Accepts: ocip.Public}
+}
+
+// found is what the directory has of a session and its address.
+type found struct {
+	// key is the entry of the session, and exact is set where it was found by the
+	// session's whole key, not by its beginning, the address or the name in it.
+	key   *Entry
+	exact bool
+	// place is the entry of the address, where that is asked for, and who that of
+	// somebody who is named in the key besides.
+	place, who *Entry
+}
+
+func (f *found) listed() bool { return f.key != nil || f.place != nil }
+
+// elsewhere is the one address that the directory has for the entry of a session
+// whose key says none.
+func (f *found) elsewhere(channel string) string {
+	if f.key == nil {
+		return ""
+	}
+	return f.key.addresses[channel]
+}
+
+// find returns what the directory has of a session.
+func (d *Directory) find(channel, key string, c *conversation) (at found) {
+	n := d.network(channel)
+	_, rest := Split(key)
+	folded := n.foldedKey(key, rest)
+	if at.key, at.exact = d.sessions.exact[folded]; !at.exact {
+		at.key, _ = d.sessions.find(folded)
+	}
+	if at.key == nil && c.to != "" {
+		at.key = d.at(channel, c.to, c.many)
+	}
+	if c.who != "" {
+		at.who = d.person(channel, c.who)
+		if at.key == nil && !c.many {
+			at.key = at.who
+		}
+	}
+	return at
+}
+
+// at returns the entry of an address.
+func (d *Directory) at(channel, target string, many bool) *Entry {
+	n := d.network(channel)
+	target = n.folded(target)
+	e, ok := d.places.find(n.place(channel, target, many))
+	if !ok && !n.known() {
+		e, ok = d.places.find(n.place(channel, target, !many))
+	}
+	if !ok {
+		// Some networks send to a person's id as well.
+		e, _ = d.people.find(channel + ":" + target)
+	}
+	return e
+}
+
+// person returns the entry of somebody by the name that a channel knows.
+func (d *Directory) person(channel, name string) *Entry {
+	if e, ok := d.people.find(channel + ":" + d.network(channel).folded(name)); ok {
+		return e
+	}
+	return d.at(channel, name, false)
+}
+
+// place is what an address is found by. Of an app that is known it does not
+// matter what a key says of it, since it is sent to all the same.
+func (n *network) place(channel, target string, many bool) string {
+	if many && !n.known() {
+		return channel + ":many:" + target
+	}
+	return channel + ":" + target
+}
+
+// decide finds out who reads what goes to a session at a target.
+func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
+	n, said := r.network, &r.said
+	if !n.known() {
+		d.decideUnknown(r, at, self)
+		return
+	}
+	_, replied := r.went()
+	r.Group = replied && r.brought[groupMember] != "" || said.many
+	if replied && n.group[0] != n.direct[0] {
+		r.Group = r.brought[n.group[0]] != ""
+	}
+	if n.many != nil {
+		r.Group = n.many(went)
+	}
+	same := said.to != "" && n.folded(said.to) == n.folded(went)
+	if went != "" && (!same || r.Group) {
+		at.place = d.at(r.Channel, went, r.Group)
+	}
+	strangers := false
+	if r.Group {
+		listed := same && at.exact && said.who == "" || at.place != nil && at.place.Group
+		// Whoever wrote from there reads it as well.
+		strangers = !listed || said.who != "" && at.who == nil || !same && !said.name && at.key == nil
+	} else if !same && !said.name {
+		// A key that is a name of the app's own says nothing against the address.
+		// Any other says who has written from there, and one that could be an
+		// address itself that the message goes to somebody else.
+		strangers = at.key == nil || at.place == nil && said.to != ""
+	}
+	d.weigh(r, self, strangers, at.key, at.place, at.who)
+	d.liken(r, at)
+	if !same && at.place == nil {
+		r.LooksLike = cmp.Or(r.LooksLike, d.imitated(r.Channel, went))
+	}
+}
+
+// decideUnknown is decide for a channel of whose app nothing is known: it may send
+// to any of the members that a message of the session brought.
+func (d *Directory) decideUnknown(r *Recipient, at *found, self *Agent) {
+	entries := []*Entry{at.key, at.who}
+	r.Group = r.said.many || r.brought[groupMember] != ""
+	listed := at.exact && (r.said.many || at.key.Group)
+	for _, member := range slices.Sorted(maps.Keys(r.brought)) {
+		if member == accountMember || member == groupMember {
+			continue
+		}
+		if e := d.at(r.Channel, r.brought[member], r.Group); e != nil {
+			entries, at.place, listed = append(entries, e), e, listed || e.Group
+		}
+	}
+	// Many who are not listed read what goes to the session of one who is.
+	d.weigh(r, self, r.Group && !listed, entries...)
+	d.liken(r, at)
+}
+
+// liken looks for an entry that a session looks like which is not listed.
+func (d *Directory) liken(r *Recipient, at *found) {
+	if at.key == nil {
+		r.LooksLike = d.imitated(r.Channel, r.said.to)
+	}
+	if at.who == nil {
+		r.LooksLike = cmp.Or(r.LooksLike, d.imitated(r.Channel, r.said.who))
+	}
+}
+
+// weigh makes one counterparty of all who read a message, as strict as the
+// strictest of them. Strangers says that others may read it as well.
+func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...*Entry) {
+	most := ocip.Restricted
+	for i, e := range entries {
+		if e == nil || slices.Contains(entries[:i], e) {
+			continue
+		}
+		if !e.Group {
+			r.Members = append(r.Members, *e.seenBy(self))
+			continue
+		}
+		r.Group, most = true, min(most, e.Accepts)
+		strangers = strangers || e.unsure
+		for _, m := range e.members {
+			if m.InstanceID == "" || m.InstanceID != self.InstanceID {
+				r.Members = append(r.Members, *m.seenBy(self))
+			}
+		}
+	}
+	r.Strangers = strangers || len(r.Members) == 0
+	if !r.Group && len(r.Members) == 1 && !r.Strangers {
+		r.Counterparty, r.Members = r.Members[0], nil
+		return
+	}
+	r.Counterparty = strictest(self, r.Members, r.Strangers)
+	r.Counterparty.Accepts = min(r.Counterparty.Accepts, most)
+}
+
+// strictest is the counterparty that asks as much of a message as the strictest of
+// several does: any of another tenant is behind the wall, any agent brings the
+// rules of agents, any stranger those for strangers, and nobody gets more than the
+// one who accepts least.
+func strictest(self *Agent, members []ocip.Counterparty, strangers bool) ocip.Counterparty {
+	if len(members) == 0 {
+		return stranger()
+	}
+	rank := func(c *ocip.Counterparty) int {
+		if _, walled := ocip.Wall(self.Identity, *c); walled {
+			return 5
+		}
+		switch c.Kind {
+		case ocip.KindAgent:
+			// Another unit asks for the policy between units as well.
+			if c.OrgUnit != self.OrgUnit {
+				return 4
+			}
+			return 3
+		case ocip.KindUnknown:
+			return 2
+		case ocip.KindPerson:
+			return 1
+		case ocip.KindOwner:
+		}
+		return 0
+	}
+	most, accepts := members[0], members[0].Accepts
+	for i := range members {
+		if rank(&members[i]) > rank(&most) {
+			most = members[i]
+		}
+		accepts = min(accepts, members[i].Accepts)
+	}
+	if strangers {
+		accepts = ocip.Public
+		if rank(&most) < 2 {
+			most = stranger()
+		}
+	}
+	most.Accepts = accepts
+	return most
+}
+
+// seenBy is an entry as one agent sees it: a person is its owner, or not.
+func (e *Entry) seenBy(self *Agent) *ocip.Counterparty {
+	c := e.Counterparty
+	if c.Kind != ocip.KindAgent {
+		c.Kind = ocip.KindPerson
+		if c.UserID != "" && c.UserID == self.UserID && (c.TenantID == "" || c.TenantID == self.TenantID) {
+			c.Kind = ocip.KindOwner
+		}
+	}
+	return &c
+}
+
+// imitated is the session of the directory that somebody's name in a channel looks
+// like and is not.
+func (d *Directory) imitated(channel, name string) string {
+	if name == "" || d.names.empty() {
+		return ""
+	}
+	like, _ := d.names.find(likeness(channel, name))
+	return like
+}
+
+// likeness is what a name in a channel is found by that looks like it.
+func likeness(channel, name string) string {
+	return text.Skeleton(channel) + ":" + text.Skeleton(name)
+}
+
+// Place is the one name of where a message goes, however its session's key is
+// spelled: what is counted there is counted under it.
+func (r *Recipient) Place() string {
+	if r.network == nil {
+		return r.Channel + ":" + r.Target
+	}
+	return r.Channel + ":" + r.network.folded(r.Target)
+}
+
+// Elsewhere reports whether the message goes, or may go, to another place than the key
+// says: an answer goes to where the question came from.
+func (r *Recipient) Elsewhere() bool {
+	if r.network == nil || r.said.to == "" {
+		return false
+	}
+	said := r.network.folded(r.said.to)
+	if r.network.known() {
+		return said != r.network.folded(r.Target)
+	}
+	for member, value := range r.brought {
+		if member != accountMember && member != groupMember && r.network.folded(value) != said {
+			return true
+		}
+	}
+	return false
+}
+
+// IsAddress reports whether a member of metadata is a part of the address, so that
+// it is the daemon's and no text of the caller's.
+func (r *Recipient) IsAddress(member string) bool {
+	if r.network == nil {
+		return false
+	}
+	return member == accountMember || member == groupMember || r.network.reads(member)
+}
+
+// Bind returns the metadata with the address in it. A member of the address that
+// was given otherwise, by whoever sends or changes the message, is named instead:
+// such a message would go elsewhere than it was decided for. Nothing is changed in
+// what was given. What is bound says all of the address: [Directory.Brought] reads it
+// again from there, for a message that is decided anew.
+func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]jsontext.Value, mismatch string) {
+	if r.network == nil {
+		return metadata, ""
+	}
+	bound = make(map[string]jsontext.Value, len(metadata)+2)
+	given := make([]string, 0, 4)
+	for member, raw := range metadata {
+		if member == "__proto__" {
+			// In JavaScript it can stand for any other member.
+			return nil, member
+		}
+		if r.IsAddress(member) {
+			given = append(given, member)
+			continue
+		}
+		if value, ok := plainText(raw); r.network.imitates(member) && (!ok || value != "" && !r.agrees(member, value)) {
+			return nil, member
+		}
+		bound[member] = raw
+	}
+	slices.Sort(given)
+	for _, member := range given {
+		if member == groupMember {
+			continue // it is the daemon's to say
+		}
+		if value, ok := plainText(metadata[member]); !ok || value != "" && !r.agrees(member, value) {
+			return nil, member
+		} else if value != "" && (!r.network.known() || member == accountMember) {
+			bound[member] = metadata[member]
+		}
+	}
+	write := func(member, value string) {
+		if value != "" {
+			bound[member] = quoted(value)
+		}
+	}
+	write(accountMember, r.Account)
+	if r.Group {
+		bound[groupMember] = jsontext.Value("true")
+	}
+	switch {
+	case !r.network.known():
+		for member, value := range r.brought {
+			if member != groupMember {
+				write(member, value)
+			}
+		}
+	case r.Group:
+		for _, member := range r.network.group {
+			write(member, r.Target)
+		}
+	default:
+		for _, member := range r.network.direct {
+			write(member, r.Target)
+		}
+	}
+	return bound, ""
+}
+
+// Says is what a member of the metadata says of the address, "" where it says nothing.
+func (r *Recipient) Says(member string) string {
+	switch {
+	case !r.IsAddress(member) || member == groupMember:
+		return ""
+	case member == accountMember:
+		return r.Account
+	case r.network.known():
+		return r.Target
+	}
+	return cmp.Or(r.brought[member], r.said.to)
+}
+
+// agrees reports whether a member that was given says what the address says, or
+// repeats what a message of the session brought.
+func (r *Recipient) agrees(member, value string) bool {
+	if member == accountMember {
+		return r.Account == "" || value == r.Account
+	}
+	n := r.network
+	fold := n.folded(value)
+	before := r.brought[member]
+	if n.known() {
+		return fold == n.folded(r.Target) || before != "" && fold == n.folded(before)
+	}
+	if before != "" {
+		return fold == n.folded(before)
+	}
+	return n.namesItself(r.Channel, member, value) || fold == n.folded(r.Target) || r.said.to != "" && fold == n.folded(r.said.to)
+}
+
+// quoted is a text as JSON. It is canonical, so nothing in it is escaped but what
+// JSON asks for.
+func quoted(s string) jsontext.Value {
+	v, err := jsontext.AppendQuote(nil, s)
+	if err != nil {
+		panic("directory: an address is valid UTF-8: " + err.Error())
+	}
+	return v
+}

@@ -1,0 +1,97 @@
+package ocip
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Extract is a part of a text besides a message's content that people are shown: the
+// beginning of the text, or the surroundings of a finding.
+type Extract struct {
+	// Member is the text's, At the offset of the part in it, and Of the length of the
+	// text, in bytes.
+	Member string
+	At, Of int
+	Text   string
+}
+
+// Bounds of extracts, in bytes.
+const (
+	// around is shown on each side of a finding, and longest of the finding itself.
+	around, longest = 120, 512
+	// beginning is how much is shown of a string's beginning that has a finding.
+	beginning = 2 << 10
+)
+
+// ClipMember bounds the name of a member for records. Two members that differ have two
+// names: a digest ends a name that is cut.
+func ClipMember(name string) string {
+	if len(name) <= maxProblem {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.ToValidUTF8(name[:maxProblem-2*len(sum)], "") + "…" + hex.EncodeToString(sum[:])
+}
+
+// span is a part of a text.
+type span struct{ start, end int }
+
+// near is the part of a text that shows a finding.
+func near(start, end int) span {
+	return span{start - around, min(end, start+longest) + around}
+}
+
+// appendExtracts adds the parts of a text that spans name, in their order, each byte once.
+// The text is the part from base on of a member's.
+func appendExtracts(list []Extract, member, text string, base int, spans []span) []Extract {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	for _, s := range spans {
+		start, end := max(0, s.start), min(len(text), s.end)
+		var last *Extract
+		if n := len(list); n > 0 && list[n-1].Member == member {
+			last = &list[n-1]
+			start = max(start, last.At+len(last.Text)-base)
+		}
+		for start > 0 && start < end && !utf8.RuneStart(text[start]) {
+			start--
+		}
+		for end < len(text) && end > start && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		switch {
+		case start >= end:
+		case last != nil && last.At+len(last.Text) == base+start:
+			last.Text += text[start:end]
+		default:
+			list = append(list, Extract{Member: member, At: base + start, Text: text[start:end]})
+		}
+	}
+	return list
+}
+
+// Extracts are the parts of a message's strings besides its content in which something
+// was found.
+func Extracts(found []Detection, passages []Passage) (list []Extract) {
+	for _, p := range passages {
+		member := ClipMember(p.Member)
+		var spans []span
+		for _, d := range found {
+			if member != "" && d.Member == member && d.End > d.Start {
+				spans = append(spans, near(d.Start, d.End))
+			}
+		}
+		if len(spans) == 0 {
+			continue
+		}
+		first := len(list)
+		list = appendExtracts(list, member, p.Text, 0, append(spans, span{0, beginning}))
+		for i := range list[first:] {
+			list[first+i].Of = len(p.Text)
+		}
+	}
+	return list
+}

@@ -1,0 +1,601 @@
+// Package policy answers the protocol's policy questions in Rego.
+//
+// Use: [Compile] a [Source] at start-up and again at each reload, keep the
+// result in a [Holder], and ask the Holder. Everything that can be wrong with
+// a policy is found by Compile, which also puts sample questions to it; what
+// is swapped in has answered once. Whoever wants to know first whether there is
+// anything new uses the two halves, [Read] and [Text.Compile].
+//
+// The questions. [ocip.ActionExchange] asks data.ocip.agent_exchange.decision,
+// [ocip.ActionExchangeCrossOrg] asks data.ocip.cross_org.decision. Rego sees
+//
+//	input = {action, exchange_type, data_classification, round,
+//	         source{instance_id, user_id, org_unit, tenant_id}, target{…},
+//	         counterparty{kind}}
+//
+// and for the second also source_org_unit and target_org_unit, under these names
+// and as sourceOrgUnit and targetOrgUnit. counterparty.kind is agent, person or
+// unknown; the target of an unknown one is empty, and the second question is asked
+// of agents alone. A reference to any other member of input does not compile. data.policy is [Source].Data. The
+// answer is
+//
+//	{allow, require_approval, reason, constraints{max_classification, max_rounds, approvers}}
+//
+// whose four members are required and whose constraints are each optional. An
+// answer of any other shape, with a member unknown or missing or ill-typed, is
+// an error.
+//
+// Where the policy has the package ocip.task, [Policy.EvaluateTask] asks
+// data.ocip.task.decision about tasks, with the members of [TaskQuestion] as input. Where it
+// has the package ocip.tool, [Policy.EvaluateTool] asks data.ocip.tool.decision about tool
+// calls, with [ocip.ToolQuestion].
+//
+// What a policy may not do: http.send, net.lookup_ip_addr and opa.runtime do
+// not compile and schemas are not fetched, so that a policy cannot carry away
+// what it judges or read the daemon's environment. A built-in function that
+// fails ends the evaluation instead of leaving a rule undefined.
+//
+// The caller's duty: treat an error as a denial, as [ocip.Policy] says, and
+// write name and revision of every answer, errors too, into the record. A
+// policy is trusted like the configuration: its time is bounded, but one
+// built-in call, which may take memory, is not interrupted.
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// Defaults of [Source].
+const (
+	DefaultTimeout   = 100 * time.Millisecond
+	DefaultCacheSize = 1024
+)
+
+// trialTimeout is the least time a sample question is given. The machine is
+// busiest when daemons start, and a refused policy keeps the daemon down, while
+// a late answer denies one message.
+const trialTimeout = time.Second
+
+// turnTimeout is how long a question waits for its turn.
+const turnTimeout = time.Second
+
+// turns has as many questions evaluated at once as there are processors: hundreds that
+// begin together, as after a start when nothing is remembered yet, would each have the
+// time of all the others counted as its own.
+type turns chan struct{}
+
+func (t turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	late := time.NewTimer(turnTimeout)
+	defer late.Stop()
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-late.C:
+		return fmt.Errorf("%w: no turn within %v", ErrTimeout, turnTimeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turns) end() { <-t }
+
+// maxReadings is how often files that keep changing are read in a row.
+const maxReadings = 10
+
+// maxCachedInput bounds the text of a question whose answer is remembered, in
+// bytes. Parts of it come from other machines.
+const maxCachedInput = 1024
+
+var (
+	// ErrTimeout says that an evaluation was stopped at its deadline.
+	ErrTimeout = errors.New("no answer in time")
+	// ErrNotLoaded says that a [Holder] holds no policy.
+	ErrNotLoaded = errors.New("cannot evaluate policy: none is loaded")
+)
+
+// Source says where a policy comes from.
+type Source struct {
+	// Path is a .rego file, or a folder searched for them. Files named
+	// _test.rego and names that begin with a dot are passed over. Empty is the
+	// built-in policy.
+	Path string
+	// Data is the configuration's policy.data, anything JSON can hold.
+	Data map[string]any
+	// Timeout bounds one evaluation, from when it has its turn. Zero is
+	// [DefaultTimeout].
+	Timeout time.Duration
+	// CacheSize is the number of answers remembered. Zero is
+	// [DefaultCacheSize], below zero remembers none.
+	CacheSize int
+}
+
+// Policy is one compiled policy with its data. It does not change and may be
+// asked from several goroutines. It implements [ocip.Policy].
+type Policy struct {
+	exchange, crossOrg query
+	// tasks is nil where the policy has no package for them.
+	tasks *query
+	// tools is nil where it has none for tool calls.
+	tools   *query
+	files   []string
+	digest  string
+	timeout time.Duration
+	// cache is nil where answers are not a function of the question alone, or
+	// are not to be remembered. Its keys need no revision: it belongs to this
+	// policy and goes with it.
+	cache *lru.Cache[ocip.PolicyInput, ocip.PolicyAnswer]
+}
+
+// query is the entry point of one action.
+type query struct {
+	name     string // of the Rego package, without "data."
+	turns    turns  // of all of the policy
+	prepared rego.PreparedEvalQuery
+}
+
+func (q *query) ref() string { return "data." + q.name + ".decision" }
+
+// Text is a policy as it was read, not compiled yet. It does not change.
+type Text struct {
+	src   Source
+	files []file
+	data  map[string]any
+	// canonical is the data as JSON.
+	canonical []byte
+	digest    string
+}
+
+// Read reads the files of a policy and its data. It reads them until they are
+// the same twice in a row: a folder that is swapped for another meanwhile is
+// read as it was before or after, and never as half of each.
+func Read(src Source) (*Text, error) {
+	files, err := settled(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	data, canonical, err := canonicalData(src.Data)
+	if err != nil {
+		return nil, err
+	}
+	return &Text{src: src, files: files, data: data, canonical: canonical, digest: digest(files, canonical)}, nil
+}
+
+// settled reads files until two readings agree, in an error too.
+func settled(path string) ([]file, error) {
+	if path == "" {
+		return load(path, false)
+	}
+	last := ""
+	for range maxReadings {
+		files, err := load(path, false)
+		now := digest(files, nil)
+		if err != nil {
+			now = err.Error()
+		}
+		if now == last {
+			return files, err
+		}
+		last = now
+	}
+	return nil, fmt.Errorf("cannot read policy.path %s: it changes while it is read", path)
+}
+
+// Digest identifies the text and the data, see [Policy.Digest].
+func (t *Text) Digest() string { return t.digest }
+
+// Compile reads, compiles and tries a policy, see [Text.Compile].
+func Compile(ctx context.Context, src Source) (*Policy, error) {
+	text, err := Read(src)
+	if err != nil {
+		return nil, err
+	}
+	return text.Compile(ctx)
+}
+
+// Part is one of the texts that a policy's digest covers.
+type Part struct {
+	// Name is a file's name below the policy's folder, "" of the data.
+	Name string
+	Text []byte
+}
+
+// Parts returns what the digest covers, in its order: the files, sorted by name, and the
+// data as JSON. The digest is the SHA-256 of each name and each text behind its length, as
+// eight bytes with the highest first; the data has no name.
+func (t *Text) Parts() []Part {
+	parts := make([]Part, 0, len(t.files)+1)
+	for _, f := range t.files {
+		parts = append(parts, Part{f.name, f.text})
+	}
+	return append(parts, Part{Text: t.canonical})
+}
+
+// Compile compiles and tries a policy. It takes some milliseconds, or until a
+// sample question runs out of its time, a second or the timeout if that is
+// longer.
+//
+// Faults in the Rego text are a [CompileError]. A policy is refused, with the
+// query named, if a sample question gets an ill-shaped answer or none in time,
+// or if no sample of an action gets an answer.
+func (t *Text) Compile(ctx context.Context) (*Policy, error) {
+	compiler, err := compile(t.files)
+	if err != nil {
+		return nil, err
+	}
+
+	p := &Policy{
+		exchange: query{name: "ocip.agent_exchange"},
+		crossOrg: query{name: "ocip.cross_org"},
+		digest:   t.digest,
+		timeout:  t.src.Timeout,
+	}
+	if p.timeout <= 0 {
+		p.timeout = DefaultTimeout
+	}
+	for _, f := range t.files {
+		p.files = append(p.files, f.display)
+	}
+	entries := []*query{&p.exchange, &p.crossOrg}
+	if hasPackage(compiler, taskPackage) {
+		p.tasks = &query{name: taskPackage}
+		entries = append(entries, p.tasks)
+	}
+	if hasPackage(compiler, toolPackage) {
+		p.tools = &query{name: toolPackage}
+		entries = append(entries, p.tools)
+	}
+	store := inmem.NewFromObjectWithOpts(map[string]any{"policy": t.data},
+		inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	together := make(turns, runtime.NumCPU())
+	for _, q := range entries {
+		q.turns = together
+		q.prepared, err = rego.New(
+			rego.Query(q.ref()),
+			rego.Compiler(compiler),
+			rego.Store(store),
+			rego.StrictBuiltinErrors(true),
+		).PrepareForEval(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("cannot prepare policy query %s: %w", q.ref(), err)
+		}
+	}
+	if err := p.try(ctx); err != nil {
+		return nil, err
+	}
+	if size := t.src.CacheSize; size >= 0 && deterministic(compiler) {
+		if size == 0 {
+			size = DefaultCacheSize
+		}
+		// The only error is a size below one.
+		if p.cache, err = lru.New[ocip.PolicyInput, ocip.PolicyAnswer](size); err != nil {
+			return nil, fmt.Errorf("cannot remember %d policy answers: %w", size, err)
+		}
+	}
+	return p, nil
+}
+
+// Revision identifies the policy's text and data: "sha256:" and the first 12
+// hex digits of the digest. Equal files and data have equal revisions wherever
+// the folder lies.
+func (p *Policy) Revision() string { return p.digest[:len("sha256:")+12] }
+
+// Digest is the whole of what Revision abbreviates.
+func (p *Policy) Digest() string { return p.digest }
+
+// Files lists the Rego files of the policy, sorted. Those of the built-in
+// policy are bare names.
+func (p *Policy) Files() []string { return append([]string(nil), p.files...) }
+
+// Evaluate answers one question, see [ocip.Policy]. The evaluation is bounded
+// by the timeout and by ctx, and the wait for its turn by a second. Name and revision are valid with an error too,
+// but for an action no policy exists for, where the name is empty.
+//
+// Errors are never remembered. They wrap [ErrTimeout] or the error of ctx where
+// those ended the evaluation.
+func (p *Policy) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip.PolicyAnswer, name, revision string, err error) {
+	revision = p.Revision()
+	q, err := p.query(in.Action)
+	if err != nil {
+		return ocip.PolicyAnswer{}, "", revision, err
+	}
+	cached := p.cache != nil && textSize(&in) <= maxCachedInput
+	if cached {
+		if answer, ok := p.cache.Get(in); ok {
+			return answer, q.name, revision, nil
+		}
+	}
+	input, err := inputValue(in)
+	if err == nil {
+		answer, err = q.evaluate(ctx, input, p.timeout)
+	}
+	if err != nil {
+		return ocip.PolicyAnswer{}, q.name, revision, err
+	}
+	if cached {
+		p.cache.Add(in, answer)
+	}
+	return answer, q.name, revision, nil
+}
+
+// query finds the entry point of an action.
+func (p *Policy) query(action string) (*query, error) {
+	switch action {
+	case ocip.ActionExchange:
+		return &p.exchange, nil
+	case ocip.ActionExchangeCrossOrg:
+		return &p.crossOrg, nil
+	}
+	return nil, fmt.Errorf("cannot evaluate policy: no policy for action %q", action)
+}
+
+// evaluate answers one question within the timeout.
+func (q *query) evaluate(ctx context.Context, input ast.Value, timeout time.Duration) (ocip.PolicyAnswer, error) {
+	answer, err := q.ask(ctx, input, timeout)
+	if err != nil {
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot evaluate policy %s: %w", q.name, err)
+	}
+	return answer, nil
+}
+
+func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration) (answer ocip.PolicyAnswer, err error) {
+	if err := ctx.Err(); err != nil {
+		return ocip.PolicyAnswer{}, err
+	}
+	defer func() {
+		// What goes wrong inside the engine denies one question, and ends nothing else.
+		if fault := recover(); fault != nil {
+			answer, err = ocip.PolicyAnswer{}, fmt.Errorf("the evaluation panicked: %v", fault)
+		}
+	}()
+	if err := q.turns.take(ctx); err != nil {
+		return ocip.PolicyAnswer{}, err
+	}
+	defer q.turns.end()
+	// OPA watches a context with a goroutine an evaluation; two callbacks that
+	// almost never run are cheaper.
+	cancel := topdown.NewCancel()
+	deadline := time.AfterFunc(timeout, cancel.Cancel)
+	defer deadline.Stop()
+	defer context.AfterFunc(ctx, cancel.Cancel)()
+
+	results, err := q.prepared.Eval(ctx, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel))
+	switch {
+	case topdown.IsCancel(err):
+		if ctx.Err() != nil {
+			return ocip.PolicyAnswer{}, ctx.Err()
+		}
+		return ocip.PolicyAnswer{}, fmt.Errorf("%w (%v)", ErrTimeout, timeout)
+	case err != nil:
+		return ocip.PolicyAnswer{}, err
+	case len(results) == 0:
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: it is undefined", q.ref())
+	case len(results) != 1 || len(results[0].Expressions) != 1:
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: it has several values", q.ref())
+	}
+	answer, err = decodeAnswer(results[0].Expressions[0].Value)
+	if err == nil && q.name == taskPackage && answer.MaxRounds > 0 {
+		err = malformed("constraints.max_rounds: a task has no rounds")
+	}
+	if err == nil && q.name == toolPackage && (answer.MaxRounds > 0 || answer.HasMaxClassification) {
+		err = malformed("constraints: of a tool call only approvers can be said")
+	}
+	if err != nil {
+		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: %w", q.ref(), err)
+	}
+	return answer, nil
+}
+
+// Check puts the questions that the policy was tried on when it was compiled, and
+// fails where it would not be accepted now. Nothing is answered from memory.
+func (p *Policy) Check(ctx context.Context) error { return p.try(ctx) }
+
+// try puts sample questions. One ill-shaped answer is enough to refuse, as
+// nobody means to give one, and so is one that does not end. That some question
+// has no answer, or fails, may be meant; that all do is not.
+func (p *Policy) try(ctx context.Context) error {
+	for _, cross := range []bool{false, true} {
+		q, action := &p.exchange, ocip.ActionExchange
+		if cross {
+			q, action = &p.crossOrg, ocip.ActionExchangeCrossOrg
+		}
+		var inputs []ast.Value
+		for _, sample := range samples(cross) {
+			sample.Action = action
+			input, err := inputValue(sample)
+			if err != nil {
+				return err
+			}
+			inputs = append(inputs, input)
+		}
+		if err := q.try(ctx, inputs, p.timeout); err != nil {
+			return err
+		}
+	}
+	if p.tasks != nil {
+		var inputs []ast.Value
+		for _, sample := range taskSamples() {
+			inputs = append(inputs, sample.value().Value)
+		}
+		if err := p.tasks.try(ctx, inputs, p.timeout); err != nil {
+			return err
+		}
+	}
+	if p.tools == nil {
+		return nil
+	}
+	inputs, err := toolSamples()
+	if err != nil {
+		return err
+	}
+	return p.tools.try(ctx, inputs, p.timeout)
+}
+
+func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Duration) error {
+	answered := false
+	var failed error
+	for _, sample := range samples {
+		_, err := q.evaluate(ctx, sample, max(timeout, trialTimeout))
+		var shape *shapeError
+		switch {
+		case err == nil:
+			answered = true
+		case ctx.Err() != nil, errors.Is(err, ErrTimeout), errors.As(err, &shape):
+			return fmt.Errorf("cannot use policy, tried on a sample: %w", err)
+		default:
+			failed = err
+		}
+	}
+	if !answered {
+		hint := ""
+		if q.name != taskPackage && q.name != toolPackage {
+			hint = "; a policy has a decision in each of the packages ocip.agent_exchange and ocip.cross_org: ocipd policy new DIR writes one to begin with"
+		}
+		return fmt.Errorf("cannot use policy, tried on a sample: %w%s", failed, hint)
+	}
+	return nil
+}
+
+// samples are questions that a policy is tried on. People are no question across org
+// units.
+func samples(cross bool) []ocip.PolicyInput {
+	in := ocip.PolicyInput{
+		ExchangeType: ocip.InformationQuery,
+		Level:        ocip.Public,
+		Source:       ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"},
+		Target:       ocip.Identity{InstanceID: "sample-2", UserID: "bob", OrgUnit: "engineering", TenantID: "sample"},
+		Round:        1,
+
+		CounterpartyKind: ocip.KindAgent,
+	}
+	other, person, stranger := in, in, in
+	other.Target.OrgUnit = "marketing"
+	if cross {
+		return []ocip.PolicyInput{in, other}
+	}
+	person.CounterpartyKind, stranger.CounterpartyKind = ocip.KindPerson, ocip.KindUnknown
+	person.Target.InstanceID, stranger.Target = "", ocip.Identity{}
+	return []ocip.PolicyInput{in, other, person, stranger}
+}
+
+// inputValue is the question as Rego sees it.
+func inputValue(in ocip.PolicyInput) (ast.Value, error) {
+	level, err := in.Level.MarshalText()
+	if err != nil {
+		return nil, err
+	}
+	kind := in.CounterpartyKind
+	if kind == "" {
+		kind = ocip.KindAgent
+	}
+	members := make([][2]*ast.Term, 0, 11)
+	members = append(members,
+		ast.Item(ast.InternedTerm("action"), ast.StringTerm(in.Action)),
+		ast.Item(ast.InternedTerm("exchange_type"), ast.StringTerm(string(in.ExchangeType))),
+		ast.Item(ast.InternedTerm("data_classification"), ast.StringTerm(string(level))),
+		ast.Item(ast.InternedTerm("source"), identityTerm(&in.Source)),
+		ast.Item(ast.InternedTerm("target"), identityTerm(&in.Target)),
+		ast.Item(ast.InternedTerm("round"), ast.InternedTerm(in.Round)),
+		ast.Item(ast.InternedTerm("counterparty"), ast.ObjectTerm(ast.Item(ast.InternedTerm("kind"), ast.StringTerm(string(kind))))),
+	)
+	if in.Action == ocip.ActionExchangeCrossOrg {
+		// The names of the reference's context, and those of the input's others.
+		members = append(members,
+			ast.Item(ast.InternedTerm("sourceOrgUnit"), ast.StringTerm(in.Source.OrgUnit)),
+			ast.Item(ast.InternedTerm("targetOrgUnit"), ast.StringTerm(in.Target.OrgUnit)),
+			ast.Item(ast.InternedTerm("source_org_unit"), ast.StringTerm(in.Source.OrgUnit)),
+			ast.Item(ast.InternedTerm("target_org_unit"), ast.StringTerm(in.Target.OrgUnit)),
+		)
+	}
+	return ast.NewObject(members...), nil
+}
+
+func identityTerm(id *ocip.Identity) *ast.Term {
+	return ast.ObjectTerm(
+		ast.Item(ast.InternedTerm("instance_id"), ast.StringTerm(id.InstanceID)),
+		ast.Item(ast.InternedTerm("user_id"), ast.StringTerm(id.UserID)),
+		ast.Item(ast.InternedTerm("org_unit"), ast.StringTerm(id.OrgUnit)),
+		ast.Item(ast.InternedTerm("tenant_id"), ast.StringTerm(id.TenantID)),
+	)
+}
+
+// messageSchema describes inputValue to the compiler, which then refuses a
+// misspelled member. Undefined at run time, it could turn a denial off.
+func messageSchema() map[string]any {
+	text := map[string]any{"type": "string"}
+	identity := map[string]any{"type": "object", "properties": map[string]any{
+		"instance_id": text, "user_id": text, "org_unit": text, "tenant_id": text,
+	}}
+	return map[string]any{
+		"action": text, "exchange_type": text, "data_classification": text,
+		"source": identity, "target": identity, "round": map[string]any{"type": "integer"},
+		"counterparty":    map[string]any{"type": "object", "properties": map[string]any{"kind": text}},
+		"source_org_unit": text, "target_org_unit": text, "sourceOrgUnit": text, "targetOrgUnit": text,
+	}
+}
+
+func textSize(in *ocip.PolicyInput) int {
+	size := len(in.ExchangeType)
+	for _, id := range []*ocip.Identity{&in.Source, &in.Target} {
+		size += len(id.InstanceID) + len(id.UserID) + len(id.OrgUnit) + len(id.TenantID)
+	}
+	return size
+}
+
+// canonicalData returns data as JSON values and as JSON with sorted members.
+func canonicalData(data map[string]any) (map[string]any, []byte, error) {
+	if data == nil {
+		data = map[string]any{}
+	}
+	canonical, err := json.Marshal(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot use policy.data: %w", err)
+	}
+	// The copy is ours: the caller may go on to change theirs.
+	var own map[string]any
+	dec := json.NewDecoder(bytes.NewReader(canonical))
+	dec.UseNumber()
+	if err := dec.Decode(&own); err != nil {
+		return nil, nil, fmt.Errorf("cannot use policy.data: %w", err)
+	}
+	return own, canonical, nil
+}
+
+// digest covers names and text of the files, in order, and the data. Each part
+// is preceded by its length, so that no two lists of parts look alike.
+func digest(files []file, data []byte) string {
+	h := sha256.New()
+	part := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, f := range files {
+		part([]byte(f.name))
+		part(f.text)
+	}
+	part(data)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,164 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// copyInfix stands in the names of copies that are made beside a database in use.
+const copyInfix = ".copy-"
+
+// Size returns how many bytes a database takes, without its write-ahead log.
+func Size(conn *sqlite.Conn) (int64, error) {
+	pages, err := QueryInt(conn, "PRAGMA page_count")
+	if err != nil {
+		return 0, err
+	}
+	size, err := QueryInt(conn, "PRAGMA page_size")
+	return int64(pages) * int64(size), err
+}
+
+// Keep copies the database into a file for its owner alone, which is on the disk when
+// Keep returns. What was there before is replaced as a whole or not at all.
+func (w *Writer) Keep(ctx context.Context, path string) error {
+	partial := path + ".partial"
+	if err := errors.Join(copyPages(ctx, w.Conn, partial), syncPath(partial)); err != nil {
+		return errors.Join(err, removeIfThere(partial))
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(path))
+}
+
+// CopyBeside copies a claimed database as it is now into a file beside it, for its
+// owner alone, and returns the file's path; whoever has read it removes it. The copy is
+// made from one read transaction: commits go on, and what they write stays in the
+// write-ahead log until the copy is made. Room is asked first whether there is room for
+// so many bytes.
+func CopyBeside(ctx context.Context, database string, room func(size int64) error) (path string, err error) {
+	conn, err := openAlone(database, readerSettings)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	size, err := Size(conn)
+	if err != nil {
+		return "", err
+	}
+	if err := room(size); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(database), filepath.Base(database)+copyInfix+"*")
+	if err != nil {
+		return "", err
+	}
+	if err = f.Close(); err == nil {
+		err = copyState(ctx, conn, f.Name())
+	}
+	if err != nil {
+		return "", errors.Join(err, removeIfThere(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// CopyTo copies the database into a new file, durable and for its owner alone.
+func (r *Reader) CopyTo(ctx context.Context, path string) error {
+	err := r.Scan(ctx, func(conn *sqlite.Conn) error { return copyState(ctx, conn, path) })
+	if err == nil {
+		err = syncPath(path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot copy the database: %w", err), removeIfThere(path))
+	}
+	return nil
+}
+
+// copyState copies what one read transaction sees.
+func copyState(ctx context.Context, from *sqlite.Conn, path string) (err error) {
+	defer sqlitex.Transaction(from)(&err)
+	// A transaction begins with what it reads first.
+	if _, err := QueryInt(from, "SELECT count(*) FROM sqlite_schema"); err != nil {
+		return err
+	}
+	return copyPages(ctx, from, path)
+}
+
+// pagesAtOnce is how many pages are copied between two looks at the context.
+const pagesAtOnce = 1024
+
+// copyPages makes a copy for its owner alone. It is not durable yet.
+func copyPages(ctx context.Context, from *sqlite.Conn, path string) (err error) {
+	if err := removeIfThere(path); err != nil {
+		return err
+	}
+	// SQLite makes files by the umask.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	to, err := openConn(path, sqlite.OpenReadWrite, []string{"synchronous=OFF", "journal_mode=OFF"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	copying, err := sqlite.NewBackup(to, "main", from, "main")
+	if err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		more, err = copying.Step(pagesAtOnce)
+	}
+	return errors.Join(err, copying.Close())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// syncPath makes a file's content durable.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// DropLeftovers removes what a crash has left of copies, and the shared memory of a
+// daemon of before, which had some.
+func DropLeftovers(database string) error {
+	target, err := filepath.EvalSymlinks(database)
+	if err != nil {
+		return fmt.Errorf("cannot find the store: %w", err)
+	}
+	err = removeIfThere(target + "-shm")
+	dir, readErr := os.ReadDir(filepath.Dir(database))
+	for _, entry := range dir {
+		if strings.HasPrefix(entry.Name(), filepath.Base(database)+copyInfix) && entry.Type().IsRegular() {
+			err = errors.Join(err, removeIfThere(filepath.Join(filepath.Dir(database), entry.Name())))
+		}
+	}
+	if err = errors.Join(err, readErr); err != nil {
+		return fmt.Errorf("cannot remove what a crash has left beside the store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package db
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+var (
+	// ErrForeign means that a file is another program's.
+	ErrForeign = errors.New("cannot use the store: the file is another program's")
+	// ErrEmpty means that a file is an empty database.
+	ErrEmpty = errors.New("cannot use the store: the file is an empty database")
+)
+
+// Schema is the tables that a database has, step by step.
+type Schema struct {
+	// Application marks the file, so that some other program's database is never taken
+	// for it.
+	Application int
+	// Steps are SQL scripts in the order of their names. A database at a version has had
+	// so many of them.
+	Steps fs.FS
+}
+
+func (s Schema) steps() ([]string, error) {
+	steps, err := fs.Glob(s.Steps, "*/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list migrations: %w", err)
+	}
+	return steps, nil
+}
+
+// Versions returns the schema version of an open database, zero for an empty one, and
+// that of the schema. It refuses a database that is not for this daemon.
+func (s Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
+	version, err = QueryInt(conn, "PRAGMA user_version")
+	if err != nil {
+		return 0, 0, err
+	}
+	owner, err := QueryInt(conn, "PRAGMA application_id")
+	if err != nil {
+		return 0, 0, err
+	}
+	tables, err := QueryInt(conn, "SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return 0, 0, err
+	}
+	steps, err := s.steps()
+	switch newest = len(steps); {
+	case err != nil:
+		return 0, 0, err
+	case owner == 0 && version == 0 && tables == 0:
+		return 0, newest, nil
+	case owner != s.Application:
+		return 0, 0, ErrForeign
+	case version > newest:
+		return 0, 0, fmt.Errorf("cannot use the store: its schema version %d is newer than this daemon's %d; use the daemon that wrote it", version, newest)
+	}
+	return version, newest, nil
+}
+
+// Migrate brings a database to the newest version, each step in its own transaction. A
+// database of a newer daemon, or of another program, is refused and left as it is.
+func (s Schema) Migrate(w *Writer) error {
+	version, _, err := s.Versions(w.Conn)
+	if err != nil {
+		return err
+	}
+	steps, err := s.steps()
+	if err != nil {
+		return err
+	}
+	for i := version; i < len(steps); i++ {
+		if err := s.apply(w.Conn, steps, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
+	script, err := fs.ReadFile(s.Steps, steps[i])
+	if err != nil {
+		return fmt.Errorf("cannot read migration %s: %w", steps[i], err)
+	}
+	text := fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, s.Application, i+1)
+	if err := sqlitex.ExecuteScript(conn, text, nil); err != nil {
+		return fmt.Errorf("cannot apply migration %s: %w", steps[i], err)
+	}
+	return nil
+}
+
+// SchemaError means that a database has other tables, indexes, triggers or views than the
+// migrations to its version make.
+type SchemaError struct {
+	// Kind is "table", "index", "trigger" or "view", and Name which one it is.
+	Kind, Name string
+	// Problem says what is wrong with it.
+	Problem string
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the %s %.80q of the database %s", e.Kind, e.Name, e.Problem)
+}
+
+// Check compares all that the schema of an open database has with what the migrations to its
+// version make, in a database in memory. It returns a [*SchemaError] if they differ: a trigger
+// that somebody puts there would run in the daemon, and a column under another's name would
+// be read as that.
+func (s Schema) Check(conn *sqlite.Conn) (err error) {
+	version, _, err := s.Versions(conn)
+	if err != nil || version == 0 {
+		return err
+	}
+	steps, err := s.steps()
+	if err != nil {
+		return err
+	}
+	model, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite|sqlite.OpenMemory)
+	if err != nil {
+		return fmt.Errorf("cannot check the schema of the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	for i := range version {
+		if err := s.apply(model, steps, i); err != nil {
+			return err
+		}
+	}
+	want, err := schemaOf(model)
+	if err != nil {
+		return err
+	}
+	have, err := schemaOf(conn)
+	if err != nil {
+		return err
+	}
+	for _, one := range slices.SortedFunc(maps.Keys(have), object.compare) {
+		switch made, ok := want[one]; {
+		case !ok:
+			return &SchemaError{Kind: one.kind, Name: one.name, Problem: "was not made by the daemon"}
+		case made != have[one]:
+			return &SchemaError{Kind: one.kind, Name: one.name, Problem: "is not as the daemon made it"}
+		}
+	}
+	for _, one := range slices.SortedFunc(maps.Keys(want), object.compare) {
+		if _, ok := have[one]; !ok {
+			return &SchemaError{Kind: one.kind, Name: one.name, Problem: "is missing"}
+		}
+	}
+	return nil
+}
+
+// object names what a schema has.
+type object struct{ kind, name, table string }
+
+func (o object) compare(other object) int {
+	return cmp.Or(cmp.Compare(o.kind, other.kind), cmp.Compare(o.name, other.name), cmp.Compare(o.table, other.table))
+}
+
+// schemaOf returns the SQL of all that the schema of a database has. What SQLite makes by
+// itself, such as the index of a primary key, has none.
+func schemaOf(conn *sqlite.Conn) (map[object]string, error) {
+	found := make(map[object]string)
+	err := sqlitex.ExecuteTransient(conn, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		one := object{stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2)}
+		found[one] += stmt.ColumnText(3) + "\n"
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the schema of the store: %w", err)
+	}
+	return found, nil
+}
+
+// refuseForeign looks at a file before it is opened for writing, so that one
+// of another program or of a newer daemon is left exactly as it is.
+func (s Schema) refuseForeign(path string) error {
+	conn, _, err := openBeside(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEmpty):
+		return nil
+	case err != nil:
+		return err
+	}
+	_, _, err = s.Versions(conn)
+	return errors.Join(err, conn.Close())
+}
+
+// blank reports whether a database has nothing in it and no write-ahead log, as
+// where that was lost before any of it was in the file. Where there is a log, a
+// first start may have ended while it made the tables.
+func (s Schema) blank(path string) (bool, error) {
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return false, nil
+	}
+	conn, _, err := openBeside(path)
+	if err != nil {
+		return false, err
+	}
+	version, _, err := s.Versions(conn)
+	return version == 0, errors.Join(err, conn.Close())
+}

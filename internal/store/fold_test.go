@@ -1,0 +1,470 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// lived is a store in which every table of the fold has rows that are open, some that have
+// changed, and some that have ended.
+func lived(t *testing.T, o Options) *Store {
+	t.Helper()
+	s := open(t, o)
+	said := func(r audit.Record, parts ...Part) {
+		t.Helper()
+		r.ID = "x"
+		commit(t, s, &Change{Records: []*audit.Record{&r}, Parts: parts})
+	}
+	for _, id := range []string{"e1", "e2", "e3"} {
+		e := exchange("agent-alice-1", id, "c-"+id)
+		e.Round = 1
+		for ; e.Round < 4; e.Round++ {
+			said(audit.Record{
+				ActionType: audit.ActionExchange, Side: audit.SideSender, AgentID: e.Agent, ExchangeID: e.ID, ConversationID: e.ConversationID, Round: e.Round, MaxRounds: e.MaxRounds,
+				ExchangeType: string(e.Type), Outcome: string(e.Outcome), PolicyResult: audit.ResultAllow,
+			}, &Exchange{Exchange: e})
+		}
+		if id == "e3" {
+			e.Outcome = ocip.Denied
+			said(audit.Record{ActionType: audit.ActionApproval, Event: "denied", AgentID: e.Agent, ExchangeID: e.ID}, &Exchange{Exchange: e})
+		}
+	}
+	said(audit.Record{ActionType: audit.ActionExchange}, Escalation{Pair: PairOf("b", "a"), ExchangeID: "e1", OpenedAt: someTime}, Escalation{Pair: PairOf("c", "a"), ExchangeID: "e2", OpenedAt: someTime})
+	said(audit.Record{ActionType: audit.ActionExchange}, Settled(PairOf("a", "c")))
+	for _, id := range []string{"a1", "a2", "a3"} {
+		a := Approval{ID: id, Kind: "message", Agent: "a", Asked: id, State: PendingApproval, ExpiresAt: someTime, Summary: []byte(`{}`), Body: []byte(`{"digest":"sha256:1"}`), New: true}
+		said(audit.Record{ActionType: audit.ActionExchange, ApprovalID: id}, &a)
+		a.New, a.Summary, a.Body = false, []byte(`{"given":1}`), []byte(`{"digest":"sha256:2"}`)
+		if id == "a3" {
+			a.State = "denied"
+		}
+		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &a)
+	}
+	for _, id := range []string{"g1", "g2"} {
+		said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_made"}, &CommitmentGrant{ID: id, Agent: "a", Kind: "standing", Until: someTime.Add(time.Hour), MaxUses: 5, Body: []byte(`{}`)})
+		said(audit.Record{ActionType: audit.ActionExchange, Side: audit.SideSender, PolicyResult: audit.ResultAllow}, GrantUse{ID: id, At: someTime})
+	}
+	said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_revoked"}, GrantEnded("g2"))
+	said(audit.Record{ActionType: audit.ActionSecurity}, Paused{Scope: "all", At: someTime, By: "p"})
+	said(audit.Record{ActionType: audit.ActionSecurity}, Paused{Scope: "agent:a", At: someTime, By: "p"})
+	said(audit.Record{ActionType: audit.ActionSecurity}, Resumed("agent:a"))
+	for _, id := range []string{"r1", "r2"} {
+		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &Release{Approval: id, AppID: "app", State: ReleaseReady, ExpiresAt: someTime, Data: []byte("x")})
+		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &Release{Approval: id, AppID: "app", State: ReleaseClaimed, Claim: "c", ExpiresAt: someTime, From: ReleaseReady})
+	}
+	return s
+}
+
+// foldOptions are those of a signed store at one moment.
+func foldOptions(t *testing.T) Options {
+	o, _ := signed(t, t.TempDir())
+	o.Clock = func() time.Time { return someTime }
+	return o
+}
+
+// faultOf opens a store, and returns the problem that the start names, "" for none.
+func faultOf(t *testing.T, o Options) string {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err == nil {
+		shut(t, s)
+		return ""
+	}
+	fault, ok := errors.AsType[*audit.Fault](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return fault.Problem
+}
+
+// The rows are what the log says at each start, with the newest records behind a checkpoint
+// or before it, and after rows were stated for retention.
+func TestRowsAreTheFoldOfTheLog(t *testing.T) {
+	o := foldOptions(t)
+	s := lived(t, o)
+	wantFold(t, s)
+	for _, step := range []func() error{
+		func() error { return nil }, func() error { return s.Sign() },
+		func() error { _, err := s.Retire(t.Context(), s.Checkpoint().Seq-3); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		shut(t, s)
+		s = open(t, o)
+		wantFold(t, s)
+	}
+	if first, err := s.FirstSeq(t.Context()); err != nil || first < 10 {
+		t.Errorf("nothing was retired: %d, %v", first, err)
+	}
+	shut(t, s)
+}
+
+// wantFold replays the whole log of a store, and compares its rows.
+func wantFold(tb testing.TB, s *Store) {
+	tb.Helper()
+	first, err := s.FirstSeq(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	replay, differences, err := foldrows.Replay(tb.Context(), s.db, s.Log, first, s.clock())
+	if err != nil || !replay.Whole() || replay.Silent() {
+		tb.Fatalf("the log does not say all: %v, %v, %v", replay.Whole(), replay.Silent(), err)
+	}
+	for i := range differences {
+		tb.Errorf("%s", &differences[i])
+	}
+	if got, want := replay.Set().State(s.clock()), s.state.State(s.clock()); !slices.Equal(got, want) {
+		tb.Errorf("the log has %v, the daemon %v", got, want)
+	}
+}
+
+// Every column of the fold, of every row that can be decided by, is edited in a stopped
+// database, by somebody who has the key of the rows too.
+func TestEditedRowsAreFoundAtTheStart(t *testing.T) {
+	for name, edit := range map[string]struct{ script, want string }{
+		"round":              {`UPDATE exchanges SET state = json_set(state, '$.round', 1) WHERE id = 'e1'`, "exchange e1 of agent agent-alice-1: the row says round 1, record 3 says 3"},
+		"rounds":             {`UPDATE exchanges SET state = json_set(state, '$.maxRounds', 500) WHERE id = 'e1'`, "the row says maxRounds 500"},
+		"type":               {`UPDATE exchanges SET state = json_set(state, '$.type', 'x') WHERE id = 'e1'`, "the row says type x"},
+		"for a person":       {`UPDATE exchanges SET state = json_set(state, '$.forPerson', json('true')) WHERE id = 'e1'`, "forPerson 1"},
+		"no state":           {`UPDATE exchanges SET state = 'x' WHERE id = 'e1'`, "round"},
+		"ended":              {`UPDATE exchanges SET outcome = 'resolved' WHERE id = 'e1'`, "exchange e1"},
+		"open again":         {`UPDATE exchanges SET outcome = 'in_progress' WHERE id = 'e3'`, "exchange e3 of agent agent-alice-1"},
+		"never expires":      {`UPDATE exchanges SET expires_at = 9e12 WHERE id = 'e1'`, "expiresAt"},
+		"other conversation": {`UPDATE exchanges SET conversation_id = 'x' WHERE id = 'e1'`, "conversation x"},
+		"another's exchange": {`UPDATE exchanges SET agent = 'x' WHERE id = 'e1'`, "exchange e1 of agent"},
+		"exchange gone":      {`DELETE FROM exchanges WHERE id = 'e1'`, "exchange e1 of agent agent-alice-1: there is no such row"},
+		"exchange made up":   {`INSERT INTO exchanges SELECT agent, 'new', conversation_id, counterparty, outcome, expires_at, state, seal FROM exchanges WHERE id = 'e1'`, "exchange new of agent agent-alice-1: the row says that it is in_progress, and no record does"},
+		"settled":            {`DELETE FROM escalations`, "escalation of exchange e1"},
+		"escalated":          {`INSERT INTO escalations VALUES ('x', 'y', 'e9', 0, x'')`, "escalation of exchange e9"},
+		"other escalation":   {`UPDATE escalations SET exchange_id = 'e9'`, "escalation of exchange"},
+		"denied":             {`UPDATE approvals SET state = 'denied' WHERE id = 'a1'`, "approval a1"},
+		"waits again":        {`UPDATE approvals SET state = 'pending' WHERE id = 'a3'`, "approval a3"},
+		"other digest":       {`UPDATE approvals SET body = '{"digest":"sha256:1"}' WHERE id = 'a1'`, `approval a1: the row says digest "sha256:1"`},
+		"given":              {`UPDATE approvals SET summary = '{"given":2}' WHERE id = 'a1'`, "given 2"},
+		"approval expires":   {`UPDATE approvals SET expires_at = 9e12 WHERE id = 'a1'`, "expiresAt"},
+		"kind":               {`UPDATE approvals SET kind = 'task' WHERE id = 'a1'`, "kind task"},
+		"agent":              {`UPDATE approvals SET agent = 'x' WHERE id = 'a1'`, "agent x"},
+		"exchange":           {`UPDATE approvals SET exchange_id = 'x' WHERE id = 'a1'`, "exchange x"},
+		"approval gone":      {`DELETE FROM approvals WHERE id = 'a1'`, "approval a1: there is no such row"},
+		"fewer uses":         {`UPDATE commitment_grants SET uses = -100 WHERE id = 'g1'`, "grant g1: the row says uses"},
+		"more uses":          {`UPDATE commitment_grants SET max_uses = 0 WHERE id = 'g1'`, "maxUses 0"},
+		"longer":             {`UPDATE commitment_grants SET until = 9e12 WHERE id = 'g1'`, "until"},
+		"in force again":     {`UPDATE commitment_grants SET state = 'in_force' WHERE id = 'g2'`, "grant g2"},
+		"grant gone":         {`DELETE FROM commitment_grants WHERE id = 'g1'`, "grant g1: there is no such row"},
+		"grant's agent":      {`UPDATE commitment_grants SET agent = 'x' WHERE id = 'g1'`, "agent x"},
+		"grant's kind":       {`UPDATE commitment_grants SET kind = 'x' WHERE id = 'g1'`, "kind x"},
+		"resumed":            {`DELETE FROM paused`, "pause of all: there is no such row"},
+		"paused":             {`INSERT INTO paused VALUES ('agent:a', 1, 'x', x'')`, "pause of agent:a"},
+		"paused since":       {`UPDATE paused SET at = 1`, "at 1"},
+		"ready again":        {`UPDATE releases SET state = 'ready' WHERE approval = 'r1'`, "release of approval r1: the row says state ready"},
+		"release ended":      {`UPDATE releases SET state = 'abandoned' WHERE approval = 'r1'`, "release of approval r1"},
+		"release's time":     {`UPDATE releases SET expires_at = 9e12 WHERE approval = 'r1'`, "expiresAt"},
+		"release gone":       {`DELETE FROM releases WHERE approval = 'r1'`, "release of approval r1: there is no such row"},
+	} {
+		for _, checkpoint := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, checkpoint), func(t *testing.T) {
+				o := foldOptions(t)
+				s := lived(t, o)
+				if checkpoint {
+					if err := s.Sign(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				shut(t, s)
+				change(t, o.Path, edit.script)
+				reseal(t, o.Path)
+				if got := faultOf(t, o); !strings.Contains(got, edit.want) {
+					t.Errorf("the start says %q, want %q", got, edit.want)
+				}
+			})
+		}
+	}
+}
+
+// reseal seals all rows of a stopped database as they are, as who has the key can.
+func reseal(t *testing.T, path string) {
+	t.Helper()
+	w, err := db.OpenWriter(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	version, newest, err := schema().Versions(w.Conn)
+	if err == nil {
+		key := rowseal.Key{Key: make([]byte, 32), Accept: true}
+		_, err = key.Settle(t.Context(), w, version, newest, func(seal func() error) error { return w.Together(seal) })
+	}
+	if err == nil {
+		err = w.Run(`DELETE FROM main.meta WHERE key IN ('rows-sealed', 'records-sealed-from')`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An old copy of the rows of a table, each with the seal that it had, is found.
+func TestOldRowsAreFoundAtTheStart(t *testing.T) {
+	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases"} {
+		for _, checkpoint := range []bool{false, true} {
+			t.Run(fmt.Sprint(table, checkpoint), func(t *testing.T) {
+				o := foldOptions(t)
+				shut(t, lived(t, o))
+				rows := readAll(t, o.Path, table)
+				s := open(t, o)
+				e := exchange("agent-alice-1", "e1", "c-e1")
+				e.Round, e.Outcome = 4, ocip.Resolved
+				commit(t, s, with(&Exchange{Exchange: e}, Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
+					&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"}, &Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime}))
+				if checkpoint {
+					if err := s.Sign(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				shut(t, s)
+				if got := faultOf(t, o); got != "" {
+					t.Fatalf("before: %s", got)
+				}
+				putBack(t, o.Path, table, rows)
+				if got := faultOf(t, o); !strings.Contains(got, "record") {
+					t.Errorf("the start says %q", got)
+				}
+			})
+		}
+	}
+}
+
+// readAll returns the rows of a table, each as SQL values.
+func readAll(t *testing.T, path, table string) (rows []string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var columns []string
+	collect := func(into *[]string) *sqlitex.ExecOptions {
+		return &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error { *into = append(*into, stmt.ColumnText(0)); return nil }}
+	}
+	if err := sqlitex.ExecuteTransient(conn, `SELECT 'quote(' || name || ')' FROM pragma_table_info('`+table+`')`, collect(&columns)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitex.ExecuteTransient(conn, `SELECT `+strings.Join(columns, ` || ', ' || `)+` FROM `+table, collect(&rows)); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// putBack puts rows in the place of all that a table has.
+func putBack(t *testing.T, path, table string, rows []string) {
+	t.Helper()
+	script := `DELETE FROM ` + table + `;`
+	for _, row := range rows {
+		script += `INSERT INTO ` + table + ` VALUES (` + row + `);`
+	}
+	change(t, path, script)
+}
+
+// A row that is edited while the daemon runs is not used when it is read.
+func TestEditedRowIsNotReadAsItWas(t *testing.T) {
+	o := foldOptions(t)
+	s := lived(t, o)
+	defer shut(t, s)
+	change(t, o.Path, `UPDATE exchanges SET state = json_set(state, '$.round', 1) WHERE id = 'e1'; UPDATE approvals SET state = 'pending' WHERE id = 'a3';
+		UPDATE commitment_grants SET uses = 0 WHERE id = 'g1'; UPDATE releases SET state = 'ready' WHERE approval = 'r1'; DELETE FROM exchanges WHERE id = 'e2';
+		UPDATE exchanges SET outcome = 'in_progress' WHERE id = 'e3'; UPDATE commitment_grants SET state = 'in_force' WHERE id = 'g2'`)
+	reseal(t, o.Path)
+	for name, read := range map[string]func() error{
+		"exchange": func() error { _, err := s.Exchange(t.Context(), "agent-alice-1", "e1"); return err },
+		"conversation": func() error {
+			_, err := s.ExchangeByConversation(t.Context(), "agent-alice-1", "c-e1")
+			return err
+		},
+		"one that is gone": func() error { _, err := s.Exchange(t.Context(), "agent-alice-1", "e2"); return err },
+		"approval":         func() error { _, err := s.Approval(t.Context(), "a3"); return err },
+		"grant":            func() error { _, err := s.CommitmentGrant(t.Context(), "g1"); return err },
+		// These have ended, and the rows say that they are open.
+		"ended exchange":         func() error { _, err := s.Exchange(t.Context(), "agent-alice-1", "e3"); return err },
+		"revoked grant":          func() error { _, err := s.CommitmentGrant(t.Context(), "g2"); return err },
+		"use of a grant":         func() error { return useOf(s, "g1") },
+		"use of a revoked grant": func() error { return useOf(s, "g2") },
+		"release":                func() error { _, err := s.Release(t.Context(), "r1"); return err },
+	} {
+		if _, altered := errors.AsType[*AlteredError](read()); !altered {
+			t.Errorf("%s: %v", name, read())
+		}
+	}
+	if _, err := s.Approval(t.Context(), "a2"); err != nil {
+		t.Error(err)
+	}
+}
+
+func useOf(s *Store, grant string) error {
+	_, err := s.Commit(&Change{Records: []*audit.Record{{ID: "x", ActionType: audit.ActionExchange, Side: audit.SideSender, PolicyResult: audit.ResultAllow}}, Parts: []Part{GrantUse{ID: grant, At: someTime}}})
+	return err
+}
+
+// A log that says nothing of the rows, as that of an earlier version, takes them up as they are,
+// once. From then on they are held to it.
+func TestRowsOfBeforeAreAdopted(t *testing.T) {
+	o := foldOptions(t)
+	s := open(t, o)
+	commit(t, s, noted("n"))
+	shut(t, s)
+	change(t, o.Path, `INSERT INTO paused (scope, at, by) VALUES ('all', 7, 'p'); INSERT INTO escalations (first, second, exchange_id, opened_at) VALUES ('a', 'b', 'e', 7)`)
+	reseal(t, o.Path)
+	s = open(t, o)
+	head := s.Head()
+	if lines, _, err := s.LinesAfter(t.Context(), head.Seq-2); err != nil || len(lines) != 2 || !strings.Contains(string(lines[0]), `"event":"state_adopted"`) || !strings.Contains(string(lines[1]), `"state":[`) {
+		t.Errorf("the log ends with %s, %v", lines, err)
+	}
+	wantFold(t, s)
+	shut(t, s)
+	s = open(t, o)
+	if s.Head() != head {
+		t.Error("the rows were adopted twice")
+	}
+	shut(t, s)
+	change(t, o.Path, `UPDATE paused SET at = 8`)
+	reseal(t, o.Path)
+	if got := faultOf(t, o); !strings.Contains(got, "the row says at 8") {
+		t.Errorf("the start says %q", got)
+	}
+}
+
+// What was rolled back is not folded.
+func TestFoldAfterRollback(t *testing.T) {
+	s := open(t, foldOptions(t))
+	defer shut(t, s)
+	boom := errors.New("boom")
+	if _, err := s.Commit(with(Paused{Scope: "all", At: someTime}, Rows{Put: func(*db.Writer) error { return boom }})); !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	if row, _ := s.state.Get(fold.Paused, []string{"all"}); row != nil {
+		t.Error("a pause that was not written is folded")
+	}
+	commit(t, s, with(Paused{Scope: "all", At: someTime}))
+	wantFold(t, s)
+}
+
+// An operator who takes the rows as they are has the log take them up anew.
+func TestAcceptedRowsAreAdopted(t *testing.T) {
+	o := foldOptions(t)
+	s := lived(t, o)
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	change(t, o.Path, `UPDATE exchanges SET state = json_set(state, '$.round', 1) WHERE id = 'e1'; DELETE FROM paused`)
+	o.RowKey = func() (*rowseal.Key, error) { return &rowseal.Key{Key: make([]byte, 32), Accept: true}, nil }
+	s = open(t, o)
+	wantFold(t, s)
+	if e, err := s.Exchange(t.Context(), "agent-alice-1", "e1"); err != nil || e.Round != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	shut(t, s)
+}
+
+// BenchmarkTakeUp compares 1000 open rows with a log whose last checkpoint is 1000 records ago, and with one
+// that is ten times as long.
+func BenchmarkTakeUp(b *testing.B) {
+	for _, ended := range []int{0, 20_000} {
+		b.Run(fmt.Sprint(ended, "-ended"), func(b *testing.B) {
+			o, _ := signed(b, b.TempDir())
+			s := open(b, o)
+			defer shut(b, s)
+			write := func(n int, outcome ocip.Outcome, from int) {
+				for i := 0; i < n; {
+					c := new(Change)
+					for ; i < n && len(c.Records) < 64; i++ {
+						e := exchange("agent-alice-1", fmt.Sprintf("018f0000-0000-7000-8000-%012d", from+i), "c")
+						e.Outcome, e.ExpiresAt = outcome, time.Now().Add(time.Hour)
+						c.Records = append(c.Records, &audit.Record{ID: "x", ActionType: audit.ActionExchange, AgentID: e.Agent, ExchangeID: e.ID, ConversationID: "c", Round: 1, MaxRounds: 3, ExchangeType: string(e.Type), Outcome: string(outcome), PolicyResult: audit.ResultAllow})
+						c.Add(&Exchange{Exchange: e})
+					}
+					commit(b, s, c)
+				}
+			}
+			write(ended, ocip.Resolved, 100_000)
+			write(1000, ocip.InProgress, 0)
+			if err := s.Sign(); err != nil {
+				b.Fatal(err)
+			}
+			for i := range 1000 {
+				e := exchange("agent-alice-1", fmt.Sprintf("018f0000-0000-7000-8000-%012d", i), "c")
+				e.Round, e.ExpiresAt = 2, time.Now().Add(time.Hour)
+				commit(b, s, &Change{Records: []*audit.Record{{ID: "x", ActionType: audit.ActionExchange}}, Parts: []Part{&Exchange{Exchange: e}}})
+			}
+			for b.Loop() {
+				if adopt, err := foldrows.TakeUp(b.Context(), s.db, s.Log, fold.NewSet(), s.clock(), false, s.logger); adopt || err != nil {
+					b.Fatal(adopt, err)
+				}
+			}
+		})
+	}
+}
+
+// Rows that somebody has edited or put there are made what the log says, in a new database with
+// which the daemon starts; a request that is gone is named.
+func TestRowsAreMadeAnew(t *testing.T) {
+	o := foldOptions(t)
+	s := lived(t, o)
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	edits := `UPDATE exchanges SET state = json_set(state, '$.round', 1), expires_at = 7, conversation_id = 'x' WHERE id = 'e1';
+		UPDATE exchanges SET outcome = 'resolved' WHERE id = 'e2'; UPDATE exchanges SET outcome = 'in_progress' WHERE id = 'e3';
+		DELETE FROM escalations; INSERT INTO escalations VALUES ('x', 'y', 'e9', 0, x'');
+		UPDATE approvals SET state = 'denied', asked = '', expires_at = 1, body = '{"digest":"x"}', summary = '{"given":7}' WHERE id = 'a1'; UPDATE approvals SET state = 'pending' WHERE id = 'a3';
+		UPDATE commitment_grants SET uses = -100, max_uses = 0, until = 9e12 WHERE id = 'g1'; UPDATE commitment_grants SET state = 'in_force' WHERE id = 'g2';
+		UPDATE paused SET at = 1; INSERT INTO paused VALUES ('agent:z', 1, 'x', x'');
+		UPDATE releases SET state = 'ready', expires_at = 1 WHERE approval = 'r1'; INSERT INTO releases SELECT 'r9', app_id, state, claim, request_key, expires_at, origin, data, record_seq, seal FROM releases WHERE approval = 'r2'`
+	change(t, o.Path, edits)
+	rebuilt := func(more string) (differed, left []fold.Difference, path string) {
+		t.Helper()
+		change(t, o.Path, more)
+		r, err := OpenReader(t.Context(), o.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		path = filepath.Join(t.TempDir(), "new.db")
+		if differed, left, err = r.Rebuild(t.Context(), path, make([]byte, 32)); err != nil {
+			t.Fatal(err)
+		}
+		return differed, left, path
+	}
+	differed, left, path := rebuilt(`SELECT 1`)
+	if len(differed) < 16 || len(left) > 0 {
+		t.Errorf("%d differed, left are %s", len(differed), foldrows.Words(left))
+	}
+	again := o
+	again.Path = path
+	s = open(t, again)
+	wantFold(t, s)
+	if e, err := s.Exchange(t.Context(), "agent-alice-1", "e1"); err != nil || e.Round != 3 || e.Counterparty != "agent-bob-1" || len(e.Transcript) != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if altered, err := s.CheckRows(t.Context()); err != nil || altered != 0 {
+		t.Errorf("%d rows are altered, %v", altered, err)
+	}
+	shut(t, s)
+	if _, left, _ := rebuilt(`DELETE FROM approvals WHERE id = 'a2'`); len(left) != 1 || !strings.Contains(left[0].String(), "approval a2: there is no such row") {
+		t.Errorf("left are %s", foldrows.Words(left))
+	}
+}

@@ -1,0 +1,339 @@
+// Package foldrows reads the rows that the audit log speaks of (internal/audit/fold) as they stand in
+// a database, whatever their seals say, and compares them with the log that is there.
+package foldrows
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+)
+
+// unreadable and noNumber stand for columns that cannot be read.
+const (
+	unreadable = "?"
+	noNumber   = "-1"
+)
+
+// Exchange is the row of an exchange.
+func Exchange(conversation, kind, outcome string, round, maxRounds int, expires time.Time, forPerson bool) fold.Row {
+	return fold.Row{conversation, kind, outcome, fold.Int(round), fold.Int(maxRounds), fold.Time(expires), fold.Bool(forPerson)}
+}
+
+// Approval is the row of a request, of which the summary and the body are as they are stored.
+func Approval(kind, agent, exchange, state string, expires time.Time, summary, body []byte) fold.Row {
+	row := fold.Row{kind, agent, exchange, state, fold.Time(expires), unreadable, noNumber}
+	var text struct {
+		Digest string `json:"digest"`
+		Given  int    `json:"given"`
+	}
+	for _, stored := range [...][]byte{summary, body} {
+		if len(stored) > 0 && json.Unmarshal(stored, &text) != nil {
+			return row
+		}
+	}
+	row[5], row[6] = text.Digest, fold.Int(text.Given)
+	return row
+}
+
+// Grant is the row of a grant.
+func Grant(agent, kind, state string, until time.Time, uses, maxUses int) fold.Row {
+	return fold.Row{agent, kind, state, fold.Time(until), fold.Int(uses), fold.Int(maxUses)}
+}
+
+// Pause is the row of what is paused.
+func Pause(at time.Time) fold.Row { return fold.Row{fold.Int(at.UnixMilli())} }
+
+// Release is the row of a release.
+func Release(state string, expires time.Time) fold.Row { return fold.Row{state, fold.Time(expires)} }
+
+// table is how the rows of a table are read.
+type table struct {
+	// columns are read; open and is are conditions: of the open rows, with the time of now in
+	// milliseconds as the only argument, and of the key.
+	columns, open, is string
+	scan              func(stmt *sqlite.Stmt) (key []string, row fold.Row)
+}
+
+func of(t fold.Table) table {
+	one := func(stmt *sqlite.Stmt) []string { return []string{stmt.ColumnText(0)} }
+	at := func(stmt *sqlite.Stmt, column int) time.Time { return db.TimeOf(stmt.ColumnInt64(column)) }
+	switch t {
+	case fold.Exchanges:
+		return table{`agent, id, conversation_id, outcome, expires_at, state FROM main.exchanges`, `outcome = 'in_progress' AND ?1 = ?1`, `agent = ? AND id = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				var state struct {
+					Type      string `json:"type"`
+					Round     int    `json:"round"`
+					MaxRounds int    `json:"maxRounds"`
+					ForPerson bool   `json:"forPerson"`
+				}
+				err := json.Unmarshal(db.ColumnBytes(stmt, 5), &state)
+				row := Exchange(stmt.ColumnText(2), state.Type, stmt.ColumnText(3), state.Round, state.MaxRounds, at(stmt, 4), state.ForPerson)
+				if err != nil {
+					row[1], row[3], row[4], row[6] = unreadable, noNumber, noNumber, noNumber
+				}
+				return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, row
+			}}
+	case fold.Escalations:
+		return table{`exchange_id, count(*) FROM main.escalations`, `?1 = ?1 GROUP BY exchange_id`, `exchange_id = ? GROUP BY exchange_id`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
+			}}
+	case fold.Approvals:
+		return table{`id, kind, agent, exchange_id, state, expires_at, summary, body FROM main.approvals`, `state = 'pending' AND ?1 = ?1`, `id = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), Approval(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3), stmt.ColumnText(4), at(stmt, 5), db.ColumnBytes(stmt, 6), db.ColumnBytes(stmt, 7))
+			}}
+	case fold.CommitmentGrants:
+		return table{`id, agent, kind, state, until, uses, max_uses FROM main.commitment_grants`, `state = 'in_force' AND until > ?1`, `id = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), Grant(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3), at(stmt, 4), stmt.ColumnInt(5), stmt.ColumnInt(6))
+			}}
+	case fold.Paused:
+		return table{`scope, at FROM main.paused`, `?1 = ?1`, `scope = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
+			}}
+	case fold.Releases:
+		return table{`approval, state, expires_at FROM main.releases`, `state IN ('ready', 'claimed') AND ?1 = ?1`, `approval = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), Release(stmt.ColumnText(1), at(stmt, 2))
+			}}
+	case fold.Tasks:
+		return table{`id, tenant, phase, seq, (SELECT json_group_array(json_array(kind, CASE WHEN json_valid(body) THEN json(body) ELSE 0 END) ORDER BY kind, place) FROM (
+				SELECT kind, place, body FROM main.task_parts WHERE task_id = t.id AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM main.effects WHERE task_id = t.id)) FROM main.tasks AS t`,
+			`is_open = 1 AND ?1 = ?1`, `id = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), Task(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnInt(3), partsOf(db.ColumnBytes(stmt, 4)))
+			}}
+	case fold.TaskGrants:
+		return table{`id, task_id, expires_at, body FROM main.grants`, `expires_at > ?1`, `id = ?`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+				return one(stmt), TaskGrant(stmt.ColumnText(1), at(stmt, 2), db.ColumnBytes(stmt, 3))
+			}}
+	}
+	panic("foldrows: no rows of " + t.Name())
+}
+
+// Open adds the rows that are open at a time, as they stand in a database.
+func Open(conn *sqlite.Conn, at time.Time, found *fold.Found) error {
+	for _, t := range fold.Tables() {
+		how := of(t)
+		var none []struct{}
+		err := db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+how.open, []any{db.Milliseconds(at)}, func(stmt *sqlite.Stmt) (struct{}, error) {
+			if key, row := how.scan(stmt); t.Open(row, at) {
+				found.Put(t, key, row)
+			}
+			return struct{}{}, nil
+		})
+		if err != nil {
+			return fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Find returns one row as it stands, nil for none.
+func Find(conn *sqlite.Conn, t fold.Table, key []string) (row fold.Row, err error) {
+	how := of(t)
+	args := make([]any, len(key))
+	for i := range key {
+		args[i] = key[i]
+	}
+	var none []struct{}
+	err = db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+how.is, args, func(stmt *sqlite.Stmt) (struct{}, error) {
+		_, row = how.scan(stmt)
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
+	}
+	return row, nil
+}
+
+// Log is what is read of a log.
+type Log interface {
+	Head() audit.Head
+	Checkpoint() logstore.Signed
+	FirstSeq(ctx context.Context) (uint64, error)
+	Line(ctx context.Context, seq uint64) ([]byte, error)
+	Lines
+}
+
+// Lines are the records of a log.
+type Lines interface {
+	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
+}
+
+// TakeUp compares the open rows of a database with its log, and puts them into a set. It returns
+// an [audit.Fault] that names the rows which differ. Adopt says that the log knows nothing of
+// the rows, which are to be stated then; accept says so beforehand. It reads no more of the log than what
+// follows the newest checkpoint, unless rows differ.
+func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now time.Time, accept bool, logger *zap.Logger) (adopt bool, err error) {
+	since, adopt, err := sinceCounted(ctx, log)
+	if err != nil {
+		return false, err
+	}
+	adopt = adopt || accept
+	found := fold.NewFound()
+	err = reader.Scan(ctx, func(conn *sqlite.Conn) error {
+		if err := Open(conn, since.At, found); err != nil {
+			return err
+		}
+		var failed error
+		since.Touched(func(t fold.Table, key []string) {
+			if failed != nil || found.Has(t, key) {
+				return
+			}
+			var row fold.Row
+			if row, failed = Find(conn, t, key); row != nil {
+				found.Put(t, key, row)
+			}
+		})
+		return failed
+	})
+	if err != nil {
+		return false, err
+	}
+	if !adopt {
+		differences, counted := since.Compare(found)
+		if len(differences) > 0 && since.Base == 0 && !since.Marks && log.Head().Seq > 0 {
+			adopt = true
+		} else if len(differences) > 0 {
+			return false, unlike(ctx, reader, log, now, differences, counted, logger)
+		}
+	}
+	found.Each(func(t fold.Table, key []string, row fold.Row) {
+		if t.Open(row, now) {
+			set.Put(t, key, row)
+		}
+	})
+	return adopt, nil
+}
+
+// sinceCounted reads the records since the newest checkpoint. Adopt says that an earlier
+// version made that, which counts no rows.
+func sinceCounted(ctx context.Context, log Log) (since *fold.Since, adopt bool, err error) {
+	since = new(fold.Since)
+	at := log.Checkpoint().Seq
+	if at > 0 {
+		line, err := log.Line(ctx, at)
+		if err == nil {
+			err = since.Add(line)
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("cannot compare the rows with the log: %w", err)
+		}
+		if since.Base == 0 {
+			return since, true, nil
+		}
+	}
+	return since, false, eachAfter(ctx, log, at, func(_ uint64, line []byte) error { return since.Add(line) })
+}
+
+// eachAfter reads the records after one.
+func eachAfter(ctx context.Context, log Lines, seq uint64, visit func(seq uint64, line []byte) error) error {
+	for {
+		lines, upTo, err := log.LinesAfter(ctx, seq)
+		if err != nil || len(lines) == 0 {
+			return err
+		}
+		first := upTo + 1 - uint64(len(lines))
+		for i, line := range lines {
+			if err := visit(first+uint64(i), line); err != nil {
+				return err
+			}
+		}
+		seq = upTo
+	}
+}
+
+// Replay makes the open rows from a whole log, and compares the rows of the database with them.
+func Replay(ctx context.Context, reader *db.Reader, log Lines, first uint64, now time.Time) (*fold.Replay, []fold.Difference, error) {
+	replay, found := fold.NewReplay(), fold.NewFound()
+	err := eachAfter(ctx, log, max(first, 1)-1, replay.Add)
+	if err == nil {
+		err = reader.Scan(ctx, func(conn *sqlite.Conn) error { return Open(conn, now, found) })
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return replay, append(replay.Problems(), replay.Compare(found, now)...), nil
+}
+
+// namedAtOnce is how many rows that differ are named in one error.
+const namedAtOnce = 5
+
+// Words say what rows differ in.
+func Words(differences []fold.Difference) string {
+	var b strings.Builder
+	for i := range differences {
+		if i == namedAtOnce {
+			fmt.Fprintf(&b, "; and %d more", len(differences)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(differences[i].String())
+	}
+	return b.String()
+}
+
+// unlike is the error of a start with rows that are not as the log says. Where it is not
+// known which they are, the whole log is read for it.
+func unlike(ctx context.Context, reader *db.Reader, log Log, now time.Time, differences []fold.Difference, counted bool, logger *zap.Logger) error {
+	if counted {
+		logger.Warn("rows of the database are not as the log says: reading the whole log to name them")
+		first, err := log.FirstSeq(ctx)
+		if err != nil {
+			return err
+		}
+		_, named, err := Replay(ctx, reader, log, first, now)
+		if err != nil {
+			return err
+		}
+		if len(named) > 0 {
+			differences = named
+		}
+	}
+	return fmt.Errorf("cannot start with rows that are not as the audit log says: %w", &audit.Fault{
+		Problem: Words(differences) + "; somebody else has changed the database, or put older rows back: put a backup back (ocipd restore DIR), or make the rows anew from the log (ocipd audit rebuild-state FILE)",
+	})
+}
+
+// stateBytes is about how many bytes of rows one record states.
+const stateBytes = 128 << 10
+
+// Stated are changes that say open rows once more, for several records: those of a set that a function
+// picks by the record which said them whole.
+func Stated(set *fold.Set, pick func(stated uint64) bool) (chunks [][]fold.Change) {
+	size := stateBytes
+	for _, t := range fold.Tables() {
+		set.Each(t, func(key []string, row fold.Row, stated, _ uint64) bool {
+			if !pick(stated) {
+				return true
+			}
+			if size >= stateBytes {
+				chunks, size = append(chunks, nil), 0
+			}
+			last := &chunks[len(chunks)-1]
+			*last = append(*last, fold.Change{Table: t, Key: key, New: row, Stated: true})
+			for _, text := range slices.Concat(key, row) {
+				size += len(text) + 24
+			}
+			return true
+		})
+	}
+	return chunks
+}

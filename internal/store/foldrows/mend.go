@@ -1,0 +1,183 @@
+package foldrows
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Mend makes the rows that differ what the log says, as far as it says enough. Columns that no
+// record holds stay as they are. A row that the log does not have is ended, or taken away where
+// that is what ends it. A row that is gone is made again where all that it takes is on record. The
+// writer seals what it writes.
+func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) error {
+	for i := range differences {
+		d := &differences[i]
+		if d.Key == nil {
+			continue
+		}
+		says, _ := log.Get(d.Table, d.Key)
+		m := mending{w: w, key: d.Key, says: says, now: now}
+		if err := m.mend(d.Table); err != nil {
+			return fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
+		}
+	}
+	return nil
+}
+
+// mending is one row that is made what the log says, nil where that has no such row.
+type mending struct {
+	w    *db.Writer
+	key  []string
+	says fold.Row
+	now  time.Time
+}
+
+func (m *mending) mend(t fold.Table) error {
+	said := func(column int) db.Value { return db.Text(m.says[column]) }
+	number := func(column int) db.Value { return db.Int(fold.Number(m.says[column])) }
+	switch t {
+	case fold.Exchanges:
+		return m.write("exchanges", `agent = ? AND id = ?`, func(v []db.Value) error {
+			if m.says == nil {
+				v[4] = db.Text("denied")
+				return nil
+			}
+			v[2], v[4], v[5] = said(0), said(2), number(5)
+			return edit(&v[6], map[string]any{"type": m.says[1], "round": fold.Number(m.says[3]), "maxRounds": fold.Number(m.says[4]), "forPerson": m.says[6] == "1"})
+		})
+	case fold.Escalations:
+		if m.says == nil {
+			return m.w.Exec("that an escalation ended", `DELETE FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
+		}
+		there, err := m.w.Scalar("the escalation", `SELECT count(*) FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
+		if err != nil || there > 0 {
+			return err
+		}
+		pair, err := m.raw(`SELECT min(agent, counterparty), max(agent, counterparty) FROM main.exchanges WHERE id = ? LIMIT 1`)
+		if err != nil || pair == nil {
+			return err
+		}
+		return m.w.Insert("the escalation", "escalations", pair[0], pair[1], db.Text(m.key[0]), db.Time(m.now))
+	case fold.Approvals:
+		return m.write("approvals", `id = ?`, func(v []db.Value) error {
+			state := "denied"
+			if m.says != nil {
+				state = m.says[3]
+				v[9], v[1], v[3], v[6] = said(0), said(1), said(2), number(4)
+				if v[4].String() == "" {
+					v[4] = db.Text("of approval " + m.key[0])
+				}
+				if err := edit(&v[8], map[string]any{"digest": m.says[5]}); err != nil {
+					return err
+				}
+				if err := edit(&v[7], map[string]any{"given": fold.Number(m.says[6])}); err != nil {
+					return err
+				}
+			}
+			v[5] = db.Text(state)
+			return edit(&v[7], map[string]any{"state": state})
+		})
+	case fold.CommitmentGrants:
+		return m.write("commitment_grants", `id = ?`, func(v []db.Value) error {
+			if m.says == nil {
+				v[3] = db.Text("revoked")
+				return nil
+			}
+			v[1], v[2], v[3], v[4], v[5], v[6] = said(0), said(1), said(2), number(3), number(4), number(5)
+			return nil
+		})
+	case fold.Paused:
+		if m.says == nil {
+			return m.w.Exec("what goes on", `DELETE FROM main.paused WHERE scope = ?`, db.Text(m.key[0]))
+		}
+		return m.w.Put("what is paused", "paused", db.Text(m.key[0]), number(0), db.Text("the audit log"))
+	case fold.Releases:
+		return m.write("releases", `approval = ?`, func(v []db.Value) error {
+			if m.says == nil {
+				v[2] = db.Text("abandoned")
+				return nil
+			}
+			v[2], v[5] = said(0), number(1)
+			return nil
+		})
+	case fold.TaskGrants:
+		return m.write("grants", `id = ?`, func(v []db.Value) error {
+			if m.says == nil {
+				return edit(&v[4], map[string]any{"revoked_at": m.now.UTC()})
+			}
+			v[2], v[3] = said(2), number(3)
+			return edit(&v[4], map[string]any{"actor": m.says[0], "role": m.says[1], "revoked_at": nil})
+		})
+	case fold.Tasks:
+		// What belongs to a task is on record by one digest.
+	}
+	return nil
+}
+
+// write changes a row that is there, whoever has written it, and seals it.
+func (m *mending) write(table, where string, change func([]db.Value) error) error {
+	values, err := m.raw(`SELECT ` + strings.TrimSuffix(m.w.Seals().Columns(table), ", seal") + ` FROM main.` + table + ` WHERE ` + where)
+	if err != nil || values == nil {
+		return err
+	}
+	if err := change(values); err != nil {
+		return err
+	}
+	return m.w.Put("the row", table, values...)
+}
+
+// raw returns the columns of the first row that a query finds by the key, nil for none.
+func (m *mending) raw(query string) (values []db.Value, err error) {
+	args := make([]any, len(m.key))
+	for i := range m.key {
+		args[i] = m.key[i]
+	}
+	err = sqlitex.Execute(m.w.Conn, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(stmt *sqlite.Stmt) error {
+		for i := range stmt.ColumnCount() {
+			switch stmt.ColumnType(i) {
+			case sqlite.TypeInteger:
+				values = append(values, db.Int(stmt.ColumnInt64(i)))
+			case sqlite.TypeBlob:
+				values = append(values, db.Bytes(db.ColumnBytes(stmt, i)))
+			case sqlite.TypeNull:
+				values = append(values, db.Null())
+			case sqlite.TypeText, sqlite.TypeFloat:
+				values = append(values, db.Text(stmt.ColumnText(i)))
+			}
+		}
+		return nil
+	}})
+	return values, err
+}
+
+// edit sets members of a column that is a JSON object; nil takes one away. What is none is left
+// to the comparison that follows.
+func edit(column *db.Value, members map[string]any) error {
+	object := make(map[string]jsontext.Value)
+	if json.Unmarshal([]byte(column.String()), &object) != nil {
+		return nil
+	}
+	for name, value := range maps.All(members) {
+		if value == nil {
+			delete(object, name)
+			continue
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		object[name] = text
+	}
+	text, err := json.Marshal(object, json.Deterministic(true))
+	*column = db.Text(string(text))
+	return err
+}

@@ -1,0 +1,198 @@
+package logstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Writer adds to a log, within the transactions of its database's writer. Whoever leads
+// a commit uses it; nobody else does. What it wrote counts when [Writer.Publish] is
+// called behind the transaction, and is forgotten with the next [Writer.Begin].
+type Writer struct {
+	log    *Log
+	tx     *db.Writer
+	newID  func() string
+	leaves func(line []byte) audit.Hash
+	mark   func(seq uint64, hash audit.Hash) []byte
+	counts func(at time.Time) []audit.TableState
+
+	// Of the transaction under way: its time, the lines that it wrote, one after another
+	// with newlines, and the log's new end.
+	at    time.Time
+	lines []byte
+	end   end
+	// signed says that a checkpoint is among what was published.
+	signed bool
+}
+
+func newWriter(l *Log, tx *db.Writer, o *Options) *Writer {
+	w := &Writer{log: l, tx: tx, leaves: audit.Leaves(), mark: o.Mark, counts: o.State}
+	if o.Signing != nil {
+		w.newID = o.Signing.NewID
+	}
+	return w
+}
+
+// Begin begins with what a transaction writes, of about so many bytes.
+func (w *Writer) Begin(at time.Time, size int) {
+	w.at, w.lines, w.end = at, make([]byte, 0, size), *w.log.end.Load()
+}
+
+// Head is the last record so far.
+func (w *Writer) Head() audit.Head { return w.end.head }
+
+// Grown reports whether the transaction wrote a record.
+func (w *Writer) Grown() bool { return len(w.lines) > 0 }
+
+// Append writes records, and a checkpoint where one has to follow one of them. It calls written
+// behind each of them, before the checkpoint.
+func (w *Writer) Append(bodies [][]byte, written func(i int, head audit.Head)) error {
+	for i, body := range bodies {
+		if err := w.seal(body); err != nil {
+			return err
+		}
+		written(i, w.end.head)
+		if w.end.signer != nil && w.end.head.Seq >= w.end.stated+audit.CheckpointEvery {
+			if err := w.sign(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// SignOverdue writes a checkpoint where a record is not signed yet that will be too old
+// for it when the next one is written.
+func (w *Writer) SignOverdue() error {
+	at := w.at
+	if at.Before(w.end.head.Time) {
+		at = w.end.head.Time
+	}
+	if w.end.signer == nil || w.end.unsigned.IsZero() || at.Sub(w.end.unsigned) <= audit.SignWithin {
+		return nil
+	}
+	return w.sign()
+}
+
+// Sign writes a checkpoint of everything so far, unless the last record is a plain one.
+func (w *Writer) Sign() error {
+	if w.end.signer == nil || w.end.head.Seq <= w.end.newest.Seq {
+		return nil
+	}
+	return w.sign()
+}
+
+// Publish makes what the transaction wrote the end of the log, once it is durable.
+// Whoever sees the new end finds its lines.
+func (w *Writer) Publish() {
+	before, next := w.log.end.Load(), w.end
+	w.signed = next.newest.Seq != before.newest.Seq
+	if w.Grown() {
+		w.log.recent.add(before.head.Seq+1, next.head.Seq, w.lines)
+	}
+	w.log.end.Store(&next)
+}
+
+// Tell wakes those who wait for what was published.
+func (w *Writer) Tell() {
+	if w.Grown() {
+		w.log.grown.tell()
+	}
+	if w.signed {
+		w.log.signings.tell()
+	}
+	w.lines = nil
+}
+
+// insertRecord has a long text bound as bytes: it is copied once, and as one.
+const insertRecord = `INSERT OR FAIL INTO records (seq, line, seal) VALUES (?, CAST(? AS TEXT), ?)`
+
+// seal writes the next record: its line, and its leaf in the tree.
+func (w *Writer) seal(body []byte) error {
+	start := len(w.lines)
+	w.lines, w.end.head = w.end.head.Seal(w.lines, w.at, body)
+	line := w.lines[start:]
+	seal := w.mark(w.end.head.Seq, w.end.head.Hash)
+	if err := w.tx.Exec("the audit record", insertRecord, db.Int(int64(w.end.head.Seq)), db.Bytes(line), db.Bytes(seal)); err != nil {
+		return err
+	}
+	if w.end.unsigned.IsZero() {
+		w.end.unsigned = w.end.head.Time
+	}
+	err := w.end.tree.Append(w.leaves(line), w.putTile)
+	w.lines = append(w.lines, '\n')
+	return err
+}
+
+func (w *Writer) putTile(t audit.Tile) error { return putTile(w.tx, t) }
+
+// sign writes a checkpoint of all records so far.
+func (w *Writer) sign() error {
+	c := w.checkpoint()
+	signed, err := c.Sign(w.end.signer)
+	if err != nil {
+		return err
+	}
+	if err := w.state(audit.EventSigned, signed); err != nil {
+		return err
+	}
+	w.end.newest = Signed{Seq: w.end.head.Seq, Note: signed}
+	value, err := json.Marshal(w.end.newest)
+	if err != nil {
+		return fmt.Errorf("cannot keep the checkpoint of record %d: %w", w.end.head.Seq, err)
+	}
+	return w.tx.PutNamed(checkpointName, value)
+}
+
+// checkpoint is what is to be signed of the log as it is.
+func (w *Writer) checkpoint() audit.Checkpoint {
+	return audit.Checkpoint{Origin: w.end.signer.Name(), Size: w.end.tree.Size(), Root: w.end.tree.Root()}
+}
+
+// state writes the record that holds a signed note.
+func (w *Writer) state(event, signed string) error {
+	r := &audit.Record{
+		ID: w.newID(), ActionType: audit.ActionCheckpoint, Event: event,
+		Details: map[string]any{"note": signed, audit.SignsWithin: int(audit.SignWithin.Seconds())},
+	}
+	if event == audit.EventSigned && w.counts != nil {
+		r.State = w.counts(w.end.head.Next(w.at))
+	}
+	body, err := audit.Encode(r)
+	if err != nil {
+		return err
+	}
+	if err := w.seal(body); err != nil {
+		return err
+	}
+	if event != audit.EventRetired {
+		w.end.stated, w.end.unsigned = w.end.head.Seq, time.Time{}
+	}
+	return nil
+}
+
+// Step is what a change writes of the log itself, behind its records.
+type Step func(*Writer) error
+
+// HandOver is the record in which the key in force names the next, of which next signs:
+// the old one signs a checkpoint that names it, and the new one signs that too. The log
+// must be signed.
+func HandOver(next note.Signer, public string) Step {
+	return func(w *Writer) error {
+		c := audit.HandOver(w.checkpoint(), public)
+		signed, err := c.Sign(w.end.signer, next)
+		if err != nil {
+			return err
+		}
+		w.end.signer = next
+		if err := w.tx.PutNamed(publicKeyName, []byte(public)); err != nil {
+			return err
+		}
+		return w.state(audit.EventRotated, signed)
+	}
+}

@@ -1,0 +1,25 @@
+-- A keyed MAC over each row of the tables that can hold text and that the log says nothing
+-- of: see internal/store/db. The daemon seals the rows that are there in the transaction of
+-- this migration.
+ALTER TABLE exchanges ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE current_exchanges ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE sessions ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE runs ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE meta ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE escalations ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE heard ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE seen_agents ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE approvals ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE app_processes ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE brought ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE owed ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE spent ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE paused ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE speakers ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE tasks ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE task_parts ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE effects ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE task_deps ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE grants ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE request_keys ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+ALTER TABLE commitment_grants ADD COLUMN seal BLOB NOT NULL DEFAULT x'';

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
+)
+
+// Rebuild copies a database into a new file, and makes the rows there what the log says. Key is that
+// of its rows. It returns how the rows differ, and how those in the new file still do: what takes
+// more than records hold is left as it is.
+func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (differed, left []fold.Difference, err error) {
+	first, err := r.FirstSeq(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	replay := fold.NewReplay()
+	if err := r.EachLine(ctx, max(first, 1)-1, replay.Add); err != nil {
+		return nil, nil, err
+	}
+	if replay.Silent() || !replay.Whole() {
+		return nil, nil, errors.New("cannot make rows from the log: it does not say what they must be")
+	}
+	if differed, err = r.UnlikeTheLog(ctx, replay); err != nil {
+		return nil, nil, err
+	}
+	if err := r.CopyTo(ctx, path); err != nil {
+		return nil, nil, err
+	}
+	w, err := db.OpenWriter(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = mend(ctx, w, replay, differed, key)
+	if err == nil {
+		found := fold.NewFound()
+		if err = foldrows.Open(w.Conn, replay.Time(), found); err == nil {
+			left = replay.Compare(found, replay.Time())
+		}
+	}
+	return differed, left, errors.Join(err, w.Close())
+}
+
+func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fold.Difference, key []byte) error {
+	version, newest, err := schema().Versions(w.Conn)
+	if err != nil {
+		return err
+	}
+	if version != newest {
+		return fmt.Errorf("cannot make rows in a database of another version: start the daemon once, or use the version that wrote it")
+	}
+	k := rowseal.Key{Key: key, Sealed: true}
+	seals, err := k.Settle(ctx, w, version, newest, func(func() error) error { return errors.New("the database is not sealed with the key") })
+	if err == nil {
+		err = w.Seal(seals)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Together(func() error { return foldrows.Mend(w, differed, replay.Set(), replay.Time()) })
+}

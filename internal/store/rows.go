@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/rowseal"
+	"go.uber.org/zap"
+	"zombiezen.com/go/sqlite"
+)
+
+// AlteredError means that a row was changed by somebody else than the daemon.
+type AlteredError = db.AlteredError
+
+// settleSeals migrates the database, and sees to the seals of its rows.
+func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (*db.Seals, error) {
+	version, newest, err := schema().Versions(w.Conn)
+	if err == nil {
+		err = checkSchema(w.Conn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.RowKey == nil {
+		o.RowKey = rowseal.KnownToAll
+	}
+	key, err := o.RowKey()
+	if err != nil {
+		return nil, err
+	}
+	return key.Settle(ctx, w, version, newest, func(seal func() error) error { return s.migrate(ctx, w, seal) })
+}
+
+// checkSchema returns an [audit.Fault] where the database has other tables, indexes, triggers
+// or views than the daemon made.
+func checkSchema(conn *sqlite.Conn) error {
+	err := schema().Check(conn)
+	if found, ok := errors.AsType[*db.SchemaError](err); ok {
+		return fmt.Errorf("cannot use the store: %w", &audit.Fault{Problem: found.Error() + ": somebody else has changed the database; put a backup back (ocipd restore DIR)"})
+	}
+	return err
+}
+
+// checkTail returns an [audit.Fault] where a record at the end of the log is not of this
+// daemon: one of the last, or one that no checkpoint covers. Their hashes can be made to fit
+// by anybody.
+func (s *Store) checkTail(ctx context.Context) error {
+	const last = 256
+	from := max(s.sealedFrom, s.Retired()+1, s.Head().Seq-min(s.Head().Seq, last))
+	if first := s.FoundUnsigned().First; first > 0 {
+		from = max(s.sealedFrom, min(from, first))
+	}
+	err := rowseal.Tail(ctx, s.db, s.seals, from)
+	if found, ok := errors.AsType[*AlteredError](err); ok {
+		return fmt.Errorf("cannot start on a damaged audit log: %w", &audit.Fault{
+			Problem: "audit record " + found.Key + ": its seal says that somebody else than the daemon wrote it, or changed it; put a backup back (ocipd restore DIR)",
+		})
+	}
+	return err
+}
+
+// SealedRows returns why rows were taken for good as they were found, where that is not on
+// record yet, or "". The part goes into the change that records it.
+func (s *Store) SealedRows(ctx context.Context) (why string, recorded Part, err error) {
+	value, err := s.Meta(ctx, rowseal.Unrecorded)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil, nil
+	}
+	return string(value), Dropped(rowseal.Unrecorded), err
+}
+
+// altered puts on record that a row was changed, once for each row.
+func (s *Store) altered(found *AlteredError) {
+	s.alterations.Report(found, func() {
+		about := []zap.Field{zap.String("table", found.Table), zap.String("row", found.Row)}
+		s.logger.Error("a row of the database was changed by somebody else than the daemon, and is not used: ocipd audit verify shows it", about...)
+		if s.onAltered == nil {
+			return
+		}
+		if _, err := s.Commit(s.onAltered(found.Table, found.Row)); err != nil {
+			s.logger.Error("cannot record that a row of the database was changed", append(about, zap.Error(err))...)
+		}
+	})
+}
+
+// CheckRows reads every row that has a seal, puts those on record that are altered, and
+// returns how many there are. It reads on a connection of its own, so that it is in nobody's way.
+func (s *Store) CheckRows(ctx context.Context) (altered int, err error) {
+	reader, err := db.NewReader(s.path, 1, nil)
+	if err != nil {
+		return 0, err
+	}
+	found, err := rowseal.Check(ctx, s.seals, reader)
+	for _, row := range found {
+		s.altered(row)
+	}
+	return len(found), errors.Join(err, reader.Close())
+}

@@ -1,0 +1,128 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+)
+
+// questions are what people are asked, by task.
+type questions map[string][]taskapi.Question
+
+// questions looks for all that waits for a person's word about any task.
+func (t *Tasks) questions(ctx context.Context) (questions, error) {
+	q := make(questions)
+	p := api.ApprovalListParams{State: api.ApprovalPending}
+	for {
+		page, err := t.o.Approvals().List(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		for _, raw := range page.Approvals {
+			var a api.ApprovalSummary
+			if err := json.Unmarshal(raw, &a); err != nil {
+				return nil, fmt.Errorf("cannot decode an approval: %w", err)
+			}
+			if p.After = a.ApprovalID; a.TaskID != "" {
+				q[a.TaskID] = append(q[a.TaskID], taskapi.Question{
+					About: taskapi.AskApproval, ApprovalID: a.ApprovalID, Text: a.Kind + ": " + a.Summary, Since: time.UnixMilli(a.AskedAt).UTC(),
+				})
+			}
+		}
+		if len(page.Approvals) < p.Page() {
+			break
+		}
+	}
+	busy, err := t.rows.Busy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range busy {
+		if err := t.unknownRuns(ctx, id, q); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// asking adds to the last page of a list of open tasks those that are closed and still
+// ask something of a person.
+func (t *Tasks) asking(ctx context.Context, q questions, p *taskapi.ListParams, list *taskapi.List) error {
+	for _, id := range slices.Sorted(maps.Keys(q)) {
+		unlock := t.locks.Lock(id)
+		at, err := t.loadLocked(ctx, id)
+		unlock()
+		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !at.Phase.Final() || p.TenantID != "" && at.Tenant != p.TenantID || p.Phase != "" && at.Phase != p.Phase {
+			continue
+		}
+		line := taskapi.Line{Head: at.Head, Since: at.UpdatedAt}
+		q.put(&line)
+		list.Tasks = append(list.Tasks, line)
+	}
+	return nil
+}
+
+// unknownRuns adds the runs of a task of which nobody knows how they ended.
+func (t *Tasks) unknownRuns(ctx context.Context, id string, q questions) error {
+	unlock := t.locks.Lock(id)
+	at, err := t.loadLocked(ctx, id)
+	unlock()
+	if err != nil {
+		return err
+	}
+	for i := range at.Effects {
+		e := &at.Effects[i]
+		for j := range e.Runs {
+			r := &e.Runs[j]
+			if r.State != task.EffectUncertain {
+				continue
+			}
+			since := r.StartedAt
+			if !r.EndedAt.IsZero() {
+				since = r.EndedAt
+			}
+			what := "run"
+			if r.Compensation {
+				what = "compensation, run"
+			}
+			q[id] = append(q[id], taskapi.Question{
+				About: taskapi.AskOutcome, EffectID: e.ID, Run: r.Number, Since: since, Text: fmt.Sprintf("%s: %s %d", e.Key, what, r.Number),
+			})
+		}
+	}
+	return nil
+}
+
+// put has a line of a list say what a person is asked about its task.
+func (q questions) put(l *taskapi.Line) {
+	l.Questions = q[l.ID]
+	if l.Phase == task.CircuitOpen {
+		l.Questions = append(l.Questions, taskapi.Question{About: taskapi.AskCircuit, Text: l.CircuitReason, Since: l.Since})
+	}
+	if len(l.Questions) == 0 {
+		return
+	}
+	slices.SortStableFunc(l.Questions, func(a, b taskapi.Question) int { return a.Since.Compare(b.Since) })
+	first := &l.Questions[0]
+	l.Person, l.Since = true, first.Since
+	switch first.About {
+	case taskapi.AskApproval:
+		l.Waits = "a person, to decide"
+	case taskapi.AskOutcome:
+		l.Waits = "a person, to say how it ended"
+	}
+}

@@ -1,0 +1,107 @@
+package archtest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	pageBytes     = 20 << 10
+	freeRelatives = 0.04 // a sentence
+)
+
+// longPages and unclearPages do not keep the limits of pages yet. No page may be added.
+var (
+	longPages    = []string{"docs/ARCHITECTURE.md", "docs/AUDIT.md", "docs/DETECTION.md", "docs/PROTOCOL.md", "docs/TASKS.md"}
+	unclearPages = []string{
+		"docs/AUDIT.md", "docs/DETECTION.md", "docs/INTEGRATIONS.md", "docs/PROTOCOL.md", "docs/TASKS.md",
+	}
+)
+
+var (
+	// freeRelative is a clause that stands for a noun which nobody named, as in "what
+	// leaves a channel" or "who writes it is asked". The reader has to guess the noun.
+	freeRelative = regexp.MustCompile(`(?:^|[,;:(]\s|\b(?:and|or|of|by|from|to|with|is|are|says|in|on|that|about|than|for|all|beside|as)\s)` +
+		`(?:[Ww]hat|[Ww]hoever|[Ww]hatever|[Ww]ho|[Ww]here|[Ww]hose)\s`)
+	sentenceEnd = regexp.MustCompile(`[.!?:]\s+`)
+)
+
+// sentences are those of a page of more than three words, without code, tables and titles.
+func sentences(text string) (list []string) {
+	var paragraph []string
+	end := func() {
+		for _, s := range sentenceEnd.Split(strings.Join(paragraph, " "), -1) {
+			if len(strings.Fields(s)) > 3 {
+				list = append(list, s)
+			}
+		}
+		paragraph = nil
+	}
+	code := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			code = !code
+			line = ""
+		}
+		if code || line == "" || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "<!--") {
+			end()
+			continue
+		}
+		if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "* ") {
+			end()
+		}
+		paragraph = append(paragraph, strings.TrimLeft(line, "-* "))
+	}
+	end()
+	return list
+}
+
+// TestPages holds pages to a size that a reader takes in at once, and to sentences that
+// name their nouns. Records of decisions are left as they were written.
+func TestPages(t *testing.T) {
+	for _, f := range tree(t) {
+		if !strings.HasSuffix(f.rel, ".md") || f.rel == "CHANGELOG.md" || strings.HasPrefix(f.rel, "docs/adr/") || strings.HasPrefix(f.rel, "examples/prose/") {
+			continue
+		}
+		if len(f.text) > pageBytes && !slices.Contains(longPages, f.rel) {
+			t.Errorf("%s has %d bytes, more than %d: make two pages of it", f.rel, len(f.text), pageBytes)
+		}
+		all := sentences(f.text)
+		var found []string
+		for _, s := range all {
+			if freeRelative.MatchString(s) {
+				found = append(found, s)
+			}
+		}
+		// A short page may have one.
+		if limit := max(1, int(freeRelatives*float64(len(all)))); len(found) > limit && !slices.Contains(unclearPages, f.rel) {
+			t.Errorf("%s: %d of %d sentences have a clause in place of a noun, such as \"what leaves\"; at most %d may:\n\t%s",
+				f.rel, len(found), len(all), limit, strings.Join(found, "\n\t"))
+		}
+	}
+}
+
+// TestSentences finds clauses without a noun, and leaves others alone.
+func TestSentences(t *testing.T) {
+	for text, want := range map[string]int{
+		"The daemon refuses what leaves a channel too often.":           0, // no word before it says that it stands for a noun
+		"Who writes to a stranger is asked about it.":                   1,
+		"The record says who decided about the message.":                1,
+		"The person who decides sees the whole text of it.":             0,
+		"```sh\nwhat is this that stands here now\n```\n":               0,
+		"| who has them | what is it | of what is it |\n":               0,
+		"# What a page of this kind is about\n":                         0,
+		"A first sentence is here.\n- It depends on what is found here": 1,
+	} {
+		count := 0
+		for _, s := range sentences(text) {
+			count += len(freeRelative.FindAllString(s, -1))
+		}
+		if count != want {
+			t.Errorf("%q has %d, want %d", text, count, want)
+		}
+	}
+}
