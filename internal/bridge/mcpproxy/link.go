@@ -176,7 +176,7 @@ func (l *Link) exempted() bool {
 	if l.Now().Before(l.exemptUntil) && !l.exempt.Ended() {
 		return true
 	}
-	go l.exempt.Close()
+	go func(ended *client.Client) { _ = ended.Close() }(l.exempt)
 	l.exempt = nil
 	return false
 }
