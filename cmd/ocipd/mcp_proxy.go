@@ -3,11 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -77,7 +77,7 @@ agent's token.`,
 				log.Warn("no tool is called until this is well", "error", err)
 			}
 			o := &mcpproxy.Options{
-				Given: given != "", Name: name, Origin: originOf(cmp.Or(name, m.Name), name, address, command),
+				Given: given != "", Name: name, Origin: sourceOf(s, name, cmp.Or(name, m.Name), address, command).Origin(secret),
 				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: newID, Now: time.Now,
 			}
 			if target == nil {
@@ -138,10 +138,25 @@ a tool. All is written as a map, to be put into a file for --map.`,
 // it is written in one place.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// originOf tells a server from others of its name: it is of this command, or at this address.
-func originOf(shown, name, address string, command []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{name, address}, command), "\x00")))
-	return fmt.Sprintf("%s #%x", shown, sum[:6])
+// sourceOf tells the server from others of its name. One over HTTP gets nothing of this process's.
+func sourceOf(s *shell, name, shown, address string, command []string) *mcpproxy.Source {
+	if address != "" {
+		return &mcpproxy.Source{Name: name, Shown: shown, Address: address}
+	}
+	return &mcpproxy.Source{Name: name, Shown: shown, Command: command, Env: withoutToken(s.Env), Folder: workingFolder()}
+}
+
+// workingFolder is the folder that the server starts in. One that cannot be named is no other
+// session's.
+func workingFolder() string {
+	folder, err := os.Getwd()
+	if err == nil {
+		folder, err = filepath.EvalSymlinks(folder)
+	}
+	if err != nil {
+		return newID()
+	}
+	return folder
 }
 
 // serverOf is the server that is meant: one over HTTP, or a command; and its map.

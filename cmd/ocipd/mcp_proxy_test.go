@@ -813,29 +813,45 @@ func TestProxyDecidesEveryCall(t *testing.T) {
 }
 
 // What is approved for one server is not sent by another, whatever its tools and its program are
-// called.
+// called: not by one of another name, with another token, or in another folder.
 func TestProxySendsForItsOwnServer(t *testing.T) {
 	p := newProxyTrial(t)
-	one := p.proxied("--name", "one", "--hold", "1ms")
+	script := filepath.Join(p.dir, "chat.sh") // as two projects have it: by a relative path
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$SERVER\" "+serverWord+" \"$LOGS/$TERM_PROGRAM.log\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	if err := os.Link(script, filepath.Join(elsewhere, "chat.sh")); err != nil {
+		t.Fatal(err)
+	}
+	// The terminal names the log: it alone is no part of what tells servers apart.
+	serve := func(terminal, name, folder, account string) *proxySession {
+		t.Helper()
+		command := []string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, folder, os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--name", name, "--hold", "1ms", "--", "./chat.sh"}
+		return p.open(command, asProgram+"=1", "SERVER="+os.Args[0], "LOGS="+p.dir, "SLACK_BOT_TOKEN="+account, "TERM_PROGRAM="+terminal)
+	}
+	one := serve("server", "one", p.dir, "xoxb-1")
 	one.say(call(1, "send_message", `{"to":"dave","text":"I promise to do it by Friday"}`))
 	if text, _ := one.answer("1"); !strings.Contains(text, "HELD") {
 		t.Fatalf("answered %q", text)
 	}
 	one.in.Close()
 	_ = one.cmd.Wait()
-	others := filepath.Join(p.dir, "other.log")
-	command := []string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--name", "two", "--", os.Args[0], serverWord, others}
-	other := p.open(command, asProgram+"=1")
-	other.say(call(1, "send_message", `{"to":"dave","text":"Hello"}`))
-	if _, isError := other.answer("1"); isError {
-		t.Fatal("the other server is not called")
+	others := map[string]*proxySession{"name": serve("name", "two", p.dir, "xoxb-1"), "token": serve("token", "one", p.dir, "xoxb-2"), "folder": serve("folder", "one", elsewhere, "xoxb-1")}
+	for what, other := range others {
+		other.say(call(1, "send_message", `{"to":"dave","text":"Hello"}`))
+		if text, isError := other.answer("1"); isError {
+			t.Fatalf("the server with another %s is not called: %s", what, text)
+		}
 	}
 	p.decide("approve", p.waiting())
-	own := p.proxied("--name", "one")
+	own := serve("server", "one", p.dir, "xoxb-1")
 	own.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
 	p.until("it is sent", func() bool { return len(p.calls()) == 1 })
-	if got, err := os.ReadFile(others); err != nil || bytes.Contains(got, []byte("promise")) {
-		t.Errorf("the other server got %s, %v", got, err)
+	for what := range others {
+		if got, err := os.ReadFile(filepath.Join(p.dir, what+".log")); err != nil || bytes.Contains(got, []byte("promise")) || !bytes.Contains(got, []byte("Hello")) {
+			t.Errorf("the server with another %s got %s, %v", what, got, err)
+		}
 	}
 	p.until("the record", func() bool { return len(p.events(audit.Record{Event: "delivered"})) == 1 })
 	if got := p.records(audit.Record{Event: "redeemed"}); len(got) != 1 {

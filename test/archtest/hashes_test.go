@@ -11,7 +11,6 @@ import (
 // trying likely ones. It is made with [keyring.Digests], under a label, or has a salt. What does
 // get into records is marked, and listed in docs/AUDIT.md (Digests without a key).
 var hashes = map[string]string{
-	"cmd/ocipd":                   "names the state of an MCP proxy",
 	"internal/api":                "on record: what people sign, in signedText: salted words, parameters after a nonce, and a note, which stands beside it",
 	"internal/approval":           "on record: salted digests of requests. Without a salt it names what is asked for, in a row that is dropped with its text",
 	"internal/audit":              "on record: the chain and the tree of records",
