@@ -135,22 +135,41 @@ func TestAnswersAreSaidOnce(t *testing.T) {
 	}
 }
 
-// The map of a server is found by what the server says of itself, however it was started.
+// The map of a server is found by what the server says of itself, however it was started: by its name,
+// and by its tools, for which the proxy asks where the client has not.
 func TestTheMap(t *testing.T) {
 	t.Parallel()
 	slack := map[string][]string{"slack_post_message": {"channel_id", "text"}, "slack_get_users": {"cursor"}, "slack_list_channels": nil, "more": nil}
+	tool := func(name string, arguments ...string) string {
+		members := make([]string, len(arguments))
+		for i, a := range arguments {
+			members[i] = fmt.Sprintf("%q:{}", a)
+		}
+		return fmt.Sprintf(`{"name":%q,"inputSchema":{"properties":{%s}}}`, name, strings.Join(members, ","))
+	}
+	page := func(more string, tools ...string) string {
+		return `{"tools":[` + strings.Join(tools, ",") + `]` + more + `}`
+	}
+	post, users, channels := tool("slack_post_message", "channel_id", "text"), tool("slack_get_users", "cursor"), tool("slack_list_channels")
 	for name, tc := range map[string]struct {
 		command string
 		says    says
+		pages   []string // of its tools, which it is asked for
 		want    string
 	}{
-		"its package":               {"npx -y @modelcontextprotocol/server-github", says{}, "github"},
-		"its name":                  {"node /x/index.js", says{name: "Slack MCP Server"}, "slack"},
-		"its name, not its package": {"npx -y @modelcontextprotocol/server-github", says{name: "Slack MCP Server"}, "slack"},
-		"its tools":                 {"node /x/index.js", says{name: "mine", tools: slack}, "slack"},
-		"too few of its tools":      {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text"}}}, "mcp-index"},
-		"other arguments":           {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text", "also_to"}, "slack_get_users": nil, "slack_list_channels": nil}}, "mcp-index"},
-		"nothing":                   {"node /x/index.js", says{name: "mine"}, "mcp-index"},
+		"its package":                             {"npx -y @modelcontextprotocol/server-github", says{}, nil, "github"},
+		"its name":                                {"node /x/index.js", says{name: "Slack MCP Server"}, nil, "slack"},
+		"its name, not its package":               {"npx -y @modelcontextprotocol/server-github", says{name: "Slack MCP Server"}, nil, "slack"},
+		"its tools":                               {"node /x/index.js", says{name: "mine", tools: slack, whole: true}, nil, "slack"},
+		"too few of its tools":                    {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text"}}, whole: true}, nil, "mcp-index"},
+		"other arguments":                         {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text", "also_to"}, "slack_get_users": nil, "slack_list_channels": nil}, whole: true}, nil, "mcp-index"},
+		"nothing":                                 {"node /x/index.js", says{name: "mine", whole: true}, nil, "mcp-index"},
+		"tools that nobody has asked for":         {"node /x/srv.js", says{name: "my slack"}, []string{page("", post, users, channels)}, "slack"},
+		"tools on three pages":                    {"node /x/srv.js", says{name: "my slack"}, []string{page(`,"nextCursor":"1"`, post), page(`,"nextCursor":"2"`, users), page("", channels)}, "slack"},
+		"tools of which its client asked for one": {"node /x/srv.js", says{name: "my slack", tools: map[string][]string{"slack_get_users": {"cursor"}}}, []string{page(`,"nextCursor":"1"`, users), page("", post, channels)}, "slack"},
+		"tools, not its package":                  {"npx -y @modelcontextprotocol/server-github", says{name: "my slack"}, []string{page("", post, users, channels)}, "slack"},
+		"a package, and tools of no map":          {"npx -y @modelcontextprotocol/server-github", says{name: "mine"}, []string{page("", tool("x"))}, "github"},
+		"no name and no tools":                    {"node /x/srv.js", says{}, []string{page("")}, "mcp-srv"},
 	} {
 		m, err := toolmap.Of("", strings.Fields(tc.command))
 		if err != nil {
@@ -160,9 +179,48 @@ func TestTheMap(t *testing.T) {
 		o.Map, o.Given = m, false
 		p := newProxy(t.Context(), o)
 		p.says = tc.says
-		p.accounts = func() []string { return nil }
-		if got := p.theMap(); got.Name != tc.want {
-			t.Errorf("%s: the map is %s, want %s", name, got.Name, tc.want)
+		p.accounts = func() []string {
+			if tc.pages == nil {
+				return nil
+			}
+			return []string{""}
 		}
+		asked := 0
+		p.spare = func(line []byte, o *observer, _ string) error {
+			if asked >= len(tc.pages) || asked > 0 != strings.Contains(string(line), fmt.Sprintf(`"cursor":"%d"`, asked)) {
+				t.Errorf("%s: it is asked %s", name, line)
+			}
+			o.seen(&frame{result: []byte(tc.pages[asked])})
+			asked++
+			return nil
+		}
+		if got := p.theMap(); got.Name != tc.want || asked != len(tc.pages) {
+			t.Errorf("%s: the map is %s after %d questions, want %s after %d", name, got.Name, asked, tc.want, len(tc.pages))
+		}
+	}
+}
+
+// A server that does not say which tools it has is guessed about until it does.
+func TestTheMapIsFoundLater(t *testing.T) {
+	t.Parallel()
+	m, err := toolmap.Of("", []string{"node", "/x/srv.js"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := withoutDaemon()
+	o.Map, o.Given = m, false
+	p := newProxy(t.Context(), o)
+	p.accounts = func() []string { return nil }
+	if got := p.theMap(); got.Name != "mcp-srv" {
+		t.Errorf("the map is %s", got.Name)
+	}
+	line := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	f, err := parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.listen(line, &f, "").seen(&frame{result: []byte(`{"tools":[{"name":"slack_post_message","inputSchema":{"properties":{"channel_id":{},"text":{}}}},{"name":"slack_get_users"},{"name":"slack_list_channels"}]}`)})
+	if got := p.theMap(); got.Name != "slack" {
+		t.Errorf("once it has said, the map is %s", got.Name)
 	}
 }

@@ -1,6 +1,7 @@
 package mcpproxy
 
 import (
+	"maps"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,14 +18,22 @@ type says struct {
 	// name is its own, and tools are its tools' arguments by the tools' names.
 	name  string
 	tools map[string][]string
+	// whole is set once tools are all that it has, and asked once the proxy has asked for them.
+	whole, asked bool
 }
 
 // listen has the server's answer to a request looked at that says what the server is.
-func (p *proxy) listen(f *frame, session string) *observer {
+func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 	if f.method != "initialize" && f.method != "server/discover" && f.method != "tools/list" || !f.plain() {
 		return nil
 	}
-	o := &observer{key: key{session, f.key()}, seen: p.learn}
+	first, tools := f.params.to == 0, f.method == "tools/list"
+	if !first {
+		params, err := toolmap.Members(line[f.params.from:f.params.to], 0)
+		_, goesOn := toolmap.Find(params, "cursor")
+		first = err == nil && !goesOn
+	}
+	o := &observer{key: key{session, f.key()}, seen: func(answer *frame) { p.learn(answer, first && tools) }}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, kept := p.kept[o.key]; kept || p.observers[o.key] != nil || p.deciding[o.key] != nil || len(p.observers) >= maxWatched/2 {
@@ -34,8 +43,9 @@ func (p *proxy) listen(f *frame, session string) *observer {
 	return o
 }
 
-// learn takes what a server says of itself.
-func (p *proxy) learn(f *frame) {
+// learn takes what a server says of itself, and returns where its list of tools goes on. Whole is
+// set for an answer after which all tools are known, unless the list goes on.
+func (p *proxy) learn(f *frame, whole bool) (more string) {
 	var said struct {
 		Server struct {
 			Name string `json:"name"`
@@ -46,9 +56,10 @@ func (p *proxy) learn(f *frame) {
 				Properties map[string]jsontext.Value `json:"properties"`
 			} `json:"inputSchema"`
 		} `json:"tools"`
+		More string `json:"nextCursor"`
 	}
 	if json.Unmarshal(f.result, &said, jsontext.AllowInvalidUTF8(true)) != nil {
-		return
+		return ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,66 +78,101 @@ func (p *proxy) learn(f *frame) {
 			p.says.tools[t.Name] = arguments
 		}
 	}
+	p.says.whole = p.says.whole || whole && said.More == ""
+	return said.More
 }
 
 // maxTools bounds the tools of a server that are remembered.
 const maxTools = 4096
 
-// theMap is the map of the server, which is found for the first call of a tool and stays.
+// maxPages bounds the pages of a server's list of tools that the proxy asks for.
+const maxPages = 64
+
+// theMap is the map of the server. It is found for the first call of a tool and stays, unless the
+// server has not said by then what it is.
 func (p *proxy) theMap() *toolmap.Map {
-	p.finding.Do(func() {
-		found := p.o.Map
-		defer func() { p.mapped.Store(found) }()
-		if p.o.Given {
-			return
-		}
-		if !p.o.Map.Known() && !p.introduced() {
-			p.inquire()
-		}
-		p.mu.Lock()
-		said := p.says
-		p.mu.Unlock()
-		m, err := toolmap.Server(said.name, said.tools)
-		if err != nil {
-			p.o.Log.Warn("cannot find the map of the server", "error", err)
-		}
-		if m != nil {
-			m.Unmapped = p.o.Map.Unmapped
-			found = m
-		}
-		if !found.Known() {
-			p.o.Log.Warn("no map is for this server: what its tools send is guessed", "channel", found.Channel)
-		}
-	})
-	return p.mapped.Load()
-}
-
-// introduced reports whether the server has said what it is.
-func (p *proxy) introduced() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.says.name != "" || p.says.tools != nil
-}
-
-// inquire asks the server which tools it has: its client has not.
-func (p *proxy) inquire() {
-	own := "ocipd-" + p.o.NewID()
-	told := make(chan struct{})
-	o := &observer{key: key{id: keyOf(api.String(own))}, own: true, seen: func(f *frame) {
-		p.learn(f)
-		close(told)
-	}, done: func(string, string) {}}
-	line := []byte(`{"jsonrpc":"2.0","id":` + string(api.String(own)) + `,"method":"tools/list"}` + "\n")
-	accounts := p.accounts()
-	if len(accounts) == 0 || p.spare(line, o, accounts[0]) != nil {
-		return
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	if m := p.mapped.Load(); m != nil {
+		return m
 	}
+	m, settled := find(p)
+	if settled {
+		p.mapped.Store(m)
+	}
+	return m
+}
+
+// find looks for the map of the server, and reports whether nothing more can be learned of it.
+func find(p *proxy) (m *toolmap.Map, settled bool) {
+	if p.o.Given {
+		return p.o.Map, true
+	}
+	m, asks := ofSaid(p)
+	if m == nil && asks {
+		p.inquire()
+		m, _ = ofSaid(p)
+	}
+	p.mu.Lock()
+	settled = p.says.whole
+	p.mu.Unlock()
+	switch {
+	case m != nil:
+		m.Unmapped = p.o.Map.Unmapped
+		return m, true
+	case !p.o.Map.Known() && (asks || settled):
+		p.o.Log.Warn("no map is for this server: what its tools send is guessed", "channel", p.o.Map.Channel)
+	}
+	return p.o.Map, settled
+}
+
+// ofSaid is the map for what the server has said of itself, nil where there is none, and asks is set
+// where it has not been asked for all of its tools: most clients ask, and not every one.
+func ofSaid(p *proxy) (m *toolmap.Map, asks bool) {
+	p.mu.Lock()
+	name, tools, asks := p.says.name, maps.Clone(p.says.tools), !p.says.whole && !p.says.asked
+	p.mu.Unlock()
+	m, err := toolmap.Server(name, tools)
+	if err != nil {
+		p.o.Log.Warn("cannot find the map of the server", "error", err)
+	}
+	return m, asks
+}
+
+// inquire asks the server for all of its tools: its client has not.
+func (p *proxy) inquire() {
 	over := time.NewTimer(findTime)
 	defer over.Stop()
-	select {
-	case <-told:
-	case <-over.C:
-		p.unwatch(o.key)
-	case <-p.ended.Done():
+	cursor := ""
+	for range maxPages {
+		accounts := p.accounts()
+		if len(accounts) == 0 {
+			return
+		}
+		own, told := "ocipd-"+p.o.NewID(), make(chan string, 1)
+		o := &observer{key: key{id: keyOf(api.String(own))}, own: true, seen: func(f *frame) {
+			told <- p.learn(f, true)
+		}, done: func(string, string) {}}
+		params := ""
+		if cursor != "" {
+			params = `,"params":{"cursor":` + string(api.String(cursor)) + `}`
+		}
+		if p.spare([]byte(`{"jsonrpc":"2.0","id":`+string(api.String(own))+`,"method":"tools/list"`+params+"}\n"), o, accounts[0]) != nil {
+			return
+		}
+		p.mu.Lock()
+		p.says.asked = true
+		p.mu.Unlock()
+		select {
+		case cursor = <-told:
+			if cursor == "" {
+				return
+			}
+		case <-over.C:
+			p.unwatch(o.key)
+			return
+		case <-p.ended.Done():
+			return
+		}
 	}
 }

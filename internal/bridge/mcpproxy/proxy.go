@@ -87,8 +87,8 @@ type proxy struct {
 	asking, background sync.WaitGroup
 
 	ready sync.Once
-	// finding finds the map of the server, which is mapped then.
-	finding sync.Once
+	// finding is held while the map of the server is looked for, which is mapped then.
+	finding sync.Mutex
 	mapped  atomic.Pointer[toolmap.Map]
 	// spare makes a call of the proxy's own, by an account, of what nobody waits for, and reports
 	// whether it could. Accounts are those by which it can.
@@ -203,7 +203,7 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (ok
 	case f.method == "notifications/cancelled":
 		return !p.cancelled(line, f, session), nil
 	case passes(f):
-		return true, p.listen(f, session)
+		return true, p.listen(line, f, session)
 	case f.method != "tools/call" && toolmap.Bare(f.method) == toolmap.Bare("tools/call"):
 		p.malformed(via, fmt.Sprintf("the method %q is not tools/call", f.method))
 		return false, nil
