@@ -133,11 +133,17 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	return plan, err
 }
 
-// unambiguous refuses servers whose tools' names can be those of another server's tools.
+// unambiguous refuses servers whose tools' names can be those of another server's tools: a tool is
+// known by its server's name, with _ for each character that a runtime does not write, two
+// underscores, and its own name.
 func (p *Plan) unambiguous() error {
 	for i := range p.Changes {
-		if name := p.Changes[i].Name; strings.Contains(name, parting) {
-			return fmt.Errorf("cannot put the server %q behind the proxy: %s in its name parts servers from tools, so its tools could be another server's; give it another name", name, parting)
+		name := codexName(p.Changes[i].Name)
+		if p.runtime == claudeCode {
+			name = claudeToolName(p.Changes[i].Name)
+		}
+		if strings.Contains(name, parting) || strings.HasSuffix(name, "_") {
+			return fmt.Errorf("cannot put the server %q behind the proxy: %s calls it %s in the names of its tools, where %s parts servers from tools, so its tools could be another server's; give it another name", p.Changes[i].Name, p.runtime.Title, name, parting)
 		}
 	}
 	return nil

@@ -147,9 +147,12 @@ func covers(name, other string) bool {
 }
 
 // codexName is a server's name in those of its tools.
-func codexName(name string) string {
+func codexName(name string) string { return strings.ReplaceAll(claudeToolName(name), "-", "_") }
+
+// claudeToolName is the same for Claude Code, which writes dashes.
+func claudeToolName(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 			return r
 		}
 		return '_'

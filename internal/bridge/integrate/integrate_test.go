@@ -3,6 +3,7 @@ package integrate
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -366,6 +367,10 @@ func TestNamesAndChanges(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ file, says string }{
 		"two lines in a name": {`{"mcpServers":{"gh__x":{"command":"a"}}}`, "gh__x"},
+		"a line at its end":   {`{"mcpServers":{"gh_":{"command":"a"}}}`, `"gh_"`},
+		"a dot at its end":    {`{"mcpServers":{"gh.":{"command":"a"}}}`, `"gh."`},
+		"a mark at its end":   {`{"mcpServers":{"gh!":{"command":"a"}}}`, `"gh!"`},
+		"a space and a dot":   {`{"mcpServers":{"gh. x":{"command":"a"}}}`, `"gh. x"`},
 		"a map of one's own":  {`{"mcpServers":{"slack":{"command":"/usr/bin/ocipd","args":["mcp-proxy","--agent","alice","--token-file","/t","--unmapped=pass","--","npx","@modelcontextprotocol/server-slack"]}}}`, ""},
 	} {
 		home := t.TempDir()
@@ -378,6 +383,18 @@ func TestNamesAndChanges(t *testing.T) {
 		if tc.says != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s: %v", name, err)
+			}
+			if err := os.MkdirAll(filepath.Join(home, ".codex"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// Codex writes dashes as it writes all else.
+			for _, server := range []string{strings.Split(tc.file, `"`)[3], "gh-", "gh--x"} {
+				if err := os.WriteFile(filepath.Join(home, ".codex", "config.toml"), fmt.Appendf(nil, "[mcp_servers.%q]\ncommand = \"a\"\n", server), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := Find("codex").Behind(p, "alice"); err == nil || !strings.Contains(err.Error(), server) {
+					t.Errorf("Codex, %s: %v", server, err)
+				}
 			}
 			continue
 		}

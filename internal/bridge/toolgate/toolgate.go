@@ -169,8 +169,8 @@ func read(raw []byte) (*question, error) {
 // parting parts servers from tools in the names by which runtimes know tools.
 const parting = "__"
 
-// server returns the MCP server of a tool, and what the tool is called there: where parting stands in the
-// name more than once, it could be another server's as well.
+// server returns the MCP server of a tool, and what the tool is called there. The name does not always
+// say: see [question.sure].
 func (q *question) server() (server, tool string) {
 	rest, ok := strings.CutPrefix(q.Tool, "mcp__")
 	if !ok {
@@ -181,6 +181,13 @@ func (q *question) server() (server, tool string) {
 		return "", q.Tool
 	}
 	return server, tool
+}
+
+// sure reports whether the name of a tool says whose it is. mcp__gh___push can be _push of the server
+// gh, and push of gh_, gh. or gh!, which runtimes write alike.
+func (q *question) sure() bool {
+	server, tool := q.server()
+	return server != "" && tool != "" && !strings.HasPrefix(tool, "_") && !strings.Contains(tool, parting)
 }
 
 // use answers a call of the tool.
@@ -195,7 +202,7 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 		return answer(q, "deny", "ocipd: this tool is for the runtime alone")
 	case server == Canary:
 		return g.canary(ctx, q)
-	case q.Event == before && server != "" && !strings.Contains(tool, parting) && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
+	case q.Event == before && q.sure() && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
 		return answer(q, "allow", "")
 	case q.Event == permission && g.o.Prompts != nil && !slices.Contains(g.o.Prompts, server):
 		return text("{}", false)

@@ -120,13 +120,19 @@ func FuzzRead(f *testing.F) {
 func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
 	t.Parallel()
 	g := deaf("user:gh", "user:gh__x")
-	for tool, asked := range map[string]bool{"mcp__gh__push": false, "mcp__gh__x__push": true} {
+	for tool, asked := range map[string]bool{
+		"mcp__gh__push": false, "mcp__gh__push_": false, "mcp__gh__x__push": true,
+		// Of a server gh_, gh. or gh!, as runtimes write them.
+		"mcp__gh___push": true, "mcp__gh____push": true, "mcp__gh__": true, "mcp____push": true,
+	} {
 		q := map[string]any{"event": before, "tool": tool, "input": map[string]any{}, "source": "user"}
 		raw, err := json.Marshal(q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := g.use(t.Context(), raw)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		got := g.use(ctx, raw)
+		cancel()
 		if text := got.Content[0].(*mcp.TextContent).Text; strings.Contains(text, "deny") != asked {
 			t.Errorf("%s is answered %s", tool, text)
 		}
