@@ -286,12 +286,13 @@ const outcomeKept = 7 * 24 * time.Hour
 
 // Tell has the app that asked told, which waits for it in the outbox.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
-	return s.k.tell(s.r, change, outcome)
+	return s.k.tell(s.r, change, outcome, s.m)
 }
 
 // tell has the app that asked told what became of its request. The record of that, which
-// the change has just got as its first, has the digest of what the app is told.
-func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error {
+// the change has just got as its first, has the digest of what the app is told. The message
+// is the one that is released with it, nil where none is.
+func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome, m *outgoing) error {
 	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
 		return nil // who asked sees the request in the operator's own list, or asks after it
 	}
@@ -306,8 +307,13 @@ func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.Ap
 		to = local.ID
 	}
 	record := change.Records[0]
+	generation := k.generation(record.TenantID)
+	if m != nil {
+		// Interceptors may have been asked since its receiver was looked up.
+		generation = m.known.generation
+	}
 	told := &outbox.Delivery{
-		Generation: k.generation(), Volatile: true,
+		Generation: generation, Volatile: true,
 		Message: store.Message{
 			MessageID: store.MessageID{Queue: outbox.AppQueue(r.AppID)}, DispatchID: r.DispatchID, ExpiresAt: time.UnixMilli(outcome.Timestamp).Add(outcomeKept),
 		},

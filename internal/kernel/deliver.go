@@ -2,11 +2,13 @@ package kernel
 
 import (
 	"context"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -100,4 +102,49 @@ func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.Que
 // QueueDrop takes messages out that have not reached their receivers.
 func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
 	return k.outbox.Drop(api.ByPerson(who, p.Note), p)
+}
+
+// known is what is known of whom a message reaches: which generation, and whether somebody
+// decides who spoke where it goes.
+type known struct {
+	generation uint64
+	learned    bool
+}
+
+// outbound is the delivery of a message to the app that owns its channel.
+func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
+	d := &outbox.Delivery{
+		Generation: m.known.generation, Volatile: m.volatile(k.policy),
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
+	}
+	d.About.AuditID = auditID
+	return d
+}
+
+// inbound is the delivery of a message between agents of this daemon.
+func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
+	return &outbox.Delivery{
+		Generation: m.known.generation, Volatile: m.volatile(k.policy),
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Event: outbox.Event{
+			Hook: api.MessageReceived, RunID: runID, From: m.sender.ID, For: to.Identified(),
+			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account, AuditID: auditID},
+		},
+	}
+}
+
+// delivery is the message on its way to its agent.
+func (in *incoming) delivery(p ocip.Policy, expires time.Time) *outbox.Delivery {
+	return &outbox.Delivery{
+		Generation: in.generation, Volatile: in.task.ID != "" || !p.Lasts(),
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
+		Event:   outbox.Event{Hook: api.MessageReceived, RunID: in.runID, For: in.agent.Identified(), About: in.about()},
+	}
+}
+
+// volatile reports whether what the message was decided by can change without the rules: a
+// file that goes along, who may sign, a grant, its task, or the time that the policy reads.
+func (m *outgoing) volatile(p ocip.Policy) bool {
+	return len(m.media) > 0 || m.approvalID != "" || m.grant != "" || m.task.ID != "" || !p.Lasts()
 }

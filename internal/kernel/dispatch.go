@@ -45,8 +45,7 @@ type outgoing struct {
 	// recipient is whom the message reaches, and to who that is to the rules: an
 	// agent that was seen there, where the directory has nobody.
 	recipient directory.Recipient
-	// learned is set where somebody decides who spoke where the message goes.
-	learned   bool
+	known     known
 	changedBy []string
 	// carried messages are delivered by their runtime, not by the daemon. There says
 	// whether the runtime still is, and redeems that it takes what is approved by its id.
@@ -269,6 +268,7 @@ func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
 
 // reach is locate where it is known what was brought.
 func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]string) (err error) {
+	m.known.generation = k.generation(m.sender.TenantID)
 	m.recipient, err = k.directory.Recipient(m.key, m.account, brought, m.sender)
 	switch {
 	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
@@ -277,7 +277,7 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 		return err
 	}
 	m.channel, m.target, m.account = m.recipient.Channel, m.recipient.Target, m.recipient.Account
-	m.to, m.learned, err = k.state.Readers(ctx, k.directory, m.key, m.sender, &m.recipient)
+	m.to, m.known.learned, err = k.state.Readers(ctx, k.directory, m.key, m.sender, &m.recipient)
 	return err
 }
 
@@ -617,7 +617,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		v = ocip.Decide(ctx, o, k.policy)
 	}
 	k.metrics.Decided(k.now().Sub(began))
-	if m.learned && v.Code == ocip.CrossEnterpriseBlocked {
+	if m.known.learned && v.Code == ocip.CrossEnterpriseBlocked {
 		// Who that is stands on record: the sender's app has it from nobody.
 		v.Reason = "somebody of another tenant has spoken where session " + m.key + " leads, and no policy can allow a message there; " +
 			"where that is wrong, list who reads there as a group, or: ocipd contacts forget " + m.key
@@ -959,24 +959,9 @@ func (m *outgoing) emitted() api.EmittedMessage {
 	return api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
-// volatile reports whether what the message was decided by can change without the rules: a
-// file that goes along, who may sign, or a grant.
-func (m *outgoing) volatile() bool { return len(m.media) > 0 || m.approvalID != "" || m.grant != "" }
-
 // inbound is the message as an agent of this daemon is given it.
 func (m *outgoing) inbound(runID string) api.Inbound {
 	return api.Inbound{
 		RunID: runID, SessionKey: m.key, ReplyTo: directory.ReplyKey(m.sender, m.local, m.target), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,
 	}
-}
-
-// outbound is the delivery of a message to the app that owns its channel.
-func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
-	d := &outbox.Delivery{
-		Generation: k.generation(), Volatile: m.volatile(),
-		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
-	}
-	d.About.AuditID = auditID
-	return d
 }

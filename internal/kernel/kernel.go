@@ -200,7 +200,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Settled: func() { k.settled.Add(1) }, Now: o.Now, NewID: o.NewID})
 	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
-		return k.rules().tell(r, c, o)
+		return k.rules().tell(r, c, o, nil)
 	}
 	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
 	if k.releases, err = releases.New(ctx, releases.Options{

@@ -18,8 +18,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Generation counts the changes of what messages are decided by.
-func (h receivers) Generation() uint64 { return h.kernel.rules().generation() }
+// Generation counts the changes of what messages of a tenant's agents are decided by.
+func (h receivers) Generation(tenant string) uint64 { return h.kernel.rules().generation(tenant) }
+
+// Lasts reports whether the policy's answers hold until the generation changes.
+func (h receivers) Lasts() bool { return h.kernel.rules().policy.Lasts() }
 
 // Standing weighs a message that has waited by what holds now.
 func (h receivers) Standing(ctx context.Context, w *gate.Waited) error {

@@ -203,18 +203,6 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 	return r, k.content(r, content)
 }
 
-// inbound is the delivery of a message between agents of this daemon.
-func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
-	return &outbox.Delivery{
-		Generation: k.generation(), Volatile: m.volatile(),
-		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
-		Event: outbox.Event{
-			Hook: api.MessageReceived, RunID: runID, From: m.sender.ID, For: to.Identified(),
-			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account, AuditID: auditID},
-		},
-	}
-}
-
 // Queue brings a message in for an agent. With an envelope it goes through the
 // receiver's side of OCIP; without one it is a human message and is delivered
 // as it is (ADR-007).
@@ -249,7 +237,7 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResu
 	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
 	if err == nil {
-		in.account, in.spoke = in.origin.Account, in.origin.Writers
+		in.account, in.spoke, in.generation = in.origin.Account, in.origin.Writers, k.generation(in.agent.TenantID)
 		in.from, err = k.state.Seen.Known(ctx, in.key, in.agent, in.origin.Counterparty)
 	}
 	switch {
@@ -322,6 +310,8 @@ type incoming struct {
 	from   ocip.Counterparty
 	// spoke are those whom it shows to read where it came from.
 	spoke []ocip.Counterparty
+	// generation is that of what was known when from was looked up.
+	generation uint64
 	// chain is the causal chain of an agent's message, speaker the agent, and
 	// answer is set where the receiver had asked it.
 	chain             ocip.Chain
@@ -843,15 +833,6 @@ func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.
 	return nil
 }
 
-// delivery is the message on its way to its agent.
-func (in *incoming) delivery(generation uint64, expires time.Time) *outbox.Delivery {
-	return &outbox.Delivery{
-		Generation: generation,
-		Message:    store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(in.agent.ID)}, DispatchID: in.dispatchID, ExpiresAt: expires},
-		Event:      outbox.Event{Hook: api.MessageReceived, RunID: in.runID, For: in.agent.Identified(), About: in.about()},
-	}
-}
-
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
@@ -867,7 +848,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	if in.carried {
 		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
 	} else {
-		d = in.delivery(k.generation(), expires)
+		d = in.delivery(k.policy, expires)
 		d.About.AuditID = record.ID
 		err = k.closedIn(record, d, in.form())
 	}

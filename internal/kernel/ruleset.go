@@ -60,9 +60,13 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	return r, err
 }
 
-// generation counts what messages are decided by: the terms, and the exchanges that people
-// have ended.
-func (k *ruleset) generation() uint64 { return k.terms.Generation<<32 | k.settled.Load() }
+// generation counts the changes of what messages of a tenant's agents are decided by: the
+// terms, the exchanges that people have ended, and who is known to be at a session or to read
+// in a room. It is read before the last, so that a message which was decided by less has an
+// older one.
+func (k *ruleset) generation(tenant string) uint64 {
+	return k.terms.Generation<<32 | (k.settled.Load()+k.state.Learned(tenant))&0xffffffff
+}
 
 // sender returns the agent for which an app speaks, which it must name where
 // there are several.

@@ -30,6 +30,7 @@ type world struct {
 	t     *testing.T
 	store *store.Store
 	*kernel.Kernel
+	cfg   kernel.Config
 	began time.Time
 }
 
@@ -97,7 +98,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(&world{t: t, store: s, Kernel: k, began: time.Now()})
+		run(&world{t: t, store: s, Kernel: k, cfg: cfg, began: time.Now()})
 		k.Stop()
 		k.Close()
 		if err := s.Close(); err != nil {
@@ -117,6 +118,8 @@ func (w *world) at() time.Duration { return time.Since(w.began) }
 
 // allowAll is a policy that allows everything.
 type allowAll struct{}
+
+func (allowAll) Lasts() bool { return true }
 
 func (allowAll) Evaluate(context.Context, ocip.PolicyInput) (ocip.PolicyAnswer, string, string, error) {
 	return ocip.PolicyAnswer{Allow: true, Reason: "test"}, "test", "1", nil

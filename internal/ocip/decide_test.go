@@ -18,6 +18,8 @@ type scripted struct {
 	asked   []PolicyInput
 }
 
+func (*scripted) Lasts() bool { return true }
+
 func (p *scripted) Evaluate(_ context.Context, in PolicyInput) (PolicyAnswer, string, string, error) {
 	p.asked = append(p.asked, in)
 	if p.err != nil {
@@ -40,6 +42,8 @@ var agree = PolicyAnswer{Allow: true, Reason: "allowed"}
 // cached answers as the daemon's policy does most of the time: from memory.
 type cached struct{ answer PolicyAnswer }
 
+func (cached) Lasts() bool { return true }
+
 func (c cached) Evaluate(context.Context, PolicyInput) (PolicyAnswer, string, string, error) {
 	return c.answer, "ocip.agent_exchange", "sha256:0123456789ab", nil
 }
@@ -48,6 +52,8 @@ var yes = cached{agree}
 
 // forbidden is a policy that must not be asked.
 type forbidden struct{ tb testing.TB }
+
+func (forbidden) Lasts() bool { return true }
 
 func (p forbidden) Evaluate(_ context.Context, in PolicyInput) (PolicyAnswer, string, string, error) {
 	p.tb.Helper()

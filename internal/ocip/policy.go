@@ -44,6 +44,9 @@ type Policy interface {
 	// Evaluate answers one question. Name is the policy that answered, and
 	// revision identifies its exact text and data.
 	Evaluate(ctx context.Context, in PolicyInput) (answer PolicyAnswer, name, revision string, err error)
+	// Lasts reports whether the same question has the same answer later. It has not if the
+	// policy reads the clock.
+	Lasts() bool
 }
 
 // ToolQuestion asks whether an agent may use a tool of its runtime.

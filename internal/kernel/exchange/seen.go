@@ -15,6 +15,7 @@ import (
 type Seen struct {
 	// It holds no agent where none was seen.
 	*recent[sighting, ocip.Identity]
+	learned *learned
 }
 
 // sighting is a session and the tenant whose agents look at it.
@@ -22,8 +23,8 @@ type sighting struct{ tenant, session string }
 
 const rememberedSeen = 8192
 
-func newSeen(s *store.Store) Seen {
-	return Seen{newRecent(rememberedSeen, func(ctx context.Context, at sighting) (ocip.Identity, error) {
+func newSeen(s *store.Store, l *learned) Seen {
+	return Seen{learned: l, recent: newRecent(rememberedSeen, func(ctx context.Context, at sighting) (ocip.Identity, error) {
 		return s.SeenAt(ctx, at.tenant, at.session)
 	})}
 }
@@ -40,14 +41,11 @@ func (s Seen) Note(ctx context.Context, key string, self *directory.Agent, sourc
 		return nil
 	}
 	c.Add(store.Seen{SessionKey: key, By: self.TenantID, Identity: source})
+	c.OnDurable(func(store.Receipt) {
+		s.put(sighting{self.TenantID, key}, source)
+		s.learned.count(self.TenantID)
+	})
 	return nil
-}
-
-// entered remembers what a durable change holds.
-func (s Seen) entered(c *store.Change) {
-	for one := range store.Each[store.Seen](c) {
-		s.put(sighting{one.By, one.SessionKey}, one.Identity)
-	}
 }
 
 // Known returns who is at a session, as an agent knows it: whom the directory has

@@ -15,6 +15,7 @@ import (
 // nothing to another's.
 type Speakers struct {
 	*recent[audience, []store.Speaker]
+	learned *learned
 }
 
 // audience is a place and the tenant whose agents hear what is said there.
@@ -27,8 +28,8 @@ const (
 	manyAccounts = 16
 )
 
-func newSpeakers(s *store.Store) Speakers {
-	return Speakers{newRecent(rememberedSpeakers, func(ctx context.Context, at audience) ([]store.Speaker, error) {
+func newSpeakers(s *store.Store, l *learned) Speakers {
+	return Speakers{learned: l, recent: newRecent(rememberedSpeakers, func(ctx context.Context, at audience) ([]store.Speaker, error) {
 		return s.Speakers(ctx, at.tenant, at.place)
 	})}
 }
@@ -55,6 +56,7 @@ func (s Speakers) Note(ctx context.Context, place, account string, self *directo
 			now = known
 		}
 		s.put(at, append(slices.Clip(now), one))
+		s.learned.count(self.TenantID)
 	})
 	return nil
 }

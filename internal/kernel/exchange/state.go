@@ -25,13 +25,15 @@ type State struct {
 	Speakers Speakers
 	Sessions *Sessions
 	Words    Words
+	learned  *learned
 }
 
 // New takes up what an open store holds.
 func New(s *store.Store) *State {
+	l := newLearned()
 	return &State{
-		exchanges: newExchanges(s), Chains: newChains(s), Owed: newOwed(s), Budgets: newBudgets(s), Origins: newOrigins(s), Seen: newSeen(s),
-		Speakers: newSpeakers(s), Sessions: newSessions(s), Words: newWords(),
+		exchanges: newExchanges(s), Chains: newChains(s), Owed: newOwed(s), Budgets: newBudgets(s), Origins: newOrigins(s), Seen: newSeen(s, l),
+		Speakers: newSpeakers(s, l), learned: l, Sessions: newSessions(s), Words: newWords(),
 	}
 }
 
@@ -39,7 +41,6 @@ func New(s *store.Store) *State {
 func (x *State) Entered(c *store.Change) {
 	x.entered(c)
 	x.Chains.entered(c)
-	x.Seen.entered(c)
 }
 
 // Shrink gives back the memory of what was wanted of late: it is in the store.
@@ -57,6 +58,7 @@ func (x *State) Shrink() {
 // it leads to; keys name the session to each tenant, see [Origins]. What is read
 // meanwhile is not kept.
 func (x *State) Forget(session string, keys, places []string, commit func() (store.Receipt, error)) (store.Receipt, error) {
+	defer x.learned.countAll()
 	return x.Seen.forget(func(at sighting) bool { return at.session == session }, func() (store.Receipt, error) {
 		return x.Origins.forget(func(key string) bool { return slices.Contains(keys, key) }, func() (store.Receipt, error) {
 			return x.Speakers.forget(func(at audience) bool { return slices.Contains(places, at.place) }, commit)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,7 +18,8 @@ import (
 type Delivery struct {
 	store.Message
 	Event
-	// Generation is that of the rules which decided it.
+	// Generation is that of the rules which decided it, read before anything else was read
+	// that decided it.
 	Generation uint64
 	// Volatile is set if what decided it can change without the rules while it waits.
 	Volatile bool
@@ -44,6 +46,16 @@ type Event struct {
 	// For is which agent the message was decided for, see [directory.Agent.Identified].
 	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
+}
+
+// tenant is whose agent sent the message, or whom it came in for: the wall lets nobody
+// write to an agent of another tenant.
+func (d *Delivery) tenant() string {
+	if d.For != "" {
+		tenant, _, _ := strings.Cut(d.For, "/")
+		return tenant
+	}
+	return d.Tenant
 }
 
 // Reference returns what a receipt for the delivery is about.

@@ -36,11 +36,13 @@ type Receiver interface {
 // Host is what the outbox has to know of the daemon. Its methods never wait, since they are
 // called in the commit, but for those that say so.
 type Host interface {
-	// Generation counts the changes of what messages are decided by.
-	Generation() uint64
+	// Generation counts the changes of what messages of a tenant's agents are decided by.
+	Generation(tenant string) uint64
 	// Standing weighs a message that has waited by what holds now. Its error is a
 	// [gate.Withdrawn], a [gate.Anew], or why that cannot be told. It may wait.
 	Standing(ctx context.Context, w *gate.Waited) error
+	// Lasts reports whether the policy's answers hold until the generation changes.
+	Lasts() bool
 	// AskAnew enters into the change that takes a message out that a person is asked about
 	// it, or returns why it cannot leave whatever a person says. It may wait.
 	AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error)
@@ -172,7 +174,7 @@ func (o *Outbox) Leave(gone Receiver) {
 // in force stays closed: the drain looks whether it may leave. It never waits: it runs in
 // the commit.
 func (o *Outbox) Open(receipt store.Receipt, d *Delivery) {
-	now := o.host.Generation()
+	now := o.host.Generation(d.tenant())
 	if d.Generation != now {
 		return
 	}
@@ -508,12 +510,6 @@ func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
 		o.host.Withdrawn(d.waited, why)
 	}
 	return err
-}
-
-func withReason(details map[string]any, reason string) map[string]any {
-	all := map[string]any{"reason": reason}
-	maps.Copy(all, details)
-	return all
 }
 
 // astray says why a delivery is for nobody any more, nil where it reaches whom it was

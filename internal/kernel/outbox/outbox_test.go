@@ -101,6 +101,8 @@ type world struct {
 	// generation and standing are what messages are decided by.
 	generation uint64
 	standing   error
+	// varies is set if the policy answers for its moment alone.
+	varies bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -176,7 +178,7 @@ func (w *world) HookEvent(_ []byte, _ Receiver, d *Delivery, about api.HookConte
 	return d.Sealed().Hook(nil, "e", string(d.Hook), about.Append)
 }
 
-func (w *world) Generation() uint64 {
+func (w *world) Generation(string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.generation
@@ -186,6 +188,12 @@ func (w *world) Standing(context.Context, *gate.Waited) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.standing
+}
+
+func (w *world) Lasts() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.varies
 }
 
 // AskAnew has a person asked, of which the record is the only trace here.
@@ -245,7 +253,7 @@ func (w *world) send(from, id string) { w.sendFor(from, id, time.Hour) }
 func (w *world) sendFor(from, id string, wait time.Duration) {
 	w.t.Helper()
 	d := &Delivery{
-		Generation: w.Generation(),
+		Generation: w.Generation(""),
 		Message:    store.Message{MessageID: store.MessageID{Queue: ChannelQueue("irc")}, DispatchID: id, ExpiresAt: w.now().Add(wait)},
 		Event:      Event{Hook: api.MessageSending, From: from, About: api.HookContext{SessionKey: "irc:bob", ChannelID: "irc", AuditID: "r-" + id}},
 	}
@@ -353,6 +361,31 @@ func TestPauseKeepsBack(t *testing.T) {
 	w.drained()
 	w.expect("resumed", a.has(), sent+"2", sent+"1")
 	w.expect("left", w.waiting())
+}
+
+// A policy that answers for its moment alone is asked each time that a message is read back.
+func TestAnswerThatDoesNotLast(t *testing.T) {
+	for varies, want := range map[bool][]string{true: {"withdrawn 1 given", "told 1 LATE"}, false: nil} {
+		w := newWorld(t)
+		w.send("alice", "1")
+		w.restart()
+		w.set(func() { w.varies = varies })
+		read := func() int {
+			page, err := w.out.Read(t.Context(), ChannelQueue("irc"), "", 10, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Messages)
+		}
+		if read() != 1 {
+			t.Error("nothing waits")
+		}
+		w.set(func() { w.standing = &gate.Withdrawn{Code: "LATE"} })
+		if varies != (read() == 0) {
+			t.Errorf("whether the answer varies is %v", varies)
+		}
+		w.expect("records", w.recorded(), want...)
+	}
 }
 
 // What waits too long, what a person takes out, and what no decision let through is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -29,7 +30,8 @@ func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*De
 	if err != nil {
 		return d, undecided("it cannot be read")
 	}
-	generation := o.host.Generation()
+	tenant := d.tenant()
+	generation := o.host.Generation(tenant)
 	if sealed, known := o.memory.Recall(m.ID, generation, m.Body, data, m.Queue, m.DispatchID); known {
 		d.sealed = sealed
 		return d, o.reaches(to, d)
@@ -44,7 +46,7 @@ func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*De
 		}
 		return o.host.Standing(ctx, w)
 	})
-	if err == nil && !d.Volatile {
+	if err == nil && !d.Volatile && d.tenant() == tenant {
 		o.memory.Keep(d.sealed, m.ID, generation, m.Body, m.Queue, m.DispatchID)
 	}
 	return d, err
@@ -96,7 +98,7 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 		if let == nil {
 			return found, nil, nil
 		}
-		d.Volatile = let.Details["media"] != nil || let.Details["grant"] != nil || let.ApprovalID != ""
+		d.Volatile = let.Details["media"] != nil || let.Details["grant"] != nil || let.ApprovalID != "" || let.TaskID != "" || !o.host.Lasts()
 		w := &gate.Waited{Record: &let.Entry, SessionKey: d.About.SessionKey, Form: said}
 		if m, emitted := said.(*api.EmittedMessage); emitted {
 			w.SessionKey = m.SessionKey
@@ -251,4 +253,10 @@ func (o *Outbox) reject(m *store.Message, why string) error {
 		o.given.remove(m.MessageID)
 	}
 	return err
+}
+
+func withReason(details map[string]any, reason string) map[string]any {
+	all := map[string]any{"reason": reason}
+	maps.Copy(all, details)
+	return all
 }

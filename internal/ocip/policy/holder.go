@@ -30,6 +30,16 @@ func (h *Holder) Load() *Policy { return h.current.Load() }
 // none. A nil p puts none in force.
 func (h *Holder) Swap(p *Policy) (old *Policy) { return h.current.Swap(p) }
 
+// Lasts reports whether the same question has the same answer as long as the policy in force
+// is, see [ocip.Policy].
+func (h *Holder) Lasts() bool {
+	p := h.current.Load()
+	return p != nil && p.Lasts()
+}
+
+// Lasts reports whether answers are a function of the question alone, see [ocip.Policy].
+func (p *Policy) Lasts() bool { return p.lasts }
+
 // Evaluate asks the policy in force, see [Policy.Evaluate].
 func (h *Holder) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip.PolicyAnswer, name, revision string, err error) {
 	p := h.current.Load()

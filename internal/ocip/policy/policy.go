@@ -142,9 +142,9 @@ type Policy struct {
 	files   []string
 	digest  string
 	timeout time.Duration
-	// cache is nil where answers are not a function of the question alone, or
-	// are not to be remembered. Its keys need no revision: it belongs to this
-	// policy and goes with it.
+	lasts   bool // answers are a function of the question alone
+	// cache is nil where they do not last or are not to be remembered. Its keys need no
+	// revision: it belongs to this policy and goes with it.
 	cache *lru.Cache[ocip.PolicyInput, ocip.PolicyAnswer]
 }
 
@@ -284,11 +284,11 @@ func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	if err := p.try(ctx); err != nil {
 		return nil, err
 	}
-	if size := t.src.CacheSize; size >= 0 && deterministic(compiler) {
+	p.lasts = deterministic(compiler)
+	if size := t.src.CacheSize; size >= 0 && p.lasts {
 		if size == 0 {
 			size = DefaultCacheSize
 		}
-		// The only error is a size below one.
 		if p.cache, err = lru.New[ocip.PolicyInput, ocip.PolicyAnswer](size); err != nil {
 			return nil, fmt.Errorf("cannot remember %d policy answers: %w", size, err)
 		}

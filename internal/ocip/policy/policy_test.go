@@ -635,8 +635,8 @@ func TestCache(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				p := mustCompile(t, Source{Path: exchange(t, allowAll+tt.body)})
-				if (p.cache != nil) != tt.want {
-					t.Errorf("answers are remembered: %t, want %t", p.cache != nil, tt.want)
+				if (p.cache != nil) != tt.want || p.Lasts() != tt.want {
+					t.Errorf("answers are remembered: %t, and last: %t, want %t", p.cache != nil, p.Lasts(), tt.want)
 				}
 				for range 2 {
 					if got, _, _, err := p.Evaluate(t.Context(), question()); err != nil || !got.Allow {
