@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
-	"os"
-	"sync"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
@@ -16,22 +13,6 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/store"
 )
-
-// programDigest is the SHA-256 of the program that runs, "" where it cannot be read: the
-// version alone does not tell two builds apart.
-var programDigest = sync.OnceValue(func() string {
-	// What runs, and not what has taken its place since.
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return ""
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
-})
 
 // openConfigs takes up which configuration was on record last.
 func (d *Daemon) openConfigs(ctx context.Context) error {

@@ -37,6 +37,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/retention"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
@@ -432,7 +433,7 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 	}
 	c := &store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
-			"version": d.version, "program": programDigest(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
+			"version": d.version, "program": registry.OwnProgram(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
 	)}
 	noted, err := d.reloader.Start(c)

@@ -159,7 +159,7 @@ type Store struct {
 }
 
 // schema is what the database of this daemon has in it.
-func schema() db.Schema { return db.Schema{Application: applicationID, Steps: migrations} }
+var schema = sync.OnceValue(func() *db.Schema { return &db.Schema{Application: applicationID, Steps: migrations} })
 
 // readerCount bounds the queries that run side by side.
 const readerCount = 3

@@ -31,6 +31,37 @@ const (
 	somePrograms = 256
 )
 
+// own is the program that this process runs, and not what has taken its place since, with its
+// digest: "" if it cannot be read.
+var own = sync.OnceValue(func() (is struct {
+	programFile
+	digest string
+}) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return is
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return is
+	}
+	digest, err := plainfile.SHA256(f)
+	if err == nil {
+		is.programFile, is.digest = fileOf(info), digest
+	}
+	return is
+})
+
+// OwnProgram is the SHA-256 of the program that this process runs, as records have it, or "" if it
+// cannot be read. The version alone does not tell two builds apart.
+func OwnProgram() string {
+	if own().digest == "" {
+		return ""
+	}
+	return "sha256:" + own().digest
+}
+
 // of enters into details which program a process runs: its path, and the SHA-256 of what runs,
 // also where something else has its name by now. Neither is there of a process that the daemon
 // may not look at, and no digest of a program above [maxProgram].
@@ -62,6 +93,10 @@ func (p *programs) digest(name string) (string, error) {
 		return "", err
 	}
 	file := fileOf(info)
+	// The clients that ocipd has itself run the daemon's program.
+	if is := own(); is.digest != "" && is.programFile == file {
+		return is.digest, nil
+	}
 	p.mu.Lock()
 	known := p.known[file]
 	p.mu.Unlock()

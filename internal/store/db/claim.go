@@ -31,7 +31,7 @@ type File struct {
 // Claim claims the file of a database with the schema, and makes it where there is
 // none. One of another program or of a newer daemon is refused and left exactly as it
 // is.
-func (s Schema) Claim(path string) (*File, error) {
+func (s *Schema) Claim(path string) (*File, error) {
 	if err := s.refuseForeign(path); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func NewReader(path string, count int, seals *Seals) (*Reader, error) {
 // it, is read along. Neither is changed, no file is made, and no process is kept from
 // claiming it. Should one do so meanwhile, the queries fail rather than show a mixture
 // of old and new.
-func (s Schema) OpenUnclaimed(path string) (*Reader, error) {
+func (s *Schema) OpenUnclaimed(path string) (*Reader, error) {
 	if err := unclaimed(path); err != nil {
 		return nil, err
 	}

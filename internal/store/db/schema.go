@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -28,9 +29,13 @@ type Schema struct {
 	// Steps are SQL scripts in the order of their names. A database at a version has had
 	// so many of them.
 	Steps fs.FS
+
+	mu sync.Mutex
+	// made holds what the schema of each version has, once a database was checked at it.
+	made map[int]map[object]string
 }
 
-func (s Schema) steps() ([]string, error) {
+func (s *Schema) steps() ([]string, error) {
 	steps, err := fs.Glob(s.Steps, "*/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list migrations: %w", err)
@@ -40,7 +45,7 @@ func (s Schema) steps() ([]string, error) {
 
 // Versions returns the schema version of an open database, zero for an empty one, and
 // that of the schema. It refuses a database that is not for this daemon.
-func (s Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
+func (s *Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
 	version, err = QueryInt(conn, "PRAGMA user_version")
 	if err != nil {
 		return 0, 0, err
@@ -69,7 +74,7 @@ func (s Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
 
 // Migrate brings a database to the newest version, each step in its own transaction. A
 // database of a newer daemon, or of another program, is refused and left as it is.
-func (s Schema) Migrate(w *Writer) error {
+func (s *Schema) Migrate(w *Writer) error {
 	version, _, err := s.Versions(w.Conn)
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func (s Schema) Migrate(w *Writer) error {
 	return nil
 }
 
-func (s Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
+func (s *Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
 	script, err := fs.ReadFile(s.Steps, steps[i])
 	if err != nil {
 		return fmt.Errorf("cannot read migration %s: %w", steps[i], err)
@@ -115,26 +120,12 @@ func (e *SchemaError) Error() string {
 // version make, in a database in memory. It returns a [*SchemaError] if they differ: a trigger
 // that somebody puts there would run in the daemon, and a column under another's name would
 // be read as that.
-func (s Schema) Check(conn *sqlite.Conn) (err error) {
+func (s *Schema) Check(conn *sqlite.Conn) error {
 	version, _, err := s.Versions(conn)
 	if err != nil || version == 0 {
 		return err
 	}
-	steps, err := s.steps()
-	if err != nil {
-		return err
-	}
-	model, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite|sqlite.OpenMemory)
-	if err != nil {
-		return fmt.Errorf("cannot check the schema of the store: %w", err)
-	}
-	defer func() { err = errors.Join(err, model.Close()) }()
-	for i := range version {
-		if err := s.apply(model, steps, i); err != nil {
-			return err
-		}
-	}
-	want, err := schemaOf(model)
+	want, err := s.model(version)
 	if err != nil {
 		return err
 	}
@@ -156,6 +147,38 @@ func (s Schema) Check(conn *sqlite.Conn) (err error) {
 		}
 	}
 	return nil
+}
+
+// model returns what the schema of a version has. It is made once.
+func (s *Schema) model(version int) (_ map[object]string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made, ok := s.made[version]; ok {
+		return made, nil
+	}
+	steps, err := s.steps()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite|sqlite.OpenMemory)
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the schema of the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for i := range version {
+		if err := s.apply(conn, steps, i); err != nil {
+			return nil, err
+		}
+	}
+	made, err := schemaOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	if s.made == nil {
+		s.made = make(map[int]map[object]string)
+	}
+	s.made[version] = made
+	return made, nil
 }
 
 // object names what a schema has.
@@ -182,7 +205,7 @@ func schemaOf(conn *sqlite.Conn) (map[object]string, error) {
 
 // refuseForeign looks at a file before it is opened for writing, so that one
 // of another program or of a newer daemon is left exactly as it is.
-func (s Schema) refuseForeign(path string) error {
+func (s *Schema) refuseForeign(path string) error {
 	conn, _, err := openBeside(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEmpty):
@@ -197,7 +220,7 @@ func (s Schema) refuseForeign(path string) error {
 // blank reports whether a database has nothing in it and no write-ahead log, as
 // where that was lost before any of it was in the file. Where there is a log, a
 // first start may have ended while it made the tables.
-func (s Schema) blank(path string) (bool, error) {
+func (s *Schema) blank(path string) (bool, error) {
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		return false, nil
 	}

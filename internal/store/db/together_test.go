@@ -12,7 +12,7 @@ import (
 // behind.
 func TestTogetherSaysWhatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	claim, err := (Schema{}).Claim(path)
+	claim, err := (&Schema{}).Claim(path)
 	if err != nil {
 		t.Fatal(err)
 	}
