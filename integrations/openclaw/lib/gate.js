@@ -2,13 +2,12 @@
 import { createHash } from "node:crypto";
 import { Claims } from "./claims.js";
 import { Kernel, KernelError } from "./kernel.js";
+import { Notices } from "./notices.js";
 import { reads } from "./reads.js";
 import { sender } from "./sends.js";
 
 /** How many decided messages are remembered until their receiver's run begins. */
 const REMEMBERED = 4096;
-/** How many notices to an agent are remembered until its next run. */
-const REMEMBERED_NOTICES = 64;
 /** OpenClaw's own prompt for telling a channel of an exchange that is over. */
 const ANNOUNCE = "Agent-to-agent announce step.";
 
@@ -44,11 +43,12 @@ export class Gate {
     this.send = send;
     this.visibility = visibility;
     this.tell = (agentId, text) => {
-      this.told.set(agentId, [...(this.told.get(agentId) ?? []), text].slice(-REMEMBERED_NOTICES));
+      this.notices.add(agentId, text);
       tell(agentId, text);
     };
     this.find = sender(sendTools);
     this.claims = new Claims(state);
+    this.notices = new Notices(state, log);
     /** Decided messages by who said what: what was decided travels beside OpenClaw's text. */
     this.decided = new Map();
     /** The exchange that a run answers in, by the run's id. */
@@ -57,8 +57,8 @@ export class Gate {
     this.own = new Set();
     /** Agents whose next run may follow from another agent's text that is in no prompt. */
     this.nudged = new Set();
-    /** What this plugin has told each agent: the host puts it before the next prompt. */
-    this.told = new Map();
+    /** Messages that were let go and that no run has begun with, by dispatch id, in their order. */
+    this.onTheirWay = new Map();
     /** The dispatch ids of messages whose tool has not ended, by the call's id. */
     this.calls = new Map();
     /** Pairs of agents whose last message was refused. */
@@ -81,13 +81,30 @@ export class Gate {
     return createHash("sha256").update(`${session}\0${text}`).digest("base64");
   }
 
-  remember(session, text, decision) {
+  /** Remembers what was decided about a text of a session to another. */
+  remember(session, to, text, decision) {
     const key = this.key(session, text);
-    this.decided.delete(key);
-    this.decided.set(key, decision);
-    for (const old of this.decided.keys()) {
-      if (this.decided.size <= REMEMBERED) break;
-      this.decided.delete(old);
+    put(this.decided, key, decision);
+    if (decision.dispatchId && agentOf(to)) put(this.onTheirWay, decision.dispatchId, { pair: pair(session, agentOf(to)), key });
+  }
+
+  /** A run has begun with a text: the first of its messages has come. */
+  taken(key) {
+    for (const [dispatchId, message] of this.onTheirWay) {
+      if (message.key === key) return this.onTheirWay.delete(dispatchId);
+    }
+    return false;
+  }
+
+  /**
+   * A run began with a text of a session that is none of those decided about. One of its messages was
+   * changed on the way, and nobody knows which: none of those on their way comes any more.
+   */
+  async lost(from, agentId) {
+    for (const [dispatchId, message] of [...this.onTheirWay]) {
+      if (message.pair !== pair(from, agentId)) continue;
+      this.decided.set(message.key, { refused: "the message is on record as not taken" });
+      await this.notSent(dispatchId, "a run began with another text than the one that was decided about");
     }
   }
 
@@ -131,6 +148,7 @@ export class Gate {
 
   /** Tells ocipd that a message which it let go went to nobody. */
   async notSent(dispatchId, why) {
+    this.onTheirWay.delete(dispatchId);
     try {
       await this.kernel.ask("approval.confirm", { dispatchId, outcome: "not_sent", note: String(why).slice(0, 500) });
     } catch (e) {
@@ -140,7 +158,7 @@ export class Gate {
 
   allow(ctx, session, data) {
     const from = ctx.sessionKey ?? `agent:${ctx.agentId}:main`;
-    this.remember(from, data.content, { metadata: data.metadata, dispatchId: data.dispatchId });
+    this.remember(from, session, data.content, { metadata: data.metadata, dispatchId: data.dispatchId });
     this.refused.delete(pair(from, session));
   }
 
@@ -195,9 +213,13 @@ export class Gate {
     }
     if (from.startsWith(`agent:${ctx.agentId}:`)) return undefined; // the agent's own
     const text = this.decided.has(this.key(from, event.prompt)) ? event.prompt : this.withoutNotices(ctx.agentId, event.prompt);
-    const decided = this.decided.get(this.key(from, text));
+    const key = this.key(from, text);
+    const decided = this.decided.get(key);
     if (!decided || decided.refused) {
-      if (!decided) this.log.error(`ocipd: ${ctx.sessionKey} was to run on a text of ${from} that nobody decided about`);
+      if (!decided) {
+        this.log.error(`ocipd: ${ctx.sessionKey} was to run on a text of ${from} that nobody decided about`);
+        await this.lost(from, ctx.agentId);
+      }
       return withheld(decided?.refused ?? "no decision about this message is known");
     }
     let answer;
@@ -213,6 +235,7 @@ export class Gate {
       await this.notSent(decided.dispatchId, answer.reason);
       return withheld(answer.reason);
     }
+    this.taken(key);
     if (ctx.runId) this.runs.set(ctx.runId, { to: replies(from), exchange: decided.metadata?.exchange?.id });
     return undefined;
   }
@@ -225,8 +248,8 @@ export class Gate {
     const metadata = run.exchange ? { exchange: { id: run.exchange } } : {};
     const answer = await this.decide(run.to, text, metadata, ctx, "annotation");
     // The host sends the text as it is: the label travels in the annotation.
-    if (answer.allowed) this.remember(ctx.sessionKey, text, { metadata: answer.data.metadata, dispatchId: answer.data.dispatchId });
-    else this.remember(ctx.sessionKey, text, { refused: this.reason(answer) });
+    if (answer.allowed) this.remember(ctx.sessionKey, run.to, text, { metadata: answer.data.metadata, dispatchId: answer.data.dispatchId });
+    else this.remember(ctx.sessionKey, run.to, text, { refused: this.reason(answer) });
     return undefined;
   }
 
@@ -251,7 +274,7 @@ export class Gate {
   /** A prompt without what this plugin has told the agent, which the host puts before it. */
   withoutNotices(agentId, prompt) {
     let text = prompt;
-    for (const notice of this.told.get(agentId) ?? []) {
+    for (const notice of this.notices.of(agentId)) {
       const rest = text.trimStart();
       if (rest.startsWith(notice)) text = rest.slice(notice.length).replace(/^\s+/, "");
     }
@@ -372,6 +395,15 @@ const decisions = ({ ocip }) => (ocip?.blocked
 
 const block = (reason) => ({ block: true, blockReason: reason });
 const withheld = (reason) => ({ outcome: "block", reason, message: `ocipd: message withheld: ${reason}` });
+/** Puts a value at the end of a map, and drops the first ones of too many. */
+const put = (map, key, value) => {
+  map.delete(key);
+  map.set(key, value);
+  for (const old of map.keys()) {
+    if (map.size <= REMEMBERED) break;
+    map.delete(old);
+  }
+};
 const pair = (from, to) => `${from}\n${to}`;
 
 /** The session key by which an agent's message is answered. */

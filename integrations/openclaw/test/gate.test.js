@@ -1,7 +1,7 @@
 // The gate beside a real ocipd on a real socket: OCIPD names the program.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -147,8 +147,29 @@ test("a run on a text that nobody decided about does not begin", async () => {
   // What was decided for one sender is not another's.
   const { params } = await g.beforeTool(call({ agentId: "bob", message: "mine alone" }), alice);
   assert.equal((await g.beforeRun({ prompt: params.message }, from({ sessionKey: "agent:carol:main" }, bob, "r"))).outcome, "block");
-  assert.equal((await g.beforeRun({ prompt: `${params.message}!` }, from(alice, bob, "r"))).outcome, "block");
   assert.equal(await g.beforeRun({ prompt: params.message }, from(alice, bob, "r")), undefined);
+});
+
+test("a message whose text was changed on the way is on record as not taken", async () => {
+  const g = gate();
+  const untaken = () => records((r) => r.event === "not_taken").length;
+  const before = untaken();
+  const send = async (message, to = "bob") => (await g.beforeTool(call({ agentId: to, message }), alice)).params.message;
+  const arrived = await send("First, as it was.");
+  assert.equal(await g.beforeRun({ prompt: arrived }, from(alice, bob, "r")), undefined);
+  const changed = await send("Second, changed on the way.");
+  assert.equal((await g.beforeRun({ prompt: `Something before it.\n${changed}` }, from(alice, bob, "r"))).outcome, "block");
+  assert.equal(untaken(), before + 1);
+  // What is on record as not taken does not come after all.
+  assert.match((await g.beforeRun({ prompt: changed }, from(alice, bob, "r"))).reason, /not taken/);
+  assert.equal((await g.beforeRun({ prompt: "out of nowhere" }, from(alice, bob, "r"))).outcome, "block");
+  assert.equal(untaken(), before + 1, "nothing else was on its way");
+  // Nor does a reply.
+  const asked = await send("Third?");
+  assert.equal(await g.beforeRun({ prompt: asked }, from(alice, bob, "run-3")), undefined);
+  await g.beforeFinalize({ runId: "run-3", lastAssistantMessage: "Third." }, bob);
+  assert.equal((await g.beforeRun({ prompt: "Third!" }, from(bob, alice, "r"))).outcome, "block");
+  assert.equal(untaken(), before + 2);
 });
 
 test("the annotation stands beside the provenance", async () => {
@@ -182,7 +203,7 @@ test("what a person approves is sent once", async () => {
   await eventually("the confirmation", () => records((r) => r.event === "delivered" && r.approvalId === approvalId).length);
   assert.deepEqual(sends.map(([who, session]) => [who, session]), [["alice", "agent:bob:main"]]);
   assert.equal(await g.beforeRun({ prompt: sends[0][2] }, from(alice, bob, "r")), undefined, "its receiver's gate knows it");
-  assert.deepEqual(readdirSync(g.claims.folder), []);
+  assert.deepEqual(g.claims.list(), []);
   await g.recover();
   assert.equal(sends.length, 1);
 });
@@ -226,7 +247,7 @@ test("a Gateway that was killed while it sent asks a person", async () => {
   await g.kernel.open();
   const asked = await eventually("the question", () => waiting().find((a) => a.code === "OUTCOME_UNKNOWN"));
   assert.equal(asked.kind, "delivery");
-  await eventually("the note's end", () => readdirSync(state).length === 0);
+  await eventually("the note's end", () => g.claims.list().length === 0);
   ocipd("approvals", "resolve", asked.approvalId);
 });
 
@@ -332,13 +353,16 @@ test("messages that lead to each other are stopped", async () => {
 
 test("a notice before the next message does not stop it", async () => {
   const told = [];
-  const g = gate({ tell: (who, text) => told.push(text) });
-  await g.beforeTool(call({ agentId: "alice", message: "I promise to sign the contract." }), bob);
+  const state = mkdtempSync(join(dir, "told-"));
+  const first = gate({ state, tell: (who, text) => told.push(text) });
+  await first.beforeTool(call({ agentId: "alice", message: "I promise to sign the contract." }), bob);
   ocipd("approvals", "deny", waiting()[0].approvalId);
   await eventually("the word", () => told.length > 0);
+  first.close(); // the host keeps the notice over its restart
+  const g = gate({ state });
   const { params } = await g.beforeTool(call({ agentId: "bob", message: "How far are you?" }), alice);
-  assert.equal((await g.beforeRun({ prompt: `${told[0]} And more.\n\n${params.message}` }, from(alice, bob, "r"))).outcome, "block", "it is another text");
   assert.equal(await g.beforeRun({ prompt: `${told[0]}\n\n${params.message}` }, from(alice, bob, "r")), undefined);
+  assert.equal((await g.beforeRun({ prompt: `${told[0]} And more.\n\n${params.message}` }, from(alice, bob, "r"))).outcome, "block", "it is another text");
 });
 
 test("a message that goes to nobody after all is on record as not taken", async () => {
