@@ -37,16 +37,23 @@ TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # them, and the detector would take five times as long. test/archtest holds them to it.
 ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
-# Tests of many cases like each other, of which the detector sees a few: all of them are
-# made without it.
-SWEEPS := -run '^(TestAttacks|TestCanaryOf.*|TestHundredThousandContacts|TestManyFaultsTakeNoLonger)$$' ./cmd/ocipd ./internal/config ./internal/daemon
+# Packages whose tests start whole daemons. `make test` runs them without the race
+# detector, and `make test-long` with it.
+WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon
+# Tests of many cases like each other, of which the detector sees a few, and tests that kill
+# a daemon many times, or have many processes at it: `make test-long` runs them.
+SWEEPS := TestAttacks|TestCanaryOf.*|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestFaults|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
+# Packages with such tests alone under the detector.
 SWEPT := internal/evidence/index
+# Runs tests, and prints what failed and the slowest ones.
+REPORT := | $(GO) run -buildvcs=false ./test/report
 # Whether the race detector can be linked: it needs a C compiler and its headers.
 HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test race fuzz e2e mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -66,17 +73,25 @@ uninstall: ## stop the service and remove what install wrote; configuration and 
 demo: build ## build, then show the daemon at work, without touching the machine
 	./$(BIN) demo $(ARGS)
 
-test: ## run every test, under the race detector where a C compiler is found and something can race
-	@if $(HAVE_CC); then \
-		list=$$($(GO) list ./... | grep -vE "/($$(echo $(ALONE) | tr ' ' '|'))$$") || exit; \
-		set -x; code=0; \
-		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) $(addprefix ./,$(ALONE) $(SWEPT)) || code=$$?; \
-		CGO_ENABLED=0 $(GO) test $(COMPILED) $(TESTS) $(SWEEPS) || code=$$?; \
-		CGO_ENABLED=1 $(GO) test $(RACE) $(TESTS) $$list && exit $$code; \
+test: ## run the tests: under the race detector, if there is a C compiler, but for those of whole daemons
+	@list=$$($(GO) list ./...) || exit; \
+	if $(HAVE_CC); then \
+		list=$$(echo "$$list" | grep -vE "/($$(echo $(ALONE) $(SWEPT) $(WHOLE) | tr ' ' '|'))$$"); \
+		plain='$(addprefix ./,$(ALONE) $(SWEPT) $(WHOLE))'; \
 	else \
-		echo "make test: no C compiler found, so the race detector stays off" >&2; \
-		set -x; CGO_ENABLED=0 $(GO) test $(TESTS) ./...; \
-	fi
+		echo "make test: no C compiler found, so the race detector stays off" >&2; plain=$$list; list=; \
+	fi; \
+	set -x; { \
+		CGO_ENABLED=0 $(GO) test -json $(COMPILED) $(TESTS) -skip '^($(SWEEPS)|$(KILLS))$$' $$plain; \
+		[ -z "$$list" ] || CGO_ENABLED=1 $(GO) test -json $(RACE) $(TESTS) -skip '^($(SWEEPS)|$(KILLS))$$' $$list; \
+	} $(REPORT)
+
+test-long: ## run what `make test` leaves out: whole daemons under the race detector, sweeps, kills
+	@$(HAVE_CC) || { echo "make test-long: the race detector needs a C compiler (gcc)" >&2; exit 1; }
+	@set -x; { \
+		CGO_ENABLED=0 $(GO) test -json $(COMPILED) $(TESTS) -run '^($(SWEEPS))$$' $$($(GO) list ./...); \
+		CGO_ENABLED=1 $(GO) test -json $(RACE) $(TESTS) -skip '^($(SWEEPS))$$' $(addprefix ./,$(WHOLE)); \
+	} $(REPORT)
 
 race: ## run every test under the race detector, or fail
 	@$(HAVE_CC) || { echo "make race: the race detector needs a C compiler (gcc)" >&2; exit 1; }
@@ -105,7 +120,7 @@ e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, 
 	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout 30m -tags e2e ./e2e
 
 mutants: ## switch each guard of internal/base/mutant off in turn: the canary has to notice each (ARGS="wall sender": those)
-	@GO='$(GO)' packaging/mutants $(ARGS)
+	@GO='$(GO)' COMPILED='$(COMPILED)' packaging/mutants $(ARGS)
 
 bench: build ## measure the daemon end to end
 	$(GO) run -buildvcs=false ./bench $(ARGS)

@@ -116,6 +116,35 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// TestLongTests holds the tests that the Makefile leaves to `make test-long` against the tree.
+func TestLongTests(t *testing.T) {
+	root, _ := moduleRoot(t)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []string
+	for _, u := range load(t) {
+		for _, f := range u.tests {
+			for _, decl := range f.Decls {
+				if is, ok := decl.(*ast.FuncDecl); ok {
+					tests = append(tests, is.Name.Name)
+				}
+			}
+		}
+	}
+	for _, variable := range []string{"SWEEPS", "KILLS"} {
+		_, list, _ := strings.Cut(string(makefile), "\n"+variable+" := ")
+		list, _, _ = strings.Cut(list, "\n")
+		for name := range strings.SplitSeq(list, "|") {
+			prefix, any := strings.CutSuffix(name, ".*")
+			if !slices.ContainsFunc(tests, func(is string) bool { return is == name || any && strings.HasPrefix(is, prefix) }) {
+				t.Errorf("%s of the Makefile names %q, which is no test", variable, name)
+			}
+		}
+	}
+}
+
 // TestDocumentedFiles holds the files that docs/ARCHITECTURE.md names, from the root or from
 // internal on, against the tree.
 func TestDocumentedFiles(t *testing.T) {

@@ -53,7 +53,7 @@ var clocks = []string{
 
 // processes are the packages that own a process: they set the knobs of the libraries they
 // start, and the linker sets their version strings.
-var processes = []string{"bench", "bench/detection", "bench/fault", "bench/soak", "cmd/ocipd", "examples/go"}
+var processes = []string{"bench", "bench/detection", "bench/fault", "bench/soak", "cmd/ocipd", "examples/go", "test/report"}
 
 // folderOf returns the folder that a package is in, "" if it is in none.
 func folderOf(dir string) string {
