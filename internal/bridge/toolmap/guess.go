@@ -67,12 +67,21 @@ func GuessAll(arguments []string) *Tool {
 const maxWord = 64
 
 // SaysText reports whether a text stands in an argument: by the usual name of one, at any depth, or
-// since it is more than a name.
+// since it is more than a name. Names of arguments and members can be chosen to say something too.
 func SaysText(a *Member) bool {
+	if wordy(a.Name) {
+		return true
+	}
 	for _, s := range saysOf(a) {
-		if s.text && !s.member && (among(textNames, s.name) || among(titleNames, s.name) || len(s.value) > maxWord || strings.ContainsFunc(s.value, unicode.IsSpace)) {
+		if s.text && (wordy(s.value) || !s.member && (among(textNames, s.name) || among(titleNames, s.name))) {
 			return true
 		}
 	}
 	return false
+}
+
+// wordy reports whether a text can be more than a name or an id, which are short words of ASCII:
+// many languages have no spaces between words.
+func wordy(text string) bool {
+	return len(text) > maxWord || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsSpace(r) })
 }

@@ -112,6 +112,20 @@ func TestGuess(t *testing.T) {
 			t.Errorf("%q is guessed as %q, want %q", names, got, want)
 		}
 	}
+	for arguments, want := range map[string]bool{
+		`{"data":"hello"}`: false, `{"id":"3f2a-11"}`: false, `{"n":12}`: false, `{"data":{"name":"x","list":["a","b"]}}`: false, `{"data":"hello_world"}`: false,
+		`{"data":"hello world"}`: true, `{"data":"` + strings.Repeat("x", 65) + `"}`: true, `{"body":"x"}`: true, `{"data":{"text":"x"}}`: true,
+		`{"data":"明日までに払います"}`: true, `{"data":["我保证"]}`: true, `{"data":"Überweisung"}`: true, `{"data":"a\u00a0b"}`: true, `{"data":"a\u2028b"}`: true,
+		`{"data":{"I promise it":1}}`: true, `{"data":{"我保证":1}}`: true, `{"I promise it":true}`: true, `{"約束します":1}`: true, `{"data":{"` + strings.Repeat("x", 65) + `":null}}`: true,
+	} {
+		got := false
+		for _, a := range argumentsIn(t, arguments) {
+			got = got || SaysText(&a)
+		}
+		if got != want {
+			t.Errorf("%s says a text: %t", arguments, got)
+		}
+	}
 }
 
 // builtInMap is a map that comes with the program.
