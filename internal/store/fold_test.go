@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,13 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"github.com/openclawos/ocipd/internal/store/rowseal"
+	"github.com/openclawos/ocipd/test/buildtest"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// lived is a store in which every table of the fold has rows that are open, some that have
-// changed, and some that have ended.
+// lived is a store in which each of the eight tables of the fold has rows that are open, some that have changed, and
+// some that have ended.
 func lived(t *testing.T, o Options) *Store {
 	t.Helper()
 	s := open(t, o)
@@ -66,7 +68,66 @@ func lived(t *testing.T, o Options) *Store {
 		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &Release{Approval: id, AppID: "app", State: ReleaseReady, ExpiresAt: someTime, Data: []byte("x")})
 		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &Release{Approval: id, AppID: "app", State: ReleaseClaimed, Claim: "c", ExpiresAt: someTime, From: ReleaseReady})
 	}
+	said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: "r2"}, &Release{Approval: "r2", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"})
+	for id, steps := range map[string][]taskStep{
+		"t1": {{phase: "executing", state: "planned"}, {phase: "ready_to_resume", state: "started", runs: 1}},
+		"t2": {{phase: "ready_to_resume", state: "started", runs: 1}, {phase: "completed", state: "done", runs: 1}},
+		"t3": {{phase: "completed", state: "done", runs: 1}, {phase: "completed", state: "done", runs: 2}},
+		"t4": {{phase: "executing", state: "planned"}, {phase: "failed", state: "cancelled"}},
+	} {
+		for i, step := range steps {
+			said(audit.Record{ActionType: audit.ActionTask, TaskID: id}, step.part(id, i+1))
+		}
+	}
+	for _, id := range []string{"k1", "k2"} {
+		said(audit.Record{ActionType: audit.ActionTask}, actorGrant(id, `{"actor":"claude","role":"executor"}`))
+		said(audit.Record{ActionType: audit.ActionTask}, actorGrant(id, `{"actor":"claude","holder":{"uid":7},"role":"executor"}`))
+	}
+	said(audit.Record{ActionType: audit.ActionTask}, actorGrant("k2", `{"actor":"claude","holder":{"uid":7},"revoked_at":"2026-01-01T00:00:00Z","role":"executor"}`))
 	return s
+}
+
+// taskStep is a task with a spec, an effect that has a compensation, and a dependency, as internal/task/taskstore
+// writes it: how it stands by an event.
+type taskStep struct {
+	phase, state string
+	// runs is how many runs the effect has, of which the second is its compensation.
+	runs int
+}
+
+func (s taskStep) part(id string, seq int) Part {
+	var parts fold.Parts
+	parts.Effect(fold.Kept{Seq: seq, Digest: "sha256:1"}, "eff-"+id, s.state, true)
+	var runs []string
+	for n := 1; n <= s.runs; n++ {
+		parts.Run(n, n == 2, s.state, "a")
+		runs = append(runs, fmt.Sprintf(`{"approval_id":"a","compensation":%t,"run":%d,"state":%q}`, n == 2, n, s.state))
+	}
+	parts.Spec(fold.Kept{Seq: seq, Digest: "hmac-sha256:1"}, 1)
+	parts.Dependencies([]string{"on-" + id})
+	open := s.phase != "completed" && s.phase != "failed"
+	return Rows{
+		Folded: &FoldedRow{fold.Tasks, id, foldrows.Task("acme", s.phase, seq, &parts)},
+		Put: func(tx *db.Writer) error {
+			head := fmt.Sprintf(`{"phase":%q,"seq":%d,"task_id":%q,"tenant_id":"acme"}`, s.phase, seq, id)
+			effect := fmt.Sprintf(`{"compensation":{},"effect_id":%q,"kept":{"seq":%d},"request_digest":"sha256:1","runs":[%s],"state":%q}`, "eff-"+id, seq, strings.Join(runs, ","), s.state)
+			return errors.Join(
+				tx.Put("a task", "tasks", db.Text(id), db.Text("acme"), db.Text(s.phase), db.Bool(open), db.Int(0), db.Null(), db.Int(0), db.Int(0), db.Int(0), db.Int(int64(seq)), db.Text(""), db.Text(head)),
+				tx.Put("a spec", "task_parts", db.Text(id), db.Text("spec"), db.Int(0), db.Text("1"), db.Text(fmt.Sprintf(`{"kept":{"keyed":"hmac-sha256:1","seq":%d},"version":1}`, seq))),
+				tx.Put("an effect", "effects", db.Text(id), db.Int(0), db.Text("eff-"+id), db.Text("k"), db.Int(0), db.Text(effect)),
+				tx.Put("a dependency", "task_deps", db.Text(id), db.Text("on-"+id)))
+		},
+	}
+}
+
+func actorGrant(id, body string) Part {
+	until := someTime.Add(time.Hour)
+	return Rows{
+		Folded: &FoldedRow{fold.TaskGrants, id, foldrows.TaskGrant([]byte(id), "t1", until, []byte(body))},
+		Put: func(tx *db.Writer) error {
+			return tx.Put("a grant", "grants", db.Text(id), db.Bytes([]byte(id)), db.Text("t1"), db.Time(until), db.Text(body))
+		},
+	}
 }
 
 // foldOptions are those of a signed store at one moment.
@@ -175,25 +236,61 @@ func TestEditedRowsAreFoundAtTheStart(t *testing.T) {
 		"release ended":      {`UPDATE releases SET state = 'abandoned' WHERE approval = 'r1'`, "release of approval r1"},
 		"release's time":     {`UPDATE releases SET expires_at = 9e12 WHERE approval = 'r1'`, "expiresAt"},
 		"release gone":       {`DELETE FROM releases WHERE approval = 'r1'`, "release of approval r1: there is no such row"},
+		"task's phase":       {`UPDATE tasks SET phase = 'executing' WHERE id = 't1'`, "task t1: the row says phase executing"},
+		"task's effect":      {`UPDATE effects SET body = json_set(body, '$.state', 'planned', '$.runs', json('[]')) WHERE task_id = 't1'`, "task t1: the row says parts"},
+		"undone effect":      {`UPDATE effects SET body = json_remove(body, '$.runs[1]') WHERE task_id = 't3'`, "task t3: the row says"},
+		"effect gone":        {`DELETE FROM effects WHERE task_id = 't2'`, "task t2: "},
+		"dependency gone":    {`DELETE FROM task_deps WHERE task_id = 't1'`, "task t1: the row says bound"},
+		"actor's role":       {`UPDATE grants SET body = json_set(body, '$.role', 'operator') WHERE id = 'k1'`, "grant of an actor k1: the row says role operator"},
+		"actor's holder":     {`UPDATE grants SET body = json_remove(body, '$.holder') WHERE id = 'k1'`, "grant of an actor k1: the row says holder"},
 	} {
 		for _, checkpoint := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, checkpoint), func(t *testing.T) {
-				o := foldOptions(t)
+				o, key := signed(t, t.TempDir())
+				o.Clock = func() time.Time { return someTime }
 				s := lived(t, o)
 				if checkpoint {
 					if err := s.Sign(); err != nil {
 						t.Fatal(err)
 					}
 				}
+				lines := linesOf(t, s)
 				shut(t, s)
+				if checkpoint {
+					if got := buildtest.VerifyPy(t, key.public, lines, o.Path); got != "" {
+						t.Fatalf("before the edit verify.py says %q", got)
+					}
+				}
 				change(t, o.Path, edit.script)
 				reseal(t, o.Path)
 				if got := faultOf(t, o); !strings.Contains(got, edit.want) {
 					t.Errorf("the start says %q, want %q", got, edit.want)
 				}
+				if !checkpoint {
+					// No checkpoint is signed for what a verifier would read.
+					return
+				}
+				// The program of the page names the table and the row.
+				row := regexp.MustCompile(` ([a-z]+[0-9]|all|agent:a|new)\b`).FindString(edit.want)
+				if got := buildtest.VerifyPy(t, key.public, lines, o.Path); got == "" || !strings.Contains(got, row) {
+					t.Errorf("verify.py says %q, want %q", got, row)
+				}
 			})
 		}
 	}
+}
+
+// linesOf returns all records of a store.
+func linesOf(t *testing.T, s *Store) (lines [][]byte) {
+	t.Helper()
+	err := s.EachLine(t.Context(), 0, func(_ uint64, line []byte) error {
+		lines = append(lines, slices.Clone(line))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }
 
 // reseal seals all rows of a stopped database as they are, as who has the key can.
@@ -219,7 +316,7 @@ func reseal(t *testing.T, path string) {
 
 // An old copy of the rows of a table, each with the seal that it had, is found.
 func TestOldRowsAreFoundAtTheStart(t *testing.T) {
-	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases"} {
+	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants"} {
 		for _, checkpoint := range []bool{false, true} {
 			t.Run(fmt.Sprint(table, checkpoint), func(t *testing.T) {
 				o := foldOptions(t)
@@ -229,7 +326,13 @@ func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 				e := exchange("agent-alice-1", "e1", "c-e1")
 				e.Round, e.Outcome = 4, ocip.Resolved
 				commit(t, s, with(&Exchange{Exchange: e}, Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
-					&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"}, &Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime}))
+					&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"}, &Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime},
+					taskStep{phase: "completed", state: "done", runs: 1}.part("t1", 3), taskStep{phase: "completed", state: "done", runs: 2}.part("t2", 3),
+					Rows{Put: func(tx *db.Writer) error { return tx.Put("a dependency", "task_deps", db.Text("t5"), db.Text("t1")) }, Folded: &FoldedRow{fold.Tasks, "t5", dependent()}},
+					Rows{Put: func(tx *db.Writer) error {
+						return tx.Put("a task", "tasks", db.Text("t5"), db.Text("acme"), db.Text("executing"), db.Bool(true), db.Int(0), db.Null(), db.Int(0), db.Int(0), db.Int(0), db.Int(1), db.Text(""), db.Text("{}"))
+					}},
+					actorGrant("k1", `{"actor":"claude","holder":{"uid":7},"revoked_at":"2026-01-01T00:00:00Z","role":"executor"}`)))
 				if checkpoint {
 					if err := s.Sign(); err != nil {
 						t.Fatal(err)
@@ -246,6 +349,13 @@ func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// dependent is a task that depends on t1 alone.
+func dependent() fold.Row {
+	var parts fold.Parts
+	parts.Dependencies([]string{"t1"})
+	return foldrows.Task("acme", "executing", 1, &parts)
 }
 
 // readAll returns the rows of a table, each as SQL values.
@@ -433,7 +543,9 @@ func TestRowsAreMadeAnew(t *testing.T) {
 		UPDATE approvals SET state = 'denied', asked = '', expires_at = 1, body = '{"digest":"x"}', summary = '{"given":7}' WHERE id = 'a1'; UPDATE approvals SET state = 'pending' WHERE id = 'a3';
 		UPDATE commitment_grants SET uses = -100, max_uses = 0, until = 9e12 WHERE id = 'g1'; UPDATE commitment_grants SET state = 'in_force' WHERE id = 'g2';
 		UPDATE paused SET at = 1; INSERT INTO paused VALUES ('agent:z', 1, 'x', x'');
-		UPDATE releases SET state = 'ready', expires_at = 1 WHERE approval = 'r1'; INSERT INTO releases SELECT 'r9', app_id, state, claim, request_key, expires_at, origin, data, record_seq, seal FROM releases WHERE approval = 'r2'`
+		UPDATE releases SET state = 'ready', expires_at = 1 WHERE approval = 'r1'; INSERT INTO releases SELECT 'r9', app_id, 'claimed', claim, request_key, expires_at, origin, data, record_seq, seal FROM releases WHERE approval = 'r2';
+		UPDATE tasks SET phase = 'executing', seq = 1, tenant = 'other', head = json_set(head, '$.phase', 'executing', '$.seq', 1) WHERE id = 't1'; UPDATE tasks SET is_open = 1, phase = 'executing' WHERE id = 't4';
+		UPDATE grants SET body = json_set(body, '$.role', 'operator', '$.actor', 'x'), task_id = 'x' WHERE id = 'k1'`
 	change(t, o.Path, edits)
 	rebuilt := func(more string) (differed, left []fold.Difference, path string) {
 		t.Helper()
@@ -450,7 +562,7 @@ func TestRowsAreMadeAnew(t *testing.T) {
 		return differed, left, path
 	}
 	differed, left, path := rebuilt(`SELECT 1`)
-	if len(differed) < 16 || len(left) > 0 {
+	if len(differed) < 23 || len(left) > 0 {
 		t.Errorf("%d differed, left are %s", len(differed), foldrows.Words(left))
 	}
 	again := o
@@ -460,11 +572,24 @@ func TestRowsAreMadeAnew(t *testing.T) {
 	if e, err := s.Exchange(t.Context(), "agent-alice-1", "e1"); err != nil || e.Round != 3 || e.Counterparty != "agent-bob-1" || len(e.Transcript) != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
+	for _, want := range []struct{ query, row string }{
+		{`SELECT tenant || ' ' || phase || ' ' || is_open || ' ' || seq || ' ' || head FROM tasks WHERE id = 't1'`, `acme ready_to_resume 1 2 {"phase":"ready_to_resume","seq":2,"task_id":"t1","tenant_id":"acme"}`},
+		{`SELECT phase || ' ' || is_open FROM tasks WHERE id = 't4'`, `failed 0`},
+		{`SELECT task_id || ' ' || body FROM grants WHERE id = 'k1'`, `t1 {"actor":"claude","holder":{"uid":7},"role":"executor"}`},
+	} {
+		if got, err := db.Row(t.Context(), s.db, "the row", want.query, nil, db.ScanText); err != nil || got != want.row {
+			t.Errorf("%s is %s, want %s, %v", want.query, got, want.row, err)
+		}
+	}
 	if altered, err := s.CheckRows(t.Context()); err != nil || altered != 0 {
 		t.Errorf("%d rows are altered, %v", altered, err)
 	}
 	shut(t, s)
 	if _, left, _ := rebuilt(`DELETE FROM approvals WHERE id = 'a2'`); len(left) != 1 || !strings.Contains(left[0].String(), "approval a2: there is no such row") {
+		t.Errorf("left are %s", foldrows.Words(left))
+	}
+	// What belongs to a task is on record by digests: the command names it, and cannot make it.
+	if _, left, _ := rebuilt(`UPDATE effects SET body = json_set(body, '$.state', 'planned') WHERE task_id = 't1'`); !slices.ContainsFunc(left, func(d fold.Difference) bool { return strings.HasPrefix(d.String(), "task t1: the row says parts ") }) {
 		t.Errorf("left are %s", foldrows.Words(left))
 	}
 }

@@ -58,7 +58,7 @@ func (c Create) decide(d *draft) error {
 		e.Details = c.Details
 	}
 	e.Reason = c.Reason
-	e.Texts["title"], e.Digests["spec"] = c.Title, t.Spec().text()
+	e.Texts["title"], e.Digests["spec"] = c.Title, t.Spec().Text()
 	if len(t.DependsOn) > 0 {
 		e.made("depends_on", t.DependsOn)
 	}
@@ -152,7 +152,7 @@ func (d *draft) revise(s Spec) {
 	s.Version, s.Author, s.By, s.At = was+1, d.who.Name, d.who.By, d.now
 	t.Specs = append(t.Specs, s)
 	touch(d, KindSpec, t.Specs, len(t.Specs)-1, fmt.Sprint(s.Version))
-	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing())).Digests["spec"] = s.text()
+	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing())).Digests["spec"] = s.Text()
 }
 
 // SpecFile is what the daemon found that the file of a spec says by now.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
@@ -75,6 +76,8 @@ type Spec struct {
 	Author string    `json:"author"`
 	By     Principal `json:"by,omitzero"`
 	At     time.Time `json:"at"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // Fields are the parts of a spec. A list that is nil is absent.
@@ -115,6 +118,8 @@ type Attempt struct {
 	// Checkpoints are how many were recorded, and Last what the last one said.
 	Checkpoints int         `json:"checkpoints"`
 	Last        *Checkpoint `json:"last_checkpoint,omitzero"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // Checkpoint is what somebody said of an attempt on its way.
@@ -145,6 +150,8 @@ type Artifact struct {
 	ClaimedBy string    `json:"claimed_by,omitzero"`
 	By        Principal `json:"by,omitzero"`
 	At        time.Time `json:"at"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // Subject is what a review is of: a version of the spec alone, or what was made for
@@ -172,6 +179,8 @@ type Review struct {
 	// the configuration allows.
 	Shared string    `json:"shared_principal,omitzero"`
 	At     time.Time `json:"at"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // Finding is one thing a reviewer found.
@@ -227,6 +236,8 @@ type Effect struct {
 	Runs    []Run          `json:"runs"`
 	Receipt jsontext.Value `json:"receipt,omitzero"`
 	At      time.Time      `json:"at"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // Run is one start of an effect, or of its compensation.
@@ -273,6 +284,8 @@ type Approval struct {
 	Void bool `json:"void,omitzero"`
 	// SelfApproved marks one that whoever asked gave, where that is allowed.
 	SelfApproved bool `json:"self_approved,omitzero"`
+	// Kept is what the store keeps with the entry. It is shown to nobody.
+	Kept fold.Kept `json:"-"`
 }
 
 // live reports whether an effect may be started on the approval.

@@ -123,7 +123,7 @@ func NamesField(heading string) bool {
 
 // nothing reports whether an entry says that there is none.
 func nothing(entry string) bool {
-	switch strings.Trim(fold(entry), ".-–— ") {
+	switch strings.Trim(folded(entry), ".-–— ") {
 	case "", "none", "nothing", "n/a", "na":
 		return true
 	}
@@ -141,7 +141,7 @@ func headingKey(s string) string {
 		}
 		return r
 	}, s)
-	return fold(s)
+	return folded(s)
 }
 
 // entries are those of one block: a list's items, those within them too, or the block

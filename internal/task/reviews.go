@@ -60,7 +60,7 @@ func (c AppendReview) decide(d *draft) error {
 	}
 	e.Texts["summary"], e.Digests["findings"] = r.Summary, r.Findings
 	if s := t.spec(subject.Spec); s != nil {
-		e.Digests["spec"] = s.text()
+		e.Digests["spec"] = s.Text()
 	}
 	if subject.Gate {
 		e.Digests["artifacts"] = t.worked(subject.Artifact)

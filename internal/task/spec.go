@@ -76,14 +76,14 @@ func (f *Fields) Missing(title string) []Missing {
 			missing = append(missing, Missing{Field: l.name, Problem: ProblemEmpty})
 		}
 	}
-	seen := map[string]string{fold(f.Goal): "the goal", fold(title): "the title"}
+	seen := map[string]string{folded(f.Goal): "the goal", folded(title): "the title"}
 	delete(seen, "")
 	for i, c := range f.AcceptanceCriteria {
 		reason := weakness(c)
-		if other, ok := seen[fold(c)]; ok && reason == "" {
+		if other, ok := seen[folded(c)]; ok && reason == "" {
 			reason = "it says what " + other + " says"
 		}
-		seen[fold(c)] = fmt.Sprintf("criterion %d", i+1)
+		seen[folded(c)] = fmt.Sprintf("criterion %d", i+1)
 		if reason != "" && says(c) {
 			missing = append(missing, Missing{Field: "acceptance_criteria", Problem: ProblemWeak, Entry: i + 1, Reason: reason})
 		}
@@ -93,7 +93,7 @@ func (f *Fields) Missing(title string) []Missing {
 
 func says(s string) bool { return strings.TrimSpace(s) != "" }
 
-func fold(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
+func folded(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
 
 var (
 	openWords  = regexp.MustCompile(`(?i)\b(tbd|todo)\b|\?\?\?`)
@@ -117,8 +117,8 @@ func weakness(c string) string {
 	return ""
 }
 
-// text is what the spec says, without who said it and where it was read.
-func (s *Spec) text() any {
+// Text is what the spec says, without who said it and where it was read.
+func (s *Spec) Text() any {
 	return struct {
 		Fields
 		Markdown string `json:"markdown,omitzero"`

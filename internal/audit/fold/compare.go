@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,7 +56,8 @@ func (t Table) differ(key []string, row, says Row, open bool, said uint64) []Dif
 		return []Difference{one("the row says that it is %s, and %s ended it", t.standing(row, open), record)}
 	}
 	var all []Difference
-	for i, name := range t.Columns() {
+	// Rows of an earlier form have fewer columns.
+	for i, name := range t.Columns()[:min(len(row), len(says))] {
 		if row[i] != says[i] {
 			all = append(all, one("the row says %s %s, %s says %s", name, quoted(row[i]), record, quoted(says[i])))
 		}
@@ -117,6 +119,16 @@ func (f *Found) Has(t Table, key []string) bool {
 	return there
 }
 
+// former are the rows as a log of a form has them.
+func (f *Found) former(form int) *Found {
+	if form >= Form {
+		return f
+	}
+	all := NewFound()
+	f.Each(func(t Table, key []string, row Row) { all.Put(t, key, t.former(row, form)) })
+	return all
+}
+
 // Each calls visit with each row.
 func (f *Found) Each(visit func(t Table, key []string, row Row)) {
 	for i, rows := range f.tables {
@@ -132,7 +144,9 @@ type Since struct {
 	Base  uint64
 	At    time.Time
 	State []audit.TableState
-	said  []Said
+	// Form is that of the log. A log that no checkpoint counts the rows of is of the newest.
+	Form int
+	said []Said
 	// Marks is set where a record says of a row what no earlier version of the daemon writes.
 	Marks bool
 }
@@ -149,7 +163,7 @@ func (s *Since) Add(text []byte) error {
 	s.Marks = s.Marks || said.marks()
 	switch {
 	case said.Counted:
-		s.Base, s.At, s.State, s.said = said.Seq, said.Time, said.State, nil
+		s.Base, s.At, s.State, s.Form, s.said = said.Seq, said.Time, said.State, said.Form, nil
 	case len(said.Changes) > 0:
 		s.said = append(s.said, said)
 	}
@@ -175,8 +189,10 @@ func (s *Since) Touched(visit func(t Table, key []string)) {
 
 // Compare returns how rows differ from the log. Found are all rows that are open at the time of the base, and those of
 // [Since.Touched], open or not. Where Counted is false, the differences are of single rows;
-// otherwise the rows are other ones than the base counts, which does not say which.
+// otherwise the rows are other ones than the base counts, which does not say which. Of a log of an earlier
+// form the columns that it has are compared.
 func (s *Since) Compare(found *Found) (differences []Difference, counted bool) {
+	found = s.former(found)
 	now := make([]map[string]foundRow, len(definitions()))
 	for i := range now {
 		now[i] = maps.Clone(found.tables[i])
@@ -233,6 +249,19 @@ func (s *Since) Compare(found *Found) (differences []Difference, counted bool) {
 	return differences, true
 }
 
+// former makes of the changes behind the base, and of rows, what a log of its form has.
+func (s *Since) former(found *Found) *Found {
+	if s.Base == 0 || s.Form >= Form {
+		return found
+	}
+	for i := range s.said {
+		for j, c := range s.said[i].Changes {
+			s.said[i].Changes[j] = c.former(s.Form)
+		}
+	}
+	return found.former(s.Form)
+}
+
 func sorted(list []Difference) []Difference {
 	slices.SortFunc(list, func(a, b Difference) int {
 		if a.Record != b.Record && a.Record != 0 && b.Record != 0 {
@@ -280,6 +309,8 @@ type Replay struct {
 	// first is the first record, and whole is set once the set has every open row.
 	first           uint64
 	whole, adopting bool
+	// form is that of the log by now, 0 until a checkpoint says it.
+	form int
 	// marked is set once a record says of rows what no earlier version of the daemon writes.
 	marked   bool
 	problems []Difference
@@ -331,6 +362,7 @@ func (r *Replay) Add(seq uint64, text []byte) error {
 	if !said.Counted {
 		return nil
 	}
+	r.form = said.Form
 	if r.adopting {
 		r.whole, r.adopting = true, false
 	}
@@ -376,11 +408,13 @@ func (r *Replay) Compare(found *Found, at time.Time) (differences []Difference) 
 		return nil
 	}
 	now := at.UnixMilli()
+	form := cmp.Or(r.form, Form)
+	found = found.former(form)
 	for i, t := range Tables() {
 		seen := make(map[string]bool)
 		r.set.Each(t, func(key []string, says Row, _, said uint64) bool {
 			k := t.key(key)
-			seen[k] = true
+			seen[k], says = true, t.former(says, form)
 			row := found.tables[i][k].row
 			if !t.isOpen(says, now) && !t.isOpen(row, now) {
 				return true

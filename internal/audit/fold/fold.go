@@ -20,10 +20,16 @@
 //	commitment_grants  id            agent, kind, state, until, uses, maxUses         in force, not over
 //	paused             scope         at                                               always
 //	releases           approval      state, expiresAt                                 ready or claimed
-//	tasks              id            tenant, phase, seq, parts                        neither completed nor failed
-//	grants             id            actor, role, task, expiresAt, revokedAt          not revoked, not over
+//	tasks              id            tenant, phase, seq, parts, bound, unsettled      neither completed nor failed,
+//	                                                                                  or unsettled > 0
+//	grants             id            actor, role, task, expiresAt, revokedAt,         not revoked, not over
+//	                                 token, holder
 //
-// The column parts of a task stands for the rows that belong to it: see [Parts].
+// The columns parts and bound of a task stand for the rows that belong to it, and unsettled counts those of its
+// effects that a decision can still be made by: see [Parts].
+//
+// The form of a log says which columns it has. One of form 1 lacks those of [former], and its rows are compared
+// without them.
 //
 // Members of records that an operator can have redacted are no columns.
 //
@@ -92,6 +98,8 @@ func Tables() []Table {
 type definition struct {
 	name, noun   string
 	key, columns []string
+	// former is how many of the columns a log of form 1 has, 0 for all.
+	former int
 	// numbers marks the columns that are numbers in records.
 	numbers []bool
 	// counter is the column that changes add to, -1 for none.
@@ -139,15 +147,17 @@ var definitions = sync.OnceValue(func() []definition {
 			own:  ofApproval,
 		},
 		Tasks: {
-			name: "tasks", noun: "task", key: []string{"id"}, columns: []string{"tenant", "phase", "#seq", "parts"},
-			open: func(r Row, _ int64) bool { return r[1] != "completed" && r[1] != "failed" },
-			own:  func(r *audit.Record) []string { return []string{r.TaskID} },
+			name: "tasks", noun: "task", key: []string{"id"}, columns: []string{"tenant", "phase", "#seq", "parts", "bound", "#unsettled"}, former: 4,
+			open: func(r Row, _ int64) bool {
+				return r[1] != "completed" && r[1] != "failed" || len(r) > 5 && r[5] != "0"
+			},
+			own: func(r *audit.Record) []string { return []string{r.TaskID} },
 		},
 		TaskGrants: {
 			name: "grants", noun: "grant of an actor", key: []string{"id"},
-			columns: []string{"actor", "role", "task", "#expiresAt", "#revokedAt"},
-			open:    func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
-			own:     none,
+			columns: []string{"actor", "role", "task", "#expiresAt", "#revokedAt", "token", "holder"}, former: 5,
+			open: func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
+			own:  none,
 		},
 	}
 	for i := range list {
@@ -168,6 +178,21 @@ func (t Table) def() *definition { return &definitions()[t] }
 
 // Name is that of the table in the database.
 func (t Table) Name() string { return t.def().name }
+
+// Form is the form of rows that this version writes, and FormName the member of a checkpoint's details that says
+// it. A checkpoint without it is of form 1.
+const (
+	Form     = 2
+	FormName = "rowForm"
+)
+
+// former is a row as a log of a form has it.
+func (t Table) former(r Row, form int) Row {
+	if n := t.def().former; form < Form && n > 0 && len(r) > n {
+		return r[:n]
+	}
+	return r
+}
 
 // Columns are the names of its columns in records. Whoever gets the list does not change it.
 func (t Table) Columns() []string { return t.def().columns }
@@ -268,6 +293,16 @@ type Change struct {
 	joined string
 }
 
+// former is the change as a log of a form has it.
+func (c Change) former(form int) Change {
+	if form >= Form || c.def().former == 0 {
+		return c
+	}
+	c.New, c.Gone = c.Table.former(c.New, form), c.Table.former(c.Gone, form)
+	c.Cells = slices.DeleteFunc(slices.Clone(c.Cells), func(cell Cell) bool { return cell.Column >= c.def().former })
+	return c
+}
+
 func (c *Change) id() string {
 	if c.joined == "" {
 		c.joined = c.key(c.Key)
@@ -321,11 +356,16 @@ func (c *Change) Apply(was Row) (now Row, fits bool) {
 		return now, fits
 	}
 	fits = was != nil
-	if was == nil {
-		was = make(Row, len(c.Columns()))
+	now = make(Row, len(c.Columns()))
+	if copy(now, was); fits && len(was) < len(now) && len(was) == c.def().former {
+		now = now[:len(was)]
 	}
-	now = slices.Clone(was)
+	was = slices.Clone(now)
 	for _, cell := range c.Cells {
+		if cell.Column >= len(now) {
+			// The row is of a form that does not have the column.
+			return now, false
+		}
 		fits = fits && was[cell.Column] == cell.Was
 		now[cell.Column] = cell.Now
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
@@ -140,14 +141,18 @@ func (t Table) text(column int, value any) (string, bool) {
 
 // row reads a whole row.
 func (t Table) row(columns map[string]any) (Row, bool) {
-	r := make(Row, len(t.Columns()))
-	for i, name := range t.Columns() {
+	names := t.Columns()
+	if n := t.def().former; n > 0 && len(columns) == n {
+		names = names[:n]
+	}
+	r := make(Row, len(names))
+	for i, name := range names {
 		var ok bool
 		if r[i], ok = t.text(i, columns[name]); !ok {
 			return nil, false
 		}
 	}
-	return r, len(columns) == len(t.Columns())
+	return r, len(columns) == len(names)
 }
 
 // Said is what a record says of rows.
@@ -159,6 +164,8 @@ type Said struct {
 	// State, where Counted is set, are the digests of the open rows behind all records before this one.
 	Counted bool
 	State   []audit.TableState
+	// Form, where Counted is set, is the form of the rows that are counted.
+	Form int
 	// Adopts is set on the record with which the rows of before are taken up: nothing before
 	// it counts, and they are all stated in it and behind it, up to the next checkpoint.
 	Adopts bool
@@ -196,6 +203,7 @@ type line struct {
 	Opens          int                `json:"opens"`
 	UsesGrant      string             `json:"usesGrant"`
 	State          []audit.TableState `json:"state"`
+	Details        jsontext.Value     `json:"details"`
 }
 
 // What a line has in it that says something of rows. A quote within a text is written with a
@@ -226,18 +234,26 @@ func Read(text []byte) (Said, error) {
 		return Said{}, fmt.Errorf("not an audit record: %w", err)
 	}
 	s, err := l.said()
-	if err != nil || l.ActionType != audit.ActionCheckpoint || l.Event != audit.EventRetired {
+	if err != nil || l.ActionType != audit.ActionCheckpoint {
 		return s, err
 	}
-	var stone struct {
-		Details struct {
-			Note string `json:"note"`
-		} `json:"details"`
+	var details struct {
+		Note string `json:"note"`
+		Form int    `json:"rowForm"`
 	}
-	if err := json.Unmarshal(text, &stone); err != nil {
+	if len(l.Details) > 0 {
+		err = json.Unmarshal(l.Details, &details)
+	}
+	if err != nil {
 		return s, fmt.Errorf("not an audit record: %w", err)
 	}
-	t, err := audit.OpenTombstone(stone.Details.Note)
+	if s.Form = max(details.Form, 1); s.Counted && s.Form > Form {
+		return s, fmt.Errorf("it counts rows in form %d, which this version does not know", s.Form)
+	}
+	if l.Event != audit.EventRetired {
+		return s, nil
+	}
+	t, err := audit.OpenTombstone(details.Note)
 	if !errors.Is(err, audit.ErrUnsigned) {
 		return s, err
 	}

@@ -64,6 +64,10 @@ type table struct {
 	scan              func(stmt *sqlite.Stmt) (key []string, row fold.Row)
 }
 
+// unsettled is the condition of an effect that [fold.Parts.Unsettled] counts, as the index has it that is made for
+// it. What cannot be read is looked at too.
+const unsettled = `CASE WHEN json_valid(body) THEN body ->> '$.runs[#-1].state' IN ('started', 'outcome_unknown') OR body ->> '$.compensation' IS NOT NULL AND body ->> '$.runs[#-1].state' IS NOT NULL AND body ->> '$.runs[#-1].compensation' IS NOT 1 ELSE 1 END`
+
 func of(t fold.Table) table {
 	one := func(stmt *sqlite.Stmt) []string { return []string{stmt.ColumnText(0)} }
 	at := func(stmt *sqlite.Stmt, column int) time.Time { return db.TimeOf(stmt.ColumnInt64(column)) }
@@ -110,19 +114,30 @@ func of(t fold.Table) table {
 				return one(stmt), Release(stmt.ColumnText(1), at(stmt, 2))
 			}}
 	case fold.Tasks:
-		return table{`id, tenant, phase, seq, (SELECT json_group_array(json_array(kind, CASE WHEN json_valid(body) THEN json(body) ELSE 0 END) ORDER BY kind, place) FROM (
-				SELECT kind, place, body FROM main.task_parts WHERE task_id = t.id AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM main.effects WHERE task_id = t.id)) FROM main.tasks AS t`,
-			`is_open = 1 AND ?1 = ?1`, `id = ?`,
-			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
-				return one(stmt), Task(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnInt(3), partsOf(db.ColumnBytes(stmt, 4)))
-			}}
+		return ofTasks()
 	case fold.TaskGrants:
-		return table{`id, task_id, expires_at, body FROM main.grants`, `expires_at > ?1`, `id = ?`,
+		return table{`id, task_id, expires_at, body, token FROM main.grants`, `expires_at > ?1`, `id = ?`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
-				return one(stmt), TaskGrant(stmt.ColumnText(1), at(stmt, 2), db.ColumnBytes(stmt, 3))
+				return one(stmt), TaskGrant(db.ColumnBytes(stmt, 4), stmt.ColumnText(1), at(stmt, 2), db.ColumnBytes(stmt, 3))
 			}}
 	}
 	panic("foldrows: no rows of " + t.Name())
+}
+
+func ofTasks() table {
+	return table{`id, tenant, phase, seq, (SELECT json_group_array(json_array(kind, CASE WHEN json_valid(body) THEN json(body) ELSE 0 END) ORDER BY kind, place) FROM (
+			SELECT kind, place, body FROM main.task_parts WHERE task_id = t.id AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM main.effects WHERE task_id = t.id)),
+			(SELECT json_group_array(depends_on) FROM main.task_deps WHERE task_id = t.id) FROM main.tasks AS t`,
+		`id IN (SELECT id FROM main.tasks WHERE is_open = 1 UNION SELECT task_id FROM main.effects WHERE ` + unsettled + `) AND ?1 = ?1`, `id = ?`,
+		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+			row := Task(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnInt(3), new(fold.Parts))
+			if parts := partsOf(db.ColumnBytes(stmt, 4), db.ColumnBytes(stmt, 5)); parts != nil {
+				row = Task(row[0], row[1], stmt.ColumnInt(3), parts)
+			} else {
+				row[3], row[4], row[5] = unreadable, unreadable, noNumber
+			}
+			return []string{stmt.ColumnText(0)}, row
+		}}
 }
 
 // Open adds the rows that are open at a time, as they stand in a database.
@@ -212,6 +227,8 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		} else if len(differences) > 0 {
 			return false, unlike(ctx, reader, log, now, differences, counted, logger)
 		}
+		// The rows are as an earlier version has counted them, with fewer columns.
+		adopt = adopt || since.Base > 0 && since.Form < fold.Form
 	}
 	found.Each(func(t fold.Table, key []string, row fold.Row) {
 		if t.Open(row, now) {

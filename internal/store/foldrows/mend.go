@@ -1,6 +1,7 @@
 package foldrows
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"strings"
@@ -110,17 +111,42 @@ func (m *mending) mend(t fold.Table) error {
 			return nil
 		})
 	case fold.TaskGrants:
-		return m.write("grants", `id = ?`, func(v []db.Value) error {
-			if m.says == nil {
-				return edit(&v[4], map[string]any{"revoked_at": m.now.UTC()})
-			}
-			v[2], v[3] = said(2), number(3)
-			return edit(&v[4], map[string]any{"actor": m.says[0], "role": m.says[1], "revoked_at": nil})
-		})
+		return m.write("grants", `id = ?`, m.actorGrant)
 	case fold.Tasks:
-		// What belongs to a task is on record by one digest.
+		return m.write("tasks", `id = ?`, m.task)
 	}
 	return nil
+}
+
+// actorGrant makes the grant of an actor.
+func (m *mending) actorGrant(v []db.Value) error {
+	if m.says == nil {
+		return edit(&v[4], map[string]any{"revoked_at": m.now.UTC()})
+	}
+	token, err := base64.RawURLEncoding.DecodeString(m.says[5])
+	if err != nil {
+		return err
+	}
+	v[1], v[2], v[3] = db.Bytes(token), db.Text(m.says[2]), db.Int(fold.Number(m.says[3]))
+	return edit(&v[4], map[string]any{"actor": m.says[0], "role": m.says[1], "revoked_at": nil})
+}
+
+// task makes the head of a task. What belongs to it is on record by digests, and stays as it is. One that has ended is
+// made a failed one, on which no other task goes on: the log does not keep which of the two ends it was.
+func (m *mending) task(v []db.Value) error {
+	tenant, phase, seq := v[1].String(), "failed", int64(0)
+	if m.says != nil {
+		tenant, phase, seq = m.says[0], m.says[1], fold.Number(m.says[2])
+	} else if open, err := m.w.Scalar("the task", `SELECT is_open FROM main.tasks WHERE id = ?`, db.Text(m.key[0])); err != nil || open == 0 {
+		// It has ended, and is open by what belongs to it.
+		return err
+	}
+	head := map[string]any{"tenant_id": tenant, "phase": phase}
+	v[1], v[2], v[3] = db.Text(tenant), db.Text(phase), db.Bool(phase != "completed" && phase != "failed")
+	if seq > 0 {
+		v[9], head["seq"] = db.Int(seq), seq
+	}
+	return edit(&v[11], head)
 }
 
 // write changes a row that is there, whoever has written it, and seals it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -161,7 +162,7 @@ func (w *Writer) state(event, signed string) error {
 		Details: map[string]any{"note": signed, audit.SignsWithin: int(audit.SignWithin.Seconds())},
 	}
 	if event == audit.EventSigned && w.counts != nil {
-		r.State = w.counts(w.end.head.Next(w.at))
+		r.State, r.Details[fold.FormName] = w.counts(w.end.head.Next(w.at)), fold.Form
 	}
 	body, err := audit.Encode(r)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -255,6 +256,9 @@ func (t *Tasks) record(out *task.Outcome, e *task.Event, who *task.Actor) (*audi
 // parts adds the rows of an outcome.
 func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w *task.World) error {
 	now := out.Task
+	if err := keep(t.o.Keys, now, out.Touched); err != nil {
+		return err
+	}
 	head, err := json.Marshal(&now.Head)
 	if err != nil {
 		return fmt.Errorf("cannot encode task %s: %w", now.ID, err)
@@ -298,34 +302,72 @@ func (t *Tasks) parts(change *store.Change, at *task.Task, out *task.Outcome, w 
 	return nil
 }
 
+// keep sets what is kept with the entries that were touched.
+func keep(keys audit.Keys, now *task.Task, touched []task.Touch) (err error) {
+	for _, at := range touched {
+		kept := keptOf(now, at)
+		if kept == nil {
+			continue
+		}
+		kept.Seq = now.Seq
+		if at.Kind == task.KindSpec {
+			if kept.Digest, err = keys.Task(now.Tenant, "spec", now.Specs[at.Index].Text()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keptOf is what is kept with an entry, nil where there is none.
+func keptOf(now *task.Task, at task.Touch) *fold.Kept {
+	switch at.Kind {
+	case task.KindSpec:
+		return &now.Specs[at.Index].Kept
+	case task.KindAttempt:
+		return &now.Attempts[at.Index].Kept
+	case task.KindArtifact:
+		return &now.Artifacts[at.Index].Kept
+	case task.KindReview:
+		return &now.Reviews[at.Index].Kept
+	case task.KindApproval:
+		return &now.Approvals[at.Index].Kept
+	case task.KindEffect:
+		return &now.Effects[at.Index].Kept
+	}
+	return nil
+}
+
 // foldedParts is what the log says of all that belongs to a task.
 func foldedParts(now *task.Task) (parts fold.Parts) {
 	for i := range now.Approvals {
 		a := &now.Approvals[i]
-		parts.Approval(a.ID, a.EffectID, a.Status, a.Used, a.Void)
+		parts.Approval(fold.Kept{Seq: a.Kept.Seq, Digest: a.Digest}, a.ID, a.EffectID, a.Status, a.Used, a.Void)
 	}
 	for i := range now.Artifacts {
 		a := &now.Artifacts[i]
-		parts.Artifact(a.ID, a.AttemptID, a.Current)
+		parts.Artifact(a.Kept, a.ID, a.AttemptID, a.Current)
 	}
 	for i := range now.Attempts {
 		a := &now.Attempts[i]
-		parts.Attempt(a.ID, a.Status, a.Fence)
+		parts.Attempt(a.Kept, a.ID, a.Status, a.Fence)
 	}
 	for i := range now.Effects {
 		e := &now.Effects[i]
-		parts.Effect(e.ID, e.State)
+		parts.Effect(fold.Kept{Seq: e.Kept.Seq, Digest: e.Digest}, e.ID, e.State, e.Compensation != nil)
 		for j := range e.Runs {
 			r := &e.Runs[j]
 			parts.Run(r.Number, r.Compensation, r.State, r.ApprovalID)
 		}
 	}
 	for i := range now.Reviews {
-		parts.Review(now.Reviews[i].ID, now.Reviews[i].Verdict)
+		parts.Review(now.Reviews[i].Kept, now.Reviews[i].ID, now.Reviews[i].Verdict)
 	}
 	for i := range now.Specs {
-		parts.Spec(now.Specs[i].Version)
+		s := &now.Specs[i]
+		parts.Spec(s.Kept, s.Version)
 	}
+	parts.Dependencies(now.DependsOn)
 	return parts
 }
 
@@ -356,7 +398,7 @@ func encodePart(now *task.Task, at task.Touch) (store.Part, error) {
 		entry = &now.Approvals[at.Index]
 	case task.KindEffect:
 		e := &now.Effects[at.Index]
-		body, err := json.Marshal(e, json.Deterministic(true))
+		body, err := stored(e, &e.Kept)
 		busy := false
 		for i := range e.Runs {
 			busy = busy || e.Runs[i].State == task.EffectStarted || e.Runs[i].State == task.EffectUncertain
@@ -365,8 +407,23 @@ func encodePart(now *task.Task, at task.Touch) (store.Part, error) {
 	default:
 		return nil, fmt.Errorf("no part of a task is a %s", at.Kind)
 	}
-	body, err := json.Marshal(entry)
+	body, err := stored(entry, keptOf(now, at))
 	return taskstore.Part{TaskID: now.ID, Kind: at.Kind, ID: at.ID, Place: at.Index, Body: body}.Rows(), err
+}
+
+// keeping is the member of a stored entry that holds what is kept with it.
+type keeping struct {
+	Kept *fold.Kept `json:"kept,omitzero"`
+}
+
+// stored is an entry as the database has it.
+func stored(entry any, kept *fold.Kept) ([]byte, error) {
+	body, err := json.Marshal(entry, json.Deterministic(true))
+	if err != nil || *kept == (fold.Kept{}) {
+		return body, err
+	}
+	more, err := json.Marshal(keeping{kept})
+	return slices.Concat(body[:len(body)-1], []byte{','}, more[1:]), err
 }
 
 func decodeTask(id string, stored *taskstore.Stored) (*task.Task, error) {
@@ -378,22 +435,22 @@ func decodeTask(id string, stored *taskstore.Stored) (*task.Task, error) {
 		}
 		switch p.Kind {
 		case task.KindSpec:
-			now.Specs, err = appended(now.Specs, p.Body)
+			now.Specs, err = kept(now.Specs, p.Body, func(s *task.Spec) *fold.Kept { return &s.Kept })
 		case task.KindAttempt:
-			now.Attempts, err = appended(now.Attempts, p.Body)
+			now.Attempts, err = kept(now.Attempts, p.Body, func(a *task.Attempt) *fold.Kept { return &a.Kept })
 		case task.KindArtifact:
-			now.Artifacts, err = appended(now.Artifacts, p.Body)
+			now.Artifacts, err = kept(now.Artifacts, p.Body, func(a *task.Artifact) *fold.Kept { return &a.Kept })
 		case task.KindReview:
-			now.Reviews, err = appended(now.Reviews, p.Body)
+			now.Reviews, err = kept(now.Reviews, p.Body, func(r *task.Review) *fold.Kept { return &r.Kept })
 		case task.KindApproval:
-			now.Approvals, err = appended(now.Approvals, p.Body)
+			now.Approvals, err = kept(now.Approvals, p.Body, func(a *task.Approval) *fold.Kept { return &a.Kept })
 		default:
 			err = fmt.Errorf("this version knows no part %q", p.Kind)
 		}
 	}
 	for _, body := range stored.Effects {
 		if err == nil {
-			now.Effects, err = appended(now.Effects, body)
+			now.Effects, err = kept(now.Effects, body, func(e *task.Effect) *fold.Kept { return &e.Kept })
 		}
 	}
 	if err == nil && len(now.Specs) == 0 {
@@ -403,6 +460,15 @@ func decodeTask(id string, stored *taskstore.Stored) (*task.Task, error) {
 		return nil, fmt.Errorf("cannot decode task %s: %w", id, err)
 	}
 	return now, nil
+}
+
+// kept appends an entry as the database has it, with what is kept with it.
+func kept[T any](list []T, body []byte, of func(*T) *fold.Kept) ([]T, error) {
+	list, err := appended(list, body)
+	if err != nil {
+		return nil, err
+	}
+	return list, json.Unmarshal(body, &keeping{of(&list[len(list)-1])})
 }
 
 func appended[T any](list []T, body []byte) ([]T, error) {

@@ -76,7 +76,7 @@ var (
 func (t *Task) Rows() store.Rows {
 	return store.Rows{
 		Size: len(t.Head) + 256, Guard: t.guard, Put: t.put,
-		Folded: &store.FoldedRow{Table: fold.Tasks, Key: t.ID, Row: foldrows.Task(t.Tenant, t.Phase, t.Seq, t.Parts.String())},
+		Folded: &store.FoldedRow{Table: fold.Tasks, Key: t.ID, Row: foldrows.Task(t.Tenant, t.Phase, t.Seq, &t.Parts)},
 	}
 }
 
@@ -158,7 +158,7 @@ func (e Effect) put(tx *db.Writer) error {
 func (g Grant) Rows() store.Rows {
 	return store.Rows{
 		Size: len(g.Body) + 64, Put: g.put,
-		Folded: &store.FoldedRow{Table: fold.TaskGrants, Key: g.ID, Row: foldrows.TaskGrant(g.TaskID, g.ExpiresAt, g.Body)},
+		Folded: &store.FoldedRow{Table: fold.TaskGrants, Key: g.ID, Row: foldrows.TaskGrant(g.Token, g.TaskID, g.ExpiresAt, g.Body)},
 	}
 }
 
@@ -329,9 +329,15 @@ func (s Tasks) Approved(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the approvals", `SELECT DISTINCT task_id FROM task_parts WHERE kind = 'approval' AND body ->> '$.status' = 'approved' AND body ->> '$.used' IS NOT TRUE`, nil, db.ScanText)
 }
 
-// GrantByToken returns a grant by the SHA-256 of its token, and Grant by its id.
+// GrantByToken returns a grant by the SHA-256 of its token, as the log says it is, and Grant by its id.
 func (s Tasks) GrantByToken(ctx context.Context, token []byte) ([]byte, error) {
-	return db.Row(ctx, s.db, "the grant", `SELECT body FROM grants WHERE token = ?`, []any{token}, db.ScanBytes)
+	g, err := db.Row(ctx, s.db, "the grant", `SELECT id, body FROM grants WHERE token = ?`, []any{token}, func(stmt *sqlite.Stmt) (Grant, error) {
+		return Grant{ID: stmt.ColumnText(0), Body: db.ColumnBytes(stmt, 1)}, nil
+	})
+	if err == nil {
+		err = s.store.Agrees(ctx, fold.TaskGrants, g.ID)
+	}
+	return g.Body, err
 }
 
 // Grant returns a grant with all that is stored of it.

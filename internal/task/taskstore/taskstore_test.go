@@ -116,9 +116,9 @@ func TestReadyTasks(t *testing.T) {
 func TestTaskMoves(t *testing.T) {
 	s, tasks := open(t)
 	parts := func(version int) (p fold.Parts) {
-		p.Effect("e", "started")
+		p.Effect(fold.Kept{}, "e", "started", false)
 		p.Run(1, false, "started", "a")
-		p.Spec(version)
+		p.Spec(fold.Kept{}, version)
 		return p
 	}
 	mustPut(t, s, &Task{ID: "one", Tenant: "acme", Origin: "v1:1", Seq: 2, Open: true, Parts: parts(1), Head: []byte("a")}, &Part{TaskID: "one", Kind: "spec", ID: "1", Body: []byte(`{"version":1}`)},
@@ -227,8 +227,22 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 		{`UPDATE task_parts SET body = json_set(body, '$.status', 'completed') WHERE kind = 'attempt'`, "task one: the row says parts"},
 		{`UPDATE task_parts SET body = json_set(body, '$.verdict', 'approved') WHERE kind = 'review'`, "task one: the row says parts"},
 		{`DELETE FROM task_parts WHERE kind = 'review'`, "task one: the row says parts"},
-		{`DELETE FROM effects`, "task one: the row says parts"},
-		{`UPDATE effects SET body = 'x'`, "task one: the row says parts"},
+		{`DELETE FROM effects WHERE id = 'e'`, "task one: the row says parts"},
+		{`UPDATE effects SET body = 'x' WHERE id = 'e'`, "task one: the row says parts"},
+		{`UPDATE task_parts SET body = json_set(body, '$.kept.seq', 0) WHERE kind = 'attempt'`, "task one: the row says bound"},
+		{`UPDATE task_parts SET body = json_set(body, '$.request_digest', 'sha256:2') WHERE kind = 'approval'`, "task one: the row says bound"},
+		{`UPDATE effects SET body = json_set(body, '$.request_digest', 'sha256:2') WHERE id = 'e'`, "task one: the row says bound"},
+		{`UPDATE task_parts SET body = json_set(body, '$.kept.keyed', 'x') WHERE kind = 'spec'`, "task one: the row says bound"},
+		{`DELETE FROM task_deps`, "task one: the row says bound"},
+		{`INSERT INTO task_deps (task_id, depends_on, seal) VALUES ('one', 'undone', x'')`, "task one: the row says bound"},
+		{`UPDATE effects SET body = json_set(body, '$.runs', json('[{"run":1,"state":"done","approval_id":"a"}]'), '$.kept.seq', 1) WHERE id = 'undone'`, "task undone: the row says "},
+		{`UPDATE effects SET body = json_set(body, '$.runs', json('[{"run":1,"state":"started","approval_id":"a"}]')) WHERE id = 'undone'`, "task undone: the row says "},
+		{`UPDATE effects SET body = json_remove(body, '$.runs') WHERE id = 'done'`, "task done: the row says parts"},
+		{`DELETE FROM effects WHERE id = 'done'`, "task done: the row says parts"},
+		{`UPDATE effects SET body = 'x' WHERE id = 'done'`, "task done: the row says parts"},
+		{`UPDATE grants SET token = x'00' WHERE id = 'g'`, "grant of an actor g: the row says token"},
+		{`UPDATE grants SET body = json_remove(body, '$.holder') WHERE id = 'g'`, "grant of an actor g: the row says holder"},
+		{`UPDATE grants SET body = json_set(body, '$.holder.uid', 7) WHERE id = 'g'`, "grant of an actor g: the row says holder"},
 		{`UPDATE grants SET body = json_set(body, '$.role', 'orchestrator') WHERE id = 'g'`, "grant of an actor g: the row says role orchestrator, record"},
 		{`UPDATE grants SET body = json_set(body, '$.actor', 'x') WHERE id = 'g'`, "grant of an actor g: the row says actor x"},
 		{`UPDATE grants SET task_id = 'x' WHERE id = 'g'`, "grant of an actor g: the row says task x"},
@@ -242,21 +256,40 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			var parts fold.Parts
-			parts.Approval("a", "e", "approved", true, false)
-			parts.Attempt("at", "running", 3)
-			parts.Effect("e", "done")
+			parts.Approval(fold.Kept{Seq: 1, Digest: "sha256:1"}, "a", "e", "approved", true, false)
+			parts.Attempt(fold.Kept{Seq: 1}, "at", "running", 3)
+			parts.Effect(fold.Kept{Seq: 2, Digest: "sha256:1"}, "e", "done", false)
 			parts.Run(1, false, "done", "a")
-			parts.Review("r", "changes")
+			parts.Review(fold.Kept{Seq: 2}, "r", "changes")
+			parts.Spec(fold.Kept{Seq: 1, Digest: "hmac-sha256:1"}, 1)
+			parts.Dependencies([]string{"over"})
 			part := func(kind, id, body string) *Part { return &Part{TaskID: "one", Kind: kind, ID: id, Body: []byte(body)} }
 			grant := func(id, body string) *Grant {
 				return &Grant{ID: id, Token: []byte(id), TaskID: "one", ExpiresAt: time.Now().Add(time.Hour), Body: []byte(body)}
 			}
-			mustPut(t, s, &Task{ID: "one", Tenant: "acme", Phase: "execution_active", Open: true, Seq: 2, Parts: parts, Head: []byte("{}")},
-				part("approval", "a", `{"approval_id":"a","effect_id":"e","status":"approved","used":true}`), part("attempt", "at", `{"attempt_id":"at","status":"running","fence":3}`),
-				part("review", "r", `{"review_id":"r","verdict":"changes"}`), &Effect{TaskID: "one", ID: "e", Key: "k", Body: []byte(`{"effect_id":"e","state":"done","runs":[{"run":1,"state":"done","approval_id":"a"}]}`)})
+			mustPut(t, s, &Task{ID: "one", Tenant: "acme", Phase: "execution_active", Open: true, Seq: 2, Parts: parts, Deps: true, DependsOn: []string{"over"}, Head: []byte("{}")},
+				part("approval", "a", `{"approval_id":"a","effect_id":"e","status":"approved","used":true,"request_digest":"sha256:1","kept":{"seq":1}}`),
+				part("attempt", "at", `{"attempt_id":"at","status":"running","fence":3,"kept":{"seq":1}}`), part("review", "r", `{"review_id":"r","verdict":"changes","kept":{"seq":2}}`),
+				part("spec", "1", `{"version":1,"kept":{"seq":1,"keyed":"hmac-sha256:1"}}`),
+				&Effect{TaskID: "one", ID: "e", Key: "k", Body: []byte(`{"effect_id":"e","state":"done","request_digest":"sha256:1","runs":[{"run":1,"state":"done","approval_id":"a"}],"kept":{"seq":2}}`)})
+			// It has ended, and what it did can still be undone, or could.
+			ended := func(id string, seq int, runs string) {
+				t.Helper()
+				var parts fold.Parts
+				parts.Effect(fold.Kept{Seq: seq}, id, "done", true)
+				parts.Run(1, false, "done", "a")
+				if runs != "" {
+					parts.Run(2, true, "done", "a")
+				}
+				row := &Task{ID: id, Tenant: "acme", Phase: "completed", Was: seq - 1, Seq: seq, Parts: parts, Head: []byte("{}")}
+				mustPut(t, s, row, &Effect{TaskID: id, ID: id, Key: "k", Body: fmt.Appendf(nil, `{"effect_id":%q,"state":"done","compensation":{},"runs":[{"run":1,"state":"done","approval_id":"a"}%s],"kept":{"seq":%d}}`, id, runs, seq)})
+			}
+			ended("done", 1, "")
+			ended("undone", 1, "")
+			ended("undone", 2, `,{"run":2,"compensation":true,"state":"done","approval_id":"a"}`)
 			mustPut(t, s, &Task{ID: "over", Tenant: "acme", Phase: "execution_active", Open: true, Seq: 1})
 			mustPut(t, s, &Task{ID: "over", Tenant: "acme", Phase: "completed", Was: 1, Seq: 2})
-			mustPut(t, s, grant("g", `{"actor":"claude","role":"executor"}`), grant("revoked", `{"actor":"claude","role":"executor"}`))
+			mustPut(t, s, grant("g", `{"actor":"claude","role":"executor","holder":{"uid":1000,"exe":"/bin/x"}}`), grant("revoked", `{"actor":"claude","role":"executor"}`))
 			mustPut(t, s, grant("revoked", `{"actor":"claude","role":"executor","revoked_at":"2026-01-01T00:00:00Z"}`))
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

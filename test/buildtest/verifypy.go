@@ -1,0 +1,37 @@
+package buildtest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+// VerifyPy has docs/verify.py, which shares no line with the daemon, verify a log by its public key, and the rows of a
+// database with it. It returns the problem that it names, "" for none. Without Python the test is skipped.
+func VerifyPy(t testing.TB, key string, lines [][]byte, database string) (problem string) {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	log := filepath.Join(t.TempDir(), "log.jsonl")
+	if err := os.WriteFile(log, append(bytes.Join(lines, []byte("\n")), '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, here, _, _ := runtime.Caller(0)
+	script := filepath.Join(filepath.Dir(here), "../../docs/verify.py")
+	out, err := exec.CommandContext(t.Context(), python, "-I", script, key, log, "--database", database).Output()
+	var said struct {
+		OK      bool   `json:"ok"`
+		Problem string `json:"problem"`
+	}
+	if failed := json.Unmarshal(out, &said); failed != nil || said.OK != (err == nil) {
+		t.Fatalf("verify.py says %s, %v, %v", out, err, failed)
+	}
+	return said.Problem
+}
