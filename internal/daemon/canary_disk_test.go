@@ -53,6 +53,8 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	says("telegram:dave", edited, anew)
 	says("telegram:dave", c.never(bob, "message.dispatch content", "a person has ended its exchange"), object{"id": "ended"})
 	c.operator("exchange.resolve", object{"exchangeId": "ended", "outcome": "resolved"}, nil)
+	dropped := bob.says("agent:alice:main", c.never(bob, "message.dispatch content", "a person has dropped it"), object{"id": "dropped"})
+	c.operator("queue.drop", object{"dispatchIds": []string{dropped.DispatchID}}, nil)
 	leaves(bob)
 
 	c.stop()
@@ -78,6 +80,8 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	}
 	c.apps = nil
 	returns()
+	alice := c.speaker("alice")
+	alice.done(alice.ask("exchange.get", `{"exchangeId":"dropped"}`))
 	bounded := object{"id": "bounded", "maxRounds": 1}
 	c.speaker("bob").says("telegram:dave", c.mark(bob, "message.dispatch content"), bounded)
 	c.settle()

@@ -9,7 +9,7 @@ import (
 // Exchange returns the sides of an exchange that the app's agents hold.
 func (c *Client) Exchange(ctx context.Context, p *api.ExchangeParams) (api.ExchangeResult, error) {
 	return under(c, func(k *ruleset) (api.ExchangeResult, error) {
-		return k.exchanges.Get(ctx, p.ExchangeID, k.exchangeRules.Of(c.App().ID()))
+		return k.exchanges.GetFor(ctx, p.ExchangeID, c.App().ID(), k.exchangeRules)
 	})
 }
 
@@ -27,7 +27,7 @@ func (c *Client) Exchanges(ctx context.Context, p *api.ExchangeListParams) (api.
 	if !k.exchangeRules.Of(a.ID())(p.Agent) {
 		return api.ExchangeResult{}, api.Errorf(api.Forbidden, "app %s does not speak for agent %q; name one of its own in agent", a.ID(), p.Agent)
 	}
-	return k.exchanges.List(ctx, p)
+	return k.exchanges.ListFor(ctx, p, k.exchangeRules)
 }
 
 // ResolveExchange ends an exchange of one of the app's agents.

@@ -141,7 +141,7 @@ func (g *Granted) dispatch(ctx context.Context, m *outgoing, p *api.DispatchPara
 
 // Exchange returns the agent's side of an exchange.
 func (g *Granted) Exchange(ctx context.Context, p *api.AgentExchangeParams) (api.ExchangeResult, api.AfterReply, error) {
-	result, err := g.kernel.exchanges.Get(ctx, p.ExchangeID, g.rules.exchangeRules.Of(g.agent.App))
+	result, err := g.kernel.exchanges.GetFor(ctx, p.ExchangeID, g.agent.App, g.rules.exchangeRules)
 	return result, nil, err
 }
 

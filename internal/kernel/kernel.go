@@ -198,7 +198,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Settled: func() { k.settled.Add(1) }, Now: o.Now, NewID: o.NewID})
+	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1) }, Now: o.Now, NewID: o.NewID})
 	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
 		return k.rules().tell(r, c, o, nil)
 	}

@@ -29,7 +29,7 @@ var exits = map[string][]string{
 	"ReadyReleases":   {"internal/approval", "internal/approval/releases"},
 	"ClaimedReleases": {"internal/approval/releases"},
 	"DecisionsOf":     {"internal/approval", "internal/kernel", "internal/kernel/outbox"},
-	"WrittenAs":       {"internal/kernel", "internal/approval/releases"},
+	"WrittenAs":       {"internal/kernel", "internal/kernel/exchanges", "internal/approval/releases"},
 	// Who decides by a record reads it from the store, which holds it against its seal.
 	"audit.Parse": {
 		"bench/fault", "cmd/ocipd", "internal/cli/auditcmd", "internal/evidence/casefile", "internal/evidence/configlog", "internal/cli/demo", "internal/evidence/digestkeys", "internal/cli/doctor", "internal/evidence/export", "internal/evidence/index", "internal/bridge/integrate",

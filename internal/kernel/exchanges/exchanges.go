@@ -28,6 +28,10 @@ type Options struct {
 	Apps     *registry.Registry
 	// Commit makes a change durable. Its error is what the caller is told.
 	Commit func(*store.Change) (store.Receipt, error)
+	// Search finds records, newest first. Waiting are the ids of the messages that wait for an
+	// agent and that nobody was given yet.
+	Search  func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
+	Waiting func(ctx context.Context, agent string) (dispatchIDs map[string]bool, err error)
 	// Settled is called in the commit in which a person ends an exchange.
 	Settled func()
 	Now     func() time.Time
@@ -81,20 +85,14 @@ func (r *Rules) Of(app string) func(instance string) bool {
 // All is every agent's side.
 func All(string) bool { return true }
 
-// Get returns the sides of an exchange that a caller may see.
-func (x *Exchanges) Get(ctx context.Context, id string, mine func(agent string) bool) (api.ExchangeResult, error) {
-	sides, err := x.sides(ctx, id, mine)
-	if err != nil {
-		return api.ExchangeResult{}, err
-	}
-	return x.shown(ctx, sides)
+// filter is what a list selects, from an exchange on.
+func filter(p *api.ExchangeListParams, before string) store.ExchangeFilter {
+	return store.ExchangeFilter{Agent: p.Agent, Counterparty: p.Counterparty, Outcome: ocip.Outcome(p.Outcome), Before: before}
 }
 
-// List returns a page of exchanges, newest first.
+// List returns a page of exchanges to people, newest first.
 func (x *Exchanges) List(ctx context.Context, p *api.ExchangeListParams) (api.ExchangeResult, error) {
-	page, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{
-		Agent: p.Agent, Counterparty: p.Counterparty, Outcome: ocip.Outcome(p.Outcome), Before: p.Before,
-	}, p.Page())
+	page, err := x.o.Store.Exchanges(ctx, filter(p, p.Before), p.Page())
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
@@ -151,10 +149,12 @@ func (x *Exchanges) sides(ctx context.Context, id string, mine func(agent string
 	}
 	sides = slices.DeleteFunc(sides, func(e ocip.Exchange) bool { return !mine(e.Agent) })
 	if len(sides) == 0 {
-		return nil, api.Errorf(api.NotFound, "there is no exchange %q", id)
+		return nil, notThere(id)
 	}
 	return sides, nil
 }
+
+func notThere(id string) error { return api.Errorf(api.NotFound, "there is no exchange %q", id) }
 
 // resolver is who ends an exchange: an app, for its own agents, or a person.
 type resolver struct {

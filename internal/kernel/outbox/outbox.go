@@ -594,12 +594,8 @@ func (o *Outbox) Acknowledge(app string, m *registry.Delivery, said registry.Rec
 
 // expire takes a message out that nobody fetched in time, with its record.
 func (o *Outbox) expire(m *store.Message) error {
-	_, err := o.takeOut(m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
+	_, err := o.takeOutWith(&store.Change{Drains: true}, m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
 	return err
-}
-
-func (o *Outbox) takeOut(m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
-	return o.takeOutWith(&store.Change{Drains: true}, m, outcome, details)
 }
 
 // takeOutWith takes a message out in a change that has what follows from that.

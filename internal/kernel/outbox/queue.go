@@ -49,6 +49,23 @@ func (o *Outbox) List(ctx context.Context, p *api.QueueListParams) (api.QueueLis
 	return result, err
 }
 
+// Waiting are the dispatch ids of the messages that wait for an agent and that neither its
+// app nor a reader was given.
+func (o *Outbox) Waiting(ctx context.Context, agent string) (map[string]bool, error) {
+	waiting, queue := make(map[string]bool), AgentQueue(agent)
+	for after := int64(0); ; {
+		page, err := o.store.Messages(ctx, queue, after, drainPage)
+		if err != nil || len(page) == 0 {
+			return waiting, err
+		}
+		for _, m := range page {
+			if after = m.ID; !o.handed(m.MessageID) && !o.given.has(m.MessageID) {
+				waiting[m.DispatchID] = true
+			}
+		}
+	}
+}
+
 // parseQueuePlace reads where a page goes on: a queue and the last message in it.
 func parseQueuePlace(place string) (queue string, after int64, err error) {
 	if place == "" {
@@ -186,7 +203,7 @@ func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (se
 		return 0, kept, nil
 	}
 	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
-	seq, err = o.takeOut(m, "dropped", details)
+	seq, err = o.takeOutWith(&store.Change{Drains: true}, m, "dropped", details)
 	if err != nil {
 		o.dropped.remove(m.MessageID)
 	}
