@@ -267,11 +267,17 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	md.UID, md.OriginalEventUID, md.Sequence, md.TenantUID = e.Hash.String(), e.ID, e.Seq, e.TenantID
 	md.OriginalTime = e.Time.UTC().Format(time.RFC3339Nano)
 	md.CorrelationUID = cmp.Or(e.ConversationID, e.ExchangeID)
-	ev.StatusCode, ev.StatusDetail = e.Code, e.PolicyReason
+	ev.StatusDetail = e.PolicyReason
 	ev.API.Request.UID = cmp.Or(e.DispatchID, e.ID)
-	ev.API.Response = ocsfResponse{Message: e.Outcome, Error: e.Code}
-	if e.Code != "" {
-		ev.API.Response.ErrorMessage = e.PolicyReason
+	ev.API.Response = ocsfResponse{Message: e.Outcome}
+	switch kindOf(e) {
+	case kindRefused, kindWaits, kindFailed:
+		// Of what succeeded, as an approval, the code says why it was asked about.
+		ev.StatusCode, ev.API.Response.Error = e.Code, e.Code
+		if e.Code != "" {
+			ev.API.Response.ErrorMessage = e.PolicyReason
+		}
+	case byVerdict, kindDone, kindAllowed, kindApproved, kindEnded:
 	}
 	ev.verdict(e)
 	ev.parties(e)
