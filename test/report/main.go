@@ -40,6 +40,16 @@ type taken struct {
 	seconds float64
 }
 
+// unended prints what the tests said that were running when their package ended.
+func unended(said map[test][]string, pkg string, out io.Writer) {
+	for of, lines := range said {
+		if of.pkg == pkg {
+			fmt.Fprint(out, strings.Join(lines, ""))
+			delete(said, of)
+		}
+	}
+}
+
 func report(in io.Reader, out io.Writer) error {
 	said := make(map[test][]string)
 	var all []taken
@@ -70,6 +80,9 @@ func report(in io.Reader, out io.Writer) error {
 			if e.Action == "fail" {
 				failed++
 				fmt.Fprint(out, strings.Join(said[of], ""))
+				if e.Test == "" {
+					unended(said, e.Package, out)
+				}
 			}
 			delete(said, of)
 			if e.Test != "" && !strings.Contains(e.Test, "/") {

@@ -29,6 +29,12 @@ func TestReport(t *testing.T) {
 `,
 			want: []string{"said by A", "FAIL\tp\t1.5s\n"}, fails: true,
 		},
+		"ended in the middle": {
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"said by A\n"}
+{"Action":"fail","Package":"p","Elapsed":1.5}
+`,
+			want: []string{"said by A"}, fails: true,
+		},
 		"a package that is not built": {
 			in: `{"ImportPath":"p","Action":"build-output","Output":"p.go:1: wrong\n"}
 {"ImportPath":"p","Action":"build-fail"}
