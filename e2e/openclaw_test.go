@@ -38,6 +38,8 @@ type model struct {
 	// named is the tool that it calls where it is asked for a call: sessions_send unless said.
 	// told is what the last tool has answered.
 	named, told string
+	// skips has it answer what is no question with the host's word for saying nothing.
+	skips bool
 }
 
 const asksForCall, asksForSecret = "with these arguments: {", "Tell me the key."
@@ -75,14 +77,22 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]any{"role": "assistant", "content": "ok"}
 	finish := "stop"
-	if strings.Contains(turn, asksForSecret) {
+	m.mu.Lock()
+	skips, named := m.skips, cmp.Or(m.named, "sessions_send")
+	m.mu.Unlock()
+	switch {
+	case strings.Contains(turn, asksForSecret):
 		answer["content"] = "It is " + secret
+	case skips && turn != "" && !strings.Contains(turn, "Question"):
+		answer["content"] = "REPLY_SKIP"
+	case skips && turn != "":
+		answer["content"] = "It is blue."
 	}
 	if _, rest, ok := strings.Cut(turn, asksForCall); ok {
 		// OpenClaw may write more behind them.
 		var given json.RawMessage
 		_ = json.NewDecoder(strings.NewReader("{" + strings.ReplaceAll(rest, key, secret))).Decode(&given)
-		args, _ := json.Marshal(map[string]any{"id": cmp.Or(m.named, "sessions_send"), "args": given})
+		args, _ := json.Marshal(map[string]any{"id": named, "args": given})
 		answer["content"], finish = nil, "tool_calls"
 		answer["tool_calls"] = []any{map[string]any{"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": "tool_call", "arguments": string(args)}}}
 	}
@@ -227,9 +237,11 @@ func (r *trial) eventually(what string, is func() bool) {
 }
 
 // send has alice send bob a message, and returns what the tool says.
-func (g *gateway) send(text string) string {
+func (g *gateway) send(text string) string { return g.sendAs("alice", "bob", text) }
+
+func (g *gateway) sendAs(from, to, text string) string {
 	g.t.Helper()
-	body, err := json.Marshal(map[string]any{"tool": "sessions_send", "agentId": "alice", "args": map[string]any{"agentId": "bob", "message": text, "timeoutSeconds": 60}})
+	body, err := json.Marshal(map[string]any{"tool": "sessions_send", "agentId": from, "args": map[string]any{"agentId": to, "message": text, "timeoutSeconds": 60}})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -333,6 +345,7 @@ func TestOpenClaw(t *testing.T) {
 		return g.count(`"event":"delivered"`, approval) == 1 && g.model.saw("bob", "I promise to deliver the report") > 0
 	})
 
+	g.talk()
 	g.stopDaemon()
 	if said := g.send("anybody?"); !strings.Contains(said, "tool_call_blocked") {
 		t.Errorf("without the daemon: %s", said)
@@ -353,6 +366,72 @@ func TestOpenClaw(t *testing.T) {
 	if said := g.integrate("--remove"); !strings.Contains(said, "nothing to change") {
 		t.Errorf("removed once more: %s", said)
 	}
+}
+
+// turn has alice's model call a tool in a turn of alice's own, which a person begins.
+func (g *gateway) turn(tool string, args map[string]any) {
+	g.t.Helper()
+	input, err := json.Marshal(args)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.model.mu.Lock()
+	g.named = tool
+	g.model.mu.Unlock()
+	g.must(g.vars(), "openclaw", "agent", "--agent", "alice", "--json", "--message", "Call it "+asksForCall[:len(asksForCall)-1]+string(input))
+}
+
+// questions is how many bob is asked: more than one causal chain has room for, of returns and of rounds.
+const questions = 5
+
+// talk has agents talk in the default configuration as they do: each question of a person's turn is
+// answered, however many there were; the host's word for saying nothing is on no record; a denial does
+// not cost the next message; and a message that the host refuses is on record as not taken.
+func (g *gateway) talk() {
+	t := g.t
+	g.model.mu.Lock()
+	g.skips = true
+	g.model.mu.Unlock()
+	allowed := func() int { return g.count(`"side":"sender"`, `"policyResult":"allow"`) }
+	for n := 1; n <= questions; n++ {
+		question, before := fmt.Sprintf("Question %d: which colour has part %d?", n, n), allowed()
+		g.turn("sessions_send", map[string]any{"agentId": "bob", "message": question, "timeoutSeconds": 0})
+		g.eventually("the question at bob's model: "+question, func() bool { return g.saw("bob", question) > 0 })
+		// The question and its answer: alice says nothing to the answer.
+		g.eventually("the answer to it", func() bool { return allowed() >= before+2 })
+	}
+	g.eventually("alice's word that there is nothing to say", func() bool { return g.saw("alice", "[Inter-session message]") > 0 })
+	if n := g.count("REPLY_SKIP"); n != 0 {
+		t.Errorf("the host's own word is on record %d times", n)
+	}
+
+	if said := g.sendAs("bob", "alice", "I promise to bring the cake."); !strings.Contains(said, "HELD") {
+		t.Errorf("bob's promise: %s", said)
+	}
+	for line := range strings.Lines(g.operate("approvals", "list", "--json")) {
+		var a struct{ ApprovalID string }
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		g.operate("approvals", "deny", a.ApprovalID)
+	}
+	g.eventually("the notice to bob", func() bool {
+		text, err := os.ReadFile(g.at("openclaw/ocipd/told"))
+		return err == nil && strings.Contains(string(text), `"bob"`)
+	})
+	untaken := g.count(`"event":"not_taken"`)
+	if said := g.send("Question after a denial?"); !strings.Contains(said, `"ok":true`) {
+		t.Errorf("after a denial: %s", said)
+	}
+	g.eventually("the message after a denial, and the notice", func() bool {
+		return g.saw("bob", "Question after a denial?") > 0 && g.saw("bob", "was not sent: it is denied") > 0
+	})
+	if n := g.count(`"event":"not_taken"`); n != untaken {
+		t.Errorf("%d messages were not taken, and %d before", n, untaken)
+	}
+
+	g.turn("sessions_spawn", map[string]any{"agentId": "bob", "task": "Count the files."})
+	g.eventually("the record that the host refused it", func() bool { return g.count(`"event":"not_taken"`) == untaken+1 })
 }
 
 // stopDaemon ends the daemon before the test does.
