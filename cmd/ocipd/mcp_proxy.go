@@ -83,7 +83,7 @@ agent's token.`,
 			if target == nil {
 				return mcpproxy.Run(cmd.Context(), o)
 			}
-			if err := mcpprobe.Speaks(cmd.Context(), target); err != nil {
+			if err := speaks(cmd.Context(), target, log); err != nil {
 				return err
 			}
 			l, err := mcpproxy.Listen(cmd.Context(), listen)
@@ -137,6 +137,15 @@ a tool. All is written as a map, to be put into a file for --map.`,
 // newID makes an id that stands behind those made before, so that what the daemon keeps by
 // it is written in one place.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// speaks refuses a server that does not speak MCP.
+func speaks(ctx context.Context, target *url.URL, log *slog.Logger) error {
+	unsure, err := mcpprobe.Speaks(ctx, target)
+	if unsure != "" {
+		log.Warn("it is not known whether the server speaks MCP; what its clients say is decided in any case", "asked to begin, it says", unsure)
+	}
+	return err
+}
 
 // sourceOf tells the server from others of its name. One over HTTP gets nothing of this process's.
 func sourceOf(s *shell, name, shown, address string, command []string) *mcpproxy.Source {

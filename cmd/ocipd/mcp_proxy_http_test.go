@@ -11,9 +11,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -27,6 +29,8 @@ type webServer struct {
 	last http.Header
 	// later is what streams of GET say, and stream what a call named stream is answered.
 	later chan string
+	// info is more of what it says of itself.
+	info string
 }
 
 const streamed = ": hello\r\nevent: message\r\nid: 1\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\r\ndata:  \"params\":{}}\r\n\r\n" +
@@ -65,7 +69,7 @@ func (w *webServer) serve(rw http.ResponseWriter, r *http.Request) {
 	case m.Method == "initialize":
 		rw.Header().Set("Mcp-Session-Id", "s1")
 		rw.Header().Set("Content-Type", "application/json; charset=utf-8")
-		fmt.Fprintf(rw, `{ "jsonrpc":"2.0","id":%s, "result":{"capabilities":{"x":1.50}}}`, m.ID)
+		fmt.Fprintf(rw, `{ "jsonrpc":"2.0","id":%s, "result":{"capabilities":{"x":1.50}%s}}`, m.ID, w.info)
 	case m.ID == nil:
 		rw.WriteHeader(http.StatusAccepted)
 	case m.Params.Name == "move":
@@ -151,6 +155,93 @@ func (w *webTrial) post(body string) (text string) {
 		w.t.Fatalf("%s is answered %q, %v", body, said, err)
 	}
 	return string(said)
+}
+
+// Before a peer of another protocol the command ends and says so, and where it cannot tell it warns.
+func TestProxyOverHTTPWantsMCP(t *testing.T) {
+	t.Parallel()
+	p := newProxyTrial(t)
+	var status atomic.Int32
+	peer := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if n := status.Load(); n != 0 {
+			rw.WriteHeader(int(n))
+			return
+		}
+		// As an A2A server does, which knows message/send and no initialize.
+		var m struct{ ID json.RawMessage }
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		rw.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+	}))
+	t.Cleanup(peer.Close)
+	run := func() (said string, err error) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--listen", "127.0.0.1:0", "--url", peer.URL)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+p.dir, "GORACE=atexit_sleep_ms=0")
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); err == nil {
+			said = line // it serves
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+		err = cmd.Wait()
+		return said + stderr.String(), err
+	}
+	if said, err := run(); err == nil || !strings.Contains(said, "does not speak MCP") || strings.Contains(said, "http://127.0.0.1:0/") {
+		t.Errorf("before an A2A server: %s, %v", said, err)
+	}
+	for _, n := range []int32{403, 503} {
+		status.Store(n)
+		if said, _ := run(); !strings.HasPrefix(said, "http://") || !strings.Contains(said, "it is not known whether the server speaks MCP") {
+			t.Errorf("before one that answers %d: %s", n, said)
+		}
+	}
+}
+
+// The map of a server over HTTP is found by what the server says of itself, before its address and as a
+// command: its messages go to the recipients of the map.
+func TestProxyFindsMapsOverHTTP(t *testing.T) {
+	p := newProxyTrial(t)
+	server := newWebServer(t)
+	server.info = `,"protocolVersion":"2025-06-18","serverInfo":{"name":"github-mcp-server","version":"1"}`
+	const begin = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	comment := call(1, "add_issue_comment", `{"owner":"Acme","repo":"widgets","issue_number":12,"body":"Hello"}`)
+	proxy := []string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket}
+	decided := func(way string, n int) {
+		t.Helper()
+		found := p.records(audit.Record{ActionType: audit.ActionExchange})
+		if len(found) != n || len(server.calls()) != n {
+			t.Fatalf("%s: on record are %+v, and the server got %s", way, found, server.calls())
+		}
+		if r := found[n-1]; r.SessionKey != "github:acme/widgets#12" || r.Details["map"] != "github" {
+			t.Errorf("%s: on record is %+v", way, r)
+		}
+	}
+	w := &webTrial{proxyTrial: p, server: server}
+	s := p.open(append(proxy, "--listen", "127.0.0.1:0", "--url", server.URL+"/mcp"), asProgram+"=1")
+	t.Cleanup(func() { _ = s.cmd.Process.Signal(os.Interrupt) })
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.at = strings.TrimSpace(line)
+	w.post(begin)
+	w.post(comment)
+	decided("--url", 1)
+	s = p.open(append(proxy, "--", os.Args[0], "mcp-connect", "--url", server.URL+"/mcp", "gh"), asProgram+"=1")
+	s.say(begin + "\n")
+	s.answer("0")
+	s.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + comment)
+	if text, isError := s.answer("1"); isError {
+		t.Errorf("mcp-connect: answered %q", text)
+	}
+	decided("mcp-connect", 2)
 }
 
 // A server over HTTP is reached through the proxy as without it, but for what is decided.

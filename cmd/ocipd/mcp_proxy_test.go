@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,12 +106,18 @@ directory:
 // one of another.
 func enforcing(t *testing.T) string {
 	t.Helper()
+	return ruled(t, map[string]string{"my_own.rego": "package ocip.tool\n\ndenials contains \"no GitHub here\" if input.tool.server == \"gh\"\n\nquestions contains \"a person looks\" if input.tool.name == \"deploy\"\n"})
+}
+
+// ruled is proxyTeam with rules of its own beside the starter policy.
+func ruled(t *testing.T, rules map[string]string) string {
+	t.Helper()
 	files, err := policies.Starter()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	files["my_own.rego"] = "package ocip.tool\n\ndenials contains \"no GitHub here\" if input.tool.server == \"gh\"\n\nquestions contains \"a person looks\" if input.tool.name == \"deploy\"\n"
+	maps.Copy(files, rules)
 	for name, text := range files {
 		if strings.HasSuffix(name, "_test.rego") {
 			continue

@@ -47,50 +47,65 @@ func (p *probe) request(ctx context.Context, target *url.URL) (*http.Request, er
 	return r, nil
 }
 
-// Speaks reports whether there is a server at an address that does not speak MCP: it answers, and
-// neither as such a server nor by asking for a login. Of one that is not there it says nothing: it
-// may come.
-func Speaks(ctx context.Context, target *url.URL) error {
+// Speaks fails for a server that answers, and neither as one that speaks MCP nor by asking for a
+// login. Of one that is not there it says nothing: it may come. Unsure is why it is not known of a
+// server that answers, "" where it is known.
+func Speaks(ctx context.Context, target *url.URL) (unsure string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	said := ""
 	for i := range probes {
-		speaks, answer, err := probes[i].ask(ctx, target)
-		if err != nil || speaks {
-			return nil // who is not there now is asked by its client
+		got, err := probes[i].ask(ctx, target)
+		if err != nil || got.speaks {
+			return "", nil // who is not there now is asked by its client
 		}
-		said = answer
+		if got.fails {
+			unsure = got.said
+		}
+		said = got.said
 	}
-	return fmt.Errorf("the server at %s does not speak MCP: asked to begin, it says %s", target.Redacted(), said)
+	if unsure != "" {
+		return unsure, nil
+	}
+	return "", fmt.Errorf("the server at %s does not speak MCP: asked to begin, it says %s", target.Redacted(), said)
+}
+
+// answer is what a server makes of a probe. It fails if it says no more than that it cannot or may not
+// answer.
+type answer struct {
+	speaks, fails bool
+	said          string
 }
 
 // ask asks a server.
-func (p *probe) ask(ctx context.Context, target *url.URL) (speaks bool, said string, err error) {
+func (p *probe) ask(ctx context.Context, target *url.URL) (a answer, err error) {
 	r, err := p.request(ctx, target)
 	if err != nil {
-		return false, "", err
+		return answer{}, err
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	got, err := client.Do(r)
 	if err != nil {
-		return false, "", err
+		return answer{}, err
 	}
 	defer got.Body.Close()
 	if session := got.Header.Get("Mcp-Session-Id"); session != "" {
 		leave(ctx, client, target, session)
-		return true, "", nil
+		return answer{speaks: true}, nil
 	}
 	switch {
-	case got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden || got.StatusCode >= 500:
-		return true, "", nil // nobody can tell
+	case got.StatusCode == http.StatusUnauthorized:
+		return answer{speaks: true}, nil // it wants a login, and speaks then
+	case got.StatusCode == http.StatusForbidden || got.StatusCode >= 500:
+		return answer{fails: true, said: got.Status}, nil
 	case got.StatusCode >= 300 && got.StatusCode != http.StatusBadRequest:
-		return false, got.Status, nil
+		return answer{said: got.Status}, nil
 	}
 	line, err := firstMessage(got)
 	if err != nil {
-		return false, "", err
+		return answer{}, err
 	}
-	var answer struct {
+	var said struct {
 		Result struct {
 			Version   jsontext.Value `json:"protocolVersion"`
 			Versions  jsontext.Value `json:"supportedVersions"`
@@ -103,14 +118,14 @@ func (p *probe) ask(ctx context.Context, target *url.URL) (speaks bool, said str
 			} `json:"data"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(line, &answer, jsontext.AllowInvalidUTF8(true)) != nil {
-		return false, "nothing that is a message", nil
+	if json.Unmarshal(line, &said, jsontext.AllowInvalidUTF8(true)) != nil {
+		return answer{said: "nothing that is a message"}, nil
 	}
 	// Who names the versions that it speaks, speaks some.
-	if len(answer.Error.Data.Supported) > 0 || len(answer.Result.Version) > 0 || len(answer.Result.Versions) > 0 || len(answer.Result.Abilities) > 0 {
-		return true, "", nil
+	if len(said.Error.Data.Supported) > 0 || len(said.Result.Version) > 0 || len(said.Result.Versions) > 0 || len(said.Result.Abilities) > 0 {
+		return answer{speaks: true}, nil
 	}
-	return false, fmt.Sprintf("%q", answer.Error.Message), nil
+	return answer{said: fmt.Sprintf("%q", said.Error.Message)}, nil
 }
 
 // firstMessage is the message of an answer, or the first of its stream.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+)
+
+// argumentSamples are values of arguments, of which each argument of a built-in map takes one.
+var argumentSamples = []string{"12", "acme", "C0123ABCD", "1700000000.000100", "19:abc@thread.tacv2", "dave@example.com", "x"}
+
+// argumentsFor are arguments with which the map lets a tool be called.
+func argumentsFor(t *testing.T, m *toolmap.Map, names ...string) string {
+	t.Helper()
+	members := make(map[string]string)
+	for _, name := range names {
+		form := regexp.MustCompile("^(?:" + m.Forms[name] + ")$")
+		i := slices.IndexFunc(argumentSamples, func(v string) bool {
+			return m.Forms[name] != "" && form.MatchString(v) || m.Forms[name] == "" && v == map[bool]string{true: "dave@example.com", false: "acme"}[m.Channel == toolmap.EmailChannel]
+		})
+		if i < 0 {
+			t.Fatalf("no sample is for the argument %s of %s", name, m.Name)
+		}
+		members[name] = fmt.Sprintf("%q:%q", name, argumentSamples[i])
+	}
+	return "{" + strings.Join(slices.Sorted(maps.Values(members)), ",") + "}"
+}
+
+var inBraces, optionalPart = regexp.MustCompile(`\{([^{}]+)\}`), regexp.MustCompile(`\[[^\[\]]*\]`)
+
+// namesIn are the arguments of templates that are not optional.
+func namesIn(templates []string) (names []string) {
+	for _, of := range inBraces.FindAllStringSubmatch(optionalPart.ReplaceAllString(strings.Join(templates, " "), ""), -1) {
+		names = append(names, of[1])
+	}
+	return names
+}
+
+// Where the policy denies all, no tool of any built-in map is called, be it one that sends, reads or
+// does neither, and no other request reaches the server.
+func TestProxyDeniesEveryToolOfEveryMap(t *testing.T) {
+	p := newProxyTrialOf(t, ruled(t, map[string]string{
+		"my_own.rego":      "package ocip.tool\n\ndenials contains \"nothing is called\"\n",
+		"my_messages.rego": "package ocip.agent_exchange\n\ndenials contains \"nothing is sent\"\n",
+	}))
+	servers, err := toolmap.Servers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		m := servers[name]
+		calls := make(map[string]string)
+		for tool, of := range m.Tools {
+			calls[tool] = argumentsFor(t, &m, slices.Concat(of.Text, of.Title, namesIn(of.To))...)
+		}
+		for tool, of := range m.Reads {
+			calls[tool] = argumentsFor(t, &m, namesIn(of.From)...)
+		}
+		for _, tool := range m.Calls {
+			calls[tool] = "{}"
+		}
+		s := p.open(append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", name, "--"}, p.server()...), asProgram+"=1")
+		id := 0
+		refuses := func(what, line string) {
+			t.Helper()
+			s.say(line)
+			if text, isError := s.answer(fmt.Sprint(id)); !isError || !strings.Contains(text, "POLICY_DENIED") {
+				t.Errorf("%s: %s is answered %q", name, what, text)
+			}
+			refused++
+		}
+		for _, tool := range slices.Sorted(maps.Keys(calls)) {
+			id++
+			refuses(tool+" "+calls[tool], call(id, tool, calls[tool]))
+		}
+		for _, method := range []string{"resources/read", "resources/subscribe", "prompts/get", "completion/complete", "x/y"} {
+			id++
+			refuses(method, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"uri":"x:y"}}`+"\n", id, method))
+		}
+	}
+	if got, err := os.ReadFile(p.log); err != nil || len(bytes.TrimSpace(got)) > 0 {
+		t.Errorf("the server got %s, %v", got, err)
+	}
+	var page api.AuditQueryResult
+	p.operator("audit.query", map[string]any{"filter": audit.Filter{Like: audit.Record{Code: "POLICY_DENIED"}}, "limit": api.MaxPage}, &page)
+	if n := len(page.Records); n != refused || refused < 100 {
+		t.Errorf("%d requests were refused, and %d are on record", refused, n)
+	}
+}
