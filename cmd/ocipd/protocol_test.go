@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,24 +14,36 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// protocolPage is docs/PROTOCOL.md.
-func protocolPage(t *testing.T) string {
+// protocolPages are the pages of docs/reference/protocol, one after another.
+func protocolPages(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/PROTOCOL.md")
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob("../../docs/reference/protocol/*.md")
+	if err != nil || len(names) < 10 {
+		t.Fatalf("the pages of the protocol are %q, %v", names, err)
 	}
-	return string(page)
+	var pages strings.Builder
+	for _, name := range names {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages.Write(page)
+		pages.WriteString("\n")
+	}
+	return pages.String()
 }
 
-// TestVerdictsAreDocumented holds the page's table of verdicts against the
-// program's codes, and against the examples below it: each code has one, and
-// none shows a code that is not in the table.
+// TestVerdictsAreDocumented holds the table of verdicts against the program's
+// codes, and against the page of examples: each code has one, and none shows a
+// code that is not in the table.
 func TestVerdictsAreDocumented(t *testing.T) {
-	_, section, found := strings.Cut(protocolPage(t), "\n## Verdicts\n")
-	section, _, ended := strings.Cut(section, "\n## ")
-	if !found || !ended {
-		t.Fatal("the page has no verdicts")
+	pages := protocolPages(t)
+	_, section, found := strings.Cut(pages, "\n## Verdicts\n")
+	section, _, ended := strings.Cut(section, "\n# ")
+	_, shown, has := strings.Cut(pages, "# Examples of verdicts\n")
+	shown, _, ends := strings.Cut(shown, "\n# ")
+	if !found || !ended || !has || !ends {
+		t.Fatal("the pages have no verdicts, or no examples of them")
 	}
 	var table []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(section, -1) {
@@ -51,7 +64,7 @@ func TestVerdictsAreDocumented(t *testing.T) {
 	}
 
 	examples := make(map[string]bool)
-	for line := range strings.Lines(section) {
+	for line := range strings.Lines(shown) {
 		if !strings.HasPrefix(line, "{") {
 			continue
 		}
@@ -88,11 +101,11 @@ func TestVerdictsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestWithheldDataIsDocumented wants the page to show a message as its receiver
+// TestWithheldDataIsDocumented wants the pages to show a message as its receiver
 // gets it when some of its data was withheld.
 func TestWithheldDataIsDocumented(t *testing.T) {
 	shown := 0
-	for line := range strings.Lines(protocolPage(t)) {
+	for line := range strings.Lines(protocolPages(t)) {
 		var event struct {
 			Event   string        `json:"event"`
 			Payload api.HookEvent `json:"payload"`

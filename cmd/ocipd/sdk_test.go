@@ -381,7 +381,7 @@ func TestRestartWithLinesOfSDK(t *testing.T) {
 func TestRestartWithSDK(t *testing.T) {
 	sdk := os.Getenv(sdkVariable)
 	if sdk == "" {
-		t.Skipf("%s does not name a built package of the SDK; see docs/PROTOCOL.md", sdkVariable)
+		t.Skipf("%s does not name a built package of the SDK; see docs/reference/protocol/apps.md", sdkVariable)
 	}
 	if _, err := os.Stat(filepath.Join(sdk, "dist", "app.mjs")); err != nil {
 		t.Fatalf("%s is no built package of the SDK: %v", sdkVariable, err)

@@ -8,7 +8,7 @@
 // ask before using them.
 //
 // Source: OpenClawOS IPC protocol (seed 003), with the extension methods of
-// docs/PROTOCOL.md.
+// docs/reference/protocol.
 //
 // # The folder
 //

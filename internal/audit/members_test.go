@@ -45,8 +45,8 @@ func TestMembersDocumented(t *testing.T) {
 		}
 		return string(text)
 	}
-	if list := strings.Join(names, ", "); !strings.Contains(strings.Join(strings.Fields(read("PROTOCOL.md")), " "), list) {
-		t.Errorf("docs/PROTOCOL.md does not have %s", list)
+	if list := strings.Join(names, ", "); !strings.Contains(strings.Join(strings.Fields(read("reference/protocol/operators.md")), " "), list) {
+		t.Errorf("docs/reference/protocol/operators.md does not have %s", list)
 	}
 	said := read("AUDIT.md")
 	if table := memberTable(); !strings.Contains(said, table) {

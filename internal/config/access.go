@@ -36,7 +36,7 @@ type AppAccess struct {
 }
 
 // ChannelAccess is how a channel addresses people and shows a text. What is left
-// out is as the channel is known, see docs/PROTOCOL.md.
+// out is as the channel is known, see docs/reference/protocol/addresses.md.
 type ChannelAccess struct {
 	// Address are the members of metadata that the channel's app sends to.
 	Address []string `yaml:"address,omitempty"`

@@ -223,7 +223,7 @@ type OCIP struct {
 }
 
 // Chain bounds how far one message may lead to others between agents, see the
-// causal guard of docs/PROTOCOL.md.
+// causal chains of docs/reference/protocol/exchanges.md.
 type Chain struct {
 	// Enforcement is enforce, monitor (record only) or off.
 	Enforcement string `yaml:"enforcement"`

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -11,18 +12,26 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon"
 )
 
-// documentedMethods are the rows of docs/PROTOCOL.md for each method: what stands in each
+// documentedMethods are the rows of docs/reference/protocol for each method: the cell of each
 // column, under the column's name.
 func documentedMethods(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/PROTOCOL.md")
-	if err != nil {
-		t.Fatal(err)
+	pages, err := filepath.Glob("../../docs/reference/protocol/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("the pages of the protocol are %q, %v", pages, err)
+	}
+	var text strings.Builder
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(page)
 	}
 	rows := make(map[string]map[string]string)
 	names := regexp.MustCompile("`([a-z]+\\.[a-z_]+)`")
 	var columns []string
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(text.String()) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		switch {
 		case !strings.HasPrefix(line, "|"):
@@ -58,7 +67,7 @@ func paramsOf(of reflect.Type) (names []string) {
 	return names
 }
 
-// The page has a row for each method that is served, and for no other, with who may call it
+// The pages have a row for each method that is served, and for no other, with who may call it
 // and every member that it takes.
 func TestMethodsAreDocumented(t *testing.T) {
 	rows := documentedMethods(t)
@@ -88,7 +97,7 @@ func TestMethodsAreDocumented(t *testing.T) {
 		case row == nil:
 			t.Errorf("%s has no row", name)
 		case told && who != strings.Join(access, ", "):
-			t.Errorf("%s: the page says %q of who may call it, want %q", name, who, access)
+			t.Errorf("%s: the pages say %q of who may call it, want %q", name, who, access)
 		}
 	}
 	for name := range rows {

@@ -11,7 +11,7 @@
 // The caller makes a [Server] with the kernel behind it, gives it listeners
 // made by [Listen], and closes it when done.
 //
-// Source: OpenClawOS IPC protocol (seed 003) and docs/PROTOCOL.md.
+// Source: OpenClawOS IPC protocol (seed 003) and docs/reference/protocol/connecting.md.
 //
 // # The folder
 //

@@ -273,7 +273,7 @@ func (s state) goesOn(in Input) (id string, e side, known bool) {
 }
 
 // Rules is the sequential model: what the daemon must do with one call after
-// the other (docs/PROTOCOL.md, Messages out).
+// the other (docs/reference/protocol/exchanges.md, Rounds).
 type Rules struct {
 	// MaxRounds is ocip.max_rounds, Limits what each agent of each pair has of
 	// its own.

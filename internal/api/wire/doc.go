@@ -5,5 +5,5 @@
 //
 // It does no I/O but reading lines from what it is given, and knows no method.
 //
-// Source: OpenClawOS IPC protocol (seed 003) and docs/PROTOCOL.md.
+// Source: OpenClawOS IPC protocol (seed 003) and docs/reference/protocol/connecting.md.
 package wire

@@ -56,7 +56,7 @@ func TestAttack21EscapesEndAndBeginWords(t *testing.T) {
 	}
 }
 
-// TestSeeds19SolidWordsAreHeld wants what PROTOCOL.md says of words that are
+// TestSeeds19SolidWordsAreHeld wants what docs/reference/protocol/decision.md says of words that are
 // run together.
 func TestSeeds19SolidWordsAreHeld(t *testing.T) {
 	for _, match := range []Match{MatchWord, MatchSubstring} {

@@ -14,7 +14,7 @@ import (
 // TestDocumentedNetworks holds the table that people read against the one that is
 // used.
 func TestDocumentedNetworks(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/PROTOCOL.md")
+	doc, err := os.ReadFile("../../../docs/reference/protocol/addresses.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,16 +32,16 @@ func TestDocumentedNetworks(t *testing.T) {
 		row := rows[name]
 		for _, member := range slices.Concat(n.direct, n.group) {
 			if !strings.Contains(row, "`"+member+"`") {
-				t.Errorf("%s: docs/PROTOCOL.md does not say that it reads %s", name, member)
+				t.Errorf("%s: docs/reference/protocol/addresses.md does not say that it reads %s", name, member)
 			}
 		}
 		for _, r := range n.rendering {
 			if !strings.Contains(row, "`"+string(r)+"`") {
-				t.Errorf("%s: docs/PROTOCOL.md does not say that it undoes %s", name, r)
+				t.Errorf("%s: docs/reference/protocol/addresses.md does not say that it undoes %s", name, r)
 			}
 		}
 		if capitals := n.fold == text.CaseASCII || n.fold == text.CaseRFC1459; capitals != strings.Contains(row, "capitals") {
-			t.Errorf("%s: docs/PROTOCOL.md says otherwise of its capitals", name)
+			t.Errorf("%s: docs/reference/protocol/addresses.md says otherwise of its capitals", name)
 		}
 	}
 }
