@@ -11,6 +11,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
+// Restored takes back what was approved before a copy of the state was restored and may have
+// been used since, see [releases.Releases.Restored].
+func Restored(ctx context.Context, k *Kernel) error { return k.releases.Restored(ctx) }
+
 // Redeem gives the app what a person has approved for it to send, once.
 func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, error) {
 	k, err := c.rules()

@@ -97,9 +97,10 @@ func (s *Store) ReadyReleases(ctx context.Context, app, key string, now time.Tim
 		[]any{app, key, now.UnixMilli(), limit}, scanRelease)
 }
 
-// ClaimedReleases returns the releases that somebody has and has not confirmed.
-func (s *Store) ClaimedReleases(ctx context.Context) ([]Release, error) {
-	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state = 'claimed' ORDER BY approval`, nil, scanRelease)
+// OpenReleases returns the releases of which something can still come: those that nobody has
+// claimed, and those that somebody has and has not confirmed.
+func (s *Store) OpenReleases(ctx context.Context) ([]Release, error) {
+	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state IN ('ready', 'claimed') ORDER BY approval`, nil, scanRelease)
 }
 
 // ExpiredReleases returns up to limit releases whose time has run out and that nobody has claimed.

@@ -99,10 +99,8 @@ func (h *holder) stop() {
 // New takes up what the store holds.
 func New(ctx context.Context, o Options) (*Releases, error) {
 	x := &Releases{o: o, holders: make(map[string]*holder)}
-	claimed, err := o.Store.ClaimedReleases(ctx)
-	for i := range claimed {
-		x.left(claimed[i].Approval, claimed[i].Claim)
-	}
+	open, err := o.Store.OpenReleases(ctx)
+	x.await(open)
 	return x, err
 }
 
@@ -353,7 +351,7 @@ func (x *Releases) Confirm(ctx context.Context, app string, p *api.ConfirmParams
 			return api.OK{OK: true}, nil
 		}
 		step(change, &row, stateUnknown, row.Claim, row.Key, row.Data)
-		err = x.ask(r, &row, change)
+		err = x.ask(r, &row, takenThen, change)
 	}
 	if err == nil && row.State == stateUnknown {
 		err = x.withdraw(ctx, r, app, change)
@@ -440,7 +438,7 @@ func (x *Releases) lose(id, claim string) {
 		change := &store.Change{Drains: true}
 		x.event(change, r, "outcome_unknown", "the connection of the app that has the message ended, and it has not said what became of it", nil)
 		step(change, &row, stateUnknown, row.Claim, row.Key, row.Data)
-		if err = x.ask(r, &row, change); err == nil {
+		if err = x.ask(r, &row, takenThen, change); err == nil {
 			_, err = x.o.Commit(change)
 		}
 	}
@@ -623,7 +621,7 @@ type kept struct {
 func asked(id string) string { return approval.Asked(api.ApprovalOfDelivery, id) }
 
 // ask enters into a change that a person is asked what became of a message.
-func (x *Releases) ask(r *approval.Request, row *store.Release, change *store.Change) error {
+func (x *Releases) ask(r *approval.Request, row *store.Release, why string, change *store.Change) error {
 	own, err := json.Marshal(&kept{Approval: r.ApprovalID})
 	if err != nil {
 		return err
@@ -631,7 +629,7 @@ func (x *Releases) ask(r *approval.Request, row *store.Release, change *store.Ch
 	now := x.o.Now()
 	about := &approval.Request{Asked: asked(r.ApprovalID), Own: own, Approval: api.Approval{ApprovalSummary: r.ApprovalSummary, PolicyApplied: "delivery", PolicyRevision: r.PolicyRevision}}
 	about.ApprovalID, about.Kind, about.State, about.Code = x.o.NewID(), api.ApprovalOfDelivery, api.ApprovalPending, string(api.OutcomeNotKnown)
-	about.Reason = "it was approved and taken, and nobody knows whether it was sent: approve to have it sent again, resolve where it was sent, deny to give it up"
+	about.Reason = why + ": approve to have it sent again, resolve where it was sent, deny to give it up"
 	about.AskedAt, about.ExpiresAt, about.DecidedAt = now.UnixMilli(), now.Add(x.o.HoldFor()).UnixMilli(), 0
 	about.Approvable, about.Blocked, about.Needed, about.Given = true, "", max(r.Needed, 1), 0
 	said, err := x.read(context.Background(), row, r)
