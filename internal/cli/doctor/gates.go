@@ -35,6 +35,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 		}
 		tried++
 		found = append(found, d.gate(r))
+		found = append(found, d.open(r)...)
 	}
 	if tried == 0 && len(found) == 0 {
 		if d.Gates == nil {
@@ -77,6 +78,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 }
 
 // typing tries whether a runtime asks about what is typed into an open shell, and says so where it is one that may not.
+// What it does not ask about says [Examiner.open].
 func (d *Examiner) typing(r *integrate.Runtime) string {
 	program := r.Installed(d.Gates)
 	if program == "" || !r.Tries() {
@@ -92,7 +94,23 @@ func (d *Examiner) typing(r *integrate.Runtime) string {
 	case asks:
 		return "; it asks about what is typed into an open shell too"
 	}
-	return "; it asks nobody about what is typed into a shell that is open"
+	return ""
+}
+
+// open warns of what no gate of a runtime is asked about.
+func (d *Examiner) open(r *integrate.Runtime) []Diagnosis {
+	version := ""
+	if program := r.Installed(d.Gates); program != "" && r.Tries() {
+		version = integrate.Version(d.ctx, program)
+	}
+	list, err := r.StaysOpen(d.Gates, version)
+	if err != nil {
+		return []Diagnosis{failed("%s: %v", r.Title, err)}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/INTEGRATIONS.md, docs/OPENCLAW.md")}
 }
 
 // ask asks the daemon that is looked at.
