@@ -65,7 +65,11 @@ func agent(script string) {
 			if err := os.WriteFile("session", params, 0o600); err != nil {
 				panic(err)
 			}
-			return sdk.NewSessionResponse{SessionId: "session-1"}, nil
+			said := sdk.NewSessionResponse{SessionId: "session-1"}
+			if script == "yolo" {
+				said.Modes = &sdk.SessionModeState{CurrentModeId: "yolo", AvailableModes: []sdk.SessionMode{{Id: "yolo", Name: "yolo"}, {Id: "ask", Name: "ask"}}}
+			}
+			return said, nil
 		case sdk.AgentMethodSessionSetMode:
 			if script == "mode" {
 				return nil, sdk.NewInvalidParams(nil)
@@ -115,7 +119,7 @@ func made(name, text string) {
 func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.StopReason, *sdk.RequestError) {
 	script, more, _ := strings.Cut(script, ":")
 	switch script {
-	case "works", "mode", "version":
+	case "works", "mode", "version", "yolo":
 		made("out.txt", "made")
 	case "nothing":
 	case "refuses":
@@ -325,6 +329,34 @@ func (r *trial) read(name string) string {
 		r.t.Fatal(err)
 	}
 	return string(text)
+}
+
+// An agent that has a mode in which it asks and begins in another one is warned about, to whoever started
+// it and on record, and so is the mode that its actor names.
+func TestModeIsTold(t *testing.T) {
+	t.Parallel()
+	for set, warns := range map[string]bool{"": true, "ask": false} {
+		r := begin(t, "yolo")
+		r.o.Agent.Mode = set
+		r.run(t.Context())
+		r.mu.Lock()
+		said := strings.Join(r.log, "\n")
+		r.mu.Unlock()
+		if strings.Contains(said, "mode: ask of its actor has it ask") != warns {
+			t.Errorf("with the mode %q, it is said: %s", set, said)
+		}
+		told := ""
+		r.fake.mu.Lock()
+		for _, c := range r.calls {
+			if p, ok := c.params.(*taskapi.CheckpointParams); ok && p.Type == task.CheckpointSession {
+				told += string(p.Payload)
+			}
+		}
+		r.fake.mu.Unlock()
+		if strings.Contains(told, `"warning":"the agent begins in the mode \"yolo\"`) != warns || strings.Contains(told, `"mode":"ask"`) != (set == "ask") || told == "" {
+			t.Errorf("with the mode %q, on record is %s", set, told)
+		}
+	}
 }
 
 // An agent's end is an attempt's end: each stop reason, each way to fail.
