@@ -196,6 +196,16 @@ func TestForkPausesSending(t *testing.T) {
 	if e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "anybody?"}); ocipCode(t, e) != string(ocip.Paused) {
 		t.Errorf("it is refused with %v", e)
 	}
+	// It is away at the next start: that sending is paused for it is shown all the same.
+	w.silent()
+	w.stop()
+	w.start()
+	if status, refused := witnesses(); !refused || len(status.Paused) != 1 {
+		t.Errorf("after a start status shows %+v, %+v", status.Witnesses, status.Paused)
+	}
+	alice = w.agent("@acme/alice")
+	w.channel("@acme/link", "telegram")
+	w.answers()
 	w.operates().must("sending.resume", map[string]any{}, nil)
 	if _, refused := witnesses(); refused {
 		t.Error("it is shown after a person has resumed")

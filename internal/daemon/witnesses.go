@@ -31,6 +31,9 @@ func (d *Daemon) keysDir() string { return config.KeysPath(d.cfg, d.database) }
 // from asking could stop it as well. From then on each is shown every checkpoint.
 func (d *Daemon) askWitnesses(ctx context.Context) error {
 	list, err := witness.Places(d.keysDir())
+	if err == nil {
+		err = d.pausedBefore(ctx, list)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,6 +62,23 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 	})
 	return nil
 }
+
+// pausedBefore takes up for which witnesses sending was paused before the daemon was stopped, and no person has resumed
+// it: such a witness may be away by now, and its refusal stands all the same.
+func (d *Daemon) pausedBefore(ctx context.Context, list witness.List) error {
+	rows, err := d.store.Paused(ctx)
+	for _, row := range rows {
+		for _, p := range list {
+			if row.By == byWitness+p.Key.Name() {
+				d.seenBy.tell(p.Key)
+			}
+		}
+	}
+	return err
+}
+
+// byWitness begins the name of who has paused sending where that is a witness.
+const byWitness = "witness:"
 
 // watchWitnesses has a change of the list go on record, and who is new on it shown the log.
 func (d *Daemon) watchWitnesses(ctx context.Context) error {
@@ -135,7 +155,7 @@ func (d *Daemon) refused(r refusal) {
 	if r.Answer != "" {
 		details["answer"] = r.Answer
 	}
-	err := d.kernel.Halt("witness:"+r.Key.Name(), &audit.Record{
+	err := d.kernel.Halt(byWitness+r.Key.Name(), &audit.Record{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "witness_refused", PolicyReason: r.Error(), Details: details,
 	})
 	if err != nil {

@@ -119,6 +119,9 @@ func TestDoctorHearsTheDaemon(t *testing.T) {
 		{name: "witness that refuses", live: func(s *api.Status) {
 			s.Witnesses = []api.WitnessStatus{{Name: "w.example", URL: "unix:/w", Refused: true, Error: "the witness w.example was shown 9 other records of this log", FailingSince: now.Add(-time.Hour)}}
 		}, ask: (*Examiner).witnesses, want: Fail, text: "sending is paused: the witness w.example was shown 9 other records"},
+		{name: "witness that refused and was removed", live: func(s *api.Status) {
+			s.Paused = []api.PausedScope{{Scope: api.PausedAll, Since: now.Add(-time.Hour), By: "witness:w.example"}}
+		}, ask: (*Examiner).witnesses, want: Fail, text: "sending is paused since 1h0m: the witness w.example refused the log, and is not listed any more"},
 		{name: "witness", live: func(s *api.Status) { s.Witnesses = []api.WitnessStatus{{Name: "w.example", Signed: 9}} }, ask: (*Examiner).witnesses, want: Pass, text: "listed: 1; each signs the log"},
 		{name: "a moment behind", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Second) }, ask: (*Examiner).clock, want: Warn, text: "behind the last record"},
 		{name: "clock jumped", live: func(s *api.Status) { s.Audit.Time = now.Add(10 * time.Hour) }, ask: (*Examiner).clock, want: Fail, text: "it jumped back"},

@@ -10,10 +10,12 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/place"
 	"github.com/openclawos/ocipd/internal/base/term"
@@ -321,7 +323,16 @@ func (d *Examiner) witnesses() (found []Diagnosis) {
 	if d.live == nil {
 		return []Diagnosis{passed("looked at when the daemon runs")}
 	}
-	if len(d.live.Witnesses) == 0 {
+	for _, p := range d.live.Paused {
+		name, refused := strings.CutPrefix(p.By, "witness:")
+		shown := slices.ContainsFunc(d.live.Witnesses, func(w api.WitnessStatus) bool { return w.Refused && w.Name == name })
+		if refused && !shown {
+			// The witness was taken off the list.
+			found = append(found, failed("sending is paused since %s: the witness %s refused the log, and is not listed any more", term.Age(d.now().Sub(p.Since)), term.Printable(name)).
+				advise("find out which log the witness has signed (ocipd audit query --event witness_refused); then ocipd resume"))
+		}
+	}
+	if len(d.live.Witnesses) == 0 && len(found) == 0 {
 		return []Diagnosis{passed("none: nobody else remembers how far the log was; ocipd audit witness add lists one")}
 	}
 	for i := range d.live.Witnesses {
