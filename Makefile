@@ -53,7 +53,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -118,6 +118,11 @@ e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, 
 	@# npm ci refuses a lock without the builds of opencode for other systems, which no registry has to have.
 	cd e2e/bridges && npm install --no-save --ignore-scripts --no-audit --no-fund && npm rebuild opencode-ai
 	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout 30m -tags e2e ./e2e
+	$(MAKE) e2e-witness
+
+e2e-witness: build ## hold the log against a witness and a verifier that others wrote (Go modules of their own)
+	cd e2e/witness && $(GO) build -o '$(CURDIR)/bin/' filippo.io/torchwood/cmd/litewitness filippo.io/torchwood/cmd/witnessctl
+	cd e2e/witness && OCIPD='$(CURDIR)/$(BIN)' WITNESS_TOOLS='$(CURDIR)/bin' $(GO) test -count=1 -timeout 15m ./...
 
 mutants: ## switch each guard of internal/base/mutant off in turn: the canary has to notice each (ARGS="wall sender": those)
 	@GO='$(GO)' COMPILED='$(COMPILED)' packaging/mutants $(ARGS)
