@@ -36,14 +36,16 @@ func (h receivers) AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew,
 }
 
 // Withdrawn tells a person who has approved a message that it was taken out.
-func (h receivers) Withdrawn(w *gate.Waited, why *gate.Withdrawn) { h.kernel.withdrawn(w, why) }
+func (h receivers) Withdrawn(approvalID string, why *gate.Withdrawn) {
+	h.kernel.withdrawn(approvalID, why)
+}
 
-func (k *Kernel) withdrawn(w *gate.Waited, why *gate.Withdrawn) {
-	if w == nil || w.Record.ApprovalID == "" || k.notify == nil {
+// withdrawn names the approval, since nothing else may be known of a message that was edited.
+func (k *Kernel) withdrawn(approvalID string, why *gate.Withdrawn) {
+	if approvalID == "" || k.notify == nil {
 		return
 	}
-	k.notify.Alarm(w.Record.ApprovalID, "A message that you approved was not sent",
-		fmt.Sprintf("%s\nocipd approvals show %s", why.Reason, w.Record.ApprovalID))
+	k.notify.Alarm(approvalID, "A message that you approved was not sent", fmt.Sprintf("%s\nocipd approvals show %s", why.Reason, approvalID))
 }
 
 // withdraws is the error of a message that may not leave any more.

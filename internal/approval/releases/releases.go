@@ -58,7 +58,7 @@ type Options struct {
 	// returns the new request, or why the message cannot leave whatever a person says.
 	AskAnew func(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error)
 	// Withdrawn tells the person who has approved a message that it was withdrawn.
-	Withdrawn func(*gate.Waited, *gate.Withdrawn)
+	Withdrawn func(approvalID string, why *gate.Withdrawn)
 	// Search looks for records.
 	Search func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	// HoldFor is how long a person is waited for.
@@ -268,7 +268,7 @@ func (x *Releases) open(ctx context.Context, row *store.Release, r *approval.Req
 	if err := x.withdrawn(change, row, r, event, why.Reason, map[string]any{"code": why.Code}); err != nil {
 		return gate.Sealed{}, err
 	}
-	x.o.Withdrawn(w, why)
+	x.o.Withdrawn(r.ApprovalID, why)
 	return gate.Sealed{}, &api.Error{Code: api.Forbidden, Message: "the message may not leave any more: " + why.Reason, Details: map[string]any{"ocip": map[string]any{"code": why.Code, "reason": why.Reason}}}
 }
 

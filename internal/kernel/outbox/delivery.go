@@ -58,6 +58,15 @@ func (d *Delivery) tenant() string {
 	return d.Tenant
 }
 
+// approvalID is that of the person's decision that let the message through, "" where none did
+// or the message was not read back.
+func (d *Delivery) approvalID() string {
+	if d.waited == nil {
+		return ""
+	}
+	return d.waited.Record.ApprovalID
+}
+
 // Reference returns what a receipt for the delivery is about.
 func (d *Delivery) Reference() *registry.Delivery {
 	return &registry.Delivery{MessageID: d.MessageID, RecordSeq: d.RecordSeq, DispatchID: d.DispatchID, SessionKey: d.About.SessionKey}

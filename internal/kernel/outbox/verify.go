@@ -249,10 +249,24 @@ func (o *Outbox) reject(m *store.Message, why string) error {
 		Parts:  []store.Part{store.Taken{m.MessageID}},
 		Drains: true,
 	})
-	if err == nil {
-		o.given.remove(m.MessageID)
+	if err != nil {
+		return err
 	}
-	return err
+	o.given.remove(m.MessageID)
+	if m.Altered {
+		return nil // nothing is known of it
+	}
+	decisions, err := o.store.DecisionsOf(o.closing, m.RecordSeq, m.DispatchID)
+	for i := range decisions {
+		if id := decisions[i].ApprovalID; id != "" {
+			o.host.Withdrawn(id, &gate.Withdrawn{Reason: why})
+			break
+		}
+	}
+	if err != nil {
+		o.log.Error("cannot tell who approved a message that was taken out", zap.Error(err))
+	}
+	return nil
 }
 
 func withReason(details map[string]any, reason string) map[string]any {
