@@ -31,10 +31,17 @@ questions contains "it opens a program that reads commands; what is typed into i
 }
 
 # One plain command of words about what is below the folder: no quotes, variables, pipes,
-# lists, redirections, new lines, nor options that write a file or start a program.
+# lists, redirections, new lines, nor options that write a file or start a program. On a
+# terminal git log, diff and show start a pager, which takes commands.
 quiet if {
-	regex.match(`^(ls|pwd|cat|head|tail|wc|grep|git (status|diff|log|show|add))( [A-Za-z0-9_.-][A-Za-z0-9_./:-]*)*$`, input.tool.command)
+	regex.match(`^(ls|pwd|cat|head|tail|wc|grep|git status|git --no-pager (diff|log|show))( [A-Za-z0-9_.-][A-Za-z0-9_./:-]*)*$`, input.tool.command)
 	not regex.match(`\.\.|--(output|ext-diff|textconv)`, input.tool.command)
+}
+
+# Options of git add open an editor (-e) or ask on the terminal (-i, -p).
+quiet if {
+	regex.match(`^git add( [A-Za-z0-9_.][A-Za-z0-9_./:-]*)+$`, input.tool.command)
+	not contains(input.tool.command, "..")
 }
 
 quiet if regex.match(`^go (build|vet|test)( \./[a-z0-9_/.]*)*$`, input.tool.command)

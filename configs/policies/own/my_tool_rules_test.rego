@@ -14,7 +14,7 @@ ask(name, command) := answer if {
 shell(command) := ask("Bash", command)
 
 test_quiet_commands_ask_nobody if {
-	every command in ["ls -la", "git status", "git diff main -- docs/a.md", "go test ./...", "grep -rn TODO internal"] {
+	every command in ["ls -la", "git status", "git --no-pager diff main -- docs/a.md", "git --no-pager log -3", "git add docs/a.md b.go", "git add .", "go test ./...", "grep -rn TODO internal"] {
 		shell(command).allow
 		not shell(command).require_approval
 	}
@@ -34,7 +34,7 @@ test_recursive_deletes_are_refused if {
 }
 
 test_a_person_looks_at_all_else if {
-	every command in ["git push", "make deploy", "ls > file", "cat $HOME/.netrc", "ls `id`", "git log; make", "git status\nmake", "c''url x", "python3 -c 'import os'", "git show --output x", "cat ../x", "cat /etc/passwd", "go test -exec ./x ./y"] {
+	every command in ["git push", "make deploy", "ls > file", "cat $HOME/.netrc", "ls `id`", "git log; make", "git status\nmake", "c''url x", "python3 -c 'import os'", "git --no-pager show --output x", "cat ../x", "cat /etc/passwd", "go test -exec ./x ./y", "git add -p", "git add -e x", "git add x --patch", "git add ../x", "git add", "git log", "git diff main", "git show", "git --paginate log", "git -c core.pager=x log"] {
 		shell(command).allow
 		shell(command).require_approval
 		shell(command).constraints.approvers == 1
