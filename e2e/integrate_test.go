@@ -294,10 +294,12 @@ func TestCodexIntegrated(t *testing.T) {
 	if again := r.must(env, r.ocipd, "--config", r.at("ocipd.yaml"), "integrate", "codex", "--agent", "ann"); !strings.Contains(again, "nothing to change") {
 		t.Errorf("a second time:\n%s", again)
 	}
-	// What this Codex asks about what is typed is known, and listed.
-	asks, err := codexprobe.Asked(t.Context(), filepath.Join(r.node, "codex"))
-	if list := r.integrate(env); err != nil || strings.Contains(list, "typed into a shell that is open") == asks {
-		t.Errorf("it asks about what is typed: %t, %v, and is listed as\n%s", asks, err, list)
+	// What this Codex asks about is known, and listed.
+	for says, way := range map[string]codexprobe.Way{"typed into a shell that is open": codexprobe.Typing, "scripts of Code Mode": codexprobe.Scripting} {
+		asks, err := codexprobe.Asked(t.Context(), filepath.Join(r.node, "codex"), way)
+		if list := r.integrate(env); err != nil || strings.Contains(list, says) == asks {
+			t.Errorf("%s: it asks: %t, %v, and is listed as\n%s", says, asks, err, list)
+		}
 	}
 	open := false
 	run := func(s step) (string, string) {

@@ -26,27 +26,24 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 	return nil
 }
 
-// tryTyping tries whether a runtime asks about what is typed into an open shell, and notes it: on the day on which a
-// version does, that is open no more.
-func (s *shell) tryTyping(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
+// tryAsks tries what a runtime asks about, and notes it: on the day on which a version asks, that is open no more.
+func (s *shell) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
 	program := r.Installed(p)
 	if out || !p.Tools || program == "" || !r.Tries() {
 		return nil
 	}
-	asks, err := codexprobe.Asked(ctx, program)
-	if err != nil && !errors.Is(err, codexprobe.ErrUnknown) {
-		return err
-	}
-	if err != nil {
+	err := r.TryAsks(ctx, p, program)
+	if errors.Is(err, codexprobe.ErrUnknown) {
 		s.Say("%v", err)
+		err = nil
 	}
-	return r.Asks(p, integrate.Version(ctx, program), asks)
+	return err
 }
 
 // tryUnless says what of a runtime is open still, and tries its gate, unless it was taken
 // out.
 func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
-	if err := s.tryTyping(ctx, r, p, out); err != nil {
+	if err := s.tryAsks(ctx, r, p, out); err != nil {
 		return err
 	}
 	if err := s.sayOpen(ctx, r, p, out); err != nil || out {

@@ -8,7 +8,7 @@
 //
 //   - acp: runs an agent that speaks the Agent Client Protocol on one attempt or review;
 //     has the daemon decide about its tool calls
-//   - codexprobe: tries whether Codex asks its hooks about what is typed into an open shell
+//   - codexprobe: tries whether Codex asks its hooks about what is typed into an open shell, and about calls of scripts
 //   - integrate: puts the MCP servers of agent runtimes behind the proxy and the plugin
 //     into OpenClaw, takes them out again, tries the gates, and names what was changed of
 //     them

@@ -1,5 +1,5 @@
-// Package codexprobe tries whether Codex asks its hooks about what is typed into a shell that is open. No model and
-// nothing of the user's has a part in it: Codex runs in a home of its own, against an address of this machine where the
+// Package codexprobe tries whether Codex asks its hooks about what is typed into a shell that is open, and about the calls
+// that a script of Code Mode makes. No model and nothing of the user's has a part in it: Codex runs in a home of its own, against an address of this machine where the
 // model's part is played, with one hook that keeps what it is asked.
 package codexprobe
 
@@ -27,25 +27,35 @@ import (
 // Time bounds a trial.
 const Time = 45 * time.Second
 
-// typed is what is typed into the shell, which is cat: it says so again, and nothing is done.
+// typed is what is typed into the shell, which is cat, and what a script says: it comes back, and nothing is done.
 const typed = "ocipd-canary-typed"
+
+// Way is one in which Codex does something of which it may ask no hook.
+type Way int
+
+const (
+	// Typing is into a shell that is open.
+	Typing Way = iota
+	// Scripting is Code Mode, which the trial switches on: a script calls tools.
+	Scripting
+)
 
 // maxAsked bounds what Codex says to its model.
 const maxAsked = 8 << 20
 
-// ErrUnknown means that the trial did not come as far as the shell, so that nothing is known.
-var ErrUnknown = errors.New("cannot tell whether Codex asks its hooks about what is typed into an open shell")
+// ErrUnknown means that the trial did not come as far as what is tried, so that nothing is known.
+var ErrUnknown = errors.New("cannot tell whether Codex asks its hooks")
 
 // sandboxes are those in which Codex is tried: the first one does not work everywhere, and the second one may be forbidden.
 var sandboxes = []string{"read-only", "danger-full-access"}
 
-// Asked reports whether a Codex asks its hooks about what is typed into an open shell. Other errors than [ErrUnknown]
-// are what failed on this machine.
-func Asked(ctx context.Context, program string) (asked bool, err error) {
+// Asked reports whether a Codex asks its hooks about what it does in a way. Other errors than [ErrUnknown] are what
+// failed on this machine.
+func Asked(ctx context.Context, program string, way Way) (asked bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, Time)
 	defer stop()
 	for _, sandbox := range sandboxes {
-		if asked, err = in(ctx, program, sandbox); err == nil || !errors.Is(err, ErrUnknown) {
+		if asked, err = in(ctx, program, sandbox, way); err == nil || !errors.Is(err, ErrUnknown) {
 			return asked, err
 		}
 	}
@@ -53,7 +63,7 @@ func Asked(ctx context.Context, program string) (asked bool, err error) {
 }
 
 // in tries a Codex in a sandbox.
-func in(ctx context.Context, program, sandbox string) (bool, error) {
+func in(ctx context.Context, program, sandbox string, way Way) (bool, error) {
 	home, err := os.MkdirTemp("", "ocipd-codex")
 	if err != nil {
 		return false, err
@@ -63,7 +73,7 @@ func in(ctx context.Context, program, sandbox string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m := new(model)
+	m := &model{way: way}
 	server := &http.Server{Handler: m, ReadHeaderTimeout: Time}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // it ends when it is closed
@@ -77,6 +87,9 @@ func in(ctx context.Context, program, sandbox string) (bool, error) {
 		return false, err
 	}
 	settings := fmt.Sprintf("model = \"canary\"\nmodel_provider = \"canary\"\n[model_providers.canary]\nname = \"canary\"\nbase_url = \"http://%s/v1\"\nwire_api = \"responses\"\n", l.Addr())
+	if way == Scripting {
+		settings += "[features]\ncode_mode = true\n"
+	}
 	for name, text := range map[string][]byte{"hooks.json": hooks, "config.toml": []byte(settings)} {
 		if err := os.WriteFile(filepath.Join(home, name), text, 0o600); err != nil {
 			return false, err
@@ -89,24 +102,37 @@ func in(ctx context.Context, program, sandbox string) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if !m.typed() || len(questions) == 0 {
-		return false, fmt.Errorf("%w: %w: %.300s", ErrUnknown, errors.Join(failed, errors.New("no shell was opened")), bytes.TrimSpace(said))
+	switch {
+	case !m.came() && way == Scripting:
+		return false, fmt.Errorf("%w about calls of Code Mode: %w: %.300s", ErrUnknown, errors.Join(failed, errors.New("no script ran")), bytes.TrimSpace(said))
+	case way == Typing && (!m.came() || len(questions) == 0):
+		return false, fmt.Errorf("%w about what is typed into an open shell: %w: %.300s", ErrUnknown, errors.Join(failed, errors.New("no shell was opened")), bytes.TrimSpace(said))
 	}
 	return bytes.Contains(questions, []byte(typed)), nil
 }
 
-// model plays the model: it opens a shell, types into it, and ends.
+// model plays the model: it opens a shell and types into it, or writes a script, and ends.
 type model struct {
-	mu sync.Mutex
-	// answered is set once the shell was typed into.
+	way Way
+	mu  sync.Mutex
+	// answered is set once the shell was typed into, or the script has run.
 	answered bool
 }
 
-func (m *model) typed() bool {
+func (m *model) came() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.answered
 }
+
+func (m *model) done(came bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answered = came
+}
+
+// script is one of Code Mode.
+const script = `const said = await tools.exec_command({cmd: "echo ` + typed + `"}); text(JSON.stringify(said));`
 
 // session is how Codex names a shell that is open.
 var session = regexp.MustCompile(`session ID:? (\d+)`)
@@ -137,17 +163,19 @@ func (m *model) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			item = map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d", len(outputs)+1), "call_id": fmt.Sprintf("call_%d", len(outputs)+1), "name": name, "arguments": string(text)}
 		}
 	}
-	switch len(outputs) {
-	case 0:
+	switch {
+	case m.way == Scripting && len(outputs) == 0:
+		item = map[string]any{"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "exec", "input": script}
+	case m.way == Scripting:
+		m.done(strings.Contains(outputs[0], typed))
+	case len(outputs) == 0:
 		call("exec_command", map[string]any{"cmd": "cat", "tty": true, "yield_time_ms": 300})
-	case 1:
+	case len(outputs) == 1:
 		if found := session.FindStringSubmatch(outputs[0]); found != nil {
 			call("write_stdin", map[string]any{"session_id": jsontext.Value(found[1]), "chars": typed + "\n", "yield_time_ms": 300})
 		}
 	default:
-		m.mu.Lock()
-		m.answered = true
-		m.mu.Unlock()
+		m.done(true)
 	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	for _, e := range []map[string]any{

@@ -74,6 +74,22 @@ func play(how string) error {
 		cmd.Stdin = strings.NewReader(question)
 		return cmd.Run()
 	}
+	switch how {
+	case "asks about a script's calls", "runs scripts", "no script":
+		if err := say("", `custom_tool_call`); err != nil {
+			return err
+		}
+		output := "unsupported"
+		if how != "no script" {
+			output = typed
+		}
+		if how == "asks about a script's calls" {
+			if err := ask(`{"tool_name":"Bash","tool_input":{"command":"echo ` + typed + `"}}`); err != nil {
+				return err
+			}
+		}
+		return say(`{"type":"custom_tool_call_output","output":"`+output+`"}`, `"done"`)
+	}
 	const opened = `{"type":"function_call_output","output":"Process running with session ID 7"}`
 	if err := say("", `exec_command`); err != nil || how == "no shell" {
 		return err
@@ -100,15 +116,19 @@ func TestAsked(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		how  string
+		way  Way
 		want bool
 		err  error
-	}{{"asks", true, nil}, {"is silent", false, nil}, {"no shell", false, ErrUnknown}} {
+	}{
+		{"asks", Typing, true, nil}, {"is silent", Typing, false, nil}, {"no shell", Typing, false, ErrUnknown},
+		{"asks about a script's calls", Scripting, true, nil}, {"runs scripts", Scripting, false, nil}, {"no script", Scripting, false, ErrUnknown},
+	} {
 		t.Setenv(plays, tt.how)
-		if asked, err := Asked(t.Context(), program); asked != tt.want || !errors.Is(err, tt.err) {
+		if asked, err := Asked(t.Context(), program, tt.way); asked != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("one that %s: %t, %v", tt.how, asked, err)
 		}
 	}
-	if _, err := Asked(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrUnknown) {
+	if _, err := Asked(t.Context(), filepath.Join(t.TempDir(), "none"), Typing); !errors.Is(err, ErrUnknown) {
 		t.Errorf("none is there: %v", err)
 	}
 }

@@ -387,8 +387,8 @@ type kept struct {
 	Socket string `json:"socket,omitzero"`
 	// Managed is set where the machine's settings have the runtime ask.
 	Managed bool `json:"managed,omitzero"`
-	// Asks is the version of the runtime that was seen to ask about what is typed into an open shell.
-	Asks string `json:"asks,omitzero"`
+	// Asks is the version of the runtime that was seen to ask, by the row of what it asks about.
+	Asks map[string]string `json:"asked,omitempty"`
 	// Files are the notes, by path.
 	Files map[string]note `json:"files"`
 }

@@ -16,7 +16,7 @@ var codex = &Runtime{
 	Name: "codex", Title: "Codex", Program: "codex",
 	Open: []string{
 		typedOpen,
-		"the calls of Code Mode (exec), which is off by default: Codex asks no hook about them",
+		codeOpen,
 		"a call of its own tools that the hook does not answer in time: Codex runs it",
 	},
 	files: codexFiles, read: readCodex, gates: codexGates, managed: codexManaged, switches: codexSwitches, Canary: tryCommands,
@@ -30,8 +30,11 @@ var codex = &Runtime{
 
 const codexVariable = "CODEX_HOME"
 
-// typedOpen is what no hook of Codex is asked about, until a version of it was seen to ask.
-const typedOpen = "what is typed into a shell that is open (write_stdin): Codex asks no hook about it"
+// typedOpen and codeOpen are what no hook of Codex may be asked about, until a version of it was seen to ask.
+const (
+	typedOpen = "what is typed into a shell that is open (write_stdin): Codex asks no hook about it"
+	codeOpen  = "the calls that scripts of Code Mode (exec) make, which is off by default: not every Codex asks a hook about them"
+)
 
 func codexFiles(p *Place) []string {
 	dir := filepath.Join(p.Home, ".codex")

@@ -201,35 +201,6 @@ func (r *Runtime) Closes(version string) error {
 	return nil
 }
 
-// StaysOpen lists what no gate is asked about of a version of the runtime: all of [Runtime.Open], but for what that
-// version was seen to ask about.
-func (r *Runtime) StaysOpen(p *Place, version string) ([]string, error) {
-	k, err := r.kept(p)
-	if err != nil || version == "" || k.Asks != version {
-		return r.Open, err
-	}
-	return slices.DeleteFunc(slices.Clone(r.Open), func(what string) bool { return what == typedOpen }), nil
-}
-
-// Tries reports whether a runtime is one of which is tried what it asks about what is typed into an open shell.
-func (r *Runtime) Tries() bool { return slices.Contains(r.Open, typedOpen) }
-
-// Asks notes whether a version of a runtime that was put behind the daemon asks about what is typed into an open shell.
-func (r *Runtime) Asks(p *Place, version string, asks bool) error {
-	k, err := r.kept(p)
-	if err != nil || len(k.Files) == 0 {
-		return err
-	}
-	was := k.Asks
-	if k.Asks = version; !asks {
-		k.Asks = ""
-	}
-	if k.Asks == was {
-		return nil
-	}
-	return r.keep(p, k)
-}
-
 // Elsewhere lists servers of which the list is not ours to change.
 func (r *Runtime) Elsewhere(p *Place) ([]Server, error) {
 	if r.elsewhere == nil {

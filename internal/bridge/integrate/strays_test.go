@@ -286,14 +286,14 @@ func TestStaysOpen(t *testing.T) {
 	p := asking(t, strayFiles["codex"])
 	stays := func(version string) bool {
 		list, err := codex.StaysOpen(p, version)
-		if err != nil || len(list) < len(codex.Open)-1 {
+		if err != nil || len(list) < len(codex.Open)-2 {
 			t.Errorf("%s: %v, %v", version, list, err)
 		}
 		return slices.Contains(list, typedOpen)
 	}
 	asks := func(version string, does bool) {
 		t.Helper()
-		if err := codex.Asks(p, version, does); err != nil {
+		if err := codex.asks(p, version, typedOpen, does); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,6 +309,12 @@ func TestStaysOpen(t *testing.T) {
 	plan, err = codex.Behind(p, "alice")
 	if apply(t, plan, err); stays("codex 1") {
 		t.Error("entered again, it is forgotten")
+	}
+	if err := codex.asks(p, "codex 1", codeOpen, true); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := codex.StaysOpen(p, "codex 1"); err != nil || slices.Contains(list, codeOpen) || slices.Contains(list, typedOpen) || len(list) != len(codex.Open)-2 {
+		t.Errorf("of one that asks about both: %v, %v", list, err)
 	}
 	if asks("codex 2", false); !stays("codex 1") || !stays("codex 2") {
 		t.Error("a version that does not ask is not open")

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
-	"github.com/openclawos/ocipd/internal/bridge/codexprobe"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
 
@@ -74,25 +73,18 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 	case err != nil:
 		return failed("%v", err).advise("ocipd integrate %s", r.Name)
 	}
-	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.typing(r))
+	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.trial(r))
 }
 
-// typing tries whether a runtime asks about what is typed into an open shell, and says so where it is one that may not.
-// What it does not ask about says [Examiner.open].
-func (d *Examiner) typing(r *integrate.Runtime) string {
+// trial tries what a runtime asks about, and says what could not be tried. What it does not ask about says
+// [Examiner.open].
+func (d *Examiner) trial(r *integrate.Runtime) string {
 	program := r.Installed(d.Gates)
 	if program == "" || !r.Tries() {
 		return ""
 	}
-	asks, err := codexprobe.Asked(d.ctx, program)
-	if err == nil {
-		err = r.Asks(d.Gates, integrate.Version(d.ctx, program), asks)
-	}
-	switch {
-	case err != nil:
+	if err := r.TryAsks(d.ctx, d.Gates, program); err != nil {
 		return fmt.Sprintf("; %v", err)
-	case asks:
-		return "; it asks about what is typed into an open shell too"
 	}
 	return ""
 }
