@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// What docs/TASKS.md says to copy, in a home of its own, brings a task that Codex works on and
+// What docs/guides/tasks.md says to copy, in a home of its own, brings a task that Codex works on and
 // reviews to its release. The model is a stand-in, so nobody signs in; the person's part is
 // played by commands in place of the screen.
 func TestTasksPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/TASKS.md")
+	page, err := os.ReadFile("../docs/guides/tasks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, ok := strings.Cut(string(page), "## From nothing to a release, by copying\n")
-	section, _, ends := strings.Cut(section, "\n## Quick start\n")
+	section, _, ends := strings.Cut(section, "\n## Recipes\n")
 	if !ok || !ends {
-		t.Fatal("docs/TASKS.md has no such part")
+		t.Fatal("docs/guides/tasks.md has no such part")
 	}
 	var script strings.Builder
 	script.WriteString("set -eu\n")

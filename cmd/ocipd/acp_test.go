@@ -432,21 +432,21 @@ func (m *mcpTrial) appears(name string) {
 	m.t.Fatalf("%s does not appear", name)
 }
 
-// The sandbox that docs/TASKS.md shows keeps an agent in its workspace, and lets it use its
+// The sandbox that docs/guides/task-agents.md shows keeps an agent in its workspace, and lets it use its
 // MCP server.
 func TestACPRunInASandbox(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("/usr/bin/bwrap", "--unshare-pid", "--ro-bind", "/", "/", "/bin/true").Run(); err != nil { //nolint:noctx // it ends at once
 		t.Skipf("bubblewrap cannot be used here: %v", err)
 	}
-	page, err := os.ReadFile("../../docs/TASKS.md")
+	page, err := os.ReadFile("../../docs/guides/task-agents.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, wrap, ok := strings.Cut(string(page), "```yaml\nwrap: [")
 	wrap, _, closed := strings.Cut(wrap, "]\n```")
 	if !ok || !closed {
-		t.Fatal("docs/TASKS.md shows no sandbox")
+		t.Fatal("docs/guides/task-agents.md shows no sandbox")
 	}
 	m := newAgentTrial(t, "  self_review: true\n")
 	id := m.executing(t)

@@ -1,4 +1,6 @@
 # A task that waits for its release, a runner, a workflow's program, and a person.
+. "$PAGES/team-at-work.sh"
+echo invoices >work/out.txt
 printf '#!/bin/sh\nexec "$TEST_BINARY" lobster takes "$@"\n' >.bin/lobster && chmod +x .bin/lobster
 specified "initial_phase: spec_review
 effects:
