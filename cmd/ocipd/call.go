@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/spf13/cobra"
 )
 
@@ -30,6 +31,7 @@ type callFlags struct {
 	kernel   bool
 	operator bool
 	key      string
+	token    string
 	list     bool
 }
 
@@ -43,7 +45,8 @@ func newCall(s *shell) *cobra.Command {
 			"Methods that begin with " + strings.Join(operatorMethods(), ", ") + "\n" +
 			"go to the operator socket, all others to the kernel socket, unless --operator or --kernel is\n" +
 			"given. On the kernel socket an app is registered for the one call (" + callApp + ", or --app),\n" +
-			"except for app.register and kernel.describe, which lists the methods of either socket.\n\n" +
+			"except for app.register and kernel.describe, which lists the methods of either socket. With\n" +
+			"--token-file no app is registered: the call is that of the agent or actor whose grant it is.\n\n" +
 			"--list prints the methods, who may call each, and how long each may take.\n\n" +
 			"An error of the daemon is printed on stderr as JSON.",
 		Example: "  ocipd call --list\n" +
@@ -63,6 +66,9 @@ func newCall(s *shell) *cobra.Command {
 			if f.kernel && f.operator {
 				return cli.Usagef("cannot use --kernel and --operator together")
 			}
+			if f.token != "" && (f.operator || f.app != "" || f.manifest != "") {
+				return cli.Usagef("cannot use --token-file together with --operator, --app or --manifest: a grant speaks for an agent or an actor, on the kernel socket")
+			}
 			params := ""
 			if len(args) == 2 {
 				params = args[1]
@@ -77,6 +83,7 @@ func newCall(s *shell) *cobra.Command {
 	flags.BoolVar(&f.kernel, "kernel", false, "use the kernel socket")
 	flags.BoolVar(&f.list, "list", false, "print the methods there are")
 	flags.BoolVar(&f.operator, "operator", false, "use the operator socket")
+	flags.StringVar(&f.token, "token-file", "", "act by the grant whose token stands in `FILE`")
 	return c
 }
 
@@ -86,7 +93,7 @@ func onOperator(method string, f callFlags) bool {
 	if f.kernel || f.operator {
 		return f.operator
 	}
-	if f.app != "" || f.manifest != "" {
+	if f.app != "" || f.manifest != "" || f.token != "" {
 		return false
 	}
 	return slices.ContainsFunc(operatorMethods(), func(prefix string) bool { return strings.HasPrefix(method, prefix) })
@@ -117,7 +124,7 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	}
 	defer c.Close()
 	if !operator && method != "app.register" && method != "kernel.describe" {
-		if err := s.registerForCall(ctx, c, f); err != nil {
+		if err := s.introduceForCall(ctx, c, f); err != nil {
 			return s.Refused(err)
 		}
 	}
@@ -219,8 +226,15 @@ func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error)
 	return params, nil
 }
 
-// registerForCall registers the app that the call is made as.
-func (s *shell) registerForCall(ctx context.Context, c *client.Client, f callFlags) error {
+// introduceForCall makes the connection that of the grant or the app that the call is made as.
+func (s *shell) introduceForCall(ctx context.Context, c *client.Client, f callFlags) error {
+	if f.token != "" {
+		token, err := s.Token(f.token)
+		if err != nil {
+			return err
+		}
+		return c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: token}, nil)
+	}
 	m := api.Manifest{
 		ID: cmp.Or(f.app, callApp), Name: "ocipd call", Version: "1.0.0", Type: "app", Main: "ocipd",
 		Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},

@@ -469,3 +469,24 @@ func TestMCPDoesNotStart(t *testing.T) {
 		}
 	}
 }
+
+// A script asks for an agent without an app by its token.
+func TestCallByGrant(t *testing.T) {
+	p := newProxyTrial(t)
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"call", "--socket", p.socket, "--config", filepath.Join(p.dir, "ocipd.yaml")}, args...)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+p.dir, "GORACE=atexit_sleep_ms=0")
+		said, err := cmd.CombinedOutput()
+		return string(said), err
+	}
+	const emit = `{"hookName":"tool_executing","data":{"toolName":"look","params":{}}}`
+	if said, err := run("--token-file", p.token, "agent.emit", emit); err != nil || !strings.Contains(said, `"allowed":true`) {
+		t.Errorf("with the token: %s, %v", said, err)
+	}
+	if said, err := run("agent.emit", emit); err == nil {
+		t.Errorf("without it: %s", said)
+	}
+	if said, err := run("--token-file", p.token, "--operator", "approval.list"); err == nil || !strings.Contains(said, "cannot use --token-file") {
+		t.Errorf("as the operator: %s, %v", said, err)
+	}
+}

@@ -95,6 +95,31 @@ func TestDeliveryOfApproval(t *testing.T) {
 }
 
 // What was approved and not fetched can be denied, and nothing else can be decided of it.
+// The approval that was the last one needed is shown once, and those before it beside it.
+func TestApprovedBy(t *testing.T) {
+	t.Parallel()
+	by := func(who string, at int64) api.ApprovalDecision {
+		return api.ApprovalDecision{Decision: api.DecideApprove, By: who, At: at}
+	}
+	for name, tc := range map[string]struct {
+		given []api.ApprovalDecision
+		last  *api.ApprovalDecision
+		want  int
+	}{
+		"one of one":  {[]api.ApprovalDecision{by("uid:7", 2000)}, new(by("uid:7", 2000)), 1},
+		"two of two":  {[]api.ApprovalDecision{by("uid:7", 1000), by("uid:8", 2000)}, new(by("uid:8", 2000)), 2},
+		"one of two":  {[]api.ApprovalDecision{by("uid:7", 1000)}, nil, 1},
+		"none of one": {nil, new(by("uid:7", 2000)), 1},
+	} {
+		a := heldInFull(heldBy("alice", 1, ""))
+		a.State, a.Approvals, a.Decision = api.ApprovalApproved, tc.given, tc.last
+		page := strings.Join(approvalPage(term.Screen{Terminal: true, Width: 200}, a, askedAt, false), "\n")
+		if got := strings.Count(page, "by uid:"); got != tc.want {
+			t.Errorf("%s: %d people are shown, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestTakeBack(t *testing.T) {
 	s := &People{&cli.Process{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}}
 	for _, test := range []struct {
