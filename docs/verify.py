@@ -196,7 +196,7 @@ class Rows:
         "commitment_grants": "SELECT id, agent, kind, state, until, uses, max_uses FROM commitment_grants WHERE state = 'in_force'",
         "paused": "SELECT scope, at FROM paused",
         "releases": "SELECT approval, state, expires_at FROM releases WHERE state IN ('ready', 'claimed')",
-        "tasks": "SELECT id, tenant, phase, seq FROM tasks WHERE is_open = 1 OR id IN (SELECT task_id FROM effects)",
+        "tasks": "SELECT id, tenant, CASE WHEN is_open <> (phase IN ('completed', 'failed')) THEN phase ELSE '?' END, seq FROM tasks WHERE is_open = 1 OR id IN (SELECT task_id FROM effects)",
         "grants": "SELECT id, json_extract(body, '$.actor'), json_extract(body, '$.role'), task_id, expires_at, json_extract(body, '$.revoked_at'), token, json_extract(body, '$.holder') FROM grants",
     }
 

@@ -127,7 +127,7 @@ func of(t fold.Table) table {
 func ofTasks() table {
 	return table{`id, tenant, phase, seq, (SELECT json_group_array(json_array(kind, CASE WHEN json_valid(body) THEN json(body) ELSE 0 END) ORDER BY kind, place) FROM (
 			SELECT kind, place, body FROM main.task_parts WHERE task_id = t.id AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM main.effects WHERE task_id = t.id)),
-			(SELECT json_group_array(depends_on) FROM main.task_deps WHERE task_id = t.id) FROM main.tasks AS t`,
+			(SELECT json_group_array(depends_on) FROM main.task_deps WHERE task_id = t.id), is_open FROM main.tasks AS t`,
 		`id IN (SELECT id FROM main.tasks WHERE is_open = 1 UNION SELECT task_id FROM main.effects WHERE ` + unsettled + `) AND ?1 = ?1`, `id = ?`,
 		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 			row := Task(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnInt(3), new(fold.Parts))
@@ -135,6 +135,10 @@ func ofTasks() table {
 				row = Task(row[0], row[1], stmt.ColumnInt(3), parts)
 			} else {
 				row[3], row[4], row[5] = unreadable, unreadable, noNumber
+			}
+			if ended := row[1] == "completed" || row[1] == "failed"; stmt.ColumnBool(6) == ended {
+				// Lists and limits go by a column that says the same once more.
+				row[1] = unreadable
 			}
 			return []string{stmt.ColumnText(0)}, row
 		}}

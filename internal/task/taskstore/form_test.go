@@ -40,24 +40,36 @@ func form1(t *testing.T, script string) (o store.Options, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It was signed with a key that is no secret.
-	secret, key, err := note.GenerateKey(bytes.NewReader(make([]byte, 64)), "ocipd/018f0000-0000-7000-8000-000000000001")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := 0
-	o = store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: &logstore.Signing{
-		NewID: func() string { ids++; return fmt.Sprintf("018f0000-0000-7000-9000-%012d", ids) },
-		Open: func(string, string) (note.Signer, string, error) {
-			signer, err := note.NewSigner(secret)
-			return signer, key, err
-		},
-	}}
+	o, _ = signed(t, 9)
 	if err := os.WriteFile(o.Path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	edit(t, o.Path, script)
+	// Its name is that of the log.
+	if _, key, err = note.GenerateKey(bytes.NewReader(make([]byte, 64)), "ocipd/018f0000-0000-7000-8000-000000000001"); err != nil {
+		t.Fatal(err)
+	}
 	return o, key
+}
+
+// signed are the options of a store that signs its log with a key that is no secret, as the fixture was, and where the
+// public key is to be had once it was opened. Its ids have a number of their own.
+func signed(t *testing.T, number int) (o store.Options, public *string) {
+	t.Helper()
+	ids := 0
+	public = new(string)
+	return store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop(), Signing: &logstore.Signing{
+		NewID: func() string { ids++; return fmt.Sprintf("018f0000-0000-7000-%d000-%012d", number, ids) },
+		Open: func(name, _ string) (note.Signer, string, error) {
+			secret, key, err := note.GenerateKey(bytes.NewReader(make([]byte, 64)), name)
+			if err != nil {
+				return nil, "", err
+			}
+			*public = key
+			signer, err := note.NewSigner(secret)
+			return signer, key, err
+		},
+	}}, public
 }
 
 func edit(t *testing.T, path, script string) {

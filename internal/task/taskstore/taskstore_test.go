@@ -217,8 +217,8 @@ func TestListFromEitherEnd(t *testing.T) {
 func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 	for _, tc := range []struct{ script, want string }{
 		{`UPDATE tasks SET phase = 'quality_review' WHERE id = 'one'`, "task one: the row says phase quality_review, record"},
-		{`UPDATE tasks SET is_open = 0, phase = 'completed' WHERE id = 'one'`, "task one: the row says phase completed"},
-		{`UPDATE tasks SET is_open = 1, phase = 'execution_active' WHERE id = 'over'`, "task over: the row says phase execution_active"},
+		{`UPDATE tasks SET is_open = 0, phase = 'completed' WHERE id = 'one'`, "task one: there is no such row"},
+		{`UPDATE tasks SET is_open = 1, phase = 'execution_active' WHERE id = 'over'`, "task over: the row says that it is open"},
 		{`UPDATE tasks SET seq = 1 WHERE id = 'one'`, "task one: the row says seq 1"},
 		{`UPDATE tasks SET tenant = 'other' WHERE id = 'one'`, "task one: the row says tenant other"},
 		{`UPDATE effects SET body = json_set(body, '$.state', 'planned', '$.runs', json('[]')) WHERE id = 'e'`, "task one: the row says parts"},
@@ -237,9 +237,9 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 		{`INSERT INTO task_deps (task_id, depends_on, seal) VALUES ('one', 'undone', x'')`, "task one: the row says bound"},
 		{`UPDATE effects SET body = json_set(body, '$.runs', json('[{"run":1,"state":"done","approval_id":"a"}]'), '$.kept.seq', 1) WHERE id = 'undone'`, "task undone: the row says "},
 		{`UPDATE effects SET body = json_set(body, '$.runs', json('[{"run":1,"state":"started","approval_id":"a"}]')) WHERE id = 'undone'`, "task undone: the row says "},
-		{`UPDATE effects SET body = json_remove(body, '$.runs') WHERE id = 'done'`, "task done: the row says parts"},
-		{`DELETE FROM effects WHERE id = 'done'`, "task done: the row says parts"},
-		{`UPDATE effects SET body = 'x' WHERE id = 'done'`, "task done: the row says parts"},
+		{`UPDATE effects SET body = json_remove(body, '$.runs') WHERE id = 'done'`, "task done: "},
+		{`DELETE FROM effects WHERE id = 'done'`, "task done: "},
+		{`UPDATE effects SET body = 'x' WHERE id = 'done'`, "task done: "},
 		{`UPDATE grants SET token = x'00' WHERE id = 'g'`, "grant of an actor g: the row says token"},
 		{`UPDATE grants SET body = json_remove(body, '$.holder') WHERE id = 'g'`, "grant of an actor g: the row says holder"},
 		{`UPDATE grants SET body = json_set(body, '$.holder.uid', 7) WHERE id = 'g'`, "grant of an actor g: the row says holder"},
@@ -247,10 +247,10 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 		{`UPDATE grants SET body = json_set(body, '$.actor', 'x') WHERE id = 'g'`, "grant of an actor g: the row says actor x"},
 		{`UPDATE grants SET task_id = 'x' WHERE id = 'g'`, "grant of an actor g: the row says task x"},
 		{`UPDATE grants SET expires_at = expires_at + 9 WHERE id = 'g'`, "grant of an actor g: the row says expiresAt"},
-		{`UPDATE grants SET body = json_remove(body, '$.revoked_at') WHERE id = 'revoked'`, "grant of an actor revoked: the row says revokedAt 0"},
+		{`UPDATE grants SET body = json_remove(body, '$.revoked_at') WHERE id = 'revoked'`, "grant of an actor revoked: the row says that it is open"},
 	} {
 		t.Run(tc.script, func(t *testing.T) {
-			o := store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop()}
+			o, key := signed(t, 8)
 			s, err := store.Open(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +291,7 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 			mustPut(t, s, &Task{ID: "over", Tenant: "acme", Phase: "completed", Was: 1, Seq: 2})
 			mustPut(t, s, grant("g", `{"actor":"claude","role":"executor","holder":{"uid":1000,"exe":"/bin/x"}}`), grant("revoked", `{"actor":"claude","role":"executor"}`))
 			mustPut(t, s, grant("revoked", `{"actor":"claude","role":"executor","revoked_at":"2026-01-01T00:00:00Z"}`))
-			if err := s.Close(); err != nil {
+			if err := errors.Join(s.Sign(), s.Close()); err != nil {
 				t.Fatal(err)
 			}
 			again := func() error {
@@ -313,6 +313,19 @@ func TestEditedTaskIsFoundAtTheStart(t *testing.T) {
 			}
 			if err := again(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the start says %v", err)
+			}
+			// The program of the page names the row too.
+			row := strings.Fields(strings.TrimPrefix(tc.want, "grant of an actor "))
+			name := strings.TrimSuffix(row[min(1, len(row)-1)], ":")
+			if strings.HasPrefix(tc.want, "grant") {
+				name = strings.TrimSuffix(row[0], ":")
+			}
+			if _, problem, _ := verified(t, o.Path, *key); !strings.Contains(problem, " "+name+": ") {
+				if tc.script != `UPDATE effects SET body = 'x' WHERE id = 'e'` && tc.script != `UPDATE effects SET body = 'x' WHERE id = 'done'` {
+					t.Errorf("verify.py says %q, want %q", problem, name)
+				} else if problem == "" {
+					t.Error("verify.py finds nothing")
+				}
 			}
 		})
 	}

@@ -1,0 +1,288 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// notShown are the columns, and what of columns that are JSON, which no record holds, and the rows that have ended:
+// docs/AUDIT.md lists them under "What no log can show", where each of these texts stands.
+var notShown = map[string]struct {
+	columns []string
+	page    string
+}{
+	"exchanges":         {[]string{"counterparty"}, "| `exchanges` | "},
+	"escalations":       {[]string{"first", "second", "opened_at"}, "| `escalations` | whether one is open | `first` and `second`"},
+	"approvals":         {[]string{"app_id", "asked"}, "`id`, `app_id`, `asked`; all else in `summary` and `body`"},
+	"commitment_grants": {[]string{"body"}, "| `commitment_grants` | all other columns | `id`, `body` |"},
+	"paused":            {[]string{"by"}, "| `paused` | `at` | nothing |"},
+	"releases":          {[]string{"app_id", "claim", "request_key", "origin", "data", "record_seq"}, "| `releases` | `state`, `expires_at` | all other columns |"},
+	"tasks":             {[]string{"priority", "ready_at", "binds", "blocked", "running", "origin", "head"}, "| `tasks` | `tenant`, `phase`, `seq`, `is_open`, and the same in `head`."},
+	"task_parts":        {[]string{"id"}, "| `task_parts`, `effects`, `task_deps` | nothing"},
+	"effects":           {[]string{"id", "key", "busy"}, "| `task_parts`, `effects`, `task_deps` | nothing"},
+	"task_deps":         {nil, "| `task_parts`, `effects`, `task_deps` | nothing"},
+	"grants":            {nil, "| `grants` | `task_id`, `expires_at`, `token`;"},
+}
+
+// otherJSON are values that a column which is JSON gets, of what the log holds in it.
+var otherJSON = map[string][]string{
+	"exchanges.state": {`json_set(state, '$.round', 77)`, `json_set(state, '$.maxRounds', 77)`, `json_set(state, '$.type', 'x')`, `json_set(state, '$.forPerson', json('true'))`, `'x'`},
+	"approvals.body":  {`'{"digest":"x"}'`, `'x'`}, "approvals.summary": {`'{"given":77}'`, `'x'`},
+	"task_parts.body": {`json_set(body, '$.version', 77)`, `json_set(body, '$.kept.seq', 77)`, `json_set(body, '$.kept.keyed', 'x')`, `'x'`},
+	"effects.body":    {`json_set(body, '$.state', 'x')`, `json_set(body, '$.effect_id', 'x')`, `json_set(body, '$.request_digest', 'x')`, `json_set(body, '$.kept.seq', 77)`, `json_set(body, '$.runs', json('[{"run":1,"state":"started"}]'))`, `'x'`},
+	"grants.body":     {`json_set(body, '$.actor', 'x')`, `json_set(body, '$.role', 'x')`, `json_set(body, '$.holder.uid', 77)`, `json_remove(body, '$.holder')`, `'x'`},
+}
+
+// Each row of every table that the log speaks of, open or ended, is deleted, put back as it was before, and changed in
+// each of its columns, by somebody who has the key of the rows too. Either the start is refused, or the row is not used,
+// or the page says that no log shows it.
+func TestEveryColumnIsHeldToTheLog(t *testing.T) {
+	page, err := os.ReadFile("../../docs/AUDIT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := foldOptions(t)
+	shut(t, lived(t, o))
+	before := make(map[string][]string)
+	for table := range notShown {
+		before[table] = readAll(t, o.Path, table)
+		if !strings.Contains(string(page), notShown[table].page) {
+			t.Errorf("the page does not list %s: %s", table, notShown[table].page)
+		}
+	}
+	for _, says := range []string{"It says nothing of rows that have ended, so that one which is deleted is missed", "can make a task that failed one that was completed"} {
+		if !strings.Contains(string(page), says) {
+			t.Errorf("the page does not say %q", says)
+		}
+	}
+	s := open(t, o)
+	e := exchange("agent-alice-1", "e1", "c-e1")
+	e.Round, e.Outcome = 4, ocip.Resolved
+	e2 := exchange("agent-alice-1", "e2", "c-e2")
+	e2.Round = 4
+	commit(t, s, with(&Exchange{Exchange: e}, &Exchange{Exchange: e2}, Settled(PairOf("a", "b")), GrantEnded("g1"),
+		&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"},
+		&Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime},
+		taskStep{phase: "completed", state: "done", runs: 1}.part("t1", 3), taskStep{phase: "completed", state: "done", runs: 2}.part("t2", 3),
+		actorGrant("k1", `{"actor":"claude","holder":{"uid":8},"role":"executor"}`),
+		Escalation{Pair: PairOf("d", "a"), ExchangeID: "e2", OpenedAt: someTime}, Paused{Scope: "agent:b", At: someTime, By: "p"}))
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	content, err := os.ReadFile(o.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(copied, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, o)
+	defer shut(t, s)
+	conn, err := sqlite.OpenConn(copied, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	reader, err := db.NewReader(copied, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	do := func(script string) {
+		t.Helper()
+		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+			t.Fatal(script, err)
+		}
+	}
+	if err := sqlitex.ExecuteTransient(conn, `PRAGMA synchronous = OFF`, nil); err != nil {
+		t.Fatal(err)
+	}
+	found := func() bool {
+		t.Helper()
+		_, err := foldrows.TakeUp(t.Context(), reader, s.Log, fold.NewSet(), someTime.Add(time.Second), false, s.logger)
+		return err != nil
+	}
+	if found() {
+		t.Fatal("rows differ that nobody has changed")
+	}
+	h := held{t: t, s: s, conn: conn, do: do, found: found}
+	for table := range notShown {
+		h.table(table, before[table], readAll(t, copied, table))
+	}
+	if h.refused < 60 || h.missed == 0 {
+		t.Errorf("%d changes were found, and %d not", h.refused, h.missed)
+	}
+	t.Logf("%d changes were found, %d are listed", h.refused, h.missed)
+}
+
+// held changes rows, and counts what is found.
+type held struct {
+	t               *testing.T
+	s               *Store
+	conn            *sqlite.Conn
+	do              func(string)
+	found           func() bool
+	refused, missed int
+}
+
+func (h *held) columns(table string) (names, keys []string) {
+	h.t.Helper()
+	err := sqlitex.ExecuteTransient(h.conn, `SELECT name, pk FROM pragma_table_info('`+table+`')`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		names = append(names, stmt.ColumnText(0))
+		if stmt.ColumnInt(1) > 0 {
+			keys = append(keys, stmt.ColumnText(0))
+		}
+		return nil
+	}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return names, keys
+}
+
+func (h *held) table(table string, before, now []string) {
+	h.t.Helper()
+	names, keys := h.columns(table)
+	conditions := make(map[string]bool)
+	keyed := func(row string) (where string) {
+		h.do(`CREATE TEMP TABLE one AS SELECT * FROM main.` + table + ` LIMIT 0; INSERT INTO one VALUES (` + row + `)`)
+		var parts []string
+		for _, key := range keys {
+			parts = append(parts, `'`+key+` = ' || quote(`+key+`)`)
+		}
+		err := sqlitex.ExecuteTransient(h.conn, `SELECT `+strings.Join(parts, ` || ' AND ' || `)+` FROM one`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+			where = stmt.ColumnText(0)
+			return nil
+		}})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.do(`DROP TABLE one`)
+		return where
+	}
+	for _, row := range now {
+		where := keyed(row)
+		conditions[where] = true
+		restore := `DELETE FROM main.` + table + `; ` + puts(table, now)
+		ended := h.ended(table, where)
+		try := func(what, script string, listed bool) {
+			h.do(script)
+			if h.found() || h.unused(table, where) {
+				h.refused++
+			} else if h.missed++; !listed {
+				h.t.Errorf("%s %s, %s: it is not found", table, where, what)
+			}
+			h.do(restore)
+		}
+		try("deleted", `DELETE FROM main.`+table+` WHERE `+where, ended)
+		for _, older := range before {
+			if older != row && keyed(older) == where {
+				try("as it was before", `DELETE FROM main.`+table+` WHERE `+where+`; INSERT INTO main.`+table+` VALUES (`+older+`)`, ended)
+			}
+		}
+		for _, name := range names {
+			if name == "seal" || slices.Contains(keys, name) {
+				continue
+			}
+			values, isJSON := otherJSON[table+"."+name]
+			if !isJSON {
+				values = []string{`CASE typeof(` + name + `) WHEN 'integer' THEN ` + name + ` + 1 WHEN 'null' THEN 1 WHEN 'blob' THEN x'00' ELSE 'other' END`}
+			}
+			for _, value := range values {
+				// A change that leaves the row as it is is none.
+				h.do(fmt.Sprintf(`CREATE TEMP TABLE was AS SELECT %[1]s AS v FROM main.%[2]s WHERE %[3]s`, name, table, where))
+				script := fmt.Sprintf(`UPDATE main.%s SET %s = %s WHERE %s`, table, name, value, where)
+				same := 0
+				h.do(script)
+				err := sqlitex.ExecuteTransient(h.conn, fmt.Sprintf(`SELECT count(*) FROM main.%s, was WHERE %s AND %s IS was.v`, table, where, name), &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error { same = stmt.ColumnInt(0); return nil }})
+				if err != nil {
+					h.t.Fatal(err)
+				}
+				h.do(`DROP TABLE was; ` + restore)
+				if same == 0 {
+					try(name+" = "+value, script, ended || slices.Contains(notShown[table].columns, name))
+				}
+			}
+		}
+	}
+	// Rows that are not there any more are put back.
+	for _, older := range before {
+		if where := keyed(older); !conditions[where] {
+			h.do(`INSERT INTO main.` + table + ` VALUES (` + older + `)`)
+			if h.found() {
+				h.refused++
+			} else {
+				h.t.Errorf("%s %s is put back, and is not found", table, where)
+			}
+			h.do(`DELETE FROM main.` + table + ` WHERE ` + where)
+		}
+	}
+}
+
+func puts(table string, rows []string) string {
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, `INSERT INTO main.%s VALUES (%s);`, table, row)
+	}
+	return b.String()
+}
+
+// ended reports whether nothing is decided by a row any more, so that the log says nothing of it.
+func (h *held) ended(table, where string) bool {
+	h.t.Helper()
+	t, _, row := h.find(table, where)
+	return !t.Open(row, someTime)
+}
+
+// unused reports whether the store does not use a row when it is read, whatever the start has said.
+func (h *held) unused(table, where string) bool {
+	h.t.Helper()
+	t, keys, row := h.find(table, where)
+	return keys != nil && !h.s.sameAsSaid(t, keys, row)
+}
+
+// find returns a row that the log can speak of: the one itself, or the task that it belongs to.
+func (h *held) find(table, where string) (t fold.Table, keys []string, row fold.Row) {
+	h.t.Helper()
+	of := map[string]fold.Table{"task_parts": fold.Tasks, "effects": fold.Tasks, "task_deps": fold.Tasks}
+	t, belongs := of[table]
+	if !belongs {
+		t, _ = fold.Of(table)
+	}
+	key := map[string]string{"exchanges": "agent, id", "escalations": "exchange_id", "paused": "scope", "releases": "approval"}[table]
+	if belongs {
+		key = "task_id"
+	} else if key == "" {
+		key = "id"
+	}
+	err := sqlitex.ExecuteTransient(h.conn, `SELECT `+key+` FROM main.`+table+` WHERE `+where, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		for i := range stmt.ColumnCount() {
+			keys = append(keys, stmt.ColumnText(i))
+		}
+		return nil
+	}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if keys == nil {
+		return t, nil, nil
+	}
+	if row, err = foldrows.Find(h.conn, t, keys); err != nil {
+		h.t.Fatal(err)
+	}
+	return t, keys, row
+}
