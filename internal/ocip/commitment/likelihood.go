@@ -28,7 +28,7 @@ const performed = "keyword in the first person"
 type Likelihood string
 
 // The likelihoods. Of the messages of the benchmark that people have not tuned the
-// rules on, docs/DETECTION.md says how many of each are commitments.
+// rules on, docs/reference/detection.md says how many of each are commitments.
 const (
 	High   Likelihood = "high"
 	Medium Likelihood = "medium"
