@@ -192,6 +192,10 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Records < 3 || made.Context < 4 || made.Unsigned != 0 {
 		t.Fatalf("audit case: %+v, %v", r, err)
 	}
+	exports := d.ocipd(t, "audit", "query", "--event", "log_exported", "--json").stdout
+	if !strings.Contains(exports, `"filter":{`) || !strings.Contains(exports, held.ApprovalID) {
+		t.Errorf("the case is on record as %q", exports)
+	}
 	code, found := c.check()
 	if code != 0 || found.SHA256 != made.SHA256 || found.Proven != made.Records+made.Context || found.KeyFrom != "the folder" {
 		t.Fatalf("its verify.py ends with %d: %+v, made %+v", code, found, made)

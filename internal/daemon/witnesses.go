@@ -32,7 +32,7 @@ func (d *Daemon) keysDir() string { return config.KeysPath(d.cfg, d.database) }
 func (d *Daemon) askWitnesses(ctx context.Context) error {
 	list, err := witness.Places(d.keysDir())
 	if err == nil {
-		err = d.pausedBefore(ctx, list)
+		err = d.seenBy.pausedBefore(ctx, d.store, list)
 	}
 	if err != nil {
 		return err
@@ -65,12 +65,12 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 
 // pausedBefore takes up for which witnesses sending was paused before the daemon was stopped, and no person has resumed
 // it: such a witness may be away by now, and its refusal stands all the same.
-func (d *Daemon) pausedBefore(ctx context.Context, list witness.List) error {
-	rows, err := d.store.Paused(ctx)
+func (s *seenBy) pausedBefore(ctx context.Context, from *store.Store, list witness.List) error {
+	rows, err := from.Paused(ctx)
 	for _, row := range rows {
 		for _, p := range list {
 			if row.By == byWitness+p.Key.Name() {
-				d.seenBy.tell(p.Key)
+				s.tell(p.Key)
 			}
 		}
 	}

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/redact"
 	"github.com/openclawos/ocipd/internal/audit/sealedtext"
@@ -94,6 +98,29 @@ type caseReport struct {
 	Digest   string `json:"sha256"`
 }
 
+// noteExport has the daemon put on record that records, or a text, are taken from its log, before they are. It says so
+// if no daemon runs; of another database than the daemon's there is nobody to tell.
+func noteExport(ctx context.Context, s *cli.Process, database string, filter audit.Filter, what string) error {
+	if database != "" {
+		return nil
+	}
+	c, err := s.DialOperator(ctx)
+	if errors.Is(err, client.ErrNotRunning) {
+		fmt.Fprintf(s.Stderr, "%s is not on record: the daemon does not run\n", what)
+		return nil
+	}
+	if err == nil {
+		defer c.Close()
+		// No record comes: all are before this one.
+		after := uint64(math.MaxInt64)
+		err = c.Each(ctx, "audit.tail", api.AuditTailParams{Filter: filter, After: &after, Export: true}, func(jsontext.Value) error { return nil })
+	}
+	if err != nil {
+		return fmt.Errorf("cannot put it on record that %s is taken from the log: %w", what, err)
+	}
+	return nil
+}
+
 func makeCase(ctx context.Context, s *cli.Process, f *caseFlags) error {
 	now := time.Now()
 	filter, of, err := f.about(now)
@@ -121,6 +148,11 @@ func makeCase(ctx context.Context, s *cli.Process, f *caseFlags) error {
 			return err
 		}
 		o.Unseal, o.Mask = keys.Unseal, masker.Text
+	}
+	noted := filter
+	noted.Like.AgentID = f.agent
+	if err := noteExport(ctx, s, f.database, noted, "the case"); err != nil {
+		return err
 	}
 	log, err := logreader.OpenWhole(ctx, database, s.OperatorSocket)
 	if err != nil {

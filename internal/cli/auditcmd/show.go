@@ -172,6 +172,11 @@ func showRecord(ctx context.Context, s *cli.Process, database string, seq uint64
 		return fmt.Errorf("cannot show record %d: %w", seq, err)
 	}
 	if e.Content != "" {
+		if identity != "" {
+			if err := noteExport(ctx, s, database, audit.Filter{Like: audit.Record{ID: e.ID}}, "the text"); err != nil {
+				return err
+			}
+		}
 		if err := p.sealed(e.Content, identity); err != nil {
 			return err
 		}

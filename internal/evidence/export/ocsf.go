@@ -270,15 +270,7 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	ev.StatusDetail = e.PolicyReason
 	ev.API.Request.UID = cmp.Or(e.DispatchID, e.ID)
 	ev.API.Response = ocsfResponse{Message: e.Outcome}
-	switch kindOf(e) {
-	case kindRefused, kindWaits, kindFailed:
-		// Of what succeeded, as an approval, the code says why it was asked about.
-		ev.StatusCode, ev.API.Response.Error = e.Code, e.Code
-		if e.Code != "" {
-			ev.API.Response.ErrorMessage = e.PolicyReason
-		}
-	case byVerdict, kindDone, kindAllowed, kindApproved, kindEnded:
-	}
+	ev.code(e)
 	ev.verdict(e)
 	ev.parties(e)
 	for _, m := range audit.Members() {
@@ -307,6 +299,15 @@ func (ev *ocsfEvent) unread(r *Record) *ocsfEvent {
 		ev.Unmapped = jsontext.Value(`{"line_base64":"` + base64.StdEncoding.EncodeToString(r.Line) + `"}`)
 	}
 	return ev
+}
+
+// code says why something was refused, waits or failed. Of what succeeded, as an approval, the code of the record says
+// why it was asked about.
+func (ev *ocsfEvent) code(e *audit.Entry) {
+	if k := kindOf(e); e.Code == "" || k != kindRefused && k != kindWaits && k != kindFailed {
+		return
+	}
+	ev.StatusCode, ev.API.Response.Error, ev.API.Response.ErrorMessage = e.Code, e.Code, e.PolicyReason
 }
 
 // verdict fills the status and the security_control profile.
