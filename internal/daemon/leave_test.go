@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ func TestWhatWaitsIsWeighedAgain(t *testing.T) {
 		"policy denies what waits for an agent": {"agent:bob:main", func(h *harness, _ api.DispatchResult) {
 			h.enact(rego(false, "not any more"))
 		}, "withdrawn POLICY_DENIED"},
+		"receiver who takes no queries any more": {"agent:bob:main", func(h *harness, _ api.DispatchResult) {
+			h.reloaded(strings.Replace(acme, "{id: bob,", "{id: bob, can_receive_queries: false,", 1))
+		}, "withdrawn QUERIES_NOT_RECEIVED"},
 		"exchange that a person has ended": {"telegram:dave", func(h *harness, sent api.DispatchResult) {
 			h.operator("exchange.resolve", map[string]any{"exchangeId": sent.OCIP.ExchangeID, "outcome": "resolved"}, nil)
 		}, "withdrawn EXCHANGE_CLOSED"},
@@ -137,14 +141,28 @@ func (h *harness) pending() (list []api.ApprovalSummary) {
 // it may be sent now and is what was approved.
 func TestWhatWasApprovedIsWeighedAgain(t *testing.T) {
 	t.Parallel()
-	const session = "telegram:dave"
+	const dave = `  - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}` + "\n"
+	sessions := map[string]string{"stranger who is listed by now": "telegram:sam", "receiver who takes no queries any more": "agent:bob:main"}
 	for name, tc := range map[string]struct {
 		change func(h *harness, id string)
 		code   string
 		event  string
 	}{
 		"receiver of another tenant": {func(h *harness, _ string) { h.reloaded(theirs) }, "CROSS_ENTERPRISE_BLOCKED", "withdrawn"},
-		"policy denies":              {func(h *harness, _ string) { h.enact(rego(false, "not any more")) }, "POLICY_DENIED", "withdrawn"},
+		"receiver who takes no queries any more": {func(h *harness, _ string) {
+			h.reloaded(strings.Replace(acme, "{id: bob,", "{id: bob, can_receive_queries: false,", 1))
+		}, "QUERIES_NOT_RECEIVED", "withdrawn"},
+		"receiver who is nobody any more": {func(h *harness, _ string) { h.reloaded(strings.Replace(acme, dave, "", 1)) }, "RECIPIENT_MISMATCH", "withdrawn"},
+		"stranger who is listed by now": {func(h *harness, _ string) {
+			h.reloaded(strings.Replace(acme, dave, dave+`  - {kind: person, user_id: sam, sessions: ["telegram:sam"]}`+"\n", 1))
+		}, "RECIPIENT_MISMATCH", "withdrawn"},
+		"sender of another tenant": {func(h *harness, _ string) {
+			h.moves(strings.Replace(acme, "user_id: alice, org_unit: engineering, tenant_id: acme-corp", "user_id: alice, org_unit: engineering, tenant_id: globex-inc", 1))
+		}, "CROSS_ENTERPRISE_BLOCKED", "withdrawn"},
+		"exchange that a person has ended": {func(h *harness, id string) {
+			h.operator("exchange.resolve", map[string]any{"exchangeId": h.shown(id).ExchangeID, "outcome": "resolved"}, nil)
+		}, "EXCHANGE_CLOSED", "withdrawn"},
+		"policy denies": {func(h *harness, _ string) { h.enact(rego(false, "not any more")) }, "POLICY_DENIED", "withdrawn"},
 		"text that was edited": {func(h *harness, id string) {
 			h.stop()
 			h.rewriteRelease(id, func(v []db.Value) { v[7] = db.Text(strings.Replace(v[7].String(), "blue", "grey", 1)) })
@@ -167,6 +185,7 @@ func TestWhatWasApprovedIsWeighedAgain(t *testing.T) {
 			t.Parallel()
 			h := ruled(t, acme, rego(true, "ok"))
 			alice := h.redeems()
+			session := cmp.Or(sessions[name], "telegram:dave")
 			held := alice.emitHeld(map[string]any{"sessionKey": session, "content": promise + " the blue folder", "metadata": fresh(nil)})
 			h.decides(api.DecideApprove, held.ApprovalID)
 			tc.change(h, held.ApprovalID)
@@ -180,6 +199,49 @@ func TestWhatWasApprovedIsWeighedAgain(t *testing.T) {
 			found := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID}})
 			if !slices.ContainsFunc(found, func(r audit.Entry) bool { return r.Event == tc.event }) {
 				t.Errorf("on record is no %s: %+v", tc.event, found)
+			}
+			h.verify()
+		})
+	}
+}
+
+// So it is for an agent that speaks by a grant.
+func TestWhatAGrantRedeemsIsWeighedAgain(t *testing.T) {
+	t.Parallel()
+	h := ruled(t, ungoverned, rego(true, "ok"))
+	ann := h.speaker("ann")
+	id := str(ann.must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}}), "approvalId")
+	h.decides(api.DecideApprove, id)
+	h.enact(rego(false, "not any more"))
+	ann.refuse(api.Forbidden, "", "agent.redeem", m{"approvalId": id})
+	if r := h.last("withdrawn"); r.ApprovalID != id || r.Details["code"] != string(ocip.PolicyDenied) {
+		t.Errorf("on record is %+v", r)
+	}
+	ann.refuse(api.Conflict, "", "agent.redeem", m{"approvalId": id})
+	h.verify()
+}
+
+// A message that came in and waits for its agent is not given to it once its sender is another
+// tenant's, whether the sender said who it is or not.
+func TestWhatCameInIsWeighedAgain(t *testing.T) {
+	t.Parallel()
+	envelope := foreign("conv-1", 1, "acme-corp")
+	envelope["source_agent"] = map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
+	for name, metadata := range map[string]map[string]any{"with an envelope": {"ocip": envelope}, "without": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme)
+			telegram := h.channel("@openclawos/telegram", "telegram")
+			telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:dave", "text": "the blue folder", "metadata": metadata}, nil)
+			if n := len(h.waits(nil).Messages); n != 1 {
+				t.Fatalf("%d messages wait", n)
+			}
+			h.reloaded(theirs)
+			alice := h.agent("@acme/alice")
+			waitFor(t, "it is taken out", func() bool { return len(h.waits(nil).Messages) == 0 })
+			alice.quiet("hook:message_received")
+			if r := h.last("withdrawn"); r.Details["code"] != string(ocip.CrossEnterpriseBlocked) {
+				t.Errorf("on record is %+v", r)
 			}
 			h.verify()
 		})

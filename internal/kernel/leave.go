@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -227,7 +228,14 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	if needed := max(v.Approvers, k.cfg.Approvers, 1); m.person == ocip.Approved && approval.People(w.Approval) < needed {
 		return &gate.Anew{Reason: fmt.Sprintf("%d people have to approve the message now, and %d did", needed, approval.People(w.Approval))}
 	}
-	return nil
+	if m.local == nil {
+		return nil
+	}
+	envelope, err := ocip.ParseEnvelope(m.metadata["ocip"])
+	if err != nil {
+		return fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
+	}
+	return k.stillTakes(ctx, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
 }
 
 // mediaOf are the files and parts that a record says went along.
@@ -271,17 +279,23 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 	if reason, walled := ocip.Wall(agent.Identity, claimed); walled {
 		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
 	}
-	now := k.now()
+	claimed.Kind = ocip.Kind(r.Counterparty.Kind)
+	return k.stillTakes(ctx, w, agent, claimed, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata)
+}
+
+// stillTakes weighs a message by the receiver's rules in force, as if nothing had come after
+// it.
+func (k *ruleset) stillTakes(ctx context.Context, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object) error {
+	r, now := w.Record, k.now()
 	in := &ocip.Incoming{
-		Now: now, Receiver: agent.Agent, From: claimed, Envelope: envelope,
+		Now: now, Receiver: agent.Agent, From: from, Envelope: *envelope,
 		Exchange: ocip.Exchange{
-			ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: agent.InstanceID, Counterparty: claimed.InstanceID, SessionKey: m.SessionKey,
+			ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: agent.InstanceID, Counterparty: from.InstanceID, SessionKey: key,
 			Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: envelope.ExpiresAt.Time,
 		},
-		Chain: ocip.BeginChain(m.DispatchID, claimed.InstanceID, now), ExpiresAfter: k.cfg.ExpiresAfter,
-		Content: m.Content.Inspect(), Passages: passages(m.Metadata, func(string) bool { return false }), Rules: k.cfg.Rules, Approved: r.ApprovalID != "",
+		Chain: ocip.BeginChain(r.DispatchID, from.InstanceID, now), ExpiresAfter: k.cfg.ExpiresAfter,
+		Content: content, Passages: passages(metadata, func(string) bool { return false }), Rules: k.cfg.Rules, Approved: r.ApprovalID != "",
 	}
-	in.From.Kind = ocip.Kind(r.Counterparty.Kind)
 	if v := ocip.Receive(ctx, in, k.policy); v.Result == ocip.Deny {
 		return &gate.Withdrawn{Code: string(v.Code), Reason: v.Reason}
 	}
