@@ -1,0 +1,105 @@
+package export
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+var update = flag.Bool("update", false, "write testdata/readings.txt anew")
+
+// severityNames are the words of OCSF.
+var severityNames = map[severity]string{info: "Informational", low: "Low", medium: "Medium", high: "High", critical: "Critical"}
+
+// TestOCSFOfEveryEvent holds each row of the table of events, with each result of a policy, against what it was: status,
+// disposition, severity, alert, and the codes of what was refused, waits or failed alone.
+func TestOCSFOfEveryEvent(t *testing.T) {
+	s := loadSchema(t)
+	const golden = "testdata/readings.txt"
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(readings)) {
+		action, name, _ := strings.Cut(key, " ")
+		for _, result := range []string{"", audit.ResultAllow, audit.ResultDeny, audit.ResultApproval} {
+			rec := &audit.Record{ID: "1", ActionType: action, Event: name, PolicyResult: result, Code: "COMMITMENT_REQUIRES_HUMAN", PolicyReason: "why"}
+			o := event(t, s, rec)
+			code := at(o, "status_code")
+			if responded := at(o, "api", "response", "error"); code != responded {
+				t.Errorf("%s %s: status_code is %v, and the response's error %v", key, result, code, responded)
+			}
+			if status := at(o, "status"); code != nil && status == "Success" {
+				t.Errorf("%s %s: a success has the code %v", key, result, code)
+			}
+			fmt.Fprintf(&b, "%s | %s | %v | %v | %v | %v | %v\n", key, result, at(o, "status"), at(o, "disposition"), at(o, "severity"), at(o, "is_alert"), code)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")
+	for i := range max(len(was), len(is)) {
+		if i >= len(was) || i >= len(is) || was[i] != is[i] {
+			t.Fatalf("line %d of %s differs: %q; go test -run %s -update ./internal/evidence/export writes it anew", i+1, golden, is[min(i, len(is)-1)], t.Name())
+		}
+	}
+}
+
+// TestSeveritiesOfThePage holds the sentence of docs/AUDIT.md about events with a severity of their own to the table.
+func TestSeveritiesOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/AUDIT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sentence, found := strings.Cut(string(page), "Events with a severity of their own")
+	sentence, _, ended := strings.Cut(sentence, "\n\n")
+	if !found || !ended {
+		t.Fatal("the page has no such sentence")
+	}
+	alerts, others, _ := strings.Cut(sentence, "No alerts:")
+	for _, part := range []struct {
+		text  string
+		alert bool
+	}{{alerts, true}, {others, false}} {
+		listed := make(map[severity][]string)
+		for _, m := range regexp.MustCompile(`(?s)\b[2-5] (Low|Medium|High|Critical) \(([^)]*)\)`).FindAllStringSubmatch(part.text, -1) {
+			for s, name := range severityNames {
+				if name == m[1] {
+					for _, event := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(m[2], -1) {
+						listed[s] = append(listed[s], event[1])
+					}
+				}
+			}
+		}
+		have := make(map[severity][]string)
+		for key, r := range readings {
+			_, name, _ := strings.Cut(key, " ")
+			failed := r.kind == kindRefused || r.kind == kindFailed
+			of := r.severity
+			if of == byKind {
+				of = severities[r.kind]
+			}
+			if (r.severity != byKind || r.alert) && (r.alert || failed) == part.alert {
+				have[of] = append(have[of], name)
+			}
+		}
+		for s, name := range severityNames {
+			slices.Sort(listed[s])
+			slices.Sort(have[s])
+			if !slices.Equal(listed[s], slices.Compact(have[s])) {
+				t.Errorf("alerts %v, %s: the page lists %q, the table has %q", part.alert, name, listed[s], slices.Compact(have[s]))
+			}
+		}
+	}
+}
