@@ -582,9 +582,11 @@ func (p *parser) binding(indent int) (n *node, err error) {
 		return n, err
 	}
 	p.blanks()
-	if w := p.peekWord(); w == "parallel" {
+	if w := p.peekWord(); w == kindParallel || w == kindRepeat {
 		n.value, err = p.loops(indent)
-		if err == nil && n.value.kind != kindParallel {
+		if err == nil && n.value.kind == kindRepeat {
+			n.value.name = kindLet // so that it is warned about
+		} else if err == nil && n.value.kind != kindParallel {
 			p.found(n.value.at, "a loop gives no value that can be bound: “let” takes “parallel:”, and no “parallel for”")
 		}
 		return n, err
@@ -980,9 +982,7 @@ func (p *parser) loops(indent int) (n *node, err error) {
 	n = &node{kind: p.peekWord(), at: p.pos}
 	p.pos += len(n.kind)
 	p.blanks()
-	if n.kind == kindParallel && p.word("for") {
-		n.kind, n.text = kindFor, kindParallel
-	}
+	shape(p, n)
 	switch n.kind {
 	case kindParallel:
 		if n.items, err = p.modifiers(); err != nil {
@@ -992,10 +992,7 @@ func (p *parser) loops(indent int) (n *node, err error) {
 			return nil, p.fail(p.pos, "%s follows “parallel”: there are “parallel:” and “parallel for”", quote(w))
 		}
 	case kindRepeat:
-		if p.pos >= len(p.src) || !digit(p.src[p.pos]) && p.src[p.pos] != '-' {
-			return nil, p.fail(p.pos, "%s stands where a number belongs: “repeat” takes how often, and “loop” a condition", p.shown())
-		}
-		if n.value, err = p.number(); err != nil {
+		if n.value, err = times(p); err != nil {
 			return nil, err
 		}
 		if err := p.as(n); err != nil {

@@ -207,8 +207,7 @@ func (k *program) statement(n *node, s *scope) {
 	case kindParallel:
 		k.parallel(n, s)
 	case kindRepeat:
-		k.positive(n.value, "repeat")
-		k.rounds(n, s)
+		repeat(k, n, s)
 	case kindFor, kindLoop:
 		k.loop(n, s)
 	case kindIf:
