@@ -88,6 +88,7 @@ func TestKillWhileDeciding(t *testing.T) {
 	}
 	k.settle(t)
 	k.judge(t)
+	k.rowsAgree(t)
 }
 
 // approvalKills is apps that ask and receive, and people who decide.

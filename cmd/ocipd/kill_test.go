@@ -40,6 +40,33 @@ func TestKillUnderLoad(t *testing.T) {
 	}
 	k.settle(t)
 	k.judge(t)
+	k.rowsAgree(t)
+}
+
+// rowsAgree wants the rows that the daemon left to be what its log says, by the program and by whoever has nothing but
+// the page. The daemon has ended in peace.
+func (k *killTest) rowsAgree(t *testing.T) {
+	t.Helper()
+	command := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket}, args...)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	command("audit", "verify")
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		return
+	}
+	state := filepath.Join(k.dir, "openclawos")
+	out, err := exec.CommandContext(t.Context(), python, "-I", "../../docs/verify.py", command("audit", "key", "show"), state, "--database", filepath.Join(state, "ocipd.db")).CombinedOutput()
+	if err != nil {
+		t.Errorf("verify.py: %v, %s", err, out)
+	}
 }
 
 type killTest struct {

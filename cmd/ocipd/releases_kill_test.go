@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -106,4 +107,11 @@ func TestRedeemOverKills(t *testing.T) {
 	if want := []string{"redeemed", "not_taken", "redeemed", "outcome_unknown", "delivered"}; !slices.Equal(events, want) {
 		t.Errorf("on record are %v, want %v", events, want)
 	}
+	if err := m.daemon.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.daemon.Wait(); err != nil {
+		t.Error(err)
+	}
+	m.rowsAgree(t)
 }

@@ -110,6 +110,7 @@ func TestReloadSurvivesKill(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
+	k.rowsAgree(t)
 
 	mirror, err := os.Open(filepath.Join(k.dir, "openclawos", "audit.jsonl"))
 	if err != nil {
