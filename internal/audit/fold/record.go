@@ -269,9 +269,10 @@ func readRound(text []byte) (s Said, ok bool) {
 	if !found {
 		rest = text
 	}
-	// What follows the details, or the last member, up to the hash of the record before.
-	end := bytes.LastIndex(rest, []byte(`,"prev":"`))
-	if end < 0 || !bytes.Contains(head[:min(len(head), 192)], []byte(ofExchanges)) || bytes.Contains(text, []byte(saysRows)) || bytes.Contains(text, []byte(saysGrant)) {
+	// What follows the details, or the last member, up to the hash of the record before. Every line ends alike, and
+	// what is said of rows stands behind the details: a line is searched once.
+	end := len(rest) - len(`,"prev":"","hash":""}`) - 2*64
+	if end < 0 || !bytes.HasPrefix(rest[end:], []byte(`,"prev":"`)) || !bytes.Contains(head[:min(len(head), 192)], []byte(ofExchanges)) || bytes.Contains(rest, []byte(saysRows)) || bytes.Contains(rest, []byte(saysGrant)) {
 		return s, false
 	}
 	good := true
@@ -321,8 +322,12 @@ func readRound(text []byte) (s Said, ok bool) {
 	}
 	c := Change{Table: Exchanges, Key: []string{agent, exchange}}
 	c.Cells = []Cell{nextRound(&r)}
-	if at := bytes.LastIndex(rest[:end], []byte(`,"opens":`)); at >= 0 {
-		if opens, err := strconv.Atoi(string(rest[at+len(`,"opens":`) : end])); err == nil && opens > 0 {
+	digits := end
+	for digits > 0 && rest[digits-1] >= '0' && rest[digits-1] <= '9' {
+		digits--
+	}
+	if bytes.HasSuffix(rest[:digits], []byte(`,"opens":`)) {
+		if opens, err := strconv.Atoi(string(rest[digits:end])); err == nil && opens > 0 {
 			r.ConversationID, r.ExchangeType, r.Outcome = string(conversation), string(kind), string(outcome)
 			c.New, c.Cells = opened(&r, Int(opens)), nil
 		}
