@@ -145,22 +145,30 @@ func TestLongTests(t *testing.T) {
 	}
 }
 
-// TestDocumentedFiles holds the files that docs/ARCHITECTURE.md names, from the root or from
+// TestDocumentedFiles holds the files that docs/architecture names, from the root or from
 // internal on, against the tree.
 func TestDocumentedFiles(t *testing.T) {
 	root, _ := moduleRoot(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "architecture", "*.md"))
+	if err != nil || len(pages) < 2 {
+		t.Fatalf("the pages are %q, %v", pages, err)
 	}
-	named := regexp.MustCompile("`([a-z]+/[a-z_/]+\\.go)`").FindAllStringSubmatch(string(text), -1)
+	var text strings.Builder
+	for _, page := range pages {
+		read, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(read)
+	}
+	named := regexp.MustCompile("`([a-z]+/[a-z_/]+\\.go)`").FindAllStringSubmatch(text.String(), -1)
 	if len(named) < 40 {
 		t.Errorf("%d files are named", len(named))
 	}
 	for _, m := range named {
 		_, whole := os.Stat(filepath.Join(root, m[1]))
 		if _, err := os.Stat(filepath.Join(root, "internal", m[1])); err != nil && whole != nil {
-			t.Errorf("docs/ARCHITECTURE.md names %s, which is nowhere", m[1])
+			t.Errorf("docs/architecture names %s, which is nowhere", m[1])
 		}
 	}
 }
@@ -172,7 +180,7 @@ var documentRow = regexp.MustCompile("(?m)^\\| (\\d+) \\| `([a-z]+)` \\| [^|]+ \
 // doc.go of each folder against the packages in it.
 func TestDocument(t *testing.T) {
 	root, _ := moduleRoot(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +206,7 @@ func TestDocument(t *testing.T) {
 		slices.Sort(packages[dir])
 		want := []string{strconv.Itoa(row.floor), strings.TrimPrefix(dir, "internal/"), strings.Join(packages[dir], ", "), strings.Join(never, ", ")}
 		if !slices.Equal(said[dir], want) {
-			t.Errorf("docs/ARCHITECTURE.md says of %s %q, want %q", dir, said[dir], want)
+			t.Errorf("docs/architecture/README.md says of %s %q, want %q", dir, said[dir], want)
 		}
 		doc, err := os.ReadFile(filepath.Join(root, dir, "doc.go"))
 		if err != nil {

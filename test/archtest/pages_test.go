@@ -14,7 +14,7 @@ const (
 
 // longPages and unclearPages do not keep the limits of pages yet. No page may be added.
 var (
-	longPages    = []string{"docs/ARCHITECTURE.md", "docs/AUDIT.md"}
+	longPages    = []string{"docs/AUDIT.md"}
 	unclearPages = []string{
 		"docs/AUDIT.md", "docs/INTEGRATIONS.md",
 	}

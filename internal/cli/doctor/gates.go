@@ -102,7 +102,7 @@ func (d *Examiner) open(r *integrate.Runtime) []Diagnosis {
 	if len(list) == 0 {
 		return nil
 	}
-	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/INTEGRATIONS.md, docs/OPENCLAW.md")}
+	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/INTEGRATIONS.md, docs/guides/openclaw.md")}
 }
 
 // ask asks the daemon that is looked at.
