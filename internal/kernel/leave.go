@@ -235,7 +235,7 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	if err != nil {
 		return fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
 	}
-	return k.stillTakes(ctx, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
+	return stillTakes(ctx, k, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
 }
 
 // mediaOf are the files and parts that a record says went along.
@@ -280,12 +280,12 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
 	}
 	claimed.Kind = ocip.Kind(r.Counterparty.Kind)
-	return k.stillTakes(ctx, w, agent, claimed, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata)
+	return stillTakes(ctx, k, w, agent, claimed, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata)
 }
 
 // stillTakes weighs a message by the receiver's rules in force, as if nothing had come after
 // it.
-func (k *ruleset) stillTakes(ctx context.Context, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object) error {
+func stillTakes(ctx context.Context, k *ruleset, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object) error {
 	r, now := w.Record, k.now()
 	in := &ocip.Incoming{
 		Now: now, Receiver: agent.Agent, From: from, Envelope: *envelope,

@@ -37,10 +37,14 @@ func (x *Exchanges) End(ctx context.Context, d *approval.Decision, state string,
 	outcome := ocip.Denied
 	switch state {
 	case api.ApprovalExpired:
-		if e.ExpiredAt(d.Now) {
-			end(d, e, ocip.Expired)
+		if !e.ExpiredAt(d.Now) {
+			return nil
 		}
-		return nil
+		ended, open := end(d, e, ocip.Expired)
+		if !open {
+			return nil
+		}
+		return x.EndOtherSide(ctx, d.Change, &ended, known, func(record *audit.Record) { record.ApprovalID = r.ApprovalID })
 	case api.ApprovalResolved:
 		outcome = ocip.Resolved
 	}
