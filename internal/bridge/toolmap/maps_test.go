@@ -142,6 +142,26 @@ func builtInMap(t testing.TB, name string) *Map {
 	return &m
 }
 
+// A status update of a project is a message to those who read the project.
+func TestProjectsAreRecipients(t *testing.T) {
+	t.Parallel()
+	m := builtInMap(t, "github")
+	tool, ok := m.Tools["projects_write"]
+	if !ok {
+		t.Fatal("projects_write sends nothing")
+	}
+	arguments := argumentsIn(t, `{"method":"create_project_status_update","owner":"Acme","project_number":7,"body":"Hello"}`)
+	if err := m.Fits(&tool, arguments); err != nil {
+		t.Error(err)
+	}
+	if keys, err := m.Recipients(&tool, arguments); err != nil || !slices.Equal(keys, []string{"github:acme/#7"}) {
+		t.Errorf("recipients are %q, %v", keys, err)
+	}
+	if _, err := m.Recipients(&tool, argumentsIn(t, `{"owner":"acme","project_number":"7/../8"}`)); err == nil {
+		t.Error("a project's number can lead elsewhere")
+	}
+}
+
 // What steers leads nowhere: the maps say of each argument what it may be.
 func TestNever(t *testing.T) {
 	t.Parallel()
