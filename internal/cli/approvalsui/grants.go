@@ -272,3 +272,13 @@ func ends(ctx context.Context, c *client.Client, from, to string) (agent, receiv
 	}
 	return agent, receiver, nil
 }
+
+// besides are the approvals of a request but the one that was the last needed: that is its decision.
+func besides(a *api.Approval) (list []api.ApprovalDecision) {
+	for _, d := range a.Approvals {
+		if last := a.Decision; last == nil || d.By != last.By || d.At != last.At {
+			list = append(list, d)
+		}
+	}
+	return list
+}

@@ -244,11 +244,8 @@ func urgency(expires int64, now time.Time) term.Colour {
 
 // outcome says who has decided what.
 func (p *approvalText) outcome(a *api.Approval, now time.Time) {
-	for _, d := range a.Approvals {
-		// The approval that was the last one needed is the decision.
-		if last := a.Decision; last == nil || d.By != last.By || d.At != last.At {
-			p.decided("approved", term.Green, &d, now)
-		}
+	for _, d := range besides(a) {
+		p.decided("approved", term.Green, &d, now)
 	}
 	if a.Decision != nil {
 		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)

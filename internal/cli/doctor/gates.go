@@ -34,7 +34,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 		}
 		tried++
 		found = append(found, d.gate(r))
-		found = append(found, d.open(r)...)
+		found = append(found, staysOpen(d, r)...)
 	}
 	if tried == 0 && len(found) == 0 {
 		if d.Gates == nil {
@@ -77,7 +77,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 }
 
 // trial tries what a runtime asks about, and says what could not be tried. What it does not ask about says
-// [Examiner.open].
+// [staysOpen].
 func (d *Examiner) trial(r *integrate.Runtime) string {
 	program := r.Installed(d.Gates)
 	if program == "" || !r.Tries() {
@@ -89,8 +89,8 @@ func (d *Examiner) trial(r *integrate.Runtime) string {
 	return ""
 }
 
-// open warns of what no gate of a runtime is asked about.
-func (d *Examiner) open(r *integrate.Runtime) []Diagnosis {
+// staysOpen warns of what no gate of a runtime is asked about.
+func staysOpen(d *Examiner, r *integrate.Runtime) []Diagnosis {
 	version := ""
 	if program := r.Installed(d.Gates); program != "" && r.Tries() {
 		version = integrate.Version(d.ctx, program)
