@@ -344,6 +344,19 @@ func TestCodexIntegrated(t *testing.T) {
 	if told := <-done; strings.Contains(told, "ocipd:") {
 		t.Errorf("approved: %s", told)
 	}
+	// An edit after which Codex asks nobody is named, and mended.
+	const off = "features.hooks = false\n"
+	r.write("x/config.toml", off+r.files("x/config.toml"))
+	if told, _ := run(shellOfCodex("curl --version")); strings.Contains(told, "ocipd") {
+		t.Errorf("with hooks off, Codex has asked all the same: %s", told)
+	}
+	if out, err := r.run(env, r.ocipd, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "doctor"); err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "features.hooks") {
+		t.Errorf("with hooks off, doctor says %v\n%s", err, out)
+	}
+	r.integrate(env, "codex", "--agent", "ann")
+	if told, out := run(shellOfCodex("curl --version")); !strings.Contains(told, "a shell command names curl") {
+		t.Errorf("entered again, a denied command: %s\n%s", told, out)
+	}
 	r.stopped()
 	looked, said := web.calls.Load(), r.said()
 	for _, s := range []step{message("Hello?"), {"look", `{"word":"y"}`}, shellOfCodex("git status")} {
@@ -355,8 +368,9 @@ func TestCodexIntegrated(t *testing.T) {
 		t.Error("without a daemon a server was called")
 	}
 	r.integrate(env, "codex", "--remove")
-	if got := r.files("x/config.toml"); got != before {
-		t.Errorf("config.toml is\n%s\nwant\n%s", got, before)
+	// The edit was the user's, and is given back with the rest.
+	if got := r.files("x/config.toml"); got != off+before {
+		t.Errorf("config.toml is\n%s\nwant\n%s", got, off+before)
 	}
 	if _, err := os.Stat(r.at("x/hooks.json")); err == nil {
 		t.Error("hooks.json is still there")
