@@ -30,9 +30,12 @@ func evidence() []figure {
 	return []figure{
 		{"audit record, chain and tree", "—", "≤ 10 µs", chainAndTree},
 		{"audit follower behind the answer, p50", "—", "≤ 5 ms", followerDelay},
-		{"audit verify, one core, live file", "one SHA-256", "≥ 300 MB/s", func(b *bench) (result, error) { return verifySpeed(b, false) }},
-		{"audit verify, one core, segments", "one SHA-256", "≥ 300 MB/s", func(b *bench) (result, error) { return verifySpeed(b, true) }},
+		{"audit verify, one core, live file", "one SHA-256", "≥ 400 MB/s", func(b *bench) (result, error) { return verifySpeed(b, false) }},
+		{"audit verify, one core, segments", "one SHA-256", "≥ 400 MB/s", func(b *bench) (result, error) { return verifySpeed(b, true) }},
+		{"audit replay of rows, one core", "—", "≥ 200,000 records/s", replaySpeed},
+		{"compare 1,000 open rows with the log", "—", "≤ 20 ms", takeUpSpeed},
 		{"open the large store for append", "—", "≤ 100 ms", openLarge},
+		{"open 400,000 records, against 50,000", "50,000 records", "≤ 1.1×", openFlat},
 		{"audit query over the large store, worst", "—", "≤ 50 ms", indexedQuery},
 	}
 }
@@ -183,7 +186,7 @@ func verifySpeed(b *bench, packed bool) (result, error) {
 		return result{}, err
 	}
 	ours := float64(len(plain)) / time.Since(began).Seconds() / 1e6
-	return result{fmt.Sprintf("%.0f MB/s", ours), fmt.Sprintf("%.0f MB/s", floor), fmt.Sprintf("%.2f×", ours/floor), ours >= 300}, os.Remove(file)
+	return result{fmt.Sprintf("%.0f MB/s", ours), fmt.Sprintf("%.0f MB/s", floor), fmt.Sprintf("%.2f×", ours/floor), ours >= 400}, os.Remove(file)
 }
 
 // signing is that of a daemon whose state is in a directory.

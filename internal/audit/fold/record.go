@@ -322,18 +322,24 @@ func readRound(text []byte) (s Said, ok bool) {
 	}
 	c := Change{Table: Exchanges, Key: []string{agent, exchange}}
 	c.Cells = []Cell{nextRound(&r)}
-	digits := end
-	for digits > 0 && rest[digits-1] >= '0' && rest[digits-1] <= '9' {
-		digits--
-	}
-	if bytes.HasSuffix(rest[:digits], []byte(`,"opens":`)) {
-		if opens, err := strconv.Atoi(string(rest[digits:end])); err == nil && opens > 0 {
-			r.ConversationID, r.ExchangeType, r.Outcome = string(conversation), string(kind), string(outcome)
-			c.New, c.Cells = opened(&r, Int(opens)), nil
-		}
+	if opens := opensOf(rest[:end]); opens > 0 {
+		r.ConversationID, r.ExchangeType, r.Outcome = string(conversation), string(kind), string(outcome)
+		c.New, c.Cells = opened(&r, Int(opens)), nil
 	}
 	s.Changes = []Change{c}
 	return s, true
+}
+
+// opensOf is the member opens of a line, of which it is the last before the hash of the record before, 0 for none.
+func opensOf(text []byte) int {
+	digits := len(text)
+	for digits > 0 && text[digits-1] >= '0' && text[digits-1] <= '9' {
+		digits--
+	}
+	if !bytes.HasSuffix(text[:digits], []byte(`,"opens":`)) {
+		return 0
+	}
+	return int(number(string(text[digits:])))
 }
 
 func (l *line) said() (s Said, err error) {
