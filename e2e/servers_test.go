@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,6 +156,51 @@ func TestServersHaveTheirMaps(t *testing.T) {
 				t.Errorf("%s by %s is explained as\n%s", tc.name, command, shown)
 			}
 		}
+	}
+}
+
+// GitHub's own server over HTTP has its map and its recipients too.
+func TestServersOverHTTPHaveTheirMaps(t *testing.T) {
+	node, err := filepath.Abs("node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := beginWith(t, walled, node)
+	r.operate("task", "grant", "--agent", "ann", "--out", r.at("ann.token"))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	_ = free.Close()
+	server := exec.CommandContext(t.Context(), filepath.Join(r.node, "github-mcp-server"), "http", "--port", port)
+	server.Env, server.Dir = r.env(), r.dir
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	r.eventually("the server", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	cmd := exec.CommandContext(t.Context(), r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", r.ocipd, "mcp-connect", "--url", "http://"+address+"/", "--bearer", "PAT", "hub")
+	cmd.Env, cmd.Dir = r.env("PAT=github_pat_"+strings.Repeat("A", 22)+"_"+strings.Repeat("b", 59)), r.dir
+	for _, answer := range calls(t, cmd,
+		`"method":"tools/call","params":{"name":"add_issue_comment","arguments":{"owner":"globex","repo":"plans","issue_number":1,"body":"hello"}}`,
+		`"method":"tools/call","params":{"name":"issue_write","arguments":{"method":"create","owner":"Globex","repo":"Plans","title":"Hello","body":"there"}}`) {
+		if !strings.Contains(answer, "CROSS_ENTERPRISE_BLOCKED") {
+			t.Errorf("answered %s", answer)
+		}
+	}
+	if log := r.operate("audit", "query", "--json", "--limit", "10"); strings.Count(log, `"map":"github"`) != 2 || !strings.Contains(log, "github:globex/plans#1") {
+		t.Errorf("the log:\n%s", log)
 	}
 }
 
