@@ -105,6 +105,9 @@ func TestDoctorHearsTheDaemon(t *testing.T) {
 			s.Ungated = []api.UngatedProcess{{App: "@openclaw/gateway", Title: "OpenClaw", PID: 7, Since: time.Now()}}
 		}, ask: (*Examiner).gates, want: Fail, text: "OpenClaw runs (process 7) and its plugin has not been connected"},
 		{name: "index", live: func(*api.Status) {}, ask: (*Examiner).index, want: Pass, text: "up to record 9000"},
+		{name: "keeps too little", yaml: "audit: {keep: 48h}", live: func(*api.Status) {}, ask: (*Examiner).keep, want: Warn, text: "records are removed for good after 2d"},
+		{name: "keeps a year", yaml: "audit: {keep: 8760h}", live: func(*api.Status) {}, ask: (*Examiner).keep, want: Pass, text: "records are removed for good after 365d"},
+		{name: "keeps all", live: func(*api.Status) {}, ask: (*Examiner).keep, want: Pass, text: "records are kept until"},
 		{name: "no sink", live: func(*api.Status) {}, ask: (*Examiner).sinks, want: Pass, text: "none configured"},
 		{name: "failing sink", yaml: journal, live: func(s *api.Status) {
 			s.Sinks = []api.SinkStatus{{Name: "journal", Lag: 7, Error: "no", FailingSince: now.Add(-time.Hour)}}
