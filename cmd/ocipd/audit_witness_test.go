@@ -86,6 +86,20 @@ agents:
 			t.Errorf("within %q: %+v", test.within, r)
 		}
 	}
+	// A fork that goes on from here fits the old cosignature alone: past the bounds that hold without --within, it does not
+	// pass.
+	d.begin(t, "@acme/alice", "@acme/link")
+	for range 520 {
+		d.must(t, d.operator, "sending.pause", map[string]any{"channel": "telegram"}, nil)
+		d.must(t, d.operator, "sending.resume", map[string]any{"channel": "telegram"}, nil)
+	}
+	d.end(t)
+	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitFault || !strings.Contains(r.stdout+r.said, " records after it are not cosigned, more than 1024") {
+		t.Errorf("a fork past the bounds: %+v", r)
+	}
+	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone {
+		t.Errorf("the log of the fork: %+v", r)
+	}
 	if r := d.ocipd(t, "audit", "verify", "--within", "2"); r.code != exitUsage {
 		t.Errorf("%+v", r)
 	}
