@@ -128,6 +128,7 @@ agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
   - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme-corp}
 channels: {link: {token: sesame-4711}}
+tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}]}
 audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 `)
 	if err := os.WriteFile(d.at("identity"), []byte(reader.String()+"\n"), 0o600); err != nil {
@@ -153,9 +154,14 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		t.Fatal(err)
 	}
 	d.begin(t, "@acme/alice", "@acme/link")
-	if _, err := d.say(t, "agent:bob:main", "Where do we stand?", nil); err != nil {
+	first, err := d.say(t, "agent:bob:main", "Where do we stand?", nil)
+	if err != nil {
 		t.Fatal(err)
 	}
+	var task struct {
+		ID string `json:"task_id"`
+	}
+	d.must(t, d.operator, "task.create", map[string]any{"title": "Export", "spec_markdown": "## Goal\nA file.", "workspace": d.dir, "initial_phase": "spec_draft", "tenant_id": "acme-corp"}, &task)
 	const secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	if _, err := d.say(t, "agent:bob:main", "<b>Use</b> "+secret, nil); err == nil {
 		t.Fatal("a secret was sent")
@@ -253,6 +259,18 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 	// Records after the last checkpoint have no receipt, and texts are left out without a key.
 	if _, err := d.say(t, "agent:bob:main", "Use "+secret, nil); err == nil {
 		t.Fatal("a secret was sent")
+	}
+	for name, of := range map[string][2]string{"exchange": {"--exchange", first.OCIP.ExchangeID}, "task": {"--task", task.ID}} {
+		c, r := build(name, of[0], of[1])
+		if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Records == 0 {
+			t.Errorf("of an %s: %+v, %v", name, r, err)
+		}
+		if code, found := c.check(); code != 0 || found.Records != made.Records+made.Context || found.SHA256 != made.SHA256 {
+			t.Errorf("of an %s: %d, %+v, made %+v", name, code, found, made)
+		}
+		if !bytes.Contains(c.read("records.jsonl"), []byte(of[1])) {
+			t.Errorf("of an %s: its records do not name it", name)
+		}
 	}
 	c, r = build("agent", "--agent", "agent-alice-1")
 	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Unsigned == 0 {
