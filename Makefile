@@ -42,7 +42,7 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
 KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestFaults|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
 # Packages with such tests alone under the detector.
 SWEPT := internal/evidence/index
