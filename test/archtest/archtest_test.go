@@ -137,8 +137,8 @@ func TestLongTests(t *testing.T) {
 		_, list, _ := strings.Cut(string(makefile), "\n"+variable+" := ")
 		list, _, _ = strings.Cut(list, "\n")
 		for name := range strings.SplitSeq(list, "|") {
-			prefix, any := strings.CutSuffix(name, ".*")
-			if !slices.ContainsFunc(tests, func(is string) bool { return is == name || any && strings.HasPrefix(is, prefix) }) {
+			prefix, several := strings.CutSuffix(name, ".*")
+			if !slices.ContainsFunc(tests, func(is string) bool { return is == name || several && strings.HasPrefix(is, prefix) }) {
 				t.Errorf("%s of the Makefile names %q, which is no test", variable, name)
 			}
 		}
