@@ -37,15 +37,15 @@ TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # them, and the detector would take five times as long. test/archtest holds them to it.
 ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
-# Packages whose tests start whole daemons. `make test` runs them without the race
+# Packages whose tests start whole daemons, or make large logs. `make test` runs them without the race
 # detector, and `make test-long` with it.
-WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon
+WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
-KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestFaults|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
-# Packages with such tests alone under the detector.
-SWEPT := internal/evidence/index
+SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestFaults|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
+# The packages that have sweeps.
+SWEPT := bench/fault cmd/ocipd internal/config internal/daemon internal/store internal/task/taskstore
 # Runs tests, and prints what failed and the slowest ones.
 REPORT := | $(GO) run -buildvcs=false ./test/report
 # Whether the race detector can be linked: it needs a C compiler and its headers.
@@ -76,8 +76,8 @@ demo: build ## build, then show the daemon at work, without touching the machine
 test: ## run the tests: under the race detector, if there is a C compiler, but for those of whole daemons
 	@list=$$($(GO) list ./...) || exit; \
 	if $(HAVE_CC); then \
-		list=$$(echo "$$list" | grep -vE "/($$(echo $(ALONE) $(SWEPT) $(WHOLE) | tr ' ' '|'))$$"); \
-		plain='$(addprefix ./,$(ALONE) $(SWEPT) $(WHOLE))'; \
+		list=$$(echo "$$list" | grep -vE "/($$(echo $(ALONE) $(WHOLE) | tr ' ' '|'))$$"); \
+		plain='$(addprefix ./,$(ALONE) $(WHOLE))'; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; plain=$$list; list=; \
 	fi; \
@@ -89,8 +89,8 @@ test: ## run the tests: under the race detector, if there is a C compiler, but f
 test-long: ## run what `make test` leaves out: whole daemons under the race detector, sweeps, kills
 	@$(HAVE_CC) || { echo "make test-long: the race detector needs a C compiler (gcc)" >&2; exit 1; }
 	@set -x; { \
-		CGO_ENABLED=0 $(GO) test -json $(COMPILED) $(TESTS) -run '^($(SWEEPS))$$' $$($(GO) list ./...); \
-		CGO_ENABLED=1 $(GO) test -json $(RACE) $(TESTS) -skip '^($(SWEEPS))$$' $(addprefix ./,$(WHOLE)); \
+		CGO_ENABLED=0 $(GO) test -json $(COMPILED) $(TESTS) -run '^($(SWEEPS))$$' $(addprefix ./,$(SWEPT)); \
+		CGO_ENABLED=1 $(GO) test -json $(RACE) $(TESTS) -skip '^($(SWEEPS))$$' ./cmd/ocipd ./internal/daemon ./internal/evidence/index; \
 	} $(REPORT)
 
 race: ## run every test under the race detector, or fail
@@ -151,10 +151,9 @@ cover: ## run every test and print what they cover; profile in cover.out
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -covermode=atomic -coverpkg=./... -coverprofile=cover.out ./...
 	@$(GO) tool cover -func=cover.out | tail -n 1
 
-lint: ## check format, go vet and golangci-lint (.golangci.yml)
+lint: ## check format, and run golangci-lint (.golangci.yml), with go vet in it
 	@bad=$$(gofmt -l $(SOURCES)) || exit 1; \
 	if [ -n "$$bad" ]; then echo "make lint: not formatted (make fmt):" >&2; echo "$$bad" >&2; exit 1; fi
-	CGO_ENABLED=0 $(GO) vet $(COMPILED) ./...
 	CGO_ENABLED=0 GOFLAGS='$(COMPILED)' $(GO) run -trimpath=false -pgo=off $(GOLANGCI) run ./...
 
 vuln: ## look for known vulnerabilities in what the daemon calls

@@ -123,12 +123,14 @@ func TestLongTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tests []string
+	_, swept, _ := strings.Cut(string(makefile), "\nSWEPT := ")
+	swept, _, _ = strings.Cut(swept, "\n")
+	tests := make(map[string]string)
 	for _, u := range load(t) {
 		for _, f := range u.tests {
 			for _, decl := range f.Decls {
-				if is, ok := decl.(*ast.FuncDecl); ok {
-					tests = append(tests, is.Name.Name)
+				if is, ok := decl.(*ast.FuncDecl); ok && is.Recv == nil {
+					tests[is.Name.Name] = u.dir
 				}
 			}
 		}
@@ -138,7 +140,16 @@ func TestLongTests(t *testing.T) {
 		list, _, _ = strings.Cut(list, "\n")
 		for name := range strings.SplitSeq(list, "|") {
 			prefix, several := strings.CutSuffix(name, ".*")
-			if !slices.ContainsFunc(tests, func(is string) bool { return is == name || several && strings.HasPrefix(is, prefix) }) {
+			found := false
+			for is, dir := range tests {
+				if is != name && !(several && strings.HasPrefix(is, prefix)) {
+					continue
+				}
+				if found = true; variable == "SWEEPS" && !slices.Contains(strings.Fields(swept), dir) {
+					t.Errorf("%s is a sweep of %s, and SWEPT of the Makefile lacks that package", is, dir)
+				}
+			}
+			if !found {
 				t.Errorf("%s of the Makefile names %q, which is no test", variable, name)
 			}
 		}
