@@ -42,10 +42,10 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestFaults|TestHundredThousandContacts|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
 KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
 # The packages that have sweeps.
-SWEPT := bench/fault cmd/ocipd internal/config internal/daemon internal/store internal/task/taskstore
+SWEPT := bench/fault cmd/ocipd internal/config internal/daemon internal/evidence/configlog internal/store internal/task/taskstore
 # Runs tests, and prints what failed and the slowest ones.
 REPORT := | $(GO) run -buildvcs=false ./test/report
 # Whether the race detector can be linked: it needs a C compiler and its headers.
