@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -37,12 +38,13 @@ func (d *Decision) Say(app string, until time.Time) {
 }
 
 // Said returns a person's word about what is asked for that nobody has taken yet, nil where
-// there is none. What was allowed under another revision of the policy, or by somebody who
-// may not sign any more, is none.
-func (c *Decider) Said(ctx context.Context, app, asked, revision string) (*Word, error) {
+// there is none. What was allowed under another revision of the policy, by somebody who
+// may not sign any more, or by fewer people than are needed now, is none. Of the last, few says
+// so, for the record of whoever is asked anew.
+func (c *Decider) Said(ctx context.Context, app, asked, revision string, needed int) (said *Word, few string, err error) {
 	rows, err := c.o.Store.ReadyReleases(ctx, app, asked, c.o.Now(), api.MaxPage)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for i := range rows {
 		if rows[i].Origin != ofTools {
@@ -51,24 +53,26 @@ func (c *Decider) Said(ctx context.Context, app, asked, revision string) (*Word,
 		w, decided, err := c.word(ctx, &rows[i], asked)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, "", err
 		case w == nil:
 			if err := c.void(&rows[i]); err != nil {
-				return nil, err
+				return nil, "", err
 			}
 		case !w.Allow:
-			return w, nil
+			return w, "", nil
+		case w.Revision == revision && People(decided) < needed:
+			few = fmt.Sprintf("%d people have to approve now, and %d approved %s", needed, People(decided), w.Approval())
 		case w.Revision == revision:
 			signed, err := c.StillSigned(ctx, decided)
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			if signed {
-				return w, nil
+				return w, "", nil
 			}
 		}
 	}
-	return nil, nil
+	return nil, few, nil
 }
 
 // word reads a word from the record of its decision, nil if that says nothing of the kind, or

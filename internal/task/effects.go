@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -139,10 +140,7 @@ func (c RequestApproval) decide(d *draft) error {
 	e.Digest = c.Digest
 	a := Approval{
 		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, Bound: c.Bound, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
-		Needed: max(1, d.w.Rules.Approvers),
-	}
-	if d.out.Policy != nil {
-		a.Needed = max(a.Needed, d.out.Policy.Approvers)
+		Needed: d.w.Rules.People(d.out.Policy),
 	}
 	t.Approvals = append(t.Approvals, a)
 	touch(d, KindApproval, t.Approvals, len(t.Approvals)-1, a.ID)
@@ -194,8 +192,9 @@ func (Restored) decide(d *draft) error {
 // ResolveApproval is what a person, or time, has decided about an approval.
 type ResolveApproval struct {
 	ID, Status, Note string
-	// By names the person, and UID the user that spoke, as operators are named.
+	// By names the person, UID the user that spoke, as operators are named, and Needed how many it took.
 	By, UID string
+	Needed  int
 }
 
 func (c ResolveApproval) decide(d *draft) error {
@@ -217,6 +216,7 @@ func (c ResolveApproval) decide(d *draft) error {
 			}
 			a.SelfApproved, d.out.SelfApproved = true, true
 		}
+		a.Needed = cmp.Or(c.Needed, a.Needed)
 	}
 	e := d.event("approval.resolved").made("approval_id", a.ID).made("effect_id", a.EffectID).set("status", a.Status, c.Status)
 	e.Reason = c.Note
@@ -377,8 +377,8 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 	if err := d.ask(q); err != nil {
 		return err
 	}
-	if wanted := d.out.Policy; wanted != nil && wanted.Approvers > max(1, a.Needed) {
-		return d.policyRefuses(&q, fmt.Sprintf("it wants %d people to approve by now, and approval %s took %d: revoke that one, and ask anew", wanted.Approvers, a.ID, max(1, a.Needed)))
+	if r := d.tooFew(&q, a); r != nil {
+		return r
 	}
 	if command {
 		token = ""

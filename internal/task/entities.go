@@ -277,7 +277,7 @@ type Approval struct {
 	ResolvedBy  string         `json:"resolved_by,omitzero"`
 	ResolvedAt  time.Time      `json:"resolved_at,omitzero"`
 	Note        string         `json:"note,omitzero"`
-	// Needed is how many people it takes.
+	// Needed is how many people it takes, and how many it took once it is approved.
 	Needed int `json:"needed,omitzero"`
 	// Used is set when a start has taken it, and Void when what it was for is gone.
 	Used bool `json:"used,omitzero"`

@@ -43,6 +43,8 @@ type call struct {
 	// Unmapped is set where no map says what the tool does with the text that it is given.
 	Unmapped bool `json:"unmapped,omitzero"`
 
+	// found are the rules that find something in what it is called with. They are the rules' of
+	// the moment, so they are looked for whenever the policy is asked, see look.
 	found []string
 	// whole has all members, in canonical form. Numbers stand as they came: programs differ in
 	// what they read large ones as.
@@ -155,6 +157,26 @@ func (c *call) summary() string {
 	return text.Clip(c.Tool+": "+line, maxSummary)
 }
 
+// look looks in what a call has by now been read from for what may not be shared, as it was looked
+// for when the call was judged, and enters what is found for the policy. It returns which rule
+// finds a secret that the agent may not share.
+func (c *call) look(rules *Rules, agent *directory.Agent) (secret string) {
+	data := api.Object{"params": c.Params}
+	for name, value := range map[string]jsontext.Value{"inputResponses": c.Answers, "headers": c.Headers} {
+		if len(value) > 0 {
+			data[name] = value
+		}
+	}
+	found, secret := rules.Look(data, agent.MaxShared)
+	c.found = names(found)
+	return secret
+}
+
+// secretIn is why a call is refused in which a rule finds a secret that the agent may not share.
+func secretIn(rule string, agent *directory.Agent) string {
+	return fmt.Sprintf("what it is called with has a secret in it (%s), which agent %s may not share", rule, agent.ID)
+}
+
 // evaluate asks the policy about a call of an agent.
 func (r *Rules) evaluate(ctx context.Context, agent *directory.Agent, c *call) (answer ocip.PolicyAnswer, name, revision string, err error) {
 	return r.Policy.EvaluateTool(ctx, &ocip.ToolQuestion{
@@ -177,7 +199,7 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	case err != nil && judged:
 		v.Reason = "cannot tell what the call is: " + err.Error()
 	case secret != "":
-		v.Code, v.Policy, v.Reason = ocip.ClassificationViolation, "content", fmt.Sprintf("what it is called with has a secret in it (%s), which agent %s may not share", secret, p.Agent.ID)
+		v.Code, v.Policy, v.Reason = ocip.ClassificationViolation, "content", secretIn(secret, p.Agent)
 	case !judged:
 		return nil, ctx.Err()
 	default:
@@ -195,13 +217,15 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	return v, ctx.Err()
 }
 
-// names are those of the rules that found something, each once.
+// names are those of the rules that found something, each once, in one order however the call
+// was written.
 func names(found []ocip.Detection) (list []string) {
 	for _, d := range found {
 		if !slices.Contains(list, d.Rule) {
 			list = append(list, d.Rule)
 		}
 	}
+	slices.Sort(list)
 	return list
 }
 
@@ -215,7 +239,7 @@ func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.
 		v.Code, v.Reason = ocip.PolicyUnreachable, "the policy gave no answer"
 		r.Details["cause"] = ocip.Summarize(err.Error())
 	case answer.Allow && (answer.RequireApproval || c.Unmapped):
-		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, max(answer.Approvers, rules.Approvers, 1)
+		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, approval.Needed(answer.Approvers, rules.Approvers)
 		if !answer.RequireApproval {
 			v.Reason = "no map says what the tool does with the text that it is given"
 		}
@@ -230,12 +254,14 @@ func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.
 func (h *Hooks) askPerson(ctx context.Context, p *Raised, c *call, rules *Rules, r *audit.Record, v *ocip.Verdict) (result api.EmitAnswer, receipt store.Receipt, err error) {
 	defer h.locks.Lock(p.Agent.InstanceID)()
 	asked := c.askedBy(p.Agent)
-	said, err := rules.Decider.Said(ctx, p.AppID, asked, v.PolicyRevision)
+	said, few, err := rules.Decider.Said(ctx, p.AppID, asked, v.PolicyRevision, v.Approvers)
 	switch {
 	case err != nil:
 		return result, receipt, err
 	case said != nil:
 		return h.take(rules.Decider, r, said, v)
+	case few != "":
+		r.Details["tooFew"] = few
 	}
 	r.PolicyResult, r.Code = string(ocip.RequireApproval), string(v.Code)
 	change := &store.Change{Records: []*audit.Record{r}}
@@ -342,7 +368,8 @@ func (s *permission) Takes(decision string) error {
 	return nil
 }
 
-// Preview asks the policy once more.
+// Preview asks the policy once more, about the same as when the call was judged: what it says of
+// the number of people holds, also where that is fewer by now.
 func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 	s.r.Blocked = ""
 	agent := s.rules.Directory.Agent(s.r.AgentID)
@@ -352,6 +379,10 @@ func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 	case s.rules.Policy == nil || !s.rules.Policy.JudgesTools():
 		s.r.Blocked = "the policy does not judge tool calls any more: the agent can ask again"
 	default:
+		if secret := s.call.look(s.rules, agent); secret != "" {
+			s.r.Blocked = secretIn(secret, agent)
+			break
+		}
 		answer, name, revision, err := s.rules.evaluate(ctx, agent, &s.call)
 		s.r.PolicyApplied, s.r.PolicyRevision = name, revision
 		switch {
@@ -360,7 +391,7 @@ func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 		case !answer.Allow:
 			s.r.Blocked = answer.Reason
 		default:
-			s.r.Needed = max(answer.Approvers, s.rules.Approvers, 1)
+			s.r.Needed = approval.Needed(answer.Approvers, s.rules.Approvers)
 		}
 	}
 	s.r.Approvable = s.r.Blocked == ""

@@ -29,7 +29,7 @@ type own struct {
 	Planned  *task.Planned  `json:"planned,omitzero"`
 	Bound    task.BoundPair `json:"bound,omitzero"`
 	Tenant   string         `json:"tenant,omitzero"`
-	// Tool is the tool call that an actor asks about, of a permission.
+	// Tool is the tool call that an actor asks about, of a permission, and Actor who asks.
 	Tool  *taskapi.ToolCall `json:"tool,omitzero"`
 	Actor string            `json:"actor,omitzero"`
 	Role  task.Role         `json:"role,omitzero"`
@@ -67,8 +67,8 @@ func (s *subject) Takes(decision string) error {
 	return nil
 }
 
-// Preview looks whether what was asked about is still what would be done, and of a tool call
-// what the policy says of it now.
+// Preview looks whether what was asked about is still what would be done, how many people have to
+// approve it now, and of a tool call what the policy says of it now.
 func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	if !s.effect() && s.own.Tool == nil {
 		return nil
@@ -80,7 +80,7 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	s.r.Blocked = ""
 	if tool := s.own.Tool; tool != nil {
 		_, answer := s.t.judged(ctx, at, s.own.Actor, s.own.Role, tool)
-		s.r.PolicyApplied, s.r.PolicyRevision, s.r.Needed = answer.Policy, answer.Revision, max(1, answer.Approvers)
+		s.r.PolicyApplied, s.r.PolicyRevision, s.r.Needed = answer.Policy, answer.Revision, s.t.config.Load().Rules.People(&answer)
 		if !answer.Allow {
 			s.r.Blocked = answer.Reason
 		}
@@ -100,7 +100,22 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	if err != nil || digest != a.Digest {
 		s.r.Blocked = "the program, or what it works on, is another one by now"
 	}
+	s.recount(ctx, at, a, e)
 	return nil
+}
+
+// recount enters how many people have to approve an effect now. Whether the policy allows it is
+// asked at its start: where it does not, or gives no answer, it has no number, and what was asked
+// for is not lowered.
+func (s *subject) recount(ctx context.Context, at *task.Task, a *task.Approval, e *task.Effect) {
+	answer := s.t.o.Ask(ctx, Question{
+		Question: task.Question{Action: task.AskEffect, Effect: e, Actor: a.RequestedBy, ActorAs: s.own.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels, Phase: at.Phase,
+	})
+	needed := s.t.config.Load().Rules.People(&answer)
+	if !answer.Allow {
+		needed = max(needed, s.r.Needed)
+	}
+	s.r.Needed = needed
 }
 
 // Shown is what would be done.
@@ -152,7 +167,7 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 	if status == task.ApprovalExpired {
 		who = daemonActor()
 	}
-	command := task.ResolveApproval{ID: id, Status: status, Note: d.By.Note, By: d.By.By}
+	command := task.ResolveApproval{ID: id, Status: status, Note: d.By.Note, By: d.By.By, Needed: s.r.Needed}
 	if d.By.Fingerprint == "" || status == task.ApprovalApproved {
 		command.UID = fmt.Sprintf("uid:%d", d.By.UID)
 	}
@@ -293,7 +308,7 @@ func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Ac
 	if out.Policy != nil {
 		policy = *out.Policy
 	}
-	kept, err := json.Marshal(&own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Planned: &e.Planned, Bound: pair, Tenant: out.Task.Tenant})
+	kept, err := json.Marshal(&own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Planned: &e.Planned, Bound: pair, Tenant: out.Task.Tenant, Actor: who.Name, Role: who.Role})
 	if err != nil {
 		return err
 	}

@@ -172,13 +172,17 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 		_, err := t.o.Commit(change)
 		return none, waits, err
 	}
-	said, err := d.Said(ctx, q.agent, q.asked, answer.Revision)
+	needed := t.config.Load().Rules.People(answer)
+	said, few, err := d.Said(ctx, q.agent, q.asked, answer.Revision, needed)
 	if err != nil {
 		return none, nil, err
 	}
 	if said != nil {
 		result, err := t.take(ctx, said, change)
 		return result, nil, err
+	}
+	if few != "" {
+		record.Details["tooFew"] = few
 	}
 	kept, err := json.Marshal(&own{TaskID: q.at.ID, Tenant: q.at.Tenant, Tool: q.tool, Actor: q.who.Name, Role: q.who.Role})
 	if err != nil {
@@ -190,7 +194,7 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: ids.Approval + t.o.NewID(), Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + word(q.tool.Kind),
 			AgentID: q.who.Name, Agent: q.agent, TaskID: q.at.ID, Classification: record.Classification, Summary: summary(q.tool.Title, q.tool.Kind),
-			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: max(1, answer.Approvers),
+			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
 		},
 		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, Content: content, ContentBytes: len(content),
 	}}
