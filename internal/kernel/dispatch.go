@@ -725,7 +725,7 @@ func refused(v *ocip.Verdict, r *audit.Record) *api.Error {
 // lets the commit deliver it.
 func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	k.stamp(m, v)
-	sent, err := k.sentRecord(m, v)
+	sent, err := allowedRecord(k, m, v, st)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}

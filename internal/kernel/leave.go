@@ -5,15 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/approval/grants"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/approval/grants"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -75,7 +77,10 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 		return err
 	}
 	if in, inbound := w.Form.(*api.Inbound); inbound && w.Record.Side == audit.SideReceiver {
-		return k.stillReceived(ctx, w, in)
+		if err := k.stillReceived(ctx, w, in); err != nil {
+			return err
+		}
+		return intercepted(k, w, api.MessageReceived)
 	}
 	m, err := k.waiting(ctx, w)
 	if err != nil {
@@ -94,7 +99,32 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 			return &gate.Anew{Reason: "somebody who approved the message may not sign any more"}
 		}
 	}
-	return k.stillAllowed(ctx, w, m)
+	if err := k.stillAllowed(ctx, w, m); err != nil {
+		return err
+	}
+	return intercepted(k, w, api.MessageSending)
+}
+
+// intercepted reports whether each interceptor that is required now was asked about a message
+// when it was decided. What is asked anew of a person is shown to it once the person approves;
+// nobody is asked about what came in, so that is taken out.
+func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
+	var asked []string
+	if err := restedOn(w.Record, interceptorsDetail, &asked); err != nil {
+		return fmt.Errorf("cannot decode who was asked about a message that waits: %w", err)
+	}
+	// The app that brought the message had its say by that, as at the decision.
+	missing := registry.Unasked(k.apps, k.terms, hook, append(asked, w.Record.AppID))
+	switch {
+	case missing == "":
+		return nil
+	case hook == api.MessageReceived:
+		return withdraws(ocip.InterceptorBlocked, "interceptor %s is required now and was not asked about the message", missing)
+	}
+	return &gate.Anew{
+		Reason:  fmt.Sprintf("interceptor %s is required now and was not asked about the message", missing),
+		Details: map[string]any{"code": ocip.InterceptorBlocked},
+	}
 }
 
 // exchangeStands reports whether no person has ended the exchange of a message, on
@@ -204,14 +234,10 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	if was, err := mediaOf(r); err != nil || alongside(was) != alongside(m.media) {
 		return errors.Join(err, &gate.Anew{Reason: "a file that goes along has changed since the message was let through"})
 	}
-	st := &standing{exchange: ocip.Exchange{
-		ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key,
-		Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: now.Add(k.cfg.ExpiresAfter),
-	}}
-	if m.to.Kind != ocip.KindAgent {
-		st.exchange = k.talk(m, r.Time)
+	st, err := stoodThen(k, m, r, now)
+	if err != nil {
+		return err
 	}
-	st.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
 	if m.grant != "" {
 		if m.under, err = k.grants.Waited(ctx, m.grant, m.wants(&st.exchange), k.signers); err != nil {
 			return err
@@ -225,17 +251,84 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 		return &gate.Anew{Reason: v.Reason, Details: map[string]any{"code": v.Code}}
 	case ocip.Allow:
 	}
-	if needed := max(v.Approvers, k.cfg.Approvers, 1); m.person == ocip.Approved && approval.People(w.Approval) < needed {
-		return &gate.Anew{Reason: fmt.Sprintf("%d people have to approve the message now, and %d did", needed, approval.People(w.Approval))}
+	if err := enoughPeople(ctx, k, w, m, v); err != nil {
+		return err
 	}
-	if m.local == nil {
-		return nil
+	if err := stillAccepts(m, r); err != nil || m.local == nil {
+		return err
 	}
 	envelope, err := ocip.ParseEnvelope(m.metadata["ocip"])
 	if err != nil {
 		return fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
 	}
 	return stillTakes(ctx, k, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
+}
+
+// enoughPeople reports whether as many people as are needed now have approved a message, or
+// have approved it before one of them took it over.
+func enoughPeople(ctx context.Context, k *ruleset, w *gate.Waited, m *outgoing, v *ocip.Verdict) error {
+	if m.person == ocip.Nobody {
+		return nil
+	}
+	needed, given := approval.Needed(v.Approvers, k.cfg.Approvers), approval.People(w.Approval)
+	if m.person == ocip.TakenOver && given < needed {
+		// The record of a takeover has no single approval that came before it.
+		r, err := k.decider.Get(ctx, w.Approval.ApprovalID)
+		if refused, ok := errors.AsType[*api.Error](err); err != nil && (!ok || refused.Code != api.NotFound) {
+			return err
+		}
+		if err == nil && r.Decision != nil && r.Digest == w.Approval.Details["digest"] {
+			given = 1 + othersThan(r.Decision, r.Approvals)
+		}
+	}
+	if given < needed {
+		return &gate.Anew{Reason: fmt.Sprintf("%d people have to approve the message now, and %d did", needed, given)}
+	}
+	return nil
+}
+
+// othersThan counts those who approved and are not the person who decided.
+func othersThan(by *api.ApprovalDecision, approvals []api.ApprovalDecision) (n int) {
+	for i := range approvals {
+		if a := &approvals[i]; a.By != by.By && (a.Fingerprint == "" || a.Fingerprint != by.Fingerprint) {
+			n++
+		}
+	}
+	return n
+}
+
+// stoodThen is how things were when a message was let through, as its record has it.
+func stoodThen(k *ruleset, m *outgoing, r *audit.Entry, now time.Time) (*standing, error) {
+	var was answered
+	st := new(standing)
+	if err := errors.Join(restedOn(r, answersDetail, &was), restedOn(r, firstDetail, &st.first)); err != nil {
+		return nil, fmt.Errorf("cannot decode what the decision about a message that waits rested on: %w", err)
+	}
+	st.exchange = ocip.Exchange{
+		ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key,
+		Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: now.Add(k.cfg.ExpiresAfter),
+		Awaiting: was.ReplyPolicy, AwaitsCommitment: was.Commitment, ForPerson: was.ForPerson,
+	}
+	st.owed = was.Owed
+	if m.to.Kind != ocip.KindAgent {
+		st.exchange, st.owed = k.talk(m, r.Time), ocip.Owed{}
+	}
+	st.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
+	return st, nil
+}
+
+// stillAccepts reports whether the receiver accepts the data items that go along. A person is
+// asked otherwise: what they approve leaves without the items.
+func stillAccepts(m *outgoing, r *audit.Entry) error {
+	var name string
+	if err := restedOn(r, dataLevelDetail, &name); err != nil || name == "" {
+		return err
+	}
+	level, err := ocip.ParseLevel(name)
+	if err == nil && level > m.to.Accepts {
+		err = &gate.Anew{Reason: fmt.Sprintf("data that goes along is %s, and the receiver accepts at most %s now", level, m.to.Accepts)}
+	}
+	return err
 }
 
 // mediaOf are the files and parts that a record says went along.
@@ -251,57 +344,6 @@ func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
 	return items, err
 }
 
-// stillReceived weighs a message that came from outside: whether it is for the agent still,
-// and from nobody behind the tenant wall, and what the rules for receivers say.
-func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbound) error {
-	r := w.Record
-	agent := k.directory.Local(r.AgentID)
-	if agent == nil || agent.TenantID != r.TenantID {
-		return withdraws(ocip.RecipientMismatch, "agent %s, for whom the message is, is no longer configured as it was", r.AgentID)
-	}
-	origin, err := k.directory.Origin(m.SessionKey, m.Metadata, agent)
-	if err != nil {
-		return withdraws(ocip.RecipientMismatch, "session %s is none any more: %v", m.SessionKey, err)
-	}
-	from, err := k.state.Seen.Known(ctx, m.SessionKey, agent, origin.Counterparty)
-	if err != nil {
-		return err
-	}
-	if reason, walled := ocip.Wall(agent.Identity, from); walled && !mutant.Off("waiting-wall") {
-		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
-	}
-	envelope, err := ocip.ParseEnvelope(m.Metadata["ocip"])
-	if err != nil {
-		// It has none that the daemon has weighed.
-		return nil
-	}
-	claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
-	if reason, walled := ocip.Wall(agent.Identity, claimed); walled {
-		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
-	}
-	claimed.Kind = ocip.Kind(r.Counterparty.Kind)
-	return stillTakes(ctx, k, w, agent, claimed, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata)
-}
-
-// stillTakes weighs a message by the receiver's rules in force, as if nothing had come after
-// it.
-func stillTakes(ctx context.Context, k *ruleset, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object) error {
-	r, now := w.Record, k.now()
-	in := &ocip.Incoming{
-		Now: now, Receiver: agent.Agent, From: from, Envelope: *envelope,
-		Exchange: ocip.Exchange{
-			ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: agent.InstanceID, Counterparty: from.InstanceID, SessionKey: key,
-			Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: envelope.ExpiresAt.Time,
-		},
-		Chain: ocip.BeginChain(r.DispatchID, from.InstanceID, now), ExpiresAfter: k.cfg.ExpiresAfter,
-		Content: content, Passages: passages(metadata, func(string) bool { return false }), Rules: k.cfg.Rules, Approved: r.ApprovalID != "",
-	}
-	if v := ocip.Receive(ctx, in, k.policy); v.Result == ocip.Deny {
-		return &gate.Withdrawn{Code: string(v.Code), Reason: v.Reason}
-	}
-	return nil
-}
-
 // askAnew enters into a change that a person is asked about a message that was let through,
 // or returns why it cannot leave whatever a person says.
 func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error) {
@@ -314,6 +356,10 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 		return "", why, err
 	}
 	m.metadata, _ = hints.WithoutOwn(m.metadata)
+	if m.hints.MessageType == ocip.Human {
+		// The person who approves vouches for words that another person has written.
+		m.hints.MessageType = ocip.AgentAssisted
+	}
 	m.metadata["exchange"] = m.hints.Object()
 	m.asked = &api.DispatchParams{SessionKey: m.key, Content: m.content, Metadata: m.metadata}
 	m.redeems = m.carried

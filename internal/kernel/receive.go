@@ -681,52 +681,6 @@ type sourced struct {
 	chain ocip.Chain
 }
 
-// source holds an envelope against what the directory knows of its sender, its
-// session and its address: what contradicts the directory is a forgery.
-func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
-	claimed := envelope.SourceAgent
-	from := &sourced{Counterparty: ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}}
-	deny := func(code ocip.Code, policy, reason string) (*sourced, error) {
-		from.denied = &ocip.Verdict{Code: code, Policy: policy, Reason: reason}
-		return from, nil
-	}
-	claim, forged := k.directory.Compare(envelope, &in.origin, in.agent)
-	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
-	if forged == nil && claim.Confirmed {
-		// A name that is borrowed or made up shows nobody. What a stranger says of itself
-		// shows nothing of the room, whichever tenant it names: else whoever can write
-		// there could end the sending, or have it held.
-		from.spoke = append(from.spoke, as)
-	}
-	if reason, blocked := ocip.Wall(in.agent.Identity, as); blocked {
-		return deny(ocip.CrossEnterpriseBlocked, "tenant-wall", reason)
-	}
-	if forged != nil {
-		return deny(ocip.EnvelopeForged, "receiver", forged.Error())
-	}
-	channel, _ := directory.Split(in.key)
-	mayCarry := k.directory.MayCarry(in.appID, claimed.InstanceID, in.agent)
-	switch {
-	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
-		from.Kind = ocip.KindAgent
-	case in.appID == in.agent.App && k.directory.Local(claimed.InstanceID) != nil:
-		// Its runtime delivers by itself what agents of this daemon send each other.
-		problem, err := k.sent(ctx, in, envelope, from)
-		if err != nil {
-			return nil, err
-		}
-		if problem != "" {
-			return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("agent %s has not sent this message, or not so%s", claimed.InstanceID, problem))
-		}
-		from.Kind = ocip.KindAgent
-	case claim.Elsewhere:
-		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
-	case channel == directory.AgentChannel && mayCarry != nil:
-		return deny(ocip.SourceMismatch, "receiver", mayCarry.Error())
-	}
-	return from, nil
-}
-
 // learns reports whether what a message shows of its session is kept: whose the
 // session is, where its messages come from, and who is there. Only the app that has
 // the channel knows that, and of an agent's own session the agent's app; another one
@@ -844,7 +798,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	var d *outbox.Delivery
 	var letter gate.Letter
 	var err error
-	record := change.Records[0]
+	record := askedAbout(k, change.Records[0])
 	if in.carried {
 		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
 	} else {

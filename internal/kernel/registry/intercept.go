@@ -79,13 +79,22 @@ func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said []string) stri
 	if t.Directory.Agent(q.About.AgentID) == nil {
 		return ""
 	}
+	if q.Asker != nil {
+		said = append(slices.Clip(said), q.Asker.ID())
+	}
+	return Unasked(r, t, q.Hook, said)
+}
+
+// Unasked names an interceptor that is required and not among those that have had their say,
+// "" where there is none.
+func Unasked(r *Registry, t *Terms, hook api.Hook, said []string) string {
 	for id, times := range t.HookApps {
-		if !times.Required || slices.Contains(said, id) || q.Asker != nil && q.Asker.ID() == id {
+		if !times.Required || slices.Contains(said, id) {
 			continue
 		}
 		r.mu.RLock()
 		a := r.apps[id]
-		wanted := q.Hook == api.MessageSending || a == nil || a.listsIntercept(q.Hook)
+		wanted := hook == api.MessageSending || a == nil || a.listsIntercept(hook)
 		r.mu.RUnlock()
 		if wanted {
 			return id

@@ -1,0 +1,113 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/mutant"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+)
+
+// stillReceived weighs a message that came from outside: whether it is for the agent still,
+// from whom it was decided to be and from nobody behind the tenant wall, brought by an app
+// that may bring it, about a task of the agent's tenant, and what the rules for receivers say.
+func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbound) error {
+	r := w.Record
+	agent := k.directory.Local(r.AgentID)
+	if agent == nil || agent.TenantID != r.TenantID {
+		return withdraws(ocip.RecipientMismatch, "agent %s, for whom the message is, is no longer configured as it was", r.AgentID)
+	}
+	origin, err := k.directory.Origin(m.SessionKey, m.Metadata, agent)
+	if err != nil {
+		return withdraws(ocip.RecipientMismatch, "session %s is none any more: %v", m.SessionKey, err)
+	}
+	from, err := k.state.Seen.Known(ctx, m.SessionKey, agent, origin.Counterparty)
+	if err != nil {
+		return err
+	}
+	if reason, walled := ocip.Wall(agent.Identity, from); walled && !mutant.Off("waiting-wall") {
+		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
+	}
+	if _, denied, err := k.taskOf(ctx, m.Metadata, agent); err != nil || denied != nil {
+		if denied != nil {
+			err = withdraws(denied.Code, "%s", denied.Reason)
+		}
+		return err
+	}
+	envelope, err := ocip.ParseEnvelope(m.Metadata["ocip"])
+	channel, _ := directory.Split(m.SessionKey)
+	if err != nil || channel != directory.AgentChannel {
+		if err := stillBrings(k, r, channel, m.SessionKey, agent); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return stillPlain(k, r, from, err)
+	}
+	source, reported := sourceOf(k, r.AppID, m.SessionKey, &origin, agent, &envelope)
+	if denied := source.denied; denied != nil {
+		return withdraws(denied.Code, "%s", denied.Reason)
+	}
+	if reported {
+		// It was held against what that agent has sent, which stands on record.
+		source.Kind = ocip.KindAgent
+	}
+	return stillTakes(ctx, k, w, agent, source.Counterparty, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata, k.directory.Rendering(origin.Channel)...)
+}
+
+// stillBrings reports whether the app that has brought a message in may have brought it by
+// what is granted now. Whether it has the channel at this time does not matter: it may be away.
+func stillBrings(k *ruleset, r *audit.Entry, channel, key string, agent *Agent) error {
+	err := k.directory.MayBring(r.AppID, true, key, agent)
+	if err == nil && channel != directory.AgentChannel && r.AppID != agent.App {
+		err = k.directory.MayOwn(r.AppID, channel)
+	}
+	if err != nil {
+		return withdraws(ocip.SourceMismatch, "%v", err)
+	}
+	return nil
+}
+
+// stillPlain weighs a message without an envelope by who is known to have written it. Problem
+// is why it has none.
+func stillPlain(k *ruleset, r *audit.Entry, from ocip.Counterparty, problem error) error {
+	same := func(was, is string) bool { return k.keys.Same(r.TenantID, was, is) }
+	if was, is := r.Counterparty, counterpartyRecord(from.Kind, from.Identity); was.Kind != string(ocip.KindUnknown) &&
+		(was.Kind != is.Kind || !same(was.InstanceID, is.InstanceID) || !same(was.TenantID, is.TenantID) || !same(was.UserID, is.UserID)) {
+		return withdraws(ocip.SourceMismatch, "session %s is no longer of whom the message was decided to be from", r.SessionKey)
+	}
+	if from.Kind != ocip.KindAgent {
+		return nil
+	}
+	if _, malformed := r.Details["malformedEnvelope"]; malformed || !errors.Is(problem, ocip.ErrNoEnvelope) {
+		return withdraws(ocip.MalformedEnvelope, "agent %s is known, and the envelope of its message is none", from.InstanceID)
+	}
+	if k.cfg.Unannotated == UnannotatedRefuse {
+		return withdraws(ocip.MalformedEnvelope, "agent %s is known, and its message has no envelope", from.InstanceID)
+	}
+	return nil
+}
+
+// stillTakes weighs a message by the receiver's rules in force, as if nothing had come after
+// it.
+func stillTakes(ctx context.Context, k *ruleset, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object, as ...text.Rendering) error {
+	r, now := w.Record, k.now()
+	in := &ocip.Incoming{
+		Now: now, Receiver: agent.Agent, From: from, Envelope: *envelope,
+		Exchange: ocip.Exchange{
+			ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: agent.InstanceID, Counterparty: from.InstanceID, SessionKey: key,
+			Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: envelope.ExpiresAt.Time,
+		},
+		Chain: ocip.BeginChain(r.DispatchID, from.InstanceID, now), ExpiresAfter: k.cfg.ExpiresAfter,
+		Content: content, Rendering: as, Passages: passages(metadata, func(string) bool { return false }), Rules: k.cfg.Rules, Approved: r.ApprovalID != "",
+	}
+	if v := ocip.Receive(ctx, in, k.policy); v.Result == ocip.Deny {
+		return &gate.Withdrawn{Code: string(v.Code), Reason: v.Reason}
+	}
+	return nil
+}

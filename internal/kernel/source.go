@@ -1,0 +1,70 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+)
+
+// source holds an envelope against what the directory knows of its sender, its
+// session and its address: what contradicts the directory is a forgery.
+func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
+	from, reported := sourceOf(k, in.appID, in.key, &in.origin, in.agent, envelope)
+	if !reported {
+		return from, nil
+	}
+	problem, err := k.sent(ctx, in, envelope, from)
+	if err != nil {
+		return nil, err
+	}
+	if problem != "" {
+		from.denied = &ocip.Verdict{
+			Code: ocip.SourceMismatch, Policy: "receiver",
+			Reason: fmt.Sprintf("agent %s has not sent this message, or not so%s", envelope.SourceAgent.InstanceID, problem),
+		}
+		return from, nil
+	}
+	from.Kind = ocip.KindAgent
+	return from, nil
+}
+
+// sourceOf is [ruleset.source] by the directory alone. Reported is set where the message is
+// to be held against what an agent of this daemon has sent.
+func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agent, envelope *ocip.Envelope) (from *sourced, reported bool) {
+	claimed := envelope.SourceAgent
+	from = &sourced{Counterparty: ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}}
+	deny := func(code ocip.Code, policy, reason string) (*sourced, bool) {
+		from.denied = &ocip.Verdict{Code: code, Policy: policy, Reason: reason}
+		return from, false
+	}
+	claim, forged := k.directory.Compare(envelope, origin, agent)
+	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
+	if forged == nil && claim.Confirmed {
+		// A name that is borrowed or made up shows nobody. What a stranger says of itself
+		// shows nothing of the room, whichever tenant it names: else whoever can write
+		// there could end the sending, or have it held.
+		from.spoke = append(from.spoke, as)
+	}
+	if reason, blocked := ocip.Wall(agent.Identity, as); blocked {
+		return deny(ocip.CrossEnterpriseBlocked, "tenant-wall", reason)
+	}
+	if forged != nil {
+		return deny(ocip.EnvelopeForged, "receiver", forged.Error())
+	}
+	channel, _ := directory.Split(key)
+	mayCarry := k.directory.MayCarry(app, claimed.InstanceID, agent)
+	switch {
+	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
+		from.Kind = ocip.KindAgent
+	case app == agent.App && k.directory.Local(claimed.InstanceID) != nil:
+		// Its runtime delivers by itself what agents of this daemon send each other.
+		return from, true
+	case claim.Elsewhere:
+		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
+	case channel == directory.AgentChannel && mayCarry != nil:
+		return deny(ocip.SourceMismatch, "receiver", mayCarry.Error())
+	}
+	return from, false
+}
