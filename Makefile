@@ -37,8 +37,8 @@ TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # them, and the detector would take five times as long. test/archtest holds them to it.
 ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
-# Packages whose tests start whole daemons, or make large logs. `make test` runs them without the race
-# detector, and `make test-long` with it.
+# Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
+# race detector, and `make race` with it.
 WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
