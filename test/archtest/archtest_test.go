@@ -142,7 +142,7 @@ func TestLongTests(t *testing.T) {
 			prefix, several := strings.CutSuffix(name, ".*")
 			found := false
 			for is, dir := range tests {
-				if is != name && !(several && strings.HasPrefix(is, prefix)) {
+				if is != name && (!several || !strings.HasPrefix(is, prefix)) {
 					continue
 				}
 				if found = true; variable == "SWEEPS" && !slices.Contains(strings.Fields(swept), dir) {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -23,8 +22,7 @@ func VerifyPy(t testing.TB, key string, lines [][]byte, database string) (proble
 	if err := os.WriteFile(log, append(bytes.Join(lines, []byte("\n")), '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, here, _, _ := runtime.Caller(0)
-	script := filepath.Join(filepath.Dir(here), "../../docs/verify.py")
+	script := filepath.Join(root(t), "docs/verify.py")
 	out, err := exec.CommandContext(t.Context(), python, "-I", script, key, log, "--database", database).Output()
 	var said struct {
 		OK      bool   `json:"ok"`
@@ -34,4 +32,18 @@ func VerifyPy(t testing.TB, key string, lines [][]byte, database string) (proble
 		t.Fatalf("verify.py says %s, %v, %v", out, err, failed)
 	}
 	return said.Problem
+}
+
+// root is the folder of the module whose test runs: a test begins in its package's folder.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("no go.mod is above this test: %v", err)
+	return ""
 }
