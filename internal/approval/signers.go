@@ -60,12 +60,6 @@ func same(a, b *api.ApprovalDecision) bool {
 	return a.By == b.By || a.Fingerprint != "" && a.Fingerprint == b.Fingerprint
 }
 
-// Needed is how many people must approve what the policy wants some for, by the policy and by
-// the configuration (approvals.required): the larger number, and one at the least. It is asked
-// for when a request is made, at each preview of it, and once more when what was approved is
-// handed over.
-func Needed(policy, required int) int { return max(1, policy, required) }
-
 // People is how many people approved what was let go, as the record of that has it.
 func People(decided *audit.Entry) int {
 	given, _ := decided.Details["approvals"].([]any)

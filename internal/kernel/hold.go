@@ -147,7 +147,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID,
 				Likelihood: v.Likelihood, LikelyBecause: v.LikelyBecause,
-				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: approval.Needed(v.Approvers, k.cfg.Approvers),
+				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content.Inspect(), ContentBytes: m.content.Len(), Transcript: e.Transcript,
 			Detections: approval.Detections(v), Extracts: extracts(m, v), Exchange: offered(v), NoExchange: v.NoOffer,
@@ -189,7 +189,7 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 		shown := sending.emitted()
 		shown.DispatchID = "" // the message's own, whatever becomes of it
 		r.Sending = shown.Append(nil)
-		r.Needed = approval.Needed(v.Approvers, k.cfg.Approvers)
+		r.Needed = ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers)
 	} else {
 		r.Blocked = v.Reason
 	}

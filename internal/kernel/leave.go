@@ -270,7 +270,7 @@ func enoughPeople(ctx context.Context, k *ruleset, w *gate.Waited, m *outgoing, 
 	if m.person == ocip.Nobody {
 		return nil
 	}
-	needed, given := approval.Needed(v.Approvers, k.cfg.Approvers), approval.People(w.Approval)
+	needed, given := ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers), approval.People(w.Approval)
 	if m.person == ocip.TakenOver && given < needed {
 		// The record of a takeover has no single approval that came before it.
 		r, err := k.decider.Get(ctx, w.Approval.ApprovalID)

@@ -26,6 +26,3 @@ package ocip
 
 // Version is the protocol version every envelope carries.
 const Version = "1.0"
-
-// DefaultMaxRounds bounds an exchange when nothing lower is configured.
-const DefaultMaxRounds = 3

@@ -1,20 +1,21 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
 
-// People is how many people must approve what the policy has answered so about, nil where it was
-// not asked: what it wants, or what the configuration wants (approvals.required), whichever is
-// more, and one at the least. It is asked for when a request is made, at each preview of it, and
-// once more when what was approved starts or is handed over.
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// People is [ocip.PeopleNeeded] for an answer of the policy, nil if the policy was not asked.
 func (r *Rules) People(policy *Answer) int {
 	if policy == nil {
-		return max(1, r.Approvers)
+		return ocip.PeopleNeeded(0, r.Approvers)
 	}
-	return max(1, r.Approvers, policy.Approvers)
+	return ocip.PeopleNeeded(policy.Approvers, r.Approvers)
 }
 
-// tooFew is why nothing starts by an approval that fewer people gave than have to by now, nil
-// where they are enough.
+// tooFew is the refusal of a start whose approval fewer people gave than are needed now, nil if
+// enough people gave it.
 func (d *draft) tooFew(q *Question, a *Approval) *Refusal {
 	took := max(1, a.Needed)
 	needed := d.w.Rules.People(d.out.Policy)

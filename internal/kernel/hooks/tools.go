@@ -239,7 +239,7 @@ func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.
 		v.Code, v.Reason = ocip.PolicyUnreachable, "the policy gave no answer"
 		r.Details["cause"] = ocip.Summarize(err.Error())
 	case answer.Allow && (answer.RequireApproval || c.Unmapped):
-		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, approval.Needed(answer.Approvers, rules.Approvers)
+		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, ocip.PeopleNeeded(answer.Approvers, rules.Approvers)
 		if !answer.RequireApproval {
 			v.Reason = "no map says what the tool does with the text that it is given"
 		}
@@ -391,7 +391,7 @@ func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 		case !answer.Allow:
 			s.r.Blocked = answer.Reason
 		default:
-			s.r.Needed = approval.Needed(answer.Approvers, s.rules.Approvers)
+			s.r.Needed = ocip.PeopleNeeded(answer.Approvers, s.rules.Approvers)
 		}
 	}
 	s.r.Approvable = s.r.Blocked == ""
