@@ -557,9 +557,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	})
 }
 
-// forget drops what was to be said, once that is decided: nobody decides again.
-// What stays says who asked for how much of whom, what was found in it, why it
-// waited, and the digest that names it, which without its salt says nothing of the text.
+// forget drops the text of a request that is decided: nobody decides again. The request keeps
+// its sender and receiver, its amount, its findings, its reason and its digest, which tells
+// nothing of the text without the salt.
 func (r *Request) forget() {
 	r.Forgotten = true
 	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil

@@ -1,7 +1,7 @@
 // Package daemon puts the packages together: configuration, policy,
 // store, kernel and sockets. It is the only package that knows them all, and holds
-// nothing but their order: what is started, what is undone when a later step
-// fails, and what is stopped, in reverse.
+// nothing but their order: the steps of a start, and the same steps undone in
+// reverse when a later step fails or the daemon stops.
 //
 // The caller loads a configuration, makes a [Daemon] and runs it.
 //

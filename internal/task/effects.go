@@ -725,10 +725,10 @@ type Named struct {
 	Path string `json:"path"`
 	// Leads is where such a name leads, without links, as far as anybody knows beforehand.
 	Leads string `json:"leads,omitzero"`
-	// Digest is of a file that has to be the same when the command begins. There is none of a
-	// folder, of what is too large or cannot be looked at, of what a link in the workspace
-	// leads to, of a name in the midst of a text, and of what a compensation names, which the
-	// command itself may have changed.
+	// Digest is of a file that has to be the same when the command begins. It is empty for
+	// folders, for files that are too large or cannot be read, for targets of links in the
+	// workspace, for names inside a longer text, and for the names of a compensation, since the
+	// command itself may have changed those files.
 	Digest string `json:"digest,omitzero"`
 }
 

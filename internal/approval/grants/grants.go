@@ -175,8 +175,8 @@ func (g *Grant) prepare() error {
 	return nil
 }
 
-// About is the message that grants are wanted for: its sender and whose that is, its
-// receiver, where that is an agent, its session and where that leads, and its exchange, where there is one.
+// About is the message that grants are wanted for: its sender and the sender's tenant, its
+// receiver if that is an agent, its session and target, and its exchange if it has one.
 type About struct {
 	Agent, Tenant, Receiver, SessionKey, Target string
 	Exchange                                    *ocip.Exchange

@@ -1,6 +1,6 @@
-// Package codexprobe tries whether Codex asks its hooks about what is typed into a shell that is open, and about the calls
-// that a script of Code Mode makes. No model and nothing of the user's has a part in it: Codex runs in a home of its own, against an address of this machine where the
-// model's part is played, with one hook that keeps what it is asked.
+// Package codexprobe tries whether Codex asks its hooks about text that is typed into an open shell, and about the calls
+// that a script of Code Mode makes. It needs no model and touches nothing of the user's: Codex runs in a home of its own,
+// against a stand-in for the model on this machine, with one hook that keeps each question.
 package codexprobe
 
 import (

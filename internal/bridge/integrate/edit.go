@@ -13,9 +13,9 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// Edit is what is ours in one file besides the commands of servers.
+// Edit is our part of one file, besides the commands of servers.
 type Edit struct {
-	// File is where it stands, and What says what it does.
+	// File is the path of the file, and What describes the effect for people.
 	File, What string
 	// Out is set where it is taken out. Shared is set for a file that all users read.
 	Out, Shared bool

@@ -593,8 +593,8 @@ func (p *proxy) owns(id string) owned {
 // neverDone are errors of JSON-RPC that come before anything is done.
 var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, "-32602": true}
 
-// observed looks at what the server says while answers are awaited. What the client gets in
-// its place is made by instead, where that is not nil; what is held passes in no case.
+// observed looks at a line of the server while answers are awaited. If instead is not nil, it
+// makes the line that the client gets in its place. A line that is held never passes.
 func (p *proxy) observed(session string, resumed bool, line []byte) (instead func() []byte, held bool) {
 	f, err := parseBody(line)
 	if err == nil && f.doubtful() {

@@ -54,8 +54,8 @@ type part struct {
 
 // Item is one thing in a text.
 type Item interface {
-	// Strays are where a text differs from what is to stand in it, by the place and what is wrong: none where it
-	// stands there as it is entered. An error is that the text cannot be read.
+	// Strays lists the differences between a text and the entered item, each with its place and the fault. The list
+	// is empty if the item stands in the text as it was entered. An error means that the text cannot be read.
 	Strays(text []byte) ([]string, error)
 	// Add enters it into a text in which it is not, and Strip takes it out.
 	Add(text []byte) ([]byte, error)

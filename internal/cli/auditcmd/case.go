@@ -98,8 +98,8 @@ type caseReport struct {
 	Digest   string `json:"sha256"`
 }
 
-// noteExport has the daemon put on record that records, or a text, are taken from its log, before they are. It says so
-// if no daemon runs; of another database than the daemon's there is nobody to tell.
+// noteExport has the daemon record that records or a text are about to be taken from its log. If no daemon runs, it
+// prints that nothing is on record. For a database that is not the daemon's it does nothing.
 func noteExport(ctx context.Context, s *cli.Process, database string, filter audit.Filter, what string) error {
 	if database != "" {
 		return nil
