@@ -102,7 +102,7 @@ func staysOpen(d *Examiner, r *integrate.Runtime) []Diagnosis {
 	if len(list) == 0 {
 		return nil
 	}
-	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/INTEGRATIONS.md, docs/guides/openclaw.md")}
+	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/guides/agent-runtimes.md")}
 }
 
 // ask asks the daemon that is looked at.
