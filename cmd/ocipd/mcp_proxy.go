@@ -46,7 +46,7 @@ agent's token.`,
 			"    -- npx -y @modelcontextprotocol/server-slack\n" +
 			"  ocipd mcp-proxy explain -- npx -y @modelcontextprotocol/server-slack",
 		RunE: func(cmd *cobra.Command, command []string) error {
-			target, m, err := serverOf(address, given, command)
+			target, m, err := serverOf(address, given, name, command)
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ agent's token.`,
 	c.Flags().StringVar(&agent, "agent", "", "send as the agent with this `ID`")
 	c.Flags().StringVar(&token, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
-	c.Flags().StringVar(&name, "name", "", "the server's `NAME` in its client's list: policies know it by that")
+	c.Flags().StringVar(&name, "name", "", "the server's `NAME` in its client's list: policies know it by that, and the channel of a server without a map is mcp-NAME")
 	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass (as calls of tools)")
 	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:7420", "with --url, serve clients at `ADDRESS`")
@@ -117,7 +117,7 @@ it: as a message, by the map or by a guess from the names of its arguments, or a
 a tool. All is written as a map, to be put into a file for --map.`,
 		Example: "  ocipd mcp-proxy explain -- npx -y mcp-discord > discord.yaml",
 		RunE: func(cmd *cobra.Command, command []string) error {
-			target, m, err := serverOf(address, given, command)
+			target, m, err := serverOf(address, given, "", command)
 			if err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func workingFolder() string {
 }
 
 // serverOf is the server that is meant: one over HTTP, or a command; and its map.
-func serverOf(address, given string, command []string) (target *url.URL, m *toolmap.Map, err error) {
+func serverOf(address, given, name string, command []string) (target *url.URL, m *toolmap.Map, err error) {
 	if (address == "") == (len(command) == 0) {
 		return nil, nil, cli.Usagef("name either the server's command, behind --, or its address with --url")
 	}
@@ -179,7 +179,7 @@ func serverOf(address, given string, command []string) (target *url.URL, m *tool
 		}
 		command = []string{target.Hostname()}
 	}
-	m, err = toolmap.Of(given, command)
+	m, err = toolmap.Of(given, name, command)
 	return target, m, err
 }
 

@@ -873,6 +873,18 @@ func TestProxySendsForItsOwnServer(t *testing.T) {
 	}
 }
 
+// The channel of a server without a map has the name that the client's list has for the server.
+func TestProxyNamesTheChannel(t *testing.T) {
+	p := newProxyTrial(t)
+	s := p.open(append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--name", "Team chat", "--"}, p.server()...), asProgram+"=1")
+	s.say(call(1, "send_message", `{"to":"dave","text":"Hello"}`))
+	text, isError := s.answer("1")
+	list := p.records(audit.Record{ActionType: "agent_exchange"})
+	if isError || len(list) != 1 || list[0].SessionKey != "mcp-team-chat:dave" || list[0].Address.Channel != "mcp-team-chat" {
+		t.Errorf("answered %q, and on record is %+v", text, list)
+	}
+}
+
 // A line end in an argument that becomes a header of a mail is a recipient that nobody decided
 // about: the call is refused, and so is one with an argument that the map does not have.
 func TestProxyMailHeaders(t *testing.T) {

@@ -329,7 +329,7 @@ func (p *Place) before(agent, name, command string, args []string) (string, []st
 
 // mapOf is the map that a command line names, "" where it names none.
 func mapOf(command string, args []string) string {
-	m, err := toolmap.Of("", append([]string{command}, args...))
+	m, err := toolmap.Of("", "", append([]string{command}, args...))
 	if err != nil || !m.Known() {
 		return ""
 	}

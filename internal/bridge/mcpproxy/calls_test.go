@@ -171,7 +171,7 @@ func TestTheMap(t *testing.T) {
 		"a package, and tools of no map":          {"npx -y @modelcontextprotocol/server-github", says{name: "mine"}, []string{page("", tool("x"))}, "github"},
 		"no name and no tools":                    {"node /x/srv.js", says{}, []string{page("")}, "mcp-srv"},
 	} {
-		m, err := toolmap.Of("", strings.Fields(tc.command))
+		m, err := toolmap.Of("", "", strings.Fields(tc.command))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestTheMap(t *testing.T) {
 // A server that does not say which tools it has is guessed about until it does.
 func TestTheMapIsFoundLater(t *testing.T) {
 	t.Parallel()
-	m, err := toolmap.Of("", []string{"node", "/x/srv.js"})
+	m, err := toolmap.Of("", "", []string{"node", "/x/srv.js"})
 	if err != nil {
 		t.Fatal(err)
 	}

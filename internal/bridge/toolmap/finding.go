@@ -11,8 +11,9 @@ import (
 
 // Of returns the map for a command line: that of a file, or of a name that comes with the
 // program, else the one whose package, program or image the command line names, else one
-// without tools.
-func Of(given string, command []string) (*Map, error) {
+// without tools. The entry's name in its client's list, "" where it has none, names a map that
+// has no name of its own, and its channel.
+func Of(given, entry string, command []string) (*Map, error) {
 	servers, err := Servers()
 	if err != nil {
 		return nil, err
@@ -21,7 +22,7 @@ func Of(given string, command []string) (*Map, error) {
 		return &m, nil
 	}
 	if given != "" {
-		m, err := readMap(given, nameOf(command))
+		m, err := readMap(given, nameOf(entry, command))
 		if err != nil {
 			err = fmt.Errorf("%w; those that come with ocipd are %s", err, strings.Join(slices.Sorted(maps.Keys(servers)), ", "))
 		}
@@ -32,7 +33,7 @@ func Of(given string, command []string) (*Map, error) {
 			return &m, nil
 		}
 	}
-	m := &Map{Name: nameOf(command)}
+	m := &Map{Name: nameOf(entry, command)}
 	m.Channel = m.Name
 	return m, m.Check()
 }
@@ -67,16 +68,25 @@ func isHost(arg, host string) bool {
 
 var wordPattern = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// nameOf makes a name of a command line that no map is for.
-func nameOf(command []string) string {
+// nameOf makes a name for a server that no map is for: of its entry's name, or of its command line
+// where the entry has none, or one without a letter or digit.
+func nameOf(entry string, command []string) string {
+	if name := wordOf(entry); name != "" {
+		return "mcp-" + name
+	}
 	for _, arg := range slices.Backward(command) {
 		if !strings.HasPrefix(arg, "-") {
-			if name := strings.Trim(wordPattern.ReplaceAllString(strings.ToLower(strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg))), "-"), "-."); name != "" {
+			if name := wordOf(strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg))); name != "" {
 				return "mcp-" + name
 			}
 		}
 	}
 	return "mcp-server"
+}
+
+// wordOf is a text in the letters of a channel's name, "" where it has none of them.
+func wordOf(text string) string {
+	return strings.Trim(wordPattern.ReplaceAllString(strings.ToLower(text), "-"), "-.")
 }
 
 // Server returns the map of a server by what it says of itself: its name, else its tools, with the

@@ -19,12 +19,21 @@ func TestMapOf(t *testing.T) {
 		"x":     "mcp-x",
 		"--- -": "mcp-server",
 	} {
-		m, err := Of("", strings.Fields(command))
+		m, err := Of("", "", strings.Fields(command))
 		if err != nil || m.Name != want {
 			t.Errorf("%s: %+v, %v", command, m, err)
 		}
 	}
-	if m, err := Of("gmail", []string{"x"}); err != nil || m.Channel != "email" {
+	for entry, want := range map[string]string{"Team chat": "mcp-team-chat", "gh.corp": "mcp-gh.corp", "mcp-x": "mcp-mcp-x", "日本": "mcp-index", "": "mcp-index"} {
+		m, err := Of("", entry, []string{"node", "/x/index.js"})
+		if err != nil || m.Name != want || m.Channel != want {
+			t.Errorf("an entry named %q: %+v, %v; its channel is not %s", entry, m, err, want)
+		}
+	}
+	if m, err := Of("", "mine", []string{"npx", "mcp-discord"}); err != nil || m.Channel != "discord" {
+		t.Errorf("an entry of a mapped server: %+v, %v; its channel is not the map's", m, err)
+	}
+	if m, err := Of("gmail", "", []string{"x"}); err != nil || m.Channel != "email" {
 		t.Errorf("by name: %+v, %v", m, err)
 	}
 	file := filepath.Join(t.TempDir(), "map.yaml")
@@ -37,11 +46,11 @@ func TestMapOf(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := Of(file, []string{"x"}); (err == nil) != good {
+		if m, err := Of(file, "", []string{"x"}); (err == nil) != good {
 			t.Errorf("%q: %+v, %v", text, m, err)
 		}
 	}
-	if _, err := Of(filepath.Join(t.TempDir(), "none"), nil); err == nil || !strings.Contains(err.Error(), "slack") {
+	if _, err := Of(filepath.Join(t.TempDir(), "none"), "", nil); err == nil || !strings.Contains(err.Error(), "slack") {
 		t.Errorf("a map that is not there: %v", err)
 	}
 }
