@@ -219,18 +219,24 @@ type ExchangeKey struct{ ID, Agent string }
 // No index finds them, on purpose: every message would pay for it with a page
 // more to sync, and an exchange that has expired takes no message whether or not
 // it was found yet.
+//
+// A row in progress that no record has opened is reported as altered: a start compares
+// the exchanges that the database lists, and this finds the others.
 func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
 	var open []ExchangeKey
 	seen := 0
 	// Most rows are passed over: the seal is for those that are not.
-	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT id, agent, outcome = 'in_progress' AND expires_at BETWEEN 1 AND ?3
+	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT id, agent, outcome = 'in_progress', expires_at BETWEEN 1 AND ?3
 			FROM main.exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
 		func(stmt *sqlite.Stmt) (none struct{}, err error) {
 			key := ExchangeKey{ID: stmt.ColumnText(0), Agent: stmt.ColumnText(1)}
 			if seen++; seen == count {
 				next = key
 			}
-			if stmt.ColumnBool(2) {
+			if !stmt.ColumnBool(2) {
+				return none, nil
+			}
+			if said, _ := s.state.Get(fold.Exchanges, []string{key.Agent, key.ID}); said == nil || stmt.ColumnBool(3) {
 				open = append(open, key)
 			}
 			return none, nil
@@ -241,6 +247,10 @@ func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now 
 		if _, altered := errors.AsType[*AlteredError](err); altered || errors.Is(err, ErrNotFound) {
 			// An altered row is on record by now, and keeps no other exchange from expiring.
 			err = nil
+			continue
+		}
+		if err == nil && (expired.ExpiresAt.IsZero() || expired.ExpiresAt.After(now)) {
+			// It was opened, or goes on, since the rows were read.
 			continue
 		}
 		page = append(page, expired)

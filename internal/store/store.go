@@ -309,8 +309,11 @@ type otherLog interface {
 func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func()) (*logstore.Writer, error) {
 	log := logstore.Options{
 		Log: o.Log, Closing: s.closing.Done(),
-		Mark:  func(seq uint64, hash audit.Hash) []byte { return rowseal.OfRecord(s.seals, seq, hash) },
-		State: s.state.State,
+		Mark: func(seq uint64, hash audit.Hash) []byte { return rowseal.OfRecord(s.seals, seq, hash) },
+		State: func(at time.Time) []audit.TableState {
+			s.state.List()
+			return s.state.State(at)
+		},
 	}
 	if _, err := os.Stat(s.latchFile()); err == nil {
 		s.logger.Warn("the store was closed for writing: verifying every record")

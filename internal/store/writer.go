@@ -8,6 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
@@ -125,6 +126,13 @@ func (w *writer) fill(batch []*pending, at time.Time) error {
 		}
 	}
 	w.log.Begin(at, size)
+	taken, sessions := w.touches.due(at)
+	// Messages leave the outbox before others enter it, into the same page.
+	for _, upTo := range taken {
+		if err := w.takeOut(upTo&^sequenceMask, upTo); err != nil {
+			return err
+		}
+	}
 	if slices.ContainsFunc(batch, (*pending).seals) {
 		if err := w.log.SignOverdue(); err != nil {
 			return err
@@ -143,7 +151,15 @@ func (w *writer) fill(batch []*pending, at time.Time) error {
 			return err
 		}
 	}
-	return w.applyTouches(at)
+	if err := foldrows.List(w.Writer, w.state); err != nil {
+		return err
+	}
+	for key, t := range sessions {
+		if err := w.putTouch(key, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refusal asks the guards of a change.
@@ -183,22 +199,6 @@ func (w *writer) add(p *pending) error {
 	w.receipt = p.receipt
 	for _, part := range p.Parts {
 		if err := part.put(&w.transaction); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// applyTouches writes what came along without a commit of its own.
-func (w *writer) applyTouches(now time.Time) error {
-	taken, sessions := w.touches.due(now)
-	for _, upTo := range taken {
-		if err := w.takeOut(upTo&^sequenceMask, upTo); err != nil {
-			return err
-		}
-	}
-	for key, t := range sessions {
-		if err := w.putTouch(key, t); err != nil {
 			return err
 		}
 	}

@@ -244,7 +244,7 @@ func (t Table) key(key []string) string {
 	if len(key) == 1 {
 		return key[0]
 	}
-	var b []byte
+	b := make([]byte, 0, 128)
 	for _, part := range key {
 		b = append(strconv.AppendInt(b, int64(len(part)), 10), ':')
 		b = append(b, part...)

@@ -193,3 +193,44 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(p[0].String())
 	}
 }
+
+// A list that was begun in a transaction which is taken back is begun anew by the next one, with
+// the exchanges of both.
+func TestListIsBegunAnew(t *testing.T) {
+	row := Row{"c", "query", "in_progress", "1", "3", "0", "0"}
+	change := func(id string) []Change {
+		return []Change{{Table: Exchanges, Key: []string{"a", id}, New: row}}
+	}
+	set, at := NewSet(), time.UnixMilli(1000)
+	listed := func() (ids []string) {
+		for _, one := range set.Unlisted() {
+			if one.Open {
+				ids = append(ids, one.Key[1])
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	set.Begin()
+	set.Apply(1, at, change("e1"))
+	if got := listed(); got != nil {
+		t.Errorf("before a list was begun there is %v", got)
+	}
+	set.Begin()
+	set.List()
+	if got := listed(); !slices.Equal(got, []string{"e1"}) {
+		t.Errorf("the list is %v", got)
+	}
+	set.Rollback()
+	set.Begin()
+	set.Apply(2, at, change("e2"))
+	set.List()
+	if got := listed(); !slices.Equal(got, []string{"e1", "e2"}) {
+		t.Errorf("behind what was taken back the list is %v", got)
+	}
+	set.Begin()
+	set.List()
+	if got := listed(); got != nil {
+		t.Errorf("what was listed is listed again: %v", got)
+	}
+}

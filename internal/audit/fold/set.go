@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ type Set struct {
 	tables []opens
 	// undo are what was changed since [Set.Begin], the newest last.
 	undo []undo
+	// moved are the keys of the exchanges that changed since [Set.List], and unlisted those of
+	// before it that the transaction in progress lists: see [Set.Unlisted].
+	moved, unlisted map[string][]string
 }
 
 // opens are the open rows of one table.
@@ -49,7 +53,7 @@ type undo struct {
 
 // NewSet returns a set without any row.
 func NewSet() *Set {
-	s := &Set{tables: make([]opens, len(definitions()))}
+	s := &Set{tables: make([]opens, len(definitions())), moved: make(map[string][]string)}
 	for i := range s.tables {
 		s.tables[i] = opens{rows: make(map[string]*held), dirty: make(map[string]*audit.Hash)}
 	}
@@ -92,11 +96,50 @@ func (s *Set) Put(t Table, key []string, row Row) {
 	s.put(t, t.key(key), &held{key: key, row: row})
 }
 
+// Move says that the database may not list an exchange as the set has it.
+func (s *Set) Move(key []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved[Exchanges.key(key)] = key
+}
+
+// Listing is an exchange of which the database lists whether it is open.
+type Listing struct {
+	Key  []string
+	Open bool
+}
+
+// List begins a list of the open exchanges as they are now. It belongs to the transaction in
+// progress.
+func (s *Set) List() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unlisted == nil {
+		s.unlisted, s.moved = s.moved, make(map[string][]string)
+		return
+	}
+	maps.Copy(s.unlisted, s.moved)
+	clear(s.moved)
+}
+
+// Unlisted returns the exchanges that changed before the list that the transaction in progress
+// has begun. The database keeps a list of open exchanges as it is at each checkpoint, so that
+// a start finds them without an index.
+func (s *Set) Unlisted() []Listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listings := make([]Listing, 0, len(s.unlisted))
+	for id, key := range s.unlisted {
+		listings = append(listings, Listing{key, s.tables[Exchanges].rows[id] != nil})
+	}
+	return listings
+}
+
 // Begin begins a transaction: what is changed from now on can be taken back.
 func (s *Set) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.undo = s.undo[:0]
+	s.undo, s.unlisted = s.undo[:0], nil
 }
 
 // Rollback takes back what was changed since [Set.Begin].
@@ -106,7 +149,8 @@ func (s *Set) Rollback() {
 	for _, u := range slices.Backward(s.undo) {
 		s.put(u.table, u.key, u.was)
 	}
-	s.undo = s.undo[:0]
+	maps.Copy(s.moved, s.unlisted)
+	s.undo, s.unlisted = s.undo[:0], nil
 }
 
 // Fits reports whether all changes are of the rows that are there.
@@ -157,6 +201,9 @@ func (s *Set) Apply(seq uint64, at time.Time, changes []Change) (misfit *Change,
 		}
 		s.undo = append(s.undo, undo{c.Table, key, before})
 		s.put(c.Table, key, next)
+		if c.Table == Exchanges {
+			s.moved[key] = c.Key
+		}
 	}
 	return misfit, was
 }

@@ -144,10 +144,36 @@ func ofTasks() table {
 		}}
 }
 
+// listed is the condition of the exchanges that the newest checkpoint has found open, and
+// those of the transaction that made it.
+const listed = `(id, agent) IN (SELECT id, agent FROM main.listed_exchanges) AND ?1 = ?1`
+
+// List brings the list of open exchanges up to date with a set.
+func List(w *db.Writer, set *fold.Set) error {
+	for _, exchange := range set.Unlisted() {
+		query := `DELETE FROM main.listed_exchanges WHERE id = ? AND agent = ?`
+		if exchange.Open {
+			query = `INSERT OR IGNORE INTO main.listed_exchanges (id, agent) VALUES (?, ?)`
+		}
+		if err := w.Exec("the list of open exchanges", query, db.Text(exchange.Key[1]), db.Text(exchange.Key[0])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Open adds the rows that are open at a time, as they stand in a database.
 func Open(conn *sqlite.Conn, at time.Time, found *fold.Found) error {
+	return open(conn, at, found, of(fold.Exchanges).open)
+}
+
+// open is Open with the condition of the exchanges.
+func open(conn *sqlite.Conn, at time.Time, found *fold.Found, exchanges string) error {
 	for _, t := range fold.Tables() {
 		how := of(t)
+		if t == fold.Exchanges {
+			how.open = exchanges
+		}
 		var none []struct{}
 		err := db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+how.open, []any{db.Milliseconds(at)}, func(stmt *sqlite.Stmt) (struct{}, error) {
 			if key, row := how.scan(stmt); t.Open(row, at) {
@@ -204,13 +230,20 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		return false, err
 	}
 	adopt = adopt || accept
+	exchanges := listed
+	if adopt {
+		exchanges = of(fold.Exchanges).open
+	}
 	found := fold.NewFound()
 	err = reader.Scan(ctx, func(conn *sqlite.Conn) error {
-		if err := Open(conn, since.At, found); err != nil {
+		if err := open(conn, since.At, found, exchanges); err != nil {
 			return err
 		}
 		var failed error
 		since.Touched(func(t fold.Table, key []string) {
+			if t == fold.Exchanges {
+				set.Move(key)
+			}
 			if failed != nil || found.Has(t, key) {
 				return
 			}
@@ -237,6 +270,9 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 	found.Each(func(t fold.Table, key []string, row fold.Row) {
 		if t.Open(row, now) {
 			set.Put(t, key, row)
+			if adopt && t == fold.Exchanges {
+				set.Move(key)
+			}
 		}
 	})
 	return adopt, nil

@@ -31,7 +31,11 @@ func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.T
 			return fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
 		}
 	}
-	return nil
+	const what = "the list of open exchanges"
+	if err := w.Exec(what, `DELETE FROM main.listed_exchanges`); err != nil {
+		return err
+	}
+	return w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
 }
 
 // mending is one row that is made what the log says, nil where that has no such row.
