@@ -2,12 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/evidence/witness"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // verify --witness demands that a witness has cosigned what the log fits.
@@ -112,5 +118,78 @@ agents:
 	}
 	if r := d.ocipd(t, "audit", "verify", "--witness", stranger.Key().String()); r.code != exitFault || !strings.Contains(r.said, "nothing that is held outside is cosigned by the witness other.example") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// newLog is a log of which a witness has seen nothing.
+type newLog struct{}
+
+func (newLog) ProveExtension(_ context.Context, old, _ uint64) ([]audit.Hash, error) {
+	if old != 0 {
+		return nil, errors.New("the witness has seen the log before")
+	}
+	return nil, nil
+}
+
+// Without --within, a witness has to have cosigned each record that is more than 10 minutes older
+// than the newest one, however few they are.
+func TestVerifyDemandsTheWitnessOfOldRecords(t *testing.T) {
+	t.Parallel()
+	secret, public, err := note.GenerateKey(rand.Reader, "ocipd/018f0000-0000-7000-8000-00000000abcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Date(2026, 3, 13, 12, 0, 0, 0, time.UTC)
+	w, err := witness.Open(t.TempDir(), "other.example", func() time.Time { return start }, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(w)
+	defer server.Close()
+	// Two records are cosigned; the checkpoint that says so is the first one that is not.
+	log := (&scene{T: t}).rewrite()
+	add := func(at time.Time) {
+		log.seal(at, fmt.Appendf(nil, `{"id":"018f0000-0000-7000-8000-%012d","actionType":"delivery","event":"read"}`, len(log.lines)+1))
+	}
+	add(start)
+	add(start)
+	log.sign(signer)
+	place, err := witness.ParsePlace(w.Key().String(), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cosigned, err := place.Ask(t.Context(), newLog{}, noteOf(t, log.lines[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held.note")
+	log.write(held, cosigned)
+	for _, test := range []struct {
+		age    time.Duration
+		within string
+		code   int
+	}{
+		{10 * time.Minute, "", exitDone},
+		{10*time.Minute + time.Microsecond, "", exitFault},
+		{10*time.Minute + 2*time.Microsecond, "11m", exitDone},
+		{10*time.Minute + 3*time.Microsecond, "1", exitFault},
+	} {
+		add(start.Add(test.age))
+		copied := filepath.Join(dir, "copy")
+		log.put(copied)
+		args := []string{"audit", "verify", copied, "--key", public, "--witness", w.Key().String(), "--with-receipts", held}
+		if test.within != "" {
+			args = append(args, "--within", test.within)
+		}
+		code, out, said := log.ocipd(args...)
+		old := strings.Contains(said, "is not cosigned, and is more than 10m0s older than the newest one (--within)")
+		if code != test.code || test.within == "" && old != (code == exitFault) {
+			t.Errorf("the newest record is %s younger, --within %q: exit code %d, %s%s", test.age, test.within, code, out, said)
+		}
 	}
 }
