@@ -10,7 +10,7 @@ import (
 
 // Labels of the keys that digests in records are made with. The key of a label is derived
 // from the tenant's key, so that no text that an agent writes has a digest that stands for
-// something else: see docs/AUDIT.md.
+// something else: see docs/for-auditors/digests.md.
 const (
 	// LabelContent is that of the tenant's key itself: digests of texts as they were said,
 	// and of members that are redacted.

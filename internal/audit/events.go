@@ -3,7 +3,7 @@ package audit
 import "slices"
 
 // Events returns the events of each action type, as records name them. One that is "" is of
-// records that name none. docs/AUDIT.md has a row for each.
+// records that name none. docs/reference/records.md has a row for each.
 func Events() map[string][]string {
 	return map[string][]string{
 		ActionExchange: {"", "malformed_envelope", "envelope_refused", "task_refused", "denied", "resolved", "escalated", "expired"},

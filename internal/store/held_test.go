@@ -18,7 +18,7 @@ import (
 )
 
 // notShown are the columns, and what of columns that are JSON, which no record holds, and the rows that have ended:
-// docs/AUDIT.md lists them under "What no log can show", where each of these texts stands.
+// docs/for-auditors/what-no-log-shows.md lists them, with each of these texts.
 var notShown = map[string]struct {
 	columns []string
 	page    string
@@ -49,7 +49,7 @@ var otherJSON = map[string][]string{
 // each of its columns, by somebody who has the key of the rows too. Either the start is refused, or the row is not used,
 // or the page says that no log shows it.
 func TestEveryColumnIsHeldToTheLog(t *testing.T) {
-	page, err := os.ReadFile("../../docs/AUDIT.md")
+	page, err := os.ReadFile("../../docs/for-auditors/what-no-log-shows.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestEveryColumnIsHeldToTheLog(t *testing.T) {
 			t.Errorf("the page does not list %s: %s", table, notShown[table].page)
 		}
 	}
-	for _, says := range []string{"It says nothing of rows that have ended, so that one which is deleted is missed", "can make a task that failed one that was completed"} {
+	for _, says := range []string{"rows that have ended: if somebody deletes one", "can turn a failed task into a completed one"} {
 		if !strings.Contains(string(page), says) {
 			t.Errorf("the page does not say %q", says)
 		}

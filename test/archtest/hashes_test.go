@@ -9,7 +9,7 @@ import (
 // hashes lists who makes a digest without a tenant's key, and of what. The digest of somebody's
 // text is no such one where it gets into a record: whoever has the log could find the text by
 // trying likely ones. It is made with [keyring.Digests], under a label, or has a salt. What does
-// get into records is marked, and listed in docs/AUDIT.md (Digests without a key).
+// get into records is marked, and listed in docs/for-auditors/digests.md (Digests without a key).
 var hashes = map[string]string{
 	"internal/api":                "on record: what people sign, in signedText: salted words, parameters after a nonce, and a note, which stands beside it",
 	"internal/approval":           "on record: salted digests of requests. Without a salt it names what is asked for, in a row that is dropped with its text",

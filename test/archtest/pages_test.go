@@ -2,7 +2,6 @@ package archtest
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -10,12 +9,6 @@ import (
 const (
 	pageBytes     = 20 << 10
 	freeRelatives = 0.04 // a sentence
-)
-
-// longPages and unclearPages do not keep the limits of pages yet. No page may be added.
-var (
-	longPages    = []string{"docs/AUDIT.md"}
-	unclearPages = []string{"docs/AUDIT.md"}
 )
 
 var (
@@ -64,7 +57,7 @@ func TestPages(t *testing.T) {
 		if !strings.HasSuffix(f.rel, ".md") || f.rel == "CHANGELOG.md" || strings.HasPrefix(f.rel, "docs/adr/") || strings.HasPrefix(f.rel, "examples/prose/") {
 			continue
 		}
-		if len(f.text) > pageBytes && !slices.Contains(longPages, f.rel) {
+		if len(f.text) > pageBytes {
 			t.Errorf("%s has %d bytes, more than %d: make two pages of it", f.rel, len(f.text), pageBytes)
 		}
 		all := sentences(f.text)
@@ -75,7 +68,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 		// A short page may have one.
-		if limit := max(1, int(freeRelatives*float64(len(all)))); len(found) > limit && !slices.Contains(unclearPages, f.rel) {
+		if limit := max(1, int(freeRelatives*float64(len(all)))); len(found) > limit {
 			t.Errorf("%s: %d of %d sentences have a clause in place of a noun, such as \"what leaves\"; at most %d may:\n\t%s",
 				f.rel, len(found), len(all), limit, strings.Join(found, "\n\t"))
 		}

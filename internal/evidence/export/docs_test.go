@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// docs/AUDIT.md shows what the mappings make of a record.
+// docs/reference/export-formats.md shows a record in each format.
 func TestDocumented(t *testing.T) {
-	doc := readFile(t, "../../../docs/AUDIT.md")
+	doc := readFile(t, "../../../docs/reference/export-formats.md")
 	m := &Mapping{Version: "0.5.0", Host: "workstation", Log: "ocipd/01a1fa2b-9a2e-7000-8000-000000000001"}
 	r := Read([]byte(strings.TrimSuffix(readFile(t, "testdata/record.jsonl"), "\n")))
 	if !r.Known {
@@ -21,7 +21,7 @@ func TestDocumented(t *testing.T) {
 		"OCSF": string(m.OCSF(&r)), "OTLP": string(otlp), "syslog": string(m.Syslog(&r, DefaultMaxBytes)[0]), "journal": string(m.Journal(&r)),
 	} {
 		if !strings.Contains(doc, "```text\n"+strings.TrimSuffix(want, "\n")+"\n```") && !strings.Contains(doc, "```json\n"+want+"\n```") {
-			t.Errorf("docs/AUDIT.md does not show this as %s:\n%s", name, want)
+			t.Errorf("docs/reference/export-formats.md does not show this as %s:\n%s", name, want)
 		}
 	}
 }

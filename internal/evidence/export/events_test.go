@@ -9,7 +9,7 @@ import (
 )
 
 // TestEveryEventHasAReading wants a row in the table for each kind of record that
-// docs/AUDIT.md names: an event that has none would be shown as one that needs nobody.
+// docs/reference/records.md names: an event that has none would be shown as one that needs nobody.
 func TestEveryEventHasAReading(t *testing.T) {
 	for _, kind := range kinds(t) {
 		key := kind.ActionType

@@ -192,7 +192,7 @@ type ocsfFingerprint struct {
 	Value           string `json:"value"`
 }
 
-// sealed names the bytes that a record's hash covers (docs/AUDIT.md, The line).
+// sealed names the bytes that a record's hash covers (docs/for-auditors/record-format.md, The line).
 const sealed = `ocipd audit line: the bytes of raw_data before ","hash":"`
 
 // lineHash is a record's hash as a fingerprint. It is not one of the OCSF event:

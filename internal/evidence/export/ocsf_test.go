@@ -128,17 +128,12 @@ func captions(attrs map[string]attribute, o map[string]any) (faults []string) {
 	return faults
 }
 
-// kinds are the action types and events of docs/AUDIT.md.
+// kinds are the action types and events of docs/reference/records.md.
 func kinds(tb testing.TB) (list []audit.Record) {
 	tb.Helper()
-	_, text, ok := strings.Cut(readFile(tb, "../../../docs/AUDIT.md"), "## What is recorded")
-	if !ok {
-		tb.Fatal("docs/AUDIT.md does not say what is recorded")
-	}
-	text, _, _ = strings.Cut(text, "\n#")
 	words := regexp.MustCompile("`([a-z_.]+)`")
 	action := ""
-	for row := range strings.Lines(text) {
+	for row := range strings.Lines(readFile(tb, "../../../docs/reference/records.md")) {
 		cells := strings.Split(row, "|")
 		if len(cells) < 4 || strings.Contains(cells[1], "---") || strings.Contains(cells[1], "actionType") {
 			continue
@@ -164,7 +159,7 @@ func kinds(tb testing.TB) (list []audit.Record) {
 		list = append(list, audit.Record{ActionType: action})
 	}
 	if len(list) < 35 {
-		tb.Fatalf("docs/AUDIT.md names %d kinds of record only", len(list))
+		tb.Fatalf("docs/reference/records.md names %d kinds of record only", len(list))
 	}
 	return list
 }

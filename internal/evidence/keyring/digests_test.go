@@ -63,7 +63,7 @@ func TestLabelsHaveTheirOwnKeys(t *testing.T) {
 			known[got] = true
 		}
 	}
-	// As docs/AUDIT.md says that it is computed.
+	// As docs/for-auditors/digests.md says that it is computed.
 	derived := hmac.New(sha512.New, storedIn(t, dir, "acme"))
 	derived.Write([]byte("one\x01"))
 	mac := hmac.New(sha256.New, derived.Sum(nil)[:32])
