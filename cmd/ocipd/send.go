@@ -42,7 +42,8 @@ func newCheck(s *shell) *cobra.Command {
 	c.Long = `Print what would be decided about a message of one of your agents, and why. The
 message goes nowhere, takes no round, counts for no budget and is shown to no
 interceptor; the log has a record of the check. SESSION is where the message would
-go, such as telegram:4711; TEXT is the message, - reads it from stdin.
+go, such as telegram:4711; TEXT is the message, - reads it from stdin. The command
+asks as an operator: an agent's token does not allow it.
 
 ` + sendExits
 	c.Example = `  ocipd check telegram:4711 'I promise it by Friday.'
@@ -93,6 +94,7 @@ func newSpeak(s *shell, method string) *cobra.Command {
 			return s.speak(cmd.Context(), method, key, &params, asJSON)
 		},
 	}
+	c.SetFlagErrorFunc(withoutGrant(method))
 	flags := c.Flags()
 	flags.StringVar(&params.Agent, "agent", "", "`ID` of the agent that it is a message of, where there are several")
 	flags.StringVar(&level, "level", "", "`LEVEL` of the message: public, internal, confidential or restricted")
@@ -104,6 +106,21 @@ func newSpeak(s *shell, method string) *cobra.Command {
 		cli.KeyFlag(c, &key)
 	}
 	return c
+}
+
+// withoutGrant says to who has an agent's token what it is of use for: send and check ask as an
+// operator.
+func withoutGrant(method string) func(*cobra.Command, error) error {
+	return func(c *cobra.Command, err error) error {
+		if !strings.HasSuffix(err.Error(), "unknown flag: --token-file") {
+			return c.Parent().FlagErrorFunc()(c, err)
+		}
+		const with = `ocipd call --token-file FILE agent.send '{"to": "telegram:4711", "text": "Hello"}'`
+		if method == "sending.check" {
+			return cli.Usagef("cannot use --token-file: an agent's token does not allow checks, which are for operators. Name the agent with --agent ID; to have a message decided and sent by the token, use %s", with)
+		}
+		return cli.Usagef("cannot use --token-file: the command sends as an operator. Name the agent with --agent ID; to send by the token, use %s", with)
+	}
 }
 
 // maxSendBytes is the longest message that is read from stdin: what a line to the
