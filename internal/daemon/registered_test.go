@@ -4,11 +4,53 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 )
+
+// ownProgram is the program of this test, as records name it.
+func ownProgram(t *testing.T) (path, digest string) {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	return path, "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// The record of a process that acts by a grant has the digest of its program, and the reference
+// names each member of the record.
+func TestGrantsNameTheProgram(t *testing.T) {
+	h := build(t, taskTeam)
+	h.actor("builder", "")
+	list := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, Event: "grant.attached"}})
+	if len(list) != 1 {
+		t.Fatalf("on record are %+v", list)
+	}
+	path, digest := ownProgram(t)
+	if d := list[0].Details; d["exe"] != path || d["program"] != digest {
+		t.Errorf("on record are program %v of %v, not %s of %s", d["program"], d["exe"], digest, path)
+	}
+	page, err := os.ReadFile("../../docs/reference/records.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its row says that it has the members of the one above it.
+	rows := regexp.MustCompile("(?m)^\\| \\| `grant.issued`, `grant.revoked` \\| grants of agents.*\n.*`grant.attached`.*$").FindString(string(page))
+	for member := range list[0].Details {
+		if !regexp.MustCompile("\\b" + member + "\\b").MatchString(rows) {
+			t.Errorf("the record has %s, and its row of docs/reference/records.md has not: %s", member, rows)
+		}
+	}
+}
 
 // The record of a registration says which program registered, by the digest of what runs, and by
 // which model it says that it speaks.
@@ -20,16 +62,7 @@ func TestRegistrationsNameTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.register("@acme/bob", api.Capabilities{})
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	want := "sha256:" + hex.EncodeToString(sum[:])
+	path, want := ownProgram(t)
 	records := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, Event: "registered"}})
 	if len(records) != 2 {
 		t.Fatalf("%d registrations are on record", len(records))

@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
@@ -93,6 +94,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	made, err := tasks.New(ctx, tasks.Options{
 		Store: d.store, Keys: d.recordKeys, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
 		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
+		Program: registry.Program,
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {

@@ -114,7 +114,12 @@ func (r *Registry) lifecycle(a *App, event string, details map[string]any) *audi
 	}
 	details["version"], details["pid"], details["uid"] = a.manifest.Version, a.pid, a.uid
 	if event == eventRegistered || event == eventResumed {
-		r.programs.of(a.peer, details)
+		if path, digest := Program(a.peer); path != "" {
+			details["exe"] = path
+			if digest != "" {
+				details["program"] = digest
+			}
+		}
 		if a.manifest.Model != "" {
 			details["model"] = a.manifest.Model
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 )
 
-// programs are the digests of programs that have registered, each taken once.
+// programs are the digests of programs that have registered or act by grants, each taken once.
 type programs struct {
 	mu    sync.Mutex
 	known map[programFile]string
@@ -30,6 +30,9 @@ const (
 	// somePrograms is how many are remembered.
 	somePrograms = 256
 )
+
+// running are those that this process has seen.
+var running = &programs{known: make(map[programFile]string)}
 
 // own is the program that this process runs, and not what has taken its place since, with its
 // digest: "" if it cannot be read.
@@ -62,24 +65,24 @@ func OwnProgram() string {
 	return "sha256:" + own().digest
 }
 
-// of enters into details which program a process runs: its path, and the SHA-256 of what runs,
-// also where something else has its name by now. Neither is there of a process that the daemon
-// may not look at, and no digest of a program above [maxProgram].
-func (p *programs) of(peer api.Peer, details map[string]any) {
+// Program is the program that a process runs: its path, and the SHA-256 of what runs, as records
+// have it, also where something else has its name by now. Both are "" of a process that the daemon
+// may not look at, and the digest is "" of a program above [maxProgram].
+func Program(peer api.Peer) (path, digest string) {
 	path, err := peer.Executable()
 	if err != nil {
-		return
+		return "", ""
 	}
 	_, _, pid := peer.Credentials()
-	digest, err := p.digest(fmt.Sprintf("/proc/%d/exe", pid))
+	sum, err := running.digest(fmt.Sprintf("/proc/%d/exe", pid))
 	if again, gone := peer.Executable(); gone != nil || again != path {
 		// Whatever has the number now is another process, or runs another program.
-		return
+		return "", ""
 	}
-	details["exe"] = path
-	if err == nil && digest != "" {
-		details["program"] = "sha256:" + digest
+	if err == nil && sum != "" {
+		digest = "sha256:" + sum
 	}
+	return path, digest
 }
 
 func (p *programs) digest(name string) (string, error) {
@@ -109,7 +112,7 @@ func (p *programs) digest(name string) (string, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known == nil || len(p.known) >= somePrograms {
+	if len(p.known) >= somePrograms {
 		p.known = make(map[programFile]string)
 	}
 	p.known[file] = digest

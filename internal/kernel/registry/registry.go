@@ -108,7 +108,6 @@ type Registry struct {
 	// closing ends when the daemon does.
 	closing context.Context
 
-	programs programs
 	// processes are those that have registered as an app.
 	processes processes
 

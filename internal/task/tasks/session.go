@@ -317,6 +317,9 @@ func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	record := t.grantRecord("grant.attached", g, &task.Actor{Name: a.Name, Role: a.Role})
 	record.TaskID = g.TaskID
 	record.Details["process"], record.Details["uid"], record.Details["exe"] = process, now.UID, exe
+	if path, digest := t.o.Program(s.peer); path == exe && digest != "" {
+		record.Details["program"] = digest
+	}
 	change.Records = append(change.Records, record)
 	_, err = t.o.Commit(change)
 	return err

@@ -117,6 +117,9 @@ type Options struct {
 	// processes have the same name.
 	Note func(actor string, p api.Peer, c *store.Change) (process string, written bool, err error)
 	Boot string
+	// Program returns the program of a process, and its digest as records have it: "" for what
+	// cannot be read.
+	Program func(p api.Peer) (path, digest string)
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
 	// Paused reports whether a person has paused an app or an agent, and says so in words.
