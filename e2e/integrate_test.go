@@ -192,12 +192,14 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 		t.Errorf("a secret was sent: %s", told)
 	}
 	// Edits after which Claude Code itself asks nobody: each is named, and mended.
-	for name, edit := range map[string]struct{ file, was, now, says string }{
-		"hooks are off":   {"c/settings.json", "{", `{"disableAllHooks": true, `, "disableAllHooks is true"},
-		"another matcher": {"c/settings.json", `"matcher":"*"`, `"matcher":"Nothing"`, `matcher is "Nothing"`},
-		"a condition":     {"c/settings.json", `"type":"mcp_tool"`, `"if":"Bash(nothing)","type":"mcp_tool"`, "if was not entered"},
+	const off = `{"disableAllHooks": true, `
+	for _, edit := range []struct{ name, was, now, says string }{
+		{"another matcher", `"matcher":"*"`, `"matcher":"Nothing"`, `matcher is "Nothing"`},
+		{"a condition", `"type":"mcp_tool"`, `"if":"Bash(nothing)","type":"mcp_tool"`, "if was not entered"},
+		{"hooks are off", "{", off, "disableAllHooks is true"},
 	} {
-		r.write(edit.file, strings.Replace(r.files(edit.file), edit.was, edit.now, 1))
+		name, file := edit.name, "c/settings.json"
+		r.write(file, strings.Replace(r.files(file), edit.was, edit.now, 1))
 		if told, _ := r.tool(claudeModel, run("go on"), shell("curl --version")); strings.Contains(told, "ocipd") {
 			t.Errorf("%s: Claude Code has asked all the same: %s", name, told)
 		}
@@ -223,9 +225,10 @@ func TestClaudeCodeIntegrated(t *testing.T) {
 	if told, _ := r.tool(claudeModel, run("go on"), message("Hello?")); r.said() != said {
 		t.Errorf("without a daemon it sent: %s", told)
 	}
-	// Claude Code writes into its own file meanwhile; what it did not touch is as before.
+	// Claude Code writes into its own file meanwhile; what it did not touch is as before. That hooks are off was the
+	// user's edit, and is given back with the rest.
 	r.integrate(env, "claude-code", "--remove")
-	if got := r.files("c/settings.json"); got != strings.Split(before, "\x00")[1] {
+	if got := r.files("c/settings.json"); got != strings.Replace(strings.Split(before, "\x00")[1], "{", off, 1) {
 		t.Errorf("settings.json is\n%s", got)
 	}
 	if got := r.files("c/.claude.json"); strings.Contains(got, "ocipd-gate") || strings.Contains(got, "mcp-proxy") || !strings.Contains(got, "chat.js") {

@@ -37,9 +37,10 @@ var answers = map[string]string{
 	"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"half \ud83d"}}`,
 }
 
-// converse has a client ask all of it, and returns every line of the server but for what it
-// logs.
-func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
+// ask starts a server, has a client ask all of the requests, each once the one before is answered, and answers what
+// the server asks meanwhile. For each request it returns the server's lines up to the answer, which is the last of
+// them, but for what the server logs.
+func ask(t *testing.T, cmd *exec.Cmd, requests ...string) (lines [][]string) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -60,8 +61,9 @@ func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
 			t.Fatal(err)
 		}
 	}
-	for id, request := range everything {
+	for id, request := range requests {
 		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, request))
+		var said []string
 		for answered := false; !answered; {
 			line, err := r.ReadString('\n')
 			if err != nil {
@@ -78,10 +80,11 @@ func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
 				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
 			}
 			if m.Method != "notifications/message" && !strings.HasSuffix(m.Method, "list_changed") && m.Method != "roots/list" {
-				lines = append(lines, line)
+				said = append(said, line)
 			}
 			answered = m.Method == "" && string(m.ID) == fmt.Sprint(id)
 		}
+		lines = append(lines, said)
 		if id == 0 {
 			say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		}
@@ -92,6 +95,32 @@ func converse(t *testing.T, cmd *exec.Cmd) (lines []string) {
 	}
 	_ = cmd.Wait()
 	return lines
+}
+
+// converse has a client ask everything of a server, and returns all that the server says.
+func converse(t *testing.T, cmd *exec.Cmd) []string {
+	t.Helper()
+	return slices.Concat(ask(t, cmd, everything...)...)
+}
+
+// calls has a client begin with a server and call tools of it, and returns what it is answered.
+func calls(t *testing.T, cmd *exec.Cmd, requests ...string) (answers []string) {
+	t.Helper()
+	begins := []string{everything[0], `"method":"tools/list"`}
+	for _, said := range ask(t, cmd, append(begins, requests...)...)[len(begins):] {
+		answers = append(answers, said[len(said)-1])
+	}
+	return answers
+}
+
+// same holds what is said one way against what is said another way.
+func same(t *testing.T, got []string, way string, want []string, otherwise string) {
+	t.Helper()
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || want[i] != got[i] {
+			t.Fatalf("answer %d is %.1500q %s, and %.1500q %s", i, got[min(i, len(got)):min(i+1, len(got))], way, want[min(i, len(want)):min(i+1, len(want))], otherwise)
+		}
+	}
 }
 
 // A server says the same through the proxy as without it, byte for byte.
@@ -106,13 +135,7 @@ func TestEverythingThroughTheProxy(t *testing.T) {
 	}
 	want := converse(t, command(server))
 	got := converse(t, command(r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", server))
-	if !slices.Equal(want, got) {
-		for i := range max(len(want), len(got)) {
-			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				t.Fatalf("line %d is %.500q through the proxy, and %.500q without", i, got[min(i, len(got)-1)], want[min(i, len(want)-1)])
-			}
-		}
-	}
+	same(t, got, "through the proxy", want, "without")
 	if len(want) < len(everything) {
 		t.Errorf("%d lines were compared", len(want))
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -105,11 +104,5 @@ func TestEverythingConnected(t *testing.T) {
 	}
 	want := converse(t, command(server))
 	got := converse(t, command(r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", r.ocipd, "mcp-connect", "--url", url, "everything"))
-	if !slices.Equal(want, got) {
-		for i := range max(len(want), len(got)) {
-			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				t.Fatalf("line %d is %.500q over HTTP, and %.500q over pipes", i, got[min(i, len(got)-1)], want[min(i, len(want)-1)])
-			}
-		}
-	}
+	same(t, got, "over HTTP", want, "over pipes")
 }

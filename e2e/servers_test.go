@@ -3,68 +3,17 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // walled is a company whose competitor reads a room of Slack and a repository.
 const walled = team + `directory:
   - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: ["slack:C1", "github:globex/plans*", "email:rival@globex.example"]}
 `
-
-// calls has a client begin with a server and call tools of it, and returns what it is answered.
-func calls(t *testing.T, cmd *exec.Cmd, requests ...string) (answers []string) {
-	t.Helper()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	watchdog := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	defer watchdog.Stop()
-	r := bufio.NewReader(out)
-	for id, request := range append([]string{everything[0], `"method":"tools/list"`}, requests...) {
-		if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", id, request); err != nil {
-			t.Fatal(err)
-		}
-		for {
-			line, err := r.ReadString('\n')
-			if err != nil {
-				t.Fatalf("no answer to %s: %v", request, err)
-			}
-			var m struct {
-				ID     json.RawMessage
-				Method string
-			}
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			if m.Method == "" && string(m.ID) == fmt.Sprint(id) {
-				answers = append(answers, line)
-				break
-			}
-		}
-	}
-	in.Close()
-	_, _ = io.Copy(io.Discard, r)
-	_ = cmd.Wait()
-	return answers[2:]
-}
 
 // dockerWord is a stand-in for docker, as a script: it runs the program that a variable names, and none of an image.
 const dockerWord = "#!/bin/sh\nexec $IN_IMAGE\n"
@@ -167,30 +116,10 @@ func TestServersOverHTTPHaveTheirMaps(t *testing.T) {
 	}
 	r := beginWith(t, walled, node)
 	r.operate("task", "grant", "--agent", "ann", "--out", r.at("ann.token"))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = free.Close()
-	server := exec.CommandContext(t.Context(), filepath.Join(r.node, "github-mcp-server"), "http", "--port", port)
-	server.Env, server.Dir = r.env(), r.dir
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
+	url := r.served("/", func(port string) (env, args []string) {
+		return r.env(), []string{filepath.Join(r.node, "github-mcp-server"), "http", "--port", port}
 	})
-	r.eventually("the server", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	cmd := exec.CommandContext(t.Context(), r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", r.ocipd, "mcp-connect", "--url", "http://"+address+"/", "--bearer", "PAT", "hub")
+	cmd := exec.CommandContext(t.Context(), r.ocipd, "mcp-proxy", "--agent", "ann", "--token-file", r.at("ann.token"), "--socket", r.socket, "--", r.ocipd, "mcp-connect", "--url", url, "--bearer", "PAT", "hub")
 	cmd.Env, cmd.Dir = r.env("PAT=github_pat_"+strings.Repeat("A", 22)+"_"+strings.Repeat("b", 59)), r.dir
 	for _, answer := range calls(t, cmd,
 		`"method":"tools/call","params":{"name":"add_issue_comment","arguments":{"owner":"globex","repo":"plans","issue_number":1,"body":"hello"}}`,
