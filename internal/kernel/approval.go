@@ -237,10 +237,9 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if sender == nil || sender.InstanceID != r.Agent {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", r.AgentID)
 	}
-	a := k.apps.Connected(r.AppID)
 	m := &outgoing{
-		app: a, appID: r.AppID, sender: sender, key: r.SessionKey, content: gate.NewText(r.Content), account: kept.Account,
-		dispatchID: r.DispatchID, changedBy: kept.Changes, carried: kept.Carried, unlabelled: kept.Unlabelled, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
+		speaker: speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: kept.Carried},
+		key:     r.SessionKey, content: gate.NewText(r.Content), account: kept.Account, dispatchID: r.DispatchID, changedBy: kept.Changes, unlabelled: kept.Unlabelled, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
 	}
 	err := json.Unmarshal([]byte(kept.Metadata), &m.metadata)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
-	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -28,11 +27,8 @@ import (
 
 // outgoing is one message on its way out.
 type outgoing struct {
-	// app is whoever asked, nil where it is not connected any more.
-	app    *registry.App
-	appID  string
-	sender *Agent
-	to     ocip.Counterparty
+	speaker
+	to ocip.Counterparty
 	// local is the receiving agent where it lives in this daemon.
 	local *Agent
 
@@ -47,12 +43,8 @@ type outgoing struct {
 	recipient directory.Recipient
 	known     known
 	changedBy []string
-	// carried messages are delivered by their runtime, not by the daemon. There says
-	// whether the runtime still is, and redeems that it takes what is approved by its id.
-	carried, redeems bool
 	// unlabelled messages are of a runtime that cannot change their text.
 	unlabelled bool
-	there      func() bool
 	// record is the one that lets it go, and sealed the message for a runtime that delivers
 	// by itself, once that is durable.
 	record *audit.Record
@@ -65,10 +57,6 @@ type outgoing struct {
 	grant  string
 	under  []ocip.Grant
 	person ocip.Person
-	// check is set where it is only asked what would be decided, and operator is who
-	// asks in an agent's name without being its app.
-	check    bool
-	operator api.Peer
 	// task is what the message is about.
 	task aboutTask
 	// asked is what the app asked for, before any interceptor, and requested
@@ -93,10 +81,6 @@ type outgoing struct {
 	// deliver, where set, has the message written to its receiver, once it is
 	// durable.
 	deliver api.AfterReply
-	// grantID is the grant by which an agent without an app sends the message, and keep,
-	// where set, enters the answer into the change, for who asks again.
-	grantID string
-	keep    func(*store.Change, *api.DispatchResult) error
 }
 
 // answered enters what the sender is answered into the change that decides.
@@ -133,21 +117,14 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if err != nil {
 		return nil, api.DispatchResult{}, err
 	}
-	m, err := k.address(ctx, c.App(), p, agent)
-	if err != nil {
-		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
+	s := speaker{app: c.App(), appID: c.App().ID(), carried: carried}
+	if s.sender, err = k.sender(s.appID, agent); err != nil {
+		return nil, api.DispatchResult{}, s.forbidden(k.apps, err, p)
 	}
-	if m.carried = carried; carried {
-		m.there, m.redeems = func() bool { return api.There(ctx) }, m.app.Redeems()
+	if carried {
+		s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()
 	}
-	if err := k.served(m); err != nil {
-		return nil, api.DispatchResult{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"sessionKey": p.SessionKey})
-	}
-	if err := k.prepare(ctx, m); err != nil {
-		return nil, api.DispatchResult{}, err
-	}
-	result, err := k.send(m)
-	return m, result, err
+	return k.say(ctx, s, p)
 }
 
 // prepare takes a message whose sender and recipient are known as far as its decision:
@@ -196,36 +173,6 @@ func (k *ruleset) paused(m *outgoing) *ocip.Verdict {
 		return nil
 	}
 	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason}
-}
-
-// address finds out who speaks to whom for an app, from the configuration alone.
-func (k *ruleset) address(ctx context.Context, a *registry.App, p *api.DispatchParams, named string) (*outgoing, error) {
-	sender, err := k.sender(a.ID(), named)
-	if err != nil {
-		return nil, err
-	}
-	m := &outgoing{app: a, appID: a.ID(), sender: sender}
-	return m, k.direct(ctx, m, p)
-}
-
-// direct enters what is to be said into a message whose sender is known, and finds out
-// whom it reaches.
-func (k *ruleset) direct(ctx context.Context, m *outgoing, p *api.DispatchParams) error {
-	m.asked, m.key, m.content, m.dispatchID = p, p.SessionKey, p.Content, k.newID()
-	m.metadata, m.changedBy = hints.WithoutOwn(p.Metadata)
-	m.unlabelled = p.InAnnotation
-	m.local = k.directory.LocalAgent(p.SessionKey)
-	m.account, _ = api.Text(p.Metadata["accountId"])
-	if err := k.locate(ctx, m); err != nil {
-		return err
-	}
-	if id, ok := directory.AgentOf(p.SessionKey); ok && m.local == nil && m.to.Kind == ocip.KindUnknown && !k.directory.Lists(p.SessionKey) {
-		return api.Errorf(api.NotFound, "there is no agent %q: name it in agents, or where it is reached in directory[].sessions", id)
-	}
-	if m.local == m.sender {
-		return api.Errorf(api.InvalidParams, "agent %s cannot send to itself; a reply goes to the replyTo of the message", m.sender.ID)
-	}
-	return nil
 }
 
 // served reports whether the app of the message's channel, if it has one, is there

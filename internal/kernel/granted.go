@@ -100,8 +100,7 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return api.AgentSent{}, nil, err
 		}
 	}
-	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: g.keeps(p.RequestKey, asked)}
-	result, err := g.dispatch(ctx, m, p.Dispatch())
+	m, result, err := g.rules.say(ctx, g.speaker(g.keeps(p.RequestKey, asked)), p.Dispatch())
 	if err != nil {
 		return api.AgentSent{}, nil, err
 	}
@@ -124,19 +123,10 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 	}
 }
 
-// dispatch takes a message of the agent as far as its delivery.
-func (g *Granted) dispatch(ctx context.Context, m *outgoing, p *api.DispatchParams) (api.DispatchResult, error) {
-	k := g.rules
-	if err := k.direct(ctx, m, p); err != nil {
-		return api.DispatchResult{}, err
-	}
-	if err := k.served(m); err != nil {
-		return api.DispatchResult{}, k.apps.RecordRefusalOf(g.agent.App, "sender_refused", err, map[string]any{"sessionKey": m.key, "grant_id": g.grant})
-	}
-	if err := k.prepare(ctx, m); err != nil {
-		return api.DispatchResult{}, err
-	}
-	return k.send(m)
+// speaker is the process that speaks for the agent. Keep enters the answer into the change of
+// a message.
+func (g *Granted) speaker(keep func(*store.Change, *api.DispatchResult) error) speaker {
+	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep}
 }
 
 // Exchange returns the agent's side of an exchange.

@@ -160,8 +160,8 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	}
 	_, emitted := w.Form.(*api.EmittedMessage)
 	m := &outgoing{
-		app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, key: w.SessionKey, content: said.Content, dispatchID: said.DispatchID,
-		carried: emitted, approvalID: r.ApprovalID, askedAt: r.Time, local: k.directory.LocalAgent(w.SessionKey), waited: true,
+		speaker: speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: emitted},
+		key:     w.SessionKey, content: said.Content, dispatchID: said.DispatchID, approvalID: r.ApprovalID, askedAt: r.Time, local: k.directory.LocalAgent(w.SessionKey), waited: true,
 	}
 	if len(said.Metadata) > 0 {
 		if err := json.Unmarshal(said.Metadata, &m.metadata); err != nil {

@@ -15,20 +15,17 @@ import (
 // user or program says nothing by it, signed or not.
 func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api.DispatchResult, error) {
 	r := k.rules()
-	m, err := r.operates(ctx, who, p)
+	s, err := r.operator(who, p)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	if bound := k.apps.OtherThan(m.sender, who); bound != "" {
-		refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", m.sender.ID, bound)
+	if bound := k.apps.OtherThan(s.sender, who); bound != "" {
+		refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", s.sender.ID, bound)
 		details := api.ByPeer(who)
-		details["agent"] = m.sender.ID
+		details["agent"] = s.sender.ID
 		return api.DispatchResult{}, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
 	}
-	if err := r.prepare(ctx, m); err != nil {
-		return api.DispatchResult{}, err
-	}
-	result, err := r.send(m)
+	m, result, err := r.say(ctx, s, &p.DispatchParams)
 	if err == nil && m.deliver != nil {
 		m.deliver()
 	}
@@ -41,36 +38,33 @@ func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api
 // for any agent.
 func (k *Kernel) Check(ctx context.Context, who api.Peer, p *api.SendParams) (api.CheckResult, error) {
 	r := k.rules()
-	m, err := r.operates(ctx, who, p)
+	s, err := r.operator(who, p)
 	if err != nil {
 		return api.CheckResult{}, err
 	}
-	m.check = true
-	if err := r.prepare(ctx, m); err != nil {
+	s.check = true
+	m, err := r.speak(ctx, s, &p.DispatchParams)
+	if err != nil {
 		return api.CheckResult{}, err
 	}
 	return r.check(ctx, m)
 }
 
-// operates is a message of an operator, whose sender is an agent of theirs.
-func (k *ruleset) operates(ctx context.Context, who api.Peer, p *api.SendParams) (*outgoing, error) {
+// operator is an operator who speaks for one of the agents.
+func (k *ruleset) operator(who api.Peer, p *api.SendParams) (speaker, error) {
 	agents := k.cfg.Directory.Agents
-	var sender *Agent
+	s := speaker{appID: api.OperatorApp, operator: who}
 	switch {
 	case p.Agent != "":
-		if sender = cmp.Or(k.directory.Agent(p.Agent), k.directory.Local(p.Agent)); sender == nil {
-			return nil, api.Errorf(api.NotFound, "there is no agent %q; ocipd status lists the configured ones", p.Agent)
+		if s.sender = cmp.Or(k.directory.Agent(p.Agent), k.directory.Local(p.Agent)); s.sender == nil {
+			return s, api.Errorf(api.NotFound, "there is no agent %q; ocipd status lists the configured ones", p.Agent)
 		}
 	case len(agents) == 1:
-		sender = k.directory.Agent(agents[0].ID)
+		s.sender = k.directory.Agent(agents[0].ID)
 	default:
-		return nil, api.Invalid([]api.FieldError{{Path: "agent", Message: "required where several agents are configured, or none"}})
+		return s, api.Invalid([]api.FieldError{{Path: "agent", Message: "required where several agents are configured, or none"}})
 	}
-	m := &outgoing{appID: api.OperatorApp, sender: sender, operator: who}
-	if err := k.direct(ctx, m, &p.DispatchParams); err != nil {
-		return nil, err
-	}
-	return m, k.served(m)
+	return s, nil
 }
 
 // check weighs a message, and records what would have been decided.

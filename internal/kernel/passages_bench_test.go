@@ -12,7 +12,7 @@ import (
 func BenchmarkLook(b *testing.B) {
 	k := &ruleset{base: &base{}}
 	m := &outgoing{
-		sender:  &directory.Agent{},
+		speaker: speaker{sender: &directory.Agent{}},
 		content: gate.NewText("The report is ready: three items are open, and the first one is due on Friday."),
 		metadata: api.Object{
 			"accountId": api.String("main"), "threadId": api.String("1234.5678"), "replyTo": api.String("msg-20931"),

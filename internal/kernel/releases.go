@@ -109,8 +109,9 @@ func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 		result, err := in.taken(err)
 		return result, nil, err
 	}
-	m := &outgoing{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: g.keeps(p.RequestKey, releases.Emitted), carried: true, redeems: true, there: func() bool { return api.There(ctx) }}
-	decided, err := g.dispatch(ctx, m, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
+	s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
+	s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
+	m, decided, err := g.rules.say(ctx, s, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
 	result, err := g.kernel.carried(m, &decided, err)
 	return result, nil, err
 }
