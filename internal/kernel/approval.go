@@ -238,8 +238,10 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", r.AgentID)
 	}
 	m := &outgoing{
-		speaker: speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: kept.Carried},
-		key:     r.SessionKey, content: gate.NewText(r.Content), account: kept.Account, dispatchID: r.DispatchID, changedBy: kept.Changes, unlabelled: kept.Unlabelled, approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt), local: k.directory.LocalAgent(r.SessionKey),
+		speaker:     speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: kept.Carried},
+		destination: destination{key: r.SessionKey, account: kept.Account, local: k.directory.LocalAgent(r.SessionKey)},
+		content:     gate.NewText(r.Content), dispatchID: r.DispatchID, changedBy: kept.Changes, unlabelled: kept.Unlabelled,
+		earlier: earlier{approvalID: r.ApprovalID, askedAt: time.UnixMilli(r.AskedAt)},
 	}
 	err := json.Unmarshal([]byte(kept.Metadata), &m.metadata)
 	if err != nil {

@@ -42,7 +42,7 @@ func (k *ruleset) locateHeld(ctx context.Context, r *approval.Request) {
 	if json.Unmarshal(r.Own, &kept) != nil || json.Unmarshal([]byte(kept.Metadata), &metadata) != nil {
 		return
 	}
-	m := &outgoing{key: r.SessionKey, account: kept.Account, speaker: speaker{sender: sender}}
+	m := &outgoing{speaker: speaker{sender: sender}, destination: destination{key: r.SessionKey, account: kept.Account}}
 	bound, err := k.directory.Brought(m.key, metadata)
 	if err != nil || k.reach(ctx, m, bound) != nil {
 		return

@@ -75,7 +75,7 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 	if known := rules.directory.Known(p.Receiver); known != nil {
 		to = partyOf(known)
 	} else if sender := rules.directory.Local(p.Agent); sender != nil && strings.Contains(p.Receiver, ":") && !strings.HasSuffix(p.Receiver, "*") {
-		m := &outgoing{key: p.Receiver, speaker: speaker{sender: sender}}
+		m := &outgoing{speaker: speaker{sender: sender}, destination: destination{key: p.Receiver}}
 		if err := rules.reach(ctx, m, nil); err != nil {
 			return api.GrantAddResult{}, err
 		}

@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"context"
+	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -55,4 +57,47 @@ func (k *ruleset) askInbound(ctx context.Context, in *incoming) error {
 		failure.Code = api.Timeout
 	}
 	return failure
+}
+
+// passInterceptors lets the interceptors change the message. One that stops it
+// is on record, like any other denial.
+func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
+	if !k.apps.Intercepted(k.terms) {
+		return nil
+	}
+	left, err := k.apps.Intercept(ctx, k.terms, m.message(), m.about(), m.app, k.apps.Owner(k.terms, m.channel))
+	if err != nil {
+		return err
+	}
+	before := m.metadata
+	m.content, m.metadata, m.changedBy = left.Message.Content, left.Message.Metadata, append(m.changedBy, left.ChangedBy...)
+	if left.Blocked == nil && len(left.ChangedBy) > 0 {
+		if left.Blocked = k.changedHints(m); left.Blocked == nil {
+			left.Blocked = k.sameTask(m, before)
+		}
+	}
+	if left.Blocked == nil {
+		return k.bind(m, "an interceptor")
+	}
+	return k.refuseEarly(m, left.Blocked)
+}
+
+// changedHints takes up what interceptors made of the caller's wishes. They may
+// tighten them and nothing else.
+func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
+	by := m.changedBy[len(m.changedBy)-1]
+	left, err := hints.Parse(m.metadata["exchange"])
+	wrong := "left metadata.exchange in a form that cannot be read"
+	if err == nil {
+		wrong = m.hints.After(left, k.cfg.DefaultLevel)
+	}
+	if wrong == "" {
+		// What is held is read once more when it is released.
+		metadata := make(api.Object, len(m.metadata)+1)
+		maps.Copy(metadata, m.metadata)
+		metadata["exchange"] = m.hints.Object()
+		m.metadata = metadata
+		return nil
+	}
+	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.InterceptorBlocked, Policy: "interceptor:" + by, Reason: "interceptor " + by + " " + wrong + ", which no interceptor may"}
 }

@@ -160,8 +160,9 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	}
 	_, emitted := w.Form.(*api.EmittedMessage)
 	m := &outgoing{
-		speaker: speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: emitted},
-		key:     w.SessionKey, content: said.Content, dispatchID: said.DispatchID, approvalID: r.ApprovalID, askedAt: r.Time, local: k.directory.LocalAgent(w.SessionKey), waited: true,
+		speaker:     speaker{app: k.apps.Connected(r.AppID), appID: r.AppID, sender: sender, carried: emitted},
+		destination: destination{key: w.SessionKey, local: k.directory.LocalAgent(w.SessionKey)},
+		content:     said.Content, dispatchID: said.DispatchID, earlier: earlier{waited: true, approvalID: r.ApprovalID, askedAt: r.Time},
 	}
 	if len(said.Metadata) > 0 {
 		if err := json.Unmarshal(said.Metadata, &m.metadata); err != nil {

@@ -58,8 +58,8 @@ func (k *ruleset) say(ctx context.Context, s speaker, p *api.DispatchParams) (*o
 // reaches and whether somebody serves that channel, and prepares the message.
 func (k *ruleset) speak(ctx context.Context, s speaker, p *api.DispatchParams) (*outgoing, error) {
 	m := &outgoing{
-		speaker: s, asked: p, key: p.SessionKey, content: p.Content, dispatchID: k.newID(), unlabelled: p.InAnnotation,
-		local: k.directory.LocalAgent(p.SessionKey),
+		speaker: s, destination: destination{key: p.SessionKey, local: k.directory.LocalAgent(p.SessionKey)},
+		asked: p, content: p.Content, dispatchID: k.newID(), unlabelled: p.InAnnotation,
 	}
 	m.metadata, m.changedBy = hints.WithoutOwn(p.Metadata)
 	m.account, _ = api.Text(p.Metadata["accountId"])

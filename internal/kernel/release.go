@@ -1,0 +1,230 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// release stamps an allowed message, commits everything about it at once, and
+// lets the commit deliver it.
+func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
+	k.stamp(m, v)
+	sent, err := allowedRecord(k, m, v, st)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	change.Records, m.record = append(change.Records, sent), sent
+	if m.grant = v.Grant; m.grant != "" {
+		k.grants.Name(m.sender.InstanceID, v.Grant, sent)
+		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)
+	}
+	for _, scope := range st.scopes {
+		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
+	}
+	if m.to.Kind == ocip.KindAgent {
+		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
+	}
+	var d *outbox.Delivery
+	var letter gate.Letter
+	switch {
+	case m.carried:
+		sent.Details["carried"] = true
+		if m.local != nil {
+			// A report of the message is held against these, see [ruleset.sent].
+			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
+			if v.Chain.OwnTurn {
+				sent.Details["ownTurn"] = true
+			}
+		}
+		letter, err = k.closed(sent, m.emitted())
+	case m.local != nil:
+		runID := k.newID()
+		d = k.inbound(m.local, runID, m, v, sent.ID)
+		err = k.closedIn(sent, d, m.inbound(runID))
+	default:
+		d = k.outbound(m, v, sent.ID)
+		err = k.closedIn(sent, d, m.message())
+	}
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	if m.local != nil {
+		runID := ""
+		if d != nil {
+			runID = d.RunID
+		}
+		arrived, err := k.arriveLocally(ctx, m, runID, v, change, now)
+		if err != nil {
+			return api.DispatchResult{}, err
+		}
+		if !arrived.Allowed() {
+			return api.DispatchResult{}, k.refusedByReceiver(m, sent, v, arrived, change)
+		}
+	}
+	if v.Exchange.ID != "" {
+		v.Exchange.Track(v.Shared, v.Withheld)
+		k.state.EnterLocked(change, v.Exchange)
+	}
+	whose := m.sender
+	if m.local != nil {
+		whose = m.local
+	} else if routed, ok := k.directory.Routed(m.key); ok {
+		// Who writes first does not take the session from whom it is configured for.
+		whose = routed
+	} else if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
+		whose = other
+	}
+	fresh, err := k.enterSession(ctx, m, whose, now, change)
+	if err != nil {
+		return api.DispatchResult{}, err
+	}
+	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: &api.ExchangeRef{
+		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
+		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditID: sent.ID,
+	}}
+	if d != nil {
+		d.Enter(change)
+	}
+	change.OnDurable(func(receipt store.Receipt) {
+		if d != nil {
+			k.outbox.Open(receipt, d)
+		} else {
+			// What it was decided by holds: that was just now.
+			m.sealed, _ = gate.Open(receipt, letter, nil)
+		}
+		k.observeSending(m, d, receipt, now, sent)
+		if d != nil {
+			m.deliver = k.outbox.Offer(d)
+			result.Waiting = m.deliver == nil
+		}
+	})
+	if m.conclude != nil {
+		if err := m.conclude(nil); err != nil {
+			return api.DispatchResult{}, err
+		}
+	}
+	if err := m.answered(change, &result); err != nil {
+		return api.DispatchResult{}, err
+	}
+	if _, err := k.commit(change); err != nil {
+		return api.DispatchResult{}, err
+	}
+	k.state.Entered(change)
+	if *fresh {
+		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), nil)
+	}
+	return result, nil
+}
+
+// enterSession enters a message's session into a change. One that another tenant's
+// agent has is left as it is: its app would be told of the key that the sender chose.
+func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, now time.Time, change *store.Change) (fresh *bool, err error) {
+	known, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
+	if err != nil {
+		return nil, err
+	}
+	if cmp.Or(known, whose).TenantID != m.sender.TenantID {
+		return new(bool), k.state.Sessions.UseOfOthers(ctx, k.directory, m.key, m.sender, m.account, now, change)
+	}
+	return k.state.Sessions.Use(ctx, k.directory, m.key, whose, m.account, now, change)
+}
+
+// observeSending tells who observes what an agent sends. It is the sender's view,
+// also where the receiver is an agent of this daemon.
+func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.Receipt, now time.Time, sent *audit.Record) {
+	if len(k.apps.Listeners(api.MessageSending)) == 0 {
+		return
+	}
+	var seen gate.Sealed
+	if d != nil && m.local == nil {
+		seen = d.Sealed()
+	}
+	if seen.IsZero() {
+		view := m.message()
+		view.DecidedTo = m.handedTo()
+		_, letter, err := k.keys.Close(nil, sent.TenantID, view)
+		if err == nil {
+			seen, err = gate.Open(receipt, letter, nil)
+		}
+		if err != nil {
+			k.log.Error("cannot tell those who observe an agent what it sends", zap.Error(err))
+			return
+		}
+	}
+	about := m.about()
+	about.Timestamp, about.AuditID = now.UnixMilli(), sent.ID
+	k.apps.Observe(k.terms, api.MessageSending, seen, about, m.app)
+}
+
+// stamp puts the envelope and the disclosure on the message. Nothing may
+// change it after this.
+func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
+	metadata, changes := hints.WithoutOwn(m.metadata)
+	m.changedBy = append(m.changedBy, changes...)
+	metadata["ocip"] = v.Annotation
+	metadata["dispatchId"] = api.String(m.dispatchID)
+	if v.Chain.ID != "" {
+		metadata["ocipChain"] = v.Chain.Annotation()
+	}
+	if head := k.logHead.Annotation(k.store.Checkpoint(), k.log); head != nil && m.local == nil {
+		metadata[exchange.LogHeadName] = head
+	}
+	delete(metadata, "exchange")
+	if v.Exchange.ID != "" {
+		metadata["exchange"] = hints.Outcome(v)
+	}
+	if v.Envelope.MessageType != ocip.Human {
+		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
+		if !m.inAnnotation() {
+			m.content = gate.NewText(ocip.Disclose(m.content.Inspect(), k.cfg.Disclosure))
+		}
+	}
+	m.metadata = metadata
+}
+
+// sentRecord is the sender's record of a verdict.
+func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error) {
+	r := k.verdictRecord(audit.SideSender, m.sender, v)
+	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
+	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
+	m.task.enter(r)
+	if m.local == nil {
+		r.Address = audit.Address{Channel: m.channel, Account: m.account, Target: m.target}
+	}
+	if len(m.changedBy) > 0 {
+		r.Details["changedBy"] = m.changedBy
+	}
+	if len(m.media) > 0 {
+		r.Details["media"] = m.media
+	}
+	if m.asked != nil && m.asked.Halves > 0 {
+		r.Details["mended"] = m.asked.Halves
+	}
+	if name, _ := mapped(m.metadata); name != "" {
+		r.Details["map"] = name
+	}
+	if m.inAnnotation() {
+		r.Details["disclosure"] = api.DisclosureInAnnotation
+	}
+	if m.operator != nil {
+		r.Details["operator"] = api.ByPeer(m.operator)
+	}
+	if m.grantID != "" {
+		r.Details["grant_id"] = m.grantID
+	}
+	if m.check {
+		r.ActionType, r.Event = audit.ActionCheck, "decided"
+	}
+	return r, k.content(r, m.content)
+}
