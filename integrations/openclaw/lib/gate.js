@@ -6,8 +6,9 @@ import { Notices } from "./notices.js";
 import { reads } from "./reads.js";
 import { sender } from "./sends.js";
 
-/** How many decided messages are remembered until their receiver's run begins. */
+/** How many texts are remembered until their receiver's run begins, and how many decisions about one text. */
 const REMEMBERED = 4096;
+const OF_ONE_TEXT = 64;
 /** OpenClaw's own prompt for telling a channel of an exchange that is over. */
 const ANNOUNCE = "Agent-to-agent announce step.";
 
@@ -49,7 +50,7 @@ export class Gate {
     this.find = sender(sendTools);
     this.claims = new Claims(state);
     this.notices = new Notices(state, log);
-    /** Decided messages by who said what: what was decided travels beside OpenClaw's text. */
+    /** Decided messages by who said what, in their order: what was decided travels beside OpenClaw's text. */
     this.decided = new Map();
     /** The exchange that a run answers in, by the run's id. */
     this.runs = new Map();
@@ -81,19 +82,22 @@ export class Gate {
     return createHash("sha256").update(`${session}\0${text}`).digest("base64");
   }
 
-  /** Remembers what was decided about a text of a session to another. */
+  /** Remembers what was decided about a text of a session to another, beside what was decided about the same text before. */
   remember(session, to, text, decision) {
     const key = this.key(session, text);
-    put(this.decided, key, decision);
-    if (decision.dispatchId && agentOf(to)) put(this.onTheirWay, decision.dispatchId, { pair: pair(session, agentOf(to)), key });
+    const message = { ...decision, to: agentOf(to) };
+    put(this.decided, key, [...(this.decided.get(key) ?? []).slice(1 - OF_ONE_TEXT), message]);
+    if (decision.dispatchId && message.to) put(this.onTheirWay, decision.dispatchId, { pair: pair(session, message.to), message });
   }
 
-  /** A run has begun with a text: the first of its messages has come. */
-  taken(key) {
-    for (const [dispatchId, message] of this.onTheirWay) {
-      if (message.key === key) return this.onTheirWay.delete(dispatchId);
-    }
-    return false;
+  /**
+   * What was decided about a text that an agent's run begins with. Two messages on their way can have one text: each run
+   * takes a decision of its own, the newest, since the host drops some replies and says nothing of it. A run more has the
+   * last one once more, which ocipd refuses.
+   */
+  decisionOf(key, agentId) {
+    const messages = (this.decided.get(key) ?? []).filter((m) => !m.to || m.to === agentId);
+    return messages.findLast((m) => !m.begun) ?? messages.at(-1);
   }
 
   /**
@@ -101,9 +105,9 @@ export class Gate {
    * changed on the way, and nobody knows which: none of those on their way comes any more.
    */
   async lost(from, agentId) {
-    for (const [dispatchId, message] of [...this.onTheirWay]) {
-      if (message.pair !== pair(from, agentId)) continue;
-      this.decided.set(message.key, { refused: "the message is on record as not taken" });
+    for (const [dispatchId, { pair: of, message }] of [...this.onTheirWay]) {
+      if (of !== pair(from, agentId)) continue;
+      message.refused = "the message is on record as not taken";
       await this.notSent(dispatchId, "a run began with another text than the one that was decided about");
     }
   }
@@ -214,7 +218,8 @@ export class Gate {
     if (from.startsWith(`agent:${ctx.agentId}:`)) return undefined; // the agent's own
     const text = this.decided.has(this.key(from, event.prompt)) ? event.prompt : this.withoutNotices(ctx.agentId, event.prompt);
     const key = this.key(from, text);
-    const decided = this.decided.get(key);
+    const decided = this.decisionOf(key, ctx.agentId);
+    if (decided) decided.begun = true;
     if (!decided || decided.refused) {
       if (!decided) {
         this.log.error(`ocipd: ${ctx.sessionKey} was to run on a text of ${from} that nobody decided about`);
@@ -232,10 +237,11 @@ export class Gate {
     }
     if (!answer.allowed) {
       this.refused.add(pair(from, ctx.sessionKey));
-      await this.notSent(decided.dispatchId, answer.reason);
+      if (!decided.taken) await this.notSent(decided.dispatchId, answer.reason);
       return withheld(answer.reason);
     }
-    this.taken(key);
+    decided.taken = true;
+    this.onTheirWay.delete(decided.dispatchId);
     if (ctx.runId) this.runs.set(ctx.runId, { to: replies(from), exchange: decided.metadata?.exchange?.id });
     return undefined;
   }
@@ -265,7 +271,8 @@ export class Gate {
     const text = typeof m.content === "string" ? m.content : (m.content ?? []).map((p) => p.text ?? "").join("");
     // What is written has the host's own lines before it.
     for (let at = 0; at >= 0; at = text.indexOf("\n", at) + 1 || -1) {
-      const ocip = this.decided.get(this.key(m.provenance.sourceSessionKey, text.slice(at)))?.metadata?.ocip;
+      const messages = this.decided.get(this.key(m.provenance.sourceSessionKey, text.slice(at))) ?? [];
+      const ocip = (messages.findLast((d) => d.begun && d.metadata) ?? messages.at(-1))?.metadata?.ocip;
       if (ocip) return { message: { ...m, ocip } };
     }
     return undefined;

@@ -172,6 +172,24 @@ test("a message whose text was changed on the way is on record as not taken", as
   assert.equal(untaken(), before + 2);
 });
 
+test("two replies of one text on their way both arrive, each in its exchange", async () => {
+  const g = gate();
+  const ask = async (message, runId) => {
+    const { params } = await g.beforeTool(call({ agentId: "bob", message }), alice);
+    assert.equal(await g.beforeRun({ prompt: params.message }, from(alice, bob, runId)), undefined);
+    await g.beforeFinalize({ runId, lastAssistantMessage: "It is." }, bob);
+  };
+  await ask("Is the first part green?", "run-a");
+  await ask("Is the second part green?", "run-b");
+  const untaken = records((r) => r.event === "not_taken").length;
+  for (const runId of ["run-c", "run-d"]) assert.equal(await g.beforeRun({ prompt: "It is." }, from(bob, alice, runId)), undefined);
+  assert.notEqual(g.runs.get("run-c").exchange, g.runs.get("run-d").exchange);
+  assert.match((await g.beforeRun({ prompt: "It is." }, from(bob, alice, "run-e"))).reason, /already/, "neither arrives twice");
+  assert.equal(records((r) => r.event === "not_taken").length, untaken, "both were taken");
+  // What was decided for one receiver is not another's.
+  assert.match((await g.beforeRun({ prompt: "It is." }, from(bob, { agentId: "carol", sessionKey: "agent:carol:main" }, "r"))).reason, /no decision/);
+});
+
 test("the annotation stands beside the provenance", async () => {
   const g = gate();
   const { params } = await g.beforeTool(call({ agentId: "bob", message: "Two lines:\nsecond", exchange: 1 }), alice);
