@@ -191,7 +191,7 @@ var (
 )
 
 // kinds are the languages of blocks that are for no shell.
-var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff"}
+var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff", "ts"}
 
 // readDocument reads a page, and says what of it could be a command that nothing runs.
 func readDocument(text string) (d *document, faults []string) {

@@ -171,6 +171,6 @@ func commandGroups(s *shell) []commandGroup {
 		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process), taskcmd.NewRunner(&s.Process), taskcmd.NewProse(&s.Process), taskcmd.NewLobster(&s.Process), newACP(s), newMCP(s), newMCPProxy(s), newMCPConnect(s), newToolGate(s)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(&s.Process)}},
 		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
-		{toolsGroup, []*cobra.Command{newCall(s), newDebug(s), newVersion(s), newMan(s)}},
+		{toolsGroup, []*cobra.Command{newCall(s), newProtocol(s), newDebug(s), newVersion(s), newMan(s)}},
 	}
 }

@@ -16,6 +16,8 @@
 // client. Its packages may import each other and those of base, ocip and audit.
 //
 //   - client: the Go client of the protocol
+//   - schema: JSON Schemas of the types, the published schema of the protocol, and TypeScript
+//     declarations
 //   - wire: form of the protocol: lines, frames and messages, for the daemon and the client
 package api
 

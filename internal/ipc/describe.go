@@ -3,37 +3,32 @@ package ipc
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/api/schema"
 )
 
 // describe lists the methods served on a socket, with the schemas of what they
 // take and give, derived from the very types that decode and encode them.
 func (s *Server) describe(f face) (api.Description, error) {
 	d := api.Description{ProtocolVersion: api.ProtocolVersion, Version: s.version}
-	for i := range s.methods {
-		m := &s.methods[i]
-		if !m.served(f) {
-			continue
-		}
-		params, err := schema(m.Params, m.strict(f))
+	for _, m := range described(s.methods, f) {
+		params, err := schema.Of(m.Params, true, m.Strict)
 		if err != nil {
 			return d, fmt.Errorf("cannot describe the params of %s: %w", m.Name, err)
 		}
-		result, err := schema(m.Result, false)
+		result, err := schema.Of(m.Result, false, false)
 		if err != nil {
 			return d, fmt.Errorf("cannot describe the result of %s: %w", m.Name, err)
 		}
-		described := api.MethodDescription{Name: m.Name, Access: string(m.Access), Stream: m.Pace == Streaming, Params: params, Result: result}
-		if m.opening != nil {
-			if described.Opening, err = schema(reflect.TypeOf(m.opening), false); err != nil {
+		entry := api.MethodDescription{Name: m.Name, Access: m.Access, Stream: m.Streams(), Params: params, Result: result}
+		if m.Opening != nil {
+			if entry.Opening, err = schema.Of(m.Opening, false, false); err != nil {
 				return d, fmt.Errorf("cannot describe the first answer of %s: %w", m.Name, err)
 			}
 		}
-		d.Methods = append(d.Methods, described)
+		d.Methods = append(d.Methods, entry)
 	}
 	return d, nil
 }
@@ -42,37 +37,34 @@ func (m *Method) served(f face) bool {
 	return m.Access == AccessAny || m.Access == AccessTask || (m.Access == AccessOperator) == (f == faceOperator)
 }
 
-func schema(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
-	known := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[jsontext.Value](): {},
-		reflect.TypeFor[ocip.Time]():      {Type: "string", Format: "date-time"},
-		api.TextForm():                    {Type: "string"},
+// described are the methods that are served on some sockets.
+func described(methods []Method, on ...face) (list []schema.Method) {
+	for i := range methods {
+		m := &methods[i]
+		served := slices.DeleteFunc(slices.Clone(on), func(f face) bool { return !m.served(f) })
+		if len(served) == 0 {
+			continue
+		}
+		d := schema.Method{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing, Strict: true, Params: m.Params, Result: m.Result}
+		for _, f := range served {
+			d.Strict = d.Strict && m.strict(f)
+		}
+		if m.opening != nil {
+			d.Opening = reflect.TypeOf(m.opening)
+		}
+		list = append(list, d)
 	}
-	filter, form := api.FilterForm()
-	var err error
-	if known[filter], err = jsonschema.ForType(form, nil); err != nil {
-		return nil, err
-	}
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
-	if err != nil {
-		return nil, err
-	}
-	if !strict {
-		open(s)
-	}
-	return s, nil
+	return list
 }
 
-// open lets unknown members pass, as methods of apps do, and results of a later version.
-func open(s *jsonschema.Schema) {
-	if s == nil {
-		return
+// DescribeFor lists the methods of the sockets of apps, of operators, or of both.
+func DescribeFor(methods []Method, apps, operators bool) []schema.Method {
+	var on []face
+	if apps {
+		on = append(on, faceApp)
 	}
-	if len(s.Properties) > 0 || s.Type == "object" && s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
-		s.AdditionalProperties = nil
+	if operators {
+		on = append(on, faceOperator)
 	}
-	for _, p := range s.Properties {
-		open(p)
-	}
-	open(s.Items)
+	return described(methods, on...)
 }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/openclawos/ocipd/internal/api/schema"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/spf13/cobra"
+)
+
+func newProtocol(s *shell) *cobra.Command {
+	c := cli.Group(&cobra.Command{
+		Use: "protocol", Short: "print the protocol for programs: JSON Schema, TypeScript",
+		Long: "Print the kernel protocol for programs, as this ocipd serves it. No daemon has to run.",
+	})
+	c.AddCommand(
+		newProtocolForm(s, "schema", "print one JSON Schema of the whole protocol",
+			"Print a JSON Schema (2020-12) that each line of the protocol meets: request, response,\n"+
+				"event and stream chunk. Its definitions hold the parameters and the result of each\n"+
+				"method (Methods), the payload of each event (Events) and the codes of errors. Members\n"+
+				"that begin with x- say who may call a method, how long it may take, whether it streams\n"+
+				"and whether an operator signs it.", func(p *jsonschema.Schema) ([]byte, error) {
+				return json.Marshal(p, jsontext.WithIndent("  "), json.Deterministic(true))
+			}),
+		newProtocolForm(s, "types", "print TypeScript declarations of the protocol",
+			"Print TypeScript declarations made from the schema: an interface for each type, and the\n"+
+				"maps Methods, from a name to its params and result, and Events, from a name to its\n"+
+				"payload.", func(p *jsonschema.Schema) ([]byte, error) { return schema.TypeScript(p), nil }),
+	)
+	return c
+}
+
+// newProtocolForm makes the command that prints the protocol in one form.
+func newProtocolForm(s *shell, name, short, long string, form func(*jsonschema.Schema) ([]byte, error)) *cobra.Command {
+	var of string
+	c := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: cobra.NoArgs,
+		Example: "  ocipd protocol " + name + "\n  ocipd protocol " + name + " --for app",
+		RunE: func(*cobra.Command, []string) error {
+			if of != "app" && of != "operator" && of != "all" {
+				return cli.Usagef("cannot print the protocol --for %q: want app, operator or all", of)
+			}
+			protocol, err := daemon.Protocol(of != "operator", of != "app")
+			if err != nil {
+				return err
+			}
+			text, err := form(protocol)
+			if err != nil {
+				return fmt.Errorf("cannot write the protocol: %w", err)
+			}
+			if text[len(text)-1] != '\n' {
+				text = append(text, '\n')
+			}
+			_, err = s.Stdout.Write(text)
+			return err
+		},
+	}
+	c.Flags().StringVar(&of, "for", "all", "describe the `SOCKET` of apps (app), of operators (operator), or both (all)")
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]cobra.Completion{"app", "operator", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	return c
+}
