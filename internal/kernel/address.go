@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// served reports whether the app of the message's channel, if it has one, is there
-// for the sender: of two tenants, each has its own.
+// served reports whether the message's channel, if it has an app, has one that serves the sender.
+// Each of two tenants has its own.
 func (k *ruleset) served(m *outgoing) error {
 	if m.local != nil || m.channel == directory.AgentChannel {
 		return nil
@@ -20,7 +20,7 @@ func (k *ruleset) served(m *outgoing) error {
 	return k.reached(m.channel, m.sender, m.carried)
 }
 
-// reached reports whether an agent has a channel: by an app, or where it delivers by itself.
+// reached reports whether an agent has a channel, through an app or through its own runtime.
 func (k *ruleset) reached(channel string, agent *Agent, carried bool) error {
 	owner := k.apps.Owner(k.terms, channel)
 	if carried && owner == nil && !k.directory.Granted(channel) {
@@ -38,9 +38,9 @@ func (k *ruleset) reached(channel string, agent *Agent, carried bool) error {
 	return nil
 }
 
-// locate finds out whom a message reaches: where the message came from that it
-// answers, the session's last one unless it says otherwise, else where its key
-// leads, and who the directory has there.
+// locate finds out whom a message reaches. An answer goes to the address that the message before it
+// came from, by default the session's last one. Otherwise the session key gives the address. The
+// directory names the counterparty there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
 	brought, err := k.state.Origins.Of(ctx, exchange.OriginKey(k.directory, m.sender, m.key))
 	if err != nil {
@@ -49,7 +49,7 @@ func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
 	return k.reach(ctx, m, k.directory.Answering(m.key, brought, m.metadata))
 }
 
-// reach is locate where it is known what was brought.
+// reach is locate for a caller that already knows what earlier messages brought.
 func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]string) (err error) {
 	m.known.generation = k.generation(m.sender.TenantID)
 	m.recipient, err = k.directory.Recipient(m.key, m.account, brought, m.sender)
@@ -64,8 +64,8 @@ func (k *ruleset) reach(ctx context.Context, m *outgoing, brought map[string]str
 	return err
 }
 
-// bind writes the address that the message is decided about into its metadata,
-// where channels' apps read it. One that says otherwise is refused: it would reach
+// bind writes the address that the decision is about into the message's metadata, for the channel's
+// app to read. It refuses a message whose metadata names another address, which would reach
 // somebody else.
 func (k *ruleset) bind(m *outgoing, by string) error {
 	bound, mismatch := m.recipient.Bind(m.metadata)
@@ -79,8 +79,8 @@ func (k *ruleset) bind(m *outgoing, by string) error {
 	})
 }
 
-// instead is what to do about a member that names another recipient. Where a session
-// of another tenant's agent leads is not told.
+// instead says how to correct a member that names another recipient. It does not reveal the address
+// behind a session of another tenant's agent.
 func (k *ruleset) instead(m *outgoing, member string) string {
 	const omit = "; leave that member out"
 	has, err := k.state.Sessions.Agent(context.Background(), k.directory, m.key)

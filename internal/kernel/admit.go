@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// keptOut reports whether a message may not be decided now: one that its runtime has
-// already waits nowhere while its agent or its channel is paused.
+// keptOut reports whether a pause forbids deciding the message. It concerns only messages that the
+// runtime already has: the daemon cannot keep those until the pause ends.
 func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
 	if !in.carried {
 		return "", false
@@ -24,8 +24,8 @@ func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
 	return k.pauses.Reason(directory.ChannelOf(in.key), in.agent.ID)
 }
 
-// mayBring reports whether an app may bring in a message without an envelope, or
-// one with an envelope through a channel. That it tried is on record.
+// mayBring reports whether an app may bring in a message without an envelope, or one with an
+// envelope through a channel. A refused attempt is on record.
 func (k *ruleset) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
 	owns := k.apps.Owns(k.terms, in.app, channel)
@@ -35,7 +35,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 	case in.app == nil:
 		err = k.reached(channel, in.agent, true)
 	default:
-		// A runtime with a channel of its own has nobody else's.
+		// A runtime may bring messages of its own channel, and of no other app's.
 		err = k.directory.MayOwn(in.appID, channel)
 		if err == nil && k.apps.Owner(k.terms, channel) != nil {
 			err = fmt.Errorf("channel %s is another app's", channel)
@@ -50,11 +50,10 @@ func (k *ruleset) mayBring(in *incoming) error {
 	return k.apps.RecordRefusalOf(in.appID, "bringing_refused", api.Errorf(api.Forbidden, "%v", err), map[string]any{"sessionKey": in.key, "agentId": in.agent.ID})
 }
 
-// freshens reports whether a message begins a causal chain anew: the words of a person
-// whom the directory knows. A stranger's do not, since a bot in a room would keep a loop
-// of agents going. An app that speaks for agents could write such messages by itself,
-// so its word does not count where there is anybody else it could be speaking
-// with.
+// freshens reports whether a message begins a new causal chain. Only words of a person in the
+// directory do. A stranger's do not, since a bot in a room would keep a loop of agents going. An
+// app that speaks for agents could write such messages by itself, so the daemon does not believe it
+// if there is a second agent that it could be talking to.
 func (k *ruleset) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
 	known := in.from.Kind == ocip.KindOwner || in.from.Kind == ocip.KindPerson
@@ -64,9 +63,8 @@ func (k *ruleset) freshens(in *incoming) bool {
 	return len(k.directory.SpokenBy(in.appID)) == 0 || len(k.cfg.Directory.Agents) == 1
 }
 
-// mayBeFor reports whether a message of a session can be for the agent that its app
-// names: not where the session is another app's agent's, by what has gone through it
-// or by a route.
+// mayBeFor reports whether a message of a session can be for the agent that its app names. It
+// cannot if the session belongs to another app's agent, by earlier messages or by a route.
 func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, named *Agent) error {
 	if _, ok := directory.AgentOf(key); ok {
 		return nil
@@ -84,17 +82,16 @@ func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, nam
 	return nil
 }
 
-// shows reports whether an app may know that a session is an agent's: one that has the
-// session's channel, or may have it, or that speaks for an agent of the same tenant.
-// To others it is as if nobody had the session.
+// shows reports whether an app may know which agent a session belongs to. With several tenants, it
+// may own the session's channel or speak for an agent of the same tenant. To any other app the
+// session looks unowned.
 func (k *ruleset) shows(a *registry.App, key string, agent *Agent) bool {
 	channel, _ := directory.Split(key)
 	return !k.directory.SeveralTenants() || k.directory.MayOwn(a.ID(), channel) == nil ||
 		slices.ContainsFunc(k.directory.SpokenBy(a.ID()), func(own *Agent) bool { return own.TenantID == agent.TenantID })
 }
 
-// receiver returns the agent that an inbound message is for: the one that is
-// named, or whom its session says.
+// receiver returns the agent that an inbound message is for: the named one, or else the session's.
 func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named string) (*Agent, error) {
 	if id, ok := directory.AgentOf(key); ok && named != "" && id != named {
 		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
@@ -123,8 +120,8 @@ func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named stri
 	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
 }
 
-// refuseInbound records that a message was refused before anything was weighed, so
-// that what it claims changes nobody's state.
+// refuseInbound records the refusal of a message that the daemon has not weighed. Nothing that the
+// message claims changes any state.
 func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.Code, rule, reason, event string) (api.QueueResult, error) {
 	v := ocip.Verdict{Result: ocip.Deny, Code: code, Policy: rule, Reason: reason}
 	r, err := k.receivedRecord(in.agent, from, &v, in.key, in.content)
@@ -132,15 +129,15 @@ func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.
 		return api.QueueResult{}, err
 	}
 	in.describe(r)
-	r.Event, r.Classification = event, "" // it has none that could be believed
+	r.Event, r.Classification = event, "" // so far no believable one
 	if err := k.stopped(in, r); err != nil {
 		return api.QueueResult{}, err
 	}
 	return api.QueueResult{}, refused(&v, r)
 }
 
-// stopped records that a message was not taken. Who wrote it reads what is said where
-// it came from all the same.
+// stopped records that a message was not taken. Its author still counts as a reader of the place
+// that it came from.
 func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 	change := &store.Change{Records: []*audit.Record{r}}
 	if err := k.heard(context.Background(), in, change); err != nil {
@@ -150,7 +147,7 @@ func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 	return err
 }
 
-// reported is who a record says has written: nobody known, where a runtime says so of
+// reported returns the author as the record names it: unknown, if a runtime reports the message for
 // a channel that it does not have.
 func (k *ruleset) reported(in *incoming) audit.Counterparty {
 	if in.speaker == "" && !k.learns(in) {
@@ -159,9 +156,9 @@ func (k *ruleset) reported(in *incoming) audit.Counterparty {
 	return counterpartyRecord(in.from.Kind, in.from.Identity)
 }
 
-// takeMalformed deals with an annotation that is none. A known agent does not
-// send such a thing, so it is refused; from anybody else the message stays a
-// human one, and the agent is told not to trust the annotation.
+// takeMalformed handles an annotation that cannot be parsed. A known agent does not send such a
+// thing, so it is refused. From anybody else the message stays a human one, and the agent is told
+// not to trust the annotation.
 func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
 	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
 		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "malformed_envelope")

@@ -22,7 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/storeerror"
 )
 
-// newRequests takes up what waits for a person.
+// newRequests loads the requests that wait for a person.
 func (k *Kernel) newRequests(ctx context.Context) (err error) {
 	k.requests, err = approval.New(ctx, approval.Options{
 		Store: k.store, Notify: k.notify, Now: k.now, NewID: k.newID,
@@ -48,7 +48,7 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 	return err
 }
 
-// Approvals returns who takes people's decisions under the rules in force.
+// Approvals returns the decider that takes people's decisions under the rules in force.
 func (k *Kernel) Approvals() *approval.Decider { return k.rules().decider }
 
 // subject finds what a request is about.
@@ -81,14 +81,14 @@ type heldMessage struct {
 	k    *ruleset
 	r    *approval.Request
 	kept keptMessage
-	// m is the message on its way once more, st how things are, and v the verdict on
-	// it if a person approves: what the last preview found.
+	// m is the message, prepared again, st the state of its exchange, and v the verdict on it if a
+	// person approves. The last preview set all three.
 	m  *outgoing
 	st *standing
 	v  *ocip.Verdict
 }
 
-// endOf names whom a held message is for.
+// endOf names the receiver of a held message.
 func endOf(r *approval.Request) string {
 	if r.CounterpartyKind == ocip.KindAgent {
 		return "agent " + r.Counterparty
@@ -99,7 +99,7 @@ func endOf(r *approval.Request) string {
 // Lock takes the lock of the message's two ends.
 func (s *heldMessage) Lock() (unlock func()) { return s.k.exchanges.Lock(s.r) }
 
-// Takes takes every decision that there is about a message.
+// Takes accepts every kind of decision about a message.
 func (s *heldMessage) Takes(decision string) error {
 	if decision == api.DecideChanges {
 		return api.Errorf(api.InvalidParams, "decision: what a message would have to be is said by whoever takes it over")
@@ -107,7 +107,7 @@ func (s *heldMessage) Takes(decision string) error {
 	return nil
 }
 
-// Preview weighs the message once more.
+// Preview weighs the message again.
 func (s *heldMessage) Preview(ctx context.Context, now time.Time) (err error) {
 	if s.m, err = s.k.again(ctx, s.r, &s.kept); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *heldMessage) Preview(ctx context.Context, now time.Time) (err error) {
 	return nil
 }
 
-// Release lets the message go, or what the person says in its place.
+// Release sends the message, or the text that the person wrote in its place.
 func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 	v, state := s.v, api.ApprovalApproved
 	if d.Decision == api.DecideTakeover {
@@ -138,8 +138,8 @@ func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 	return s.release(ctx, d, v, state)
 }
 
-// inPersonsWords makes the message a person's own, with their words where they gave
-// any. The exchange ends as escalated.
+// inPersonsWords makes the message a person's own, with their text if they wrote one. The exchange
+// ends as escalated.
 func (s *heldMessage) inPersonsWords(ctx context.Context, d *approval.Decision) (*ocip.Verdict, error) {
 	if d.Content != "" {
 		// The agent's line for the transcript is about the agent's text.
@@ -173,8 +173,8 @@ func (s *heldMessage) onlyShown() error {
 	return nil
 }
 
-// release sends the message in the commit of the decision that lets it go: it is
-// decided and on its way, or neither.
+// release sends the message in the commit of the decision that releases it. Either both are durable
+// or neither is.
 func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip.Verdict, state string) error {
 	k := s.k
 	giveBack, err := k.count(ctx, s.m, s.st, d.Now)
@@ -197,7 +197,7 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 			}
 		}
 		if s.m.carried {
-			// Its runtime sends it, and is told with what, or redeems that.
+			// The runtime sends it: it is told the content, or redeems the approval.
 			data := s.m.emitted().Append(nil)
 			if !s.kept.Redeem && (s.m.app == nil || !s.m.app.Redeems()) {
 				return d.Conclude(state, data)
@@ -226,12 +226,12 @@ func (s *heldMessage) End(ctx context.Context, d *approval.Decision, state strin
 	return s.k.exchanges.End(ctx, d, state, s.k.directory)
 }
 
-// TakeBack takes the message back from the runtime that has not redeemed it.
+// TakeBack takes the message back from a runtime that has not redeemed it.
 func (s *heldMessage) TakeBack(_ string, revoke func() error) error {
 	return s.k.releases.While(s.r.ApprovalID, revoke)
 }
 
-// again is a held message as it was when it was weighed, on its way once more.
+// again prepares a held message anew, as it was when it was weighed.
 func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMessage) (*outgoing, error) {
 	sender := k.directory.Agent(r.AgentID)
 	if sender == nil || sender.InstanceID != r.Agent {
@@ -247,7 +247,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode the metadata of approval %s: %w", r.ApprovalID, err)
 	}
-	// It goes where it was to go, wherever the session's last message came from.
+	// It keeps its address, even if the session's last message came from elsewhere since.
 	brought, err := k.directory.Brought(m.key, m.metadata)
 	if err != nil {
 		return nil, api.Errorf(api.Conflict, "what is said of the address is none any more, so the message cannot go; deny it: %v", err)
@@ -275,34 +275,34 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if denied != nil {
 		return nil, api.Errorf(api.Conflict, "the message cannot go any more; deny it: %s", denied.Reason)
 	}
-	// A file is what it is when it is sent.
+	// Files are read again, since they may have changed while the message was held.
 	if err := k.look(ctx, m); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// outcomeKept is for how long an app is waited for that must be told.
+// outcomeKept is how long the outbox keeps an outcome for an app.
 const outcomeKept = 7 * 24 * time.Hour
 
-// Tell has the app that asked told, which waits for it in the outbox.
+// Tell puts the outcome into the outbox, for the app that asked.
 func (s *heldMessage) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
 	return s.k.tell(s.r, change, outcome, s.m)
 }
 
-// tell has the app that asked told what became of its request. The record of that, which
-// the change has just got as its first, has the digest of what the app is told. The message
-// is the one that is released with it, nil where none is.
+// tell puts the outcome of a request into the outbox, for the app that asked. The change's first
+// record, just added, is about that, and gets the digest of the event. The message is the one that
+// is released with it, or nil.
 func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome, m *outgoing) error {
 	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
-		return nil // who asked sees the request in the operator's own list, or asks after it
+		return nil // the caller finds the request in the operator's list, or asks about it
 	}
 	event, err := json.Marshal(outcome)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
 	channel, _ := directory.Split(r.SessionKey)
-	// What its runtime may send waits while one of the two ends is paused.
+	// The outcome lets the runtime send, so it waits while either end is paused.
 	to := r.AgentID
 	if local := k.directory.LocalAgent(r.SessionKey); local != nil && len(outcome.Data) > 0 {
 		to = local.ID
@@ -310,7 +310,7 @@ func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.Ap
 	record := change.Records[0]
 	generation := k.generation(record.TenantID)
 	if m != nil {
-		// Interceptors may have been asked since its receiver was looked up.
+		// Interceptors may have taken time since the receiver was looked up.
 		generation = m.known.generation
 	}
 	told := &outbox.Delivery{

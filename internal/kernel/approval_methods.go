@@ -12,11 +12,11 @@ import (
 
 // ApprovalResolve takes a person's decision about a request, at most once.
 func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
-	// The person's word counts, whether or not the person stays.
+	// The decision counts even if the person disconnects.
 	return k.rules().decider.Resolve(context.WithoutCancel(ctx), peer, p)
 }
 
-// ApprovalGet returns all about one request.
+// ApprovalGet returns everything about one request.
 func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Approval, error) {
 	rules := k.rules()
 	r, err := rules.decider.Show(ctx, p.ApprovalID)
@@ -28,8 +28,7 @@ func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Ap
 	return r.Approval, err
 }
 
-// locateHeld enters into a request what its counterparty is by now, if the configuration
-// has made it something else.
+// locateHeld updates a request's counterparty, if the configuration has changed it since.
 func (k *ruleset) locateHeld(ctx context.Context, r *approval.Request) {
 	sender := k.directory.Agent(r.AgentID)
 	if r.State != api.ApprovalPending || r.Kind != api.ApprovalOfMessage || sender == nil {
@@ -57,7 +56,7 @@ func (c *Client) Approval(ctx context.Context, p *api.ApprovalParams) (api.Appro
 	return c.kernel.approvalOf(ctx, p.ApprovalID, c.App().ID())
 }
 
-// approvalOf is what who asked is told of a request.
+// approvalOf returns a request as the app that asked may see it.
 func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, error) {
 	rules := k.rules()
 	r, err := rules.decider.Show(ctx, id)
@@ -67,8 +66,8 @@ func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, 
 	if (r.AppID != app || !rules.asked(r)) && !mutant.Off("approval-owner") {
 		return api.Approval{}, approval.NotFound(id)
 	}
-	// What people sign is not for the one that asked, nor who of another tenant has come
-	// to be the receiver.
+	// The text that people sign is not for the app that asked. Nor is the identity of a receiver
+	// that has come to belong to another tenant.
 	r.ToSign, r.Salt, r.Changed, r.Extracts = nil, "", nil, nil
 	if t := r.CounterpartyTenantID; t != "" && t != rules.directory.Agent(r.AgentID).TenantID {
 		r.CounterpartyUserID, r.CounterpartyTenantID = "", ""
@@ -93,8 +92,7 @@ func (k *Kernel) ApprovalList(ctx context.Context, p *api.ApprovalListParams) (a
 	return k.requests.List(ctx, &asked)
 }
 
-// ApprovalWatch opens a stream of requests: those that wait, and then each that is
-// new or changes.
+// ApprovalWatch opens a stream of requests: those that wait now, and then each new or changed one.
 func (k *Kernel) ApprovalWatch(context.Context, *api.Empty) (func(context.Context, api.Stream) error, error) {
 	return k.requests.Watch, nil
 }

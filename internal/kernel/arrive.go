@@ -16,12 +16,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// arriveLocally weighs an allowed message on the side of its receiver, an
-// agent of this daemon, and enters that side's record and state into the
-// sender's change. It is called under the pair's lock. RunID is "" for a message that the
-// receiver's runtime brings in by itself: then the report of that runtime makes the record
-// of a message that the receiver takes, and what the message binds it to holds whether or
-// not the report comes.
+// arriveLocally weighs an allowed message on the side of its receiver, an agent of this daemon, and
+// enters that side's record and state into the sender's change. The caller holds the pair's lock.
+// RunID is "" if the receiver's runtime brings the message in by itself: if the receiver takes the
+// message, that runtime's report makes the record, and the obligations from the message hold with
+// or without the report.
 func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, sent *ocip.Verdict, change *store.Change, now time.Time) (*ocip.Verdict, error) {
 	a, v, err := k.meets(ctx, m, sent, now)
 	if err != nil {
@@ -30,7 +29,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, 
 	if runID == "" && v.Allowed() {
 		return v, k.binds(ctx, m, a, v, change, now)
 	}
-	// The receiver's own record says what reached it and what did not.
+	// The receiver's own record lists the data that reached it and the data that were withheld.
 	v.Shared, v.Withheld = sent.Shared, sent.Told()
 	v.Exchange.Track(v.Shared, v.Withheld)
 	r, err := k.receivedRecord(m.local, *m.sender.Counterparty(), v, m.key, m.content)
@@ -60,7 +59,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, 
 func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, now time.Time) (*arrival, *ocip.Verdict, error) {
 	a := &arrival{
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
-		// The receiver's replies go back the way the message came.
+		// The receiver's replies go back the way that the message came.
 		key: directory.ReplyKey(m.sender, m.local, m.target), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
 		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}
@@ -68,7 +67,7 @@ func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, no
 	return a, v, err
 }
 
-// binds enters into a change what a message that its receiver takes makes it owe, and the
+// binds enters into a change the obligations that a taken message puts on its receiver, and the
 // causal chain that it continues.
 func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Verdict, change *store.Change, now time.Time) error {
 	to, from := m.local.InstanceID, m.sender.InstanceID
@@ -80,9 +79,9 @@ func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Ve
 	return k.state.Chains.Receive(ctx, to, from, v.Chain, exchange.Answers(&v.Before), k.chainsSince(now), now, change)
 }
 
-// refusedByReceiver records both sides of a message that its receiver, in this
-// daemon, did not take. It goes nowhere and takes no round, and the sender's
-// exchange ends as the receiver's did.
+// refusedByReceiver records both sides of a message that its receiver, in this daemon, did not
+// take. It is not delivered and takes no round, and the sender's exchange ends as the receiver's
+// did.
 func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *ocip.Verdict, change *store.Change) error {
 	if m.conclude != nil {
 		if err := m.conclude(arrived); err != nil {
@@ -123,14 +122,14 @@ type arrival struct {
 	passages   []ocip.Passage
 	rendering  []text.Rendering
 	dispatchID string
-	// owed is what the agent owed the sender before.
+	// owed is the agent's debt to the sender before this message.
 	owed ocip.Owed
 	// approved messages were let through by a person of this daemon.
 	approved bool
-	// local messages come from an agent of this daemon, whose side was timed:
+	// local messages come from an agent of this daemon. The sender's side was timed already:
 	// reading the clock costs more than counting.
 	local bool
-	// shown is set where the daemon knows the chain, as its own agent's message had it.
+	// shown is set if the daemon knows the chain from its own agent's message.
 	shown bool
 }
 
@@ -194,8 +193,8 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 	return r, k.content(r, content)
 }
 
-// arrived returns the chain of a message that came in. That of a message that an agent of
-// this daemon has sent to another is known.
+// arrived returns the chain of a message that came in. If an agent of this daemon sent it, the
+// daemon knows the chain.
 func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
 	if (a.local || a.shown) && a.chain.ID != "" {
 		return a.chain, nil
@@ -203,6 +202,6 @@ func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now
 	return k.state.ArrivedLocked(ctx, a.envelope.SourceAgent.InstanceID, a.key, a.dispatchID, a.chain, e, k.chainsSince(now), now)
 }
 
-// chainsSince is from when on a message counts as the cause of what its receiver
-// begins now.
+// chainsSince returns the earliest time at which a received message still counts as the cause of
+// the agent's next one.
 func (k *ruleset) chainsSince(now time.Time) time.Time { return now.Add(-k.cfg.ChainWindow) }

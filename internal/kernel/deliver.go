@@ -25,7 +25,7 @@ func (k *Kernel) queuesOf(a *registry.App) (queues []string) {
 	return append(queues, outbox.AppQueue(a.ID()))
 }
 
-// deliveries are the outbox as the registry knows it.
+// deliveries adapts the outbox to the registry.
 type deliveries struct{ kernel *Kernel }
 
 func (d deliveries) Resume(a *registry.App) { d.kernel.outbox.Resume(d.kernel.queuesOf(a)) }
@@ -40,7 +40,7 @@ func (d deliveries) Acknowledge(a *registry.App, of *registry.Delivery, said reg
 	return d.kernel.outbox.Acknowledge(a.ID(), of, said)
 }
 
-// receivers is the kernel as its outbox knows it.
+// receivers adapts the kernel to the outbox.
 type receivers struct{ kernel *Kernel }
 
 // Receiver returns the app that takes a queue's messages now, or nil.
@@ -65,11 +65,11 @@ func (h receivers) Receiver(queue string) outbox.Receiver {
 	return a
 }
 
-// Directory is who is who in the terms in force.
+// Directory returns the directory in force.
 func (h receivers) Directory() *directory.Directory { return h.kernel.rules().directory }
 
-// PausedBy returns the scope of a pause that stops what goes from an agent to another or
-// through a channel.
+// PausedBy returns the scope of a pause that stops messages between two agents or through a
+// channel.
 func (h receivers) PausedBy(channel, from, to string) string {
 	return h.kernel.pauses.Of(channel, from, to)
 }
@@ -79,11 +79,11 @@ func (h receivers) HookEvent(b []byte, to outbox.Receiver, d *outbox.Delivery, a
 	return h.kernel.apps.Deliver(b, to.(*registry.App), d.Hook, d.Sealed(), about, d.Reference())
 }
 
-// Handed tells those who observe it that an app was handed a delivery.
+// Handed tells observers that an app was handed a delivery.
 func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.HookContext) {
 	k := h.kernel.rules()
 	if d.Hook == api.MessageSending {
-		// The owner too, behind the message: it may have asked for that.
+		// The channel's owner too, after the message, if it asked for that.
 		k.apps.Observe(k.terms, api.MessageSent, d.Sealed(), about, nil)
 		return
 	}
@@ -94,18 +94,18 @@ func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.Hook
 // Commit makes a change of the outbox durable.
 func (h receivers) Commit(c *store.Change) (store.Receipt, error) { return h.kernel.commit(c) }
 
-// QueueList returns a page of what was let through and has not reached its receiver.
+// QueueList returns a page of allowed messages that have not reached their receivers.
 func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
 	return k.outbox.List(ctx, p)
 }
 
-// QueueDrop takes messages out that have not reached their receivers.
+// QueueDrop removes messages that have not reached their receivers.
 func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
 	return k.outbox.Drop(api.ByPerson(who, p.Note), p)
 }
 
-// known is what is known of whom a message reaches: which generation, and whether somebody
-// decides who spoke where it goes.
+// known is the daemon's knowledge of the receiver: its generation, and whether an observed speaker
+// decided.
 type known struct {
 	generation uint64
 	learned    bool
@@ -143,8 +143,8 @@ func (in *incoming) delivery(p ocip.Policy, expires time.Time) *outbox.Delivery 
 	}
 }
 
-// volatile reports whether what the message was decided by can change without the rules: a
-// file that goes along, who may sign, a grant, its task, or the time that the policy reads.
+// volatile reports whether the basis of the decision can change without the rules: an attached
+// file, the list of signers, a grant, the message's task, or the time that the policy reads.
 func (m *outgoing) volatile(p ocip.Policy) bool {
 	return len(m.media) > 0 || m.approvalID != "" || m.grant != "" || m.task.ID != "" || !p.Lasts()
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Dispatch takes a message from an app to its receiver: who speaks to whom,
-// the interceptors, the decision, its record, and only then the delivery.
+// Dispatch takes a message from an app to its receiver: it finds sender and counterparty, asks the
+// interceptors, decides, records, and only then delivers.
 //
-// The receiver's copy is written after the answer: the sender waits for that, and
-// the receiver for nothing.
+// The receiver's copy is written after the answer: the sender waits for its answer, and the
+// receiver waits for nothing.
 func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.DispatchResult, api.AfterReply, error) {
 	named, _ := api.Text(p.Metadata["agentId"])
 	m, result, err := c.dispatch(ctx, p, named, false)
@@ -24,8 +24,8 @@ func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.Dispa
 	return result, m.deliver, nil
 }
 
-// dispatch takes a message as far as its delivery, or where its runtime carries
-// it to that point. It is sent by the named agent, or the app's only one.
+// dispatch takes a message as far as its delivery. If the runtime carries the message, it stops
+// there. The sender is the named agent, or the app's only one.
 func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (*outgoing, api.DispatchResult, error) {
 	k, err := c.rules()
 	if err != nil {
@@ -41,13 +41,12 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	return k.say(ctx, s, p)
 }
 
-// prepare takes a message whose sender and recipient are known as far as its decision:
-// wall, pauses, the caller's hints, the address, the interceptors, and the files that
-// go along. What stops it on the way is on record.
+// prepare takes a message with known sender and recipient as far as its decision: wall, pauses, the
+// caller's hints, the address, the interceptors, and the attached files. A refusal on the way is on
+// record.
 func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
-		// The wall comes before anything else: no wish is read, and nobody sees the
-		// text.
+		// The wall comes before anything else: no hint is read, and no interceptor sees the text.
 		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
 		return nil
 	}
@@ -74,9 +73,9 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 	return k.look(ctx, m)
 }
 
-// paused is the denial of a message that may not be decided now. What the daemon delivers
-// to an agent of its own waits in that agent's queue while the agent is paused; what a
-// runtime delivers by itself waits nowhere.
+// paused returns the denial of a message that a pause stops. A message that the daemon delivers to
+// its own agent is allowed and waits in that agent's queue. A message that the runtime delivers
+// cannot wait.
 func (k *ruleset) paused(m *outgoing) *ocip.Verdict {
 	to := ""
 	if m.carried && m.local != nil {
@@ -89,15 +88,15 @@ func (k *ruleset) paused(m *outgoing) *ocip.Verdict {
 	return &ocip.Verdict{Result: ocip.Deny, Code: ocip.Paused, Policy: "pause", Reason: reason}
 }
 
-// send decides a message and records the decision. What may go is released, what
-// a person must decide about is held.
+// send decides a message and records the decision. It releases an allowed message, and holds one
+// that needs a person's approval.
 func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
-	// From here on the message is decided, whether or not its sender stays.
+	// From here on the message is decided, even if its sender disconnects.
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
 	defer k.pauses.Deciding()()
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); !walled {
-		// Interceptors may have been asked meanwhile.
+		// Interceptors may have taken time.
 		if v := k.paused(m); v != nil {
 			return api.DispatchResult{}, k.refuseEarly(m, v)
 		}
@@ -105,7 +104,7 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	before := *m
 	result, err := k.sendLocked(context.Background(), m)
 	if errors.Is(err, store.ErrGrantOver) {
-		// A person took the grant back while the message was on its way.
+		// A person revoked the grant in the meantime.
 		*m = before
 		m.ungranted = true
 		result, err = k.sendLocked(context.Background(), m)

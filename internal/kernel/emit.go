@@ -7,9 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 )
 
-// Emit takes a hook from a runtime that delivers by itself. A message goes the
-// same way as one that the daemon delivers, the delivery alone left out, so
-// that there is one implementation of every rule.
+// Emit takes a hook from a runtime that delivers by itself. A message goes the same way as one that
+// the daemon delivers, without the delivery, so that every rule has one implementation.
 func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, error) {
 	hook, known := api.ParseHook(p.HookName)
 	if !known {
@@ -22,7 +21,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, e
 		return c.emitReceived(ctx, p)
 	}
 	if hook == api.MessageSent {
-		// That a message was handed over is the daemon's to say.
+		// Only the daemon raises this hook, after a delivery.
 		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
 	}
 	k, err := c.rules()
@@ -46,7 +45,7 @@ func (c *Client) emitSending(ctx context.Context, p *api.EmitParams) (api.EmitAn
 	return c.kernel.carried(m, &result, err)
 }
 
-// carried is what a runtime is told of a message that it delivers by itself.
+// carried returns the answer to a runtime about a message that it delivers by itself.
 func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (api.EmitAnswer, error) {
 	if err != nil {
 		return api.NotAllowed(err)
@@ -69,7 +68,7 @@ func (c *Client) emitReceived(ctx context.Context, p *api.EmitParams) (api.EmitA
 	return in.taken(err)
 }
 
-// taken is what a runtime is told of a message that it has received by itself.
+// taken returns the answer to a runtime about a message that it has received by itself.
 func (in *incoming) taken(err error) (api.EmitAnswer, error) {
 	if err != nil {
 		return api.NotAllowed(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// forOutgoingLocked returns the exchange that a message from an agent belongs to: the
-// one it names, else the one its session is in, else a new one.
+// forOutgoingLocked returns the exchange that a message from an agent belongs to: the one that it
+// names, else its session's current one, else a new one.
 func (k *ruleset) forOutgoingLocked(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
 	agent, h, pair := m.sender.InstanceID, &m.hints, store.PairOf(m.sender.InstanceID, m.to.InstanceID)
 	var (
@@ -48,7 +48,7 @@ func continues(e *ocip.Exchange, m *outgoing, now time.Time) bool {
 	return e.Open(now) && e.Counterparty == m.to.InstanceID && (m.hints.Type == "" || m.hints.Type == e.Type)
 }
 
-// openLocked begins an exchange. One that nobody named has its conversation's id.
+// openLocked begins an exchange. If nobody named it, it takes its conversation's id.
 func (k *ruleset) openLocked(ctx context.Context, m *outgoing, now time.Time) (ocip.Exchange, error) {
 	e := ocip.Exchange{
 		ID: m.hints.ID, ConversationID: m.hints.ConversationID, Type: k.typeOf(m),
@@ -62,8 +62,8 @@ func (k *ruleset) openLocked(ctx context.Context, m *outgoing, now time.Time) (o
 		}
 		return e, nil
 	}
-	// Rounds are counted in the conversation: a second exchange of it would
-	// begin to count anew.
+	// Rounds are counted per conversation: with a second exchange in it, the count would begin
+	// again.
 	switch known, err := k.store.ExchangeByConversation(ctx, e.Agent, e.ConversationID); {
 	case err == nil:
 		return e, api.Errorf(api.Conflict, "conversation %s has an exchange already, %s; go on with that one, or name another conversation", e.ConversationID, known.ID)

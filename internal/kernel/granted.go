@@ -14,8 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Granted is an agent without an app, which a grant lets a connection speak and read
-// for. It is one call's.
+// Granted is an agent without an app, which a grant lets a connection speak and read for. It lives
+// for one call.
 type Granted struct {
 	*inbox.Reader
 	kernel *Kernel
@@ -23,13 +23,12 @@ type Granted struct {
 	agent  *Agent
 	grant  string
 	peer   api.Peer
-	// still looks at the grant again, and lasts is its end.
+	// still checks the grant again, and lasts is its end.
 	still func(context.Context) error
 	lasts time.Time
 }
 
-// Grantable returns the tenant of an agent that a grant can name, and an error where there
-// is none.
+// Grantable returns the tenant of an agent that a grant can name, or an error if there is none.
 func (k *Kernel) Grantable(agent string) (tenant string, err error) {
 	a := k.rules().directory.Agent(agent)
 	switch {
@@ -45,8 +44,8 @@ func hasApp(a *Agent) error {
 	return api.Errorf(api.Forbidden, "agent %s has the app %s, which speaks for it and takes its messages: leave agents[].app out for an agent that speaks by grants", a.ID, a.App)
 }
 
-// Granted returns the agent that a grant of a tenant names, where the process at the
-// other end may speak for it.
+// Granted returns the agent that a grant of a tenant names, if the process at the other end may
+// speak for it.
 func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, error) {
 	r := k.rules()
 	g := &Granted{kernel: k, rules: r, agent: r.directory.Agent(agent), grant: grant, peer: peer}
@@ -69,15 +68,15 @@ func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, 
 	return g, nil
 }
 
-// While has the grant, which ends at some time at the latest, looked at again where it may have
-// changed. Zero is a grant of which nobody knows when it ends.
+// While sets the function that checks the grant again when it may have changed, and the grant's
+// latest end. Zero means that the end is unknown.
 func (g *Granted) While(still func(context.Context) error, lasts time.Time) {
 	g.still, g.lasts = still, lasts
 	g.Reader.While(still)
 }
 
-// Send takes a message to its receiver, the way that an app's takes. Asked again with
-// the same key, it answers what it answered before.
+// Send takes a message to its receiver, the same way as an app's. If the same request key is used
+// again, it returns the earlier answer.
 func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSent, api.AfterReply, error) {
 	var asked string
 	if p.RequestKey != "" {
@@ -107,11 +106,10 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 	return result.SentBy(), m.deliver, nil
 }
 
-// asker is whose request keys the agent's are: another agent that is given its id has
-// others.
+// asker names the owner of the request keys. A new agent under the same id has others.
 func (g *Granted) asker() string { return g.agent.App + " " + g.agent.Identified() }
 
-// keeps enters into the change of a message what its asker is told, under a key.
+// keeps enters the answer into the change of a message, under a request key.
 func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResult) error {
 	if key == "" {
 		return nil
@@ -123,8 +121,8 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 	}
 }
 
-// speaker is the process that speaks for the agent. Keep enters the answer into the change of
-// a message.
+// speaker is the process that speaks for the agent. Keep enters the answer into the change of a
+// message.
 func (g *Granted) speaker(keep func(*store.Change, *api.DispatchResult) error) speaker {
 	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep}
 }
@@ -135,7 +133,7 @@ func (g *Granted) Exchange(ctx context.Context, p *api.AgentExchangeParams) (api
 	return result, nil, err
 }
 
-// Approval tells what became of a message that is held.
+// Approval returns the state of a held message.
 func (g *Granted) Approval(ctx context.Context, p *api.AgentApprovalParams) (api.AgentApproval, api.AfterReply, error) {
 	r, err := g.kernel.approvalOf(ctx, p.ApprovalID, g.agent.App)
 	if err != nil {

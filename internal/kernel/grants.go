@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// grantsFor are the grants that may let a message past which is held for nothing but a
-// commitment in its text.
+// grantsFor returns the grants that may release a message which is held only for a commitment in
+// its text.
 func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.Grant {
 	switch {
 	case v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed():
@@ -23,7 +23,7 @@ func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.G
 	return k.grants.For(m.wants(&st.exchange), k.signers)
 }
 
-// wants is what a grant for the message has to be for.
+// wants describes the message for the search of a grant that covers it.
 func (m *outgoing) wants(e *ocip.Exchange) *grants.About {
 	about := &grants.About{
 		Agent: m.sender.InstanceID, Tenant: m.sender.TenantID, SessionKey: m.key, Target: m.target,
@@ -35,13 +35,13 @@ func (m *outgoing) wants(e *ocip.Exchange) *grants.About {
 	return about
 }
 
-// partyOf is who a receiver is, by the configuration alone.
+// partyOf returns a receiver as a grant's party, by the configuration alone.
 func partyOf(c *ocip.Counterparty) *grants.Party {
 	return &grants.Party{Kind: c.Kind, User: c.UserID, Tenant: c.TenantID}
 }
 
-// grantsOf are the grants of the exchange that a message arrives in, where it asks
-// for a commitment.
+// grantsOf returns the grants of the exchange that a message arrives in, if the message asks for a
+// commitment.
 func (k *ruleset) grantsOf(agent *Agent, e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
 	if !v.Exchange.AwaitsCommitment || !k.grants.Some(e.Agent) {
 		return nil
@@ -49,7 +49,7 @@ func (k *ruleset) grantsOf(agent *Agent, e *ocip.Exchange, v *ocip.Verdict) []oc
 	return k.grants.For(&grants.About{Agent: e.Agent, Tenant: agent.TenantID, Receiver: e.Counterparty, Exchange: e}, k.signers)
 }
 
-// offered are the bounds in which a person may approve the exchange of a held message.
+// offered returns the bounds in which a person may approve the exchange of a held message.
 func offered(v *ocip.Verdict) *api.Bounds {
 	if v.Offer == nil {
 		return nil
@@ -59,7 +59,7 @@ func offered(v *ocip.Verdict) *api.Bounds {
 	}
 }
 
-// GrantList lists what people have approved beforehand.
+// GrantList lists the grants.
 func (k *Kernel) GrantList(ctx context.Context, p *api.GrantListParams) (api.GrantListResult, error) {
 	rules, asked := k.rules(), *p
 	if agent := rules.directory.Agent(p.Agent); agent != nil {
@@ -84,7 +84,7 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
 }
 
-// GrantRevoke takes a grant back.
+// GrantRevoke revokes a grant.
 func (k *Kernel) GrantRevoke(ctx context.Context, who api.Peer, p *api.GrantRevokeParams) (api.GrantRevokeResult, error) {
 	return k.grants.Revoke(context.WithoutCancel(ctx), who, p)
 }

@@ -19,41 +19,41 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// request is the digest of what the app asked for: the same again is the same
-// request, in whatever order an encoder put the members of its metadata.
+// request returns the digest of the app's request. The same request has the same digest, in
+// whatever order an encoder put the members of its metadata.
 func (m *outgoing) request() string {
 	if m.requested != "" {
 		return m.requested
 	}
 	metadata := jsontext.Value(m.asked.Metadata.Append(nil))
-	// What came in as JSON has a canonical form.
+	// Metadata that came in as JSON has a canonical form.
 	_ = metadata.Canonicalize()
-	// Whom it is for is part of it: a session can come to be somebody else's.
+	// The digest covers the receiver: a session can come to belong to somebody else.
 	m.requested = approval.Asked(api.ApprovalOfMessage,
 		m.asked.SessionKey, m.asked.Content.Inspect(), string(metadata), strconv.FormatBool(m.carried), string(m.to.Kind), m.to.InstanceID, m.target)
 	return m.requested
 }
 
-// keptMessage is what a message takes to go, besides what a person is shown of it.
+// keptMessage holds the parts of a held message that people are not shown.
 type keptMessage struct {
 	Carried bool `json:"carried,omitzero"`
-	// Unlabelled is set where the label of an agent's message stands in its annotation.
+	// Unlabelled is set if the label of an agent's message is only in its annotation.
 	Unlabelled bool   `json:"unlabelled,omitzero"`
 	Redeem     bool   `json:"redeem,omitzero"`
 	Account    string `json:"account,omitzero"`
-	// Metadata is its text, so that it keeps every byte.
+	// Metadata is kept as text, so that every byte stays.
 	Metadata string `json:"metadata"`
-	// Changes are those of the interceptors.
+	// Changes names the interceptors that changed the message.
 	Changes []string `json:"changes,omitempty"`
 }
 
-// hold stores a message for a person, in the commit of the decision that asks
-// for one. It is called under the pair's lock.
+// hold stores a message for a person, in the commit of the decision that asks for one. The caller
+// holds the pair's lock.
 func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	r := k.newRequest(m, v, k.newID(), now)
 	if !k.requests.Reserve(r, k.cfg.MaxHeld) {
 		if v.Exhausted() {
-			// There may be no place to ask, but the two are stopped all the same.
+			// Even if no request can be made, the two agents are stopped.
 			k.state.Refuse(change, v, now)
 		}
 		v.DenyTooManyPending(fmt.Sprintf(
@@ -78,8 +78,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 	return result, nil
 }
 
-// enterRequest enters the request to release a message, and the record that it
-// waits.
+// enterRequest enters the request to release a message, and the record of it.
 func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (*audit.Record, error) {
 	s := &heldMessage{
 		k: k, r: r, m: m, st: st,
@@ -105,8 +104,8 @@ func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outg
 	return record, nil
 }
 
-// heldAlready answers a request that waits already, and reports whether one does:
-// nothing is asked twice. It is called under the pair's lock.
+// heldAlready answers from a pending request for the same message, and reports whether there is
+// one: nobody is asked twice. The caller holds the pair's lock.
 func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.DispatchResult, already bool, err error) {
 	id := k.requests.Waiting(api.ApprovalOfMessage, m.sender.InstanceID, m.request)
 	if id == "" {
@@ -117,7 +116,7 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 		return result, true, err
 	}
 	if waits.OverAt(k.now()) {
-		// Its time is over; this is a request of its own.
+		// That request has expired; this message makes a new one.
 		return result, false, k.decider.Expire(ctx, waits)
 	}
 	r := &audit.Record{
@@ -134,7 +133,7 @@ func (k *ruleset) heldAlready(ctx context.Context, m *outgoing) (result api.Disp
 	return result, true, err
 }
 
-// newRequest writes down a message and the verdict that holds it.
+// newRequest makes a request from a message and the verdict that holds it.
 func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.Time) *approval.Request {
 	e := &v.Exchange
 	expires := k.exchangeRules.WaitsUntil(e, now)
@@ -166,7 +165,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 	return h
 }
 
-// reaches enters into a request whom its message reaches, and where.
+// reaches enters into a request the receiver of its message and the address.
 func reaches(r *approval.Request, m *outgoing) {
 	r.CounterpartyKind, r.CounterpartyUserID, r.CounterpartyTenantID = m.to.Kind, m.reader(), m.to.TenantID
 	r.Address, r.Group = audit.Address{}, m.local == nil && m.recipient.Group
@@ -175,8 +174,8 @@ func reaches(r *approval.Request, m *outgoing) {
 	}
 }
 
-// show works out what would leave if a person approved the message now, and why it
-// could not if it could not.
+// show computes the message that would be sent if a person approved it now, or the reason why it
+// could not be.
 func (s *heldMessage) show(ctx context.Context, now time.Time) {
 	k, m, r := s.k, s.m, s.r
 	v := k.weigh(ctx, m, reopened(s.st, m, now), ocip.Approved, now)
@@ -187,7 +186,7 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 		sending.changedBy = slices.Clone(m.changedBy)
 		k.stamp(&sending, v)
 		shown := sending.emitted()
-		shown.DispatchID = "" // the message's own, whatever becomes of it
+		shown.DispatchID = "" // the held message keeps its own id
 		r.Sending = shown.Append(nil)
 		r.Needed = ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers)
 	} else {
@@ -200,8 +199,7 @@ func (s *heldMessage) show(ctx context.Context, now time.Time) {
 	s.v = v
 }
 
-// showFound enters what goes along with the message, and what was found in its texts, as
-// they are now.
+// showFound enters the current attachments of the message, and the current findings in its texts.
 func (s *heldMessage) showFound(v *ocip.Verdict) {
 	m, r := s.m, s.r
 	changed := alongside(r.Media) != alongside(m.media)
@@ -209,12 +207,12 @@ func (s *heldMessage) showFound(v *ocip.Verdict) {
 		r.Exchange, r.NoExchange = nil, "what goes along has changed since the message was held"
 	}
 	if v.Allowed() || changed {
-		// Where it is allowed, every rule has looked at it.
+		// If the message is allowed, every rule has looked at it.
 		r.Detections, r.Extracts = approval.Detections(v), extracts(m, v)
 	}
 }
 
-// extracts are the parts of a message's texts that people are shown besides its content.
+// extracts returns the parts of a message's texts that people are shown besides its content.
 func extracts(m *outgoing, v *ocip.Verdict) (list []api.Extract) {
 	for _, e := range slices.Concat(m.extracts, ocip.Extracts(v.Detections, m.named(m.passages))) {
 		list = append(list, api.Extract(e))
@@ -222,8 +220,8 @@ func extracts(m *outgoing, v *ocip.Verdict) (list []api.Extract) {
 	return list
 }
 
-// Shown is the message as it was asked for, what would be sent and to whom, and the
-// files that go along.
+// Shown returns the message as the app requested it, the message that would be sent and its
+// receiver, and the attached files.
 func (s *heldMessage) Shown() approval.View {
 	r := s.r
 	return approval.View{
@@ -238,7 +236,7 @@ func (s *heldMessage) Shown() approval.View {
 	}
 }
 
-// alongside is what goes along with a message as people compare it, an item a line.
+// alongside lists the attachments of a message for comparison, an item a line.
 func alongside(items []api.MediaItem) string {
 	lines := make([]string, len(items))
 	for i, item := range items {
@@ -250,8 +248,8 @@ func alongside(items []api.MediaItem) string {
 	return strings.Join(lines, "\n")
 }
 
-// reopened is how things are once a person has looked: the exchange goes on, and
-// the message begins a causal chain of its own.
+// reopened returns the state after a person has looked: the exchange goes on, and the message
+// begins a causal chain of its own.
 func reopened(st *standing, m *outgoing, now time.Time) *standing {
 	again := *st
 	if again.exchange.Outcome == ocip.Escalated {

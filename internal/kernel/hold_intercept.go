@@ -15,16 +15,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// interception is what the required interceptors said of a message that is to be let go.
+// interception is the required interceptors' answer about a message before its release.
 type interception struct {
 	// of is the digest of the message that they were shown.
 	of string
 	registry.Interception
 }
 
-// passRequired lets the message go on only if each required interceptor leaves it as it is.
-// They are asked with no lock held. If one is not there, nothing is decided. If one blocks
-// or changes the message, the approvals are void: a person looks anew.
+// passRequired releases the message only if each required interceptor leaves it as it is. They are
+// asked with no lock held. If one is not connected, nothing is decided. If one blocks or changes
+// the message, the approvals are void, and a person must look again.
 func (s *heldMessage) passRequired(ctx context.Context, d *approval.Decision) error {
 	k, m := s.k, s.m
 	if len(k.directory.Required()) == 0 {
@@ -67,7 +67,7 @@ func (s *heldMessage) passRequired(ctx context.Context, d *approval.Decision) er
 	return d.AskAnew(change, objection)
 }
 
-// notReleased refuses a release for a required interceptor that cannot be asked.
+// notReleased refuses a release because a required interceptor cannot be asked.
 func (s *heldMessage) notReleased(d *approval.Decision, v *ocip.Verdict) error {
 	r := s.Record()
 	r.ID, r.ActionType, r.Event = s.k.newID(), audit.ActionApproval, "not_released"
@@ -79,7 +79,8 @@ func (s *heldMessage) notReleased(d *approval.Decision, v *ocip.Verdict) error {
 	return api.Obstacle{Blocked: v.Reason}.Conflict(api.ApprovalBlocked, v.Reason+", so nothing was decided; decide again once it is connected and answers, or deny the message")
 }
 
-// changedBy is the message as interceptors left it, or the reason why none may do that.
+// changedBy returns the message as interceptors left it, or the reason why they may not change it
+// so.
 func (s *heldMessage) changedBy(left *registry.Interception) (*outgoing, *ocip.Verdict) {
 	next := *s.m
 	var err error
@@ -101,7 +102,7 @@ func (s *heldMessage) changedBy(left *registry.Interception) (*outgoing, *ocip.V
 	return &next, nil
 }
 
-// become makes the request one about the message as interceptors left it.
+// become replaces the request's message by the one that interceptors left.
 func (s *heldMessage) become(ctx context.Context, next *outgoing, d *approval.Decision) (err error) {
 	r := s.r
 	r.Content, r.ContentBytes, r.Summary = next.content.Inspect(), next.content.Len(), ocip.Summarize(next.content.Inspect())

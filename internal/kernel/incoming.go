@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// incoming is one message brought in by an app, or by who speaks for an agent without one:
-// then app is nil.
+// incoming is one message brought in by an app, or by a process that speaks for an agent without
+// one: then app is nil.
 type incoming struct {
 	app          *registry.App
 	appID        string
@@ -18,35 +18,35 @@ type incoming struct {
 	key, account string
 	content      gate.Text
 	metadata     api.Object
-	// origin is where it came from, and from who is there: an agent that was seen,
-	// where the directory has nobody.
+	// origin is the place that the message came from, and from the counterparty there: the agent
+	// that was seen, if the directory has nobody.
 	origin directory.Origin
 	from   ocip.Counterparty
-	// spoke are those whom it shows to read where it came from.
+	// spoke are the readers of that place that the message shows.
 	spoke []ocip.Counterparty
-	// generation is that of what was known when from was looked up.
+	// generation is the generation of the data by which from was found.
 	generation uint64
-	// chain is the causal chain of an agent's message, speaker the agent, and
-	// answer is set where the receiver had asked it.
+	// chain is the causal chain of an agent's message, and speaker that agent. Answer is set if the
+	// receiver had asked something.
 	chain             ocip.Chain
 	speaker           string
 	answer            bool
 	runID, dispatchID string
-	// carried messages are with their runtime already.
+	// carried messages are at their runtime already.
 	carried bool
-	// task is what the message is about.
+	// task is the task of the message.
 	task aboutTask
-	// halves is how many halves of characters the daemon replaced in it, and lookalikes are
-	// the names that those of members looked like which it took out.
+	// halves counts the unpaired surrogates that the daemon replaced in it. Lookalikes lists the
+	// names that removed members resembled.
 	halves     int
 	lookalikes []string
-	// deliver, where set, has the message written to its agent, once it is durable, and
-	// sealed is the message for a runtime that has it already.
+	// deliver, if set, writes the durable message to its agent. Sealed is the message for a runtime
+	// that has it already.
 	deliver api.AfterReply
 	sealed  gate.Sealed
 }
 
-// mended says in a record of the message that it is not quite what was sent.
+// mended notes in a record that the daemon has changed the message slightly.
 func (in *incoming) mended(r *audit.Record) {
 	if in.halves == 0 && len(in.lookalikes) == 0 {
 		return
@@ -66,7 +66,7 @@ func (in *incoming) about() api.HookContext {
 	return api.HookContext{AgentID: in.agent.ID, SessionKey: in.key, ChannelID: directory.ChannelOf(in.key), AccountID: in.account}
 }
 
-// describe enters into a record who brought a message in, and from where.
+// describe enters into a record the app that brought a message in, and its origin.
 func (in *incoming) describe(r *audit.Record) {
 	r.AppID, r.RunID, r.DispatchID = in.appID, in.runID, in.dispatchID
 	if channel, _ := directory.Split(in.key); channel != directory.AgentChannel {
@@ -88,26 +88,26 @@ func (in *incoming) describe(r *audit.Record) {
 	in.mended(r)
 }
 
-// sourced is who sent an envelope: of the kind agent where that is shown, or denied.
+// sourced is the sender of an envelope: of kind agent if that is proven, or denied.
 type sourced struct {
 	ocip.Counterparty
 	denied *ocip.Verdict
-	// spoke are those whom it shows to read where it came from, and approved is set where
-	// a person of this daemon let the message through.
+	// spoke are the readers of the place that the envelope shows. Approved is set if a person of
+	// this daemon approved the message.
 	spoke    []ocip.Counterparty
 	approved bool
-	// chain is that of a message of an agent of this daemon, as it was sent.
+	// chain is the chain of a message of this daemon's agent, as it was sent.
 	chain ocip.Chain
 }
 
-// isAddress reports whether a member of the message's metadata is where it came
-// from, as the channel's app says.
+// isAddress reports whether a member of the message's metadata is part of its origin, according to
+// the channel's app.
 func (in *incoming) isAddress(member string) bool {
 	_, ok := in.origin.Brought[member]
 	return ok
 }
 
-// form is the message as its agent is given it.
+// form returns the message in the agent's form.
 func (in *incoming) form() api.Inbound {
 	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// passInbound asks those that nothing goes past about a message that an app brings
-// in. They see it as it came and may stop it, which is on record; they change
-// nothing. One of another tenant is not shown to them: it goes no further anyway.
+// passInbound asks the required interceptors about a message that an app brings in. They see it
+// unchanged and may stop it, which is on record; they change nothing. A message from another tenant
+// is not shown to them, since the wall stops it anyway.
 func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
 	err := k.askInbound(ctx, in)
 	if err == nil && in.carried && !api.There(ctx) {
@@ -59,8 +59,8 @@ func (k *ruleset) askInbound(ctx context.Context, in *incoming) error {
 	return failure
 }
 
-// passInterceptors lets the interceptors change the message. One that stops it
-// is on record, like any other denial.
+// passInterceptors lets the interceptors change the message. If one stops it, the denial is on
+// record like any other.
 func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	if !k.apps.Intercepted(k.terms) {
 		return nil
@@ -82,8 +82,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	return k.refuseEarly(m, left.Blocked)
 }
 
-// changedHints takes up what interceptors made of the caller's wishes. They may
-// tighten them and nothing else.
+// changedHints applies the interceptors' changes to the caller's hints. They may only tighten them.
 func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 	by := m.changedBy[len(m.changedBy)-1]
 	left, err := hints.Parse(m.metadata["exchange"])
@@ -92,7 +91,7 @@ func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 		wrong = m.hints.After(left, k.cfg.DefaultLevel)
 	}
 	if wrong == "" {
-		// What is held is read once more when it is released.
+		// A held message is read again when it is released.
 		metadata := make(api.Object, len(m.metadata)+1)
 		maps.Copy(metadata, m.metadata)
 		metadata["exchange"] = m.hints.Object()

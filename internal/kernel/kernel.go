@@ -36,10 +36,10 @@ import (
 
 // Config is the kernel's part of the configuration, checked and typed.
 type Config struct {
-	// Directory is who is who.
+	// Directory is the configuration of the directory.
 	Directory directory.Config
 
-	// Config is how apps are dealt with.
+	// Config is the registry's part.
 	registry.Config
 
 	// ActiveWindow is how recently an active session was used.
@@ -51,60 +51,58 @@ type Config struct {
 	ExpiresAfter  time.Duration
 	MaxAnnotation int
 	Disclosure    ocip.Disclosure
-	// Rules are what messages' texts and causal chains are judged by, and
-	// ChainWindow for how long an agent acts on what it heard.
+	// Rules are the rules for messages' texts and causal chains. ChainWindow is how long a received
+	// message counts as the cause of an agent's acts.
 	Rules       *ocip.Rules
 	ChainWindow time.Duration
-	// MaxHeld is how many messages of one agent may wait for a person, HoldFor
-	// for how long, and Approvers how many people must approve one where the
-	// policy does not say.
+	// MaxHeld is how many messages of one agent may wait for a person, HoldFor for how long, and
+	// Approvers how many people must approve one if the policy names no number.
 	MaxHeld, Approvers int
 	HoldFor            time.Duration
-	// Unannotated is how a known agent's text without an annotation is taken: bind
-	// has its answer go by that agent's rules, human takes it as a person's, and
-	// refuse does not take it.
+	// Unannotated says how a known agent's text without an annotation is treated: bind applies that
+	// agent's rules to the answer, human treats it as a person's text, and refuse does not take it.
 	Unannotated string
-	// KeepHeld keeps the texts of held messages when they are decided.
+	// KeepHeld keeps the texts of held messages after the decision.
 	KeepHeld bool
 }
 
 // Agent is a local agent, as the directory has it.
 type Agent = directory.Agent
 
-// Options is what a kernel is given from outside.
+// Options holds the dependencies of a kernel.
 type Options struct {
-	// Terms are those of the start, see [Kernel.Prepare].
+	// Terms are the terms at the start, see [Kernel.Prepare].
 	Terms    Terms
 	Store    *store.Store
 	Settings registry.Settings
 	// Search finds the store's records.
 	Search logquery.Search
-	// Notify, where set, is told what waits for a person.
+	// Notify, if set, is told about requests that wait for a person.
 	Notify approval.Notifier
-	// Subject finds what approval requests that are not of messages are about.
+	// Subject finds the subjects of approval requests that are not about messages.
 	Subject func(*approval.Request) (approval.Subject, error)
-	// Tasks, where set, says whose a task is.
+	// Tasks, if set, returns the tenant of a task.
 	Tasks TaskOf
-	// Digest makes the keyed digest that stands for a text in records, with the
-	// key of a tenant. Where it fails, nothing is released.
+	// Digest makes the keyed digest that stands for a text in records, with the key of a tenant. If
+	// it fails, nothing is released.
 	Digest func(tenant, text string) (string, error)
-	// Keys is Digest of what a function appends to a buffer.
+	// Keys is Digest for text that a function appends to a buffer.
 	Keys gate.Keys
 	Now  func() time.Time
 	// NewID makes ids that sort by time, so that tables keyed by them grow at
 	// one end.
 	NewID func() string
-	// Boot names the system's boot, and Runs reports whether a process of it that an
-	// [api.Peer] named still runs; where Runs is nil, all do.
+	// Boot names the system's boot. Runs reports whether a process that an [api.Peer] named still
+	// runs; if Runs is nil, all do.
 	Boot string
 	Runs func(process string) bool
-	// Metrics, where set, counts what the kernel does.
+	// Metrics, if set, counts the kernel's work.
 	Metrics *metrics.Set
 	Log     *zap.Logger
 }
 
-// base is what is the same under every configuration: what is known, and what
-// decisions are recorded and carried out with.
+// base is the part that is the same under every configuration: the known state, and the means to
+// record decisions and carry them out.
 type base struct {
 	store  *store.Store
 	search logquery.Search
@@ -118,7 +116,7 @@ type base struct {
 	metrics   *metrics.Set
 	log       *zap.Logger
 
-	// state is what is known between two ends.
+	// state is the state between any two ends.
 	state    *exchange.State
 	requests *approval.Requests
 	releases *releases.Releases
@@ -129,15 +127,15 @@ type base struct {
 	// exchanges shows and ends exchanges.
 	exchanges *exchanges.Exchanges
 	contacts  *contacts.Contacts
-	// logHead is what messages say of the audit log.
+	// logHead caches the log head that messages carry.
 	logHead exchange.LogHead
-	// apps knows who is connected, with what.
+	// apps are the connected apps.
 	apps *registry.Registry
-	// files weighs what messages send along.
+	// files weighs the attachments of messages.
 	files *attachments.Looker
-	// pauses are what a person has stopped.
+	// pauses are the pauses in force.
 	pauses *pause.Pauses
-	// hooks takes what agents do besides sending and receiving.
+	// hooks handles agents' acts besides sending and receiving.
 	hooks *hooks.Hooks
 }
 
@@ -146,10 +144,10 @@ type Kernel struct {
 	*base
 	notify approval.Notifier
 
-	// inForce is what calls that begin now are decided by.
+	// inForce is the ruleset for calls that begin now.
 	inForce atomic.Pointer[ruleset]
 
-	// inboxes are read for agents without an app, and asking are their requests.
+	// inboxes are for agents without an app, and asking are those agents' requests.
 	inboxes *inbox.Inboxes
 	asking  keylock.Locks
 
@@ -161,11 +159,11 @@ type Kernel struct {
 	tasks   sync.WaitGroup
 }
 
-// New makes a kernel over an open store and takes up what the store holds.
+// New makes a kernel over an open store and loads the store's state.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
 		store: o.Store, search: o.Search, digest: o.Digest, keys: o.Keys, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
-		// The other half is for messages without files, whoever floods the daemon with such that have some.
+		// The other half stays free for messages without files.
 		files: attachments.NewLooker(runtime.GOMAXPROCS(0) / 2),
 	}}
 	k.closing, k.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -223,11 +221,11 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	return k, nil
 }
 
-// Shrink gives back the memory of what is in the store too.
+// Shrink empties the caches of the store.
 func (k *Kernel) Shrink() { k.state.Shrink() }
 
-// Stop says that the daemon is ending: connections that end from now on are no
-// loss of an app. It comes before the connections are closed.
+// Stop announces the end of the daemon, so that connections that end from now on do not count as
+// lost apps. Call it before the connections are closed.
 func (k *Kernel) Stop() { k.stop() }
 
 // Close waits for the kernel's own tasks. Connections must be closed before;
@@ -243,16 +241,15 @@ func (k *base) record(r ...*audit.Record) (store.Receipt, error) {
 	return k.commit(&store.Change{Records: r})
 }
 
-// commit makes a change durable, and turns a failure into what its caller is
-// told: nothing was done, since it could not be recorded.
+// commit makes a change durable. It turns a failure into the caller's error: nothing was done,
+// since it could not be recorded.
 func (k *base) commit(c *store.Change) (store.Receipt, error) {
 	receipt, err := k.store.Commit(c)
 	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) {
 		return receipt, err
 	}
 	if !errors.Is(err, store.ErrLow) && !errors.Is(err, store.ErrQuota) {
-		// That the disk is nearly full, or an app has too much waiting, is not logged for
-		// each message.
+		// A nearly full disk, or an app's full queue, is not logged for each message.
 		k.log.Error("cannot record a decision: nothing was released", zap.Error(err))
 	}
 	return store.Receipt{}, storeerror.NotRecorded("cannot record the decision, so nothing was done", err)

@@ -21,29 +21,29 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Generation counts the changes of what messages of a tenant's agents are decided by.
+// Generation counts the changes to the basis of decisions about a tenant's agents.
 func (h receivers) Generation(tenant string) uint64 { return h.kernel.rules().generation(tenant) }
 
 // Lasts reports whether the policy's answers hold until the generation changes.
 func (h receivers) Lasts() bool { return h.kernel.rules().policy.Lasts() }
 
-// Standing weighs a message that has waited by what holds now.
+// Standing weighs a message that has waited by the current state.
 func (h receivers) Standing(ctx context.Context, w *gate.Waited) error {
 	return h.kernel.rules().standingOf(ctx, w)
 }
 
-// AskAnew enters into a change that a person is asked about a message that has waited.
+// AskAnew enters a request about a message that has waited into a change.
 func (h receivers) AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error) {
 	_, why, err := h.kernel.rules().askAnew(ctx, w, anew, change)
 	return why, err
 }
 
-// Withdrawn tells a person who has approved a message that it was taken out.
+// Withdrawn tells the person who approved a message that it was not sent.
 func (h receivers) Withdrawn(approvalID string, why *gate.Withdrawn) {
 	h.kernel.withdrawn(approvalID, why)
 }
 
-// withdrawn names the approval, since nothing else may be known of a message that was edited.
+// withdrawn names only the approval, since an edited message tells nothing else reliably.
 func (k *Kernel) withdrawn(approvalID string, why *gate.Withdrawn) {
 	if approvalID == "" || k.notify == nil {
 		return
@@ -51,22 +51,22 @@ func (k *Kernel) withdrawn(approvalID string, why *gate.Withdrawn) {
 	k.notify.Alarm(approvalID, "A message that you approved was not sent", fmt.Sprintf("%s\nocipd approvals show %s", why.Reason, approvalID))
 }
 
-// withdraws is the error of a message that may not leave any more.
+// withdraws returns the error for a message that may not leave any more.
 func withdraws(code ocip.Code, reason string, args ...any) error {
 	return &gate.Withdrawn{Code: string(code), Reason: fmt.Sprintf(reason, args...)}
 }
 
-// standingOf weighs a message that was let through by what holds now: whom it reaches, the
-// tenant wall, its exchange, what goes along, the rules, and who approved it. Its error is a
-// [gate.Withdrawn], a [gate.Anew], or why that cannot be told. A pause is not weighed here:
-// what it keeps back waits.
+// standingOf weighs an allowed message again by the current state: its receiver, the tenant wall,
+// its exchange, its attachments, the rules, and its approvers. Its error is a [gate.Withdrawn], a
+// [gate.Anew], or the reason that it cannot tell. It does not weigh pauses: a paused message waits.
 func (k *ruleset) standingOf(ctx context.Context, w *gate.Waited) error {
 	if mutant.Off("standing") {
 		return nil
 	}
 	err := k.stands(ctx, w)
 	if _, altered := errors.AsType[*store.AlteredError](err); altered {
-		// The next try would find the same, and so would whatever waits behind the message.
+		// The next attempt would find the same, and messages behind this one would wait without
+		// end.
 		return withdraws(ocip.PolicyDenied, "something that the message depends on was changed by somebody else than the daemon")
 	}
 	return err
@@ -105,15 +105,15 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 	return intercepted(k, w, api.MessageSending)
 }
 
-// intercepted reports whether each interceptor that is required now was asked about a message
-// when it was decided. What is asked anew of a person is shown to it once the person approves;
-// nobody is asked about what came in, so that is taken out.
+// intercepted reports whether each interceptor that is required now was asked about a message at
+// its decision. If not, a person is asked about an outgoing message, and the interceptor sees it
+// once the person approves. An incoming message is withdrawn.
 func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
 	var asked []string
 	if err := restedOn(w.Record, interceptorsDetail, &asked); err != nil {
 		return fmt.Errorf("cannot decode who was asked about a message that waits: %w", err)
 	}
-	// The app that brought the message had its say by that, as at the decision.
+	// The app that brought the message is not asked about it, as at the decision.
 	missing := registry.Unasked(k.apps, k.terms, hook, append(asked, w.Record.AppID))
 	switch {
 	case missing == "":
@@ -127,8 +127,8 @@ func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
 	}
 }
 
-// exchangeStands reports whether no person has ended the exchange of a message, on
-// either side that is kept here.
+// exchangeStands reports whether no person has ended the exchange of a message, on either side that
+// this daemon keeps.
 func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
 	if r.ExchangeID == "" {
 		return nil
@@ -146,8 +146,8 @@ func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
 	return nil
 }
 
-// waiting is a message that was let through, on its way once more. Its error is a
-// [gate.Withdrawn] if it would not reach whom it was decided for.
+// waiting prepares an allowed message again. Its error is a [gate.Withdrawn] if the message would
+// reach somebody else than it was decided for.
 func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error) {
 	r := w.Record
 	_, said := w.Form.Write(nil)
@@ -180,7 +180,7 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	m.hints = hints.Decided(r.ExchangeID, ocip.ExchangeType(r.ExchangeType), &envelope)
 	switch m.grant = grants.Named(&r.Record); {
 	case m.grant != "":
-		m.approvalID = "" // of the exchange: nobody has approved this message
+		m.approvalID = "" // a grant's approval: nobody has approved this message
 	case r.ApprovalID != "" && envelope.MessageType == ocip.Human:
 		m.person = ocip.TakenOver
 	case r.ApprovalID != "":
@@ -189,7 +189,8 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	return m, nil
 }
 
-// reachAgain finds out whom a message reaches now. It has to be whom it was decided for.
+// reachAgain finds the current receiver of a message. It must be the one that the message was
+// decided for.
 func (k *ruleset) reachAgain(ctx context.Context, m *outgoing, r *audit.Entry) error {
 	brought, err := k.directory.Brought(m.key, m.metadata)
 	if err == nil {
@@ -265,15 +266,15 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	return stillTakes(ctx, k, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
 }
 
-// enoughPeople reports whether as many people as are needed now have approved a message, or
-// have approved it before one of them took it over.
+// enoughPeople reports whether as many people as are needed now have approved a message, or had
+// approved it before one of them took it over.
 func enoughPeople(ctx context.Context, k *ruleset, w *gate.Waited, m *outgoing, v *ocip.Verdict) error {
 	if m.person == ocip.Nobody {
 		return nil
 	}
 	needed, given := ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers), approval.People(w.Approval)
 	if m.person == ocip.TakenOver && given < needed {
-		// The record of a takeover has no single approval that came before it.
+		// The record of a takeover does not list the approvals before it.
 		r, err := k.decider.Get(ctx, w.Approval.ApprovalID)
 		if refused, ok := errors.AsType[*api.Error](err); err != nil && (!ok || refused.Code != api.NotFound) {
 			return err
@@ -288,7 +289,7 @@ func enoughPeople(ctx context.Context, k *ruleset, w *gate.Waited, m *outgoing, 
 	return nil
 }
 
-// othersThan counts those who approved and are not the person who decided.
+// othersThan counts the approvals of people other than the one who decided.
 func othersThan(by *api.ApprovalDecision, approvals []api.ApprovalDecision) (n int) {
 	for i := range approvals {
 		if a := &approvals[i]; a.By != by.By && (a.Fingerprint == "" || a.Fingerprint != by.Fingerprint) {
@@ -298,7 +299,7 @@ func othersThan(by *api.ApprovalDecision, approvals []api.ApprovalDecision) (n i
 	return n
 }
 
-// stoodThen is how things were when a message was let through, as its record has it.
+// stoodThen returns the state at the time when a message was allowed, from its record.
 func stoodThen(k *ruleset, m *outgoing, r *audit.Entry, now time.Time) (*standing, error) {
 	var was answered
 	st := new(standing)
@@ -318,8 +319,8 @@ func stoodThen(k *ruleset, m *outgoing, r *audit.Entry, now time.Time) (*standin
 	return st, nil
 }
 
-// stillAccepts reports whether the receiver accepts the data items that go along. A person is
-// asked otherwise: what they approve leaves without the items.
+// stillAccepts reports whether the receiver accepts the attached data items. If not, a person is
+// asked: an approved message leaves without the items.
 func stillAccepts(m *outgoing, r *audit.Entry) error {
 	var name string
 	if err := restedOn(r, dataLevelDetail, &name); err != nil || name == "" {
@@ -332,7 +333,7 @@ func stillAccepts(m *outgoing, r *audit.Entry) error {
 	return err
 }
 
-// mediaOf are the files and parts that a record says went along.
+// mediaOf returns the attached files and parts that a record lists.
 func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
 	raw, there := r.Details["media"]
 	if !there {
@@ -345,8 +346,8 @@ func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
 	return items, err
 }
 
-// askAnew enters into a change that a person is asked about a message that was let through,
-// or returns why it cannot leave whatever a person says.
+// askAnew enters a request about an allowed message into a change, or returns the reason why no
+// approval could release it.
 func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error) {
 	m, err := k.waiting(ctx, w)
 	if err != nil {
@@ -358,7 +359,7 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 	}
 	m.metadata, _ = hints.WithoutOwn(m.metadata)
 	if m.hints.MessageType == ocip.Human {
-		// The person who approves vouches for words that another person has written.
+		// The person who approves vouches for another person's text.
 		m.hints.MessageType = ocip.AgentAssisted
 	}
 	m.metadata["exchange"] = m.hints.Object()
@@ -373,7 +374,7 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 	now := k.now()
 	defer k.state.Lock(m.sender.InstanceID, m.other())()
 	if id := k.requests.Waiting(api.ApprovalOfMessage, m.sender.InstanceID, m.request); id != "" {
-		// A person is asked about the same message already, and sends it once.
+		// A request about the same message is pending already, and sends it once.
 		return id, nil, nil
 	}
 	st, err := k.standing(ctx, m, now)
@@ -401,8 +402,8 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 	return r.ApprovalID, nil, nil
 }
 
-// openRelease opens what a person has approved for a runtime that delivers by itself, as it
-// is read back. Weigh is set where it is to be weighed by what holds now.
+// openRelease opens an approved message for a runtime that delivers by itself, as read back from
+// the store. Weigh is set if the current state must still allow it.
 func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approval.Request, weigh bool) (gate.Sealed, *gate.Waited, error) {
 	var form api.EmittedMessage
 	if json.Unmarshal(row.Data, &form, json.RejectUnknownMembers(true)) != nil || !bytes.Equal(form.Append(nil), row.Data) || form.DispatchID != r.DispatchID {

@@ -9,31 +9,30 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Members of a record's details that say what a decision rested on. A message that waits is
-// weighed again by them, since the state has gone on by then: what it answered is answered,
-// and its session has begun.
+// Members of a record's details that hold the basis of a decision. A waiting message is weighed
+// again by them, since the state has moved on: the message that it answered is answered, and its
+// session has begun.
 const (
-	// interceptorsDetail lists the interceptors that were required and had their say.
+	// interceptorsDetail lists the required interceptors that were asked.
 	interceptorsDetail = "interceptors"
-	// answersDetail is what the message answered, see [answered].
+	// answersDetail describes the message that this one answered, see [answered].
 	answersDetail = "answers"
-	// firstDetail is set for the first message to somebody.
+	// firstDetail is set for the first message to a counterparty.
 	firstDetail = "firstContact"
-	// dataLevelDetail is the highest level of the data items that went along.
+	// dataLevelDetail is the highest level of the attached data items.
 	dataLevelDetail = "dataLevel"
 )
 
-// answered is what the message before an answer asked of the agent that gave it.
+// answered is what the counterparty asked of the agent before the agent's answer.
 type answered struct {
 	ReplyPolicy ocip.ReplyPolicy `json:"replyPolicy,omitzero"`
 	Commitment  bool             `json:"commitment,omitzero"`
 	ForPerson   bool             `json:"forPerson,omitzero"`
-	// Owed is what the agent owed the counterparty in whichever exchange.
+	// Owed is the agent's debt to the counterparty, over all exchanges.
 	Owed ocip.Owed `json:"owed,omitzero"`
 }
 
-// allowedRecord is the sender's record of a message that is let through. It says what the
-// decision rested on.
+// allowedRecord returns the sender's record of an allowed message, with the basis of the decision.
 func allowedRecord(k *ruleset, m *outgoing, v *ocip.Verdict, st *standing) (*audit.Record, error) {
 	r, err := k.sentRecord(m, v)
 	if err != nil {
@@ -59,8 +58,8 @@ func allowedRecord(k *ruleset, m *outgoing, v *ocip.Verdict, st *standing) (*aud
 	return r, nil
 }
 
-// askedAbout enters into the record of a message that is let through who was required to
-// look at it: without the word of each of them it would not have come so far.
+// askedAbout enters the required interceptors into the record of an allowed message: without the
+// answer of each, the message would not have been allowed.
 func askedAbout(k *ruleset, r *audit.Record) *audit.Record {
 	required := k.directory.Required()
 	if len(required) == 0 {
@@ -73,8 +72,8 @@ func askedAbout(k *ruleset, r *audit.Record) *audit.Record {
 	return r
 }
 
-// restedOn reads a member of the details of a record that was read back. It leaves to as it
-// is if there is none.
+// restedOn reads a member of the details of a record from the store. If there is none, it does not
+// change to.
 func restedOn(r *audit.Entry, member string, to any) error {
 	raw, there := r.Details[member]
 	if !there {

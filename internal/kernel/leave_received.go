@@ -13,9 +13,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// stillReceived weighs a message that came from outside: whether it is for the agent still,
-// from whom it was decided to be and from nobody behind the tenant wall, brought by an app
-// that may bring it, about a task of the agent's tenant, and what the rules for receivers say.
+// stillReceived weighs a message from outside again: whether it is still for the agent, from the
+// same sender and from nobody behind the tenant wall, brought by an app that may bring it, about a
+// task of the agent's tenant, and allowed by the rules for receivers.
 func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbound) error {
 	r := w.Record
 	agent := k.directory.Local(r.AgentID)
@@ -54,14 +54,14 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 		return withdraws(denied.Code, "%s", denied.Reason)
 	}
 	if reported {
-		// It was held against what that agent has sent, which stands on record.
+		// At its arrival it was compared with that agent's record of the sent message.
 		source.Kind = ocip.KindAgent
 	}
 	return stillTakes(ctx, k, w, agent, source.Counterparty, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata, k.directory.Rendering(origin.Channel)...)
 }
 
-// stillBrings reports whether the app that has brought a message in may have brought it by
-// what is granted now. Whether it has the channel at this time does not matter: it may be away.
+// stillBrings reports whether the app that brought a message in could bring it under the current
+// configuration. It need not have the channel right now: it may be disconnected.
 func stillBrings(k *ruleset, r *audit.Entry, channel, key string, agent *Agent) error {
 	err := k.directory.MayBring(r.AppID, true, key, agent)
 	if err == nil && channel != directory.AgentChannel && r.AppID != agent.App {
@@ -73,8 +73,8 @@ func stillBrings(k *ruleset, r *audit.Entry, channel, key string, agent *Agent) 
 	return nil
 }
 
-// stillPlain weighs a message without an envelope by who is known to have written it. Problem
-// is why it has none.
+// stillPlain weighs a message without an envelope by its known author. Problem is the reason that
+// it has none.
 func stillPlain(k *ruleset, r *audit.Entry, from ocip.Counterparty, problem error) error {
 	same := func(was, is string) bool { return k.keys.Same(r.TenantID, was, is) }
 	if was, is := r.Counterparty, counterpartyRecord(from.Kind, from.Identity); was.Kind != string(ocip.KindUnknown) &&
@@ -93,8 +93,7 @@ func stillPlain(k *ruleset, r *audit.Entry, from ocip.Counterparty, problem erro
 	return nil
 }
 
-// stillTakes weighs a message by the receiver's rules in force, as if nothing had come after
-// it.
+// stillTakes weighs a message by the receiver's rules in force, as if nothing had come after it.
 func stillTakes(ctx context.Context, k *ruleset, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object, as ...text.Rendering) error {
 	r, now := w.Record, k.now()
 	in := &ocip.Incoming{

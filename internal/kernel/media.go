@@ -11,9 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
-// look looks at what a message says besides its content, and at what it sends along. A
-// file out of no folder that is listed for the agent is refused. Nothing of the message may
-// change after this but what the daemon writes.
+// look looks at the metadata and the attachments of a message. It refuses a file outside the
+// agent's listed folders. After this, only the daemon may still change the message.
 func (k *ruleset) look(ctx context.Context, m *outgoing) error {
 	refused, err := k.lookAt(ctx, m, cmp.Or(m.approvalID, m.sender.ID))
 	if refused != nil {
@@ -22,9 +21,9 @@ func (k *ruleset) look(ctx context.Context, m *outgoing) error {
 	return err
 }
 
-// lookAt is look that leaves a refusal to its caller. Messages of one line are looked at
-// one after another: new ones of an agent have one line, and a person and a queue wait for
-// none of these.
+// lookAt is look that returns a refusal to its caller. Messages of one line are looked at one after
+// another. New messages of an agent share a line; a person's release and the queue do not wait for
+// them.
 func (k *ruleset) lookAt(ctx context.Context, m *outgoing, line string) (*ocip.Verdict, error) {
 	found, err := k.files.Look(ctx, &attachments.Message{
 		Tenant: m.sender.TenantID, Agent: line,

@@ -1,6 +1,6 @@
-// Package attachments finds what a message sends along besides its text: addresses
-// elsewhere are listed, and local files and inline bytes are hashed and all text in them
-// weighed. That takes long, so it is bounded: see [Looker].
+// Package attachments finds what a message sends along besides its text. It lists remote addresses,
+// hashes local files and inline bytes, and weighs all text in them. That takes long, so it is
+// bounded: see [Looker].
 package attachments
 
 import (
@@ -14,52 +14,51 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
-// Message is what is looked at.
+// Message is a message to look at.
 type Message struct {
 	Content  string
 	Metadata api.Object
-	// Known reports the members of the metadata that are the daemon's own.
+	// Known reports the members of the metadata that the daemon wrote.
 	Known func(member string) bool
-	// Tenant and Agent are the sender's, who waits for others of its own.
+	// Tenant and Agent are the sender's. A message waits for others of the same agent.
 	Tenant, Agent string
-	// Folders are those whose files the sender may send, and Rendering what the receiver's
-	// program makes of texts.
+	// Folders are those whose files the sender may send, and Rendering how the receiver's program
+	// renders texts.
 	Folders   []string
 	Rendering []text.Rendering
 }
 
-// Found is what a message has besides its content.
+// Found lists the parts of a message besides its content.
 type Found struct {
-	// Passages are the strings of the metadata, Items what goes along besides the text,
-	// Files what was found in that, and Extracts the parts of it that people are shown.
+	// Passages are the strings of the metadata, Items the attachments, Files the findings in them,
+	// and Extracts the parts of them that people are shown.
 	Passages []ocip.Passage
 	Items    []api.MediaItem
 	Files    ocip.Weighed
 	Extracts []ocip.Extract
 }
 
-// shownBytes is how much of the beginnings of all files together people are shown.
+// shownBytes limits the beginnings of files that people are shown, all files together.
 const shownBytes = 64 << 10
 
-// keptBytes bounds what a Looker remembers of the files that it has weighed.
+// keptBytes bounds a Looker's memory of the files that it has weighed.
 const keptBytes = 8 << 20
 
-// Looker looks at what messages send along. Of all messages at once it weighs a few, each
-// agent and tenant in turn, and it remembers what it found in the same bytes. Its methods
-// are safe for concurrent use.
+// Looker looks at the attachments of messages. It weighs a few messages at a time, each agent and
+// tenant in turn, and remembers its findings by content. Its methods are safe for concurrent use.
 type Looker struct {
 	turns turns
 	cache cache
 }
 
-// NewLooker makes one that weighs so many files at a time. Whoever else needs a processor
-// needs one that is left.
+// NewLooker makes a Looker that weighs so many files at a time. Leave processors for the rest of
+// the daemon.
 func NewLooker(atOnce int) *Looker {
 	return &Looker{turns: turns{free: max(1, atOnce)}, cache: cache{half: keptBytes / 2}}
 }
 
-// Look looks at a message by rules. A file that may not be sent is a [media.Refused]; what
-// was found before it is returned. It ends with its context.
+// Look looks at a message by rules. A file that may not be sent is a [media.Refused]; the findings
+// before it are returned too. It ends with its context.
 func (l *Looker) Look(ctx context.Context, m *Message, rules *ocip.Rules) (f Found, err error) {
 	var references []media.Reference
 	f.Passages, references = media.Read(m.Metadata, m.Known)
@@ -105,8 +104,8 @@ func (l *Looker) Look(ctx context.Context, m *Message, rules *ocip.Rules) (f Fou
 	return f, err
 }
 
-// weigh hashes what a reference names, and weighs the text in it unless the same bytes
-// were weighed before.
+// weigh hashes the file of a reference, and weighs its text unless the same bytes were weighed
+// before.
 func (l *Looker) weigh(looking *media.Look, r media.Reference, rules *ocip.Rules, as []text.Rendering, of subject) (media.File, *ocip.Text, error) {
 	var found *ocip.Text
 	weigher := rules.Weigher(as, of.head)

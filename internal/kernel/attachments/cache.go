@@ -6,16 +6,15 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// subject is bytes that were weighed, and all on which it depends what is found in them.
-// It has the tenant, so that no tenant learns by the time it takes what another has sent.
+// subject is the weighed bytes, and everything else that the findings depend on. It includes the
+// tenant, so that the time that a look takes does not tell one tenant about another's files.
 type subject struct {
 	tenant, sha256, renderings string
 	head                       int
 }
 
-// cache keeps what was found under one set of rules: at least the half of its bytes that
-// was wanted last. It has two generations, of which the old one is dropped when the young
-// one is full.
+// cache keeps the findings under one set of rules, at least the most recently used half of its
+// bytes. It has two generations, and drops the old one when the young one is full.
 type cache struct {
 	mu         sync.Mutex
 	rules      *ocip.Rules

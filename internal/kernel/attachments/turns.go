@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// turns shares the processors that files are weighed on. Of an agent one message at a
-// time is under way, whatever its files are read from, and of all these a few at a time
-// have a turn: tenant after tenant, and of a tenant agent after agent. A turn lasts for
-// about 64 KiB, so that whoever comes waits for a moment and not for what others weigh.
+// turns shares the processors that weigh files. Each agent has one message under way at a time,
+// wherever its files are read from. Of these, a few have a turn: the tenants alternate, and within
+// a tenant its agents. A turn lasts for about 64 KiB, so that a new message waits only briefly for
+// the others.
 type turns struct {
 	mu   sync.Mutex
 	free int
-	// waiting are the tenants of whom somebody waits for a turn, the next one first.
+	// waiting are the tenants with waiting messages, the next one first.
 	waiting []*tenant
-	// under are the agents of whom a message is under way.
+	// under are the agents with a message under way.
 	under map[string]*line
 }
 
-// tenant is those of a tenant who wait for a turn, the next one first.
+// tenant holds the waiting messages of one tenant, the next one first.
 type tenant struct {
 	name string
 	line []chan struct{}
 }
 
-// line is those who wait until another message of their agent is done.
+// line holds the messages that wait for another message of their agent.
 type line []chan struct{}
 
-// place is one message's among the turns. It is used by one goroutine.
+// place is one message's place among the turns. One goroutine uses it.
 type place struct {
 	t             *turns
 	ctx           context.Context
@@ -36,8 +36,8 @@ type place struct {
 	has           bool
 }
 
-// enter waits until no other message of the agent is under way. It returns the error of a
-// context that ends before; otherwise the caller leaves.
+// enter waits until no other message of the agent is under way, or returns the error of a context
+// that ends first. Without an error the caller must call leave.
 func (t *turns) enter(ctx context.Context, of, agent string) (*place, error) {
 	p := &place{t: t, ctx: ctx, tenant: of, agent: of + "\x00" + agent}
 	t.mu.Lock()
@@ -63,7 +63,7 @@ func (t *turns) enter(ctx context.Context, of, agent string) (*place, error) {
 	if i := slices.Index(*behind, mine); i >= 0 {
 		*behind = slices.Delete(*behind, i, i+1)
 	} else {
-		p.nextLocked() // it was this one's turn at the same moment
+		p.nextLocked() // its turn came at the same moment
 	}
 	return nil, ctx.Err()
 }
@@ -116,8 +116,8 @@ func (p *place) Wait() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Whoever waits first of a tenant is taken out together with an empty line, so the
-	// line may be another one by now.
+	// A tenant whose line has become empty is removed from the list, so it may have another line by
+	// now.
 	for i, one := range t.waiting {
 		if j := slices.Index(one.line, mine); j >= 0 {
 			if one.line = slices.Delete(one.line, j, j+1); len(one.line) == 0 {
@@ -126,7 +126,7 @@ func (p *place) Wait() error {
 			return p.ctx.Err()
 		}
 	}
-	t.giveLocked() // it was this one's turn at the same moment
+	t.giveLocked() // its turn came at the same moment
 	return p.ctx.Err()
 }
 
@@ -141,7 +141,7 @@ func (p *place) Rest() {
 	p.t.giveLocked()
 }
 
-// giveLocked gives a turn that has ended to whoever is next.
+// giveLocked gives the turn that has ended to the next message.
 func (t *turns) giveLocked() {
 	if len(t.waiting) == 0 {
 		t.free++

@@ -1,5 +1,5 @@
-// Package contacts shows with whom agents had sessions and who that is to them, and
-// forgets on a person's word what messages have shown of one.
+// Package contacts lists the contacts of agents: with whom they had sessions, and how each agent
+// knows them. If a person asks for it, it forgets what messages have shown of a contact.
 package contacts
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Options is what contacts are found and forgotten with.
+// Options holds the dependencies of Contacts.
 type Options struct {
 	Store *store.Store
 	State *exchange.State
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	NewID  func() string
 }
@@ -28,11 +28,11 @@ type Options struct {
 // Contacts lists and forgets contacts. Its methods are safe for concurrent use.
 type Contacts struct{ o Options }
 
-// New returns who lists and forgets contacts.
+// New returns a Contacts.
 func New(o Options) *Contacts { return &Contacts{o} }
 
-// List lists with whom the agents had sessions, and who that is to them. An agent who
-// asks is shown its own.
+// List lists with whom the agents had sessions, and how each agent knows them. An agent that asks
+// sees its own.
 func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *directory.Directory, who ...*directory.Agent) (api.ContactListResult, error) {
 	f := store.SessionFilter{AgentID: p.Agent, ChannelID: p.Channel}
 	if len(who) > 0 {
@@ -46,7 +46,7 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 	for i := range page {
 		s := &page[i]
 		one := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}
-		// The agent may be one that is configured no more.
+		// The agent may have left the configuration.
 		if self := exchange.Owner(d, s); self != nil {
 			to, at, err := c.at(ctx, s.Key, self, d)
 			if err != nil {
@@ -69,9 +69,8 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 	return result, nil
 }
 
-// at returns who is reached by a session now, as one of its agents sees it, and what
-// the directory has there. A session whose key is spelled as no new one may be
-// reaches nobody any more.
+// at returns whom a session reaches now, as one of its agents sees it, and the directory's entry
+// for it. An old session reaches nobody if its key would no longer be accepted.
 func (c *Contacts) at(ctx context.Context, key string, self *directory.Agent, d *directory.Directory) (to ocip.Counterparty, at directory.Recipient, err error) {
 	brought, err := c.o.State.Origins.Of(ctx, exchange.OriginKey(d, self, key))
 	if err != nil {
@@ -86,9 +85,8 @@ func (c *Contacts) at(ctx context.Context, key string, self *directory.Agent, d 
 	return to, at, err
 }
 
-// Forget undoes what messages of a session have shown about who is there:
-// the agent, the members of an address, and who spoke where it leads. What the
-// configuration says stays.
+// Forget deletes what messages of a session have shown about the other end: the agent, the members
+// of an address, and the speakers at the place. Entries of the configuration stay.
 func (c *Contacts) Forget(ctx context.Context, who api.Peer, p *api.ContactForgetParams, d *directory.Directory) (api.ContactForgetResult, error) {
 	seen, err := c.o.Store.SeenByAll(ctx, p.SessionKey)
 	if err != nil {
@@ -146,5 +144,5 @@ func (c *Contacts) Forget(ctx context.Context, who api.Peer, p *api.ContactForge
 	return api.ContactForgetResult{Changed: true, InstanceID: r.Counterparty.InstanceID, TenantID: r.Counterparty.TenantID, AuditSeq: receipt.Seq}, nil
 }
 
-// everybody stands for all tenants, in a list of those that saw an agent.
+// everybody stands for all tenants, in the list of tenants that saw an agent.
 const everybody = "*"

@@ -8,17 +8,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Budgets counts the messages of a scope in a window that slides by the minute:
-// of an agent, or of a session with somebody who is no agent. The store has the
-// counts; here are those that were asked for lately.
+// Budgets counts messages in a window that slides by the minute, for an agent or for a session with
+// a counterparty that is no agent. The store has the counts; Budgets caches the recent ones.
 type Budgets struct {
 	store *store.Store
 	mu    sync.Mutex
 	known *cache[string, *spending]
 }
 
-// spending is what one scope has spent, by the minute, oldest first. It is guarded
-// by the budgets' lock.
+// spending lists the messages of one scope by the minute, oldest first. The lock of Budgets guards
+// it.
 type spending struct{ minutes []store.Spent }
 
 const (
@@ -31,14 +30,14 @@ func newBudgets(s *store.Store) *Budgets {
 	return &Budgets{store: s, known: newCache[string, *spending](rememberedBudgets)}
 }
 
-// Take counts a message that is being decided, and returns how many were counted
-// since a time before it. A message that is not let through gives back.
+// Take counts a message under decision, and returns the number of earlier messages since a time. If
+// the message is not allowed, the caller gives it back.
 func (b *Budgets) Take(ctx context.Context, scope string, since, now time.Time) (before int, giveBack func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	spent, known := b.known.get(scope)
 	if !known {
-		// Held over the read: of two first messages, either must see the other.
+		// Held over the read, so that of two first messages one sees the other.
 		minutes, err := b.store.SpentByMinute(ctx, scope, now.Add(-LongestWindow))
 		if err != nil {
 			return 0, nil, err
@@ -61,7 +60,7 @@ func (b *Budgets) Take(ctx context.Context, scope string, since, now time.Time) 
 	}, nil
 }
 
-// add counts messages of a minute, and forgets minutes that no window reaches.
+// add counts messages of a minute, and drops minutes before the longest window.
 func (s *spending) add(at time.Time, n int) {
 	for i := range s.minutes {
 		if s.minutes[i].At.Equal(at) {
@@ -78,6 +77,6 @@ func (s *spending) add(at time.Time, n int) {
 // AgentScope names the messages of an agent.
 func AgentScope(instance string) string { return "agent:" + instance }
 
-// SessionScope names an agent's messages to a session, which is counted by the place it
-// leads to, however its key is spelled.
+// SessionScope names an agent's messages to a session. It uses the place that the session leads to,
+// so that spellings of the key count together.
 func SessionScope(agent, place string) string { return "session:" + agent + ":" + place }

@@ -2,10 +2,10 @@ package exchange
 
 import "sync"
 
-// cache keeps what was wanted of late: at least the last half of as many values as its
-// size says, and never more than that. It has two generations. What is wanted goes to
-// the young one, and when that is full it becomes the old one, whose values are
-// dropped. So no order is kept, which would take longer than all else that is done here.
+// cache keeps recently used values, at least the last half of its size and never more than its
+// size. It has two generations. A used value goes to the young one. When that is full, it becomes
+// the old one, and the values of the former old one are dropped. Keeping a full order would take
+// longer than all other work here.
 type cache[K comparable, V any] struct {
 	mu         sync.Mutex
 	half       int
@@ -48,7 +48,7 @@ func (c *cache[K, V]) addLocked(key K, value V) {
 	}
 }
 
-// getOrAdd returns what is there, or else adds a value and returns that.
+// getOrAdd returns the value that is there, or else adds one and returns that.
 func (c *cache[K, V]) getOrAdd(key K, value V) (_ V, there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,14 +59,14 @@ func (c *cache[K, V]) getOrAdd(key K, value V) (_ V, there bool) {
 	return value, false
 }
 
-// empty forgets all.
+// empty removes all values.
 func (c *cache[K, V]) empty() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.young, c.old = make(map[K]V), make(map[K]V)
 }
 
-// remove forgets the values of some keys.
+// remove removes the values of some keys.
 func (c *cache[K, V]) remove(which func(K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,25 +10,23 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Chains knows the longest causal chain that each agent received lately: from
-// anybody, and from each counterparty. What an agent begins soon after, it began
-// because of that. Nothing that it receives in between makes a chain shorter; it
-// begins anew when its window is over, or by a person.
+// Chains knows the longest causal chain that each agent received lately, from anybody and from each
+// counterparty. The agent's next act counts as caused by it. A shorter chain that arrives later
+// does not shorten it. It begins anew after its window, or after a person's word.
 type Chains struct {
 	*recent[received, store.Heard]
-	// mu makes of two chains that are received at once the longer one stay.
+	// mu makes sure that of two chains received at once the longer one stays.
 	mu sync.Mutex
 }
 
-// received is an agent and from whom it received a chain: anybody, or one counterparty by its
-// instance id. From a person it has no chain: what was received before then counts no
-// longer.
+// received is an agent and the sender of a chain: anybody, or one counterparty by its instance id.
+// A person has no chain: their word only ends the chains received before it.
 type received struct{ agent, from string }
 
 const (
 	fromAnybody = ""
 	fromAPerson = "*"
-	// lastOfAll is when the agent received a chain from whomever. It is not stored.
+	// lastOfAll is the time at which the agent last received any chain. It is not stored.
 	lastOfAll = "+*"
 )
 
@@ -40,8 +38,8 @@ func newChains(s *store.Store) *Chains {
 	})}
 }
 
-// longest returns the longest chain that an agent received, nothing where that was
-// before since, or before a person's word.
+// longest returns the longest chain that an agent received. It returns none if that was before
+// since, or before a person's word.
 func (c *Chains) longest(ctx context.Context, who received, since time.Time) (ocip.Chain, error) {
 	h, err := c.of(ctx, who)
 	if err != nil || h.Chain.ID == "" || h.At.Before(since) {
@@ -54,10 +52,9 @@ func (c *Chains) longest(ctx context.Context, who received, since time.Time) (oc
 	return h.Chain, nil
 }
 
-// Receive enters into a change the chain of what an agent gets from another. The answer to
-// something that the agent itself began is no new cause of what it does next: it
-// counts between the two alone. Since is from when on a message counts as the cause of
-// what its receiver begins now.
+// Receive enters into a change the chain that an agent gets from another. If the message answers
+// something that the agent itself began, it does not cause the agent's next act: its chain counts
+// between the two alone. Chains from before since are not compared.
 func (c *Chains) Receive(ctx context.Context, agent, from string, chain ocip.Chain, answer bool, since, now time.Time, change *store.Change) error {
 	if chain.ID == "" {
 		return nil
@@ -77,34 +74,34 @@ func (c *Chains) Receive(ctx context.Context, agent, from string, chain ocip.Cha
 	return nil
 }
 
-// Answers reports whether a message that an agent gets answers something that the
-// agent itself began: before is its side of the exchange until then.
+// Answers reports whether a message to an agent answers something that the agent itself began.
+// Before is the agent's side of the exchange before the message.
 func Answers(before *ocip.Exchange) bool {
 	return before.Round > 0 && before.Awaiting == "" && len(before.Transcript) > 0 && before.Transcript[0].Sender == before.Agent
 }
 
-// ReceiveApproved enters that an agent gets what a person let through: the chain that
-// began with the person is all that counts.
+// ReceiveApproved enters that an agent gets a message which a person approved. Only the chain that
+// began with the person counts.
 func ReceiveApproved(agent, from string, chain ocip.Chain, now time.Time, change *store.Change) {
 	for _, who := range [...]string{from, fromAnybody} {
 		change.Add(store.Heard{Agent: agent, Counterparty: who, At: now, Chain: chain})
 	}
 }
 
-// BeginAnew enters into a change that a person has spoken, or has looked: what the
-// agent does next begins a chain of its own.
+// BeginAnew enters into a change that a person has spoken, or has looked. The agent's next message
+// begins a chain of its own.
 func (c *Chains) BeginAnew(ctx context.Context, agent string, now time.Time, change *store.Change) error {
 	lately, known := c.known.get(received{agent, lastOfAll})
 	person, err := c.of(ctx, received{agent, fromAPerson})
 	if err != nil || known && person.At.After(lately.At) {
-		// Most of what people say follows what people said: nothing changes.
+		// Nothing changes if no chain was received since the last person's word.
 		return err
 	}
 	change.Add(store.Heard{Agent: agent, Counterparty: fromAPerson, At: now})
 	return nil
 }
 
-// entered remembers what a durable change holds.
+// entered remembers the chains of a durable change.
 func (c *Chains) entered(change *store.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,11 +117,11 @@ func (c *Chains) entered(change *store.Change) {
 	}
 }
 
-// Cause returns the chain that an agent's message goes on with: that of the
-// message it answers, or the longest it received lately, from anybody or from the
-// counterparty, whichever is longest, so that no loop begins anew by opening
-// another exchange. Without any, the message begins a chain. An answer within an exchange
-// that began with a turn of an agent's own goes on with the chain of that exchange alone.
+// Cause returns the chain that an agent's message continues. It is the longest of three: the chain
+// of the message that it answers, and the longest ones received lately from anybody and from the
+// counterparty. So no loop begins anew by opening another exchange. Without any, the message begins
+// a chain. An answer in an exchange that began with an agent's own turn continues that exchange's
+// chain alone.
 func (c *Chains) Cause(ctx context.Context, dispatchID string, e *ocip.Exchange, since, now time.Time) (chain ocip.Chain, err error) {
 	if e.Awaiting != "" {
 		if chain = e.Chain; chain.OwnTurn {
@@ -144,8 +141,9 @@ func (c *Chains) Cause(ctx context.Context, dispatchID string, e *ocip.Exchange,
 	return chain, nil
 }
 
-// ArrivedLocked returns the chain of a message that came from an agent elsewhere. That one may not carry chains, or may shorten them: where this side had the last word
-// in the exchange or, for one that opens, in the session, the message goes on with that.
+// ArrivedLocked returns the chain of a message from an agent of another daemon, which may leave
+// chains out or shorten them. If this side had the last word in the exchange (for a new one: in the
+// session), the message continues at least that chain.
 func (x *State) ArrivedLocked(ctx context.Context, from, session, dispatchID string, came ocip.Chain, e *ocip.Exchange, since, now time.Time) (ocip.Chain, error) {
 	known, err := x.lastWordLocked(ctx, from, session, e, since)
 	if err != nil {
@@ -157,8 +155,8 @@ func (x *State) ArrivedLocked(ctx context.Context, from, session, dispatchID str
 	return known.Extend(e.Agent, e.Round > 0 && e.Awaiting == "").Longer(came), nil
 }
 
-// lastWordLocked returns the chain of what this side said last to the sender of a message
-// of an exchange, nothing where that one said more since.
+// lastWordLocked returns the chain of this side's last message to the sender of a message, or none
+// if the sender has written since.
 func (x *State) lastWordLocked(ctx context.Context, from, session string, e *ocip.Exchange, since time.Time) (ocip.Chain, error) {
 	before := *e
 	if e.Round == 0 {
@@ -179,9 +177,8 @@ func (x *State) lastWordLocked(ctx context.Context, from, session string, e *oci
 	return before.Chain, nil
 }
 
-// UnannotatedLocked returns the chain of a known agent's message that carries none:
-// it goes on with what this side said last to that agent, and answer is set where it
-// had asked.
+// UnannotatedLocked returns the chain of a known agent's message without a chain. The message
+// continues this side's last one to that agent; answer is set if that one asked something.
 func (x *State) UnannotatedLocked(ctx context.Context, agent, from, session, dispatchID string, since, now time.Time) (chain ocip.Chain, answer bool, err error) {
 	before, err := x.OfSessionLocked(ctx, store.PairOf(agent, from), agent, session)
 	switch {

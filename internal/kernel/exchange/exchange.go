@@ -10,18 +10,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// exchanges finds the exchange a message belongs to. Two messages between the
-// same two agents are decided one after the other, so that no two share a
-// round; all others side by side.
+// exchanges finds the exchange that a message belongs to. Messages between the same two agents are
+// decided one after the other, so that no two share a round. All others run side by side.
 type exchanges struct {
 	store *store.Store
 	pairs keylock.Locks
-	// sides and current remember what the store holds. What they hold of a pair
-	// is changed under that pair's lock alone: a read of the store that is put
-	// there later would bring an old round back.
+	// sides and current cache the store. A pair's entries change only under that pair's lock: a
+	// read of the store that was entered later would bring back an old round.
 	sides   *cache[sideRef, ocip.Exchange]
 	current *cache[sessionRef, string]
-	// escalated holds the exchange whose escalation is open, "" for none.
+	// escalated caches the exchange whose escalation is open, "" for none.
 	escalated *cache[store.Pair, string]
 }
 
@@ -29,8 +27,8 @@ type sideRef struct{ agent, id string }
 
 type sessionRef struct{ agent, session string }
 
-// How much is remembered: a side of an exchange is about a kilobyte, all else a word or
-// two. What is not remembered is read from the store.
+// Sizes of the caches: a side of an exchange is about a kilobyte, all else a word or two. Other
+// values are read from the store.
 const (
 	rememberedExchanges = 8192
 	rememberedSides     = 2048
@@ -43,8 +41,7 @@ func newExchanges(s *store.Store) *exchanges {
 	}
 }
 
-// EscalationLocked returns the exchange whose escalation is open between two agents,
-// "" where there is none.
+// EscalationLocked returns the exchange whose escalation is open between two agents, or "".
 func (x *exchanges) EscalationLocked(ctx context.Context, p store.Pair) (string, error) {
 	if id, ok := x.escalated.get(p); ok {
 		return id, nil
@@ -56,8 +53,8 @@ func (x *exchanges) EscalationLocked(ctx context.Context, p store.Pair) (string,
 	return id, err
 }
 
-// Refuse enters the exchange of a refused message into a change, and what its
-// refusal means for the two agents.
+// Refuse enters the exchange of a refused message into a change, and the refusal's effect on the
+// two agents.
 func (x *exchanges) Refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 	e := &v.Exchange
 	if e.ID == "" || e.Outcome == v.Before.Outcome && e.ForPerson == v.Before.ForPerson {
@@ -69,10 +66,9 @@ func (x *exchanges) Refuse(c *store.Change, v *ocip.Verdict, now time.Time) {
 	}
 }
 
-// SideLocked returns an agent's side of an exchange, or [store.ErrNotFound]. Locked is
-// the pair whose lock the caller holds. Callers choose ids, so the exchange can
-// be another pair's, which may be changing it right now: then it is not
-// remembered.
+// SideLocked returns an agent's side of an exchange, or [store.ErrNotFound]. Locked is the pair
+// whose lock the caller holds. Callers choose ids, so the exchange can belong to another pair,
+// which may be changing it right now. In that case it is not cached.
 func (x *exchanges) SideLocked(ctx context.Context, locked store.Pair, agent, id string) (ocip.Exchange, error) {
 	if e, ok := x.sides.get(sideRef{agent, id}); ok {
 		return e, nil
@@ -109,7 +105,7 @@ func (x *exchanges) EnterLocked(c *store.Change, e ocip.Exchange) {
 	}
 }
 
-// entered remembers what a durable change holds.
+// entered caches the exchanges of a durable change.
 func (x *exchanges) entered(c *store.Change) {
 	for _, part := range c.Parts {
 		switch p := part.(type) {
@@ -137,9 +133,9 @@ func (x *exchanges) ByConversation(ctx context.Context, agent, conversation stri
 	return e, err
 }
 
-// SidesLocked returns the sides of an exchange that are kept here, as they are now: those
-// of its id, and those of its conversation, which an agent can know by another id
-// where it had one of that name already.
+// SidesLocked returns the current sides of an exchange that this daemon keeps: those of its id, and
+// those of its conversation. An agent knows the exchange by another id if it had one of that name
+// already.
 func (x *exchanges) SidesLocked(ctx context.Context, of *ocip.Exchange) (sides []ocip.Exchange, err error) {
 	for _, agent := range [...]string{of.Agent, of.Counterparty} {
 		named, err := x.SideLocked(ctx, PairOf(of), agent, of.ID)
@@ -165,9 +161,8 @@ func (x *exchanges) SidesLocked(ctx context.Context, of *ocip.Exchange) (sides [
 	return sides, nil
 }
 
-// FreeIDLocked returns the first of the wanted ids that is no exchange of the agent
-// yet, or a new one: what somebody else calls an exchange must never meet
-// another one's state.
+// FreeIDLocked returns the first of the wanted ids that the agent has no exchange of, or a new id.
+// A caller's name for an exchange must never meet another exchange's state.
 func (x *exchanges) FreeIDLocked(ctx context.Context, newID func() string, locked store.Pair, agent string, wanted ...string) (string, error) {
 	for _, id := range wanted {
 		switch _, err := x.SideLocked(ctx, locked, agent, id); {
@@ -180,7 +175,7 @@ func (x *exchanges) FreeIDLocked(ctx context.Context, newID func() string, locke
 	return newID(), nil
 }
 
-// Lock takes the lock of two ends, in whichever order they are named.
+// Lock takes the lock of two ends, in either order of their names.
 func (x *exchanges) Lock(a, b string) (unlock func()) {
 	if b < a {
 		a, b = b, a
@@ -188,8 +183,8 @@ func (x *exchanges) Lock(a, b string) (unlock func()) {
 	return x.pairs.Lock(a + "\x00" + b)
 }
 
-// OtherEnd names the other end of a message to whoever locks the two: an agent by its
-// id, and anybody else by the session.
+// OtherEnd names the other end of a message for the lock of the two: an agent by its id, anybody
+// else by the session.
 func OtherEnd(instance, sessionKey string) string {
 	if instance != "" {
 		return instance

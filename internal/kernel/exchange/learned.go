@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// learned counts how often it became known, or was forgotten, who is at a session or reads in
-// a room. A message that was let through before it counted up may reach somebody else by now.
-// It counts for each tenant, so that what one tenant's agents are sent has no message of
-// another's looked at anew; several tenants may share a counter.
+// learned counts changes in the knowledge of the people and agents at sessions and in rooms. A
+// message that was allowed before a change may reach somebody else now. It counts for each tenant,
+// so that one tenant's messages do not cause another's to be weighed again; several tenants may
+// share a counter.
 type learned struct {
 	seed   maphash.Seed
 	counts [64]atomic.Uint64
@@ -20,7 +20,7 @@ func (l *learned) of(tenant string) *atomic.Uint64 {
 	return &l.counts[maphash.String(l.seed, tenant)%uint64(len(l.counts))]
 }
 
-// count is called in the durable callback of a change, once what it says can be read.
+// count is called in the durable callback of a change, once the change can be read.
 func (l *learned) count(tenant string) { l.of(tenant).Add(1) }
 
 func (l *learned) countAll() {
@@ -29,6 +29,6 @@ func (l *learned) countAll() {
 	}
 }
 
-// Learned counts what became known to a tenant's agents of who is where, and what was
-// forgotten of it.
+// Learned counts changes in the knowledge of a tenant's agents about the people and agents at
+// sessions, additions and removals.
 func (x *State) Learned(tenant string) uint64 { return x.learned.of(tenant).Load() }

@@ -11,26 +11,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// LogHeadName is the member of the metadata in which the newest checkpoint of the audit
-// log goes along with every message between agents of two daemons, to be put on record by
-// the other side. So each holds evidence of the other's log: one whose tail was cut, or
-// that was rewritten, no longer fits what its counterparties have.
+// LogHeadName is the member of the metadata that carries the newest checkpoint of the audit log
+// with every message between agents of two daemons. The other side records it. So each side holds
+// evidence of the other's log: a log that is cut or rewritten no longer matches the counterparties'
+// copies.
 const LogHeadName = "ocipLog"
 
-// maxLogHead bounds what another daemon may say of its log.
+// maxLogHead bounds another daemon's checkpoint, in bytes.
 const maxLogHead = 1024
 
-// LogHead is what messages say of this daemon's log. Its zero value is ready for use.
+// LogHead caches the log head that messages carry. Its zero value is ready for use.
 type LogHead struct{ last atomic.Pointer[logHead] }
 
-// logHead is the newest checkpoint in the form that travels.
+// logHead is the newest checkpoint in its encoded form.
 type logHead struct {
 	seq        uint64
 	annotation jsontext.Value
 }
 
-// Annotation returns the short form of the newest checkpoint of a store, nil where
-// there is none.
+// Annotation returns the short form of the newest checkpoint of a store, nil if there is none.
 func (h *LogHead) Annotation(signed logstore.Signed, log *zap.Logger) jsontext.Value {
 	if signed.Seq == 0 {
 		return nil
@@ -51,9 +50,8 @@ func (h *LogHead) Annotation(signed logstore.Signed, log *zap.Logger) jsontext.V
 	return annotation
 }
 
-// PeerLogHead enters into a record what came along of another daemon's log. It
-// is kept as it was signed; what is no checkpoint is kept as a fact, and changes
-// nothing else about the message.
+// PeerLogHead enters another daemon's log head into a record, as it was signed. If it is no
+// checkpoint, the record says so, and nothing else about the message changes.
 func PeerLogHead(metadata map[string]jsontext.Value, r *audit.Record) {
 	raw, ok := metadata[LogHeadName]
 	if !ok {

@@ -9,8 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Origins knows what the last messages of a session brought of their addresses:
-// where answers go.
+// Origins knows the addresses that the last messages of a session brought. Answers go there.
 type Origins struct {
 	*recent[string, map[string]string]
 }
@@ -24,8 +23,8 @@ func newOrigins(s *store.Store) Origins {
 	})}
 }
 
-// OriginKey names what messages of a session brought to the agents of one tenant:
-// another tenant's are not shown it.
+// OriginKey names the addresses that messages of a session brought to the agents of one tenant.
+// Other tenants' agents do not see them.
 func OriginKey(d *directory.Directory, a *directory.Agent, session string) string {
 	if d.SeveralTenants() {
 		return store.TenantSession(a.TenantID, session)
@@ -43,13 +42,12 @@ func OriginKeys(d *directory.Directory, session string) []string {
 	return keys
 }
 
-// Of returns what messages brought of a session.
+// Of returns the addresses that messages of a session brought.
 func (o Origins) Of(ctx context.Context, key string) (map[string]string, error) {
 	return o.of(ctx, key)
 }
 
-// Enter puts into a change what a message brings of its session, where that is not
-// known already.
+// Enter puts the addresses that a message brings into a change, if they are not known already.
 func (o Origins) Enter(ctx context.Context, c *store.Change, key, account string, members map[string]string, now time.Time) error {
 	before, err := o.of(ctx, key)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Owed knows what an agent owes a counterparty an answer to, whichever exchange
-// the answer is put in. It is read and changed under the lock of the two.
+// Owed knows the answers that an agent owes a counterparty, in any exchange. It is read and changed
+// under the lock of the two.
 type Owed struct {
 	*recent[debtor, ocip.Owed]
 }
 
-// debtor is an agent and whom it owes, by their instance ids.
+// debtor is an agent and its creditor, by their instance ids.
 type debtor struct{ agent, counterparty string }
 
 const rememberedOwed = 8192
@@ -33,12 +33,12 @@ func newOwed(s *store.Store) Owed {
 	})}
 }
 
-// OfLocked returns what an agent owes a counterparty.
+// OfLocked returns an agent's debt to a counterparty.
 func (d Owed) OfLocked(ctx context.Context, agent, counterparty string) (ocip.Owed, error) {
 	return d.of(ctx, debtor{agent, counterparty})
 }
 
-// EnterLocked puts into a change what an agent owes from here on.
+// EnterLocked puts into a change an agent's debt from now on.
 func (d Owed) EnterLocked(c *store.Change, agent, counterparty string, before, now ocip.Owed) {
 	until := now.Until
 	if until.Equal(before.Until) {
@@ -59,8 +59,8 @@ func (d Owed) EnterLocked(c *store.Change, agent, counterparty string, before, n
 	c.OnDurable(func(store.Receipt) { d.put(debtor{agent, counterparty}, now) })
 }
 
-// ForgiveLocked puts into a change what an agent still owes once a person has ended
-// something, see [ocip.Owed.Settle].
+// ForgiveLocked puts into a change the debt that remains after a person has ended something, see
+// [ocip.Owed.Settle].
 func (d Owed) ForgiveLocked(ctx context.Context, c *store.Change, agent, counterparty string, outcome ocip.Outcome, conversation string, held ocip.Code) error {
 	if counterparty == "" {
 		return nil

@@ -8,15 +8,14 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// recent is what the store holds by a key, with what was wanted of late kept in
-// memory; that the store holds nothing is kept too. What is read never takes the
-// place of what was committed meanwhile.
+// recent caches values of the store by key, including the absence of a value. A value that was read
+// never replaces one that was committed in the meantime.
 type recent[K comparable, V any] struct {
 	known *cache[K, V]
 	// read asks the store. An [store.ErrNotFound] means the zero value.
 	read func(context.Context, K) (V, error)
-	// reading is held from a read of the store until its result is kept, and alone
-	// while something is forgotten.
+	// reading is held from a read of the store until its result is cached, and exclusively during
+	// forget.
 	reading sync.RWMutex
 }
 
@@ -24,7 +23,7 @@ func newRecent[K comparable, V any](size int, read func(context.Context, K) (V, 
 	return &recent[K, V]{known: newCache[K, V](size), read: read}
 }
 
-// of returns what the store holds, the zero value where it holds nothing.
+// of returns the store's value, the zero value if it has none.
 func (r *recent[K, V]) of(ctx context.Context, key K) (V, error) {
 	if value, ok := r.known.get(key); ok {
 		return value, nil
@@ -39,17 +38,17 @@ func (r *recent[K, V]) of(ctx context.Context, key K) (V, error) {
 	return value, nil
 }
 
-// put keeps what a durable change holds.
+// put caches a value of a durable change.
 func (r *recent[K, V]) put(key K, value V) { r.known.add(key, value) }
 
-// shrink keeps nothing of it in memory.
+// shrink empties the cache.
 func (r *recent[K, V]) shrink() {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	r.known.empty()
 }
 
-// forget has a commit take away what the store holds by some keys.
+// forget has a commit delete the store's values of some keys.
 func (r *recent[K, V]) forget(which func(K) bool, commit func() (store.Receipt, error)) (store.Receipt, error) {
 	r.reading.Lock()
 	defer r.reading.Unlock()

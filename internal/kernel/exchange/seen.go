@@ -8,17 +8,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Seen knows which agents envelopes have shown at sessions that the directory
-// does not list as an agent's. From then on all rules hold there, the tenant
-// wall before all, for the tenant whose agents saw it: what another's agents were
-// sent says nothing to this one's.
+// Seen knows the agents that envelopes have shown at sessions which the directory does not list as
+// an agent's. From then on all rules hold there, first of all the tenant wall. This concerns only
+// the tenant whose agents saw it, not other tenants' agents.
 type Seen struct {
-	// It holds no agent where none was seen.
+	// It maps to no agent if none was seen.
 	*recent[sighting, ocip.Identity]
 	learned *learned
 }
 
-// sighting is a session and the tenant whose agents look at it.
+// sighting is a session and the tenant whose agents observe it.
 type sighting struct{ tenant, session string }
 
 const rememberedSeen = 8192
@@ -29,9 +28,8 @@ func newSeen(s *store.Store, l *learned) Seen {
 	})}
 }
 
-// Note enters the source of an envelope into a change. An agent of another
-// tenant, once seen at a session, is not forgotten for one of the own: what is
-// sent there would reach both.
+// Note enters the source of an envelope into a change. Once an agent of another tenant was seen at
+// a session, one of the own tenant does not replace it: a message to the session would reach both.
 func (s Seen) Note(ctx context.Context, key string, self *directory.Agent, source ocip.Identity, c *store.Change) error {
 	before, err := s.of(ctx, sighting{self.TenantID, key})
 	if err != nil {
@@ -48,9 +46,8 @@ func (s Seen) Note(ctx context.Context, key string, self *directory.Agent, sourc
 	return nil
 }
 
-// Known returns who is at a session, as an agent knows it: whom the directory has
-// there, and where it has nobody, the agent that was seen. What was seen never
-// outranks what is configured.
+// Known returns the counterparty at a session, as an agent knows it: the directory's entry, or
+// without one, the agent that was seen. The configuration always takes precedence.
 func (s Seen) Known(ctx context.Context, key string, self *directory.Agent, listed ocip.Counterparty) (ocip.Counterparty, error) {
 	if listed.Kind != ocip.KindUnknown {
 		return listed, nil

@@ -9,13 +9,13 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Sessions remembers which sessions exist and whose they are, so that a known
-// one costs no look-up in the store.
+// Sessions caches which sessions exist and their owners, so that a known session needs no look-up
+// in the store.
 type Sessions struct {
 	store *store.Store
 	known *cache[string, store.SessionOwner]
-	// begun are the sessions that a durable change has begun, each in the place of one
-	// that is nobody's by now.
+	// begun are the sessions that a durable change has begun, each in place of one whose owner is
+	// gone.
 	begun *cache[beginning, struct{}]
 }
 
@@ -30,12 +30,12 @@ func newSessions(s *store.Store) *Sessions {
 	return &Sessions{store: s, known: newCache[string, store.SessionOwner](rememberedSessions), begun: newCache[beginning, struct{}](rememberedSessions)}
 }
 
-// ownerOf is an agent as sessions name it.
+// ownerOf is an agent as an owner of sessions.
 func ownerOf(a *directory.Agent) store.SessionOwner {
 	return store.SessionOwner{AgentID: a.ID, Identified: a.Identified()}
 }
 
-// Owners are agents as sessions name them.
+// Owners are agents as owners of sessions.
 func Owners(agents ...*directory.Agent) []store.SessionOwner {
 	owners := make([]store.SessionOwner, len(agents))
 	for i, a := range agents {
@@ -44,8 +44,8 @@ func Owners(agents ...*directory.Agent) []store.SessionOwner {
 	return owners
 }
 
-// Owner returns the agent that a session's row names, nil where that one is configured no
-// more: an agent that was given its id is another one.
+// Owner returns the agent that a session's row names, nil if it is no longer configured. A new
+// agent under the same id is a different one.
 func Owner(d *directory.Directory, s *store.Session) *directory.Agent {
 	return owner(d, s.SessionOwner)
 }
@@ -57,8 +57,8 @@ func owner(d *directory.Directory, of store.SessionOwner) *directory.Agent {
 	return nil
 }
 
-// Settle says of sessions from before it was kept whose they are: of those who have their
-// agents' ids.
+// Settle gives sessions that were stored without an owner to the agents that have their agents'
+// ids.
 func (s *Sessions) Settle(ctx context.Context, agents []directory.Agent, commit func(*store.Change) (store.Receipt, error)) error {
 	some, err := s.store.UnsettledSessions(ctx)
 	if err != nil || !some {
@@ -72,14 +72,14 @@ func (s *Sessions) Settle(ctx context.Context, agents []directory.Agent, commit 
 	return err
 }
 
-// Agent returns the agent that a session has, nil where it is new or nobody's any more.
+// Agent returns the agent that owns a session, nil if the session is new or its owner is gone.
 func (s *Sessions) Agent(ctx context.Context, d *directory.Directory, key string) (*directory.Agent, error) {
 	agent, _, err := s.find(ctx, d, key)
 	return agent, err
 }
 
-// find is Agent, with whose a session was that is nobody's any more. That is not
-// remembered: it ends with the next use of the session.
+// find is Agent, and also returns the former owner if it is gone. That is not cached: the next use
+// of the session replaces it.
 func (s *Sessions) find(ctx context.Context, d *directory.Directory, key string) (agent *directory.Agent, former store.SessionOwner, err error) {
 	if of, ok := s.known.get(key); ok {
 		if agent = owner(d, of); agent != nil {
@@ -100,7 +100,7 @@ func (s *Sessions) find(ctx context.Context, d *directory.Directory, key string)
 	return agent, former, nil
 }
 
-// Begun reports whether agents of an agent's tenant have sent to a session, which may be
+// Begun reports whether agents of an agent's tenant have sent to a session. The session may be
 // another tenant's.
 func (s *Sessions) Begun(ctx context.Context, d *directory.Directory, key string, self *directory.Agent) (bool, error) {
 	agent, err := s.Agent(ctx, d, key)
@@ -111,17 +111,16 @@ func (s *Sessions) Begun(ctx context.Context, d *directory.Directory, key string
 	return agent != nil, err
 }
 
-// UseOfOthers enters into a change that an agent sends to a session that another
-// tenant's agent has. That one's is left as it is.
+// UseOfOthers enters into a change that an agent sends to a session of another tenant's agent. The
+// other agent's row does not change.
 func (s *Sessions) UseOfOthers(ctx context.Context, d *directory.Directory, key string, self *directory.Agent, account string, now time.Time, c *store.Change) error {
 	_, err := s.use(ctx, d, store.TenantSession(self.TenantID, key), directory.ChannelOf(key), self, account, now, c)
 	return err
 }
 
-// Use enters a session into a change: as new, or as used once more when the
-// change is durable. Fresh is set then where this change began the session: of two
-// first messages at once, the one that is committed first does, and says whose the
-// session is.
+// Use enters a session into a change: as new, or as used again once the change is durable. Then
+// fresh is set if this change began the session. Of two first messages at once, the one committed
+// first begins it and names its owner.
 func (s *Sessions) Use(ctx context.Context, d *directory.Directory, key string, agent *directory.Agent, account string, now time.Time, c *store.Change) (fresh *bool, err error) {
 	return s.use(ctx, d, key, directory.ChannelOf(key), agent, account, now, c)
 }

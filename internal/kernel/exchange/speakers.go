@@ -9,22 +9,21 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Speakers knows who spoke where many read, so that a message to a room that the
-// directory does not list is decided as for those who are known to read it, the
-// tenant wall before all. As with [Seen], what one tenant's agents heard says
-// nothing to another's.
+// Speakers knows the speakers in places with several readers. A message to a room that is not in
+// the directory is decided by its known readers, first of all by the tenant wall. As with [Seen],
+// one tenant's knowledge is not used for another's agents.
 type Speakers struct {
 	*recent[audience, []store.Speaker]
 	learned *learned
 }
 
-// audience is a place and the tenant whose agents hear what is said there.
+// audience is a place and the tenant whose agents hear the speakers there.
 type audience struct{ tenant, place string }
 
 const (
 	rememberedSpeakers = 8192
-	// manyAccounts is with how many speakers of a place its accounts are no longer
-	// told apart.
+	// manyAccounts is the number of speakers from which on a place's accounts are no longer told
+	// apart.
 	manyAccounts = 16
 )
 
@@ -34,8 +33,8 @@ func newSpeakers(s *store.Store, l *learned) Speakers {
 	})}
 }
 
-// Note enters into a change that a counterparty spoke at a place to an agent, where
-// that makes anything stricter there.
+// Note enters into a change that a counterparty spoke at a place to an agent, if that makes any
+// rule stricter there.
 func (s Speakers) Note(ctx context.Context, place, account string, self *directory.Agent, who ocip.Counterparty, c *store.Change) error {
 	at := audience{self.TenantID, place}
 	known, err := s.of(ctx, at)
@@ -61,9 +60,9 @@ func (s Speakers) Note(ctx context.Context, place, account string, self *directo
 	return nil
 }
 
-// covered reports whether one more speaker at a place makes nothing stricter there.
-// For the agents of a tenant one of another tenant is enough, and without such a one
-// agents of two units are: each is of another unit than one of them.
+// covered reports whether one more speaker at a place makes no rule stricter there. One speaker of
+// another tenant makes further ones redundant. Otherwise agents of two units do: every agent is of
+// another unit than one of them.
 func covered(known []store.Speaker, one *store.Speaker) bool {
 	foreign := func(s *store.Speaker) bool {
 		_, blocked := ocip.Wall(ocip.Identity{TenantID: s.By}, spoken(s))
@@ -88,11 +87,11 @@ func covered(known []store.Speaker, one *store.Speaker) bool {
 	return !foreign(one) && (len(units) > 1 || slices.Contains(units, one.OrgUnit))
 }
 
-// reads reports whether what goes by one account may be read by who was heard by
-// another: not where both are known and differ.
+// reads reports whether a speaker heard through one account may read messages sent through another.
+// It may not if both are known and differ.
 func reads(heard, by string) bool { return heard == "" || by == "" || heard == by }
 
-// spoken is a speaker as a counterparty.
+// spoken returns a speaker as a counterparty.
 func spoken(s *store.Speaker) ocip.Counterparty {
 	c := ocip.Counterparty{Kind: ocip.KindPerson, Identity: s.Identity}
 	if s.Agent {
@@ -101,9 +100,8 @@ func spoken(s *store.Speaker) ocip.Counterparty {
 	return c
 }
 
-// Readers returns whom a message is decided about that an agent sends to a session:
-// who is known there, or the strictest of those who spoke where it leads. Learned is
-// set where one of those decides.
+// Readers returns the counterparty that the rules use for an agent's message to a session: the one
+// known there, or the strictest of the speakers at the place. Learned is set if a speaker decides.
 func (x *State) Readers(ctx context.Context, who *directory.Directory, key string, self *directory.Agent, r *directory.Recipient) (to ocip.Counterparty, learned bool, err error) {
 	if to, err = x.Seen.Known(ctx, key, self, r.Counterparty); err != nil || !r.Strangers {
 		return to, false, err

@@ -1,11 +1,11 @@
-// Package exchange knows what has passed between two ends, an agent and whoever it
-// talks with: their exchanges and whose turn it is, the causal chains of what an agent
-// received, what it owes an answer to, how much it has sent, where answers go, and who
-// was seen or spoke at a session.
+// Package exchange keeps the state between two ends, an agent and its counterparty: their exchanges
+// and turns, the causal chains that an agent received, the answers that it owes, the number of
+// messages that it has sent, the addresses for answers, and the agents and speakers observed at a
+// session.
 //
-// All of it is in the store; here is what was wanted of late. Nothing is decided here.
-// What is read and written of two ends from a decision to its commit is so under their
-// lock ([State.Lock]); functions called with it end in Locked.
+// All of it is in the store; the package caches recent values and decides nothing. From a decision
+// to its commit, the state of two ends is read and written under their lock ([State.Lock]).
+// Functions called with the lock held end in Locked.
 package exchange
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// State is what is known between ends. Its methods are safe for concurrent use.
+// State is the state between ends. Its methods are safe for concurrent use.
 type State struct {
 	*exchanges
 	Chains   *Chains
@@ -28,7 +28,7 @@ type State struct {
 	learned  *learned
 }
 
-// New takes up what an open store holds.
+// New loads the state from an open store.
 func New(s *store.Store) *State {
 	l := newLearned()
 	return &State{
@@ -37,13 +37,13 @@ func New(s *store.Store) *State {
 	}
 }
 
-// Entered remembers what a durable change holds.
+// Entered updates the caches by a durable change.
 func (x *State) Entered(c *store.Change) {
 	x.entered(c)
 	x.Chains.entered(c)
 }
 
-// Shrink gives back the memory of what was wanted of late: it is in the store.
+// Shrink empties the caches; the store has everything.
 func (x *State) Shrink() {
 	x.sides.empty()
 	x.current.empty()
@@ -54,9 +54,8 @@ func (x *State) Shrink() {
 	x.Speakers.shrink()
 }
 
-// Forget has a commit take away what messages have shown of a session and of the places
-// it leads to; keys name the session to each tenant, see [Origins]. What is read
-// meanwhile is not kept.
+// Forget has a commit delete the knowledge that messages have shown of a session and its places.
+// Keys name the session to each tenant, see [Origins]. Values read meanwhile are not cached.
 func (x *State) Forget(session string, keys, places []string, commit func() (store.Receipt, error)) (store.Receipt, error) {
 	defer x.learned.countAll()
 	return x.Seen.forget(func(at sighting) bool { return at.session == session }, func() (store.Receipt, error) {

@@ -2,9 +2,9 @@ package exchange
 
 import "github.com/openclawos/ocipd/internal/ocip"
 
-// Words remembers how the last messages of an agent's sessions ended, as far as the
-// words of the next depend on it: whether it was asked something there, and what it
-// said last, for a commitment can be said in two halves. It is kept nowhere else.
+// Words remembers the ends of the last messages in an agent's sessions, because the detectors need
+// them: a question that the agent was asked, and its own last words, since a commitment can be
+// split over two messages. It is only in memory.
 type Words struct {
 	known *cache[sessionRef, ocip.Before]
 }
@@ -13,7 +13,7 @@ func newWords() Words {
 	return Words{newCache[sessionRef, ocip.Before](rememberedExchanges)}
 }
 
-// Before returns what went before an agent's next message in a session.
+// Before returns the words before an agent's next message in a session.
 func (w Words) Before(agent, session string) ocip.Before {
 	before, _ := w.known.get(sessionRef{agent, session})
 	return before

@@ -8,26 +8,25 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Counts returns how many exchanges there are of each outcome, one between two agents
-// here as one.
+// Counts returns the number of exchanges by outcome. An exchange between two agents of this daemon
+// counts once.
 func (x *Exchanges) Counts(ctx context.Context) (map[ocip.Outcome]int, error) {
 	return x.tally.of(ctx, x.o.Store.ExchangeCounts, x.o.Now)
 }
 
-// tally keeps the numbers of exchanges where counting them takes long, so that
-// who looks every second does not keep a disk busy.
+// tally caches the numbers of exchanges if counting them takes long, so that a monitor that asks
+// every second does not keep the disk busy.
 type tally struct {
 	mu     sync.Mutex
 	counts map[ocip.Outcome]int
-	// until is for how long the counts are good.
+	// until is the end of the counts' validity.
 	until time.Time
 }
 
 const (
-	// quickCount is what may be counted anew each time.
+	// quickCount is the longest count that may be repeated each time.
 	quickCount = 20 * time.Millisecond
-	// countShare is the part of the time that counting may take, as one of so
-	// many.
+	// countShare limits counting to one part in so many of the time.
 	countShare = 20
 )
 

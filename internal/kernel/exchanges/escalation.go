@@ -12,24 +12,24 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Concern is a message that a person of an agent may have to see to, though nothing
-// of the agent's waits for it: something arrived that only a person may answer, or an
-// exchange came to its limit or to an error.
+// Concern is a message that an agent's person may have to look at, without a message of the agent
+// waiting for it. Either something arrived that only a person may answer, or an exchange reached
+// its limit or an error.
 type Concern struct {
 	Agent                    *directory.Agent
 	Other                    ocip.Counterparty
 	Key, Summary, DispatchID string
-	// Known is set where a person of this daemon has just seen the message and let
-	// it through: nobody is told twice.
+	// Known is set if a person of this daemon has just seen the message and approved it. Nobody is
+	// notified twice.
 	Known bool
 }
 
-// nothingWaits is why an escalation cannot be approved.
+// nothingWaits is the reason that an escalation cannot be approved.
 const nothingWaits = "nothing waits to be sent: answer yourself, let the agent's own answer go when it asks, or resolve the exchange"
 
-// Escalate enters into a verdict's change what a person has to see to, once for an
-// exchange, and has people told when that is durable. Where as many wait for the
-// agent's person as may, the record alone says it.
+// Escalate enters a request for a person's attention into a verdict's change, once per exchange,
+// and notifies people when that is durable. If the agent already has its limit of pending requests,
+// only the record says it.
 func (x *Exchanges) Escalate(c *Concern, v *ocip.Verdict, rules *Rules, change *store.Change, now time.Time) error {
 	reason := v.ForPerson
 	if reason == "" && v.Result == ocip.RequireApproval {
@@ -42,7 +42,7 @@ func (x *Exchanges) Escalate(c *Concern, v *ocip.Verdict, rules *Rules, change *
 	asked := escalationAsked(e)
 	room := rules.MaxHeld
 	if c.Other.Kind != ocip.KindAgent {
-		// Who only says who it is leaves half of the places to those who are known.
+		// A sender whose identity is only its own claim leaves half of the places to known ones.
 		room = max(1, room/2)
 	}
 	if !x.o.Requests.Room(api.ApprovalOfEscalation, c.Agent.InstanceID, asked, room) {
@@ -81,13 +81,12 @@ func (x *Exchanges) Escalate(c *Concern, v *ocip.Verdict, rules *Rules, change *
 	return nil
 }
 
-// escalationAsked names the escalation of one side of an exchange among what waits.
+// escalationAsked names the pending escalation of one side of an exchange.
 func escalationAsked(e *ocip.Exchange) string {
 	return approval.Asked(api.ApprovalOfEscalation, e.ID, e.Agent)
 }
 
-// SeenTo enters that what a person had to see to in an exchange is seen to: the
-// person has spoken in it.
+// SeenTo enters that the escalation of an exchange is resolved: the person has spoken in it.
 func (x *Exchanges) SeenTo(ctx context.Context, d *approval.Decision, e *ocip.Exchange, decider *approval.Decider) error {
 	if e.ID == "" {
 		return nil
@@ -103,7 +102,7 @@ func (x *Exchanges) SeenTo(ctx context.Context, d *approval.Decision, e *ocip.Ex
 	return decider.EndWith(r, &d.By, d.Change)
 }
 
-// Escalation is what a person of an agent has to see to, and that nothing waits for.
+// Escalation returns the subject of a request for attention, without a held message.
 func (x *Exchanges) Escalation(r *approval.Request, d *directory.Directory) approval.Subject {
 	return &escalation{x: x, r: r, directory: d}
 }
@@ -117,7 +116,7 @@ type escalation struct {
 // Lock takes the lock of the exchange's two ends.
 func (s *escalation) Lock() (unlock func()) { return s.x.Lock(s.r) }
 
-// Takes refuses to approve or to take over what nothing waits for.
+// Takes refuses approval and takeover: there is no message to send.
 func (s *escalation) Takes(decision string) error {
 	if decision == api.DecideApprove || decision == api.DecideTakeover || decision == api.DecideChanges {
 		return api.Obstacle{Blocked: nothingWaits}.Conflict(api.ApprovalBlocked, "this cannot be approved or taken over: "+nothingWaits)
@@ -125,13 +124,13 @@ func (s *escalation) Takes(decision string) error {
 	return nil
 }
 
-// Preview has nothing to work out.
+// Preview does nothing.
 func (s *escalation) Preview(context.Context, time.Time) error { return nil }
 
-// Shown names the session that it is about.
+// Shown names the session of the escalation.
 func (s *escalation) Shown() approval.View { return approval.View{Asked: []string{s.r.SessionKey}} }
 
-// Release has nothing to let go.
+// Release returns an error: there is no message to send.
 func (s *escalation) Release(context.Context, *approval.Decision) error {
 	return s.Takes(api.DecideApprove)
 }

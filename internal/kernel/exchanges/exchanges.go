@@ -1,6 +1,6 @@
-// Package exchanges shows exchanges, asks people to see to them and ends them: for the
-// apps of their agents, for people, who see all and alone can settle what was escalated,
-// and when their time has run out.
+// Package exchanges shows exchanges, escalates them to people and ends them: for the apps of their
+// agents, for people, and at their deadline. People see all exchanges, and only they can settle an
+// escalation.
 package exchanges
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Options is what exchanges are shown and ended with.
+// Options holds the dependencies of Exchanges.
 type Options struct {
 	Store    *store.Store
 	State    *exchange.State
 	Requests *approval.Requests
 	Apps     *registry.Registry
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
-	// Search finds records, newest first. Waiting are the ids of the messages that wait for an
-	// agent and that nobody was given yet.
+	// Search finds records, newest first. Waiting returns the ids of the messages that wait for an
+	// agent and were handed to nobody yet.
 	Search  func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	Waiting func(ctx context.Context, agent string) (dispatchIDs map[string]bool, err error)
 	// Settled is called in the commit in which a person ends an exchange.
@@ -41,28 +41,26 @@ type Options struct {
 // Exchanges shows and ends exchanges. Its methods are safe for concurrent use.
 type Exchanges struct {
 	o Options
-	// swept is how far the sweep has come. It is the sweep's alone.
+	// swept is the sweep's position. Only the sweep uses it.
 	swept store.ExchangeKey
 	tally tally
 }
 
-// New returns who shows and ends exchanges.
+// New returns an Exchanges.
 func New(o Options) *Exchanges { return &Exchanges{o: o} }
 
-// Rules are what one configuration says about them.
+// Rules is the part of a configuration that concerns exchanges.
 type Rules struct {
 	Directory *directory.Directory
 	Decider   *approval.Decider
-	// MaxHeld is how many requests of one agent may wait for a person, and HoldFor for
-	// how long.
+	// MaxHeld is how many requests of one agent may wait for a person, and HoldFor for how long.
 	MaxHeld int
 	HoldFor time.Duration
 	// Name enters into the record of a new request the digest that names it.
 	Name func(*audit.Record, *approval.Request) error
 }
 
-// WaitsUntil is until when a person is waited for: at most as long as the exchange
-// lasts.
+// WaitsUntil returns the deadline for a person's decision: at most the end of the exchange.
 func (r *Rules) WaitsUntil(e *ocip.Exchange, now time.Time) time.Time {
 	expires := now.Add(r.HoldFor)
 	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(expires) {
@@ -71,7 +69,7 @@ func (r *Rules) WaitsUntil(e *ocip.Exchange, now time.Time) time.Time {
 	return expires
 }
 
-// Of tells the sides that the agents of an app hold from others.
+// Of returns a filter for the sides that the agents of an app hold.
 func (r *Rules) Of(app string) func(instance string) bool {
 	if mutant.Off("exchange-owner") {
 		return All
@@ -82,10 +80,10 @@ func (r *Rules) Of(app string) func(instance string) bool {
 	}
 }
 
-// All is every agent's side.
+// All accepts every agent's side.
 func All(string) bool { return true }
 
-// filter is what a list selects, from an exchange on.
+// filter returns the filter of a list request, from an exchange on.
 func filter(p *api.ExchangeListParams, before string) store.ExchangeFilter {
 	return store.ExchangeFilter{Agent: p.Agent, Counterparty: p.Counterparty, Outcome: ocip.Outcome(p.Outcome), Before: before}
 }
@@ -117,9 +115,8 @@ func (x *Exchanges) Show(ctx context.Context, id string) (api.ExchangeResult, er
 	return list, nil
 }
 
-// ResolveAs lets a person end an exchange: its open sides, what is held of it, and the
-// escalation of its round limit, so that the two agents may begin anew. The state that the
-// person names has to be the one that it has.
+// ResolveAs lets a person end an exchange: its open sides, its held messages, and the escalation of
+// its round limit, so that the two agents may begin anew. The person must name its current state.
 func (x *Exchanges) ResolveAs(ctx context.Context, who api.Peer, p *api.ExchangeResolveParams, r *Rules) (api.OK, error) {
 	text := api.SignedSettlement(p.ExchangeID, p.Agent, p.State)
 	by, err := r.Decider.Who(who, api.DecideResolve, p.Note, p.Signature, text, &audit.Record{ID: x.o.NewID(), ExchangeID: p.ExchangeID, AgentID: p.Agent})
@@ -136,7 +133,7 @@ func (x *Exchanges) ResolveAs(ctx context.Context, who api.Peer, p *api.Exchange
 	return x.resolve(ctx, p, &resolver{person: by, signed: signed, mine: All}, r)
 }
 
-// ResolveFor ends an exchange for an app, the sides of its own agents alone.
+// ResolveFor ends an exchange for an app, only the sides of its own agents.
 func (x *Exchanges) ResolveFor(ctx context.Context, a *registry.App, p *api.ExchangeResolveParams, r *Rules) (api.OK, error) {
 	return x.resolve(ctx, p, &resolver{app: a, mine: r.Of(a.ID())}, r)
 }
@@ -156,18 +153,18 @@ func (x *Exchanges) sides(ctx context.Context, id string, mine func(agent string
 
 func notThere(id string) error { return api.Errorf(api.NotFound, "there is no exchange %q", id) }
 
-// resolver is who ends an exchange: an app, for its own agents, or a person.
+// resolver is the one that ends an exchange: an app, for its own agents, or a person.
 type resolver struct {
 	app    *registry.App
 	person api.ApprovalDecision
-	// signed is the text that the person signed, "" where no signature is demanded.
+	// signed is the text that the person signed, "" if no signature is required.
 	signed string
 	mine   func(agent string) bool
 }
 
-// resolve ends the open sides of an exchange. An app ends what is in progress;
-// what was escalated is for a person. Ids are the agents' own to choose, so one
-// that several pairs of agents use names none of their exchanges.
+// resolve ends the open sides of an exchange. An app may end one in progress; only a person may end
+// an escalated one. Agents choose their own ids, so an id that several pairs use is ambiguous and
+// refused.
 func (x *Exchanges) resolve(ctx context.Context, p *api.ExchangeResolveParams, by *resolver, r *Rules) (api.OK, error) {
 	sides, err := x.sides(ctx, p.ExchangeID, by.mine)
 	if err != nil {
@@ -185,8 +182,8 @@ func (x *Exchanges) resolve(ctx context.Context, p *api.ExchangeResolveParams, b
 	return api.OK{OK: true}, x.resolveSides(context.WithoutCancel(ctx), &first, p, by, r)
 }
 
-// resolveSides ends the sides of one exchange that the resolver may end, and for
-// a person what is held of them, in one commit.
+// resolveSides ends the sides of one exchange that the resolver may end, and for a person also its
+// held messages, in one commit.
 func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.ExchangeResolveParams, by *resolver, r *Rules) error {
 	unlock := x.o.State.Lock(of.Agent, of.Counterparty)
 	defer unlock()
@@ -253,9 +250,9 @@ func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.
 	return nil
 }
 
-// settleSide enters what a person settles with one agent's side: the agent's next message
-// begins a chain of its own, what was asked in the exchange is owed no longer, and what
-// waits of it is resolved.
+// settleSide enters a person's settlement of one agent's side. The agent's next message begins a
+// chain of its own, questions of the exchange need no answer any more, and its pending requests are
+// resolved.
 func (x *Exchanges) settleSide(ctx context.Context, one *side, by *resolver, change *store.Change, r *Rules) error {
 	if err := x.o.State.Chains.BeginAnew(ctx, one.Agent, x.o.Now(), change); err != nil {
 		return err
@@ -271,7 +268,7 @@ func (x *Exchanges) settleSide(ctx context.Context, one *side, by *resolver, cha
 	return nil
 }
 
-// mayResolve reports whether the resolver may end a side as it is.
+// mayResolve reports whether the resolver may end a side in its state.
 func (x *Exchanges) mayResolve(e *ocip.Exchange, by *resolver) error {
 	switch {
 	case by.app == nil, e.Outcome == ocip.InProgress:
@@ -303,7 +300,7 @@ func (x *Exchanges) shown(ctx context.Context, sides []ocip.Exchange) (api.Excha
 	return list, nil
 }
 
-// pending reports whether a person is to settle an exchange that was escalated.
+// pending reports whether an escalated exchange still needs a person's settlement.
 func (x *Exchanges) pending(ctx context.Context, e *ocip.Exchange) (bool, error) {
 	requests, err := x.o.Requests.OfExchange(ctx, e.ID, e.Agent)
 	if err != nil || len(requests) > 0 {

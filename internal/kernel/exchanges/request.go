@@ -13,19 +13,18 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Lock takes the lock of the two ends that a request is between: whatever is decided
-// between them is decided one after the other.
+// Lock takes the lock of a request's two ends, so that decisions between them are made one after
+// the other.
 func (x *Exchanges) Lock(r *approval.Request) (unlock func()) {
 	return x.o.State.Lock(r.Agent, exchange.OtherEnd(r.Counterparty, r.SessionKey))
 }
 
-// End enters into a decision's change what it means for the exchange of a request
-// that a person has denied or resolved it, or that time ended what waited. It is
-// called under the lock of the request.
+// End enters the effect of a decision on the exchange of its request: a person denied or resolved
+// it, or its time is over. The caller holds the request's lock.
 func (x *Exchanges) End(ctx context.Context, d *approval.Decision, state string, known *directory.Directory) error {
 	r := d.Request
 	pair := store.PairOf(r.Agent, r.Counterparty)
-	// What is not to be sent can be decided about when nobody could send it any more.
+	// A refusal to send is possible even when the message could no longer be sent.
 	e, err := x.o.State.SideLocked(ctx, pair, r.Agent, r.ExchangeID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -73,10 +72,10 @@ func end(d *approval.Decision, e ocip.Exchange, outcome ocip.Outcome) (ended oci
 	return ended, open
 }
 
-// EndOtherSide enters into a change, after one side of an exchange has ended, that the
-// other agent's side ends with it, where this daemon keeps both. That agent would otherwise
-// go on in an exchange that takes no message. A side that waits for a person stays open,
-// unless a person has ended the first one. Why completes the record, and may be nil.
+// EndOtherSide enters into a change that the other agent's side ends too, if this daemon keeps
+// both. Otherwise that agent would go on in an exchange that takes no message. A side that waits
+// for a person stays open, unless a person has ended the first one. Why completes the record, and
+// may be nil.
 func (x *Exchanges) EndOtherSide(ctx context.Context, change *store.Change, ended *ocip.Exchange, known *directory.Directory, why func(*audit.Record)) error {
 	if ended.ID == "" || ended.Outcome == ocip.InProgress || ended.Outcome == ocip.Escalated {
 		return nil
@@ -104,9 +103,9 @@ func (x *Exchanges) EndOtherSide(ctx context.Context, change *store.Change, ende
 	return nil
 }
 
-// Settle enters that a person has looked: where the rounds of the request's exchange
-// were used up, its two agents may begin anew, and the agent begins a causal chain
-// anew. Escalated is the exchange between the two whose rounds are used up, or "".
+// Settle enters that a person has looked. If the rounds of the request's exchange were used up, its
+// two agents may begin anew, and the agent begins a new causal chain. Escalated is the exchange
+// between the two whose rounds are used up, or "".
 func (x *Exchanges) Settle(ctx context.Context, d *approval.Decision, escalated string) error {
 	if escalated != "" && escalated == d.Request.ExchangeID {
 		d.Change.Add(store.Settled(store.PairOf(d.Request.Agent, d.Request.Counterparty)))
@@ -114,7 +113,7 @@ func (x *Exchanges) Settle(ctx context.Context, d *approval.Decision, escalated 
 	return x.o.State.Chains.BeginAnew(ctx, d.Request.Agent, d.Now, d.Change)
 }
 
-// Asking begins a record about a request: what it is about, and whose.
+// Asking begins a record about a request, with its subject and its agent.
 func Asking(h *approval.Request, known *directory.Directory) *audit.Record {
 	r := &audit.Record{
 		AppID: h.AppID, AgentID: h.Agent, UserID: h.UserID,

@@ -50,10 +50,10 @@ func (x *Exchanges) ListFor(ctx context.Context, p *api.ExchangeListParams, r *R
 	}
 }
 
-// told returns the sides that their agents' apps may know: none of an agent that was another
-// tenant's then. They are without the words of messages that their agents were not given, and
-// of an agent behind the tenant wall: the other agent's words are in a side from the decision
-// on, and the message may wait still, or have been taken out.
+// told returns the sides that the apps of their agents may see, and leaves out sides whose agent
+// belonged to another tenant then. It blanks messages that the agents were not given, and messages
+// of an agent behind the tenant wall: a side has the other agent's words from the decision on,
+// while the message may still wait, or have been dropped.
 func (x *Exchanges) told(ctx context.Context, sides []ocip.Exchange, r *Rules) (told []ocip.Exchange, err error) {
 	if mutant.Off("exchange-told") {
 		return sides, nil
@@ -89,11 +89,11 @@ func (x *Exchanges) told(ctx context.Context, sides []ocip.Exchange, r *Rules) (
 	return told, nil
 }
 
-// rememberedRounds is how many records of one side are looked through.
+// rememberedRounds limits the records of one side that are searched.
 const rememberedRounds = 256
 
-// messages finds the messages that an agent was sent in an exchange, by their rounds. Ours is
-// unset if the agent was another tenant's then.
+// messages finds the messages that an agent was sent in an exchange, by their rounds. Ours is unset
+// if the agent was another tenant's then.
 func (x *Exchanges) messages(ctx context.Context, e *ocip.Exchange, tenant string) (sent map[int]string, ours bool, err error) {
 	lines, _, err := x.o.Search(ctx, audit.Filter{Like: audit.Record{ConversationID: e.ConversationID, AgentID: e.Agent, PolicyResult: audit.ResultAllow}}, 0, rememberedRounds)
 	if err != nil {
@@ -118,8 +118,8 @@ func (x *Exchanges) messages(ctx context.Context, e *ocip.Exchange, tenant strin
 	return sent, true, nil
 }
 
-// blank takes the other agent's words out of a side where their message was not handed over,
-// and then also the names of the data that went along.
+// blank removes the other agent's words from a side if their message was not handed over, and then
+// also the names of the attached data.
 func (x *Exchanges) blank(ctx context.Context, e *ocip.Exchange, sent map[int]string, waiting map[string]bool) error {
 	e.Transcript = slices.Clone(e.Transcript)
 	for i := range e.Transcript {
@@ -143,11 +143,11 @@ func (x *Exchanges) blank(ctx context.Context, e *ocip.Exchange, sent map[int]st
 	return nil
 }
 
-// ends are the events after which nobody is given a message that waited.
+// ends are the events after which a waiting message is handed to nobody.
 var ends = []string{"asked_anew", "dropped", "expired", "undecided_message", "withdrawn"}
 
-// handedOver reports whether a message that does not wait was given to its receiver: whether
-// it was let through, and not taken out since.
+// handedOver reports whether a message that no longer waits reached its receiver: it was allowed,
+// and not removed since.
 func (x *Exchanges) handedOver(ctx context.Context, dispatchID string) (bool, error) {
 	lines, _, err := x.o.Search(ctx, audit.Filter{Like: audit.Record{DispatchID: dispatchID}}, 0, rememberedRounds)
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// standing is how an exchange stands for a person who settles it.
+// standing is the state of an exchange, for the person who settles it.
 type standing struct {
 	sides []side
-	// escalated is set while nothing goes between the two agents because the rounds of
-	// this exchange are used up.
+	// escalated is set while the two agents may not exchange messages because the rounds of this
+	// exchange are used up.
 	escalated bool
 }
 
-// side is one agent's side of an exchange, with the requests of it that wait for a person.
+// side is one agent's side of an exchange, with its requests that wait for a person.
 type side struct {
 	ocip.Exchange
 	held []*approval.Request
 }
 
-// standingLocked reads how an exchange stands. It is called under the lock of its pair.
+// standingLocked reads the state of an exchange. The caller holds the pair's lock.
 func (x *Exchanges) standingLocked(ctx context.Context, of *ocip.Exchange) (*standing, error) {
 	sides, err := x.o.State.SidesLocked(ctx, of)
 	if err != nil {
@@ -59,7 +59,7 @@ func (st *standing) unsettled() bool {
 	return st.escalated || slices.ContainsFunc(st.sides, func(s side) bool { return s.unsettled() })
 }
 
-// digest names the state: every message, decision and settlement makes another one.
+// digest names the state: every message, decision and settlement changes it.
 func (st *standing) digest() string {
 	lines := []string{fmt.Sprint("escalated ", st.escalated)}
 	for i := range st.sides {
@@ -74,7 +74,7 @@ func (st *standing) digest() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// state names the state of the exchange that a side is of.
+// state returns the digest of the state of a side's exchange.
 func (x *Exchanges) state(ctx context.Context, of *ocip.Exchange) (string, error) {
 	defer x.o.State.Lock(of.Agent, of.Counterparty)()
 	st, err := x.standingLocked(ctx, of)

@@ -13,17 +13,16 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// sweepPage is how many exchanges are ended side by side, and so how many share a
-// commit; sweepRows how many exchanges are looked at in a
-// minute.
+// sweepPage is the number of exchanges that are ended side by side and so share a commit; sweepRows
+// is the number examined in a minute.
 const (
 	sweepPage = 64
 	sweepRows = 20_000
 )
 
-// Sweep ends exchanges whose time has run out, a part of them each
-// minute. Each has its record: that it expired is an outcome like any other. One that cannot
-// be ended keeps no other one waiting; where none can, it is tried again.
+// Sweep ends exchanges whose time is over, a part of them each minute, and records each: expiry is
+// an outcome like any other. An exchange that cannot be ended does not block others. If none can be
+// ended, Sweep tries again.
 func (x *Exchanges) Sweep(ctx context.Context, d *directory.Directory) error {
 	expired, next, err := x.o.Store.Expired(ctx, x.swept, sweepRows, x.o.Now())
 	if err != nil {
@@ -46,8 +45,7 @@ func (x *Exchanges) Sweep(ctx context.Context, d *directory.Directory) error {
 	return errors.Join(failed...)
 }
 
-// expire ends one side of an exchange, unless a message has done so
-// since it was looked up.
+// expire ends one side of an exchange, unless a message has ended it since it was looked up.
 func (x *Exchanges) expire(ctx context.Context, found ocip.Exchange, d *directory.Directory) error {
 	unlock := x.o.State.Lock(found.Agent, found.Counterparty)
 	defer unlock()
@@ -69,7 +67,7 @@ func (x *Exchanges) expire(ctx context.Context, found ocip.Exchange, d *director
 	return nil
 }
 
-// Record is the record of an exchange that ends without a message.
+// Record returns the record of an exchange that ends without a message.
 func (x *Exchanges) Record(e *ocip.Exchange, event string, d *directory.Directory) *audit.Record {
 	r := &audit.Record{
 		ID: x.o.NewID(), ActionType: audit.ActionExchange, Event: event, AgentID: e.Agent, SessionKey: e.SessionKey,

@@ -1,7 +1,7 @@
-// Package hints reads what a caller says of a message's exchange in metadata.exchange: which
-// exchange it belongs to, of what type, at which level, for how many rounds. Hints
-// wish; they do not decide. Interceptors may tighten them, see [Hints.After]. It also takes
-// out of the metadata what is the daemon's to say, see [WithoutOwn].
+// Package hints reads the caller's hints about a message's exchange from metadata.exchange: which
+// exchange it belongs to, its type, level and number of rounds. Hints are wishes, not decisions.
+// Interceptors may tighten them, see [Hints.After]. The package also removes members from the
+// metadata that only the daemon may write, see [WithoutOwn].
 package hints
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Hints is what a caller says about the exchange.
+// Hints are the caller's wishes about the exchange.
 type Hints struct {
 	ID             string
 	ConversationID string
@@ -27,11 +27,11 @@ type Hints struct {
 	hasLevel       bool
 	MaxRounds      int
 	MessageType    ocip.MessageType
-	// ReplyPolicy, where set, is tighter than the type's.
+	// ReplyPolicy, if set, is tighter than the type's.
 	ReplyPolicy ocip.ReplyPolicy
 	// OwnTurn is set if the caller says that no message of another agent led to this one.
 	OwnTurn bool
-	// AskPerson is set where the caller wants a person to approve the message.
+	// AskPerson is set if the caller wants a person to approve the message.
 	AskPerson bool
 	Summary   string
 	Data      []ocip.DataItem
@@ -66,7 +66,7 @@ type wishItem struct {
 	Description    string   `json:"description"`
 }
 
-// Object writes hints as a caller would.
+// Object encodes hints as a caller would.
 func (h *Hints) Object() jsontext.Value {
 	w := wishes{
 		ID: h.ID, ConversationID: h.ConversationID, New: h.New, Type: string(h.Type), MaxRounds: h.MaxRounds,
@@ -85,13 +85,12 @@ func (h *Hints) Object() jsontext.Value {
 	return encoded
 }
 
-// Decided are the wishes of a message that was let through, as its record and its envelope
-// have them.
+// Decided returns the hints of an allowed message, from its record and its envelope.
 func Decided(exchangeID string, t ocip.ExchangeType, e *ocip.Envelope) Hints {
 	return Hints{ID: exchangeID, Type: t, Level: e.Classification, hasLevel: true, MessageType: e.MessageType, ReplyPolicy: e.ReplyPolicy}
 }
 
-// Parse reads metadata.exchange. An error names the member that is wrong.
+// Parse reads metadata.exchange. An error names the wrong member.
 func Parse(raw jsontext.Value) (Hints, error) {
 	var in wishes
 	h := Hints{MessageType: ocip.AgentGenerated}
@@ -168,11 +167,10 @@ func Parse(raw jsontext.Value) (Hints, error) {
 	return h, nil
 }
 
-// After takes up the hints as interceptors left them; what they left out stays as it
-// was. They can only tighten what the caller said: a higher level, a stricter type
-// or reply policy, fewer rounds. Which exchange the message belongs to is the
-// caller's to say. A change that is none of these is named. Unsaid is the level of
-// a message of which nobody says any.
+// After applies the hints that interceptors left; members that they left out stay. Interceptors can
+// only tighten the caller's hints: a higher level, a stricter type or reply policy, fewer rounds.
+// They cannot change which exchange the message belongs to. After names a change that is not
+// allowed. Unsaid is the level of a message without a hint about it.
 func (h *Hints) After(left Hints, unsaid ocip.Level) (wrong string) {
 	left.inherit(h)
 	switch {
@@ -198,7 +196,7 @@ func (h *Hints) After(left Hints, unsaid ocip.Level) (wrong string) {
 	return ""
 }
 
-// inherit fills what hints leave out from earlier ones.
+// inherit fills members that hints leave out from earlier hints.
 func (h *Hints) inherit(from *Hints) {
 	h.ID, h.ConversationID = cmp.Or(h.ID, from.ID), cmp.Or(h.ConversationID, from.ConversationID)
 	h.New, h.AskPerson = h.New || from.New, h.AskPerson || from.AskPerson
@@ -215,7 +213,7 @@ func (h *Hints) inherit(from *Hints) {
 	}
 }
 
-// Claimed is the level that the hints claim, or what holds where they claim none.
+// Claimed returns the level that the hints claim, or unsaid if they claim none.
 func (h *Hints) Claimed(unsaid ocip.Level) ocip.Level {
 	if h.hasLevel {
 		return h.Level
@@ -223,8 +221,8 @@ func (h *Hints) Claimed(unsaid ocip.Level) ocip.Level {
 	return unsaid
 }
 
-// strictness orders the exchange types by what they leave to a person. No type is
-// as strict as the mildest.
+// strictness orders the exchange types by how much a person must do. An absent type counts as the
+// mildest.
 func strictness(t ocip.ExchangeType) int {
 	n := 0
 	if t.RequiresCommitment() {
@@ -236,9 +234,8 @@ func strictness(t ocip.ExchangeType) int {
 	return n
 }
 
-// ParseInbound reads what an annotated message says of its exchange. The
-// type is derived from the envelope where it is not given, and an exchange that
-// nobody named has its conversation's id.
+// ParseInbound reads an annotated message's hints about its exchange. Without a type, the envelope
+// gives one, and without an id, the exchange takes its conversation's id.
 func ParseInbound(raw []byte, e *ocip.Envelope) (Hints, error) {
 	h := Hints{ID: e.ConversationID, Type: ocip.InformationQuery}
 	switch {
@@ -257,15 +254,15 @@ func ParseInbound(raw []byte, e *ocip.Envelope) (Hints, error) {
 	if given.ID != "" {
 		h.ID = given.ID
 	}
-	// What stands beside the envelope cannot make less of it.
+	// Hints beside the envelope cannot weaken it.
 	if t := given.Type; t != "" && (t.ReplyPolicy() == ocip.HumanOnly || e.ReplyPolicy != ocip.HumanOnly) && (t.RequiresCommitment() || !e.RequiresCommitment) {
 		h.Type = t
 	}
 	return h, nil
 }
 
-// ParseTracked reads what the sender says its message included and kept back.
-// What cannot be read is left out: it is the sender's word, for the record.
+// ParseTracked reads the sender's lists of included and withheld data. It leaves out malformed
+// lists: they are only the sender's word, for the record.
 func ParseTracked(raw []byte) (shared []ocip.Shared, withheld []ocip.Withheld) {
 	var in struct {
 		Shared   []ocip.Shared   `json:"dataShared"`

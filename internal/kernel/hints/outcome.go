@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Outcome is what metadata.exchange becomes: where the exchange stands,
-// and which data goes along and which was kept back.
+// Outcome returns the new metadata.exchange: the exchange's state, and the data that were included
+// and withheld.
 func Outcome(v *ocip.Verdict) jsontext.Value {
 	b := make([]byte, 0, 192)
 	b = append(append(b, `{"id":`...), api.String(v.Exchange.ID)...)

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// own are the members of a message's metadata that the daemon writes. What a caller
-// puts there never leaves.
+// own lists the members of metadata that only the daemon writes. A caller's values for them are
+// never sent on.
 var own = [...]string{"ocip", "ocipChain", "ocipLog", "aiDisclosure", "dispatchId"}
 
 // Own lists the members that the daemon writes.
@@ -19,7 +19,7 @@ func Own() []string { return slices.Clone(own[:]) }
 // IsOwn reports whether the daemon writes a member.
 func IsOwn(member string) bool { return slices.Contains(own[:], member) }
 
-// read are the members that receivers go by, by what they look like.
+// read maps the skeleton of each member that receivers read to the member.
 var read = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range append(Own(), "exchange", "task", proto) {
@@ -29,16 +29,15 @@ var read = sync.OnceValue(func() map[string]string {
 })
 
 const (
-	// proto is a member that can stand for any other in JavaScript.
+	// proto can stand for any other member in JavaScript.
 	proto = "__proto__"
-	// maxName bounds, in bytes, the names that are looked at: longer ones read as no
-	// other.
+	// maxName bounds, in bytes, the names that are compared: longer ones resemble no member.
 	maxName = 64
 )
 
-// WithoutOwn returns a copy of the metadata without what the daemon writes, and what was
-// taken out, for the record. It is taken out before anybody sees the message, and once
-// more after those who may change it.
+// WithoutOwn returns a copy of the metadata without the daemon's members, and the removed names,
+// for the record. They are removed before anybody sees the message, and again after interceptors
+// may have changed it.
 func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
 	plain, like := WithoutLookalikes(metadata)
 	left = make(api.Object, len(plain)+len(own))
@@ -55,10 +54,9 @@ func WithoutOwn(metadata api.Object) (left api.Object, changes []string) {
 	return left, changes
 }
 
-// WithoutLookalikes returns the metadata without the members whose names look like those
-// that receivers go by, in other capitals or letters, and which names they look like: some
-// programs do not heed capitals, and would take such a member for the daemon's. What is
-// given is not changed.
+// WithoutLookalikes returns a copy of the metadata without members whose names resemble those that
+// receivers read, in other capitals or letters, and lists the resembled names. Some programs ignore
+// capitals, and would take such a member for the daemon's.
 func WithoutLookalikes(metadata api.Object) (left api.Object, like []string) {
 	for member := range metadata {
 		if len(member) > maxName {

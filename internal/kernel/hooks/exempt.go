@@ -10,13 +10,13 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// exemptFor is how long a caller may go by one exemption: after it the daemon checks grant, program
-// and configuration anew, whatever has been overlooked in between.
+// exemptFor is the longest time that a caller may use one exemption. After it the daemon checks
+// grant, program and configuration anew, in case it missed a change.
 const exemptFor = time.Minute
 
-// Exemptions are the connections whose callers were told that they need not ask about tool
-// calls. Whatever could change that ends these connections before it is acknowledged: a Unix
-// socket shows its end to the other side at once, so that nobody has to be waited for.
+// Exemptions lists the connections whose callers need not ask about tool calls. A change that could
+// end an exemption closes these connections before it is acknowledged. A Unix socket shows its end
+// to the other side at once, so the daemon waits for nobody.
 type Exemptions struct {
 	mu  sync.Mutex
 	all map[*ending.Ending]struct{}
@@ -33,7 +33,7 @@ func (x *Exemptions) enter(ctx context.Context, e *ending.Ending) bool {
 		x.all = make(map[*ending.Ending]struct{})
 	}
 	x.all[e] = struct{}{}
-	// A connection that is ending is not open for another moment to who goes by it.
+	// A connection that is ending must not stay open, since its caller relies on it.
 	context.AfterFunc(ctx, func() {
 		e.HangUp()
 		x.leave(e)
@@ -47,8 +47,9 @@ func (x *Exemptions) leave(e *ending.Ending) {
 	delete(x.all, e)
 }
 
-// End has everybody ask again. Who changes what exemptions depend on calls it after the change
-// and before the answer. It blocks on nothing but its own lock.
+// End closes all exempted connections, so that their callers ask again. Code that changes the
+// conditions of exemptions calls it after the change and before the answer. It blocks on nothing
+// but its own lock.
 func (x *Exemptions) End() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -58,28 +59,27 @@ func (x *Exemptions) End() {
 	clear(x.all)
 }
 
-// Caller is who asks about the tool calls of an agent.
+// Caller asks about the tool calls of an agent.
 type Caller struct {
 	Agent *directory.Agent
 	Peer  api.Peer
-	// Process is what the caller says it is: behind a forwarder, which is the process at the other
-	// end of the socket then, the end of a connection would be seen late.
+	// Process is the caller's claim about its process id. Behind a forwarder, which would then be
+	// the process at the other end of the socket, it would notice the end of a connection late.
 	Process int
-	// Lasts is when the caller's grant ends, zero for who is asked about each call, and Still looks
-	// again whether the caller may speak by the same rules.
+	// Lasts is the end of the caller's grant, zero for a caller that must ask about each call.
+	// Still checks again whether the caller may speak under the same rules.
 	Lasts time.Time
 	Still func(context.Context) bool
 }
 
-// ExemptUntil is until when a caller need not ask about tool calls, unless its connection ends
-// before that, 0 where it has to ask.
+// ExemptUntil returns the time until which a caller need not ask about tool calls, unless its
+// connection ends before, or 0 if it must ask.
 func (h *Hooks) ExemptUntil(ctx context.Context, x *Exemptions, c *Caller, rules *Rules) int64 {
 	e := ending.Of(ctx)
 	if _, _, pid := c.Peer.Credentials(); e == nil || c.Process == 0 || int64(c.Process) != int64(pid) || c.Lasts.IsZero() || !h.exempt(c.Agent, rules) {
 		return 0
 	}
-	// First the connection is entered, then all is looked at: what changes after the look ends
-	// the connection.
+	// The connection is entered before the checks, so that any change after them closes it.
 	first := x.enter(ctx, e)
 	if !c.Still(ctx) || !h.exempt(c.Agent, rules) {
 		if first {
@@ -94,8 +94,8 @@ func (h *Hooks) ExemptUntil(ctx context.Context, x *Exemptions, c *Caller, rules
 	return until.UnixMilli()
 }
 
-// exempt reports whether each tool call of an agent would be let through unrecorded, whatever it
-// says: calls are not recorded, nobody intercepts or observes them, and nothing is paused.
+// exempt reports whether any tool call of an agent would be allowed without a record: its calls are
+// not recorded, nobody intercepts or observes them, and nothing is paused.
 func (h *Hooks) exempt(agent *directory.Agent, rules *Rules) bool {
 	return agent.Tools == directory.ToolsOff && !rules.Terms.Requires() && len(h.o.Apps.Listeners(api.ToolExecuting)) == 0 && h.paused(agent, "") == nil
 }

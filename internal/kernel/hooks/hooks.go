@@ -1,6 +1,6 @@
-// Package hooks takes what an agent's runtime says that its agent does besides sending
-// and receiving: interceptors, the policy and a person are asked whether a tool may run,
-// what is said stands on record, and those who observe the agent are told.
+// Package hooks handles an agent's acts besides sending and receiving, which its runtime reports.
+// It asks interceptors, the policy and a person whether a tool may run, records the reports, and
+// tells the agent's observers.
 package hooks
 
 import (
@@ -24,46 +24,46 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options is what hooks are taken with.
+// Options holds the dependencies of Hooks.
 type Options struct {
 	Apps   *registry.Registry
 	State  *exchange.State
 	Store  *store.Store
 	Pauses *pause.Pauses
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Keys   gate.Keys
-	// Tell enters into a change that the app that asked is told what came of it.
+	// Tell enters the notice of an outcome to the app that asked into a change.
 	Tell  func(*approval.Request, *store.Change, api.ApprovalOutcome) error
 	Now   func() time.Time
 	NewID func() string
 	Log   *zap.Logger
 }
 
-// Hooks takes what runtimes raise. Its methods are safe for concurrent use.
+// Hooks handles hooks that runtimes raise. Its methods are safe for concurrent use.
 type Hooks struct {
 	o Options
-	// locks are those of agents, under which what a person has said of tool calls is
-	// looked up and used up.
+	// locks has one lock per agent. People's decisions about its tool calls are read and used up
+	// under it.
 	locks keylock.Locks
 }
 
-// New returns who takes hooks.
+// New returns a Hooks.
 func New(o Options) *Hooks { return &Hooks{o: o} }
 
-// Rules are what one configuration says about them.
+// Rules is the part of a configuration that concerns hooks.
 type Rules struct {
 	Directory *directory.Directory
 	Terms     *registry.Terms
-	// Content enters into a record what was said.
+	// Content enters the text of a hook into a record.
 	Content func(*audit.Record, gate.Text) error
-	// Look finds what may not be shared in what a tool is called with, and says which rule finds
-	// a secret above a level.
+	// Look detects data in a tool call that may not be shared, and names the rule that finds a
+	// secret above a level.
 	Look func(api.Object, ocip.Level) (found []ocip.Detection, secret string)
-	// Policy, where set, judges tool calls.
+	// Policy, if set, judges tool calls.
 	Policy ocip.ToolPolicy
-	// Decider takes people's decisions. As many as MaxHeld tool calls of an agent wait,
-	// each for HoldFor, and Approvers people approve one where the policy does not say.
+	// Decider takes people's decisions. At most MaxHeld tool calls of an agent wait, each for
+	// HoldFor, and Approvers people must approve one if the policy names no number.
 	Decider            *approval.Decider
 	MaxHeld, Approvers int
 	HoldFor            time.Duration
@@ -71,18 +71,18 @@ type Rules struct {
 
 // Raised is a hook that the app of an agent raises.
 type Raised struct {
-	// By is nil where the agent has no app; AppID is then what stands for it.
+	// By is nil if the agent has no app; AppID then stands for the agent.
 	By    *registry.App
 	AppID string
 	Agent *directory.Agent
 	Hook  api.Hook
-	// Context is what the app says of it. Its session alone is taken from there.
+	// Context is the app's account of the hook. Only its session is used.
 	Context api.HookContext
 	Data    api.Object
 }
 
-// Take takes a hook that is about no message. Nothing may be done where it is not
-// allowed, and nobody is told of it then.
+// Take handles a hook that is about no message. Without permission the agent must not act, and
+// observers are not told.
 func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnswer, error) {
 	about, err := h.about(ctx, p, rules)
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 			return api.EmitAnswer{}, err
 		}
 	}
-	// Somebody may have been asked meanwhile.
+	// Somebody may have paused the agent while interceptors were asked.
 	defer h.o.Pauses.Deciding()()
 	if v := h.paused(p.Agent, about.ChannelID); v != nil {
 		denied = v
@@ -116,7 +116,7 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 		if asked, err = callOf(p.Data); err != nil {
 			return api.EmitAnswer{}, err
 		}
-		// What is given back is what the person is asked about, and nothing besides.
+		// The answer contains exactly the call that the person is asked about.
 		p.Data = asked.whole
 		r.PolicyResult = string(ocip.RequireApproval)
 	}
@@ -156,13 +156,13 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	return result, nil
 }
 
-// unrecorded reports whether nothing is put on record of what was let go: tool calls of
-// an agent whose calls are not recorded, which nobody has changed and no app observes.
+// unrecorded reports whether an allowed hook needs no record: the agent's tool calls are not
+// recorded, nobody has changed this one, and no app observes it.
 func (h *Hooks) unrecorded(p *Raised, r *audit.Record) bool {
 	return p.Agent.Tools == directory.ToolsOff && (p.Hook == api.ToolExecuting || p.Hook == api.ToolCompleted) && r.Details["changedBy"] == nil && len(h.o.Apps.Listeners(p.Hook)) == 0
 }
 
-// paused is the denial of what an agent does while it, or its session's channel, is paused.
+// paused returns the denial of an act while the agent, or its session's channel, is paused.
 func (h *Hooks) paused(agent *directory.Agent, channel string) *ocip.Verdict {
 	reason, paused := h.o.Pauses.Reason(channel, agent.ID)
 	if !paused {
@@ -171,8 +171,8 @@ func (h *Hooks) paused(agent *directory.Agent, channel string) *ocip.Verdict {
 	return &ocip.Verdict{Policy: "pause", Reason: reason, Code: ocip.Paused}
 }
 
-// about is the context of a hook. Who hears of it goes by the agent and its session, so
-// the runtime names one of the agent's own and the rest is the daemon's to say.
+// about returns the context of a hook. Agent and session decide which observers are told, so the
+// runtime may only name one of the agent's own sessions, and the daemon sets the rest.
 func (h *Hooks) about(ctx context.Context, p *Raised, rules *Rules) (about api.HookContext, err error) {
 	key := p.Context.SessionKey
 	about = api.HookContext{AgentID: p.Agent.ID, Timestamp: h.o.Now().UnixMilli()}
@@ -194,11 +194,11 @@ func (h *Hooks) about(ctx context.Context, p *Raised, rules *Rules) (about api.H
 	return about, nil
 }
 
-// askAboutTool asks the interceptors whether an agent's tool may run, and with what.
-// The answer goes on record, also where it is yes.
+// askAboutTool asks the interceptors whether an agent's tool may run, and with which arguments. The
+// answer goes on record, also if it is yes.
 func (h *Hooks) askAboutTool(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record) (denied *ocip.Verdict, err error) {
 	var changedBy []string
-	// Those who are asked before there is a record are told of none.
+	// The record does not exist yet, so interceptors are told no id.
 	about.AuditID = ""
 	denied, err = h.o.Apps.Ask(ctx, rules.Terms, &registry.Question{
 		Hook: api.ToolExecuting, About: about, Asker: p.By,
@@ -225,7 +225,7 @@ func (h *Hooks) askAboutTool(ctx context.Context, p *Raised, about api.HookConte
 	return denied, err
 }
 
-// refuse puts on record that a hook was refused.
+// refuse records the refusal of a hook.
 func (h *Hooks) refuse(r *audit.Record, v *ocip.Verdict) (api.EmitAnswer, error) {
 	r.PolicyApplied, r.PolicyResult, r.PolicyReason, r.Code = v.Policy, string(ocip.Deny), v.Reason, string(v.Code)
 	if len(v.Details) > 0 {

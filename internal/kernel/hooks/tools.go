@@ -22,36 +22,36 @@ import (
 	"go.uber.org/zap"
 )
 
-// callNumber is the member by which a runtime numbers its calls. Each asking has another, so
-// it is no part of what a person approves, and is not given back with it.
+// callNumber is the member for the runtime's number of a call. Each attempt has another number, so
+// people do not approve it, and the answer does not contain it.
 const callNumber = "toolCallId"
 
-// call is a tool call: what it is judged by. What a person approves of it is all that its
-// runtime says of it, but its number.
+// call is a tool call as it is judged. A person approves everything that its runtime says of it,
+// except its number.
 type call struct {
 	Tool   string         `json:"toolName"`
 	Server string         `json:"mcpServer,omitzero"`
 	Folder string         `json:"cwd,omitzero"`
 	Params jsontext.Value `json:"params"`
-	// Origin tells the server from others of its name, and Map is the proxy's for it.
+	// Origin distinguishes servers of one name, and Map is the proxy's map for the server.
 	Origin string `json:"origin,omitzero"`
 	Map    string `json:"map,omitzero"`
-	// Answers are the client's to what the server has asked about the call.
+	// Answers are the client's answers to the server's questions about the call.
 	Answers jsontext.Value `json:"inputResponses,omitzero"`
-	// Headers are arguments that the request's header repeats.
+	// Headers are arguments that are repeated in the request's header.
 	Headers jsontext.Value `json:"headers,omitzero"`
-	// Unmapped is set where no map says what the tool does with the text that it is given.
+	// Unmapped is set if no map says what the tool does with its text.
 	Unmapped bool `json:"unmapped,omitzero"`
 
-	// found are the rules that find something in what it is called with. They are the rules' of
-	// the moment, so they are looked for whenever the policy is asked, see look.
+	// found names the rules that match the arguments. Rules change, so it is set anew before each
+	// question to the policy, see look.
 	found []string
-	// whole has all members, in canonical form. Numbers stand as they came: programs differ in
-	// what they read large ones as.
+	// whole has all members, in canonical form. Numbers stay as they came, since programs read
+	// large ones differently.
 	whole api.Object
 }
 
-// callOf reads the call that a hook is about.
+// callOf reads the call of a hook.
 func callOf(data api.Object) (*call, error) {
 	whole := make(api.Object, len(data))
 	for name, raw := range data {
@@ -85,7 +85,7 @@ func callOf(data api.Object) (*call, error) {
 	return c, nil
 }
 
-// command is the line that a shell is given, "" where the tool is none.
+// command returns the command line for a shell, "" if the tool is no shell.
 func (c *call) command() string {
 	var params struct {
 		Command jsontext.Value `json:"command"`
@@ -106,14 +106,13 @@ func (c *call) command() string {
 	return ""
 }
 
-// askedBy names the call of an agent. The agent is part of the name: an app may speak for
-// several, and what a person says to the one is no word to the other.
+// askedBy identifies the call of an agent. It includes the agent: an app may speak for several, and
+// a person's word about one agent's call says nothing about another's.
 func (c *call) askedBy(agent *directory.Agent) string {
 	return approval.Asked(api.ApprovalOfPermission, agent.TenantID, agent.InstanceID, string(c.whole.Append(nil)))
 }
 
-// shown is the call for people. Whatever the agent wrote stands in quotes, as JSON or behind
-// a bar.
+// shown formats the call for people. The agent's own text is quoted, as JSON or behind a bar.
 func (c *call) shown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tool: %q\n", c.Tool)
@@ -157,9 +156,8 @@ func (c *call) summary() string {
 	return text.Clip(c.Tool+": "+line, maxSummary)
 }
 
-// look looks in what a call has by now been read from for what may not be shared, as it was looked
-// for when the call was judged, and enters what is found for the policy. It returns which rule
-// finds a secret that the agent may not share.
+// look detects data in a stored call that may not be shared, as judge did before, and keeps the
+// findings for the policy. It returns the rule that finds a secret which the agent may not share.
 func (c *call) look(rules *Rules, agent *directory.Agent) (secret string) {
 	data := api.Object{"params": c.Params}
 	for name, value := range map[string]jsontext.Value{"inputResponses": c.Answers, "headers": c.Headers} {
@@ -172,7 +170,8 @@ func (c *call) look(rules *Rules, agent *directory.Agent) (secret string) {
 	return secret
 }
 
-// secretIn is why a call is refused in which a rule finds a secret that the agent may not share.
+// secretIn returns the refusal of a call in which a rule finds a secret that the agent may not
+// share.
 func secretIn(rule string, agent *directory.Agent) string {
 	return fmt.Sprintf("what it is called with has a secret in it (%s), which agent %s may not share", rule, agent.ID)
 }
@@ -184,8 +183,9 @@ func (r *Rules) evaluate(ctx context.Context, agent *directory.Agent, c *call) (
 	})
 }
 
-// judge weighs a tool call that no interceptor objected to: by what is found in its arguments, and by
-// the policy. The answer goes on record; what it is other than yes is returned where it holds.
+// judge weighs a tool call that no interceptor objected to, by the findings in its arguments and by
+// the policy. The answer goes on record. A verdict other than allow is returned only if the agent's
+// tool rules are enforced.
 func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Record) (*ocip.Verdict, error) {
 	found, secret := rules.Look(p.Data, p.Agent.MaxShared)
 	r.Detections = approval.Detections(&ocip.Verdict{Detections: found})
@@ -217,8 +217,7 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	return v, ctx.Err()
 }
 
-// names are those of the rules that found something, each once, in one order however the call
-// was written.
+// names returns the rules that matched, each once, in an order that does not depend on the call's.
 func names(found []ocip.Detection) (list []string) {
 	for _, d := range found {
 		if !slices.Contains(list, d.Rule) {
@@ -229,8 +228,8 @@ func names(found []ocip.Detection) (list []string) {
 	return list
 }
 
-// byPolicy has the policy judge a call. A tool of which no map says what becomes of its text has a
-// person asked at the least.
+// byPolicy has the policy judge a call. A tool that no map describes needs at least a person's
+// approval.
 func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.Record, c *call) *ocip.Verdict {
 	answer, name, revision, err := rules.evaluate(ctx, p.Agent, c)
 	v := &ocip.Verdict{Result: ocip.Deny, Code: ocip.PolicyDenied, Policy: name, PolicyRevision: revision, Reason: answer.Reason}
@@ -249,8 +248,8 @@ func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.
 	return v
 }
 
-// askPerson answers a call that a person decides about: by what one has said, or by what
-// waits.
+// askPerson answers a call that needs a person: by a decision that was made, or by a pending
+// request.
 func (h *Hooks) askPerson(ctx context.Context, p *Raised, c *call, rules *Rules, r *audit.Record, v *ocip.Verdict) (result api.EmitAnswer, receipt store.Receipt, err error) {
 	defer h.locks.Lock(p.Agent.InstanceID)()
 	asked := c.askedBy(p.Agent)
@@ -308,7 +307,7 @@ func (h *Hooks) askPerson(ctx context.Context, p *Raised, c *call, rules *Rules,
 	return result, receipt, err
 }
 
-// take answers a call by a person's word, which is used up by that. The agent's lock is held.
+// take answers a call by a person's decision, and uses it up. The caller holds the agent's lock.
 func (h *Hooks) take(d *approval.Decider, r *audit.Record, said *approval.Word, v *ocip.Verdict) (result api.EmitAnswer, receipt store.Receipt, err error) {
 	r.ApprovalID = said.Approval()
 	change := &store.Change{Records: []*audit.Record{r}}
@@ -329,7 +328,7 @@ func (h *Hooks) take(d *approval.Decider, r *audit.Record, said *approval.Word, 
 	result = api.EmitAnswer{Allowed: true, ApprovalID: r.ApprovalID}
 	result.Watch(func(written bool) {
 		if written {
-			return // it may have been read, and the tool run
+			return // the caller may have read it, and run the tool
 		}
 		if err := d.Back(said, r); err != nil {
 			h.o.Log.Error("cannot give back an approval that nobody took", zap.String("approval", r.ApprovalID), zap.Error(err))
@@ -346,7 +345,7 @@ type permission struct {
 	call  call
 }
 
-// Subject finds the tool call that a request is about.
+// Subject returns the tool call of a request.
 func (h *Hooks) Subject(r *approval.Request, rules *Rules) (approval.Subject, error) {
 	s := &permission{h: h, rules: rules, r: r}
 	if len(r.Own) > 0 {
@@ -360,7 +359,7 @@ func (h *Hooks) Subject(r *approval.Request, rules *Rules) (approval.Subject, er
 // Lock takes the lock of the agent.
 func (s *permission) Lock() (unlock func()) { return s.h.locks.Lock(s.r.Agent) }
 
-// Takes takes what can be decided about something that is done or not.
+// Takes accepts approval, denial and revocation.
 func (s *permission) Takes(decision string) error {
 	if decision != api.DecideApprove && decision != api.DecideDeny && decision != api.DecideRevoke {
 		return api.Errorf(api.InvalidParams, "decision: a tool call is approved or denied")
@@ -368,8 +367,8 @@ func (s *permission) Takes(decision string) error {
 	return nil
 }
 
-// Preview asks the policy once more, about the same as when the call was judged: what it says of
-// the number of people holds, also where that is fewer by now.
+// Preview asks the policy again about the call, with the same kind of findings as before. The
+// policy's current number of people counts, even if it is lower than before.
 func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 	s.r.Blocked = ""
 	agent := s.rules.Directory.Agent(s.r.AgentID)
@@ -398,15 +397,15 @@ func (s *permission) Preview(ctx context.Context, _ time.Time) error {
 	return nil
 }
 
-// Shown is the call.
+// Shown returns the call.
 func (s *permission) Shown() approval.View {
 	return approval.View{Asked: []string{s.r.Asked}, Effect: s.r.Content, Approvable: "the tool may be used once", Refused: "it cannot be approved any more", Instead: "deny it"}
 }
 
-// say has a person's decision answer the next call that is the same.
+// say makes a person's decision the answer to the next identical call.
 func (s *permission) say(d *approval.Decision) { d.Say(s.r.AppID, d.Now.Add(s.rules.HoldFor)) }
 
-// Release lets the next call that is the same run.
+// Release allows the next identical call.
 func (s *permission) Release(_ context.Context, d *approval.Decision) error {
 	s.say(d)
 	if err := d.Conclude(api.ApprovalApproved, nil); err != nil {
@@ -416,7 +415,7 @@ func (s *permission) Release(_ context.Context, d *approval.Decision) error {
 	return err
 }
 
-// End has the next call that is the same refused, where a person has said so.
+// End refuses the next identical call, if a person denied this one.
 func (s *permission) End(_ context.Context, d *approval.Decision, state string) error {
 	if state == api.ApprovalDenied {
 		s.say(d)
@@ -424,7 +423,7 @@ func (s *permission) End(_ context.Context, d *approval.Decision, state string) 
 	return nil
 }
 
-// TakeBack takes the word about the call back, which is taken under the agent's lock alone.
+// TakeBack revokes the decision about the call. Calls use decisions only under the agent's lock.
 func (s *permission) TakeBack(_ string, revoke func() error) error { return revoke() }
 
 // Record begins a record about the call.
@@ -438,7 +437,7 @@ func (s *permission) Record() *audit.Record {
 	return r
 }
 
-// Tell has the app that asked told.
+// Tell puts the outcome into a change for the app that asked.
 func (s *permission) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
 	return s.h.o.Tell(s.r, change, outcome)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 )
 
-// seal keeps what a cursor says from its reader, who gives it back as it is: the number of
-// a record counts what other tenants do. A cursor that was made up, or is another
-// inbox's, does not open.
+// seal encrypts cursors, so that their readers cannot see record numbers, which count other
+// tenants' activity. A reader returns its cursor unchanged. A made-up cursor, or another inbox's,
+// does not open.
 type seal struct{ mac, key []byte }
 
-// seal returns that of the agent's inbox. It stays as long as its tenant's digest key.
+// seal returns the seal of the agent's inbox. It lasts as long as the tenant's digest key.
 func (r *Reader) seal() (seal, error) {
 	var s seal
 	for use, key := range map[string]*[]byte{"mac": &s.mac, "key": &s.key} {
@@ -38,7 +38,7 @@ const (
 	idBytes  = len(uuid.UUID{})
 )
 
-// close writes a cursor for its reader: the same one always alike.
+// close encodes a cursor for its reader. Equal cursors give equal texts.
 func (s seal) close(c *outbox.Cursor) (string, error) {
 	plain := binary.BigEndian.AppendUint64(make([]byte, tagBytes), c.Seq)
 	for _, text := range append([]string{c.Newest}, c.KeptBack...) {
@@ -53,7 +53,7 @@ func (s seal) close(c *outbox.Cursor) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(plain), nil
 }
 
-// open reads a cursor that close has written.
+// open decodes a cursor that close has encoded.
 func (s seal) open(text string) (c outbox.Cursor, ok bool) {
 	plain, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(plain) < tagBytes+seqBytes+idBytes || (len(plain)-tagBytes-seqBytes)%idBytes != 0 {
@@ -81,8 +81,7 @@ func (s seal) tag(plain []byte) []byte {
 	return m.Sum(nil)[:tagBytes]
 }
 
-// turn encrypts what stands behind the tag, or decrypts it: the tag is the counter that it
-// begins at.
+// turn encrypts or decrypts the part after the tag; the tag is the initial counter.
 func (s seal) turn(b []byte) {
 	block, err := aes.NewCipher(s.key)
 	if err != nil {

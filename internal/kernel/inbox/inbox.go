@@ -1,6 +1,6 @@
-// Package inbox is how agents without an app get their messages: a process reads an
-// agent's, a cursor says what it has had, and each message that the cursor passes is on
-// record. One process at a time reads an agent's messages.
+// Package inbox delivers messages to agents without an app. A process reads an agent's messages, a
+// cursor marks the ones it has had, and each message that the cursor passes is on record. One
+// process at a time reads an agent's messages.
 package inbox
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// Options is what the inboxes need.
+// Options holds the dependencies of the inboxes.
 type Options struct {
 	Outbox   *outbox.Outbox
 	Contacts *contacts.Contacts
 	Apps     *registry.Registry
-	// Ours are the members of metadata that the daemon writes. A reader is told what they
-	// say in words of its own.
+	// Ours lists the members of metadata that the daemon writes. A reader gets their content in the
+	// daemon's own fields.
 	Ours []string
 	// Digest makes the keyed digest that stands for a text in records.
 	Digest func(tenant, text string) (string, error)
 	Now    func() time.Time
 	NewID  func() string
-	// Closing is closed when the daemon ends, so that nobody waits for a message.
+	// Closing is closed when the daemon ends, so that readers stop waiting.
 	Closing <-chan struct{}
 }
 
@@ -53,13 +53,13 @@ type Inboxes struct {
 	listing  keylock.Locks
 
 	mu sync.Mutex
-	by map[string]reading // who reads, by agent
+	by map[string]reading // readers, by agent
 }
 
-// reading is a process that reads for an agent until its connection ends. Unwatched takes
-// back what is to be done at that end.
+// reading is a process that reads for an agent until its connection ends. Unwatched cancels the
+// cleanup for that end.
 type reading struct {
-	// of is which agent it reads for, see [directory.Agent.Identified].
+	// of identifies the agent that it reads for, see [directory.Agent.Identified].
 	of        string
 	peer      api.Peer
 	unwatched func() bool
@@ -81,12 +81,12 @@ type Reader struct {
 	terms     *registry.Terms
 	grant     string
 	peer      api.Peer
-	// still refuses who may read no more, though it might when it began to wait.
+	// still refuses a reader whose permission ended while it waited.
 	still func(context.Context) error
 }
 
-// For returns the reader of an agent's inbox for a process whose grant was looked at, under
-// one configuration.
+// For returns the reader of an agent's inbox, for a process whose grant was checked under one
+// configuration.
 func (i *Inboxes) For(agent *directory.Agent, d *directory.Directory, names *directory.Config, t *registry.Terms, grant string, peer api.Peer) *Reader {
 	return &Reader{
 		Inboxes: i, agent: agent, directory: d, names: names, terms: t, grant: grant, peer: peer,
@@ -94,15 +94,13 @@ func (i *Inboxes) For(agent *directory.Agent, d *directory.Directory, names *dir
 	}
 }
 
-// While has whoever waits for a message asked, once there is one, whether it may still
-// read.
+// While sets the check that a waiting reader must pass again once there is a message.
 func (r *Reader) While(still func(context.Context) error) { r.still = still }
 
-// pageBytes is about how much of an inbox is read at a time.
+// pageBytes is the approximate size of one page of an inbox.
 const pageBytes = 256 << 10
 
-// Read passes the cursor and gives what waits behind it. It waits for a message where
-// there is none.
+// Read passes the cursor and returns the messages behind it. If there are none, it waits for one.
 func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.InboxPage, api.AfterReply, error) {
 	result := api.InboxPage{Messages: []gate.Shown[api.AgentMessage]{}}
 	if err := r.enter(ctx); err != nil {
@@ -114,7 +112,7 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.InboxPag
 		if err != nil {
 			return result, nil, err
 		}
-		// What this inbox did not give passes nothing: its messages come again.
+		// A cursor that this inbox did not issue passes nothing: its messages come again.
 		if to, ok := seal.open(p.Cursor); ok {
 			if err := r.pass(ctx, queue, to); err != nil {
 				return result, nil, err
@@ -152,7 +150,7 @@ func (r *Reader) Read(ctx context.Context, p *api.AgentReadParams) (api.InboxPag
 	}
 }
 
-// pass puts on record that messages were read, and tells those who observe the agent.
+// pass records that messages were read, and tells the agent's observers.
 func (r *Reader) pass(ctx context.Context, queue string, to outbox.Cursor) error {
 	defer r.passing.Lock(r.agent.ID)()
 	had, err := r.outbox.Pass(context.WithoutCancel(ctx), queue, to, func(d *outbox.Delivery) *audit.Record {
@@ -170,7 +168,7 @@ func (r *Reader) pass(ctx context.Context, queue string, to outbox.Cursor) error
 	return err
 }
 
-// shown are the messages of a page as their reader is given them.
+// shown adds the messages of a page to the reader's result.
 func (r *Reader) shown(page *outbox.Page, result *api.InboxPage) error {
 	for _, d := range page.Messages {
 		m, err := gate.Show(d.Sealed(), r.view)
@@ -192,7 +190,7 @@ func (r *Reader) shown(page *outbox.Page, result *api.InboxPage) error {
 	return nil
 }
 
-// view is a message as the reader of an inbox is given it.
+// view returns a message in the form for readers of an inbox.
 func (r *Reader) view(in api.Inbound) api.AgentMessage {
 	m := api.AgentMessage{DispatchID: in.DispatchID, Session: in.SessionKey, ReplyTo: in.ReplyTo, Text: in.Content.Inspect(), Metadata: in.Metadata}
 	if m.ReplyTo == "" {
@@ -221,10 +219,10 @@ func (r *Reader) view(in api.Inbound) api.AgentMessage {
 	return m
 }
 
-// Contacts lists whom the agent can write to: those of its tenant that the configuration
-// has, and the sessions that it had.
+// Contacts lists the possible receivers for the agent: those of its tenant in the configuration,
+// and the sessions that it had.
 func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.AgentContacts, api.AfterReply, error) {
-	// One at a time, however many connections speak for the agent.
+	// Only one call at a time, whatever the number of the agent's connections.
 	defer r.listing.Lock(r.agent.ID)()
 	result := api.AgentContacts{Agent: r.agent.ID, Contacts: []api.AgentContact{}}
 	add := func(c api.AgentContact) {
@@ -252,7 +250,7 @@ func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.
 			kind = string(ocip.KindOwner)
 		}
 		for _, session := range e.Sessions {
-			// A pattern is no session, and a channel of others none of the agent's.
+			// A pattern is no session, and the agent cannot use other agents' channels.
 			if channel, _ := directory.Split(session); !strings.Contains(session, "*") && (channel == directory.AgentChannel || r.directory.Served(channel, r.agent) == nil) {
 				add(api.AgentContact{Session: session, Kind: kind, InstanceID: e.InstanceID, UserID: e.UserID, OrgUnit: e.OrgUnit})
 			}
@@ -260,7 +258,7 @@ func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.
 	}
 	had, err := r.contacts.List(ctx, &api.ContactListParams{}, r.directory, r.agent)
 	for i := range had.Contacts {
-		// The agent's own session is where others write to it.
+		// Others write to the agent at its own session.
 		if c := &had.Contacts[i]; r.directory.LocalAgent(c.SessionKey) == nil {
 			add(api.AgentContact{Session: c.SessionKey, Kind: c.Kind, InstanceID: c.InstanceID, UserID: c.UserID})
 		}
@@ -295,7 +293,7 @@ func (r *Reader) enter(ctx context.Context) error {
 	return nil
 }
 
-// Has reports whether somebody reads for an agent.
+// Has reports whether a process reads for an agent.
 func (i *Inboxes) Has(agent string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

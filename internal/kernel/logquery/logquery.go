@@ -1,4 +1,4 @@
-// Package logquery answers operators who search the audit log or follow it.
+// Package logquery answers operators that search the audit log or follow it.
 package logquery
 
 import (
@@ -13,9 +13,8 @@ import (
 
 // Search finds records.
 type Search interface {
-	// Query returns up to limit records before a number, newest first, and
-	// where to go on, zero where nothing more can match. Zero for before is the
-	// end of the log.
+	// Query returns up to limit records before a number, newest first, and the number to continue
+	// from, zero if nothing more can match. Zero for before is the end of the log.
 	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 }
 
@@ -25,8 +24,8 @@ type Log struct {
 	Search Search
 }
 
-// Query returns a page of records, newest first. One that took much
-// searching may be short and have more behind it.
+// Query returns a page of records, newest first. A page that took much searching may be short with
+// more behind it.
 func (l *Log) Query(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
 	lines, next, err := l.Search.Query(ctx, p.Filter, p.Before, p.Page())
 	if err != nil {
