@@ -20,7 +20,7 @@ const socketOf = (config) => config.socket || process.env.OPENCLAWOS_KERNEL_SOCK
 const stateOf = (config) => config.state || join(process.env.OPENCLAW_STATE_DIR || join(homedir(), ".openclaw"), "ocipd");
 
 /** Sends a released message as its agent, through OpenClaw's own tool. */
-async function send(api, { agentId }, session, text, ticket) {
+async function send(api, { agentId }, { sessionKey: session, content: text, metadata = {} }, ticket) {
   const { createOpenClawCodingTools } = await import("openclaw/plugin-sdk/agent-harness");
   const from = `agent:${agentId}:main`;
   const tools = createOpenClawCodingTools({ config: api.config, agentId, sessionKey: from, runtimePolicySessionKey: from });
@@ -28,7 +28,7 @@ async function send(api, { agentId }, session, text, ticket) {
   const [channel, target] = [session.slice(0, colon), session.slice(colon + 1)];
   const [name, params] = channel === "agent"
     ? ["sessions_send", { sessionKey: session, message: text, timeoutSeconds: 0 }]
-    : ["message", { action: "send", channel, target, message: text }];
+    : ["message", { action: "send", ...metadata.params, channel, target, message: text, accountId: metadata.accountId }];
   const tool = tools.find((t) => t.name === name);
   if (!tool) throw new Error(`OpenClaw gives agent ${agentId} no tool ${name}`);
   const result = await tool.execute(`ocipd-${ticket}`, { ...params, _ocip: { release: ticket } });

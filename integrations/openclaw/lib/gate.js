@@ -1,5 +1,6 @@
 // The gate: what OpenClaw's hooks ask, and what ocipd says.
 import { createHash } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { Claims } from "./claims.js";
 import { Kernel, KernelError } from "./kernel.js";
 import { Notices } from "./notices.js";
@@ -36,7 +37,7 @@ export class Gate {
    * @param {{info: Function, warn: Function, error: Function}} o.log
    * @param {() => string|undefined} [o.visibility] tools.sessions.visibility of OpenClaw's settings
    * @param {(agentId: string, text: string) => void} [o.tell] says something in an agent's session
-   * @param {(ctx: {agentId: string}, session: string, text: string, ticket: string) => Promise<void>} o.send sends a released message
+   * @param {(ctx: {agentId: string}, message: {sessionKey: string, content: string, metadata?: object}, ticket: string) => Promise<void>} o.send sends a released message
    */
   constructor({ socket, appId, version, state, tools, sendTools, log, send, visibility = () => undefined, tell = () => {} }) {
     this.tools = tools;
@@ -125,8 +126,12 @@ export class Gate {
       return (await this.otherTool(event, ctx)) ?? read ?? undefined;
     }
     if (found.wrong) return block(found.wrong);
-    const answer = await this.decide(found.session, found.text, this.asks(found, ctx), ctx);
+    const answer = await this.decide(found.session, found.text, { ...found.metadata, ...this.asks(found, ctx) }, ctx);
     if (!answer.allowed) return block(this.reason(answer));
+    if (!asDecided(found, answer.data)) {
+      await this.notSent(answer.data.dispatchId, "its other parameters were changed after the call");
+      return block("ocipd: refused: the parameters of the call are not the ones that were decided about. Do not retry.");
+    }
     this.allow(ctx, found.session, answer.data);
     const to = agentOf(found.session);
     if (to && event.params.mode !== undefined) this.nudged.add(to);
@@ -299,6 +304,9 @@ export class Gate {
       if (!agentId) return { cancel: true, cancelReason: "ocipd: whose message this is does not show" };
       const session = `${ctx.channelId}:${event.to ?? ctx.conversationId}`;
       const metadata = ctx.accountId && ctx.accountId !== "default" ? { accountId: ctx.accountId } : {};
+      // Files that go along: the daemon opens them.
+      const { channel: _channel, accountId: _account, ...rest } = event.metadata ?? {};
+      if (Object.keys(rest).length > 0) metadata.params = rest;
       const answer = await Promise.race([this.decide(session, event.content, metadata, { agentId, sessionKey: ctx.sessionKey }), late]);
       if (!answer.allowed) return { cancel: true, cancelReason: this.reason(answer) };
       return { content: answer.data.content };
@@ -345,7 +353,7 @@ export class Gate {
       let outcome = "sent";
       try {
         this.claims.sending(claim);
-        await this.send({ agentId }, data.sessionKey, data.content, ticket);
+        await this.send({ agentId }, data, ticket);
       } catch (e) {
         // A ticket that is still there was not taken: nothing has left.
         outcome = this.tickets.has(ticket) ? "not_sent" : "unknown";
@@ -368,7 +376,7 @@ export class Gate {
   released(event, ctx, ticket) {
     const data = this.tickets.get(ticket);
     const found = this.find(event.toolName, event.params, ctx);
-    if (!data || !found || found.wrong || found.text !== data.content || found.session !== data.sessionKey) {
+    if (!data || !found || found.wrong || found.text !== data.content || found.session !== data.sessionKey || !(agentOf(found.session) || asDecided(found, data))) {
       return block("ocipd: no such message was released");
     }
     this.tickets.delete(ticket);
@@ -399,6 +407,9 @@ export class Gate {
 const decisions = ({ ocip }) => (ocip?.blocked
   ? `It cannot be sent as it is, whoever approves: ${ocip.blocked}. A person denies it, settles the exchange, or answers in your place.`
   : "A person decides; if it is approved, it is sent without you.");
+
+/** Whether a call has the parameters that the daemon decided about. */
+const asDecided = (found, { metadata = {} }) => isDeepStrictEqual(found.metadata.params, metadata.params) && (found.metadata.accountId ?? metadata.accountId) === metadata.accountId;
 
 const block = (reason) => ({ block: true, blockReason: reason });
 const withheld = (reason) => ({ outcome: "block", reason, message: `ocipd: message withheld: ${reason}` });

@@ -1,61 +1,116 @@
-// Which tools send a message, and where in their parameters its text and its recipient
-// stand. A tool that is listed and whose text or recipient is not found is refused.
+// Which tools send a message, and which of their parameters hold its text and its recipient.
+// A call of such a tool is refused if its text or its recipient is not found. The daemon
+// decides about all other parameters too: it gets them as the metadata of the message, looks
+// for findings in their texts and opens the files that they name.
 
 /** Names under which OpenClaw takes the text of a message. The first is the one it uses. */
 const TEXTS = ["message", "content", "text", "SendMessage"];
 
-const agentSession = (p) => p.sessionKey ?? (typeof p.agentId === "string" && p.agentId !== "" ? `agent:${p.agentId}:main` : undefined);
+/** The one value of several names of a parameter, or an error. */
+function one(p, ...names) {
+  const given = names.filter((name) => p[name] !== undefined);
+  if (given.some((name) => p[name] !== p[given[0]])) throw new Error(`it names several recipients, in ${given.join(" and ")}: give one`);
+  return p[given[0]];
+}
+
+const agentSession = (p) => {
+  const ofAgent = typeof p.agentId === "string" && p.agentId !== "" ? `agent:${p.agentId}:` : undefined;
+  if (typeof p.sessionKey === "string" && ofAgent && !p.sessionKey.startsWith(ofAgent)) throw new Error("agentId and sessionKey name two agents: give one");
+  return p.sessionKey ?? (ofAgent && `${ofAgent}main`);
+};
+const labelled = (p) => {
+  if (p.label !== undefined) throw new Error("a label can lead to any session: name the session by its key");
+  return agentSession(p);
+};
 const channelSession = (p) => {
-  const to = p.target ?? p.to ?? p.channelId;
+  if (p.targets !== undefined) throw new Error("it names several recipients, in targets: send to one at a time");
+  const to = one(p, "target", "to", "channelId");
   return typeof p.channel === "string" && typeof to === "string" && to !== "" ? `${p.channel}:${to}` : undefined;
 };
-const conversationSession = (p) => p.sessionKey ?? p.conversationId ?? channelSession(p);
+const conversationSession = (p) => one(p, "sessionKey", "conversationId") ?? channelSession(p);
 
-const BUILT_IN = {
-  // Its reply would come in the tool's result, before it is decided about. Without waiting
-  // it comes as a turn of its own, which begins when it is. What a watcher hears is text of
-  // another agent's session too.
-  sessions_send: { texts: TEXTS, session: agentSession, set: { timeoutSeconds: 0, watch: undefined } },
-  sessions_spawn: { texts: ["task", ...TEXTS], session: (p, ctx) => agentSession(p) ?? `agent:${ctx.agentId}:main` },
-  conversations_send: { texts: TEXTS, session: conversationSession },
-  conversations_turn: { texts: TEXTS, session: conversationSession },
-  message: { texts: [...TEXTS, "caption"], session: channelSession },
-};
-
-/** Actions of the tool "message" that send nothing. All others do. */
-const SILENT = new Set(["read", "list", "search", "reactions", "list-pins", "permissions", "member-info", "role-info", "channel-info", "channel-list"]);
+const CHANNEL = ["channel", "target", "to", "channelId", "targets", "accountId"];
 
 /**
- * @param {object} config sendTools of the plugin's configuration
- * @returns {(tool: string, params: any, ctx: any) => null | {session: string, text: string, put: (text: string) => any} | {wrong: string}}
+ * The parameters of a tool that are no part of its message: those that say where it goes (at), and settings of the host
+ * itself (settings).
+ */
+const BUILT_IN = {
+  // Its reply would come in the tool's result, before the daemon decides about it. If the tool does not wait, the
+  // reply comes as a turn of its own, which begins after the decision. A watcher gets text of another agent's session too.
+  sessions_send: { texts: TEXTS, session: labelled, at: ["sessionKey", "agentId", "label"], settings: ["timeoutSeconds", "watch", "mode"], set: { timeoutSeconds: 0, watch: undefined } },
+  sessions_spawn: {
+    texts: ["task", ...TEXTS],
+    session: (p, ctx) => {
+      const session = agentSession(p) ?? `agent:${ctx.agentId}:main`;
+      if (p.context !== undefined && p.context !== "isolated" && !session.startsWith(`agent:${ctx.agentId}:`)) {
+        throw new Error("its context would give another agent this conversation: leave context out");
+      }
+      return session;
+    },
+    at: ["sessionKey", "agentId"],
+    settings: [
+      "runtime", "model", "thinking", "runTimeoutSeconds", "timeoutSeconds", "cwd", "thread", "mode", "cleanup", "expectsCompletionMessage", "completionTarget", "sandbox", "context",
+      "lightContext", "collect", "fastMode", "visible", "worktree",
+    ],
+  },
+  conversations_send: { texts: TEXTS, session: conversationSession, at: ["sessionKey", "conversationId", ...CHANNEL], settings: ["timeoutSeconds"] },
+  conversations_turn: { texts: TEXTS, session: conversationSession, at: ["sessionKey", "conversationId", ...CHANNEL], settings: ["timeoutSeconds"] },
+  message: { texts: [...TEXTS, "caption"], session: channelSession, at: CHANNEL, settings: ["dryRun", "silent", "bestEffort"] },
+};
+
+/** Actions of the tool "message" that send nothing. */
+const SILENT = new Set(["read", "list", "search", "reactions", "list-pins", "permissions", "member-info", "role-info", "channel-info", "channel-list"]);
+/** Actions of the tool "message" that send to the recipient that its parameters name. Others are refused. */
+const SENDING = new Set(["send", "sendWithEffect", "sendAttachment", "upload-file", "reply", "thread-reply", "edit", "poll"]);
+
+/**
+ * @param {object} config sendTools of the plugin's configuration. A built-in tool is not replaced.
+ * @returns {(tool: string, params: any, ctx: any) => null | {session: string, text: string, metadata: object, put: (text: string) => any} | {wrong: string}}
  */
 export function sender(config = {}) {
   const known = { ...BUILT_IN };
   for (const [name, tool] of Object.entries(config)) {
+    if (Object.hasOwn(BUILT_IN, name)) continue;
     known[name] = {
       texts: tool.texts ?? TEXTS,
       session: (p) => (tool.channel ? `${tool.channel}:${p[tool.recipient] ?? ""}` : p[tool.recipient]),
+      at: [tool.recipient],
     };
   }
   return (tool, params, ctx) => {
     const how = Object.hasOwn(known, tool) ? known[tool] : null;
     if (!how) return null;
-    if (tool === "message" && typeof params?.action === "string" && SILENT.has(params.action)) return null;
+    const action = tool === "message" ? params?.action ?? "send" : undefined;
+    if (SILENT.has(action)) return null;
+    if (action !== undefined && !SENDING.has(action)) return { wrong: `ocipd does not decide about the action ${action} of message: send a text to one recipient` };
     const found = how.texts.filter((name) => params?.[name] !== undefined);
     if (found.length === 0 || found.some((name) => typeof params[name] !== "string")) {
       return { wrong: `no text of ${tool} is found in ${how.texts.join(", ")}: what cannot be read is not sent` };
     }
-    // Who takes which of several is for the tool to say: they must not differ.
+    // The tool chooses one of several texts: they must be the same.
     const text = params[found[0]];
     if (found.some((name) => params[name] !== text)) {
       return { wrong: `${tool} has several texts, in ${found.join(" and ")}: give one` };
     }
-    const session = how.session(params, ctx);
+    let session;
+    try {
+      session = how.session(params, ctx);
+    } catch (e) {
+      return { wrong: `${tool} is refused: ${e.message}` };
+    }
     if (typeof session !== "string" || session === "") {
       return { wrong: `for whom ${tool} is does not show in its parameters: name the agent or the session` };
     }
     // An agent's own sessions are no other principal.
     if (session.startsWith(`agent:${ctx.agentId}:`)) return null;
+    const rest = { ...params };
+    for (const name of ["_ocip", ...found, ...how.at, ...(how.settings ?? [])]) delete rest[name];
+    if (action === "send") delete rest.action;
+    for (const [name, value] of Object.entries(rest)) if (value === undefined || typeof value === "boolean") delete rest[name];
+    const metadata = {};
+    if (Object.keys(rest).length > 0) metadata.params = rest;
+    if (how.at.includes("accountId") && params.accountId && params.accountId !== "default") metadata.accountId = params.accountId;
     const put = (decided) => {
       const changed = { ...params };
       for (const name of found) delete changed[name];
@@ -66,6 +121,6 @@ export function sender(config = {}) {
       }
       return changed;
     };
-    return { session, text, put };
+    return { session, text, metadata, put };
   };
 }

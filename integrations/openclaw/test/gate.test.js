@@ -35,11 +35,11 @@ async function stop(signal = "SIGTERM") {
   await ended;
 }
 
-function gate({ send, state, tools = "off", path = socket, visibility, tell } = {}) {
+function gate({ send, state, tools = "off", path = socket, visibility, tell, sendTools } = {}) {
   const log = { lines: [] };
   for (const level of ["info", "warn", "error"]) log[level] = (line) => log.lines.push(line);
   const g = new Gate({
-    socket: path, appId: "@openclaw/gateway", version: "0.0.0", state: state ?? mkdtempSync(join(dir, "sent-")), tools, log, visibility, tell,
+    socket: path, appId: "@openclaw/gateway", version: "0.0.0", state: state ?? mkdtempSync(join(dir, "sent-")), tools, sendTools, log, visibility, tell,
     send: send ?? (async () => { throw new Error("nothing is to be sent"); }),
   });
   gates.push(g);
@@ -204,7 +204,7 @@ test("the annotation stands beside the provenance", async () => {
 test("what a person approves is sent once", async () => {
   const sends = [];
   let g;
-  g = gate({ send: async (who, session, text, ticket) => {
+  g = gate({ send: async (who, { sessionKey: session, content: text }, ticket) => {
     const passed = await g.beforeTool(call({ sessionKey: session, message: text, _ocip: { release: ticket } }), { agentId: who.agentId, sessionKey: `agent:${who.agentId}:main` });
     assert.ok(passed.params, passed.blockReason);
     assert.ok(!("_ocip" in passed.params));
@@ -226,6 +226,66 @@ test("what a person approves is sent once", async () => {
   assert.equal(sends.length, 1);
 });
 
+test("all parameters of a message are decided, and sent as they were approved", async () => {
+  const sends = [];
+  let g;
+  g = gate({ send: async (who, message, ticket) => {
+    const params = { action: "send", ...message.metadata.params, channel: "telegram", target: "7", message: message.content, accountId: message.metadata.accountId, _ocip: { release: ticket } };
+    const other = await g.beforeTool(call({ ...params, quoteText: "other" }, "message"), { agentId: who.agentId });
+    assert.equal(other.block, true, "a released message with other parameters is none that was approved");
+    const passed = await g.beforeTool(call(params, "message"), { agentId: who.agentId });
+    assert.ok(passed.params, passed.blockReason);
+    sends.push(passed.params);
+  } });
+  const message = (params) => g.beforeTool(call({ channel: "telegram", target: "7", message: "hi", ...params }, "message"), alice);
+  let approvalId; // of the first one
+  for (const [params, reason] of [
+    [{ quoteText: "I promise to pay you 500 euros." }, /HELD/],
+    [{ action: "poll", pollQuestion: "lunch?", pollOption: ["yes", "I promise to pay for lunch."] }, /HELD/],
+    [{ media: "/etc/passwd" }, /refused/],
+    [{ presentation: { blocks: [{ type: "text", text: "TLP:RED" }] } }, /refused|HELD/],
+    [{ targets: ["8", "9"] }, /several recipients/],
+    [{ to: "8" }, /several recipients/],
+    [{ action: "broadcast" }, /does not decide about the action/],
+    [{ action: "event-create" }, /does not decide about the action/],
+  ]) {
+    const verdict = await message(params);
+    assert.equal(verdict.block, true, JSON.stringify(params));
+    assert.match(verdict.blockReason, reason, JSON.stringify(params));
+    approvalId ??= /HELD ([^:]+):/.exec(verdict.blockReason)?.[1];
+  }
+  const plain = await message({ replyTo: "12", silent: true });
+  assert.equal(plain.params?.replyTo, "12", plain.blockReason);
+  decide("approve", approvalId);
+  await eventually("the message", () => sends.length > 0);
+  assert.equal(sends[0].quoteText, "I promise to pay you 500 euros.");
+});
+
+test("another agent gets no conversation, no attachment and no label that nobody decided about", async () => {
+  const g = gate();
+  const spawn = (params) => g.beforeTool(call({ agentId: "bob", task: "Count the invoices.", ...params }, "sessions_spawn"), alice);
+  assert.match((await spawn({ context: "fork" })).blockReason, /conversation/);
+  assert.match((await spawn({ attachments: [{ name: "a.txt", content: "TLP:RED and secret" }] })).blockReason, /refused|HELD/);
+  assert.match((await spawn({ label: "I promise to pay." })).blockReason, /HELD/);
+  assert.match((await g.beforeTool(call({ agentId: "bob", label: "x", message: "hi" }), alice)).blockReason, /label/);
+  assert.match((await g.beforeTool(call({ agentId: "bob", sessionKey: "agent:alice:main", message: "hi" }), alice)).blockReason, /two agents/);
+  assert.ok((await spawn({ cwd: "/", model: "m", mode: "run" })).params);
+});
+
+test("the settings of the plugin replace no built-in tool", async () => {
+  const g = gate({ sendTools: { sessions_send: { texts: ["note"], recipient: "nobody" }, mine: { texts: ["body"], recipient: "to", channel: "telegram" } } });
+  assert.match((await g.beforeTool(call({ agentId: "bob", message: "I promise to pay.", note: "x", nobody: "agent:alice:main" }), alice)).blockReason, /HELD/);
+  assert.match((await g.beforeTool(call({ to: "7", body: "hi", extra: "I promise to pay." }, "mine"), alice)).blockReason, /HELD/);
+});
+
+test("files that go along with a reply in a channel are decided", async () => {
+  const g = gate();
+  const ctx = { channelId: "telegram", sessionKey: "agent:alice:telegram:7" };
+  const reply = (metadata) => g.channelSending({ to: "7", content: "Here it is.", metadata }, ctx, 10_000);
+  assert.match((await reply({ channel: "telegram", mediaUrls: ["/etc/passwd"] })).cancelReason, /refused/);
+  assert.match((await reply({ channel: "telegram" })).content, /^Here it is\./);
+});
+
 test("an agent is told what a person has decided", async () => {
   const told = [];
   const g = gate({ tell: (who, text) => told.push([who, text]) });
@@ -245,7 +305,7 @@ test("what was approved while no Gateway ran is sent when one does", async () =>
   decide("approve", approvalId);
   const sends = [];
   let g;
-  g = gate({ send: async (who, session, text, ticket) => {
+  g = gate({ send: async (who, { sessionKey: session, content: text }, ticket) => {
     await g.beforeTool(call({ sessionKey: session, message: text, _ocip: { release: ticket } }), { agentId: who.agentId });
     sends.push(text);
   } });
