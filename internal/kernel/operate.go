@@ -9,10 +9,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Send sends a message that an operator wrote, as one of the agents. It is
-// decided like any message of that agent's app, which need not be connected, and its
-// record says whose user asked. It is the process's word: an agent that is bound to another
-// user or program says nothing by it, signed or not.
+// Send sends an operator's message as one of the agents. It is decided like any message of that
+// agent's app, which need not be connected, and its record names the operator's user. It rests on
+// the operator's process alone: Send refuses an agent that is bound to another user or program,
+// even with a signature.
 func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api.DispatchResult, error) {
 	r := k.rules()
 	s, err := r.operator(who, p)
@@ -32,10 +32,9 @@ func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api
 	return result, err
 }
 
-// Check decides such a message and does nothing about it: it takes no round and
-// counts for no budget, nobody is asked, no interceptor sees it, and its record is one
-// of a check. It shows an operator nothing that reading does not, so any process may check
-// for any agent.
+// Check decides such a message without any effect: it takes no round and counts for no budget, no
+// person and no interceptor sees it, and its record is marked as a check. An operator learns
+// nothing from it that reading would not tell, so any process may check for any agent.
 func (k *Kernel) Check(ctx context.Context, who api.Peer, p *api.SendParams) (api.CheckResult, error) {
 	r := k.rules()
 	s, err := r.operator(who, p)
@@ -50,7 +49,7 @@ func (k *Kernel) Check(ctx context.Context, who api.Peer, p *api.SendParams) (ap
 	return r.check(ctx, m)
 }
 
-// operator is an operator who speaks for one of the agents.
+// operator returns the speaker for an operator who sends as one of the agents.
 func (k *ruleset) operator(who api.Peer, p *api.SendParams) (speaker, error) {
 	agents := k.cfg.Directory.Agents
 	s := speaker{appID: api.OperatorApp, operator: who}
@@ -67,7 +66,7 @@ func (k *ruleset) operator(who api.Peer, p *api.SendParams) (speaker, error) {
 	return s, nil
 }
 
-// check weighs a message, and records what would have been decided.
+// check weighs a message, and records the decision that it would have got.
 func (k *ruleset) check(ctx context.Context, m *outgoing) (api.CheckResult, error) {
 	now := k.now()
 	defer k.state.Lock(m.sender.InstanceID, m.other())()

@@ -10,14 +10,14 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Apps are those that are connected.
+// Apps lists the connected apps.
 func (k *Kernel) Apps() []api.AppStatus { return k.apps.Status() }
 
-// Signs reports whether people sign what they decide.
+// Signs reports whether people sign their decisions.
 func (k *Kernel) Signs() bool { return k.rules().decider.Signers != nil }
 
-// Vouch finds out who has signed a call of a method of operators, and puts the signature on
-// record before anything is done: what the call then does is in the records after it.
+// Vouch verifies the signature on a call of an operator method, and records it before the call does
+// anything. The records after it show the effect of the call.
 func (k *Kernel) Vouch(who api.Peer, method, text, signature string) (api.Peer, error) {
 	decider := k.rules().decider
 	if decider.Signers == nil {
@@ -35,19 +35,19 @@ func (k *Kernel) Vouch(who api.Peer, method, text, signature string) (api.Peer, 
 	return api.Vouched{Peer: who, By: by.By, Record: r.ID}, nil
 }
 
-// Status returns what the kernel knows of itself. The daemon adds the rest.
+// Status returns the kernel's part of the status. The daemon adds the rest.
 func (k *Kernel) Status(ctx context.Context) (api.Status, error) {
 	cfg := &k.rules().cfg
 	from := status.Sources{Store: k.store, Requests: k.requests, Pauses: k.pauses, Exchanges: k.exchanges, Apps: k.apps, Inboxes: k.inboxes}
 	return from.Read(ctx, cfg.Directory.Agents, k.now().Add(-cfg.ActiveWindow))
 }
 
-// ContactList lists with whom the agents had sessions, and who that is to them.
+// ContactList lists with whom the agents had sessions, and how each agent knows them.
 func (k *Kernel) ContactList(ctx context.Context, p *api.ContactListParams) (api.ContactListResult, error) {
 	return k.contacts.List(ctx, p, k.rules().directory)
 }
 
-// ContactForget undoes what messages of a session have shown about who is there.
+// ContactForget deletes what messages of a session have shown about the other end.
 func (k *Kernel) ContactForget(ctx context.Context, who api.Peer, p *api.ContactForgetParams) (api.ContactForgetResult, error) {
 	return k.contacts.Forget(ctx, who, p, k.rules().directory)
 }

@@ -32,61 +32,61 @@ type outgoing struct {
 	asked     *api.DispatchParams
 	requested string
 	changedBy []string
-	// task is what the message is about.
+	// task is the task of the message.
 	task aboutTask
 	attached
 	earlier
-	// record is that of the decision. Sealed is the message for a runtime that delivers by
-	// itself, set once the record is durable; deliver, if set, writes the message to its
-	// receiver after that.
+	// record is the record of the decision. Sealed is the message for a runtime that delivers by
+	// itself, set once the record is durable; deliver, if set, writes the message to its receiver
+	// after that.
 	record  *audit.Record
 	sealed  gate.Sealed
 	deliver api.AfterReply
 }
 
-// destination is where a message goes.
+// destination is the address of a message.
 type destination struct {
 	key, channel, target, account string
 	// local is the receiver if it is an agent of this daemon.
 	local *Agent
-	// recipient is the one that the message reaches. To is how the rules see it: as an agent
+	// recipient is the counterparty that the message reaches. To is the rules' view of it: an agent
 	// that was seen there, if the directory has nobody.
 	recipient directory.Recipient
 	to        ocip.Counterparty
 	known     known
 }
 
-// attached is what a message holds besides its text.
+// attached is a message's content besides its text.
 type attached struct {
 	// passages are the strings of the metadata.
 	passages []ocip.Passage
 	media    []api.MediaItem
-	// files is what was found in media, and extracts are the parts of it that people are shown.
+	// files holds the findings in media, and extracts the parts of it that people are shown.
 	files    ocip.Weighed
 	extracts []ocip.Extract
 }
 
-// earlier is what was decided about a message that was held, or has waited.
+// earlier holds decisions about a message that was held, or has waited.
 type earlier struct {
-	// waited is set for a message that was let through before and is weighed again, and
-	// person is what a person had to do with that.
+	// waited is set for a message that was allowed before and is weighed again, and person is a
+	// person's part in that.
 	waited bool
 	person ocip.Person
-	// grant is the id of the grant that lets the message go, and under that grant's rule if
-	// the message has waited.
+	// grant is the id of the grant that releases the message. Under holds that grant's rule if the
+	// message has waited.
 	grant string
 	under []ocip.Grant
-	// ungranted messages are weighed as if nobody had approved anything beforehand.
+	// ungranted messages are weighed without grants.
 	ungranted bool
-	// approvalID names the hold that the message is released from, and askedAt is when it was
-	// held. Conclude enters the decision of the person who releases it into the change, once
-	// it is known whether a receiver in this daemon refuses the message.
+	// approvalID names the held message's approval, and askedAt is when it was held. Conclude
+	// enters the decision of the person who releases it into the change, once it is known whether a
+	// receiver in this daemon refuses the message.
 	approvalID string
 	askedAt    time.Time
 	conclude   func(refused *ocip.Verdict) error
 }
 
-// answered enters what the sender is answered into the change that decides.
+// answered enters the answer to the sender into the change that decides.
 func (m *outgoing) answered(c *store.Change, r *api.DispatchResult) error {
 	if m.keep == nil {
 		return nil
@@ -94,19 +94,18 @@ func (m *outgoing) answered(c *store.Change, r *api.DispatchResult) error {
 	return m.keep(c, r)
 }
 
-// about is the context of the hook events about the message.
+// about returns the context of the hook events about the message.
 func (m *outgoing) about() api.HookContext {
 	return api.HookContext{AgentID: m.sender.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account}
 }
 
-// unconfirmed reports whether the counterparty is known as an agent by what it said of
-// itself alone.
+// unconfirmed reports whether the counterparty is an agent only by its own claim.
 func (m *outgoing) unconfirmed() bool {
 	return m.to.Kind == ocip.KindAgent && m.recipient.Counterparty.Kind == ocip.KindUnknown
 }
 
-// asSender is the sender as the rules see it. Where strangers read along with an
-// agent, no more may be said than strangers may be told.
+// asSender returns the sender as the rules see it. If strangers read along with an agent, the
+// limits for strangers apply.
 func (m *outgoing) asSender() ocip.Agent {
 	a := m.sender.Agent
 	if m.recipient.Group && m.recipient.Strangers && a.MaxUnknown != nil {
@@ -115,10 +114,10 @@ func (m *outgoing) asSender() ocip.Agent {
 	return a
 }
 
-// other names the other end of the message to whoever locks the two.
+// other names the other end of the message for the lock of the two.
 func (m *outgoing) other() string { return exchange.OtherEnd(m.to.InstanceID, m.key) }
 
-// reader is the person who reads the message, empty where many do.
+// reader returns the user id of the person who reads the message, "" if there are several readers.
 func (m *outgoing) reader() string {
 	if m.recipient.Group && m.to.Kind != ocip.KindAgent {
 		return ""
@@ -126,14 +125,13 @@ func (m *outgoing) reader() string {
 	return m.to.UserID
 }
 
-// ownTurn reports whether the sender's runtime says that no message of another agent led to
-// this one, and is believed.
+// ownTurn reports whether the sender's runtime says that no message of another agent led to this
+// one, and is trusted to say so.
 func (m *outgoing) ownTurn() bool { return m.carried && m.hints.OwnTurn && m.sender.OwnTurns }
 
-// named adds to the passages what the caller chose in the names of session and
-// account, where nobody has declared the one and the channel's app has not named
-// the other: they arrive with the message. A name without letters is a number of
-// its network.
+// named adds the caller-chosen names of session and account to the passages, because they arrive
+// with the message. It leaves out a session that the directory declares, and an account that the
+// channel's app has named. A name without letters is a number of its network.
 func (m *outgoing) named(list []ocip.Passage) []ocip.Passage {
 	name, account := "", m.account
 	switch {
@@ -165,9 +163,8 @@ func (m *outgoing) concern() *exchanges.Concern {
 	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID}
 }
 
-// handedTo is the target that the delivered message's digest is taken with: the
-// address its channel's app sends to, or the session of whoever delivers by other
-// means.
+// handedTo returns the target for the delivered message's digest: the address that its channel's
+// app sends to, or the session if the message is delivered by other means.
 func (m *outgoing) handedTo() string {
 	if m.carried || m.local != nil {
 		return m.key
@@ -175,8 +172,9 @@ func (m *outgoing) handedTo() string {
 	return m.target
 }
 
-// inAnnotation reports whether the label of an agent's message stands in its annotation
-// alone: no person is to go without it, in a room neither, and where the daemon delivers, it writes it.
+// inAnnotation reports whether an agent's message carries its label only in its annotation. No
+// person may read it without a label, including in a room, and where the daemon delivers, it writes
+// the label.
 func (m *outgoing) inAnnotation() bool {
 	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent && !m.recipient.Group && !m.recipient.Strangers && !m.unconfirmed()
 }
@@ -185,12 +183,12 @@ func (m *outgoing) message() api.Message {
 	return api.Message{ChannelID: m.channel, Target: m.target, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
-// emitted is the message as a runtime that delivers by itself is given it.
+// emitted returns the message for a runtime that delivers by itself.
 func (m *outgoing) emitted() api.EmittedMessage {
 	return api.EmittedMessage{SessionKey: m.key, Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID}
 }
 
-// inbound is the message as an agent of this daemon is given it.
+// inbound returns the message for an agent of this daemon.
 func (m *outgoing) inbound(runID string) api.Inbound {
 	return api.Inbound{
 		RunID: runID, SessionKey: m.key, ReplyTo: directory.ReplyKey(m.sender, m.local, m.target), Content: m.content, Metadata: m.metadata, DispatchID: m.dispatchID,

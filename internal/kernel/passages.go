@@ -9,14 +9,14 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
-// passages lists every string of a message's metadata that would leave with it. Known
-// reports the members that the daemon itself knows: addresses that were decided about.
+// passages lists every string of a message's metadata that would leave with it. Known reports the
+// members that the daemon knows itself: addresses that were part of the decision.
 func passages(metadata api.Object, known func(member string) bool) []ocip.Passage {
 	list, _ := media.Read(metadata, func(member string) bool { return hints.IsOwn(member) || known(member) })
 	return list
 }
 
-// mapped is the map by which the proxy has read a message, "guess" where it has none for the tool.
+// mapped names the map that the proxy used to read a message, "guess" if it has none for the tool.
 func mapped(metadata api.Object) (name string, guessed bool) {
 	raw, ok := metadata["mcp"]
 	if !ok {
@@ -35,7 +35,7 @@ func mapped(metadata api.Object) (name string, guessed bool) {
 	return ocip.Summarize(said.Map), false
 }
 
-// lookAtTool looks for secrets in what a tool is called with.
+// lookAtTool looks for secrets in the arguments of a tool call.
 func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Detection, secret string) {
 	said := api.Object{}
 	for _, name := range []string{"params", "inputResponses", "headers"} {
@@ -46,8 +46,8 @@ func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Det
 	return k.cfg.Rules.Look(passages(said, func(string) bool { return false }), most)
 }
 
-// asksAboutGuess reports whether a person is asked since nobody knows to whom, and what, a tool
-// sends of which the proxy has read a message.
+// asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool
+// and guessed receiver and text. It only applies if the agent's tool rules are enforced.
 func (k *ruleset) asksAboutGuess(m *outgoing) bool {
 	_, guessed := mapped(m.metadata)
 	return guessed && m.sender.Tools == directory.ToolsEnforce

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Pause stops the sending of a scope, durably: from the record on, nothing of it is
-// decided and nothing is handed to an app.
+// Pause stops the sending of a scope, durably: after the record, nothing of it is decided and
+// nothing is handed to an app.
 func (k *Kernel) Pause(_ context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
 	if p.Agent != "" && k.rules().directory.Agent(p.Agent) == nil {
 		return api.PauseResult{}, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", p.Agent)
@@ -17,7 +17,7 @@ func (k *Kernel) Pause(_ context.Context, who api.Peer, p *api.PauseParams) (api
 	return k.changePause(who, p, true)
 }
 
-// Resume ends the pause of a scope, and lets flow what it kept back.
+// Resume ends the pause of a scope, and sends the messages that it kept back.
 func (k *Kernel) Resume(_ context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
 	result, err := k.changePause(who, p, false)
 	if err == nil && result.Changed {
@@ -40,8 +40,8 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 	return k.pauses.Change(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true}, k.commit)
 }
 
-// Halt stops all sending, durably, with the record of what the daemon found. It is for a person
-// to look into it and to let the sending go on. What a person has paused already stays so.
+// Halt stops all sending, durably, with the record of the daemon's finding. A person must look into
+// it and resume. A pause that a person made stays.
 func (k *Kernel) Halt(by string, found *audit.Record) error {
 	paused := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_paused", Details: map[string]any{"by": by, "scope": api.PausedAll, "because": found.ID}}
 	change := &store.Change{Records: []*audit.Record{found, paused}, Last: true}
@@ -53,8 +53,8 @@ func (k *Kernel) Halt(by string, found *audit.Record) error {
 	return err
 }
 
-// ActorPaused reports whether an actor of tasks is paused: the agent that its grant names,
-// or one that its app speaks for.
+// ActorPaused reports whether an actor of tasks is paused: the agent of its grant, or one that its
+// app speaks for.
 func (k *Kernel) ActorPaused(app, agent string) (reason string, paused bool) {
 	agents := []string{agent}
 	for _, a := range k.rules().directory.SpokenBy(app) {

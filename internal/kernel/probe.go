@@ -7,12 +7,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Probe goes the way of a decision without making one: through the kernel's
-// locks, a query and a commit that holds nothing, so nothing is recorded. An
-// error means that no decision would get through either. It does not end before
-// what hangs does.
+// Probe follows the path of a decision without making one: through the kernel's locks, a query and
+// an empty commit, so nothing is recorded. An error means that no decision could be made either. If
+// a part hangs, Probe hangs too.
 //
-// A disk that is full is no error: nothing is let through, but all works.
+// A full disk is no error: nothing is allowed, but everything works.
 func (k *Kernel) Probe(ctx context.Context) error {
 	k.apps.Probe()
 	k.outbox.Probe()

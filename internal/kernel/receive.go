@@ -20,9 +20,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Queue brings a message in for an agent. With an envelope it goes through the
-// receiver's side of OCIP; without one it is a human message and is delivered
-// as it is (ADR-007).
+// Queue brings a message in for an agent. With an envelope it goes through the receiver's side of
+// OCIP. Without one it is a human message, which the daemon delivers unchanged (ADR-007).
 func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, api.AfterReply, error) {
 	in, result, err := c.queue(ctx, p, "", false)
 	if err != nil {
@@ -31,8 +30,8 @@ func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult
 	return result, in.deliver, nil
 }
 
-// queue takes a message as far as its delivery, or where its runtime has it
-// already to that point. It is for the named agent, or whom its session says.
+// queue takes a message as far as its delivery, or up to that point if its runtime has it already.
+// It is for the named agent, or the session's.
 func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (*incoming, api.QueueResult, error) {
 	k, err := c.rules()
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	return in, result, err
 }
 
-// bring finds out where an inbound message came from, and sorts it by its annotation.
+// bring finds the origin of an inbound message, and dispatches it by its annotation.
 func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
 	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
@@ -76,7 +75,7 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResu
 	in.task = task
 	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
 	if channel, _ := directory.Split(in.key); err == nil && channel == directory.AgentChannel {
-		// Whose envelope it is decides who may bring it, before anybody sees the text.
+		// The sender of the envelope decides which app may bring it, before anybody sees the text.
 		from, err := k.source(ctx, in, &envelope)
 		if err != nil {
 			return api.QueueResult{}, err
@@ -103,10 +102,9 @@ func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResu
 	return k.takeEnvelope(ctx, in, envelope, nil)
 }
 
-// takeUnannotated deals with a message that says nothing of who wrote it. Whom the
-// directory has there is known all the same: another tenant's agent is behind the
-// wall, and what an agent says binds the answer to the rules for agents (ADR-007
-// has it delivered unchanged).
+// takeUnannotated handles a message without an annotation. Its author may still be known from the
+// directory. An agent of another tenant is behind the wall, and an agent's text binds the answer to
+// the rules for agents (ADR-007 would deliver it unchanged).
 func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueResult, error) {
 	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
 		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "")
@@ -134,7 +132,7 @@ func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueR
 	return k.takeHuman(in, map[string]any{"unannotated": true})
 }
 
-// What an agent's text without an envelope is taken for.
+// Treatments of an agent's text without an envelope.
 const (
 	UnannotatedBind   = "bind"
 	UnannotatedHuman  = "human"
@@ -163,12 +161,12 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 	return result, err
 }
 
-// takeEnvelope weighs an annotated message on the agent's side. Whose it is was asked
-// already where from is given.
+// takeEnvelope weighs an annotated message on the agent's side. If from is given, the sender was
+// looked up already.
 func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope, from *sourced) (api.QueueResult, error) {
 	var malformed error
 	if in.chain, malformed = ocip.ParseChain(in.metadata["ocipChain"], k.now()); malformed != nil {
-		// What becomes a person's message is brought in by those who may bring one.
+		// The message becomes a person's, so the app needs the right to bring one.
 		if err := k.mayBring(in); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -213,7 +211,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	exchange.PeerLogHead(in.metadata, r)
 	in.describe(r)
 	if !listed {
-		// Nothing shows that it is who it says.
+		// The sender's identity is only its own claim.
 		r.Details["unconfirmed"] = true
 	}
 	change := &store.Change{Records: []*audit.Record{r}}
@@ -234,7 +232,7 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 		return api.QueueResult{}, refused(v, r)
 	}
 	if channel, _ := directory.Split(in.key); !listed && channel != directory.AgentChannel && !in.origin.Listed && !in.origin.Group && k.learns(in) {
-		// In a room, whoever can write there would decide what is said to all in it.
+		// In a room, one writer would otherwise decide which rules hold for all its readers.
 		if err := k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
 			return api.QueueResult{}, err
 		}
@@ -245,19 +243,18 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
-// learns reports whether what a message shows of its session is kept: whose the
-// session is, where its messages come from, and who is there. Only the app that has
-// the channel knows that, and of an agent's own session the agent's app; another one
-// that reports a message would have others' answers go where it says.
+// learns reports whether the daemon keeps what a message shows of its session: its agent, its
+// origin, and its speakers. Only the app that has the channel knows that, or for an agent's own
+// session the agent's app. Any other app could redirect others' answers.
 func (k *ruleset) learns(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
 	return channel == directory.AgentChannel || k.apps.Owns(k.terms, in.app, channel)
 }
 
-// sent holds a message that a runtime brings in against what an agent of this daemon has
-// sent to its agent: the sender's side of the exchange knows the round, its record has the
-// text, and the envelope asks for no less than the one that was sent. It returns what is
-// wrong, and enters into from what is known of the message.
+// sent compares a message that a runtime brings in with the one that an agent of this daemon sent
+// to its agent. The sender's side of the exchange must know the round, its record must have the
+// text, and the envelope must ask for no less than the sent one. It returns the mismatch, and sets
+// chain and approval in from.
 func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope, from *sourced) (problem string, err error) {
 	sender := k.directory.Local(e.SourceAgent.InstanceID)
 	const unknown = ": there is no such message"
@@ -302,7 +299,7 @@ func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope, from
 	return unknown, err
 }
 
-// annotations returns the envelope and the chain of a message as its record keeps them.
+// annotations returns the envelope and the chain of a message from its record.
 func annotations(r *audit.Entry) (e ocip.Envelope, chain ocip.Chain, err error) {
 	envelope, _ := r.Details["envelope"].(string)
 	line, _ := r.Details["chain"].(string)
@@ -316,11 +313,12 @@ func annotations(r *audit.Entry) (e ocip.Envelope, chain ocip.Chain, err error) 
 	return e, chain, err
 }
 
-// sentWithin is how many messages of a conversation are looked through for one that
-// its receiver reports. An exchange has few rounds.
+// sentWithin limits how many messages of a conversation are searched for one that its receiver
+// reports. An exchange has few rounds.
 const sentWithin = 64
 
-// observeReceived tells who observes an agent what its runtime has received by itself.
+// observeReceived tells an agent's observers about a message that its runtime has received by
+// itself.
 func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.Record, now time.Time) error {
 	if len(k.apps.Listeners(api.MessageReceived)) == 0 {
 		return nil
@@ -344,7 +342,7 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 	ctx, now := context.Background(), k.now()
 	defer k.pauses.Deciding()()
 	if reason, paused := k.keptOut(in); paused {
-		// An interceptor was asked meanwhile.
+		// An interceptor may have taken time.
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
 	var d *outbox.Delivery
@@ -447,7 +445,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	if err := k.content(r, gate.NewText(string(data))); err != nil {
 		return api.OK{}, err
 	}
-	// A run ends whatever is paused, and nobody is told of it then.
+	// A run ends regardless of pauses. Observers are not told while one holds.
 	defer k.pauses.Deciding()()
 	reason, paused := k.pauses.Reason(directory.ChannelOf(run.SessionKey), agent.ID)
 	if paused {
@@ -471,8 +469,8 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	return api.OK{OK: true}, nil
 }
 
-// heard enters into a change who spoke with a message, where many read it. Only the
-// app that has the channel knows where a message came from.
+// heard enters the speaker of a message into a change, if the place has several readers. Only the
+// app that has the channel knows the origin of a message.
 func (k *ruleset) heard(ctx context.Context, in *incoming, c *store.Change) error {
 	if len(in.spoke) == 0 || len(in.origin.Places) == 0 || !k.learns(in) {
 		return nil

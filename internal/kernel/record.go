@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// verdictRecord is one side's record of a verdict. The caller adds what only it
-// knows; Details is never nil.
+// verdictRecord is one side's record of a verdict. The caller adds its own fields; Details is never
+// nil.
 func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionExchange, Side: side,
@@ -27,7 +27,7 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 		r.ExchangeID, r.ConversationID, r.ExchangeType = e.ID, e.ConversationID, string(e.Type)
 		r.Round, r.MaxRounds, r.Outcome = e.Round, e.MaxRounds, string(e.Outcome)
 	} else {
-		// With somebody who is no agent there is a conversation and no exchange.
+		// A counterparty that is no agent has a conversation and no exchange.
 		r.ConversationID = v.Exchange.ConversationID
 		if !v.Allowed() {
 			r.Outcome = string(ocip.Denied)
@@ -36,8 +36,7 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
 	r.Detections = approval.Detections(v)
-	// What nothing was declared of stands there as nothing, so that it does not
-	// look like what was never asked.
+	// An empty list says that no data were declared, unlike a missing one.
 	r.DataShared, r.DataWithheld = make([]audit.Shared, 0, len(v.Shared)), make([]audit.Withheld, 0, len(v.Withheld))
 	for _, s := range v.Shared {
 		r.DataShared = append(r.DataShared, audit.Shared(s))
@@ -52,25 +51,24 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 	return audit.Counterparty{Kind: string(kind), InstanceID: id.InstanceID, UserID: id.UserID, OrgUnit: id.OrgUnit, TenantID: id.TenantID}
 }
 
-// closed closes what the receiver gets, and enters it into its record by its keyed digest.
-// It fails as [ruleset.content] does.
+// closed closes the receiver's copy, and enters its keyed digest into its record. It fails as
+// [ruleset.content] does.
 func (k *base) closed(r *audit.Record, f gate.Form) (l gate.Letter, err error) {
 	_, l, err = k.keys.Close(nil, r.TenantID, f)
 	r.DeliveredDigest = l.Digest()
 	return l, k.recordable(err)
 }
 
-// closedIn is closed for what is put into a queue.
+// closedIn is closed for a message of a queue.
 func (k *base) closedIn(r *audit.Record, d *outbox.Delivery, f gate.Form) error {
 	err := d.Close(k.keys, r.TenantID, f)
 	r.DeliveredDigest = d.Digest()
 	return k.recordable(err)
 }
 
-// content enters what was said into a record: by its keyed digest, which shows
-// whether two texts of a tenant are equal and nothing else, and sealed, where the
-// operator asked for the text. It fails where the record could not be made, and
-// then nothing may be done: see [storeerror.NotRecorded].
+// content enters a text into a record: as its keyed digest, which only shows whether two texts of a
+// tenant are equal, and sealed, if the operator asked for the text. It fails if the record could
+// not be made. Then nothing may be done: see [storeerror.NotRecorded].
 func (k *ruleset) content(r *audit.Record, text gate.Text) (err error) {
 	r.ContentBytes = text.Len()
 	keeps := k.seal != nil && (!k.sealHeld || r.PolicyResult == audit.ResultApproval && r.ActionType != audit.ActionCheck)
@@ -80,9 +78,8 @@ func (k *ruleset) content(r *audit.Record, text gate.Text) (err error) {
 	return k.recordable(err)
 }
 
-// named enters into the record of a new request the digest that names it, and until
-// when it waits. The salt of the digest goes with the text: sealed, or nowhere. It
-// fails as [ruleset.content] does.
+// named enters the digest and the expiry of a new request into its record. The salt of the digest
+// is kept with the text: sealed, or not at all. It fails as [ruleset.content] does.
 func (k *ruleset) named(record *audit.Record, r *approval.Request) (err error) {
 	record.Details["digest"], record.Details["expiresAt"] = r.Digest, r.ExpiresAt
 	if k.seal != nil {
@@ -91,7 +88,7 @@ func (k *ruleset) named(record *audit.Record, r *approval.Request) (err error) {
 	return k.recordable(err)
 }
 
-// recordable is the error that a caller is told where a text cannot be recorded.
+// recordable turns the failure to record a text into the caller's error.
 func (k *base) recordable(err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// refuseEarly records a denial of a message that nobody came to weigh.
+// refuseEarly records the denial of a message that was not weighed.
 func (k *ruleset) refuseEarly(m *outgoing, v *ocip.Verdict) error {
 	r, err := k.sentRecord(m, v)
 	if err != nil {
@@ -28,12 +28,12 @@ func (k *ruleset) refuseEarly(m *outgoing, v *ocip.Verdict) error {
 	return failure
 }
 
-// refuse records a denial and says it to the caller.
+// refuse records a denial and returns it to the caller.
 func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	now := k.now()
 	if v.Code != ocip.CrossEnterpriseBlocked || m.to.InstanceID == m.recipient.Counterparty.InstanceID {
-		// An agent that another tenant's app has named is on record, and not shown
-		// to the sender's as the other end of an exchange.
+		// If another tenant's app has named an agent, that is on record, and the sender's app does
+		// not learn it from an exchange.
 		if err := k.ends(change, v, now); err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ func (k *ruleset) refuse(m *outgoing, v *ocip.Verdict, change *store.Change) err
 	return k.refuseOnly(m, v, change)
 }
 
-// ends enters what the refusal of a message means for its exchange, on both sides where
-// this daemon keeps both.
+// ends enters the effect of a refused message on its exchange, on both sides if this daemon keeps
+// both.
 func (k *ruleset) ends(change *store.Change, v *ocip.Verdict, now time.Time) error {
 	k.state.Refuse(change, v, now)
 	if v.Exchange.Outcome == v.Before.Outcome {
@@ -54,14 +54,13 @@ func (k *ruleset) ends(change *store.Change, v *ocip.Verdict, now time.Time) err
 	return k.exchanges.EndOtherSide(context.Background(), change, &v.Exchange, k.directory, nil)
 }
 
-// refuseOnly is refuse where the change says already what the denial means for
-// the exchange.
+// refuseOnly is refuse for a change that already has the denial's effect on the exchange.
 func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change) error {
 	r, err := k.sentRecord(m, v)
 	if err != nil {
 		return err
 	}
-	// What is told of the decision comes after it.
+	// Records of consequences come after the record of the decision.
 	change.Records = slices.Insert(change.Records, 0, r)
 	if _, err := k.commit(change); err != nil {
 		return err
@@ -70,15 +69,15 @@ func (k *ruleset) refuseOnly(m *outgoing, v *ocip.Verdict, change *store.Change)
 	return refused(v, r)
 }
 
-// refused is what a caller sees of a verdict that is not an allow, and of its record
-// no more than the id: its number would count the records of others.
+// refused returns the caller's view of a verdict other than allow. It contains the record's id, and
+// not its number, which would count other agents' records.
 func refused(v *ocip.Verdict, r *audit.Record) *api.Error {
 	details := map[string]any{"code": v.Code, "reason": v.Reason, "result": v.Result, "auditId": r.ID}
 	if v.Exchange.ID != "" {
 		details["exchangeId"], details["conversationId"] = v.Exchange.ID, v.Exchange.ConversationID
 	}
 	for name, value := range v.Details {
-		// What failed inside a policy is for the operator, in the record.
+		// A failure inside a policy is for the operator, in the record.
 		if name != "cause" {
 			details[name] = value
 		}

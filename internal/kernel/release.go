@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// release stamps an allowed message, commits everything about it at once, and
-// lets the commit deliver it.
+// release stamps an allowed message, commits everything about it at once, and lets the commit
+// deliver it.
 func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (api.DispatchResult, error) {
 	k.stamp(m, v)
 	sent, err := allowedRecord(k, m, v, st)
@@ -41,7 +41,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	case m.carried:
 		sent.Details["carried"] = true
 		if m.local != nil {
-			// A report of the message is held against these, see [ruleset.sent].
+			// A report of the message is compared with these, see [ruleset.sent].
 			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
 			if v.Chain.OwnTurn {
 				sent.Details["ownTurn"] = true
@@ -80,7 +80,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if m.local != nil {
 		whose = m.local
 	} else if routed, ok := k.directory.Routed(m.key); ok {
-		// Who writes first does not take the session from whom it is configured for.
+		// The first sender does not take a session away from the agent that it is configured for.
 		whose = routed
 	} else if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
 		whose = other
@@ -100,7 +100,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		if d != nil {
 			k.outbox.Open(receipt, d)
 		} else {
-			// What it was decided by holds: that was just now.
+			// The decision was just made, so nothing needs to be weighed again.
 			m.sealed, _ = gate.Open(receipt, letter, nil)
 		}
 		k.observeSending(m, d, receipt, now, sent)
@@ -127,8 +127,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	return result, nil
 }
 
-// enterSession enters a message's session into a change. One that another tenant's
-// agent has is left as it is: its app would be told of the key that the sender chose.
+// enterSession enters a message's session into a change. If the session belongs to another tenant's
+// agent, that row does not change: its app would learn the key that the sender chose.
 func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, now time.Time, change *store.Change) (fresh *bool, err error) {
 	known, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
 	if err != nil {
@@ -140,8 +140,8 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, n
 	return k.state.Sessions.Use(ctx, k.directory, m.key, whose, m.account, now, change)
 }
 
-// observeSending tells who observes what an agent sends. It is the sender's view,
-// also where the receiver is an agent of this daemon.
+// observeSending tells the observers of an agent about a message that it sends. They get the
+// sender's view, also if the receiver is an agent of this daemon.
 func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.Receipt, now time.Time, sent *audit.Record) {
 	if len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return

@@ -11,11 +11,11 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// Restored takes back what was approved before a copy of the state was restored and may have
-// been used since, see [releases.Releases.Restored].
+// Restored takes back approvals that may have been used between a copy of the state and its
+// restoration, see [releases.Releases.Restored].
 func Restored(ctx context.Context, k *Kernel) error { return k.releases.Restored(ctx) }
 
-// Redeem gives the app what a person has approved for it to send, once.
+// Redeem gives the app an approved message to send, once.
 func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, error) {
 	k, err := c.rules()
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 	})
 }
 
-// mayLeave refuses what a pause of either end stops, and what was approved for an agent
-// that is another one by now under the same id.
+// mayLeave refuses a message that a pause of either end stops, and one whose agent was replaced
+// under the same id.
 func (k *ruleset) mayLeave(r *approval.Request) error {
 	if !k.asked(r) {
 		return api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", r.ApprovalID)
@@ -46,13 +46,13 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 	return nil
 }
 
-// asked reports whether the agent that asked is who it was, and its app still speaks for it.
+// asked reports whether the agent that asked is the same, and its app still speaks for it.
 func (k *ruleset) asked(r *approval.Request) bool {
 	agent := k.directory.Agent(r.AgentID)
 	return agent != nil && agent.InstanceID == r.Agent && agent.App == r.AppID
 }
 
-// Confirm takes the app's word about what became of a message that it delivers by itself.
+// Confirm takes the app's statement about a message that it delivers by itself.
 func (c *Client) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, error) {
 	return c.kernel.releases.Confirm(context.WithoutCancel(ctx), c.App().ID(), p)
 }
@@ -62,7 +62,7 @@ func (c *Client) Redeemable(ctx context.Context, _ *api.Empty) (api.RedeemableRe
 	return c.kernel.releases.Ready(ctx, c.App().ID(), c.kernel.rules().asked)
 }
 
-// Withdraw takes back what the app asked for and no person has decided about.
+// Withdraw takes back a request of the app that no person has decided.
 func (c *Client) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, error) {
 	return c.kernel.rules().withdraw(ctx, c.App().ID(), p)
 }
@@ -75,14 +75,13 @@ func (k *ruleset) withdraw(ctx context.Context, app string, p *api.WithdrawParam
 	return k.decider.Withdraw(ctx, app, p)
 }
 
-// Withdraw takes back what the agent asked for and no person has decided about.
+// Withdraw takes back a request of the agent that no person has decided.
 func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, api.AfterReply, error) {
 	result, err := g.rules.withdraw(ctx, g.agent.App, p)
 	return result, nil, err
 }
 
-// Emit decides about a message that the process which speaks for the agent delivers, or has
-// received, by itself.
+// Emit decides about a message that the agent's process delivers, or has received, by itself.
 func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, api.AfterReply, error) {
 	hook, _ := api.ParseHook(p.HookName)
 	if hook == api.ToolExecuting || hook == api.ToolCompleted {
@@ -116,14 +115,14 @@ func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 	return result, nil, err
 }
 
-// Redeem gives the agent what a person has approved for it to send, once.
+// Redeem gives the agent an approved message to send, once.
 func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, api.AfterReply, error) {
 	defer g.kernel.pauses.Deciding()()
 	result, err := g.kernel.releases.Redeem(ctx, g.agent.App, p, g.rules.mayLeave)
 	return result, nil, err
 }
 
-// Confirm takes the agent's word about what became of a message that it delivers by itself.
+// Confirm takes the agent's statement about a message that it delivers by itself.
 func (g *Granted) Confirm(ctx context.Context, p *api.ConfirmParams) (api.OK, api.AfterReply, error) {
 	ctx = context.WithoutCancel(ctx)
 	waits, err := g.kernel.releases.Asked(ctx, g.asker(), p)

@@ -11,23 +11,22 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Terms are all that messages are decided by. They are replaced as one.
+// Terms are the basis of all decisions. They are replaced as one.
 type Terms struct {
 	Config Config
 	Policy ocip.Policy
-	// Signers, where set, is who may sign decisions: each must then be signed.
+	// Signers, if set, are the people who may sign decisions; then each decision must be signed.
 	Signers approval.Signers
-	// Seal, where set, makes what records keep of a text itself. Where it fails,
-	// nothing is released.
+	// Seal, if set, encrypts a text for its record. If it fails, nothing is released.
 	Seal func(text string) (string, error)
-	// SealHeld has the texts alone sealed that wait for a person.
+	// SealHeld seals only the texts of messages that wait for a person.
 	SealHeld bool
 }
 
-// ruleset decides under one set of terms, which never changes. A call takes
-// the one in force when it begins and keeps it to its end, so that no message is
-// decided half by one configuration and half by another: a ruleset knows what is the
-// same under all, and not the [Kernel], which has the others.
+// ruleset decides under one set of terms, which never changes. A call takes the one in force when
+// it begins and keeps it to its end, so that no message is decided partly by one configuration and
+// partly by another. For that reason a ruleset has the state that all share, and not the [Kernel],
+// which has the other rulesets.
 type ruleset struct {
 	*base
 	cfg       Config
@@ -36,16 +35,16 @@ type ruleset struct {
 	signers   approval.Signers
 	seal      func(text string) (string, error)
 	sealHeld  bool
-	// decider takes people's decisions. The others are these terms as the packages of
-	// their names go by them.
+	// decider takes people's decisions. The other fields are these terms in the form that each
+	// package needs.
 	decider       *approval.Decider
 	terms         *registry.Terms
 	hookRules     *hooks.Rules
 	exchangeRules *exchanges.Rules
 }
 
-// rules returns what is in force. Whoever asks twice may get two answers, so a
-// call asks once.
+// rules returns the ruleset in force. Two calls may return different ones, so an operation calls it
+// once.
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
@@ -60,16 +59,15 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	return r, err
 }
 
-// generation counts the changes of what messages of a tenant's agents are decided by: the
-// terms, the exchanges that people have ended, and who is known to be at a session or to read
-// in a room. It is read before the last, so that a message which was decided by less has an
-// older one.
+// generation counts the changes to the basis of decisions about a tenant's agents: the terms, the
+// exchanges that people have ended, and the known agents and speakers. A decision reads it first,
+// before the rest of its basis, so that a message decided on older knowledge has an older
+// generation.
 func (k *ruleset) generation(tenant string) uint64 {
 	return k.terms.Generation<<32 | (k.settled.Load()+k.state.Learned(tenant))&0xffffffff
 }
 
-// sender returns the agent for which an app speaks, which it must name where
-// there are several.
+// sender returns the agent that an app speaks for. If there are several, the app must name it.
 func (k *ruleset) sender(app, named string) (*Agent, error) {
 	agent, err := k.directory.Sender(app, named)
 	if err != nil {
@@ -78,9 +76,9 @@ func (k *ruleset) sender(app, named string) (*Agent, error) {
 	return agent, nil
 }
 
-// Prepare makes everything of other terms that can fail, and changes nothing.
-// What it returns puts them in force: one swap, after which every call that
-// begins is made under them. It may be called once, and one at a time.
+// Prepare makes everything of new terms that can fail, and changes nothing. The returned function
+// puts them in force with one swap; calls that begin after it use them. Call it once, and no two at
+// a time.
 func (k *Kernel) Prepare(t Terms) (adopt func(), err error) {
 	next, err := k.newRuleset(&t)
 	if err != nil {
@@ -91,8 +89,8 @@ func (k *Kernel) Prepare(t Terms) (adopt func(), err error) {
 
 func (k *Kernel) adopt(next *ruleset) {
 	next.terms.Generation = k.rules().terms.Generation + 1
-	// Before the swap, so that nobody who stays has to wait for it, and after it
-	// for those who came in between.
+	// Before the swap, so that calls of allowed apps need not wait for the check; and after it, for
+	// apps that came in between.
 	k.apps.CheckBindings(next.terms)
 	before := k.inForce.Swap(next)
 	apps := k.apps.CheckBindings(next.terms)
@@ -119,26 +117,26 @@ func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
 // MayOperate reports whether a process may use the operator socket.
 func (k *Kernel) MayOperate(p api.Peer) error { return k.apps.MayOperate(p) }
 
-// NoteActor remembers that a process is an actor's of tasks, so that neither it nor what
-// it starts operates the daemon.
+// NoteActor remembers that a process belongs to an actor of tasks, so that neither it nor its child
+// processes operate the daemon.
 func (k *Kernel) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
 	return k.apps.NoteActor(actor, p, c)
 }
 
-// NoteStarted remembers that a process is a task's, so that neither it nor what it starts
-// operates the daemon.
+// NoteStarted remembers that a process belongs to a task, so that neither it nor its child
+// processes operate the daemon.
 func (k *Kernel) NoteStarted(what, process string, c *store.Change) error {
 	return k.apps.NoteStarted(what, process, c)
 }
 
-// rules returns what a call of the client's app is decided by. Terms under which
-// the app may not run refuse its calls from the next one on.
+// rules returns the ruleset for a call of the client's app. If the app may not run under its terms,
+// the call is refused.
 func (c *Client) rules() (*ruleset, error) {
 	k := c.kernel.rules()
 	return k, c.CheckBinding(k.terms)
 }
 
-// under makes a client's call under what it is decided by.
+// under runs a client's call under the ruleset in force.
 func under[R any](c *Client, call func(*ruleset) (R, error)) (result R, err error) {
 	k, err := c.rules()
 	if err != nil {

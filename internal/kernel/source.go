@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// source holds an envelope against what the directory knows of its sender, its
-// session and its address: what contradicts the directory is a forgery.
+// source compares an envelope with the directory's knowledge of its sender, its session and its
+// address. An envelope that contradicts the directory is a forgery.
 func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
 	from, reported := sourceOf(k, in.appID, in.key, &in.origin, in.agent, envelope)
 	if !reported {
@@ -30,8 +30,8 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	return from, nil
 }
 
-// sourceOf is [ruleset.source] by the directory alone. Reported is set where the message is
-// to be held against what an agent of this daemon has sent.
+// sourceOf is [ruleset.source] by the directory alone. Reported is set if the message must be
+// compared with one that an agent of this daemon has sent.
 func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agent, envelope *ocip.Envelope) (from *sourced, reported bool) {
 	claimed := envelope.SourceAgent
 	from = &sourced{Counterparty: ocip.Counterparty{Kind: ocip.KindUnknown, Identity: claimed}}
@@ -42,9 +42,9 @@ func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agen
 	claim, forged := k.directory.Compare(envelope, origin, agent)
 	as := ocip.Counterparty{Kind: ocip.KindAgent, Identity: claimed}
 	if forged == nil && claim.Confirmed {
-		// A name that is borrowed or made up shows nobody. What a stranger says of itself
-		// shows nothing of the room, whichever tenant it names: else whoever can write
-		// there could end the sending, or have it held.
+		// A false sender proves nothing. A stranger's claim about itself says nothing about the
+		// room either, whichever tenant it names: otherwise anyone who can write there could stop
+		// the sending, or have it held.
 		from.spoke = append(from.spoke, as)
 	}
 	if reason, blocked := ocip.Wall(agent.Identity, as); blocked {
@@ -59,7 +59,7 @@ func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agen
 	case claim.Confirmed, claim.Elsewhere && mayCarry == nil:
 		from.Kind = ocip.KindAgent
 	case app == agent.App && k.directory.Local(claimed.InstanceID) != nil:
-		// Its runtime delivers by itself what agents of this daemon send each other.
+		// Its runtime delivers messages between agents of this daemon by itself.
 		return from, true
 	case claim.Elsewhere:
 		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))

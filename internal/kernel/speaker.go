@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// speaker brings a message to the daemon: an app, a process with a grant, or an operator,
-// whichever method carries the message.
+// speaker brings a message to the daemon: an app, a process with a grant, or an operator, whichever
+// method carries the message.
 type speaker struct {
 	// app is nil if the app is not connected any more, and for grants and operators.
 	app   *registry.App
@@ -21,21 +21,21 @@ type speaker struct {
 	sender *Agent
 	// grantID is the grant of a process that speaks for an agent without an app.
 	grantID string
-	// operator is the process of an operator, who is not the agent's app.
+	// operator is the process of an operator, if the caller is not the agent's app.
 	operator api.Peer
-	// check is set if the caller only asks what would be decided.
+	// check is set if the caller only asks for the decision.
 	check bool
 	// carried messages are delivered by the agent's runtime, not by the daemon. There reports
 	// whether that runtime is still connected, and redeems that it redeems approved messages
 	// by their ids.
 	carried, redeems bool
 	there            func() bool
-	// keep, where set, enters the answer into the change, for a request that is repeated.
+	// keep, if set, enters the answer into the change, for a request that is repeated.
 	keep func(*store.Change, *api.DispatchResult) error
 }
 
 // forbidden records that the speaker may not send a message, if that is why it is refused, and
-// returns the error that the caller is told.
+// returns the caller's error.
 func (s *speaker) forbidden(apps *registry.Registry, refusal error, p *api.DispatchParams) error {
 	details := map[string]any{"sessionKey": p.SessionKey}
 	if s.grantID != "" {

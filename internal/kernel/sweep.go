@@ -9,11 +9,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// sweepEvery is how often what has expired is looked for: messages that nobody
-// fetches, held ones that nobody decides about, exchanges that nobody ends.
+// sweepEvery is the interval between searches for expired items: messages that nobody fetches, held
+// ones that nobody decides about, exchanges that nobody ends.
 const sweepEvery = time.Minute
 
-// sweep ends what has expired, until the kernel closes.
+// sweep ends expired items, until the kernel closes.
 func (k *Kernel) sweep() {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -31,7 +31,7 @@ func (k *Kernel) sweep() {
 	}
 }
 
-// tidy takes away rows that no window reaches back to.
+// tidy deletes rows that are older than any window.
 func (k *Kernel) tidy(ctx context.Context) error {
 	now := k.now()
 	return k.store.Tidy(ctx, now, now.Add(-max(exchange.LongestWindow, k.rules().cfg.ChainWindow)-time.Minute))

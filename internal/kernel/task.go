@@ -11,11 +11,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TaskOf says whose a task is, and its level. It returns false where there is none.
+// TaskOf returns the tenant of a task, and its level. It returns false if there is none.
 type TaskOf func(ctx context.Context, id string) (tenant, level string, ok bool, err error)
 
-// aboutTask is the task that a message is about. It is empty where the message is about
-// none.
+// aboutTask is the task of a message. It is empty if the message has none.
 type aboutTask struct {
 	api.MessageTask
 	level ocip.Level
@@ -24,11 +23,11 @@ type aboutTask struct {
 // enter writes the task into a record of the message.
 func (t *aboutTask) enter(r *audit.Record) { r.TaskID, r.AttemptID = t.ID, t.AttemptID }
 
-// taskRule is what refuses messages for the task that they are about.
+// taskRule names the rule that refuses messages for their task.
 const taskRule = "task"
 
-// taskOf finds the task that metadata names. A task that is not of the agent's tenant is
-// refused, in one text with one that is not there.
+// taskOf finds the task that metadata names. It refuses a task of another tenant with the same text
+// as a missing one.
 func (k *ruleset) taskOf(ctx context.Context, metadata api.Object, agent *Agent) (t aboutTask, denied *ocip.Verdict, err error) {
 	named, err := api.TaskOf(metadata)
 	if err != nil || named.ID == "" {
@@ -53,8 +52,8 @@ func (k *ruleset) taskOf(ctx context.Context, metadata api.Object, agent *Agent)
 	return t, nil, err
 }
 
-// bindTask finds the task that a message is about. It goes to nobody who is not known to be
-// of the task's tenant.
+// bindTask finds the task of a message. The message must not reach anybody who is not known to
+// belong to the task's tenant.
 func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdict, err error) {
 	if m.task, denied, err = k.taskOf(ctx, m.metadata, m.sender); err != nil || denied != nil || m.task.ID == "" {
 		return denied, err
@@ -68,14 +67,14 @@ func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdi
 	return nil, nil
 }
 
-// staysWithin reports whether all who read the message are known to be of a tenant, and
-// not only the one whom it is decided about.
+// staysWithin reports whether all readers of the message are known to belong to a tenant, not only
+// the one that the decision is about.
 func (m *outgoing) staysWithin(tenant string) bool {
 	return m.to.TenantID == tenant && (!m.recipient.Group || !m.recipient.Strangers) &&
 		!slices.ContainsFunc(m.recipient.Members, func(c ocip.Counterparty) bool { return c.TenantID != tenant })
 }
 
-// sameTask refuses a message of which an interceptor has changed the task.
+// sameTask refuses a message if an interceptor has changed its task.
 func (k *ruleset) sameTask(m *outgoing, before api.Object) *ocip.Verdict {
 	was, _ := api.TaskOf(before)
 	now, err := api.TaskOf(m.metadata)

@@ -13,8 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// exchangeRefused records a message that cannot be of the exchange that it names, and
-// returns the error that its sender is told. Interceptors have seen it.
+// exchangeRefused records a message that cannot belong to the exchange that it names, and returns
+// the sender's error. Interceptors have seen it.
 func (k *ruleset) exchangeRefused(m *outgoing, refusal error) error {
 	said := api.AsError(refusal)
 	if said.Code != api.Forbidden && said.Code != api.Conflict {
@@ -35,23 +35,22 @@ func (k *ruleset) exchangeRefused(m *outgoing, refusal error) error {
 	return refusal
 }
 
-// standing is how things are between two ends when a message is weighed.
+// standing is the state between two ends when a message is weighed.
 type standing struct {
 	exchange ocip.Exchange
-	// escalated is the exchange whose rounds are used up and that no person has
-	// settled, or "".
+	// escalated is the exchange whose rounds are used up and that no person has settled, or "".
 	escalated string
 	cause     ocip.Chain
 	owed      ocip.Owed
-	// first is set where the session is new, spent and spentHour count the
-	// messages before this one, and scopes are what this one counts for.
+	// first is set if the session is new. spent and spentHour count the messages before this one,
+	// and scopes are the budgets that count this one.
 	first            bool
 	spent, spentHour int
 	scopes           []string
 }
 
-// count counts a message for the budgets that bound it, if any does. What is not
-// let through is to be given back.
+// count counts a message for the budgets that bound it, if any. If the message is not allowed, the
+// caller gives it back.
 func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time.Time) (giveBack func(), err error) {
 	var undo []func()
 	giveBack = func() {
@@ -85,7 +84,7 @@ func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time
 	return giveBack, err
 }
 
-// standing looks up how things are. It is called under the lock of the two ends.
+// standing looks up the state. The caller holds the lock of the two ends.
 func (k *ruleset) standing(ctx context.Context, m *outgoing, now time.Time) (*standing, error) {
 	var (
 		st  standing
@@ -148,15 +147,15 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 	}
 	k.metrics.Decided(k.now().Sub(began))
 	if m.known.learned && v.Code == ocip.CrossEnterpriseBlocked {
-		// Who that is stands on record: the sender's app has it from nobody.
+		// The record names that agent; the sender's app does not learn it.
 		v.Reason = "somebody of another tenant has spoken where session " + m.key + " leads, and no policy can allow a message there; " +
 			"where that is wrong, list who reads there as a group, or: ocipd contacts forget " + m.key
 	}
 	return v
 }
 
-// saidBefore is what was said in the session before the message. That of a message which
-// is weighed again was weighed with it the first time.
+// saidBefore returns the earlier text in the session. A message that is weighed again was weighed
+// with it the first time.
 func (k *ruleset) saidBefore(m *outgoing) ocip.Before {
 	if m.waited {
 		return ocip.Before{}
@@ -171,9 +170,8 @@ func (k *ruleset) typeOf(m *outgoing) ocip.ExchangeType {
 	return k.cfg.DefaultType
 }
 
-// talk stands in for an exchange where the counterparty is no agent: nothing is
-// counted and nothing is kept, and all messages of an agent in a session are one
-// conversation.
+// talk stands in for an exchange if the counterparty is no agent: nothing is counted or kept, and
+// all messages of an agent in a session are one conversation.
 func (k *ruleset) talk(m *outgoing, now time.Time) ocip.Exchange {
 	name := "ocip:" + m.sender.InstanceID + "\x00" + m.key
 	return ocip.Exchange{

@@ -18,10 +18,11 @@ import (
 type Delivery struct {
 	store.Message
 	Event
-	// Generation is that of the rules which decided it, read before anything else was read
-	// that decided it.
+	// Generation counts the rules that decided it. It was read before any other basis of the
+	// decision.
 	Generation uint64
-	// Volatile is set if what decided it can change without the rules while it waits.
+	// Volatile is set if the basis of the decision can change, without a change of the rules, while
+	// the message waits.
 	Volatile bool
 
 	// waited is set if the message was read back.
@@ -30,26 +31,24 @@ type Delivery struct {
 	sealed gate.Sealed
 }
 
-// Event is what the store keeps of a delivery besides the data of its event: what it is
-// about.
+// Event is the part of a delivery that the store keeps besides the data of its event.
 type Event struct {
 	Hook api.Hook `json:"hook,omitzero"`
-	// Name, where set, is the name of an event that is no hook.
+	// Name, if set, is the name of an event that is no hook.
 	Name  string `json:"event,omitzero"`
 	RunID string `json:"runId,omitzero"`
-	// From is the agent that sent the message, absent where it came from outside. By says
-	// which one that is, its instance, where the message goes to no agent, and Tenant, where
-	// that is known, whose.
+	// From is the agent that sent the message, absent if it came from outside. By is that agent's
+	// instance, if the message does not go to an agent, and Tenant the agent's tenant, if known.
 	From   string `json:"from,omitzero"`
 	By     string `json:"by,omitzero"`
 	Tenant string `json:"tenant,omitzero"`
-	// For is which agent the message was decided for, see [directory.Agent.Identified].
+	// For identifies the agent that the message was decided for, see [directory.Agent.Identified].
 	For   string          `json:"for,omitzero"`
 	About api.HookContext `json:"about"`
 }
 
-// tenant is whose agent sent the message, or whom it came in for: the wall lets nobody
-// write to an agent of another tenant.
+// tenant returns the tenant of the sender, or of an incoming message's receiver: the wall allows no
+// message to another tenant.
 func (d *Delivery) tenant() string {
 	if d.For != "" {
 		tenant, _, _ := strings.Cut(d.For, "/")
@@ -58,8 +57,8 @@ func (d *Delivery) tenant() string {
 	return d.Tenant
 }
 
-// approvalID is that of the person's decision that let the message through, "" where none did
-// or the message was not read back.
+// approvalID returns the id of the approval that released the message, "" if there is none or the
+// message was not read back.
 func (d *Delivery) approvalID() string {
 	if d.waited == nil {
 		return ""
@@ -67,34 +66,34 @@ func (d *Delivery) approvalID() string {
 	return d.waited.Record.ApprovalID
 }
 
-// Reference returns what a receipt for the delivery is about.
+// Reference returns the subject of a receipt for the delivery.
 func (d *Delivery) Reference() *registry.Delivery {
 	return &registry.Delivery{MessageID: d.MessageID, RecordSeq: d.RecordSeq, DispatchID: d.DispatchID, SessionKey: d.About.SessionKey}
 }
 
-// Close closes the message that is delivered, which is written once, where it stays. Its
-// digest belongs into the record of the decision.
+// Close encodes the message once, into the delivery's body, and closes it. Its digest belongs in
+// the record of the decision.
 func (d *Delivery) Close(keys gate.Keys, tenant string, f gate.Form) (err error) {
 	d.Body, d.letter, err = keys.Close(d.encode(f.Room()), tenant, f)
 	return err
 }
 
-// CloseEvent closes the event that answers a request of the app.
+// CloseEvent closes an event that answers a request of the app.
 func (d *Delivery) CloseEvent(keys gate.Keys, tenant string, event []byte) (err error) {
 	d.Body, d.letter, err = keys.CloseEvent(d.encode(len(event)), tenant, d.DispatchID, event)
 	return err
 }
 
-// Digest is that of the closed message.
+// Digest returns the digest of the closed message.
 func (d *Delivery) Digest() string { return d.letter.Digest() }
 
-// Sealed is the message once it may leave.
+// Sealed returns the message once it may leave.
 func (d *Delivery) Sealed() gate.Sealed { return d.sealed }
 
 // Enter puts a closed delivery into the change that decides it.
 func (d *Delivery) Enter(c *store.Change) { c.Add(&d.Message) }
 
-// encode writes the first line as the JSON library would, with room for so many bytes more.
+// encode writes the first line as the JSON library would, with room for that many bytes more.
 func (e *Event) encode(room int) []byte {
 	text := make([]byte, 0, headBytes+room)
 	text = jsonline.TextIfAny(append(text, '{'), "hook", string(e.Hook))
@@ -108,10 +107,10 @@ func (e *Event) encode(room int) []byte {
 	return append(text, "}\n"...)
 }
 
-// headBytes is about what a delivery's first line takes.
+// headBytes is the approximate size of a delivery's first line.
 const headBytes = 384
 
-// read takes up what the store has of a message. Its data begin at an index of the body.
+// read decodes a message from the store. Its data begin at an index of the body.
 func read(m *store.Message) (d *Delivery, data int, err error) {
 	d = &Delivery{Message: *m}
 	head, _, ok := bytes.Cut(m.Body, []byte("\n"))
@@ -121,7 +120,7 @@ func read(m *store.Message) (d *Delivery, data int, err error) {
 	return d, len(head) + 1, json.Unmarshal(head, &d.Event)
 }
 
-// about is the context that the receiver is given with the event.
+// about returns the context for the receiver of the event.
 func (e *Event) about(now time.Time) api.HookContext {
 	about := e.About
 	about.Timestamp = now.UnixMilli()
@@ -134,5 +133,5 @@ func ChannelQueue(channel string) string { return "channel:" + channel }
 // AgentQueue names the queue of an agent.
 func AgentQueue(agent string) string { return "agent:" + agent }
 
-// AppQueue names the queue of what an app itself is told, also after it reconnects.
+// AppQueue names the queue of events for an app itself. It survives reconnection.
 func AppQueue(app string) string { return "app:" + app }

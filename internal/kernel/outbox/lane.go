@@ -11,22 +11,20 @@ type lane struct {
 	to    Receiver
 
 	mu sync.Mutex
-	// sent is the last message handed to the connection, tail the last one
-	// that is durable.
+	// sent is the last message handed to the connection, tail the last durable one.
 	sent, tail int64
-	// behind is set while messages must be read back from the store, because
-	// some are waiting there that come before any new one.
+	// behind is set while messages must be read back from the store, because some of them come
+	// before any new one.
 	behind, draining bool
-	// buffer is for the next event, which a connection copies.
+	// buffer is for the next event. A connection copies it.
 	buffer []byte
 
-	// passed are the messages that a pause kept back, in their order. Those behind
-	// them go on, and from then on are taken out of the store apart: what came before
-	// them is not with its receiver.
+	// passed lists the messages that a pause kept back, in order. Messages behind them go on, and
+	// are removed from the store one by one from then on, because not all before them has arrived.
 	passed []int64
 	apart  bool
-	// looks counts the looks back at what was passed. While there is one, back is
-	// how far it has come, at the place in passed, and still what is kept back still.
+	// looks counts the passes over the kept-back messages. During a pass, back is its position, at
+	// the matching index in passed, and still lists the messages that remain kept back.
 	looks   int
 	looking bool
 	back    int64
@@ -34,16 +32,16 @@ type lane struct {
 	still   []int64
 }
 
-// keepBuffer is the largest buffer that is kept.
+// keepBuffer is the largest buffer to reuse.
 const keepBuffer = 16 << 10
 
-// keepBackLocked passes a message over.
+// keepBackLocked passes over a message that a pause keeps back.
 func (l *lane) keepBackLocked(id int64) {
 	l.passed = append(l.passed, id)
 	l.apart = true
 }
 
-// lookLocked begins a look back at what was passed, or begins it anew.
+// lookLocked begins a pass over the kept-back messages, or begins it again.
 func (l *lane) lookLocked() {
 	l.passed = append(l.still, l.passed[l.at:]...)
 	l.still, l.at = nil, 0
@@ -53,12 +51,12 @@ func (l *lane) lookLocked() {
 	}
 }
 
-// lookedLocked ends a look back: what it did not meet is no longer in the store.
+// lookedLocked ends a pass: messages that it did not meet are no longer in the store.
 func (l *lane) lookedLocked() {
 	l.passed, l.still, l.at, l.looking = l.still, nil, 0, false
 }
 
-// metLocked reports whether a look back has come to a message that was passed.
+// metLocked reports whether a pass has come to a message that was kept back.
 func (l *lane) metLocked(id int64) bool {
 	for l.at < len(l.passed) && l.passed[l.at] < id {
 		l.at++
@@ -73,8 +71,8 @@ func (l *lane) holdsLocked(id int64) bool {
 	return here || still
 }
 
-// progress is where a lane reads on: after which message, whether and in which look
-// back, and the last message that was durable before the store is asked.
+// progress is a lane's position in the store: the last message read, whether a pass runs and which,
+// and the last message that was durable before the store was read.
 type progress struct {
 	after     int64
 	looking   bool

@@ -1,10 +1,9 @@
-// Package outbox brings what was let through to the apps it is for, durably:
-// each queue in the order of the decisions, and each message until its app has it.
+// Package outbox delivers allowed messages to their apps, durably: each queue in the order of the
+// decisions, and each message until its app has read it.
 //
-// It decides nothing. A message is put into a queue by the change that decides it
-// ([Delivery.Enter]) and offered to its app when that is durable ([Outbox.Offer]);
-// what cannot go on at once is read back from the store later, and held against
-// the record that let it through.
+// It decides nothing. The change that decides a message puts it into a queue ([Delivery.Enter]);
+// once that is durable, the message is offered to its app ([Outbox.Offer]). A message that cannot
+// go at once is read back from the store later, and compared with the record that allowed it.
 package outbox
 
 import (
@@ -26,47 +25,47 @@ import (
 	"go.uber.org/zap"
 )
 
-// Receiver is an app on one connection. Two are compared with ==.
+// Receiver is an app on one connection. Receivers are compared with ==.
 type Receiver interface {
 	// ID is the app's id, and Line that of its connection.
 	ID() string
 	Line() api.Line
 }
 
-// Host is what the outbox has to know of the daemon. Its methods never wait, since they are
-// called in the commit, but for those that say so.
+// Host is the outbox's view of the daemon. Its methods run in the commit and so never wait, except
+// those that say so.
 type Host interface {
-	// Generation counts the changes of what messages of a tenant's agents are decided by.
+	// Generation counts the changes to the basis of decisions about a tenant's agents.
 	Generation(tenant string) uint64
-	// Standing weighs a message that has waited by what holds now. Its error is a
-	// [gate.Withdrawn], a [gate.Anew], or why that cannot be told. It may wait.
+	// Standing weighs a message that has waited by the current state. Its error is a
+	// [gate.Withdrawn], a [gate.Anew], or the reason that it cannot tell. It may wait.
 	Standing(ctx context.Context, w *gate.Waited) error
 	// Lasts reports whether the policy's answers hold until the generation changes.
 	Lasts() bool
-	// AskAnew enters into the change that takes a message out that a person is asked about
-	// it, or returns why it cannot leave whatever a person says. It may wait.
+	// AskAnew enters a request about a message into the change that removes it, or returns the
+	// reason why no approval could release it. It may wait.
 	AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error)
-	// Withdrawn tells a person that the message of an approval was taken out. It tells nobody
-	// if the id is empty.
+	// Withdrawn tells a person that the message of an approval was removed. It does nothing if the
+	// id is empty.
 	Withdrawn(approvalID string, why *gate.Withdrawn)
-	// Receiver returns the app that takes a queue's messages now, nil where none does.
+	// Receiver returns the app that takes a queue's messages now, or nil.
 	Receiver(queue string) Receiver
-	// Directory is who is who now.
+	// Directory returns the directory in force.
 	Directory() *directory.Directory
-	// PausedBy returns the scope of a pause that stops what goes from an agent to another
-	// or through a channel, "" where none does.
+	// PausedBy returns the scope of a pause that stops messages between two agents or through a
+	// channel, or "".
 	PausedBy(channel, from, to string) (scope string)
-	// HookEvent makes the event that hands a delivery to an app, which may answer
-	// it with a receipt. Its payload is appended to a buffer.
+	// HookEvent makes the event that hands a delivery to an app, which may answer it with a
+	// receipt. It appends the payload to a buffer.
 	HookEvent(b []byte, to Receiver, d *Delivery, about api.HookContext) gate.Event
-	// Handed is called when an app was handed a delivery, for whoever observes that.
+	// Handed is called after an app was handed a delivery, to tell observers.
 	Handed(to Receiver, d *Delivery, about api.HookContext)
-	// Commit makes a change durable. Its error is what a caller may be told. The outbox
-	// calls it where it may wait.
+	// Commit makes a change durable. Callers may be told its error. It may wait, and the outbox
+	// calls it only where that is safe.
 	Commit(c *store.Change) (store.Receipt, error)
 }
 
-// Options is what an outbox is given from outside.
+// Options holds the dependencies of an outbox.
 type Options struct {
 	Host    Host
 	Store   *store.Store
@@ -77,10 +76,9 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Outbox brings durable messages to the apps they are for, each queue in the
-// order of the decisions. A message stays in the store until its app has taken
-// it out of the socket; what was under way when a connection or the daemon
-// ended is sent again under the same dispatchId.
+// Outbox delivers durable messages to their apps, each queue in the order of the decisions. A
+// message stays in the store until its app has taken it out of the socket. If a connection or the
+// daemon ends before that, the message is sent again under the same dispatchId.
 type Outbox struct {
 	host    Host
 	store   *store.Store
@@ -89,17 +87,17 @@ type Outbox struct {
 	newID   func() string
 	metrics *metrics.Set
 	log     *zap.Logger
-	// closing ends what reads from the store, tasks are what that is done by.
+	// closing ends reads from the store, and tasks are the goroutines that read.
 	closing context.Context
 	tasks   sync.WaitGroup
 
 	mu sync.Mutex
-	// lanes holds the queues whose app is connected. A queue without one costs
-	// no memory: its messages are in the store.
+	// lanes holds the queues with a connected app. A queue without one costs no memory: its
+	// messages are in the store.
 	lanes map[string]*lane
 
-	// apart are messages that their apps have taken behind ones that a pause kept
-	// back: they leave the store one by one. writing is held while that is done.
+	// apart lists messages that their apps have taken while earlier ones were kept back by a pause.
+	// They leave the store one by one. writing is held during that.
 	apartMu sync.Mutex
 	apart   []store.MessageID
 	writing sync.Mutex
@@ -107,7 +105,7 @@ type Outbox struct {
 	dropped dropped
 	given   given
 	memory  *gate.Memory
-	// arrivals are those who wait for a message that no app takes.
+	// arrivals are the waiting readers of queues without an app.
 	arrivals arrivals
 }
 
@@ -119,19 +117,19 @@ func New(closing context.Context, o *Options) *Outbox {
 	}
 }
 
-// Wait waits for what the outbox does by itself, once its context has ended and the
-// connections are closed.
+// Wait waits for the outbox's own goroutines, after its context has ended and the connections are
+// closed.
 func (o *Outbox) Wait() { o.tasks.Wait() }
 
-// Probe takes the outbox's lock, and does not end before whoever has it lets go.
+// Probe takes the outbox's lock. It hangs if the lock is never released.
 func (o *Outbox) Probe() {
 	o.mu.Lock()
 	_ = len(o.lanes)
 	o.mu.Unlock()
 }
 
-// lane returns the queue's way to its present app, nil where it has none. A
-// way that is new begins with what is in the store.
+// lane returns the queue's lane to its current app, nil if it has none. A new lane begins with the
+// messages in the store.
 func (o *Outbox) lane(queue string) *lane {
 	to := o.host.Receiver(queue)
 	o.mu.Lock()
@@ -144,13 +142,13 @@ func (o *Outbox) lane(queue string) *lane {
 	case l == nil || l.to != to:
 		l = &lane{queue: queue, to: to, behind: true}
 		o.lanes[queue] = l
-		// Its messages are the app's from here on.
+		// From now on the messages belong to the app.
 		o.given.forget(queue)
 	}
 	return l
 }
 
-// Rebind finds out anew whose the queues are, once that may have changed.
+// Rebind looks up the apps of all queues again, after they may have changed.
 func (o *Outbox) Rebind() {
 	o.mu.Lock()
 	queues := slices.Collect(maps.Keys(o.lanes))
@@ -160,7 +158,7 @@ func (o *Outbox) Rebind() {
 	}
 }
 
-// Leave forgets the ways to an app that is gone.
+// Leave removes the lanes to an app that is gone.
 func (o *Outbox) Leave(gone Receiver) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,9 +169,9 @@ func (o *Outbox) Leave(gone Receiver) {
 	}
 }
 
-// Open opens a message that has just become durable. One that other rules decided than are
-// in force stays closed: the drain looks whether it may leave. It never waits: it runs in
-// the commit.
+// Open opens a message that has just become durable. If it was decided under rules that are no
+// longer in force, it stays closed, and the drain checks it. Open runs in the commit and never
+// waits.
 func (o *Outbox) Open(receipt store.Receipt, d *Delivery) {
 	now := o.host.Generation(d.tenant())
 	if d.Generation != now {
@@ -185,9 +183,9 @@ func (o *Outbox) Open(receipt store.Receipt, d *Delivery) {
 	}
 }
 
-// Offer sends a message that [Outbox.Open] was given, or leaves it to the
-// lane's drain. It never waits: it runs in the commit. Where the message was
-// sent it returns what has it written, for when its sender has been answered.
+// Offer sends a message that was given to [Outbox.Open], or leaves it to the lane's drain. It runs
+// in the commit and never waits. If it sent the message, it returns the function that writes it, to
+// be called after the sender's answer.
 func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 	l := o.lane(d.Queue)
 	if l == nil {
@@ -206,7 +204,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 		l.sent = d.ID
 		return nil
 	case l.behind || l.to.Line().Crowded() || d.sealed.IsZero() || o.astray(l.to, d) != nil || !o.sendLocked(l, d):
-		// What is astray is taken out where that can be recorded.
+		// The drain removes a misdirected message if the removal can be recorded.
 		l.behind = true
 		o.drainLocked(l)
 		return nil
@@ -214,7 +212,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 	return l.to.Line().Flush
 }
 
-// Resume lets queues flow whose app has become ready.
+// Resume starts the queues of an app that has become ready.
 func (o *Outbox) Resume(queues []string) {
 	for _, queue := range queues {
 		if l := o.lane(queue); l != nil {
@@ -225,7 +223,7 @@ func (o *Outbox) Resume(queues []string) {
 	}
 }
 
-// LookBack lets flow what a pause kept back that is over, to apps and to readers.
+// LookBack sends messages that a pause no longer keeps back, to apps and to readers.
 func (o *Outbox) LookBack() {
 	o.arrivals.tellAll()
 	o.mu.Lock()
@@ -253,8 +251,8 @@ func (o *Outbox) handed(id store.MessageID) bool {
 	return id.ID <= l.sent && !l.holdsLocked(id.ID)
 }
 
-// takenLocked returns what notes that an app has a message, and with it all that came
-// before, unless some of that was kept back.
+// takenLocked returns a function that notes that an app has a message, and with it all earlier
+// ones, unless some of those were kept back.
 func (o *Outbox) takenLocked(l *lane, id store.MessageID) func() {
 	if !l.apart {
 		return func() { o.store.Taken(id) }
@@ -270,8 +268,8 @@ func (o *Outbox) takenLocked(l *lane, id store.MessageID) func() {
 	}
 }
 
-// writeApart takes out of the store what was taken apart. What cannot be written
-// comes again, under the same dispatchId.
+// writeApart removes messages from the store that were taken apart. If that fails, they come again,
+// under the same dispatchId.
 func (o *Outbox) writeApart() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -287,7 +285,7 @@ func (o *Outbox) writeApart() {
 	}
 }
 
-// Settle has the store know what apps have taken.
+// Settle stores which messages apps have taken.
 func (o *Outbox) Settle() {
 	o.writeApart()
 	o.store.Flush()
@@ -303,8 +301,7 @@ func (o *Outbox) drainLocked(l *lane) {
 		for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 			done, err := o.catchUp(l)
 			if done {
-				// That was said under the lock that decided it, and another drain may be
-				// under way by now.
+				// catchUp has reset draining under the lock, and another drain may run by now.
 				return
 			}
 			if err == nil || !o.failed(l, err, wait) {
@@ -317,13 +314,13 @@ func (o *Outbox) drainLocked(l *lane) {
 	})
 }
 
-// A drain that fails is begun anew after a while, each time after twice as long.
+// A failed drain starts again after a while, each time after twice as long.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 )
 
-// failed waits a while after a drain has failed, and reports false where the outbox ends.
+// failed waits after a failed drain, and returns false if the outbox ends.
 func (o *Outbox) failed(l *lane, err error, wait time.Duration) bool {
 	if o.closing.Err() != nil {
 		return false
@@ -339,17 +336,17 @@ func (o *Outbox) failed(l *lane, err error, wait time.Duration) bool {
 	}
 }
 
-// drainPage is how many messages are read from the store at a time.
+// drainPage is the number of messages that are read from the store at a time.
 const drainPage = 64
 
-// catchUp sends what waits in the store until nothing does, or the app is gone. It is
-// done where the lane says that it no longer drains.
+// catchUp sends the waiting messages in the store until there are none, or the app is gone. It is
+// done if the lane has stopped draining.
 func (o *Outbox) catchUp(l *lane) (done bool, err error) {
-	// What an earlier connection has taken must not be sent again.
+	// Messages that an earlier connection has taken must not be sent again.
 	o.Settle()
 	for o.current(l) {
 		if l.to.Line().Room(o.closing) != nil {
-			// The connection or the daemon is ending; the next one goes on.
+			// The connection or the daemon is ending; the next one continues.
 			return false, nil
 		}
 		from := l.progress()
@@ -372,17 +369,16 @@ func (o *Outbox) current(l *lane) bool {
 	return o.lanes[l.queue] == l && o.host.Receiver(l.queue) == l.to
 }
 
-// sendPage sends one page. It is done when the store holds nothing that was
-// not sent, and then new messages are sent as they come. What became durable since
-// the store was asked may be missing from the page and must not be passed over. What
-// comes before a message that cannot be looked at now is sent.
+// sendPage sends one page. It is done if the store holds nothing unsent; then new messages are sent
+// as they come. Messages that became durable after the read may be missing from the page and must
+// not be skipped. If a message cannot be checked now, the ones before it are sent.
 func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done bool, err error) {
 	due, err := o.due(l.to, page)
 	page = page[:len(due)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.looks != from.looks {
-		// A look back began meanwhile: the page is from another place.
+		// A pass over kept-back messages has begun: the page is from another position.
 		return false, nil
 	}
 	if from.looking {
@@ -405,8 +401,7 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 	if err != nil || len(page) > 0 {
 		return false, err
 	}
-	// Nothing is left of what was announced: it was sent, or taken out by a
-	// receipt or its end.
+	// All messages up to the announced one are gone: sent, or removed by a receipt or by expiry.
 	l.sent = max(l.sent, from.announced)
 	if l.sent >= l.tail {
 		l.behind, l.draining = false, false
@@ -415,8 +410,8 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 	return false, nil
 }
 
-// sendPassedLocked sends what of a page was kept back and is not any more. The error is
-// why the page ends where it does.
+// sendPassedLocked sends messages of a page that are kept back no longer. The error is the reason
+// that the page ends early.
 func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Delivery, ends error) (done bool, err error) {
 	for i, m := range page {
 		if m.ID > l.sent {
@@ -444,9 +439,8 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 	return false, ends
 }
 
-// due returns what of a page of waiting messages is to be delivered, nil in the
-// place of each that is not. Where one cannot be looked at now, or not be taken out, it
-// returns what comes before that one, with the error.
+// due returns the deliverable messages of a page, nil in place of each other one. If a message
+// cannot be checked or removed now, due returns the ones before it, with the error.
 func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
 	found := make([]*Delivery, 0, len(page))
 	for _, m := range page {
@@ -459,9 +453,9 @@ func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
 	return found, nil
 }
 
-// dueOf returns the delivery of a waiting message, nil where it is none: it waited too
-// long, or it would reach somebody else by now than it was decided for, or no decision
-// let it through. Such a one is taken out, on record.
+// dueOf returns the delivery of a waiting message. It returns nil if the message has expired, would
+// reach somebody else than it was decided for, or was allowed by no decision. Such a message is
+// removed, on record.
 func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
 	if m.Altered {
 		return nil, o.reject(m, alteredRow)
@@ -479,8 +473,8 @@ func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
 	return d, nil
 }
 
-// notDue takes a message out that may not leave, on record. It returns what it is given if
-// it cannot tell why.
+// notDue removes a message that may not leave, on record. If it cannot tell why, it returns the
+// error that it was given.
 func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
 	why, isWithdrawn := errors.AsType[*gate.Withdrawn](err)
 	anew, isAnew := errors.AsType[*gate.Anew](err)
@@ -513,10 +507,9 @@ func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
 	return err
 }
 
-// astray says why a delivery is for nobody any more, nil where it reaches whom it was
-// decided for: the configuration may have given the id of an agent, a channel or the
-// agent of the app that asked to somebody else since. To is the app that would get it,
-// nil where none takes the queue.
+// astray says how a delivery has lost its receiver, nil if it reaches the one that it was decided
+// for. The configuration may have given the id of an agent, a channel, or the agent of the app that
+// asked to somebody else since. To is the app that would get it, or nil.
 func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 	who := o.host.Directory()
 	kind, name := directory.Split(d.Queue)
@@ -538,7 +531,7 @@ func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 	case kind == "app" && same:
 		reaches = sender.App == name
 	case kind == "app" && who.SeveralTenants():
-		// The agent is no more: its app is told, unless it is of others by now.
+		// The agent is gone: its app is told, unless it speaks for another tenant by now.
 		reaches = !slices.ContainsFunc(who.SpokenBy(name), func(a *directory.Agent) bool { return a.TenantID != d.Tenant })
 	}
 	if reaches {
@@ -547,8 +540,8 @@ func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
 }
 
-// keptBack returns the scope of a pause that keeps a delivery from its app, "" where
-// none does: that of whoever sent it, of whom it is for, or of its channel.
+// keptBack returns the scope of a pause that keeps a delivery back, or "": a pause of the sender,
+// of the receiver, or of the channel.
 func (o *Outbox) keptBack(d *Delivery) string {
 	return o.host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
 }
@@ -580,7 +573,7 @@ func (o *Outbox) sendLocked(l *lane, d *Delivery) bool {
 	return true
 }
 
-// Acknowledge records an app's receipt. The message is with its receiver for good.
+// Acknowledge records an app's receipt, and removes the message from the store.
 func (o *Outbox) Acknowledge(app string, m *registry.Delivery, said registry.Receipt) error {
 	r := &audit.Record{
 		ID: o.newID(), ActionType: audit.ActionDelivery, Event: "delivered", AppID: app, SessionKey: m.SessionKey,
@@ -593,13 +586,13 @@ func (o *Outbox) Acknowledge(app string, m *registry.Delivery, said registry.Rec
 	return err
 }
 
-// expire takes a message out that nobody fetched in time, with its record.
+// expire removes a message that was not fetched in time, with a record.
 func (o *Outbox) expire(m *store.Message) error {
 	_, err := o.takeOutWith(&store.Change{Drains: true}, m, "expired", map[string]any{"expiredAt": m.ExpiresAt})
 	return err
 }
 
-// takeOutWith takes a message out in a change that has what follows from that.
+// takeOutWith removes a message in a change that also holds the consequences.
 func (o *Outbox) takeOutWith(change *store.Change, m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
 	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
 	if o.given.has(m.MessageID) {
@@ -616,9 +609,8 @@ func (o *Outbox) takeOutWith(change *store.Change, m *store.Message, outcome str
 	return receipt.Seq, err
 }
 
-// Sweep takes expired messages out of queues whose app does not come. It looks
-// at the oldest of every queue: they expire about in order, so it stops at the
-// first that has time left.
+// Sweep removes expired messages from queues whose app does not connect. It looks at the oldest of
+// every queue: they expire about in order, so it stops at the first one with time left.
 func (o *Outbox) Sweep(ctx context.Context) error {
 	o.dropped.sweep(o.now())
 	queue := ""
@@ -634,7 +626,7 @@ func (o *Outbox) Sweep(ctx context.Context) error {
 }
 
 func (o *Outbox) sweepQueue(ctx context.Context, queue string) error {
-	// Its drain sees to what goes to an app that is there, but for what is kept back.
+	// The drain expires messages for a connected app, except kept-back ones.
 	mine := func(int64) bool { return true }
 	if o.host.Receiver(queue) != nil {
 		var some bool
@@ -670,8 +662,8 @@ func (o *Outbox) sweepQueue(ctx context.Context, queue string) error {
 	}
 }
 
-// passedOf tells which messages of a queue with an app are kept back, and whether
-// any are. While they are looked at anyway, none are.
+// passedOf returns the kept-back messages of a queue with an app, and whether there are any. During
+// a pass over them it reports none.
 func (o *Outbox) passedOf(queue string) (kept func(id int64) bool, some bool) {
 	o.mu.Lock()
 	l := o.lanes[queue]

@@ -17,14 +17,14 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// List returns a page of what was let through and has not reached its receiver.
+// List returns a page of allowed messages that have not reached their receivers.
 func (o *Outbox) List(ctx context.Context, p *api.QueueListParams) (api.QueueListResult, error) {
 	result := api.QueueListResult{Messages: []api.QueuedMessage{}}
 	from, after, err := parseQueuePlace(p.After)
 	if err != nil {
 		return result, err
 	}
-	// What receivers have by now is not listed.
+	// Do not list messages that receivers have by now.
 	o.Settle()
 	err = o.eachQueue(ctx, p.Queue, from, func(queue string) (bool, error) {
 		start := int64(0)
@@ -49,8 +49,8 @@ func (o *Outbox) List(ctx context.Context, p *api.QueueListParams) (api.QueueLis
 	return result, err
 }
 
-// Waiting are the dispatch ids of the messages that wait for an agent and that neither its
-// app nor a reader was given.
+// Waiting returns the dispatch ids of an agent's messages that were handed neither to its app nor
+// to a reader.
 func (o *Outbox) Waiting(ctx context.Context, agent string) (map[string]bool, error) {
 	waiting, queue := make(map[string]bool), AgentQueue(agent)
 	for after := int64(0); ; {
@@ -66,7 +66,7 @@ func (o *Outbox) Waiting(ctx context.Context, agent string) (map[string]bool, er
 	}
 }
 
-// parseQueuePlace reads where a page goes on: a queue and the last message in it.
+// parseQueuePlace parses the position of the next page: a queue and the last message in it.
 func parseQueuePlace(place string) (queue string, after int64, err error) {
 	if place == "" {
 		return "", 0, nil
@@ -81,7 +81,7 @@ func parseQueuePlace(place string) (queue string, after int64, err error) {
 	return place[:i], after, nil
 }
 
-// eachQueue visits the queues that hold something, from one on, or one alone.
+// eachQueue visits the queues that are not empty, beginning with one, or a single one.
 func (o *Outbox) eachQueue(ctx context.Context, only, from string, visit func(queue string) (more bool, err error)) error {
 	if only != "" {
 		_, err := visit(only)
@@ -101,8 +101,8 @@ func (o *Outbox) eachQueue(ctx context.Context, only, from string, visit func(qu
 	}
 }
 
-// eachMessage visits the messages of a queue after one. What cannot be decoded is
-// nobody's to list; its delivery says so in the log.
+// eachMessage visits the messages of a queue after one. It skips messages that cannot be decoded;
+// their delivery logs that.
 func (o *Outbox) eachMessage(ctx context.Context, queue string, after int64, visit func(*store.Message, *Delivery) (more bool, err error)) (more bool, err error) {
 	for {
 		page, err := o.store.Messages(ctx, queue, after, drainPage)
@@ -127,7 +127,7 @@ func (o *Outbox) eachMessage(ctx context.Context, queue string, after int64, vis
 	}
 }
 
-// queued is a waiting message as a person sees it.
+// queued returns a waiting message for people.
 func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	kind, name := directory.Split(m.Queue)
 	q := api.QueuedMessage{
@@ -140,7 +140,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	case kind == "agent":
 		q.Receiver = name
 	case q.Sender == "":
-		// Of before senders were kept: what goes out is about its sender.
+		// In old rows without a sender, the context names the sender.
 		q.Sender = d.About.AgentID
 	}
 	if d.waited != nil {
@@ -151,11 +151,11 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	return q
 }
 
-// Drop takes messages out that have not reached their receivers, on record. By is what
-// the records say of who does that.
+// Drop removes messages that have not reached their receivers, on record. By describes the person
+// for the records.
 func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropResult, error) {
 	result := api.QueueDropResult{Dropped: []api.DroppedMessage{}, Kept: []api.KeptMessage{}}
-	// What is begun is not left half done because its caller has left.
+	// Finish the work even if the caller disconnects.
 	ctx := context.Background()
 	o.Settle()
 	found := make(map[string]bool)
@@ -187,10 +187,10 @@ func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropR
 	return result, err
 }
 
-// drop takes one message out, or says why it is kept: it was handed to its app, or its
-// reader was given it. One whose reader has gone since is taken out, lest it come again.
+// drop removes one message, or says why it is kept: its app or its reader has it already. If its
+// reader is gone, the message is removed, so that it does not come again.
 func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, kept string, err error) {
-	// First this: from here on nobody hands it over, and who has done so is seen.
+	// Mark it first: from now on nobody hands it over, and an earlier handover shows below.
 	o.dropped.add(m.MessageID, o.now())
 	switch {
 	case o.handed(m.MessageID):
@@ -210,14 +210,14 @@ func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (se
 	return seq, "", err
 }
 
-// dropped are messages that a person takes out. A page that was read before that is
-// still under way for a while, so they are remembered for longer than that takes.
+// dropped lists messages that a person removes. A page that was read before may still be under way,
+// so they are remembered for longer than that takes.
 type dropped struct {
 	mu   sync.Mutex
 	when map[store.MessageID]time.Time
 }
 
-// droppedKept is how long a message that was dropped is remembered.
+// droppedKept is how long a dropped message is remembered.
 const droppedKept = 10 * time.Minute
 
 func (d *dropped) add(id store.MessageID, now time.Time) {
@@ -242,7 +242,7 @@ func (d *dropped) has(id store.MessageID) bool {
 	return ok
 }
 
-// sweep forgets those of long ago.
+// sweep forgets old entries.
 func (d *dropped) sweep(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,19 +10,19 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Page is what a reader is given of a queue that no app takes. What it holds stays in
-// the queue until [Outbox.Pass].
+// Page is a reader's page of a queue without an app. Its messages stay in the queue until
+// [Outbox.Pass].
 type Page struct {
 	Messages []*Delivery
-	// Cursor passes them.
+	// Cursor passes the messages.
 	Cursor Cursor
-	// More is set where others wait behind them.
+	// More is set if others wait behind them.
 	More bool
 }
 
-// Cursor is how far a reader of a queue has come: it had the messages up to the record
-// Seq, but for those that were kept back from it by a pause. What is newer than Newest it
-// did not have, also where the log was set back and counts anew.
+// Cursor is a reader's position in a queue: it had the messages up to the record Seq, except those
+// that a pause kept back. It had no message newer than Newest. That holds even if the log was reset
+// and its numbers began again.
 type Cursor struct {
 	Seq      uint64
 	Newest   string
@@ -34,15 +34,15 @@ func (c Cursor) passes(seq uint64, id string) bool {
 	return seq <= c.Seq && id <= c.Newest && !slices.Contains(c.KeptBack, id)
 }
 
-// maxKeptBack bounds how many a cursor can name.
+// maxKeptBack bounds the kept-back messages of a cursor.
 const maxKeptBack = 32
 
-// Full reports whether no further message can be left out.
+// Full reports whether the cursor can name no further kept-back message.
 func (c Cursor) Full() bool { return len(c.KeptBack) >= maxKeptBack }
 
-// Read returns the oldest messages of a queue that no app takes, up to a number of them
-// and about so many bytes. What a pause keeps back is left out, and what is for another
-// agent than the reader's: its id may have become another's while the reader waited.
+// Read returns the oldest messages of a queue without an app, up to a number of them and about so
+// many bytes. It leaves out messages that a pause keeps back, and those for a different agent than
+// the reader's: the id may have passed to another agent while the reader waited.
 func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int) (Page, error) {
 	var p Page
 	var keptBack []string
@@ -83,8 +83,8 @@ func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int
 	}
 }
 
-// give notes that a reader is given a message, and reports false where a person takes it
-// out: each of the two says so before it looks what the other has said.
+// give notes that a reader gets a message, and returns false if a person drops it. Both sides write
+// their own mark before they read the other's.
 func (o *Outbox) give(id store.MessageID) bool {
 	o.given.add(id)
 	if o.dropped.has(id) {
@@ -94,17 +94,17 @@ func (o *Outbox) give(id store.MessageID) bool {
 	return true
 }
 
-// Left is told when the reader of a queue is gone: what it did not pass may be dropped.
+// Left notes that the reader of a queue is gone: messages that it did not pass may be dropped.
 func (o *Outbox) Left(queue string) { o.given.left(queue) }
 
-// given are the messages that readers were given and have not passed. What was given
-// before the daemon began is not known.
+// given lists the messages that readers got and have not passed. It does not cover the time before
+// the daemon started.
 type given struct {
 	mu     sync.Mutex
 	queues map[string]*givenOf
 }
 
-// givenOf are those of one queue. Read is set while its reader is there.
+// givenOf is the part of one queue. Read is set while its reader is connected.
 type givenOf struct {
 	ids  map[int64]struct{}
 	read bool
@@ -152,7 +152,7 @@ func (g *given) hasLocked(id store.MessageID) bool {
 	return ok
 }
 
-// held reports whether a reader that is there was given a message.
+// held reports whether a connected reader was given a message.
 func (g *given) held(id store.MessageID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,9 +173,9 @@ func (g *given) forget(queue string) {
 	delete(g.queues, queue)
 }
 
-// Pass takes out of a queue what its reader has had, up to a cursor, each on the record
-// that a function makes. What a cursor passes may be gone: passed before, or expired
-// meanwhile. It returns what it took out. The caller sees to it that one cursor is passed at a time.
+// Pass removes from a queue the messages that its reader had, up to a cursor, each with the record
+// that a function makes. Messages may be gone already: passed before, or expired. It returns the
+// removed ones. The caller passes one cursor at a time.
 func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(*Delivery) *audit.Record) ([]*Delivery, error) {
 	change, had := &store.Change{Drains: true}, []*Delivery{}
 	var taken store.Taken
@@ -185,7 +185,7 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 			return nil, err
 		}
 		more = len(page) > 0
-		// Nothing was read that is not to be delivered: it is taken out as that.
+		// The reader did not get undeliverable messages: due removes those with their own records.
 		due, err := o.due(nil, page)
 		if err != nil {
 			return nil, err
@@ -198,7 +198,8 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 			after = m.ID
 			d := due[i]
 			if d == nil || !to.passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
-				// What is paused by now stays, whatever the cursor says, and comes again.
+				// Messages that are paused by now stay, even if the cursor passes them, and come
+				// again.
 				continue
 			}
 			change.Records = append(change.Records, record(d))
@@ -221,13 +222,13 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 	return had, nil
 }
 
-// Arrival returns a channel that is closed when a message begins to wait in a queue that
-// no app takes, or when one that waits may be no longer kept back.
+// Arrival returns a channel that is closed when a message begins to wait in a queue without an app,
+// or when a pause may have ended.
 func (o *Outbox) Arrival(queue string) (came <-chan struct{}, leave func()) {
 	return o.arrivals.watch(queue)
 }
 
-// arrivals are those who wait for a message.
+// arrivals are the readers that wait for a message.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]struct{}
@@ -259,7 +260,7 @@ func (a *arrivals) tell(queue string) {
 	a.tellLocked(queue)
 }
 
-// tellAll has everybody look who waits.
+// tellAll wakes all waiting readers.
 func (a *arrivals) tellAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

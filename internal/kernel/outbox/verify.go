@@ -18,13 +18,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// undecided is the error of a row that no decision let through.
+// undecided is the error for a row that no decision allowed.
 type undecided string
 
 func (u undecided) Error() string { return string(u) }
 
-// reopen closes a message anew that was read from the store, and opens it if it may leave
-// still. Its error is an [undecided], a [gate.Withdrawn], a [gate.Anew], or why that cannot be told now.
+// reopen closes again a message from the store, and opens it if it may still leave. Its error is an
+// [undecided], a [gate.Withdrawn], a [gate.Anew], or the reason that it cannot tell now.
 func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*Delivery, error) {
 	d, data, err := read(m)
 	if err != nil {
@@ -60,8 +60,8 @@ func (o *Outbox) reaches(to Receiver, d *Delivery) error {
 	return nil
 }
 
-// evidence finds the record that let a row through, closes the row's message anew, and has
-// all that is said about it from the record. gate.Waited is nil if it hands over no message.
+// evidence finds the record that allowed a row, closes the row's message again, and sets the
+// delivery's context from the record. gate.Waited is nil if it hands over no message.
 func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store.Decision, *gate.Waited, error) {
 	decisions, err := o.store.DecisionsOf(ctx, d.RecordSeq, d.DispatchID)
 	if _, altered := errors.AsType[*store.AlteredError](err); altered {
@@ -116,8 +116,8 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 	return nil, nil, undecided(gate.ErrUndecided.Error())
 }
 
-// letting is the record of a message's own decision. An event that hands over a message
-// stands in the record of the person's decision, and the message in that of its own.
+// letting returns the record of a message's own decision. For an event that hands over a message,
+// found is the record of the person's decision, and the message has a record of its own.
 func letting(decisions []store.Decision, found *store.Decision, said gate.Form) *store.Decision {
 	if _, emitted := said.(*api.EmittedMessage); !emitted {
 		if said == nil {
@@ -133,9 +133,9 @@ func letting(decisions []store.Decision, found *store.Decision, said gate.Form) 
 	return nil
 }
 
-// form reads what a delivery of a kind of queue hands over, and why it can be nothing of
-// that kind: written must be as the daemon writes it, so that nothing is added to it. The
-// form is nil for an event, and said is the message in it.
+// form decodes a delivery for a kind of queue, or says why it does not belong there. The text must
+// be exactly as the daemon writes it, so that nothing can be added. The form is nil for an event,
+// and said is the message in it.
 func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, why string) {
 	var to gate.Form
 	switch {
@@ -168,9 +168,9 @@ func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, w
 	return to, to, ""
 }
 
-// fromRecord has what is said about a message from its record, and returns why the message
-// is not where its record has it. What a record has redacted stays as the row has it, if it
-// is that which was redacted.
+// fromRecord sets the delivery's context from its record, and returns why the message does not
+// match it. Where the record has redacted a value, the row's value is used if it has the same
+// digest.
 func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *store.Decision, said gate.Form, kind, name string) (why string) {
 	r := &found.Entry
 	key := r.SessionKey
@@ -234,10 +234,10 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 	return ""
 }
 
-// alteredRow is why a row is taken out that is not as the daemon wrote it.
+// alteredRow is the reason to remove a row that is not as the daemon wrote it.
 const alteredRow = "its row was changed by somebody else than the daemon"
 
-// reject takes a row out that no decision let through, with a record of it.
+// reject removes a row that no decision allowed, with a record.
 func (o *Outbox) reject(m *store.Message, why string) error {
 	o.log.Error("a row of the outbox was not written by a decision: it is not delivered",
 		zap.String("queue", m.Queue), zap.Uint64("record", m.RecordSeq), zap.String("reason", why))
@@ -254,7 +254,7 @@ func (o *Outbox) reject(m *store.Message, why string) error {
 	}
 	o.given.remove(m.MessageID)
 	if m.Altered {
-		return nil // nothing is known of it
+		return nil // its other columns cannot be believed
 	}
 	decisions, err := o.store.DecisionsOf(o.closing, m.RecordSeq, m.DispatchID)
 	for i := range decisions {

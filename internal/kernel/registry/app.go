@@ -15,28 +15,28 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
-// App is one registered app. It lives as long as its connection. What is not
-// atomic is guarded by the registry's lock.
+// App is one registered app. It lives as long as its connection. The registry's lock guards its
+// fields that are not atomic.
 type App struct {
 	manifest *api.Manifest
 	peer     api.Peer
 	link     api.Link
-	// digest is of the token that the app's requests have to show.
+	// digest is the digest of the token that the app's requests must show.
 	digest tokenDigest
 	order  uint64
 	uid    uint32
 	pid    int32
-	// skeleton is what its id looks like.
+	// skeleton is the visual form of its id.
 	skeleton string
 
 	ready   bool
 	leaving bool
-	// resumedFrom is the registration that the app has resumed by its token, nil
-	// where it registered. It may still register.
+	// resumedFrom is the registration that the app has resumed by its token, nil if it registered.
+	// It may still register.
 	resumedFrom  *savedApp
 	capabilities map[string]*capability
-	// events are those it was sent, also on an earlier connection whose token it has
-	// shown. Whoever merely has the id has none of them.
+	// events are the events that it was sent, including on an earlier connection if it has shown
+	// that connection's token. An app with merely the same id has none of them.
 	events *events
 	// hooks holds the subscriptions: by canonical name, the names the app used.
 	hooks  map[api.Hook]hookNames
@@ -45,8 +45,8 @@ type App struct {
 	// lastSeen is in Unix nanoseconds.
 	lastSeen  atomic.Int64
 	unhealthy atomic.Bool
-	// byProcess is set while the connection has shown no token, and is the app's
-	// because it is its process's.
+	// byProcess is set while the connection has shown no token, and belongs to the app because the
+	// process does.
 	byProcess atomic.Bool
 	binding   atomic.Pointer[binding]
 	// silence fires when the app may have been silent for too long.
@@ -57,7 +57,7 @@ type App struct {
 // ID returns the app's id.
 func (a *App) ID() string { return a.manifest.ID }
 
-// Redeems reports whether the app redeems what it was approved.
+// Redeems reports whether the app redeems approved messages.
 func (a *App) Redeems() bool { return a.manifest.Capabilities.Redeem }
 
 // Line returns the line of the app's connection.
@@ -68,7 +68,7 @@ func (a *App) owns(token string) bool {
 	return token != "" && (sameDigest(digestOfToken(token), a.digest) || mutant.Off("token"))
 }
 
-// tokenDigest is what is kept of a token, also in memory.
+// tokenDigest stands for a token, which is kept nowhere, also not in memory.
 type tokenDigest [sha256.Size]byte
 
 func digestOfToken(token string) tokenDigest { return sha256.Sum256([]byte(token)) }
@@ -101,13 +101,13 @@ func (a *App) statusLocked() api.AppStatus {
 	return s
 }
 
-// Events that begin what an app does.
+// Events at the beginning of an app's connection.
 const (
 	eventRegistered = "registered"
 	eventResumed    = "resumed"
 )
 
-// lifecycle is the record of an app's coming and going.
+// lifecycle returns a record of an app's connection or disconnection.
 func (r *Registry) lifecycle(a *App, event string, details map[string]any) *audit.Record {
 	if details == nil {
 		details = make(map[string]any)

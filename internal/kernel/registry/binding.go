@@ -11,15 +11,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// binding is what was found out about an app under some terms: a nil error where it
-// may run, and else why not.
+// binding is the result of the check of an app under some terms: nil if it may run, else the
+// reason.
 type binding struct {
 	under *Terms
 	err   error
 }
 
-// CheckBinding reports whether an app may still run: an agent it speaks for can have
-// been bound to another user or program since it registered.
+// CheckBinding reports whether an app may still run: the configuration may have bound one of its
+// agents to another user or program since it registered.
 func (r *Registry) CheckBinding(t *Terms, a *App) error {
 	known := a.binding.Load()
 	if known != nil && known.under == t {
@@ -32,7 +32,7 @@ func (r *Registry) CheckBinding(t *Terms, a *App) error {
 			continue
 		}
 		if found.err != nil && r.registered(a) {
-			// It is refused also where that cannot be recorded.
+			// It is refused even if the record fails.
 			details := t.claimDetails(a)
 			details["connected"] = true
 			_ = r.RecordRefusal(a, "binding_refused", found.err, details)
@@ -53,8 +53,8 @@ func (r *Registry) CheckBindings(t *Terms) []*App {
 	return apps
 }
 
-// bindingOK reports whether an app was found to be allowed to run, under these terms
-// or later ones. It never waits.
+// bindingOK reports whether a check allowed the app to run, under these terms or later ones. It
+// never waits.
 func (a *App) bindingOK(t *Terms) bool {
 	b := a.binding.Load()
 	return b != nil && b.err == nil && b.under.Generation >= t.Generation
@@ -62,7 +62,7 @@ func (a *App) bindingOK(t *Terms) bool {
 
 func (r *Registry) registered(a *App) bool { return r.Connected(a.ID()) == a }
 
-// claimDetails is what a record says of who claimed an app's id.
+// claimDetails returns the details about the claimant of an app id for a record.
 func (t *Terms) claimDetails(a *App) map[string]any {
 	details := map[string]any{"pid": a.pid, "uid": a.uid}
 	if like := t.Directory.LooksLike(a.ID()); like != "" {
@@ -71,8 +71,8 @@ func (t *Terms) claimDetails(a *App) map[string]any {
 	return details
 }
 
-// mayRun checks that an app may have its id, and the user and the program that the id
-// is bound to.
+// mayRun checks that an app may have its id, and runs as the user and the program that the id is
+// bound to.
 func (r *Registry) mayRun(t *Terms, id string, peer api.Peer) error {
 	if err := t.Directory.MayRegister(id); err != nil {
 		return api.Errorf(api.Forbidden, "%v", err)
@@ -85,9 +85,9 @@ func (r *Registry) mayRun(t *Terms, id string, peer api.Peer) error {
 	return nil
 }
 
-// MayBe checks that a process is the user and the program that an agent is bound to.
-// Who names what speaks for the agent. Where apps of others may be there, whoever asks is
-// told no more than that it may not: the log and the record of the refusal say why.
+// MayBe checks that a process is the user and the program that an agent is bound to. Who names the
+// claimant for the reason. If other parties' apps share the daemon, the claimant is not told the
+// reason; the log and the record of the refusal have it.
 func (r *Registry) MayBe(t *Terms, agent *directory.Agent, who string, peer api.Peer) error {
 	why := r.OtherThan(agent, peer)
 	if why == "" {
@@ -101,8 +101,7 @@ func (r *Registry) MayBe(t *Terms, agent *directory.Agent, who string, peer api.
 	return &withheld{api.Errorf(api.Forbidden, "%s is not this process's to use; the kernel's log says why", who), reason}
 }
 
-// OtherThan says what an agent is bound to that a process is not, "" where there is
-// nothing of that kind.
+// OtherThan says which binding of an agent a process does not match, "" if there is none.
 func (r *Registry) OtherThan(agent *directory.Agent, peer api.Peer) string {
 	if uid, _, _ := peer.Credentials(); agent.UID != nil && *agent.UID != uid {
 		return fmt.Sprintf("user %d; this process runs as user %d", *agent.UID, uid)
@@ -121,7 +120,7 @@ func (r *Registry) OtherThan(agent *directory.Agent, peer api.Peer) string {
 	return ""
 }
 
-// withheld is a refusal whose reason is for the log and the record alone.
+// withheld is a refusal whose reason only the log and the record have.
 type withheld struct {
 	error
 
@@ -130,7 +129,7 @@ type withheld struct {
 
 func (w *withheld) Unwrap() error { return w.error }
 
-// reasonOf is why a refusal was made, as it is recorded.
+// reasonOf returns the recorded reason of a refusal.
 func reasonOf(refusal error) string {
 	if w, ok := errors.AsType[*withheld](refusal); ok {
 		return w.reason

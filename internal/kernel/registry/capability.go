@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// capability is one thing an app was granted.
+// capability is one grant to an app.
 type capability struct {
 	id   string
 	kind string
@@ -18,8 +18,8 @@ type capability struct {
 	intercept bool
 }
 
-// RegisterCapability grants what the manifest declares and nobody else has.
-// Not granted is an answer, not an error.
+// RegisterCapability grants a capability that the manifest declares and no other app has. A refusal
+// is an answer, not an error.
 func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) (api.CapabilityResult, error) {
 	a, r := c.app.Load(), c.registry
 	t := r.terms()
@@ -45,8 +45,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 		return refused("the manifest does not declare %s under capabilities.%s", cp.name, where)
 	}
 	if cp.intercept && !t.mayIntercept(a.ID()) {
-		// Else the app would believe that messages wait for it, and they would leave
-		// unseen.
+		// Otherwise the app would believe that messages wait for it, while they leave without it.
 		return refused("app %s may intercept no agent's messages; list the agents in access.apps.%q.intercepts, or make the app required under hooks.apps", a.ID(), a.ID())
 	}
 	if cp.kind == "channel" {
@@ -69,8 +68,8 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	}
 	r.grantLocked(a, cp)
 	if cp.kind == "channel" && a.ready {
-		// The app was ready before it had the channel, so what waits for the
-		// channel can flow now.
+		// The app was ready before it had the channel, so the channel's waiting messages can go
+		// now.
 		go r.outbox.ResumeChannel(cp.name)
 	}
 	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
@@ -83,12 +82,12 @@ func (r *Registry) grantLocked(a *App, cp *capability) {
 	}
 }
 
-// maxCapabilities bounds what one app can make the registry hold.
+// maxCapabilities bounds one app's entries in the registry.
 const maxCapabilities = 1024
 
-// ownerLocked returns another app that has what may be one app's alone: a channel, of
-// which the configuration says whose it can be, and a tool or a gateway method in a
-// tenant. What apps of other tenants have, an app is not told.
+// ownerLocked returns another app that holds an exclusive capability: a channel, or a tool or a
+// gateway method within a tenant. The configuration says which apps can own a channel. An app is
+// not told what apps of other tenants have.
 func (r *Registry) ownerLocked(t *Terms, cp *capability, a *App) *App {
 	switch cp.kind {
 	case "channel":
@@ -116,8 +115,7 @@ func (a *App) hasLocked(cp *capability) bool {
 	return false
 }
 
-// declares reports whether a manifest declares a capability, and under which
-// member it would have to.
+// declares reports whether a manifest declares a capability, and names the member for it.
 func declares(m *api.Manifest, cp *capability) (declared bool, where string) {
 	c := &m.Capabilities
 	switch cp.kind {
@@ -140,8 +138,7 @@ func declares(m *api.Manifest, cp *capability) (declared bool, where string) {
 	return false, cp.kind
 }
 
-// listsHook reports whether a list of a manifest names a hook, by whichever
-// name.
+// listsHook reports whether a list of a manifest names a hook, by any of its names.
 func listsHook(names []string, hook api.Hook) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		h, known := api.ParseHook(name)
@@ -149,8 +146,8 @@ func listsHook(names []string, hook api.Hook) bool {
 	})
 }
 
-// UnregisterCapability gives a capability back. One that the app does not have is
-// an answer, not an error.
+// UnregisterCapability gives a capability back. If the app does not have it, that is an answer, not
+// an error.
 func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams) (api.OK, error) {
 	a, r := c.app.Load(), c.registry
 	defer r.save(a)
@@ -167,15 +164,15 @@ func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams
 	return api.OK{OK: true}, nil
 }
 
-// Owner returns the app that has a channel, nil where none has.
+// Owner returns the app that has a channel, or nil.
 func (r *Registry) Owner(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.channelOwnerLocked(t, channel)
 }
 
-// channelOwnerLocked returns the app that has a channel. One that may not have it any
-// more has it no longer, so that it keeps it from nobody.
+// channelOwnerLocked returns the app that has a channel. An app that may not have it any more does
+// not count, so that it does not block others.
 func (r *Registry) channelOwnerLocked(t *Terms, channel string) *App {
 	if a := r.channels[channel]; a != nil && t.Directory.MayOwn(a.ID(), channel) == nil {
 		return a
@@ -183,8 +180,8 @@ func (r *Registry) channelOwnerLocked(t *Terms, channel string) *App {
 	return nil
 }
 
-// Owns reports whether the app has the channel, or any where the name is empty. One
-// that it may not have any more it has not, whatever it registered.
+// Owns reports whether the app has the channel, or any channel if the name is empty. A channel that
+// it may not have any more does not count, even if it is registered.
 func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -199,7 +196,7 @@ func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 	return false
 }
 
-// Channels lists the channels of an app, but for those that it may not have any more.
+// Channels lists the channels of an app, except those that it may not have any more.
 func (r *Registry) Channels(t *Terms, a *App) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -215,8 +212,7 @@ func (r *Registry) channelsLocked(a *App) (channels []string) {
 	return channels
 }
 
-// mustAnswerLocked reports whether the app registered itself as an interceptor that
-// has to answer.
+// mustAnswerLocked reports whether the app registered itself as an interceptor that must answer.
 func (a *App) mustAnswerLocked(hook api.Hook) bool {
 	for _, cp := range a.capabilities {
 		if cp.kind == "hook" && cp.hook == hook && cp.intercept {

@@ -20,21 +20,21 @@ type Client struct {
 	peer     api.Peer
 	link     api.Link
 	app      atomic.Pointer[App]
-	// refused are the terms under which a resumption was refused, on record.
-	// Requests are admitted one after another.
+	// refused are the terms under which a resumption was refused, on record. Requests are admitted
+	// one after another.
 	refused *Terms
 
-	// entering is held while the connection becomes an app's, which requests do and,
-	// where none comes, the registry by itself.
+	// entering is held while the connection becomes an app's: by a request, or if none comes, by
+	// the registry.
 	entering sync.Mutex
 	gone     bool
-	// resumption fires when the connection has said nothing for long enough to be
-	// resumed by its process.
+	// resumption fires when the connection has been silent long enough to be resumed by its
+	// process.
 	resumption *time.Timer
 }
 
-// Connect begins a connection. One of the very process of an app that is away
-// becomes that app's by itself, see [Client.resumeByProcess].
+// Connect begins a connection. If its process is that of a disconnected app, it becomes that app's
+// without a request, see [Client.resumeByProcess].
 func (r *Registry) Connect(peer api.Peer, link api.Link) *Client {
 	c := &Client{registry: r, peer: peer, link: link}
 	if uid, _, pid := peer.Credentials(); r.awayApp(uid, pid) != "" {
@@ -48,11 +48,11 @@ func (r *Registry) Connect(peer api.Peer, link api.Link) *Client {
 // Registered reports whether the connection has an app.
 func (c *Client) Registered() bool { return c.app.Load() != nil }
 
-// App returns the connection's app, nil where it has none yet.
+// App returns the connection's app, nil if it has none yet.
 func (c *Client) App() *App { return c.app.Load() }
 
-// CheckBinding reports whether the connection's app may run under some terms. Those
-// under which it may not refuse its calls from the next one on.
+// CheckBinding reports whether the connection's app may run under some terms. If not, its calls are
+// refused from the next one on.
 func (c *Client) CheckBinding(t *Terms) error { return c.registry.CheckBinding(t, c.app.Load()) }
 
 // Authorize checks a request's token and counts as a sign of life.
@@ -79,8 +79,8 @@ func (c *Client) Authorize(token string) error {
 	return nil
 }
 
-// Register makes the connection an app's. An id that has a live connection is
-// taken over only with that connection's token.
+// Register makes the connection an app's. If the id has a live connection, that connection's token
+// is needed to take over.
 func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams) (api.RegisterResult, error) {
 	r := c.registry
 	c.entering.Lock()
@@ -89,7 +89,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 		if !before.byProcess.Load() && (before.resumedFrom == nil || before.ID() != p.Manifest.ID) {
 			return api.RegisterResult{}, api.Errorf(api.Conflict, "this connection has registered %s already", before.ID())
 		}
-		// A request that came before this one resumed the app. It begins anew.
+		// An earlier request on this connection resumed the app. Now it begins again.
 		if r.unregister(before) && before.ID() != p.Manifest.ID {
 			r.announceEnd(before, "lost")
 		}
@@ -109,7 +109,7 @@ func (c *Client) Register(_ context.Context, token string, p *api.RegisterParams
 	return api.RegisterResult{AppID: a.ID(), Token: fresh, ProtocolVersion: api.ProtocolVersion}, nil
 }
 
-// newApp makes what the connection's process is from here on, of no rights yet.
+// newApp makes an App for the connection's process, without rights yet.
 func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *App {
 	uid, _, pid := c.peer.Credentials()
 	return &App{
@@ -118,8 +118,8 @@ func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *App {
 	}
 }
 
-// enter makes the connection an app's, which the change puts on record. The
-// token is that of an earlier registration, or "".
+// enter makes the connection an app's, and the change records it. The token is that of an earlier
+// registration, or "".
 func (c *Client) enter(a *App, token string, change *store.Change) error {
 	r := c.registry
 	t := r.terms()
@@ -131,7 +131,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 	}
 	if err != nil {
 		if a.resumedFrom != nil && c.refused == t {
-			return err // is on record: an SDK asks again with every heartbeat
+			return err // already on record: an SDK asks again with every heartbeat
 		}
 		c.refused = t
 		return r.RecordRefusal(a, event, err, t.claimDetails(a))
@@ -149,8 +149,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 		return err
 	}
 	r.processes.written(process)
-	// Among the registered it is looked at by whoever changes the terms; here,
-	// for terms that came in between.
+	// Changes of the terms check registered apps; this call covers changes that came in between.
 	_ = r.CheckBinding(r.terms(), a)
 	c.app.Store(a)
 	r.mu.Lock()
@@ -161,9 +160,9 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 	return nil
 }
 
-// register enters an app under its id, and ends an earlier connection of it
-// where the token shows that both are the same app. One that resumes is at once
-// what the other was: there is no moment at which a message finds neither.
+// register enters an app under its id, and ends its earlier connection if the token shows that both
+// are the same app. A resumed app replaces the earlier one at once, so that a message always finds
+// one of them.
 func (r *Registry) register(t *Terms, a *App, token string) error {
 	holder, err := r.replace(t, a, token)
 	if holder != nil {
@@ -172,7 +171,7 @@ func (r *Registry) register(t *Terms, a *App, token string) error {
 	return err
 }
 
-// replace is register but for the end of the earlier connection, which it returns.
+// replace is register without closing the earlier connection, which it returns.
 func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +180,8 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 	}
 	if holder = r.apps[a.ID()]; holder != nil {
 		resumes := holder.owns(token)
-		// The connection of a process that has ended may be held open by a child of it,
-		// or not be closed yet.
+		// A process that has ended may have an open connection: a child holds it, or it is not
+		// closed yet.
 		if !resumes && holder.peer.Present() == nil {
 			return nil, api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.ID())
 		}
@@ -205,8 +204,8 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 	return holder, nil
 }
 
-// lookAlikeLocked returns an app that is connected and whose id one looks like without
-// being it, "" where there is none. An id that the configuration names is meant.
+// lookAlikeLocked returns a connected app whose id looks like this one's without being equal, or
+// "". An id that the configuration names is allowed.
 func (r *Registry) lookAlikeLocked(t *Terms, a *App) string {
 	if t.Directory.Names(a.ID()) {
 		return ""
@@ -219,7 +218,7 @@ func (r *Registry) lookAlikeLocked(t *Terms, a *App) string {
 	return ""
 }
 
-// unregister takes an app out of the registry, once.
+// unregister removes an app from the registry, once.
 func (r *Registry) unregister(a *App) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +257,7 @@ func (c *Client) Heartbeat(_ context.Context, p *api.HeartbeatParams) (api.Heart
 	return api.HeartbeatResult{OK: true, ServerTime: c.registry.now().UnixMilli()}, nil
 }
 
-// Ready lets traffic flow to the app, beginning with what has waited for it.
+// Ready starts deliveries to the app, beginning with waiting messages.
 func (c *Client) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
 	a, r := c.app.Load(), c.registry
 	r.mu.Lock()
@@ -273,8 +272,8 @@ func (c *Client) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
 	return api.OK{OK: true}, nil
 }
 
-// Shutdown ends an app gracefully: nothing more is delivered to it, what it
-// asked for is answered, and then the connection is closed.
+// Shutdown ends an app gracefully: deliveries to it stop, its requests are answered, and then the
+// connection is closed.
 func (c *Client) Shutdown(_ context.Context, p *api.ShutdownParams) (api.OK, error) {
 	a, r := c.app.Load(), c.registry
 	r.mu.Lock()
@@ -313,7 +312,7 @@ func (c *Client) Gone() {
 	case leaving:
 		r.announceEnd(a, "left")
 	case r.closing.Err() == nil:
-		// Else the daemon goes, not the app; its own record says so.
+		// Otherwise the daemon is ending, not the app; its own record says so.
 		r.announceEnd(a, "lost")
 	}
 }

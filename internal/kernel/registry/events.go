@@ -13,23 +13,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// Delivery is a message that an app was given by an event, without its text: what the
-// answer to the event is about. The events that are remembered hold as many of these
-// as there may be answers.
+// Delivery is a message that an event gave to an app, without its text: the subject of the answer.
+// The registry remembers one for each event that may still be answered, so they are small.
 type Delivery struct {
 	store.MessageID
 	RecordSeq              uint64
 	DispatchID, SessionKey string
 }
 
-// Receipt is what an app says became of a message it was given.
+// Receipt is an app's statement about a message that it was given.
 type Receipt struct {
 	Delivered bool
 	Error     string
 }
 
-// parseReceipt reports false for what is none: an object that has neither member is
-// none either.
+// parseReceipt returns false for anything that is no receipt, including an object with neither
+// member.
 func parseReceipt(result jsontext.Value) (r Receipt, ok bool) {
 	var said struct {
 		Delivered *bool  `json:"delivered"`
@@ -41,9 +40,8 @@ func parseReceipt(result jsontext.Value) (r Receipt, ok bool) {
 	return Receipt{Delivered: said.Delivered != nil && *said.Delivered, Error: ocip.Summarize(said.Error)}, true
 }
 
-// Deliver makes the event that gives a message to an app, under the first name by
-// which the app listens to the hook. Its answer is a receipt. The payload is appended
-// to a buffer.
+// Deliver makes the event that gives a message to an app, under the first name by which the app
+// listens to the hook. Its answer is a receipt. The payload is appended to a buffer.
 func (r *Registry) Deliver(b []byte, a *App, hook api.Hook, what gate.Sealed, about api.HookContext, d *Delivery) gate.Event {
 	name := string(hook)
 	r.mu.RLock()
@@ -55,9 +53,9 @@ func (r *Registry) Deliver(b []byte, a *App, hook api.Hook, what gate.Sealed, ab
 	return what.Hook(b, e.id, name, about.Append)
 }
 
-// HookResult takes an app's answer to an event. One that counts for nothing is told
-// so and is no error: the stock SDK sends whatever a handler returns, however late,
-// and ends its process with an error that nobody takes.
+// HookResult takes an app's answer to an event. An answer that does not count is no error, only
+// marked in the reply: the stock SDK sends whatever a handler returns, however late, and an error
+// would end its process.
 func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK, error) {
 	a, r := c.app.Load(), c.registry
 	r.mu.RLock()
@@ -68,7 +66,7 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	}
 	var said Receipt
 	if a.events.delivers(p.EventID) {
-		// What is no receipt is not waited for, and does not use up the event.
+		// An event needs no answer without a receipt, which does not use it up.
 		var ok bool
 		if said, ok = parseReceipt(p.Result); !ok {
 			return api.OK{Reason: "the event delivered a message; a receipt is {delivered, error}"}, nil
@@ -90,28 +88,27 @@ func (c *Client) HookResult(_ context.Context, p *api.HookResultParams) (api.OK,
 	return api.OK{OK: true}, nil
 }
 
-// events are those that one app was sent and may still answer, and for a while those
-// that it no longer can, so that a late answer is told from an unknown one. They are an
-// app's own, so that what others are sent pushes none of them out, and go on with the
-// app to its next connection.
+// events are the events that one app was sent and may still answer, and for a while older ones, so
+// that a late answer is told from an unknown one. Each app has its own, so that other apps' events
+// push none of them out, and takes them along to its next connection.
 type events struct {
 	mu   sync.Mutex
 	byID map[string]*event
-	// ring forgets the oldest event when a new one needs its place. One that is waited
-	// for comes into it when the waiting ends, so it is never forgotten before.
+	// ring forgets the oldest event when a new one needs its place. An awaited event enters it only
+	// after the wait, so it is not forgotten before.
 	ring []*event
 	next int
 }
 
-// rememberedEvents bounds the events of an app that can be told apart.
+// rememberedEvents bounds the events of an app that are remembered.
 const rememberedEvents = 2048
 
 type event struct {
 	id   string
 	hook api.Hook
-	// awaited events have somebody waiting for the answer.
+	// awaited events have a caller that waits for the answer.
 	awaited bool
-	// delivery, where set, is the message that the event gives to the app.
+	// delivery, if set, is the message that the event gives to the app.
 	delivery *Delivery
 	answered bool
 	late     bool
@@ -132,7 +129,7 @@ func (r *events) add(e *event) *event {
 	return e
 }
 
-// rememberLocked keeps an event that nobody waits for, in the place of the oldest one.
+// rememberLocked keeps an event without a waiting caller, in place of the oldest one.
 func (r *events) rememberLocked(e *event) {
 	if len(r.ring) < rememberedEvents {
 		r.ring = append(r.ring, e)
@@ -151,7 +148,7 @@ func (r *events) delivers(id string) bool {
 	return known && e.delivery != nil
 }
 
-// missed says why an answer counts for nothing, "" where it counts.
+// missed says why an answer does not count, "" if it counts.
 type missed string
 
 const (
@@ -182,8 +179,7 @@ func (r *events) answer(id string, result jsontext.Value) (*event, missed) {
 	return e, ""
 }
 
-// expire ends the waiting for an event. It reports false where the answer came
-// in the meantime.
+// expire ends the wait for an event. It returns false if the answer came in the meantime.
 func (r *events) expire(e *event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

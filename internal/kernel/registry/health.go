@@ -11,8 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// CheckHealth runs when an app may have been silent for too long, and sets
-// itself up again for when it next may be.
+// CheckHealth runs when an app may have been silent for too long, and schedules its next run.
 func (r *Registry) CheckHealth(a *App) {
 	silent, patience := r.now().Sub(time.Unix(0, a.lastSeen.Load())), r.terms().UnhealthyAfter
 	next := patience - silent
@@ -44,7 +43,7 @@ func (r *Registry) seen(a *App) {
 	}
 }
 
-// announceEnd puts on record that an app is no more, and tells the others.
+// announceEnd records that an app is gone, and tells the others.
 func (r *Registry) announceEnd(a *App, event string) {
 	r.log.Info("app "+event, zap.String("app", a.ID()))
 	if r.drain(r.lifecycle(a, event, nil)) == nil {
@@ -52,8 +51,7 @@ func (r *Registry) announceEnd(a *App, event string) {
 	}
 }
 
-// announce tells the apps that share a tenant with one what became of it, but for one
-// of them.
+// announce tells the apps that share a tenant with an app about a change of it, except one of them.
 func (r *Registry) announce(about *App, event string, but *App) {
 	t := r.terms()
 	payload, theirs := appEvent(about, r.now()), t.tenantsOf(about.ID())
@@ -67,7 +65,7 @@ func (r *Registry) announce(about *App, event string, but *App) {
 	}
 }
 
-// appEvent is the payload of the events about an app's life.
+// appEvent returns the payload of events about an app's life.
 func appEvent(a *App, now time.Time) []byte {
 	payload, err := json.Marshal(struct {
 		AppID      string `json:"appId"`

@@ -12,11 +12,11 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// hookNames are the names under which an app listens to one hook: the protocol's
-// own, the SDK's alias for it, or both. It is told under each.
+// hookNames are the names under which an app listens to one hook: the protocol's own, the SDK's
+// alias for it, or both. The app gets an event under each.
 type hookNames []string
 
-// UnmarshalJSON also reads what was saved when an app had one name a hook.
+// UnmarshalJSON also reads the older form, with one name per hook.
 func (n *hookNames) UnmarshalJSON(b []byte) error {
 	if jsontext.Value(b).Kind() != '"' {
 		return json.Unmarshal(b, (*[]string)(n))
@@ -29,8 +29,8 @@ func (n *hookNames) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Subscribe grants the hooks that the app's manifest lists. Whoever provides a
-// channel is sent its messages as message_sending, whatever else it lists.
+// Subscribe grants the hooks that the app's manifest lists. An app that provides a channel gets the
+// channel's messages as message_sending, whatever it lists.
 func (c *Client) Subscribe(_ context.Context, p *api.HooksParams) (api.SubscribeResult, error) {
 	a, r := c.app.Load(), c.registry
 	result := api.SubscribeResult{Subscribed: []string{}, Denied: []string{}}
@@ -57,9 +57,8 @@ func (a *App) declaresHook(hook api.Hook) bool {
 	return listsHook(declared.Subscribes, hook) || listsHook(declared.Intercepts, hook)
 }
 
-// listenLocked adds a name under which an app listens. One that provides channels and
-// lists no hook is sent its own channels' messages, which are delivered to it, and
-// nothing as a listener.
+// listenLocked adds a name under which an app listens. An app that provides channels and lists no
+// hook gets its own channels' messages, as deliveries, and nothing as a listener.
 func (r *Registry) listenLocked(a *App, hook api.Hook, name string) {
 	names, again := a.hooks[hook]
 	if !again && r.apps[a.ID()] == a && a.declaresHook(hook) {
@@ -71,7 +70,7 @@ func (r *Registry) listenLocked(a *App, hook api.Hook, name string) {
 		}
 	}
 	if !slices.Contains(names, name) {
-		// A copy: what an earlier look has taken is read without the lock.
+		// Copy the list: an earlier reader uses it without the lock.
 		a.hooks[hook] = append(slices.Clone(names), name)
 	}
 }
@@ -80,16 +79,16 @@ func (r *Registry) removeListenerLocked(hook api.Hook, a *App) {
 	r.listeners[hook] = slices.DeleteFunc(slices.Clone(r.listeners[hook]), func(other *App) bool { return other == a })
 }
 
-// Listeners returns the apps that listen to a hook, in registration order. The list
-// is not to be changed.
+// Listeners returns the apps that listen to a hook, in registration order. Callers must not change
+// the list.
 func (r *Registry) Listeners(hook api.Hook) []*App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.listeners[hook]
 }
 
-// Unsubscribe leaves hooks: a name that was subscribed to, or under any other name
-// of the same hook all of it.
+// Unsubscribe ends subscriptions: under a name that was subscribed to, that one; under another name
+// of the same hook, all of that hook.
 func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.UnsubscribeResult, error) {
 	a, r := c.app.Load(), c.registry
 	result := api.UnsubscribeResult{Unsubscribed: []string{}}
@@ -117,18 +116,18 @@ func (c *Client) Unsubscribe(_ context.Context, p *api.HooksParams) (api.Unsubsc
 // agentChannel begins the keys of agents' own sessions.
 const agentChannel = "agent"
 
-// mayObserve reports whether an app that listens may be told of something: of what
-// its own agents do, and of what the configuration grants it. Where nothing has to be
-// declared, the app that has a channel is told of that too.
+// mayObserve reports whether a listening app may be told of something: acts of its own agents, and
+// of those that the configuration grants it. If the configuration declares no access, the app that
+// has a channel is told of that too.
 //
-// What happened under earlier terms is told to nobody who may not hear of that agent by
-// now: it may have been decided for seconds.
+// An act under earlier terms, perhaps some seconds ago, is told only to apps that may still observe
+// that agent.
 func (r *Registry) mayObserve(t *Terms, a *App, about *api.HookContext) bool {
 	return r.then(t, about.AgentID, func(t *Terms) bool { return r.mayObserveUnder(t, a, about) })
 }
 
-// then reports whether something about an agent may be under some terms, and under
-// those in force by now, in which the agent is who it was.
+// then reports whether something about an agent is allowed under some terms, and also under those
+// in force now, in which the agent must be the same.
 func (r *Registry) then(t *Terms, agentID string, may func(*Terms) bool) bool {
 	if !may(t) {
 		return false
@@ -146,8 +145,8 @@ func (r *Registry) mayObserveUnder(t *Terms, a *App, about *api.HookContext) boo
 	if agent == nil {
 		return false
 	}
-	// The channel that an agent's own session is named after is the sender's word:
-	// nothing goes through it.
+	// The channel in the key of an agent's own session is chosen by the sender: nothing goes
+	// through it.
 	channel, _ := directory.Split(about.SessionKey)
 	if channel == agentChannel {
 		channel = ""
@@ -156,8 +155,8 @@ func (r *Registry) mayObserveUnder(t *Terms, a *App, about *api.HookContext) boo
 		!t.Directory.Declared() && channel != "" && r.Owns(t, a, channel)
 }
 
-// mayListen reports whether there is anything that an app could be told of, or asked
-// about, as a listener to a hook.
+// mayListen reports whether an app could ever be told of anything, or asked about anything, as a
+// listener to a hook.
 func (t *Terms) mayListen(a *App, hook api.Hook) bool {
 	for i := range t.Agents {
 		agent := &t.Agents[i]
@@ -165,14 +164,13 @@ func (t *Terms) mayListen(a *App, hook api.Hook) bool {
 			return true
 		}
 	}
-	// One of a channel is told of what goes through it.
+	// An app of a channel is told of the channel's messages.
 	return slices.ContainsFunc(a.manifest.Capabilities.Channels.Provides, func(channel string) bool {
 		return t.Directory.MayOwn(a.ID(), channel) == nil
 	})
 }
 
-// Observe tells the apps that only observe a hook, but for one. Nobody waits for
-// them.
+// Observe tells the apps that only observe a hook, except one. Nobody waits for them.
 func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.HookContext, but *App) {
 	for _, a := range r.Listeners(hook) {
 		if a == but || !r.mayObserve(t, a, &about) {
@@ -189,8 +187,8 @@ func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.
 	}
 }
 
-// subscription returns the names under which an app listens to a hook, none
-// where it does not or is not ready, and whether it intercepts it.
+// subscription returns the names under which an app listens to a hook, none if it does not or is
+// not ready, and whether it intercepts the hook.
 func (r *Registry) subscription(t *Terms, a *App, hook api.Hook) (names hookNames, intercepts bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -205,8 +203,8 @@ func (r *Registry) subscription(t *Terms, a *App, hook api.Hook) (names hookName
 		return names, true
 	}
 	if hook == api.MessageSending && len(r.channelsLocked(a)) > 0 && !a.mustAnswerLocked(hook) {
-		// Whoever owns a channel is sent its messages last, and sees no others
-		// unless it asked to intercept them.
+		// The owner of a channel gets its messages last, and sees no others unless it asked to
+		// intercept them.
 		return nil, false
 	}
 	return names, a.mustAnswerLocked(hook) || a.listsIntercept(hook)

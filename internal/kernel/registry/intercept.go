@@ -13,28 +13,28 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Intercepted reports whether anybody may have to be asked about what goes out.
+// Intercepted reports whether any app may have to be asked about outgoing messages.
 func (r *Registry) Intercepted(t *Terms) bool {
 	return len(t.HookApps) > 0 || len(r.Listeners(api.MessageSending)) > 0
 }
 
-// Question is what interceptors are asked about.
+// Question is a question to interceptors.
 type Question struct {
 	Hook  api.Hook
 	About api.HookContext
-	// Asker has had its say, and could not answer while it waits; But is left
-	// out too, where it is set and not required. RequiredOnly leaves out all others.
+	// Asker is not asked: it spoke already, and could not answer while it waits. But, if set, is
+	// left out too unless it is required. RequiredOnly leaves out all apps that are not required.
 	Asker, But   *App
 	RequiredOnly bool
-	// Data is what the next interceptor is shown, Take what becomes of its
-	// answer: a denial ends the asking.
+	// Data returns the data for the next interceptor, and Take handles its answer: a denial ends
+	// the questions.
 	Data func() []byte
 	Take func(*App, jsontext.Value) *ocip.Verdict
 }
 
-// Ask asks the interceptors of a hook that may intercept the agent, one after
-// another. Without one that is required it asks nobody, and without its answer nothing
-// goes on: it may leave, or come, while another is asked.
+// Ask asks the interceptors of a hook that may intercept the agent, one after another. It asks
+// nobody if a required one is missing, and denies if a required one has not answered, since it may
+// connect or disconnect while another is asked.
 func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdict, error) {
 	if missing := r.missingInterceptor(t, q.Hook); missing != "" {
 		return denied(ocip.InterceptorBlocked, missing, "is required and not connected"), nil
@@ -49,7 +49,7 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 			continue
 		}
 		if !r.then(t, q.About.AgentID, func(t *Terms) bool { return t.intercepts(a, q.About.AgentID) }) {
-			// Others were asked before it, and meanwhile that changed.
+			// The configuration changed while others were asked.
 			return denied(ocip.InterceptorBlocked, a.ID(), "may not look at it any more, since the configuration has changed; send it again"), nil
 		}
 		for _, name := range names {
@@ -73,8 +73,8 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 	return nil, nil
 }
 
-// unaskedInterceptor names an interceptor that is required and has said nothing: it was
-// there when the asking began, or is there now.
+// unaskedInterceptor names a required interceptor that has not answered: it was connected at the
+// start of the questions, or is now.
 func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said []string) string {
 	if t.Directory.Agent(q.About.AgentID) == nil {
 		return ""
@@ -85,8 +85,7 @@ func (r *Registry) unaskedInterceptor(t *Terms, q *Question, said []string) stri
 	return Unasked(r, t, q.Hook, said)
 }
 
-// Unasked names an interceptor that is required and not among those that have had their say,
-// "" where there is none.
+// Unasked names a required interceptor that is not among those that answered, or "".
 func Unasked(r *Registry, t *Terms, hook api.Hook, said []string) string {
 	for id, times := range t.HookApps {
 		if !times.Required || slices.Contains(said, id) {
@@ -103,16 +102,14 @@ func Unasked(r *Registry, t *Terms, hook api.Hook, said []string) string {
 	return ""
 }
 
-// intercepts reports whether the configuration lets an app intercept what an agent
-// does.
+// intercepts reports whether the configuration lets an app intercept an agent's acts.
 func (t *Terms) intercepts(a *App, agentID string) bool {
 	agent := t.Directory.Agent(agentID)
 	return agent != nil && t.Directory.Intercepts(a.ID(), agent)
 }
 
-// canBeAsked reports whether an app that may intercept an agent can be asked about a
-// hook. What comes in may be stopped by those alone that nothing goes past, where
-// their manifest lists it.
+// canBeAsked reports whether an app that may intercept an agent can be asked about a hook. Only
+// required interceptors may stop incoming messages, if their manifest lists that hook.
 func (t *Terms) canBeAsked(a *App, hook api.Hook) bool {
 	return hook.Interceptable() || hook == api.MessageReceived && t.HookApps[a.ID()].Required && a.listsIntercept(hook)
 }
@@ -122,7 +119,7 @@ func (a *App) listsIntercept(hook api.Hook) bool {
 	return listsHook(a.manifest.Capabilities.Hooks.Intercepts, hook)
 }
 
-// Requires reports whether there is an interceptor without which nothing goes on.
+// Requires reports whether the configuration requires an interceptor.
 func (t *Terms) Requires() bool {
 	for _, times := range t.HookApps {
 		if times.Required {
@@ -132,8 +129,8 @@ func (t *Terms) Requires() bool {
 	return false
 }
 
-// missingInterceptor names a required interceptor that is not there. It must be a
-// listener of what goes out, and of what else its manifest lists as to intercept.
+// missingInterceptor names a required interceptor that is not connected. It must listen to outgoing
+// messages, and to the other hooks that its manifest lists to intercept.
 func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
 	for id, times := range t.HookApps {
 		if !times.Required {
@@ -150,16 +147,15 @@ func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
 	return ""
 }
 
-// requiresAnswer reports whether a message waits for the app's word and is blocked
-// without it.
+// requiresAnswer reports whether a message waits for the app's answer and is blocked without it.
 func (r *Registry) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return a.mustAnswerLocked(hook) || t.HookApps[a.ID()].Required
 }
 
-// ask sends an event and waits for its answer: briefly for an app that may
-// stay silent, longer for one that must speak.
+// ask sends an event and waits for its answer: briefly for an app that may stay silent, longer for
+// one that must answer.
 func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
 	times := t.HookApps[a.ID()]
 	wait := pick(times.Wait, t.HookWait)
@@ -195,8 +191,7 @@ func pick(own, general time.Duration) time.Duration {
 	return general
 }
 
-// mayIntercept reports whether there is any agent whose messages an app may look at
-// and stop.
+// mayIntercept reports whether there is any agent whose messages an app may intercept.
 func (t *Terms) mayIntercept(app string) bool {
 	for i := range t.Agents {
 		if t.Directory.Intercepts(app, &t.Agents[i]) {
@@ -206,18 +201,18 @@ func (t *Terms) mayIntercept(app string) bool {
 	return false
 }
 
-// denied is the verdict of an interceptor that stops something.
+// denied returns the verdict for a denial by an interceptor.
 func denied(code ocip.Code, app, how string) *ocip.Verdict {
 	return &ocip.Verdict{Result: ocip.Deny, Code: code, Policy: "interceptor:" + app, Reason: "interceptor " + app + " " + how}
 }
 
-// Deny is the verdict of an interceptor that stops something, for a reason that goes
-// on with the app's name.
+// Deny returns the verdict for a denial by an interceptor. The reason continues a sentence that
+// begins with the app's name.
 func (a *App) Deny(how string) *ocip.Verdict { return denied(ocip.InterceptorBlocked, a.ID(), how) }
 
-// Denies returns the denial that an interceptor's answer is, nil where it is an
-// object that replaces what was asked about. What the interceptor itself said is for
-// the record: nobody decided that its words may reach whoever asked.
+// Denies returns the denial in an interceptor's answer, nil if the answer is an object that
+// replaces the data. The interceptor's own words go only into the record: nobody decided that the
+// caller may see them.
 func (a *App) Denies(result jsontext.Value) *ocip.Verdict {
 	var answer struct {
 		Block  bool   `json:"block"`
@@ -238,20 +233,20 @@ func (a *App) Denies(result jsontext.Value) *ocip.Verdict {
 	return v
 }
 
-// Interception is how the interceptors left a message.
+// Interception is a message after the interceptors.
 type Interception struct {
 	Message api.Message
-	// Blocked is set where it must not go on.
+	// Blocked is set if the message must not go on.
 	Blocked *ocip.Verdict
-	// Refused is set if an interceptor's answer blocked it, and no absence or silence.
+	// Refused is set if an interceptor's answer blocked it, and not its absence or silence.
 	Refused bool
 	// ChangedBy lists the interceptors that changed something.
 	ChangedBy []string
 }
 
-// Intercept shows a message to the interceptors, each with the former's output. But is
-// not among them, unless it is required: the owner of the message's channel gets the
-// message last.
+// Intercept shows a message to the interceptors, each with the previous one's output. It leaves out
+// but, the owner of the message's channel, which gets the message last, unless that app is
+// required.
 func (r *Registry) Intercept(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker, but *App) (Interception, error) {
 	out := Interception{Message: m}
 	var err error
@@ -263,8 +258,7 @@ func (r *Registry) Intercept(ctx context.Context, t *Terms, m api.Message, about
 	return out, err
 }
 
-// InterceptAgain shows the required interceptors a message that was held and is to be let
-// go now.
+// InterceptAgain shows the required interceptors a held message before its release.
 func (r *Registry) InterceptAgain(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker *App) (Interception, error) {
 	out := Interception{Message: m}
 	var err error
@@ -280,9 +274,8 @@ func (r *Registry) InterceptAgain(ctx context.Context, t *Terms, m api.Message, 
 	return out, err
 }
 
-// take applies an interceptor's answer. An object replaces content and
-// metadata; null or a block stops the message; anything else is not an answer
-// that a message may depend on, and stops it too.
+// take applies an interceptor's answer. An object replaces content and metadata; null or a block
+// stops the message; anything else is no valid answer, and stops it too.
 func (i *Interception) take(a *App, result jsontext.Value) *ocip.Verdict {
 	if blocked := a.Denies(result); blocked != nil {
 		return blocked

@@ -10,31 +10,30 @@ import (
 	"go.uber.org/zap"
 )
 
-// processes remembers which processes are apps', over restarts too: they decide
-// nothing on the operator socket, also when they have closed their connection. One
-// that has ended needs no remembering, since its name is never another's; one that
-// runs is never forgotten.
+// processes remembers the processes of apps, also over restarts. They decide nothing on the
+// operator socket, even after they have closed their connection. An ended process can be forgotten,
+// since its name never returns; a running one is never forgotten.
 type processes struct {
 	boot string
 	runs func(process string) bool
 
 	mu   sync.Mutex
 	apps map[string]appProcess
-	// full is at how many it is looked again which of them have ended, and stale are
-	// those that had ended when the store was read.
+	// full is the number at which ended processes are removed, and stale are those that had ended
+	// when the store was read.
 	full  int
 	stale []string
 }
 
-// appProcess is the app that a process is or was, and whether the store knows it.
+// appProcess is the app of a process, now or earlier, and whether the store has it.
 type appProcess struct {
 	app     string
 	written bool
 }
 
 const (
-	// someProcesses is how many are remembered before it is looked which have ended,
-	// and maxProcesses how many may run at once.
+	// someProcesses is the number at which ended processes are first removed, and maxProcesses the
+	// limit of running ones.
 	someProcesses = 1024
 	maxProcesses  = 32768
 )
@@ -59,7 +58,7 @@ func (p *processes) load(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// app returns the app that a process is or was.
+// app returns the app of a process, now or earlier.
 func (p *processes) app(process string) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +66,7 @@ func (p *processes) app(process string) (string, bool) {
 	return found.app, ok
 }
 
-// written notes that the store knows a process.
+// written notes that the store has a process.
 func (p *processes) written(process string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +75,8 @@ func (p *processes) written(process string) {
 	}
 }
 
-// add remembers a process. It reports whether the store must be told of it, which
-// have ended, and whether there was room.
+// add remembers a process. It reports whether the store needs it, which processes have ended, and
+// whether there was room.
 func (p *processes) add(process, app string) (fresh bool, ended []string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,10 +100,10 @@ func (p *processes) add(process, app string) (fresh bool, ended []string, ok boo
 	return true, ended, true
 }
 
-// actorPrefix begins what an actor of tasks is remembered as. No app's id has a blank.
+// actorPrefix begins the entry of an actor of tasks. No app's id has a blank.
 const actorPrefix = "actor "
 
-// called is what is remembered of a process, as people read it.
+// called formats the entry of a process for people.
 func called(who string) string {
 	if strings.HasPrefix(who, actorPrefix) {
 		return who
@@ -112,8 +111,8 @@ func called(who string) string {
 	return "app " + who
 }
 
-// NoteActor remembers that the process of a connection is an actor's of tasks, with the
-// change for good, and returns its name. Written is set where the store knows it already.
+// NoteActor remembers that the process of a connection belongs to an actor of tasks, permanently
+// with the change, and returns its name. Written is set if the store has it already.
 func (r *Registry) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
 	before := len(c.Parts)
 	process, err = r.noteProcess(actorPrefix+actor, p, c)
@@ -121,8 +120,8 @@ func (r *Registry) NoteActor(actor string, p api.Peer, c *store.Change) (process
 	return process, len(c.Parts) == before, err
 }
 
-// NoteStarted remembers that a process that has connected to nothing is a task's, with the
-// change for good. Its name is as [api.Peer.Process] has it.
+// NoteStarted remembers that a process without a connection belongs to a task, permanently with the
+// change. Its name is as [api.Peer.Process] has it.
 func (r *Registry) NoteStarted(what, process string, c *store.Change) error {
 	if !r.processes.runs(process) {
 		return api.Errorf(api.InvalidParams, "process: %.64q does not run", process)
@@ -130,10 +129,10 @@ func (r *Registry) NoteStarted(what, process string, c *store.Change) error {
 	return r.remember(actorPrefix+what, process, c)
 }
 
-// noteProcess remembers that the process of a connection is an app's or an actor's, in
-// memory at once and with the change for good, and returns its name. It refuses who
-// is not there any more and who is not who connected: a process that cannot be told
-// again could decide about what it asked for itself.
+// noteProcess remembers that the process of a connection belongs to an app or an actor, in memory
+// at once and permanently with the change, and returns its name. It refuses a process that has
+// ended, and one that is not the process that connected: a process that cannot be recognized again
+// could approve its own requests.
 func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process string, err error) {
 	if err := p.Present(); err != nil {
 		r.log.Warn("somebody registers from a process that is not who connected: refused", zap.String("who", called(who)), zap.Error(err))
@@ -144,13 +143,13 @@ func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process
 		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process %s is", called(who))
 	}
 	if process == "" {
-		// Nor could it be told on the operator socket, which refuses it for that.
+		// The operator socket cannot identify it either, and refuses it for that.
 		return "", nil
 	}
 	return process, r.remember(who, process, c)
 }
 
-// remember enters a process, in memory at once and with the change for good.
+// remember enters a process, in memory at once and permanently with the change.
 func (r *Registry) remember(who, process string, c *store.Change) error {
 	fresh, ended, ok := r.processes.add(process, who)
 	if len(ended) > 0 {
@@ -165,10 +164,10 @@ func (r *Registry) remember(who, process string, c *store.Change) error {
 	return nil
 }
 
-// MayOperate reports whether a process may use the operator socket: none that is
-// a registered app's, or was started by one, and none that uses another's
-// connection. It is asked at each request. It sees only what does not hide; where that is not enough, decisions
-// are signed, or the app runs where the socket is not.
+// MayOperate reports whether a process may use the operator socket. It refuses the process of a
+// registered app, one that such a process started, and one that uses another's connection. It is
+// asked at each request. It does not detect a process that hides. If that is not enough, sign
+// decisions, or run the app where it cannot reach the socket.
 func (r *Registry) MayOperate(p api.Peer) error {
 	if r.terms().AppsMayOperate {
 		return nil

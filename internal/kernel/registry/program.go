@@ -11,13 +11,13 @@ import (
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 )
 
-// programs are the digests of programs that have registered or act by grants, each taken once.
+// programs caches the digests of programs that have registered or act by grants.
 type programs struct {
 	mu    sync.Mutex
 	known map[programFile]string
 }
 
-// programFile is a program as it was when its digest was taken: one that is written to is another.
+// programFile identifies a program at the time of its digest. A write changes it.
 type programFile struct {
 	device, inode    uint64
 	size             int64
@@ -25,17 +25,17 @@ type programFile struct {
 }
 
 const (
-	// maxProgram bounds a program of which a digest is taken, in bytes: larger ones have none.
+	// maxProgram is the largest program that gets a digest, in bytes.
 	maxProgram = 512 << 20
-	// somePrograms is how many are remembered.
+	// somePrograms is the size of the cache.
 	somePrograms = 256
 )
 
-// running are those that this process has seen.
+// running caches the programs that this process has seen.
 var running = &programs{known: make(map[programFile]string)}
 
-// own is the program that this process runs, and not what has taken its place since, with its
-// digest: "" if it cannot be read.
+// own is the program that this process runs, even if its file was replaced since, with its digest:
+// "" if it cannot be read.
 var own = sync.OnceValue(func() (is struct {
 	programFile
 	digest string
@@ -56,8 +56,8 @@ var own = sync.OnceValue(func() (is struct {
 	return is
 })
 
-// OwnProgram is the SHA-256 of the program that this process runs, as records have it, or "" if it
-// cannot be read. The version alone does not tell two builds apart.
+// OwnProgram returns the SHA-256 of the program that this process runs, in the form of records, or
+// "" if it cannot be read. The version alone does not tell two builds apart.
 func OwnProgram() string {
 	if own().digest == "" {
 		return ""
@@ -65,9 +65,9 @@ func OwnProgram() string {
 	return "sha256:" + own().digest
 }
 
-// Program is the program that a process runs: its path, and the SHA-256 of what runs, as records
-// have it, also where something else has its name by now. Both are "" of a process that the daemon
-// may not look at, and the digest is "" of a program above [maxProgram].
+// Program returns the program that a process runs: its path, and the SHA-256 of the running program
+// in the form of records, even if another file has its name by now. Both are "" if the daemon may
+// not look at the process, and the digest is "" for a program above [maxProgram].
 func Program(peer api.Peer) (path, digest string) {
 	path, err := peer.Executable()
 	if err != nil {
@@ -76,7 +76,7 @@ func Program(peer api.Peer) (path, digest string) {
 	_, _, pid := peer.Credentials()
 	sum, err := running.digest(fmt.Sprintf("/proc/%d/exe", pid))
 	if again, gone := peer.Executable(); gone != nil || again != path {
-		// Whatever has the number now is another process, or runs another program.
+		// The number belongs to another process by now, or the process runs another program.
 		return "", ""
 	}
 	if err == nil && sum != "" {
@@ -96,7 +96,7 @@ func (p *programs) digest(name string) (string, error) {
 		return "", err
 	}
 	file := fileOf(info)
-	// The clients that ocipd has itself run the daemon's program.
+	// Clients that are ocipd itself run the daemon's program.
 	if is := own(); is.digest != "" && is.programFile == file {
 		return is.digest, nil
 	}
@@ -120,6 +120,6 @@ func (p *programs) digest(name string) (string, error) {
 }
 
 func fileOf(info fs.FileInfo) programFile {
-	s := info.Sys().(*syscall.Stat_t) // it is of a file of the system's
+	s := info.Sys().(*syscall.Stat_t) // always of this type for a file of the system
 	return programFile{device: s.Dev, inode: s.Ino, size: s.Size, changed: s.Ctim, written: s.Mtim}
 }

@@ -1,11 +1,10 @@
-// Package registry knows the apps: who is connected, which token and process each
-// registration belongs to, what it was granted (channels, tools, gateway methods),
-// which hooks it listens to, and which events wait for its answer. It puts apps'
-// coming and going on record, resumes a registration on another connection, and
-// watches heartbeats.
+// Package registry knows the apps: which are connected, the token and process of each registration,
+// its grants (channels, tools, gateway methods), its hooks, and the events that wait for its
+// answer. It records when apps connect and disconnect, resumes a registration on another
+// connection, and watches heartbeats.
 //
-// The registry decides nothing about messages. Whoever does asks it: who is on this
-// connection, who owns this channel, who listens to this hook, tell that app.
+// The registry decides nothing about messages. Code that does asks it for the app of a connection,
+// the owner of a channel or the listeners of a hook, and has it tell an app something.
 package registry
 
 import (
@@ -27,29 +26,28 @@ import (
 
 // Config is the registry's part of the configuration, checked and typed.
 type Config struct {
-	// HookWait is how long a plain interceptor is waited for, HookAnswer how
-	// long one that must answer. HookApps overrides both for single apps.
+	// HookWait is the wait for a plain interceptor, HookAnswer the wait for one that must answer.
+	// HookApps overrides both for single apps.
 	HookWait, HookAnswer time.Duration
 	HookApps             map[string]HookTimes
 
 	// UnhealthyAfter is how long an app may be silent.
 	UnhealthyAfter time.Duration
-	// DrainTimeout bounds a graceful end where the app sets no limit.
+	// DrainTimeout bounds a graceful end if the app sets no limit.
 	DrainTimeout time.Duration
 	// AppsMayOperate admits apps' processes to the operator socket.
 	AppsMayOperate bool
 }
 
-// HookTimes are one app's own limits; zero is the general one. Required makes
-// the app an interceptor that messages wait for even while it is away: without
-// it, nothing goes out.
+// HookTimes are one app's own limits; zero is the general one. Required makes the app an
+// interceptor that messages wait for even while it is away: without it, no message is sent.
 type HookTimes struct {
 	Wait, Answer time.Duration
 	Required     bool
 }
 
-// Terms are what the registry goes by. They never change: whoever decides messages
-// replaces them, with the rest of what messages are decided by, as one.
+// Terms are the configuration of the registry. They never change: the kernel replaces them as one,
+// with the rest of its ruleset.
 type Terms struct {
 	Config
 	Directory *directory.Directory
@@ -62,31 +60,31 @@ type Terms struct {
 
 // Outbox brings durable messages to the apps they are for.
 type Outbox interface {
-	// Resume lets flow what waits for an app, ResumeChannel what waits for a channel.
+	// Resume sends waiting messages to an app, ResumeChannel those of a channel.
 	Resume(*App)
 	ResumeChannel(channel string)
-	// Leave forgets the ways to an app that is gone.
+	// Leave removes the lanes to an app that is gone.
 	Leave(*App)
 	// Acknowledge records a receipt.
 	Acknowledge(*App, *Delivery, Receipt) error
 }
 
-// Options is what a registry is given from outside.
+// Options holds the dependencies of a registry.
 type Options struct {
 	Store    *store.Store
 	Settings Settings
 	Outbox   Outbox
-	// Terms returns what is in force.
+	// Terms returns the terms in force.
 	Terms func() *Terms
-	// Listened, where set, is called when an app has begun to listen to calls of tools, before it is
+	// Listened, if set, is called when an app has begun to listen to tool calls, before the app is
 	// answered. The registry is locked.
 	Listened func()
-	// Commit makes a change durable. Its error is what a caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Now    func() time.Time
 	NewID  func() string
-	// Boot names the system's boot, and Runs reports whether a process of it that an
-	// [api.Peer] named still runs; where Runs is nil, all do.
+	// Boot names the system's boot. Runs reports whether a process that an [api.Peer] named still
+	// runs; if Runs is nil, all do.
 	Boot    string
 	Runs    func(process string) bool
 	Metrics *metrics.Set
@@ -108,11 +106,11 @@ type Registry struct {
 	// closing ends when the daemon does.
 	closing context.Context
 
-	// processes are those that have registered as an app.
+	// processes are those of registered apps.
 	processes processes
 
-	// mu guards who is connected, with what. It is held for look-ups and changes in
-	// memory, never for the disk or an app.
+	// mu guards the connected apps and their grants. It is held for look-ups and changes in memory,
+	// never over the disk or an app.
 	mu       sync.RWMutex
 	apps     map[string]*App
 	channels map[string]*App
@@ -123,8 +121,7 @@ type Registry struct {
 	saved     saved
 }
 
-// New makes a registry and takes up what the store holds of apps. The context ends
-// when the daemon does.
+// New makes a registry and loads the apps from the store. The context ends when the daemon does.
 func New(closing context.Context, o Options) (*Registry, error) {
 	r := &Registry{
 		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, listened: o.Listened, commit: o.Commit,
@@ -140,30 +137,28 @@ func New(closing context.Context, o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Probe takes the registry's lock for writing, so that a reader that never lets go
-// shows.
+// Probe takes the registry's lock for writing, so that it hangs if a reader never releases it.
 func (r *Registry) Probe() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = len(r.apps)
 }
 
-// Connected returns the app of an id, nil where it is not connected.
+// Connected returns the app of an id, nil if it is not connected.
 func (r *Registry) Connected(id string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.apps[id]
 }
 
-// Receiver returns the app of an id where it may be sent messages: it is ready and
-// may run.
+// Receiver returns the app of an id if it may be sent messages: it is ready and may run.
 func (r *Registry) Receiver(t *Terms, id string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return receivingLocked(t, r.apps[id])
 }
 
-// ChannelReceiver returns the owner of a channel where it may be sent messages.
+// ChannelReceiver returns the owner of a channel if it may be sent messages.
 func (r *Registry) ChannelReceiver(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -189,20 +184,20 @@ func (r *Registry) Status() []api.AppStatus {
 	return list
 }
 
-// drain records what ends something, or is needed for it: it is written also while
-// the disk is nearly full.
+// drain records the end of something, or a condition of it. Such records are written even while the
+// disk is nearly full.
 func (r *Registry) drain(records ...*audit.Record) error {
 	_, err := r.commit(&store.Change{Records: records, Drains: true})
 	return err
 }
 
-// RecordRefusal records that an app tried what it may not, and returns the error it
-// is told. What is only malformed is no attempt and no record.
+// RecordRefusal records that an app tried something that it may not do, and returns its error. A
+// merely malformed request is no attempt and gets no record.
 func (r *Registry) RecordRefusal(a *App, event string, refusal error, details map[string]any) error {
 	return r.RecordRefusalOf(a.ID(), event, refusal, details)
 }
 
-// RecordRefusalOf is RecordRefusal for who speaks under an app's id without being
+// RecordRefusalOf is RecordRefusal for a process that speaks under an app's id without being
 // connected as that app.
 func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map[string]any) error {
 	if api.AsError(refusal).Code != api.Forbidden {
@@ -218,7 +213,7 @@ func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map
 	return refusal
 }
 
-// put sends an event at once that nobody is told the fate of.
+// put sends an event immediately. Nobody learns whether it arrives.
 func put(line api.Line, e gate.Event) {
 	if line.Put(e, nil) {
 		line.Flush()

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// savedApp is what the store keeps of an app that became ready. Its SDK connects
-// again by itself when a connection or the daemon ended, and then resumes with the
-// token it has, without registering anew.
+// savedApp is the stored form of an app that became ready. When a connection or the daemon ends,
+// the app's SDK connects again by itself, and then resumes with its token, without registering
+// anew.
 type savedApp struct {
 	// Token is the SHA-256 of the app's token, which is 256 random bits.
 	Token        []byte                 `json:"token"`
@@ -31,8 +31,8 @@ type savedApp struct {
 	Manifest     *api.Manifest          `json:"manifest"`
 	Capabilities []savedCapability      `json:"capabilities"`
 	Hooks        map[api.Hook]hookNames `json:"hooks"`
-	// Boot, Process and Exe are which process it was, and what it ran; "" where that
-	// could not be told.
+	// Boot, Process and Exe identify the process and its program; "" if they could not be
+	// determined.
 	Boot    string `json:"boot,omitzero"`
 	Process string `json:"process,omitzero"`
 	Exe     string `json:"exe,omitzero"`
@@ -46,23 +46,22 @@ type savedCapability struct {
 	Intercept bool     `json:"intercept,omitzero"`
 }
 
-// Bounds of what is saved. An app with more to save registers anew after a restart.
-// Where there are too many, one that is not connected gives way: of the process
-// itself, where it has many, else the one that registered first of those that
-// speak for no agent.
+// Bounds of the saved apps. An app with more to save registers anew after a restart. If there are
+// too many apps, a disconnected one is dropped: one of the same process, if that has many, else the
+// one that registered first of those that speak for no agent.
 const (
 	maxSaved          = 1024
 	maxSavedOfProcess = 16
 	maxSavedBytes     = 16 << 10
 )
 
-// saved knows which tokens can be resumed; what belongs to a token is in the store.
-// The maps are guarded by the registry's lock.
+// saved knows the tokens that can be resumed; the rest of each app is in the store. The registry's
+// lock guards the maps.
 type saved struct {
 	apps   map[tokenDigest]string
 	tokens map[string]savedToken
-	// writing is held, for an app, from what is known of it to the commit: what
-	// is written last is what holds.
+	// writing is held, per app, from the read of its state to the commit, so that the last write
+	// wins.
 	writing keylock.Locks
 }
 
@@ -71,7 +70,7 @@ type savedToken struct {
 	order  uint64
 	uid    uint32
 	pid    int32
-	// events are those that the app was sent since the daemon started.
+	// events are the app's events since the daemon started.
 	events *events
 }
 
@@ -79,8 +78,7 @@ const savedPrefix = "app:"
 
 func savedKey(id string) string { return savedPrefix + id }
 
-// loadSaved takes up what the store holds of apps. What cannot be read is as if it
-// were not there: its app registers again.
+// loadSaved loads the apps from the store. It skips an unreadable app, which then registers again.
 func (r *Registry) loadSaved(ctx context.Context) error {
 	r.saved.apps, r.saved.tokens = make(map[tokenDigest]string), make(map[string]savedToken)
 	values, err := r.store.MetaUnder(ctx, savedPrefix)
@@ -112,8 +110,8 @@ func (r *saved) drop(id string) {
 	}
 }
 
-// forgetSaved makes an app's earlier token worthless, and has the change take it
-// out of the store. The caller commits it before it calls done.
+// forgetSaved makes an app's earlier token worthless, and has the change remove it from the store.
+// The caller commits the change before it calls done.
 func (r *Registry) forgetSaved(a *App, c *store.Change) (done func()) {
 	done = r.saved.writing.Lock(a.ID())
 	r.mu.Lock()
@@ -123,12 +121,12 @@ func (r *Registry) forgetSaved(a *App, c *store.Change) (done func()) {
 	return done
 }
 
-// save writes down what a ready app has, so that it can resume with it. Where that
-// fails, or the app has too much, it works as ever, and has to register anew.
+// save stores a ready app, so that it can resume. If that fails, or the app is too large, the app
+// keeps working, and must register anew later.
 func (r *Registry) save(a *App) {
 	defer r.saved.writing.Lock(a.ID())()
 	t := r.terms()
-	// What cannot be told is left out: then the app resumes by its token alone.
+	// Without a known process, the app resumes by its token alone.
 	process, _ := a.peer.Process()
 	exe, _ := a.peer.Executable()
 	r.mu.Lock()
@@ -166,8 +164,8 @@ func (r *Registry) save(a *App) {
 	}
 }
 
-// makeRoom has the change drop another app where there are too many, and reports
-// whether there is room for one more.
+// makeRoom has the change drop another app if there are too many, and reports whether there is room
+// for one more.
 func (r *Registry) makeRoom(t *Terms, a *App, c *store.Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,9 +196,9 @@ func (r *Registry) makeRoom(t *Terms, a *App, c *store.Change) bool {
 	return true
 }
 
-// resume makes the connection that of the app whose token a request on it shows,
-// with what the app had when its last connection ended. Only the process that
-// registered can resume: another one that has the token has to register.
+// resume makes the connection that of the app whose token a request on it shows, with the state at
+// the end of its last connection. Only the process that registered can resume; any other process
+// with the token must register.
 func (c *Client) resume(token string) error {
 	r := c.registry
 	c.entering.Lock()
@@ -233,7 +231,7 @@ func (c *Client) resume(token string) error {
 	return c.resumeAs(a, before, token, nil)
 }
 
-// savedOf returns what is saved of an app.
+// savedOf returns the saved state of an app.
 func (r *Registry) savedOf(id string) (*savedApp, error) {
 	value, err := r.store.Meta(r.closing, savedKey(id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -249,11 +247,10 @@ func (r *Registry) savedOf(id string) (*savedApp, error) {
 	return found, err
 }
 
-// resumeAfter is how long a connection has to say by itself whose it is.
+// resumeAfter is the time that a connection has to identify itself.
 const resumeAfter = 500 * time.Millisecond
 
-// awayApp returns the app of a process that is away, "" where there is none or more
-// than one.
+// awayApp returns the disconnected app of a process, "" if there is none or more than one.
 func (r *Registry) awayApp(uid uint32, pid int32) (app string) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -269,10 +266,9 @@ func (r *Registry) awayApp(uid uint32, pid int32) (app string) {
 	return app
 }
 
-// resumeByProcess makes a connection that has said nothing yet that of the app which its
-// process is, and which is away: a stock app connects again by itself and then says
-// nothing until its next heartbeat. It is sent what waits for it; its requests have
-// to show the token all the same.
+// resumeByProcess makes a silent connection that of the disconnected app whose process it is. A
+// stock app connects again by itself and then says nothing until its next heartbeat. It gets its
+// waiting messages; its requests must still show the token.
 func (c *Client) resumeByProcess() {
 	c.entering.Lock()
 	defer c.entering.Unlock()
@@ -295,8 +291,8 @@ func (c *Client) resumeByProcess() {
 	}
 	a := c.newApp(before.Manifest, tokenDigest(before.Token))
 	a.byProcess.Store(true)
-	// A stock app has still what it read of a line that the daemon before this one did
-	// not end, and loses with it the first line that comes now: one that nobody misses.
+	// A stock app still has the part of a line that the previous daemon did not finish, and loses
+	// the next line with it. So the first line is one that nobody needs.
 	c.link.Put(gate.Notice(api.KernelResumed, []byte("{}")), nil)
 	if err := c.resumeAs(a, before, "", map[string]any{"by": "process"}); err != nil {
 		r.log.Debug("a connection of an app's process is not the app's", zap.String("app", id), zap.Error(err))
@@ -314,7 +310,7 @@ func (c *Client) resumeAs(a *App, before *savedApp, token string, details map[st
 	less := len(a.capabilities) < len(before.Capabilities)
 	r.mu.RUnlock()
 	if less {
-		// What is another app's now stays with that one.
+		// Capabilities of another app by now stay with that app.
 		r.save(a)
 	}
 	r.outbox.Resume(a)
@@ -322,8 +318,7 @@ func (c *Client) resumeAs(a *App, before *savedApp, token string, details map[st
 	return nil
 }
 
-// restoreLocked gives an app back what it had, but for what another app took
-// meanwhile.
+// restoreLocked gives an app its grants back, except those that another app took meanwhile.
 func (r *Registry) restoreLocked(t *Terms, a *App) {
 	for _, kc := range a.resumedFrom.Capabilities {
 		cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}

@@ -8,23 +8,22 @@ import (
 
 // Settings is the part of the configuration that apps may see.
 type Settings interface {
-	// Get returns the value at a path, nil where there is none. The view is asked
-	// for after the configuration that it is a view of.
+	// Get returns the value at a path, nil if there is none. It calls view after it has loaded the
+	// configuration.
 	Get(view func() View, path string) (any, error)
-	// Watch delivers changes below any of the paths, all where there are
-	// none, until the context ends. The view is asked for anew at each change.
+	// Watch delivers changes below any of the paths, or all changes if there are none, until the
+	// context ends. It calls view again at each change.
 	Watch(ctx context.Context, view func() View, paths []string) (<-chan []api.ConfigChange, error)
 }
 
-// View says what an app may see: its own section and those of its channels.
+// View names the sections that an app may see: its own and those of its channels.
 type View struct {
 	App      string
 	Channels []string
 }
 
-// view says which part of the configuration the client's app may see now: its own,
-// and that of the channels it declares and may have, unless another app has them;
-// nothing where the app may not run.
+// view returns the sections that the client's app may see now: its own, and those of the channels
+// that it declares and may have, unless another app has them. It is empty if the app may not run.
 func (c *Client) view() View {
 	a, r := c.app.Load(), c.registry
 	t := r.terms()

@@ -6,15 +6,14 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
-// tenants are those that an app belongs to; every one is all of them.
+// tenants are the tenants of an app; every stands for all.
 type tenants struct {
 	every bool
 	names []string
 }
 
-// tenantsOf returns the tenants of an app: those of the agents it speaks for, and
-// those that it is granted something of. Where nothing has to be declared there is
-// one, and everybody is of it.
+// tenantsOf returns the tenants of an app: those of its agents, and those of its grants. If the
+// configuration declares no access, every app belongs to every tenant.
 func (t *Terms) tenantsOf(app string) tenants {
 	if !t.Directory.Declared() {
 		return tenants{every: true}

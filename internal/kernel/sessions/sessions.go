@@ -1,5 +1,5 @@
-// Package sessions shows apps their sessions: those of the agents they speak for, and in
-// the channels they own those of the agents that they serve.
+// Package sessions shows apps their sessions: those of the agents they speak for, and in the
+// channels they own those of the agents that they serve.
 package sessions
 
 import (
@@ -40,8 +40,7 @@ func (v *Viewer) owned() *store.SessionOwners {
 	return own
 }
 
-// Get returns one session, or null where there is none or it is another
-// app's.
+// Get returns one session, or null if there is none or it is another app's.
 func (v *Viewer) Get(ctx context.Context, p *api.SessionGetParams) (api.SessionResult, error) {
 	found, err := v.Store.FreshSession(ctx, p.Key)
 	if errors.Is(err, store.ErrNotFound) {

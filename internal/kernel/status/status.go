@@ -1,5 +1,5 @@
-// Package status is what the running daemon says of what it decides about: who is
-// connected, what waits, and where the log stands.
+// Package status reads the daemon's status: connected apps, waiting messages and requests, and the
+// head of the log.
 package status
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Sources are what the status is read from.
+// Sources are the parts that the status is read from.
 type Sources struct {
 	Store     *store.Store
 	Requests  *approval.Requests
@@ -30,8 +30,8 @@ type Sources struct {
 // active since a time.
 func (s *Sources) Read(ctx context.Context, agents []directory.Agent, activeSince time.Time) (api.Status, error) {
 	is := api.Status{ProtocolVersion: api.ProtocolVersion, Exchanges: make(map[string]int), Held: s.Requests.Count(), Paused: s.Pauses.List()}
-	// A store that is closed because a file is lost can often not be read either:
-	// that it is closed must be told all the same.
+	// A store that is closed because a file is lost can often not be read either. The status must
+	// still say that it is closed.
 	if err := s.stored(ctx, &is, activeSince); err != nil && s.Store.Latched() == nil {
 		return is, err
 	}
@@ -54,7 +54,7 @@ func (s *Sources) Read(ctx context.Context, agents []directory.Agent, activeSinc
 	return is, nil
 }
 
-// stored adds what the store is asked for.
+// stored adds the part of the status from the store.
 func (s *Sources) stored(ctx context.Context, is *api.Status, activeSince time.Time) error {
 	counts, err := s.Exchanges.Counts(ctx)
 	if err != nil {
