@@ -1,13 +1,13 @@
-// Package acp runs an agent that speaks the Agent Client Protocol on one attempt at a task,
-// or on one review of one: it starts the agent's program, gives it the task, has the
-// daemon decide what the agent asks permission for, says how it goes, and how it ended.
+// Package acp runs an agent that speaks the Agent Client Protocol (ACP) for one attempt
+// or one review of a task. It starts the agent's program, gives it the task, passes the
+// agent's permission requests to the daemon, and reports progress and the outcome.
 //
-// It is a client of the daemon's socket by the grant of the agent's actor, and decides
-// nothing. It is no sandbox: what the program can do without asking, it can do. What it is
-// started by (wrap) is there for that.
+// The bridge is a client of the daemon's socket under the grant of the agent's actor,
+// and decides nothing. It is not a sandbox: the program can do whatever it does without
+// asking. The command in Wrap provides the sandbox.
 //
-// The caller's duty: Alone is set only where the process is this bridge's own, since then
-// every process that comes to it is ended.
+// Set Alone only if the process runs nothing but this bridge, because the bridge then
+// ends every process that becomes a child of this one.
 package acp
 
 import (
@@ -38,57 +38,55 @@ type Daemon interface {
 	Call(ctx context.Context, method string, params, result any) error
 }
 
-// Agent is how an actor's agent is started.
+// Agent says how to start an actor's agent.
 type Agent struct {
-	// Command is the program with its arguments, and Wrap what it is started by, where
-	// {workspace}, {socket} and {ocipd} stand for the task's folder, the daemon's socket and
-	// this program. Env names the variables that it gets: those alone.
+	// Command is the program with its arguments. Wrap is a command line that starts it,
+	// in which {workspace}, {socket} and {ocipd} stand for the task's folder, the
+	// daemon's socket and this program. Env names the only variables that the agent gets.
 	Command, Wrap, Env []string
-	// Mode is the session's mode, where the agent has several.
+	// Mode is the session's mode, if the agent has several.
 	Mode string
-	// Timeout bounds all, and Idle how long nothing may be heard.
+	// Timeout bounds the whole run. Idle bounds the time without output from the agent.
 	Timeout, Idle time.Duration
 }
 
-// Options is what a bridge is given.
+// Options are the inputs of [Run].
 type Options struct {
 	Daemon Daemon
-	// Attached is what the grant is for, and Token the grant's, which the agent's MCP
-	// server gets.
+	// Attached describes the grant. Token is the grant's token, for the agent's MCP server.
 	Attached taskapi.Attached
 	Token    string
-	// TaskID is the task where the grant is for none, and Workspace where it is where the
-	// task says a name and no folder.
+	// TaskID is the task if the grant names none. Workspace is the task's folder if the
+	// task gives only a name for it.
 	TaskID, Workspace string
 	Agent             Agent
-	// Server is the command line of the MCP server that the agent is given, and Socket the
-	// one that it speaks to the daemon by.
+	// Server is the command line of the MCP server for the agent. Socket is the daemon's socket.
 	Server []string
 	Socket string
-	// Lease is for how long an attempt runs that says nothing.
+	// Lease is how long an attempt lives without a heartbeat.
 	Lease   time.Duration
 	Version string
 	Lookup  func(variable string) (string, bool)
-	// Say is told in a line what happens.
+	// Say reports an event in one line.
 	Say   func(format string, args ...any)
 	Now   func() time.Time
 	NewID func() string
-	// Alone says that all processes that come to this one are the agent's.
+	// Alone is set if every orphan that this process adopts belongs to the agent.
 	Alone bool
 
 	times *times
 }
 
-// times are how long is waited for what.
+// times are the time limits of each step.
 type times struct {
-	// leave is how long an agent has to end by itself once its input is closed, cancel how
-	// long one that was asked to cancel, and term how long one that was asked to end.
+	// leave is how long an agent may take to end after its input is closed, cancel
+	// after a request to cancel, and term after a SIGTERM.
 	leave, cancel, term time.Duration
-	// settle is how long is waited for the last words of an agent that has ended, and look
-	// how often is looked at what has changed.
+	// settle is how long the bridge waits for the last output of an ended agent. look
+	// is the interval between checks for changes.
 	settle, look time.Duration
-	// begin is how long is waited for the task to be executing, and close for the daemon to
-	// take the end.
+	// begin is how long the bridge waits until the task is executing, and close how
+	// long it waits for the daemon to accept the outcome.
 	begin, close time.Duration
 }
 
@@ -99,32 +97,32 @@ func usualTimes() *times {
 const (
 	usualTimeout = 30 * time.Minute
 	usualIdle    = 10 * time.Minute
-	// beats is how many heartbeats a lease has.
+	// beats is the number of heartbeats in a lease.
 	beats = 3
 )
 
-// Result is how it ended.
+// Result is the outcome of a run.
 type Result struct {
 	TaskID    string `json:"task_id"`
 	AttemptID string `json:"attempt_id,omitzero"`
-	// Outcome is that of an attempt, succeeded for a review that was written, or ended
-	// where the daemon says that the attempt was at its end already.
+	// Outcome is the attempt's outcome, succeeded for a written review, or [Ended] if
+	// the attempt was already over.
 	Outcome string `json:"outcome"`
 	Failure string `json:"failure_code,omitzero"`
 	Verdict string `json:"verdict,omitzero"`
 	Summary string `json:"summary,omitzero"`
 }
 
-// Ended is the outcome of an attempt that others have ended.
+// Ended is the outcome of an attempt that somebody else ended.
 const Ended = "ended"
 
-// Good reports whether what was to be done was done.
+// Good reports whether the attempt or review succeeded.
 func (r *Result) Good() bool { return r.Outcome == task.AttemptSucceeded }
 
-// ending is how a bridge's work with its agent came to its end.
+// ending says how the agent's work ended.
 type ending struct {
 	outcome, code, summary string
-	// turned is set where the agent itself has ended its turn.
+	// turned is set if the agent itself ended its turn.
 	turned bool
 }
 
@@ -141,7 +139,7 @@ type bridge struct {
 	view   *taskapi.View
 	dir    string
 	redact *redact.Redactor
-	// attempt is the one that is made, nil for a reviewer.
+	// attempt is the running attempt, nil for a reviewer.
 	attempt *task.Attempt
 
 	process *process
@@ -149,8 +147,8 @@ type bridge struct {
 	told    told
 }
 
-// Run runs the agent to its end, and says how that was. An error means that nothing was
-// begun, or that the daemon could not be told.
+// Run runs the agent to its end and returns the outcome. An error means that nothing
+// began, or that the bridge could not report to the daemon.
 func Run(ctx context.Context, o *Options) (Result, error) {
 	b := &bridge{o: o, times: o.times, id: cmp.Or(o.Attached.TaskID, o.TaskID), agent: o.Agent}
 	if b.times == nil {
@@ -165,7 +163,7 @@ func Run(ctx context.Context, o *Options) (Result, error) {
 		b.o.Say("something that the agent has started does not end though it was killed")
 	}
 	e.summary = b.clean(e.summary)
-	// The daemon is told also where the bridge was interrupted.
+	// The bridge reports the outcome even after an interrupt.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.times.close)
 	defer cancel()
 	if b.attempt == nil {
@@ -174,7 +172,7 @@ func Run(ctx context.Context, o *Options) (Result, error) {
 	return b.finish(last, e)
 }
 
-// begin reads the task, and finds out what is to be done about it.
+// begin reads the task and determines the work to do.
 func (b *bridge) begin(ctx context.Context) (err error) {
 	if b.id == "" {
 		return errors.New("the grant is for no task: say which one")
@@ -209,7 +207,7 @@ func (b *bridge) begin(ctx context.Context) (err error) {
 	return b.checkProgram()
 }
 
-// running is the attempt that runs under a grant, or nil.
+// running returns the attempt that runs under a grant, or nil.
 func running(v *taskapi.View, at taskapi.Attached) *task.Attempt {
 	for i := range v.Attempts {
 		a := &v.Attempts[i]
@@ -220,8 +218,7 @@ func running(v *taskapi.View, at taskapi.Attached) *task.Attempt {
 	return nil
 }
 
-// awaitPhase reads the task, and waits while an attempt has begun whose task is not yet
-// said to be executing.
+// awaitPhase reads the task. If an attempt runs and the task is not yet executing, it waits.
 func (b *bridge) awaitPhase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.times.begin)
 	defer cancel()
@@ -244,7 +241,7 @@ func (b *bridge) awaitPhase(ctx context.Context) error {
 	}
 }
 
-// checkProgram refuses a program that others can replace.
+// checkProgram refuses a program that other users can replace.
 func (b *bridge) checkProgram() error {
 	for _, command := range [][]string{b.agent.Command, b.agent.Wrap} {
 		if len(command) == 0 {
@@ -277,14 +274,14 @@ func (b *bridge) write() taskapi.Write {
 	return taskapi.Write{Ref: taskapi.Ref{TaskID: b.id}, RequestKey: "acp-" + b.o.NewID()}
 }
 
-// run starts the agent, and watches over it until its work is at its end.
+// run starts the agent and watches it until its work ends.
 func (b *bridge) run(ctx context.Context) ending {
 	var err error
 	if b.process, err = start(b); err != nil {
 		return failed("environment", "the agent cannot be started: %v", err)
 	}
 	live, stop := context.WithCancel(context.WithoutCancel(ctx))
-	// Nothing is told of the attempt beside how it ended.
+	// The heartbeats stop before the bridge reports the outcome.
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop()
@@ -330,7 +327,8 @@ func (b *bridge) run(ctx context.Context) ending {
 	}
 }
 
-// lastWords is how the work of an agent ended whose process has: it may have said so before.
+// lastWords returns the ending of an agent whose process has exited; its turn may have
+// ended before that.
 func (b *bridge) lastWords(turn <-chan ending) ending {
 	timer := time.NewTimer(b.times.settle)
 	defer timer.Stop()
@@ -343,12 +341,12 @@ func (b *bridge) lastWords(turn <-chan ending) ending {
 	return failed("crashed", "the agent ended in the middle of its turn: %v\n%s", b.process.state(), strings.ToValidUTF8(said[max(0, len(said)-keptErrors):], ""))
 }
 
-// cancel asks the agent to cancel its turn, and answers what it has asked for. It returns
-// once it has, or has had its time.
+// cancel asks the agent to cancel its turn, and cancels its open permission requests.
+// It returns when the turn has ended or the time is up.
 func (b *bridge) cancel(stop func(), turn <-chan ending) {
 	stop()
 	if session := b.told.session(); session != "" {
-		// It waits where the agent does not read.
+		// This call blocks if the agent does not read.
 		go b.conn.SendNotification(context.Background(), sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: sdk.SessionId(session)}) //nolint:errcheck // it may have ended
 	} else {
 		return
@@ -362,8 +360,8 @@ func (b *bridge) cancel(stop func(), turn <-chan ending) {
 	}
 }
 
-// converse has the agent do its work, and says how its turn ended. A call that the bridge
-// itself has given up is waited for until the agent answers, or ends.
+// converse has the agent do its work, and returns how its turn ended. If the bridge
+// gives up a call, converse still waits until the agent answers or ends.
 func (b *bridge) converse(live context.Context) ending {
 	ctx := context.WithoutCancel(live)
 	hello, err := sdk.SendRequest[sdk.InitializeResponse](b.conn, ctx, sdk.AgentMethodInitialize, sdk.InitializeRequest{
@@ -408,10 +406,10 @@ func (b *bridge) converse(live context.Context) ending {
 	return stopped(said.StopReason)
 }
 
-// notSignedIn is the error of an agent whose user has to sign in first.
+// notSignedIn is the error code of an agent that needs a login first.
 const notSignedIn = -32000
 
-// refused is the end of an agent that answered with an error.
+// refused returns the ending for an error answer of the agent.
 func (b *bridge) refused(method string, err error) ending {
 	e, ok := errors.AsType[*sdk.RequestError](err)
 	if ok && e.Code == notSignedIn {
@@ -420,7 +418,7 @@ func (b *bridge) refused(method string, err error) ending {
 	return failed("agent_error", "the agent answered %s with an error: %v", method, err)
 }
 
-// stopped is the end of a turn.
+// stopped returns the ending for a stop reason.
 func stopped(why sdk.StopReason) ending {
 	switch why {
 	case sdk.StopReasonEndTurn:
@@ -445,8 +443,8 @@ func (b *bridge) attemptID() string {
 	return b.attempt.ID
 }
 
-// keep tells the daemon that the attempt lives, and what the agent does, until it is told
-// to stop: then it says so.
+// keep sends heartbeats and the agent's progress to the daemon. If the daemon says to
+// stop, keep reports that on lost.
 func (b *bridge) keep(ctx context.Context, lost chan<- ending) {
 	if b.attempt == nil {
 		return
@@ -479,20 +477,20 @@ func (b *bridge) keep(ctx context.Context, lost chan<- ending) {
 	}
 }
 
-// over reports whether an error says that the attempt, or the grant, is at its end.
+// over reports whether an error means that the attempt or the grant has ended.
 func over(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && (e.Code == api.Unauthorized || taskclient.Code(err) == task.LeaseLost)
 }
 
-// invalid reports whether an error says that what was told cannot be taken at any time.
+// invalid reports whether the daemon would refuse the same call again at any time.
 func invalid(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && e.Code == api.InvalidParams
 }
 
-// news tells the daemon which session it is, and which tools the agent has used since, in
-// one checkpoint. It reports whether there was anything to tell.
+// news sends the session id and the tool calls since the last checkpoint to the daemon,
+// in one checkpoint. It reports whether there was anything to send.
 func (b *bridge) news(ctx context.Context) (told, stop bool, err error) {
 	n := b.told.news()
 	if n == nil {
@@ -503,7 +501,7 @@ func (b *bridge) news(ctx context.Context) (told, stop bool, err error) {
 	case err == nil:
 		b.told.taken(n)
 	case invalid(err):
-		// It would be refused again, and be in the way of what comes after it.
+		// The daemon would refuse it again, and it would block everything after it.
 		b.told.refused(n)
 	}
 	return true, stop, err
@@ -515,13 +513,13 @@ func (b *bridge) checkpoint(ctx context.Context, kind string, payload jsontext.V
 	return said.Cancel, err
 }
 
-// finish records what the agent made, and says how the attempt ended.
+// finish records the agent's outputs and ends the attempt.
 func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
 	r := Result{TaskID: b.id, AttemptID: b.attempt.ID, Outcome: e.outcome, Failure: e.code, Summary: e.summary}
 	if e.outcome == Ended {
 		return r, nil
 	}
-	// All that was not told yet: at least which session it was.
+	// Send all remaining news, at least the session id.
 	for range maxCalls + 1 {
 		more, _, err := b.news(ctx)
 		if over(err) {
@@ -561,8 +559,8 @@ func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
 	return r, err
 }
 
-// deliver records the files that the spec names as outputs, and reports whether the attempt
-// has made anything.
+// deliver records the output files that the spec names, and reports whether the attempt
+// has produced anything.
 func (b *bridge) deliver(ctx context.Context) (made bool, err error) {
 	files, err := outputs(b.dir, b.view.Spec.Outputs)
 	if err != nil {
@@ -591,7 +589,7 @@ func (b *bridge) deliver(ctx context.Context) (made bool, err error) {
 	return slices.ContainsFunc(v.Artifacts, func(a task.Artifact) bool { return a.AttemptID == b.attempt.ID && a.Work }), nil
 }
 
-// reviewed finds the verdict of a reviewer, or reads it from what the agent has said last.
+// reviewed finds the verdict that the reviewer submitted, or reads one from the agent's last text.
 func (b *bridge) reviewed(ctx context.Context, e ending) (Result, error) {
 	r := Result{TaskID: b.id, AttemptID: b.view.CurrentAttempt, Outcome: e.outcome, Failure: e.code, Summary: e.summary}
 	v, err := b.get(ctx)
@@ -634,8 +632,8 @@ func (b *bridge) reviewed(ctx context.Context, e ending) (Result, error) {
 	return r, b.o.Daemon.Call(ctx, "task.append_review", &p, nil)
 }
 
-// clean takes secrets out of a text: those that are known by their form, and the values of
-// the variables that the agent was given.
+// clean removes secrets from a text: those with a known form, and the values of the
+// agent's variables.
 func (b *bridge) clean(text string) string {
 	text = strings.ReplaceAll(text, b.o.Token, "[OCIPD_TOKEN]")
 	for _, name := range b.agent.Env {
@@ -646,10 +644,10 @@ func (b *bridge) clean(text string) string {
 	return b.redact.Text(strings.ToValidUTF8(text, "�"))
 }
 
-// leastSecret is how long a variable's value is at least that is taken out of texts.
+// leastSecret is the minimum length of a variable's value that clean removes.
 const leastSecret = 8
 
-// cut is the beginning of a text that is too long.
+// cut shortens a text to a limit.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -657,8 +655,8 @@ func cut(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// environment is what the agent is given: the variables that its actor names, and the mode
-// in the form in which some agents take it.
+// environment is the agent's environment: the variables that its actor names, and the
+// mode in the form that some agents expect.
 func (b *bridge) environment() []string {
 	env := []string{}
 	for _, name := range b.agent.Env {
@@ -672,7 +670,7 @@ func (b *bridge) environment() []string {
 	return env
 }
 
-// Lookup finds variables in a list as os.Environ gives it.
+// Lookup finds variables in a list in the form of os.Environ.
 func Lookup(env []string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, pair := range slices.Backward(env) {
@@ -684,7 +682,7 @@ func Lookup(env []string) func(string) (string, bool) {
 	}
 }
 
-// Itself is the path of this program.
+// Itself returns the path of this program.
 func Itself() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

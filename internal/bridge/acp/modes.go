@@ -8,9 +8,9 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// known lists the agents that decide for themselves in the mode they begin in, with the mode
-// in which they ask. An agent is known by a part of the name that it gives of itself. The
-// modes are those of claude-agent-acp and codex-acp.
+// known lists the agents whose first mode does not ask for permission, with the mode
+// that does. A part of the name that an agent reports identifies it. The modes are
+// those of claude-agent-acp and codex-acp.
 var known = []struct{ agent, mode string }{
 	{"claude", "default"},
 	{"codex", "workspace-write"},
@@ -19,8 +19,8 @@ var known = []struct{ agent, mode string }{
 // modesThatAsk are the ids of modes in which agents ask before they act.
 var modesThatAsk = []string{"default", "ask", "manual", "read-only", "workspace-write"}
 
-// mode is the mode that a session is to have, "" for the one it has, where the actor names
-// none. Warning says that the agent has a mode in which it asks, and is in another one.
+// mode chooses a session's mode if the actor names none; "" keeps the current mode.
+// warning says that the agent has a mode that asks, but the session is in another one.
 func mode(agent *sdk.Implementation, offered *sdk.SessionModeState) (set, warning string) {
 	if offered == nil {
 		return "", ""

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxOutputs is how many files are recorded of an attempt, and maxSeen how many names
-	// of a workspace are looked at.
+	// maxOutputs bounds the files recorded for an attempt. maxSeen bounds the names
+	// read in a workspace.
 	maxOutputs = 200
 	maxSeen    = 100_000
-	// anyFolders stands for any folders in a pattern, and maxAny is how often it may.
+	// anyFolders stands for any folders in a pattern, at most maxAny times.
 	anyFolders = "**"
 	maxAny     = 4
 )
 
-// outputs are the files of a workspace that match a spec's outputs: names, or patterns with
-// *, ? and [], where ** stands for any folders. An entry that is no such thing is left out.
+// outputs returns the files of a workspace that match the outputs of a spec. Entries are names,
+// or patterns with *, ?, [] and **, which stands for any folders. It skips other entries.
 func outputs(dir string, entries []string) (files []string, err error) {
 	var patterns [][]string
 	for _, e := range entries {
@@ -50,7 +50,7 @@ func outputs(dir string, entries []string) (files []string, err error) {
 	return files, err
 }
 
-// pattern is an entry of a spec's outputs by its names, nil where it is none.
+// pattern splits an entry of a spec's outputs into names, and returns nil if it is not a pattern.
 func pattern(entry string) []string {
 	if _, quoted, ok := strings.Cut(entry, "`"); ok {
 		entry, _, _ = strings.Cut(quoted, "`")
@@ -78,7 +78,7 @@ func pattern(entry string) []string {
 	return names
 }
 
-// match reports whether the names of a path match a pattern.
+// match reports whether a path, as a list of names, matches a pattern.
 func match(p, names []string) bool {
 	if len(p) == 0 {
 		return len(names) == 0

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// serverName is the name of the MCP server that the agent is given.
+	// serverName is the name of the agent's MCP server.
 	serverName = "ocipd"
-	// maxAsking is how many permissions the agent can ask for at once. Others wait.
+	// maxAsking bounds the permission requests in progress at once. Further ones wait.
 	maxAsking = 8
-	// usualKind is the kind of a tool call that has none.
+	// usualKind is the kind of a tool call without one.
 	usualKind = "other"
 )
 
-// answer answers what the agent asks of its client: for permission, and nothing else.
+// answer handles the agent's requests: only those for permission.
 func (b *bridge) answer(live context.Context) sdk.MethodHandler {
 	turns := make(chan struct{}, maxAsking)
 	return func(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
@@ -57,7 +57,7 @@ func (b *bridge) answer(live context.Context) sdk.MethodHandler {
 	}
 }
 
-// permit has the daemon decide about a tool call: its policy, or a person.
+// permit has the daemon's policy, or a person, decide about a tool call.
 func (b *bridge) permit(ctx context.Context, c toolCall, raw jsontext.Value, options []sdk.PermissionOption) sdk.RequestPermissionResponse {
 	title := cmp.Or(c.Title, c.Kind, usualKind)
 	refuse := func(format string, args ...any) sdk.RequestPermissionResponse {
@@ -65,7 +65,7 @@ func (b *bridge) permit(ctx context.Context, c toolCall, raw jsontext.Value, opt
 		return choose(options, sdk.PermissionOptionKindRejectOnce)
 	}
 	if c.long() {
-		// What a person cannot be shown, nobody can allow.
+		// A person cannot approve a call that is too long to be shown.
 		return refuse("what it would do is longer than %d bytes", task.MaxArgvBytes)
 	}
 	p := taskapi.AskPermissionParams{
@@ -93,8 +93,8 @@ func (b *bridge) permit(ctx context.Context, c toolCall, raw jsontext.Value, opt
 	return choose(options, sdk.PermissionOptionKindAllowOnce)
 }
 
-// choose answers by the kind of an option, and by none of the kinds that stand for more
-// than this one call. Without such an option, the agent is told that its call is cancelled.
+// choose selects an option by its kind. It never selects a kind that permits more than
+// this one call. Without a suitable option, it answers that the call is cancelled.
 func choose(options []sdk.PermissionOption, kind sdk.PermissionOptionKind) sdk.RequestPermissionResponse {
 	for i := range options {
 		if options[i].Kind == kind {
@@ -104,7 +104,7 @@ func choose(options []sdk.PermissionOption, kind sdk.PermissionOptionKind) sdk.R
 	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeCancelled()}
 }
 
-// shown is what a person is shown of a tool call: its input, else its content.
+// shown is the part of a tool call that a person sees: its input, or else its content.
 func (c *toolCall) shown() jsontext.Value {
 	if given(c.Input) {
 		return c.Input
@@ -115,7 +115,7 @@ func (c *toolCall) shown() jsontext.Value {
 	return nil
 }
 
-// server is the name of the MCP server whose tool it is: said of our own alone.
+// server returns the name of the tool's MCP server. It recognizes only ocipd's own server.
 func (b *bridge) server(c *toolCall) string {
 	if slices.Contains([]string{"execute", "edit", "delete", "move", "fetch"}, c.Kind) {
 		return ""
@@ -124,7 +124,7 @@ func (b *bridge) server(c *toolCall) string {
 		Server string `json:"server"`
 		Tool   string `json:"tool"`
 	}
-	_ = tolerant(c.Input, &input) // what is no object names no server
+	_ = tolerant(c.Input, &input) // only an object names a server
 	tool, ok := strings.CutPrefix(c.Meta.Claude.Tool, "mcp__"+serverName+"__")
 	if input.Server == serverName {
 		tool, ok = input.Tool, true
@@ -135,22 +135,22 @@ func (b *bridge) server(c *toolCall) string {
 	return ""
 }
 
-// within reports whether all that a tool call says it touches is in the workspace. A call
-// that says nothing of it is not, but for one that only thinks.
+// within reports whether all paths that a tool call names are in the workspace. A call
+// that names none is outside, unless it is of the kind think.
 func (b *bridge) within(c *toolCall) bool {
 	var paths []string
 	for _, l := range c.Locations {
 		paths = append(paths, l.Path)
 	}
 	var content []location
-	_ = tolerant(c.Content, &content) // what is no list names no file
+	_ = tolerant(c.Content, &content) // only a list names files
 	for _, l := range content {
 		if l.Path != "" {
 			paths = append(paths, l.Path)
 		}
 	}
 	var input map[string]jsontext.Value
-	_ = tolerant(c.Input, &input) // nor does what is no object
+	_ = tolerant(c.Input, &input) // only an object names files
 	for name, value := range input {
 		var text string
 		if namesFile(name) && tolerant(value, &text) == nil && text != "" {
@@ -176,8 +176,8 @@ func namesFile(member string) bool {
 	return false
 }
 
-// inside reports whether a path is below a folder, by where it really leads. What is not
-// there yet is looked for by the folder that it would be in.
+// inside reports whether a path leads below a folder, after following symbolic links.
+// For a path that does not exist, it checks the folder that would hold it.
 func inside(dir, path string) bool {
 	if strings.Contains(path, "://") || len(path) >= len(fileScheme) && strings.EqualFold(path[:len(fileScheme)], fileScheme) {
 		u, err := url.Parse(path)
@@ -197,5 +197,5 @@ func inside(dir, path string) bool {
 	return in != ""
 }
 
-// fileScheme is how an address of a file begins.
+// fileScheme begins the URL of a file.
 const fileScheme = "file:"

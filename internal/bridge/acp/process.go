@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// maxLine is how long a line of the agent is at most, which is the SDK's own limit with
-	// the line's end, and keptErrors how much of the end of its standard error is shown. As
-	// much again is kept before it, so that a secret is found that the cut is in.
+	// maxLine bounds a line of the agent; it is the SDK's own limit with the line's
+	// end. keptErrors is how much of the end of standard error is shown. As much again
+	// is kept before it, so that a secret across the cut is recognized.
 	maxLine    = 10<<20 - 2
 	keptErrors = 4 << 10
 )
 
-// process is the agent's, with all that it has started.
+// process is the agent's process with all its descendants.
 type process struct {
 	cmd   *exec.Cmd
 	alone bool
 	in    *os.File
 	out   *os.File
-	// lines is what the SDK reads, and feed what is written into it: it does not end before
-	// the bridge is done, so that the last answer is not lost to the end of the process.
+	// The SDK reads lines; the bridge writes to feed. This pipe stays open until the
+	// bridge is done, so that the end of the process does not lose the last answer.
 	lines  *io.PipeReader
 	feed   *io.PipeWriter
 	errors tail
 	from   *os.File
-	// exited is closed once the process has ended, and heard once all was read of it.
+	// exited is closed when the process has ended, and heard when all its output was read.
 	exited, heard chan struct{}
 	once          sync.Once
 	over          bool
 }
 
-// start starts the agent in a process group of its own, in the workspace.
+// start starts the agent in its own process group, in the workspace.
 func start(b *bridge) (*process, error) {
 	places := strings.NewReplacer("{workspace}", b.dir, "{socket}", b.o.Socket, "{ocipd}", b.o.Server[0])
 	var argv []string
@@ -66,11 +66,11 @@ func start(b *bridge) (*process, error) {
 		}
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	// Should the bridge be killed, so is the agent.
+	// If the bridge is killed, the kernel kills the agent too.
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	started := make(chan error, 1)
 	go func() {
-		// What is said of the parent's death is about the thread that started the agent.
+		// Pdeathsig applies to the thread that started the agent, so this thread stays.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		for _, f := range theirs {
@@ -100,12 +100,12 @@ func (p *process) close() {
 	_ = p.lines.Close()
 }
 
-// state is how the process ended, once it has.
+// state describes how the process ended.
 func (p *process) state() string { return p.cmd.ProcessState.String() }
 
-// end ends the process, its group, and what has left it. An agent whose turn is over has a
-// moment to end by itself. Nothing is waited for without a limit; it reports false where
-// something does not end though it was killed.
+// end ends the process, its group, and descendants that left the group. An agent whose
+// turn is over may first end by itself. Every wait has a limit. end returns false if a
+// process survives SIGKILL.
 func (p *process) end(t *times) bool {
 	if p == nil {
 		return true
@@ -117,7 +117,7 @@ func (p *process) end(t *times) bool {
 			p.signal(unix.SIGTERM)
 			p.over = within(t.term, p.exited)
 		}
-		// Also what has outlived it.
+		// Kill surviving members of the group too.
 		p.signal(unix.SIGKILL)
 		p.over = p.over || within(t.term, p.exited)
 		if p.alone {
@@ -125,7 +125,7 @@ func (p *process) end(t *times) bool {
 			defer cancel()
 			p.over = peer.EndAdopted(ctx) == nil && p.over
 		}
-		// What it has said last is taken in before its output is closed.
+		// Read the last output before closing it.
 		within(t.settle, p.heard)
 		p.close()
 	})
@@ -143,8 +143,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// signal tells the process, its group, and where all that comes to the bridge is the
-// agent's, all of that: any of them may have left the others.
+// signal signals the process and its group, which the process may have left. With
+// alone, it also signals all descendants of the bridge.
 func (p *process) signal(s unix.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	_ = unix.Kill(-p.cmd.Process.Pid, s)
@@ -153,7 +153,7 @@ func (p *process) signal(s unix.Signal) {
 	}
 }
 
-// Adopt has all that the agent starts come to this process once its own parent has ended.
+// Adopt makes this process the new parent of the agent's orphaned processes.
 func Adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot keep hold of the agent's processes: %w", err)
@@ -161,8 +161,8 @@ func Adopt() error {
 	return nil
 }
 
-// hear hands the agent's lines on to the SDK, and takes what it says of its work itself, as
-// the SDK gives up on an agent that says much at once. What is no object is left out.
+// hear passes the agent's lines to the SDK. It handles progress notifications itself, because
+// the SDK gives up on an agent that sends many at once. It skips lines that are not objects.
 func (b *bridge) hear() error {
 	defer close(b.process.heard)
 	r := bufio.NewReaderSize(b.process.out, 64<<10)
@@ -191,7 +191,7 @@ func (b *bridge) hear() error {
 
 var errLong = errors.New("the agent wrote a line of more than 10 MiB")
 
-// readLine reads a line, without its end. The last one may have none.
+// readLine reads a line without its line end, which the last line may lack.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -205,7 +205,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// tail keeps the end of what is written into it.
+// tail is a writer that keeps the end of the text.
 type tail struct {
 	limit int
 	mu    sync.Mutex
@@ -221,7 +221,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is what was kept.
+// String returns the kept text.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// prompt is what the agent is told to do.
+// prompt is the agent's instruction.
 func (b *bridge) prompt() string {
 	var t strings.Builder
 	v := b.view
@@ -46,7 +46,7 @@ func (b *bridge) prompt() string {
 	return t.String()
 }
 
-// spec is what is to be done.
+// spec writes the task's specification.
 func (b *bridge) spec(t *strings.Builder) {
 	s := &b.view.Spec
 	fmt.Fprintf(t, "\n# The specification, version %d\n", s.Version)
@@ -68,7 +68,7 @@ func (b *bridge) spec(t *strings.Builder) {
 	}
 }
 
-// made is what a reviewer is to look at.
+// made writes the results that a reviewer has to check.
 func (b *bridge) made(t *strings.Builder) {
 	if b.attempt != nil || b.view.Phase == task.SpecReview {
 		return
@@ -81,7 +81,7 @@ func (b *bridge) made(t *strings.Builder) {
 	}
 }
 
-// toMend is what others have found, and how the last attempt ended.
+// toMend writes the open findings of reviewers, and how the last attempt ended.
 func (b *bridge) toMend(t *strings.Builder) {
 	var list []string
 	v := b.view

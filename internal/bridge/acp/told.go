@@ -14,17 +14,15 @@ import (
 )
 
 const (
-	// maxCalls is how many tool calls are known at once, and maxReported how many are told
-	// to the daemon at once.
+	// maxCalls bounds the tool calls in memory. maxReported bounds the tool calls in one checkpoint.
 	maxCalls    = 1024
 	maxReported = 24
-	// keptText is how much of the end of what the agent said is kept, and shortText how
-	// much of a title is put on record.
+	// keptText bounds the kept end of the agent's text. shortText bounds a title in the record.
 	keptText  = 256 << 10
 	shortText = 200
 )
 
-// toolCall is what the agent says of a call of a tool.
+// toolCall is the agent's description of a tool call.
 type toolCall struct {
 	ID        string         `json:"toolCallId"`
 	Title     string         `json:"title"`
@@ -39,19 +37,19 @@ type toolCall struct {
 		} `json:"claudeCode"`
 	} `json:"_meta"`
 
-	// longInput and longContent are set where the two are too long to be shown.
+	// longInput and longContent are set if the input or the content is too long to be shown.
 	longInput, longContent bool
 	seq                    int
 }
 
-// long reports whether what the agent would do is too long to be shown.
+// long reports whether a person could not be shown the whole call because of its length.
 func (c *toolCall) long() bool { return c.longInput || c.longContent && !given(c.Input) }
 
 type location struct {
 	Path string `json:"path"`
 }
 
-// merge adds what is newly said of a call.
+// merge adds an update to a call.
 func (c *toolCall) merge(n *toolCall) {
 	c.ID = n.ID
 	c.Title, c.Kind, c.Status = cmp.Or(n.Title, c.Title), cmp.Or(n.Kind, c.Kind), cmp.Or(n.Status, c.Status)
@@ -71,7 +69,7 @@ func given(v jsontext.Value) bool {
 	return len(v) > 0 && v.Kind() != 'n' && string(v) != "{}" && string(v) != "[]"
 }
 
-// keep lets go of what would not be shown anyway.
+// keep drops an input or content that is too long to be shown.
 func (c *toolCall) keep() {
 	c.Input, c.Content = slices.Clone(c.Input), slices.Clone(c.Content)
 	if c.longInput {
@@ -82,7 +80,7 @@ func (c *toolCall) keep() {
 	}
 }
 
-// told is what the agent has said of its work so far.
+// told holds everything that the agent has reported so far.
 type told struct {
 	said tail
 
@@ -90,10 +88,10 @@ type told struct {
 	heard  time.Time
 	asking int
 	id     string
-	// mode is the one that the session was put into, and warning what is to be known of it.
+	// mode is the session's mode, and warning a remark about it.
 	mode, warning string
-	// reported says that the daemon knows the session, and changed which calls it does not
-	// know as they are. dropped is how many it was never told of.
+	// reported is set when the daemon knows the session. changed holds the calls with updates
+	// that the daemon does not know yet. dropped counts calls that are never reported to it.
 	reported bool
 	seq      int
 	calls    map[string]*toolCall
@@ -105,12 +103,12 @@ func (t *told) init(now time.Time) {
 	t.heard, t.calls, t.changed, t.said.limit = now, make(map[string]*toolCall), make(map[string]bool), keptText
 }
 
-// tolerant reads what an agent writes: its JSON is not always as it should be.
+// tolerant reads an agent's JSON, which may have duplicate names or invalid UTF-8.
 func tolerant(data []byte, into any) error {
 	return json.Unmarshal(data, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// update takes a notification, and reports false for any other message.
+// update handles a notification, and returns false for other messages, which the SDK handles.
 func (t *told) update(line []byte) bool {
 	var m struct {
 		ID     jsontext.Value `json:"id"`
@@ -148,7 +146,7 @@ func (t *told) update(line []byte) bool {
 	return true
 }
 
-// call takes what is said of a tool call, and returns all that is known of it.
+// call merges an update of a tool call, and returns the whole call.
 func (t *told) call(said *toolCall) toolCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,8 +167,8 @@ func (t *told) call(said *toolCall) toolCall {
 	return whole
 }
 
-// forgetLocked makes room for a call: by the oldest that the daemon knows, else by the
-// oldest, which is counted.
+// forgetLocked makes room for a call. It drops the oldest call that the daemon knows,
+// or else the oldest of all, which it counts as dropped.
 func (t *told) forgetLocked() {
 	oldest := slices.MinFunc(slices.Collect(maps.Values(t.calls)), func(a, b *toolCall) int {
 		if t.changed[a.ID] != t.changed[b.ID] {
@@ -194,7 +192,7 @@ func (t *told) spoke(now time.Time) {
 	t.heard = now
 }
 
-// asks counts those that wait for a permission, by 1 and -1.
+// asks counts the calls that wait for a permission; n is 1 or -1.
 func (t *told) asks(n int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +200,8 @@ func (t *told) asks(n int, now time.Time) {
 	t.heard = now
 }
 
-// silent is for how long nothing was heard of an agent that does not wait itself.
+// silent returns how long the agent has been silent. An agent that waits for a
+// permission does not count as silent.
 func (t *told) silent(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,7 +211,7 @@ func (t *told) silent(now time.Time) time.Duration {
 	return now.Sub(t.heard)
 }
 
-// opened notes which session it is, the mode it is put into, and what is to be known of that.
+// opened notes the session, its mode, and a warning about the mode.
 func (t *told) opened(session, mode, warning string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,7 +226,7 @@ func (t *told) session() string {
 
 func (t *told) text() string { return t.said.String() }
 
-// report is one tool call as the daemon is told of it: not what it was about.
+// report is one tool call in a checkpoint, without its content.
 type report struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind,omitzero"`
@@ -236,18 +235,18 @@ type report struct {
 	Input  string `json:"input_digest,omitzero"`
 }
 
-// news is what the daemon was not told of yet, as a checkpoint of a kind.
+// news is the content of the next checkpoint, with its kind.
 type news struct {
 	kind    string
 	payload jsontext.Value
-	// calls are the calls that are told of, as they were at a time, and dropped how many
-	// that are never told of.
+	// calls are the reported calls with the sequence number of their state, and dropped
+	// the number of calls that are never reported.
 	calls   map[string]int
 	dropped int
 }
 
-// news is which session it is, or else some of the tool calls that the daemon was not told
-// of yet, the oldest first: nil where there is nothing. It is forgotten once it is taken.
+// news returns the session if the daemon does not know it yet, or else unreported tool
+// calls, the oldest first; nil if there are none. They stay until taken is called.
 func (t *told) news() *news {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,7 +286,7 @@ func (t *told) news() *news {
 	}
 }
 
-// taken says that the daemon knows now what it was told.
+// taken notes that the daemon has accepted the news.
 func (t *told) taken(n *news) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,7 +297,7 @@ func (t *told) taken(n *news) {
 	t.forgetNewsLocked(n)
 }
 
-// refused says that the daemon does not take what it was told, and never will.
+// refused notes that the daemon will never accept the news.
 func (t *told) refused(n *news) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -308,7 +307,7 @@ func (t *told) refused(n *news) {
 	t.dropped += t.forgetNewsLocked(n)
 }
 
-// forgetNewsLocked forgets what was told, but for calls of which something was said since.
+// forgetNewsLocked forgets the news, except for calls with later updates.
 func (t *told) forgetNewsLocked(n *news) (forgotten int) {
 	for id, seq := range n.calls {
 		if c := t.calls[id]; c != nil && c.seq == seq {

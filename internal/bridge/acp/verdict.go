@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// verdict is a reviewer's word as its text has it.
+// verdict is a reviewer's verdict as written in its text.
 type verdict struct {
 	Verdict  string         `json:"verdict"`
 	Summary  string         `json:"summary"`
@@ -17,13 +17,13 @@ type verdict struct {
 }
 
 const (
-	// searched is how much of the end of a text is searched for a verdict, and maxBegins
-	// how many places are looked at.
+	// searched bounds the end of a text that is searched for a verdict, and maxBegins
+	// the number of places tried.
 	searched  = 64 << 10
 	maxBegins = 2000
 )
 
-// readVerdict reads the last verdict of a text: a JSON object with the members verdict,
+// readVerdict reads the last verdict in a text: a JSON object with the members verdict,
 // summary and findings.
 func readVerdict(text string) (v verdict, ok bool) {
 	text = text[max(0, len(text)-searched):]

@@ -1,6 +1,7 @@
-// Package codexprobe tries whether Codex asks its hooks about text that is typed into an open shell, and about the calls
-// that a script of Code Mode makes. It needs no model and touches nothing of the user's: Codex runs in a home of its own,
-// against a stand-in for the model on this machine, with one hook that keeps each question.
+// Package codexprobe tries whether Codex asks its hooks about text that is typed into
+// an open shell, and about calls from a Code Mode script. It needs no model and does
+// not touch the user's files: Codex runs in a temporary home, against a stand-in for
+// the model, with one hook that logs each question.
 package codexprobe
 
 import (
@@ -27,30 +28,31 @@ import (
 // Time bounds a trial.
 const Time = 45 * time.Second
 
-// typed is what is typed into the shell, which is cat, and what a script says: it comes back, and nothing is done.
+// typed is the text that the model types into the shell (cat) and that a script prints.
+// It has no effect.
 const typed = "ocipd-canary-typed"
 
-// Way is one in which Codex does something of which it may ask no hook.
+// Way is a way to act about which Codex may not ask its hooks.
 type Way int
 
 const (
-	// Typing is into a shell that is open.
+	// Typing is input into an open shell.
 	Typing Way = iota
-	// Scripting is Code Mode, which the trial switches on: a script calls tools.
+	// Scripting is Code Mode, in which a script calls tools. The trial enables it.
 	Scripting
 )
 
-// maxAsked bounds what Codex says to its model.
+// maxAsked bounds a request of Codex to its model.
 const maxAsked = 8 << 20
 
-// ErrUnknown means that the trial did not come as far as what is tried, so that nothing is known.
+// ErrUnknown means that the trial never reached the point of interest.
 var ErrUnknown = errors.New("cannot tell whether Codex asks its hooks")
 
-// sandboxes are those in which Codex is tried: the first one does not work everywhere, and the second one may be forbidden.
+// sandboxes are tried in turn: the first does not work everywhere, and the second may be forbidden.
 var sandboxes = []string{"read-only", "danger-full-access"}
 
-// Asked reports whether a Codex asks its hooks about what it does in a way. Other errors than [ErrUnknown] are what
-// failed on this machine.
+// Asked reports whether a Codex asks its hooks about one way. Errors other than
+// [ErrUnknown] are failures of this machine.
 func Asked(ctx context.Context, program string, way Way) (asked bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, Time)
 	defer stop()
@@ -62,7 +64,7 @@ func Asked(ctx context.Context, program string, way Way) (asked bool, err error)
 	return false, err
 }
 
-// in tries a Codex in a sandbox.
+// in tries a Codex in one sandbox.
 func in(ctx context.Context, program, sandbox string, way Way) (bool, error) {
 	home, err := os.MkdirTemp("", "ocipd-codex")
 	if err != nil {
@@ -115,7 +117,7 @@ func in(ctx context.Context, program, sandbox string, way Way) (bool, error) {
 type model struct {
 	way Way
 	mu  sync.Mutex
-	// answered is set once the shell was typed into, or the script has run.
+	// answered is set when the shell got the text or the script has run.
 	answered bool
 }
 
@@ -131,10 +133,10 @@ func (m *model) done(came bool) {
 	m.answered = came
 }
 
-// script is one of Code Mode.
+// script is a Code Mode script.
 const script = `const said = await tools.exec_command({cmd: "echo ` + typed + `"}); text(JSON.stringify(said));`
 
-// session is how Codex names a shell that is open.
+// session matches Codex's name of an open shell.
 var session = regexp.MustCompile(`session ID:? (\d+)`)
 
 func (m *model) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -147,7 +149,7 @@ func (m *model) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxAsked))
 	if r.Method != http.MethodPost || err != nil || json.Unmarshal(body, &asked) != nil {
 		rw.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(rw, `{"data":[],"models":[]}`) // who has gone needs no answer
+		_, _ = io.WriteString(rw, `{"data":[],"models":[]}`) // the client may be gone
 		return
 	}
 	var outputs []string

@@ -9,14 +9,15 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/codexprobe"
 )
 
-// trials are the rows of [Runtime.Open] that close by themselves, with the way of Codex that each is about.
+// trials are the rows of [Runtime.Open] that a trial can close, with the way of Codex that
+// each is about.
 var trials = []struct {
 	row string
 	way codexprobe.Way
 }{{typedOpen, codexprobe.Typing}, {codeOpen, codexprobe.Scripting}}
 
-// StaysOpen lists what no gate is asked about of a version of the runtime: all of [Runtime.Open], but for what that
-// version was seen to ask about.
+// StaysOpen lists the actions about which a version of the runtime asks no gate: all of
+// [Runtime.Open], except those about which a trial saw that version ask.
 func (r *Runtime) StaysOpen(p *Place, version string) ([]string, error) {
 	k, err := r.kept(p)
 	if err != nil || version == "" {
@@ -25,11 +26,11 @@ func (r *Runtime) StaysOpen(p *Place, version string) ([]string, error) {
 	return slices.DeleteFunc(slices.Clone(r.Open), func(row string) bool { return k.Asks[row] == version }), nil
 }
 
-// Tries reports whether a runtime is one of which is tried what it asks about.
+// Tries reports whether [Runtime.TryAsks] can test a runtime.
 func (r *Runtime) Tries() bool { return slices.Contains(r.Open, typedOpen) }
 
-// TryAsks tries what the installed program of a runtime asks about, and notes it. What cannot be told is an error, and
-// stays open.
+// TryAsks tests about which actions the installed runtime asks its gate, and notes the
+// results. If a trial is inconclusive, it returns an error, and the action counts as open.
 func (r *Runtime) TryAsks(ctx context.Context, p *Place, program string) (failed error) {
 	version := Version(ctx, program)
 	for _, t := range trials {
@@ -42,7 +43,7 @@ func (r *Runtime) TryAsks(ctx context.Context, p *Place, program string) (failed
 	return failed
 }
 
-// asks notes whether a version of a runtime that was put behind the daemon asks about what a row says.
+// asks notes whether a version of an integrated runtime asks about the action of a row.
 func (r *Runtime) asks(p *Place, version, row string, does bool) error {
 	k, err := r.kept(p)
 	if err != nil || len(k.Files) == 0 {

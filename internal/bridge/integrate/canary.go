@@ -18,23 +18,22 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolgate"
 )
 
-// canaryChannel is a channel that nothing delivers to: what a canary says reaches nobody,
-// should a gate let it through.
+// canaryChannel has no app, so a canary reaches nobody even if a gate lets it through.
 const canaryChannel = toolgate.Canary
 
-// Canary is a message by which a runtime's gate is tried: an agent of the runtime is made
-// to send it, in a real turn, or what its files name is started and asked as the runtime
-// would, and the daemon has to have refused it and to have it on record. It is marked for nobody's eyes, so that it is refused whoever sends it, and
-// nothing in it is secret.
+// Canary is a message that tests a runtime's gate. Either an agent of the runtime sends it in a
+// real turn, or ocipd starts the gate that the runtime's files name and asks it as the runtime
+// would. The test passes if the daemon refused the message and recorded it. The message is
+// marked TLP:RED, so the daemon refuses it from any sender, and it contains no secret.
 type Canary struct {
-	// ID is unique, and Target is who it is for in the channel of Session.
+	// ID is unique. Target is the canary's receiver in the channel of Session.
 	ID, Target string
-	// Session is the session key by which its record is found.
+	// Session is the session key that finds the canary's record.
 	Session string
 	Text    string
 }
 
-// NewCanary returns a canary of an id that no other has.
+// NewCanary returns a canary with a unique id.
 func NewCanary(id string) *Canary {
 	return &Canary{
 		ID: id, Target: id, Session: canaryChannel + ":" + id,
@@ -42,25 +41,25 @@ func NewCanary(id string) *Canary {
 	}
 }
 
-// CanaryTime bounds a canary: the turn of an agent, and what starts it.
+// CanaryTime bounds a canary, including the agent's turn.
 const CanaryTime = 2 * time.Minute
 
-// ErrNotSent means that the runtime's agent did not try to send the canary, so that
-// nothing is known of the gate.
+// ErrNotSent means that the runtime's agent did not try to send the canary, so the gate was
+// not tested.
 var ErrNotSent = errors.New("the agent did not send it, so nothing was tried")
 
-// ErrNoGate means that nothing in a runtime's files is there to be tried.
+// ErrNoGate means that the runtime's files contain no gate to test.
 var ErrNoGate = errors.New("nothing in its files asks the daemon, so nothing was tried")
 
-// Record is what the log has of a canary.
+// Record is the log's record of a canary.
 type Record struct {
 	Seq     uint64
 	Refused bool
 	Reason  string
 }
 
-// Try has a canary sent by a runtime, or by what its files name, and looks for it in the
-// log: find returns the records of its session. Without an error the gate was seen to work.
+// Try has a runtime, or the gate in its files, send a canary. It then looks for the canary in the
+// log with find, which returns the records of a session. A nil error means that the gate worked.
 func (r *Runtime) Try(ctx context.Context, p *Place, c *Canary, find func(ctx context.Context, session string) ([]Record, error)) (Record, error) {
 	ctx, stop := context.WithTimeout(ctx, CanaryTime)
 	defer stop()
@@ -80,10 +79,9 @@ func (r *Runtime) Try(ctx context.Context, p *Place, c *Canary, find func(ctx co
 	return Record{}, fmt.Errorf("a canary of %s was sent, and the daemon was not asked: the gate is open", r.Title)
 }
 
-// tryCommands starts what a runtime's files name, as the runtime does, and asks it about a
-// canary: the server that hooks ask, and each proxy that differs before the command of its
-// server, with a server of ours behind it instead. No agent and no model have a part in it,
-// and no server of the user's is started.
+// tryCommands starts the gates in a runtime's files as the runtime does, and asks them about a
+// canary: the server that the hooks ask, and each different proxy, with a server of ocipd in
+// place of the user's. It uses no agent and no model, and starts none of the user's servers.
 func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int, err error) {
 	servers, err := r.Servers(p)
 	if err != nil {
@@ -133,8 +131,8 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 	return ways, failed
 }
 
-// environment is that in which a runtime starts a server, which may stand in the machine's settings: what it
-// gives to all, and what its files give to that one.
+// environment is the environment in which a runtime starts a server: variables for all
+// servers, then those for this one. The server may be in the machine's settings.
 func (r *Runtime) environment(p *Place, s *Server, machine bool) []string {
 	list := os.Environ()
 	if r.passes != nil {
@@ -149,7 +147,7 @@ func (r *Runtime) environment(p *Place, s *Server, machine bool) []string {
 			}
 		}
 	}
-	// Of two values the last one counts.
+	// If a variable is set twice, the last value counts.
 	for _, env := range []map[string]string{r.sets(p), s.env} {
 		for _, name := range slices.Sorted(maps.Keys(env)) {
 			list = append(list, name+"="+env[name])
@@ -158,7 +156,7 @@ func (r *Runtime) environment(p *Place, s *Server, machine bool) []string {
 	return list
 }
 
-// sets are the variables that the user's settings have set for all that a runtime starts.
+// sets returns the variables that the user's settings set for every process of the runtime.
 func (r *Runtime) sets(p *Place) map[string]string {
 	env := make(map[string]string)
 	if r.variable != claudeVariable {
@@ -175,11 +173,11 @@ func (r *Runtime) sets(p *Place) map[string]string {
 	return env
 }
 
-// canaryMap is of the tool that a canary is sent by through a proxy: that of the gate, which
-// stands behind it and understands no such call.
+// canaryMap describes the tool with which a canary is sent through a proxy. It is the
+// gate's tool; the gate stands in for the server and does not understand the call.
 const canaryMap = "channel: " + canaryChannel + "\ntools:\n  " + toolgate.Tool + ": {text: [input], to: [\"{session}\"]}\n"
 
-// tryProxy starts a proxy as a runtime does, and has it send a canary.
+// tryProxy starts a proxy as the runtime does, and sends a canary through it.
 func (r *Runtime) tryProxy(ctx context.Context, p *Place, env []string, command string, before []string, c *Canary) error {
 	dir, err := os.MkdirTemp("", canaryChannel)
 	if err != nil {
@@ -202,13 +200,14 @@ func (r *Runtime) tryProxy(ctx context.Context, p *Place, env []string, command 
 	return err
 }
 
-// Integrated reports whether a runtime was put behind the daemon and not taken out again.
+// Integrated reports whether a runtime is behind the daemon.
 func (r *Runtime) Integrated(p *Place) bool {
 	_, err := os.Stat(r.noteFile(p))
 	return err == nil
 }
 
-// Records looks for a canary in the log of a daemon, by a call to its operator socket.
+// Records returns a function that looks for a canary in a daemon's log, by a call to its
+// operator socket.
 func Records(call func(ctx context.Context, method string, params, result any) error) func(ctx context.Context, session string) ([]Record, error) {
 	return func(ctx context.Context, session string) (found []Record, err error) {
 		var page api.AuditQueryResult

@@ -18,30 +18,30 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// Change is what is done to the command of one server.
+// Change is a change to the command of one server.
 type Change struct {
 	Server
-	// Was and Now are the command lines, each the command first.
+	// Was and Now are the command lines, with the command first.
 	Was, Now []string
 }
 
-// Plan is what would be written, and why.
+// Plan is a set of planned changes.
 type Plan struct {
 	runtime *Runtime
 	place   *Place
-	// Changes are those of the servers, in the order of the files. There are none where
-	// all is as it should be.
+	// Changes are the changes to servers, in the order of the files. It is empty if nothing
+	// has to change.
 	Changes []Change
-	// Edits are the files in which something else of ours is entered, or is taken out of.
+	// Edits are the other entries of ocipd that are put into files or removed from them.
 	Edits []Edit
 	files []change
-	// entered is what is ours in each file besides the commands of servers, and managed is set
-	// where the machine's settings have the rest. Both are noted.
+	// entered holds ocipd's entries in each file, apart from the commands of servers.
+	// managed is set if the machine's settings contain the hooks. Both are noted.
 	entered map[string][]entered
 	managed bool
 }
 
-// enters notes what an edit enters.
+// enters adds the items of an edit to the note.
 func (p *Plan) enters(path string, e *Edit) {
 	for _, i := range e.items {
 		var one entered
@@ -60,32 +60,30 @@ func (p *Plan) enters(path string, e *Edit) {
 	}
 }
 
-// change is one file as it is and as it will be.
+// change is one file before and after the change.
 type change struct {
 	path          string
 	before, after []byte
 	mode          fs.FileMode
-	// original is the file as it was before anything of ours was in it, and missing is set
-	// where there was none then, and folders how many of those that it is in were not there
-	// either. It is noted where keep is set.
+	// original is the file before ocipd first changed it. missing is set if there was no file, and
+	// folders counts the missing folders above it. keep is set if the original is to be noted.
 	original      []byte
 	missing, keep bool
 	folders       int
-	// gone is set for a file that is taken away, and out for one that is to have nothing of
-	// ours in it. With known, the file is as it was left, and the original is the noted one.
+	// gone is set if the file is to be deleted, out if it is to lose all of ocipd's
+	// entries, and known if the file is as ocipd left it and original comes from the note.
 	gone, out, known bool
 }
 
-// recall has a file that nobody has changed since go by what is noted of it.
+// recall loads the noted original of a file, if nobody has changed the file since.
 func (f *change) recall(notes map[string]note) {
 	if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
 		f.original, f.missing, f.folders, f.known = note.Before, note.Missing, note.Folders, true
 	}
 }
 
-// Behind plans to put every server of a runtime that is started by a command behind the
-// proxy, as an agent. One that is behind it as another agent is put behind it as this
-// one.
+// Behind plans to put every server with a command behind the proxy, as an agent. It also
+// changes servers that are behind the proxy as another agent.
 func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
 		if e.Own || e.Name == gateServer || !p.started(&e.Server) || e.Agent == agent && e.Changed == "" && e.named() {
@@ -133,9 +131,8 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	return plan, err
 }
 
-// unambiguous refuses servers whose tools' names can be those of another server's tools: a tool is
-// known by its server's name, with _ for each character that a runtime does not write, two
-// underscores, and its own name.
+// unambiguous refuses servers whose tool names could be confused. A runtime knows a tool by the
+// name of its server, with _ for each other character, two underscores, and the tool's own name.
 func (p *Plan) unambiguous() error {
 	for i := range p.Changes {
 		name := codexName(p.Changes[i].Name)
@@ -149,7 +146,7 @@ func (p *Plan) unambiguous() error {
 	return nil
 }
 
-// Remove plans to take every server of a runtime out again.
+// Remove plans to take every server out of the proxy again.
 func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
 		if e.Agent == "" {
@@ -180,7 +177,7 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 	return plan, nil
 }
 
-// giveBack has a file become what it was, to the byte, where nobody has changed it since.
+// giveBack restores a file byte for byte, if nobody has changed it since.
 func (f *change) giveBack(notes map[string]note) {
 	if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
 		f.after, f.gone, f.folders = note.Before, note.Missing, note.Folders
@@ -205,7 +202,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		if err != nil {
 			kept = nil // there was no file, or none that is understood
 		}
-		// From the end on, so that what stands before keeps its place.
+		// From the end, so that earlier positions stay valid.
 		slices.SortFunc(entries, func(a, b entry) int { return a.command.begin - b.command.begin })
 		for _, e := range slices.Backward(entries) {
 			command, args, ok := write(&e)
@@ -249,13 +246,12 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 	return plan, notes, err
 }
 
-// Empty reports whether all is as it should be. [Plan.Apply] then changes no file, and notes
-// how all stands.
+// Empty reports whether no file has to change. [Plan.Apply] then only notes the state.
 func (p *Plan) Empty() bool {
 	return !slices.ContainsFunc(p.files, func(f change) bool { return f.gone || !bytes.Equal(f.before, f.after) })
 }
 
-// check reads a changed text as its runtime will, and holds it against what was planned.
+// check parses a changed text as its runtime will, and compares it with the plan.
 func (r *Runtime) check(path string, text []byte, planned []Change) error {
 	entries, err := r.read(path, text)
 	if err != nil {
@@ -271,8 +267,8 @@ func (r *Runtime) check(path string, text []byte, planned []Change) error {
 	return nil
 }
 
-// replace writes another command line of the entry into a text, in which all behind the
-// entry may have changed already.
+// replace writes another command line for the entry into a text, in which everything after
+// the entry may have changed already.
 func (e *entry) replace(text []byte, command string, args []string) []byte {
 	first, list := e.write(command, args, e.args.begin == e.args.end)
 	parts := []struct {
@@ -288,10 +284,10 @@ func (e *entry) replace(text []byte, command string, args []string) []byte {
 	return text
 }
 
-// ErrChanged means that a file was changed between the plan and its writing.
+// ErrChanged means that a file changed between planning and writing.
 var ErrChanged = errors.New("the file was changed meanwhile: try again")
 
-// Apply writes the plan's files. Each is written whole or not at all.
+// Apply writes the plan's files. It writes each file completely or not at all.
 func (p *Plan) Apply() error {
 	k, err := p.runtime.kept(p.place)
 	if err != nil {
@@ -309,7 +305,8 @@ func (p *Plan) Apply() error {
 			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing, Folders: f.folders, Entered: p.entered[f.path]}
 		}
 	}
-	// The note comes first, and goes last: without it the file could not be given back to the byte.
+	// The note is written first and removed last. Without it the original could not be
+	// restored byte for byte.
 	if err := p.runtime.keep(p.place, k); err != nil {
 		return err
 	}
@@ -326,14 +323,14 @@ func (p *Plan) Apply() error {
 	return p.runtime.keep(p.place, k)
 }
 
-// write writes one file, unless it is another one by now.
+// write writes one file, unless somebody has changed it since the plan.
 func (f *change) write() error {
 	if !f.gone && bytes.Equal(f.before, f.after) {
 		return nil
 	}
 	now, err := durable.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) && f.before == nil {
-		// Who may read the file may come to it.
+		// Users that may read the file may enter its folder.
 		err = os.MkdirAll(filepath.Dir(f.path), f.mode|f.mode>>2&0o111|0o100)
 	}
 	if err != nil {
@@ -362,38 +359,37 @@ func (f *change) write() error {
 	return nil
 }
 
-// note is what is kept of a file: the digest of what was written into it, and what it
-// was before anything of ours was in it.
+// note describes a file: the digest of the text that ocipd wrote, and the original text
+// before ocipd first changed it.
 type note struct {
 	After  string `json:"after"`
 	Before []byte `json:"before"`
-	// Missing is set where there was no file, and Folders is how many of those that it is in
-	// were made for it.
+	// Missing is set if there was no file. Folders counts the folders that were created for it.
 	Missing bool `json:"missing,omitzero"`
 	Folders int  `json:"folders,omitzero"`
-	// Entered is what is ours in the file besides the commands of servers.
+	// Entered are ocipd's entries in the file, apart from the commands of servers.
 	Entered []entered `json:"entered,omitempty"`
 }
 
-// kept is what is kept of a runtime's files.
+// kept are the notes about a runtime's files.
 type kept struct {
-	// Home is the user's folder, and Folder the one that a variable names for the runtime's files,
-	// "" where none does.
+	// Home is the user's folder. Folder is the folder that a variable names for the
+	// runtime's files, or "".
 	Home   string `json:"home,omitzero"`
 	Folder string `json:"folder,omitzero"`
-	// Self is the program that was entered.
+	// Self is the path of ocipd that was entered.
 	Self string `json:"self,omitzero"`
-	// Socket is that of the daemon.
+	// Socket is the daemon's socket.
 	Socket string `json:"socket,omitzero"`
-	// Managed is set where the machine's settings have the runtime ask.
+	// Managed is set if the machine's settings contain the hooks.
 	Managed bool `json:"managed,omitzero"`
-	// Asks is the version of the runtime that was seen to ask, by the row of what it asks about.
+	// Asks maps a row of [Runtime.Open] to the version of the runtime that a trial saw ask about it.
 	Asks map[string]string `json:"asked,omitempty"`
 	// Files are the notes, by path.
 	Files map[string]note `json:"files"`
 }
 
-// Sum is the digest of a file, by which it is seen whether somebody has changed it.
+// Sum is the digest of a file, which shows whether somebody has changed it.
 func Sum(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])
@@ -401,8 +397,8 @@ func Sum(text []byte) string {
 
 func (r *Runtime) noteFile(p *Place) string { return filepath.Join(p.Notes, r.Name+".json") }
 
-// kept reads the notes about a runtime's files. A runtime without gates has none: the notes
-// about OpenClaw are an [openClawNote].
+// kept reads the notes about a runtime's files. It returns empty notes for a runtime
+// without gates, such as OpenClaw, which has an [openClawNote].
 func (r *Runtime) kept(p *Place) (*kept, error) {
 	k := &kept{Files: make(map[string]note)}
 	if r.gates == nil {
@@ -437,7 +433,7 @@ func (r *Runtime) keep(p *Place, k *kept) error {
 		err = os.MkdirAll(p.Notes, 0o700)
 	}
 	if err == nil {
-		// What a runtime's file holds may be secret.
+		// The runtime's file may contain secrets.
 		err = durable.Replace(path, ".part", 0o600, text)
 	}
 	if err != nil {

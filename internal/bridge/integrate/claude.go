@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolgate"
 )
 
-// claudeCode keeps the servers of all projects in one file of its user. The .mcp.json of
-// a project is shared with whoever works on it, and is not ours to change.
+// claudeCode keeps the servers of all projects in one file of its user. ocipd does not
+// change a project's .mcp.json, because everybody on the project shares it.
 var claudeCode = &Runtime{
 	Name: "claude-code", Title: "Claude Code", Program: "claude",
 	files: claudeFiles,
@@ -27,15 +27,15 @@ var claudeCode = &Runtime{
 	gates: claudeGates, managed: claudeManaged, switches: claudeSwitches, Canary: tryCommands,
 	variable: claudeVariable,
 	exempts:  claudeName,
-	// The oldest that was tried. 2.1.197 ignores onFailure without a word.
+	// The oldest version tested. 2.1.197 silently ignores onFailure.
 	least:     [3]int{2, 1, 330},
 	elsewhere: claudeProjects,
 }
 
 const claudeVariable = "CLAUDE_CONFIG_DIR"
 
-// claudeDir is where Claude Code keeps its files: in a folder of the user's home unless the
-// environment names one.
+// claudeDir is the folder of Claude Code's files: one in the user's home, unless the
+// environment names another.
 func claudeDir(p *Place, usual string) string {
 	if own := p.Getenv(claudeVariable); own != "" {
 		return own
@@ -47,7 +47,7 @@ func claudeFiles(p *Place) []string {
 	return []string{filepath.Join(claudeDir(p, p.Home), ".claude.json")}
 }
 
-// Words of what has a runtime ask about calls of tools.
+// Words of the hook and of the gate's command line.
 const (
 	gateServer  = toolgate.Name
 	gateTool    = toolgate.Tool
@@ -55,7 +55,7 @@ const (
 	withoutFlag = "--without"
 )
 
-// gateArgs are the arguments that start the gate of a runtime.
+// gateArgs returns the arguments that start the gate of a runtime.
 func (p *Place) gateArgs(r *Runtime, without ...string) []string {
 	args := slices.Concat(p.finds(), []string{gateCommand, runtimeFlag, r.Name, tokenFlag, p.Token})
 	for _, name := range without {
@@ -64,12 +64,12 @@ func (p *Place) gateArgs(r *Runtime, without ...string) []string {
 	return args
 }
 
-// hookTimeout is how long a hook may take, in seconds: longer than the gate has a call wait.
+// hookTimeout bounds a hook, in seconds. It is longer than the gate lets a call wait.
 const hookTimeout = 300
 
-// hook is a group of hooks that has the gate asked, as a runtime's settings have it: with
-// what every runtime tells a hook, and what besides is given by name. More are further
-// members of the hook.
+// hook returns a group of hooks, in the form of a runtime's settings, that asks the gate.
+// It passes the input that every runtime gives a hook, and the values in besides. more
+// holds further members of the hook.
 func hook(matcher string, besides map[string]string, more map[string]any) (string, error) {
 	input := map[string]string{"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}"}
 	maps.Copy(input, besides)
@@ -79,7 +79,7 @@ func hook(matcher string, besides map[string]string, more map[string]any) (strin
 	return string(text), err
 }
 
-// isHook reports whether a group of hooks is ours.
+// isHook reports whether ocipd entered a group of hooks.
 func isHook(group jsontext.Value) bool {
 	var g struct {
 		Hooks []struct {
@@ -90,14 +90,14 @@ func isHook(group jsontext.Value) bool {
 	return json.Unmarshal(group, &g) == nil && len(g.Hooks) == 1 && g.Hooks[0].Server == gateServer && g.Hooks[0].Tool == gateTool
 }
 
-// claudeGates enters the gate as a server, and a hook that asks it before each call.
+// claudeGates enters the gate as a server, and a hook that asks it before each tool call.
 func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 	servers, err := r.Servers(p)
 	if err != nil {
 		return nil, err
 	}
-	// What the proxy decides is not decided twice. A project can have another server of the
-	// same name, so a server counts with the list that it stands in.
+	// The gate skips calls that the proxy decides. Projects can have servers of the same
+	// name, so the list is part of the name.
 	var without []string
 	for i := range servers {
 		s := &servers[i]
@@ -125,7 +125,7 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 	return p.managedFirst([]Edit{server}, managed, []Edit{server}, own)
 }
 
-// claudeName is a server with the list that it stands in.
+// claudeName is the name of a server together with its list.
 func claudeName(s *Server) string {
 	if s.Scope != "" {
 		return "local:" + s.Name
@@ -147,9 +147,9 @@ func claudeManaged(_ *Runtime, p *Place) ([]Edit, error) {
 	return []Edit{edit}, err
 }
 
-// managedFirst are the edits of a runtime whose hooks stand in its user's settings, or in the
-// machine's. Of both, each call would be decided twice: where the machine has them, or is to
-// have them, the user's are taken out.
+// managedFirst returns the edits of a runtime whose hooks can be in the user's or the
+// machine's settings. With both, each call would be decided twice. If the machine's
+// settings have the hooks, or are to have them, it removes the user's.
 func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, error) {
 	all := true
 	for i := range managed {
@@ -170,11 +170,11 @@ func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, e
 	return append(with, own), nil
 }
 
-// maxShared bounds the file of a project's servers: whoever works on the project writes it.
+// maxShared bounds a project's file of servers, which anybody on the project can write.
 const maxShared = 4 << 20
 
-// sharedServers are the servers of a project's file. One that is no file, such as a pipe, is
-// not waited for.
+// sharedServers returns the servers in a project's file. It does not block on something
+// other than a file, such as a pipe.
 func sharedServers(file string) ([]entry, error) {
 	text, err := durable.ReadUpTo(file, maxShared)
 	if err != nil {
@@ -183,8 +183,8 @@ func sharedServers(file string) ([]entry, error) {
 	return readClaude(file, text)
 }
 
-// claudeProjects are the servers in the files that projects share. A file that cannot be read
-// hides none of the others, and counts as a server that nobody knows.
+// claudeProjects returns the servers in the files that projects share. A file that cannot
+// be read does not hide the others; it counts as an unknown server.
 func claudeProjects(p *Place) (list []Server, err error) {
 	text, err := durable.ReadFile(claudeFiles(p)[0])
 	if errors.Is(err, fs.ErrNotExist) {
@@ -222,7 +222,7 @@ func claudeProjects(p *Place) (list []Server, err error) {
 	return list, nil
 }
 
-// readClaude finds mcpServers at the top, and in each of projects.
+// readClaude finds mcpServers at the top level and in each project.
 func readClaude(file string, text []byte) (list []entry, err error) {
 	top, err := members(text, span{0, len(text)})
 	if err != nil {
@@ -317,8 +317,8 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 	return e, nil
 }
 
-// writeJSON writes a command and its arguments. Bare is set where the arguments have no
-// member yet.
+// writeJSON encodes a command and its arguments. Set bare if the file has no member for the
+// arguments yet.
 func writeJSON(command string, args []string, bare bool) (string, string) {
 	list := make([]byte, 0, 256)
 	if bare {
@@ -337,21 +337,20 @@ func writeJSON(command string, args []string, bare bool) (string, string) {
 func appendJSON(b []byte, text string) []byte {
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
-		// A text that was read as JSON has no invalid bytes, and paths with such bytes are
-		// refused before.
+		// Text from JSON has no invalid bytes, and paths with such bytes were refused earlier.
 		panic("integrate: cannot write a text as JSON: " + err.Error())
 	}
 	return b
 }
 
-// member is a member of a JSON object, and where its value stands in the text.
+// member is a member of a JSON object, with the position of its value in the text.
 type member struct {
 	name string
 	at   span
 }
 
-// members reads the members of the object that stands somewhere in a text. A name that
-// stands twice is an error: programs differ in which they take.
+// members reads the members of the object at a position of a text. A duplicate name is an
+// error, because programs differ in the one they use.
 func members(text []byte, at span) (list []member, err error) {
 	d := jsontext.NewDecoder(bytes.NewReader(text[at.begin:at.end]))
 	if kind := d.PeekKind(); kind != '{' {
@@ -368,7 +367,7 @@ func members(text []byte, at span) (list []member, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// The token is the decoder's own, and changes with the next one.
+		// The token belongs to the decoder, which overwrites it.
 		m := member{name: name.String()}
 		value, err := d.ReadValue()
 		if err != nil {

@@ -23,14 +23,15 @@ var codex = &Runtime{
 	variable: codexVariable,
 	exempts:  func(s *Server) string { return codexName(s.Name) },
 	machine:  codexMachine,
-	// Others it gives to a server that names them.
+	// It passes other variables only to servers that name them.
 	passes: []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"},
 	least:  [3]int{0, 169, 0},
 }
 
 const codexVariable = "CODEX_HOME"
 
-// typedOpen and codeOpen are what no hook of Codex may be asked about, until a version of it was seen to ask.
+// typedOpen and codeOpen are actions about which Codex may not ask its hooks. A trial can
+// show that a version does.
 const (
 	typedOpen = "what is typed into a shell that is open (write_stdin): Codex asks no hook about it"
 	codeOpen  = "the calls that scripts of Code Mode (exec) make, which is off by default: not every Codex asks a hook about them"
@@ -44,16 +45,15 @@ func codexFiles(p *Place) []string {
 	return []string{filepath.Join(dir, "config.toml")}
 }
 
-// codexMachine is the file whose members take the place of those of all users' settings, and
-// of a command line's.
+// codexMachine is a file whose members override all users' settings and the command line.
 func codexMachine(p *Place) string { return filepath.Join(p.Etc, "codex", "managed_config.toml") }
 
-// ownFolders are variables that say where a user's files and the daemon's socket are.
+// ownFolders are variables for the folders of the user's files and of the daemon's socket.
 var ownFolders = []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
 
 const serversTable = "mcp_servers"
 
-// readCodex finds the servers, and where their commands stand.
+// readCodex finds the servers and the positions of their commands.
 func readCodex(file string, text []byte) (list []entry, err error) {
 	servers, err := codexServers(file, text)
 	if err != nil {
@@ -80,8 +80,8 @@ func readCodex(file string, text []byte) (list []entry, err error) {
 	return list, nil
 }
 
-// writeTOML writes a command and its arguments. A string of JSON is one of TOML, but
-// for the one control character that JSON does not escape.
+// writeTOML encodes a command and its arguments. A JSON string is a TOML string, except for
+// the one control character that JSON does not escape.
 func writeTOML(command string, args []string, bare bool) (string, string) {
 	first, list := writeJSON(command, args, false)
 	if bare {
@@ -91,11 +91,11 @@ func writeTOML(command string, args []string, bare bool) (string, string) {
 	return hide.Replace(first), hide.Replace(list)
 }
 
-// tomlTable is where the values of the servers' tables stand in a text.
+// tomlTable holds the positions of values in the servers' tables.
 type tomlTable struct {
 	order []string
-	// at has them by server and key, and lines the keys with them, where they stand in the
-	// server's own table.
+	// at has the positions of values by server and key. lines has those of the keys with
+	// their values, if they are in the server's own table.
 	at, lines map[[2]string]span
 }
 
@@ -143,7 +143,7 @@ func tomlPlaces(text []byte) (*tomlTable, error) {
 	return found, p.Error()
 }
 
-// meet notes a server in the order in which the file has them.
+// meet notes a server in the file's order.
 func (t *tomlTable) meet(key []string, known map[string]bool) {
 	if len(key) >= 2 && key[0] == serversTable && !known[key[1]] {
 		known[key[1]] = true
@@ -151,8 +151,8 @@ func (t *tomlTable) meet(key []string, known map[string]bool) {
 	}
 }
 
-// arrayAt finds where an array of texts stands, which the parser does not say: from
-// the bracket behind the key to the one behind the last of its texts.
+// arrayAt finds the position of an array of strings, which the parser does not report. It
+// starts at the bracket after the key and ends after the bracket that follows the last string.
 func arrayAt(text []byte, e *unstable.Node) (at span, err error) {
 	end := 0
 	for parts := e.Key(); parts.Next(); {

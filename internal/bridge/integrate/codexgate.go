@@ -23,12 +23,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// hashTime is how long Codex may take to say by what it knows hooks.
+// hashTime bounds Codex's answer about the hashes of its hooks.
 const hashTime = 20 * time.Second
 
-// The events of Codex that hooks are for, as its files and its trust name them. The first
-// fails open whatever is done; the second is asked where a server's tools are on prompt, and
-// fails closed.
+// The hook events of Codex, as its files and its trust list name them. The first always
+// fails open. Codex asks the second if a server's tools are on prompt, and it fails closed.
 const (
 	codexBefore = "PreToolUse"
 	codexPrompt = "PermissionRequest"
@@ -38,9 +37,9 @@ func codexKey(event string) string {
 	return map[string]string{codexBefore: "pre_tool_use", codexPrompt: "permission_request"}[event]
 }
 
-// codexGates enters the gate as a server, hooks that ask it, and that Codex may trust them:
-// it runs no hook that nobody has trusted. Servers that no proxy can stand before are put on
-// prompt, which the hook answers and nothing else does.
+// codexGates enters the gate as a server, the hooks that ask it, and Codex's trust in them:
+// Codex runs only trusted hooks. Servers that cannot be behind the proxy are put on prompt,
+// and only the hook answers the prompts.
 func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	config := codexFiles(p)[0]
 	text, err := durable.ReadFile(config)
@@ -64,7 +63,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			onPrompt.names = append(onPrompt.names, s.name)
 		}
 	}
-	// Lines of before are taken out where no server needs them any more.
+	// Remove prompt lines of earlier runs if no server needs them now.
 	var items []settingsfile.Item
 	if len(onPrompt.names) > 0 || bytes.Contains(text, []byte(promptLine)) {
 		items = append(items, &onPrompt)
@@ -120,8 +119,7 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	return p.managedFirst(with, managed, []Edit{{File: p.gateFile(r), What: "what the machine's gate is told of this user", Out: true, items: []settingsfile.Item{codexBlock("")}}, without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
 }
 
-// What is done about a server besides that the hook asks: nothing, that it is put behind the
-// proxy, or on prompt.
+// How a server is gated, beyond the hook: not at all, behind the proxy, or on prompt.
 const (
 	asked = iota
 	behind
@@ -139,17 +137,16 @@ func (s *codexServer) kind(p *Place) int {
 	return asked
 }
 
-// covers reports whether tools of another server can be taken for tools of this one: their
-// names are the server's, with what cannot stand in them replaced, two underscores, and the
-// tool's.
+// covers reports whether a tool of the other server could be mistaken for a tool of this one. A
+// tool's name is the server's, with invalid characters replaced, two underscores, and the tool's own.
 func covers(name, other string) bool {
 	return strings.HasPrefix(codexName(other)+"__", codexName(name)+"__")
 }
 
-// codexName is a server's name in those of its tools.
+// codexName is a server's name within the names of its tools.
 func codexName(name string) string { return strings.ReplaceAll(claudeToolName(name), "-", "_") }
 
-// claudeToolName is the same for Claude Code, which writes dashes.
+// claudeToolName is the same for Claude Code, which keeps dashes.
 func claudeToolName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -164,25 +161,26 @@ func writeCodexServer(command string, args []string) string {
 	return "[" + serversTable + "." + gateServer + "]\ncommand = " + first + list + "\n"
 }
 
-// codexBlock is what stands in Codex's settings: the server that hooks ask, and trust in the hooks.
+// codexBlock is ocipd's block in Codex's settings: the server that the hooks ask, and trust
+// in the hooks.
 func codexBlock(text string) *settingsfile.Block {
 	return &settingsfile.Block{Text: text, Tables: [][]string{{serversTable, gateServer}, {"hooks", "state"}}}
 }
 
-// gateFile is where the gate that a machine's settings start finds what it has to know of a
-// user: the gate is the same for all of them.
+// gateFile holds the user's settings for the gate that the machine's settings start,
+// because that command is the same for all users.
 func (p *Place) gateFile(r *Runtime) string { return filepath.Join(p.Notes, r.Name+"-gate.toml") }
 
-// UserGate is what the gate of a machine's settings is told of a user.
+// UserGate is a user's settings for the gate of the machine's settings.
 type UserGate struct {
-	// Token is the file of the agent's token, Without are servers whose calls are decided by
-	// the proxy, and Prompts those of which the prompts are the gate's to answer.
+	// Token is the file of the agent's token. Without lists servers whose calls the proxy
+	// decides, and Prompts the servers whose prompts the gate answers.
 	Token   string   `toml:"token_file"`
 	Without []string `toml:"without"`
 	Prompts []string `toml:"prompts"`
 }
 
-// GateOf reads what the gate of a machine's settings is told of this user.
+// GateOf reads this user's settings for the gate.
 func (r *Runtime) GateOf(p *Place) (*UserGate, error) {
 	text, err := durable.ReadFile(p.gateFile(r))
 	if err != nil {
@@ -201,9 +199,9 @@ func (p *Place) gateSettings(without, prompts []string) string {
 	return "token_file = " + settingsfile.QuoteTOML(p.Token) + "\nwithout = " + servers + "\nprompts = " + prompted + "\n"
 }
 
-// codexManaged are the hooks and the server that they ask in the machine's settings. Of the
-// server each member is set that could keep it from answering: what a user says of one that
-// is not would hold.
+// codexManaged returns the hooks and their server for the machine's settings. It sets every
+// member of the server that could stop it from answering, because a user's value would
+// apply to an unset member.
 func codexManaged(r *Runtime, p *Place) ([]Edit, error) {
 	groups := make(map[string]string)
 	var err error
@@ -223,8 +221,8 @@ func codexManaged(r *Runtime, p *Place) ([]Edit, error) {
 	}, nil
 }
 
-// requirements are hooks, as the machine's settings have them, and that nobody goes around
-// them.
+// requirements encodes the hooks for the machine's settings, with a member that forbids
+// users to bypass them.
 func requirements(groups map[string]string) string {
 	var b strings.Builder
 	b.WriteString("allowed_approval_policies = [\"on-request\", \"untrusted\", \"never\"]\nallowed_sandbox_modes = [\"read-only\", \"workspace-write\"]\n\n[features]\nhooks = true\n\n[hooks]\nmanaged_dir = \"/usr/libexec/ocipd\"\n")
@@ -252,24 +250,24 @@ func requirements(groups map[string]string) string {
 	return b.String()
 }
 
-// codexTrust is how Codex names a hook by its file, event and place.
+// codexTrust is Codex's name of a hook: its file, event and position.
 func codexTrust(file, event string, at int) string {
 	return fmt.Sprintf("%s:%s:%d:0", file, codexKey(event), at)
 }
 
-// promptMode has Codex ask before each call of a server's tools.
+// promptMode makes Codex ask before each call of a server's tools.
 const promptMode = "prompt"
 
-// promptLine is what puts a server on prompt.
+// promptLine puts a server on prompt.
 const promptLine = modeKey + " = \"" + promptMode + "\"" + promptMark
 
-// promptMark tells that line from one that the user has written.
+// promptMark distinguishes this line from a line of the user.
 const (
 	modeKey    = "default_tools_approval_mode"
 	promptMark = " # by ocipd integrate\n"
 )
 
-// tomlPrompts puts servers on prompt, and no other one.
+// tomlPrompts puts the named servers, and no others, on prompt.
 type tomlPrompts struct{ names []string }
 
 func (t *tomlPrompts) String() string {
@@ -322,12 +320,12 @@ func addPrompt(text []byte, name string) ([]byte, error) {
 	return slices.Concat(text, []byte("\n"+promptLine)), nil
 }
 
-// strip takes all such lines out: without the hook they would have nobody answer.
+// strip removes all such lines, because nobody would answer the prompts without the hook.
 func (t *tomlPrompts) Strip(text []byte) ([]byte, error) {
 	return bytes.ReplaceAll(text, []byte(promptLine), nil), nil
 }
 
-// codexServer is a server, and what Codex does about its tools.
+// codexServer is a server with Codex's settings for its tools.
 type codexServer struct {
 	name    string
 	Command string         `toml:"command"`
@@ -339,11 +337,11 @@ type codexServer struct {
 	EnvVars []any          `toml:"env_vars"`
 	places  *tomlTable
 	keys    []string
-	// ours is set where the line that puts it on prompt was entered by this package.
+	// ours is set if ocipd entered the line that puts the server on prompt.
 	ours bool
 }
 
-// env are the variables that the server is started with.
+// env returns the variables set for the server.
 func (s *codexServer) env() map[string]string {
 	env := make(map[string]string)
 	for name, value := range s.Env {
@@ -352,7 +350,8 @@ func (s *codexServer) env() map[string]string {
 	return env
 }
 
-// passed are the variables that Codex passes to the server: each is a name, or a table with one.
+// passed returns the names of the variables that Codex passes to the server. Each entry is
+// a name or a table with one.
 func (s *codexServer) passed() (names []string) {
 	for _, v := range s.EnvVars {
 		switch v := v.(type) {
@@ -366,10 +365,10 @@ func (s *codexServer) passed() (names []string) {
 	return names
 }
 
-// place is where the value of one of its keys stands, if that can be told.
+// place is the position of a key's value, if it is known.
 func (s *codexServer) place(key string) (span, bool) { return s.places.of(s.name, key) }
 
-// whole is where one of its keys stands with its value, if that is in a table of its own.
+// whole is the position of a key with its value, if it is in the server's own table.
 func (s *codexServer) whole(key string) (span, bool) {
 	at, ok := s.places.lines[[2]string{s.name, key}]
 	return at, ok
@@ -377,12 +376,12 @@ func (s *codexServer) whole(key string) (span, bool) {
 
 const bearerKey = "bearer_token_env_var"
 
-// forBoth are the keys that a server over HTTP and one with a command have alike.
+// forBoth are the keys that servers with an address and servers with a command share.
 var forBoth = []string{
 	"url", bearerKey, "enabled", "required", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", modeKey, "enabled_tools", "disabled_tools", "tools",
 }
 
-// remote is the server over HTTP, nil where a command cannot take its place.
+// remote returns the server over HTTP, or nil if a command cannot replace it.
 func (s *codexServer) remote() *remote {
 	_, placed := s.whole("url")
 	_, named := s.whole(bearerKey)
@@ -392,7 +391,7 @@ func (s *codexServer) remote() *remote {
 	return &remote{url: s.URL, bearer: s.Bearer}
 }
 
-// start has a command in the place of the address, and the token's variable passed to it.
+// start replaces the address by a command, and passes the token's variable to it.
 func (s *codexServer) start(command string, args []string) []piece {
 	first, list := writeTOML(command, args, true)
 	at, _ := s.whole("url")
@@ -403,7 +402,7 @@ func (s *codexServer) start(command string, args []string) []piece {
 	return pieces
 }
 
-// back has the address in the place of the command again.
+// back replaces the command by the address again.
 func (s *codexServer) back(_ *entry, m *remote, _ []entry) (pieces []piece) {
 	for key, text := range map[string]string{"command": "url = " + settingsfile.QuoteTOML(m.url), "args": "", "env_vars": bearerKey + " = " + settingsfile.QuoteTOML(m.bearer)} {
 		at, ok := s.whole(key)
@@ -420,8 +419,7 @@ func (s *codexServer) back(_ *entry, m *remote, _ []entry) (pieces []piece) {
 	return pieces
 }
 
-// codexServers finds the servers. What the file means says the library; where it stands,
-// its parser.
+// codexServers finds the servers. The library decodes the file; its parser gives the positions.
 func codexServers(file string, text []byte) (list []codexServer, err error) {
 	var whole struct {
 		Servers map[string]codexServer `toml:"mcp_servers"`
@@ -450,8 +448,8 @@ func codexServers(file string, text []byte) (list []codexServer, err error) {
 	return list, nil
 }
 
-// CodexHashes asks Codex by which hashes it knows groups of hooks, by event. It looks at
-// them in a home of their own, so that nothing of the user's is touched.
+// CodexHashes asks Codex for the hashes of groups of hooks, by event. Codex reads them in a
+// temporary home, so it does not touch the user's files.
 func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[string]string, error) {
 	return func(p *Place, groups map[string]string) (map[string]string, error) {
 		program := codex.Installed(p)
@@ -493,7 +491,7 @@ func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[strin
 			cancel()
 			_ = cmd.Wait()
 		}()
-		// The program may be a script that has started another one, which has the output.
+		// The program may be a script that started another process, which still holds the output.
 		defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 		asked, err := json.Marshal(map[string]any{"id": 2, "method": "hooks/list", "params": map[string]any{"cwds": []string{home}}})
 		if err != nil {

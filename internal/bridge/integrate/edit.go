@@ -13,18 +13,18 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// Edit is our part of one file, besides the commands of servers.
+// Edit is ocipd's part of one file, apart from the commands of servers.
 type Edit struct {
-	// File is the path of the file, and What describes the effect for people.
+	// File is the path of the file. What describes the effect for people.
 	File, What string
-	// Out is set where it is taken out. Shared is set for a file that all users read.
+	// Out is set if the part is removed. Shared is set for a file that all users read.
 	Out, Shared bool
-	// mends is set for what somebody else has put there and what is taken out for it.
+	// mends is set if the edit removes an entry of somebody else that disables the gate.
 	mends bool
 	items []settingsfile.Item
 }
 
-// enter returns a text with all items of the edit in it, once.
+// enter returns a text that contains every item of the edit once.
 func (e *Edit) enter(text []byte) ([]byte, error) {
 	for _, i := range e.items {
 		strays, err := i.Strays(text)
@@ -50,7 +50,7 @@ func (e *Edit) enter(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// strip returns a text without any item of the edit.
+// strip returns a text without the items of the edit.
 func (e *Edit) strip(text []byte) (_ []byte, err error) {
 	for _, i := range e.items {
 		if text, err = i.Strip(text); err != nil {
@@ -60,7 +60,7 @@ func (e *Edit) strip(text []byte) (_ []byte, err error) {
 	return text, nil
 }
 
-// Lines are what is ours, as people are shown it.
+// Lines describes the items to people.
 func (e *Edit) Lines() (lines []string) {
 	for _, i := range e.items {
 		if text := strings.TrimSpace(i.String()); text != "" {
@@ -70,7 +70,7 @@ func (e *Edit) Lines() (lines []string) {
 	return lines
 }
 
-// stands reports whether the first that is ours stands in the file, whatever it says.
+// stands reports whether the file contains the first item, with any value.
 func (e *Edit) stands() (bool, error) {
 	if e.items[0].String() == "" {
 		return true, nil // nothing of ours is to stand there
@@ -86,7 +86,7 @@ func (e *Edit) stands() (bool, error) {
 	return !bytes.Equal(text, without), err
 }
 
-// edit puts an edit into the plan, or takes it out of its file.
+// edit adds an edit, or its removal, to the plan.
 func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	f, err := p.file(e, notes)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	return nil
 }
 
-// file is the plan's change of an edit's file.
+// file returns the plan's change for the file of an edit.
 func (p *Plan) file(e *Edit, notes map[string]note) (*change, error) {
 	path, err := filepath.EvalSymlinks(e.File)
 	missing := errors.Is(err, fs.ErrNotExist)

@@ -25,13 +25,13 @@ import (
 // GatewayApp is the app that speaks for the agents of OpenClaw's Gateway.
 const GatewayApp = "@openclaw/gateway"
 
-// pluginID is what OpenClaw calls the plugin, and openClawProgram its own program.
+// pluginID is the plugin's id in OpenClaw, and openClawProgram OpenClaw's own program.
 const (
 	pluginID        = "ocip"
 	openClawProgram = "openclaw"
 )
 
-// openClaw decides by a plugin of ours in its Gateway, and not by MCP servers.
+// openClaw is gated by ocipd's plugin in its Gateway, not by MCP servers.
 var openClaw = &Runtime{
 	Name: "openclaw", Title: "OpenClaw", Program: openClawProgram,
 	Open: []string{
@@ -42,24 +42,24 @@ var openClaw = &Runtime{
 	Canary: (*OpenClaw)(nil).canary,
 }
 
-// OpenClaw is the OpenClaw of this user.
+// OpenClaw is this user's OpenClaw.
 type OpenClaw struct {
 	place *Place
-	// Version is its own, and Agents are those that it runs.
+	// Version is OpenClaw's version, and Agents are the agents that it runs.
 	Version string
 	Agents  []string
-	// Settings is its configuration file, and Plugin the folder of our plugin.
+	// Settings is its configuration file, and Plugin the folder of ocipd's plugin.
 	Settings, Plugin string
-	// plugins and gateway are those parts of its settings.
+	// plugins and gateway are parts of its settings.
 	plugins pluginSettings
 	gateway struct {
 		Mode string `json:"mode"`
 	}
-	// Running says whether its Gateway runs: what is installed is put in force there.
+	// Running is set if its Gateway runs. Installing a plugin puts it in force there.
 	Running bool
 }
 
-// pluginSettings is what matters of OpenClaw's settings of plugins.
+// pluginSettings are the relevant settings of plugins.
 type pluginSettings struct {
 	Enabled *bool                  `json:"enabled"`
 	Allow   []string               `json:"allow"`
@@ -77,12 +77,12 @@ type pluginEntry struct {
 	} `json:"config"`
 }
 
-// OpenClaw's first version whose gates fail closed as the plugin needs it.
+// leastOpenClaw is the first version of OpenClaw whose gates fail closed.
 var leastOpenClaw = [3]int{2026, 9, 0}
 
 var versionPattern = regexp.MustCompile(`\b(\d{4})\.(\d+)\.(\d+)`)
 
-// checkOpenClaw refuses a version whose gates are not known to hold.
+// checkOpenClaw refuses versions that may not have gates that fail closed.
 func checkOpenClaw(version string) error {
 	m := versionPattern.FindStringSubmatch(version)
 	if m == nil {
@@ -98,18 +98,18 @@ func checkOpenClaw(version string) error {
 	return nil
 }
 
-// commandTime bounds one command of OpenClaw's.
+// commandTime bounds one command of OpenClaw.
 const commandTime = 2 * time.Minute
 
-// Two of OpenClaw's commands at a time, or one beside a Gateway that starts, can stand in
-// each other's way. That is waited out.
+// Two commands of OpenClaw, or one beside a starting Gateway, can block each other. ocipd
+// then waits and tries again.
 const (
 	busyWord  = "another OpenClaw process owns"
 	busyTries = 10
 	busyWait  = time.Second
 )
 
-// openclaw runs a command of OpenClaw's, and returns what it prints.
+// openclaw runs a command of OpenClaw, and returns its output.
 func openclaw(ctx context.Context, p *Place, args ...string) (out []byte, err error) {
 	program := OnPath(p.Getenv, openClawProgram)
 	if program == "" {
@@ -143,7 +143,7 @@ func openclawOnce(ctx context.Context, program string, args []string) ([]byte, e
 	return out.Bytes(), nil
 }
 
-// lastWords are why a command failed, as far as it says it.
+// lastWords returns the reason that a failed command gives.
 func lastWords(out []byte, said string) string {
 	var failed struct {
 		Error struct {
@@ -161,7 +161,7 @@ func lastWords(out []byte, said string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(said[max(0, len(said)-300):], ""))
 }
 
-// FindOpenClaw asks the OpenClaw of this user what it is.
+// FindOpenClaw describes this user's OpenClaw.
 func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
 	program := OnPath(p.Getenv, openClawProgram)
 	if program == "" {
@@ -186,7 +186,7 @@ func FindOpenClaw(ctx context.Context, p *Place) (*OpenClaw, error) {
 	return o, nil
 }
 
-// settingsOf is an OpenClaw of a version with its settings, and without its agents.
+// settingsOf returns an OpenClaw with its settings, but without its agents.
 func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err error) {
 	o = &OpenClaw{place: p, Version: version, Plugin: filepath.Join(p.openClawState(), "extensions", pluginID)}
 	if o.Settings, err = p.settingsFile(ctx); err != nil || o.readSettings() {
@@ -195,8 +195,8 @@ func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err
 	return o, cmp.Or(setting(ctx, p, &o.plugins, "plugins"), setting(ctx, p, &o.gateway, "gateway"))
 }
 
-// OpenClawState reports whether what the agents of an OpenClaw of a version send is decided
-// by the daemon on a socket, as far as its files tell, and why, or why not.
+// OpenClawState reports whether, according to OpenClaw's files, the daemon on a socket
+// decides its agents' messages, and the reason.
 func OpenClawState(ctx context.Context, p *Place, version, socket string) (gated bool, why string) {
 	o, err := settingsOf(ctx, p, version)
 	if err == nil {
@@ -218,7 +218,7 @@ func OpenClawState(ctx context.Context, p *Place, version, socket string) (gated
 	return true, "decided by the plugin in its Gateway"
 }
 
-// Fit fails where the version or the settings of OpenClaw would leave a gate open.
+// Fit returns an error if the version or the settings of OpenClaw would leave a gate open.
 func (o *OpenClaw) Fit() error {
 	if len(o.Agents) == 0 {
 		return errors.New("OpenClaw has no agent")
@@ -226,7 +226,8 @@ func (o *OpenClaw) Fit() error {
 	return o.loads()
 }
 
-// loads fails where OpenClaw would not load the plugin, or not all of its gates hold.
+// loads returns an error if OpenClaw would not load the plugin, or if not all of the
+// plugin's gates would hold.
 func (o *OpenClaw) loads() error {
 	if err := checkOpenClaw(o.Version); err != nil {
 		return err
@@ -242,8 +243,8 @@ func (o *OpenClaw) loads() error {
 	return nil
 }
 
-// readSettings reads the settings where they are plain JSON, as OpenClaw writes them, and
-// of one file: each of its commands takes seconds.
+// readSettings reads the settings if they are one file of plain JSON, as OpenClaw writes
+// it. This saves OpenClaw's commands, which take seconds each.
 func (o *OpenClaw) readSettings() bool {
 	text, err := durable.ReadFile(o.Settings)
 	if err != nil || bytes.Contains(text, []byte("$include")) || bytes.Contains(text, []byte("${")) {
@@ -260,7 +261,7 @@ func (o *OpenClaw) readSettings() bool {
 	return read(all.Plugins, &o.plugins) && read(all.Gateway, &o.gateway)
 }
 
-// settingsFile is the file of OpenClaw's settings, which may not be there yet.
+// settingsFile is OpenClaw's settings file, which may not exist yet.
 func (p *Place) settingsFile(ctx context.Context) (string, error) {
 	usual := filepath.Join(p.openClawState(), "openclaw.json")
 	elsewhere := func(name string) bool { return p.Getenv(name) != "" }
@@ -282,7 +283,7 @@ func (p *Place) settingsFile(ctx context.Context) (string, error) {
 	return file, nil
 }
 
-// openClawState is the folder in which OpenClaw keeps what it has.
+// openClawState is OpenClaw's state folder.
 func (p *Place) openClawState() string {
 	if dir := p.Getenv("OPENCLAW_STATE_DIR"); dir != "" {
 		return dir
@@ -290,8 +291,8 @@ func (p *Place) openClawState() string {
 	return filepath.Join(p.Home, ".openclaw")
 }
 
-// setting reads a part of OpenClaw's settings, with its defaults. One that is not there
-// stays as it is.
+// setting reads a part of OpenClaw's settings, with its defaults. An unset part leaves into
+// unchanged.
 func setting(ctx context.Context, p *Place, into any, path string) error {
 	out, err := openclaw(ctx, p, "config", "get", path, "--json")
 	if err != nil && strings.Contains(err.Error(), "unset") {
@@ -311,7 +312,7 @@ func askJSON(ctx context.Context, p *Place, into any, args ...string) error {
 	return readJSON(out, into)
 }
 
-// readJSON reads what a command has printed, which may have warnings before it.
+// readJSON parses a command's output, which may begin with warnings.
 func readJSON(out []byte, into any) error {
 	at := bytes.IndexAny(out, "[{")
 	for at > 0 && out[at-1] != '\n' {
@@ -331,15 +332,14 @@ func readJSON(out []byte, into any) error {
 	return nil
 }
 
-// Lacks says what of the plugin and its settings is not as it should be, for a daemon on
-// a socket. Nothing is returned where all is.
+// Lacks reports whether the plugin's files or its settings are wrong for a daemon on a socket.
 func (o *OpenClaw) Lacks(socket string) (files, settings bool) {
 	e, ok := o.plugins.Entries[pluginID]
 	settings = !ok || e.Enabled == nil || !*e.Enabled || !e.Hooks.AllowConversationAccess || e.Config.Socket != socket || o.allowed() != nil
 	return !samePlugin(o.Plugin), settings
 }
 
-// allowed is the list of plugins that OpenClaw may load with ours in it, nil where that
+// allowed is OpenClaw's list of permitted plugins with ocipd's added, or nil if the list
 // needs no change.
 func (o *OpenClaw) allowed() []string {
 	if len(o.plugins.Allow) == 0 || slices.Contains(o.plugins.Allow, pluginID) {
@@ -348,7 +348,7 @@ func (o *OpenClaw) allowed() []string {
 	return append(slices.Clone(o.plugins.Allow), pluginID)
 }
 
-// samePlugin reports whether a folder holds the plugin as it is here.
+// samePlugin reports whether a folder holds this version's plugin.
 func samePlugin(folder string) bool {
 	same := true
 	err := fs.WalkDir(integrations.OpenClaw(), ".", func(path string, d fs.DirEntry, err error) error {
@@ -366,7 +366,7 @@ func samePlugin(folder string) bool {
 	return err == nil && same
 }
 
-// Wanted are the settings of plugins that are written into OpenClaw's, by its own command.
+// Wanted returns the settings of plugins that OpenClaw's own command is to write.
 func (o *OpenClaw) Wanted(socket string) map[string]any {
 	plugins := map[string]any{"entries": map[string]any{pluginID: map[string]any{
 		"enabled": true, "hooks": map[string]any{"allowConversationAccess": true}, "config": map[string]any{"socket": socket},
@@ -377,27 +377,27 @@ func (o *OpenClaw) Wanted(socket string) map[string]any {
 	return plugins
 }
 
-// openClawNote is what is kept of an integration, so that it can be taken back.
+// openClawNote is the note about an integration, which is needed to undo it.
 type openClawNote struct {
-	// Settings are OpenClaw's before anything of ours was in them, Was says that there
-	// was such a file, and After what they came to be, see settingsSum.
+	// Settings are OpenClaw's original settings. Was is set if the file existed, and After
+	// is the digest of the changed settings; see settingsSum.
 	Settings []byte `json:"settings"`
 	Was      bool   `json:"was"`
 	After    string `json:"after"`
-	// Allow is set where plugins.allow was changed.
+	// Allow is set if plugins.allow was changed.
 	Allow bool `json:"allow,omitzero"`
-	// Config is the same of the daemon's configuration; Lines are those put in.
+	// Config is the note about the daemon's configuration.
 	Config *ConfigNote `json:"config,omitzero"`
 }
 
-// ConfigNote is what was changed in the daemon's own configuration.
+// ConfigNote describes a change to the daemon's own configuration.
 type ConfigNote struct {
 	File   string `json:"file"`
 	Before []byte `json:"before"`
-	// Was says that there was a file.
+	// Was is set if the file existed.
 	Was   bool   `json:"was"`
 	After string `json:"after"`
-	// Items are the entries that were put in, as they stand there.
+	// Items are the added entries, as in the file.
 	Items []string `json:"items"`
 }
 
@@ -422,7 +422,7 @@ func (p *Place) keepOpenClaw(n *openClawNote) error {
 		err = os.MkdirAll(p.Notes, 0o700)
 	}
 	if err == nil {
-		// What OpenClaw's settings hold is secret.
+		// OpenClaw's settings contain secrets.
 		err = durable.Replace(openClaw.noteFile(p), ".part", 0o600, text)
 	}
 	if err != nil {
@@ -431,8 +431,8 @@ func (p *Place) keepOpenClaw(n *openClawNote) error {
 	return nil
 }
 
-// settingsSum is a digest of OpenClaw's settings, without what it writes there for
-// itself: it notes its version at every start.
+// settingsSum is a digest of OpenClaw's settings without the version that OpenClaw notes
+// there at every start.
 func settingsSum(text []byte) string {
 	var all map[string]jsontext.Value
 	if err := json.Unmarshal(text, &all); err == nil {
@@ -447,8 +447,8 @@ func settingsSum(text []byte) string {
 	return Sum(text)
 }
 
-// Note keeps what OpenClaw's settings and the daemon's configuration were, before either
-// is changed: without it nothing could be given back.
+// Note saves OpenClaw's settings and the daemon's configuration before either changes, so
+// that they can be restored.
 func (o *OpenClaw) Note(config *ConfigNote) error {
 	note, err := o.place.openClawNote()
 	if err != nil {
@@ -474,8 +474,8 @@ func (o *OpenClaw) Note(config *ConfigNote) error {
 	return o.place.keepOpenClaw(note)
 }
 
-// Install puts the plugin into OpenClaw, with the rights that it needs, and has a Gateway
-// that runs take it. What was there before has been noted.
+// Install puts the plugin into OpenClaw, with the rights that it needs, and has a running
+// Gateway load it. The caller has called Note before.
 func (o *OpenClaw) Install(ctx context.Context, socket string) error {
 	note, err := o.place.openClawNote()
 	if err != nil {
@@ -493,7 +493,7 @@ func (o *OpenClaw) Install(ctx context.Context, socket string) error {
 		}
 	}
 	if (files || settings) && o.Running {
-		// Without this a Gateway that runs goes on with runs that have no hooks.
+		// Otherwise a running Gateway continues runs that have no hooks.
 		if _, err := openclaw(ctx, o.place, "plugins", "reload", pluginID); err != nil {
 			return fmt.Errorf("the Gateway that runs has not taken the plugin, start it again: openclaw gateway restart: %w", err)
 		}
@@ -524,7 +524,7 @@ func (o *OpenClaw) installPlugin(ctx context.Context) error {
 	return nil
 }
 
-// patch has OpenClaw put settings of plugins into its file.
+// patch has OpenClaw write settings of plugins into its file.
 func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
 	text, err := json.Marshal(map[string]any{"plugins": plugins})
 	if err != nil {
@@ -542,7 +542,7 @@ func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
 	return err
 }
 
-// whole reads a file that may not be there.
+// whole reads a file that may not exist.
 func whole(path string) (text []byte, there bool, err error) {
 	text, err = durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -551,9 +551,9 @@ func whole(path string) (text []byte, there bool, err error) {
 	return text, err == nil, err
 }
 
-// Remove takes the plugin out of OpenClaw again, with all that was written for it, and
-// returns what was changed in the daemon's configuration, nil for nothing. Settings that
-// nobody has changed since become what they were, byte for byte.
+// Remove removes the plugin and its settings from OpenClaw, and returns the note about the
+// daemon's configuration, or nil. If nobody has changed the settings since, it restores
+// them byte for byte.
 func (o *OpenClaw) Remove(ctx context.Context) (*ConfigNote, error) {
 	note, err := o.place.openClawNote()
 	if err != nil {
@@ -580,7 +580,7 @@ func (o *OpenClaw) Remove(ctx context.Context) (*ConfigNote, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was being sent is told there: it stays while there is anything.
+	// It stays if it still holds messages that were being sent.
 	_ = os.Remove(filepath.Join(o.place.openClawState(), "ocipd"))
 	if note == nil {
 		return nil, nil
@@ -588,8 +588,7 @@ func (o *OpenClaw) Remove(ctx context.Context) (*ConfigNote, error) {
 	return note.Config, nil
 }
 
-// Planned says what [OpenClaw.Remove] takes out, a line each; nothing where there is
-// nothing of ours.
+// Planned describes what [OpenClaw.Remove] removes, one line each; nil if there is nothing to remove.
 func (o *OpenClaw) Planned() (lines []string, err error) {
 	note, err := o.place.openClawNote()
 	if err != nil {
@@ -628,7 +627,7 @@ func (o *OpenClaw) Planned() (lines []string, err error) {
 	return lines, nil
 }
 
-// Forget ends what is kept of the integration.
+// Forget deletes the note about the integration.
 func (o *OpenClaw) Forget() error {
 	if err := os.Remove(openClaw.noteFile(o.place)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -648,7 +647,7 @@ func putBack(path string, text []byte) error {
 	return durable.Replace(target, ".ocipd", mode, text)
 }
 
-// unset takes our own entries alone out of OpenClaw's settings.
+// unset removes only ocipd's entries from OpenClaw's settings.
 func (o *OpenClaw) unset(ctx context.Context, note *openClawNote) error {
 	plugins := map[string]any{"entries": map[string]any{pluginID: nil}}
 	if note != nil && note.Allow {
@@ -657,7 +656,7 @@ func (o *OpenClaw) unset(ctx context.Context, note *openClawNote) error {
 	return o.patch(ctx, plugins)
 }
 
-// canary has an agent of the Gateway call OpenClaw's own tool, by its own model.
+// canary has an agent of the Gateway call OpenClaw's own tool, through the agent's model.
 func (*OpenClaw) canary(ctx context.Context, _ *Runtime, p *Place, c *Canary) (ways int, err error) {
 	if !GatewayRuns() {
 		return 0, fmt.Errorf("no Gateway runs: %w", ErrNotSent)

@@ -2,8 +2,7 @@ package integrate
 
 import "github.com/openclawos/ocipd/internal/base/peer"
 
-// GatewayProcess is what the process of OpenClaw's Gateway calls itself, as the system
-// cuts it.
+// GatewayProcess is the process name of OpenClaw's Gateway, as the system shortens it.
 const GatewayProcess = "openclaw-gatewa"
 
 // GatewayRuns reports whether a Gateway of OpenClaw runs on this machine.

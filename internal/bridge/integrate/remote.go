@@ -11,18 +11,17 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// remote is a server over HTTP of which a command can take the place: the program speaks to
-// it by pipes, and the proxy stands before that.
+// remote is a server over HTTP that a command can replace: `ocipd mcp-connect` speaks to
+// the server, and the proxy stands in front of it.
 type remote struct {
 	url string
-	// headers are sent with each request, as JSON has them, and bearer is the variable of a
-	// token, "" for none.
+	// headers are sent with each request, in JSON's form. bearer is the variable of a token, or "".
 	headers map[string]string
 	bearer  string
 }
 
-// HeadersVariable is the variable in which a server's headers stand, one a line: it is for
-// the eyes of its user, as command lines are not.
+// HeadersVariable holds a server's headers, one a line. Unlike a command line, only the
+// user can read it.
 const HeadersVariable = "OCIPD_HEADERS"
 
 const (
@@ -31,7 +30,7 @@ const (
 	bearerFlag     = "--bearer"
 )
 
-// headerLines are headers as the variable has them.
+// headerLines encodes headers for the variable.
 func headerLines(headers map[string]string) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -56,7 +55,7 @@ func ReadHeaders(lines string) (map[string]string, error) {
 	return headers, nil
 }
 
-// command is the one that takes the place of a server.
+// command is the command that replaces the server.
 func (m *remote) command(p *Place, name string) (string, []string) {
 	args := []string{connectCommand, urlFlag, m.url}
 	if m.bearer != "" {
@@ -65,7 +64,7 @@ func (m *remote) command(p *Place, name string) (string, []string) {
 	return p.Self, append(args, name)
 }
 
-// remoteOf reads such a command, nil where it is another one.
+// remoteOf parses such a command, and returns nil for any other.
 func remoteOf(p *Place, command string, args []string) *remote {
 	if command != p.Self && filepath.Base(command) != "ocipd" || len(args) < 4 || args[0] != connectCommand || args[1] != urlFlag {
 		return nil
@@ -77,8 +76,8 @@ func remoteOf(p *Place, command string, args []string) *remote {
 	return m
 }
 
-// reached reports whether a server takes a client without a login, and why not. It is asked
-// once.
+// reached returns an error if a server does not accept a client without a login. It asks
+// each server once.
 func (p *Place) reached(m *remote) error {
 	if m == nil || p.Reach == nil {
 		return errors.New("nobody has looked whether it takes a client without a login")
@@ -100,18 +99,18 @@ func (p *Place) reached(m *remote) error {
 	return err
 }
 
-// started reports whether a server is started by a command, or will be.
+// started reports whether a command starts a server, now or after the change.
 func (p *Place) started(s *Server) bool {
 	return s.Command != "" || s.remote != nil && p.reached(s.remote) == nil
 }
 
-// piece is a part of a text, and what takes its place.
+// piece is a part of a text with its replacement.
 type piece struct {
 	at   span
 	text string
 }
 
-// swap puts pieces into a text, in which all behind them may have changed already.
+// swap replaces pieces of a text, in which everything after them may have changed already.
 func swap(text []byte, pieces []piece) []byte {
 	slices.SortFunc(pieces, func(a, b piece) int { return b.at.begin - a.at.begin })
 	for _, one := range pieces {
@@ -120,8 +119,7 @@ func swap(text []byte, pieces []piece) []byte {
 	return text
 }
 
-// jsonRemote reads a server over HTTP, nil where it has something that a command has no place
-// for.
+// jsonRemote reads a server over HTTP, and returns nil if a command cannot express it.
 func jsonRemote(raw []byte) *remote {
 	var s struct {
 		Type    string            `json:"type"`
@@ -129,10 +127,10 @@ func jsonRemote(raw []byte) *remote {
 		Headers map[string]string `json:"headers"`
 	}
 	if json.Unmarshal(raw, &s, json.RejectUnknownMembers(true)) != nil || s.Type != "http" || strings.Contains(s.URL, "${") || strings.Contains(s.URL, "?") {
-		return nil // all users see command lines, and what stands behind a question mark can be a key
+		return nil // all users see command lines, and a query can contain a key
 	}
 	for name, value := range s.Headers {
-		// Claude Code may put a variable in, and a line is a header.
+		// Claude Code may expand a variable in a value, and each header must fit on a line.
 		if name == "" || strings.Contains(value, "${") || strings.ContainsAny(name+value, "\r\n") || strings.Contains(name, ": ") {
 			return nil
 		}
@@ -140,7 +138,7 @@ func jsonRemote(raw []byte) *remote {
 	return &remote{url: s.URL, headers: s.Headers}
 }
 
-// asCommand is a server of JSON as one that is started by a command.
+// asCommand is the JSON of the server as a command.
 func (m *remote) asCommand(command string, args []string) string {
 	first, list := writeJSON(command, args, false)
 	text := `{"type": "stdio", "command": ` + first + `, "args": ` + list
@@ -150,8 +148,8 @@ func (m *remote) asCommand(command string, args []string) string {
 	return text + "}"
 }
 
-// asAddress is a server of JSON as it was: as the text has it that is kept, if it is the same
-// one, and else as Claude Code would write it.
+// asAddress is the JSON of the original server. It uses the original text if that is the
+// same server, or else the form that Claude Code would write.
 func (m *remote) asAddress(kept []entry, e *entry) string {
 	for i := range kept {
 		if k := &kept[i]; k.Name == e.Name && k.Scope == e.Scope && k.remote != nil && k.remote.url == m.url && maps.Equal(k.remote.headers, m.headers) {

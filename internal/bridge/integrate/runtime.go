@@ -20,37 +20,37 @@ import (
 
 // Server is one MCP server in a runtime's list.
 type Server struct {
-	// Name is the server's in its list, and Scope where the list holds: a folder, or ""
-	// for all of the user's work.
+	// Name is the server's name in its list. Scope is the folder in which the list applies,
+	// or "" for all of the user's work.
 	Name  string `json:"name"`
 	Scope string `json:"scope,omitzero"`
 	File  string `json:"file"`
-	// Command and Args start it, and URL is where it is reached if nobody starts it.
+	// Command and Args start the server. URL is its address if no command starts it.
 	Command string   `json:"-"`
 	Args    []string `json:"-"`
 	URL     string   `json:"-"`
-	// Agent is the agent under which the proxy gates it, "" where none does.
+	// Agent is the agent for which the proxy gates the server, or "" if no proxy does.
 	Agent string `json:"agent,omitzero"`
-	// remote is the server that is reached over HTTP, where a command can take its place.
+	// remote is set for a server over HTTP that a command can replace.
 	remote *remote
-	// Own is set for a server of this daemon, which decides by itself.
+	// Own is set for a server of ocipd itself, which needs no proxy.
 	Own bool `json:"own,omitzero"`
-	// Changed says in which other way the proxy is started than it is entered by, "" where in
-	// none: it may decide by another map, ask another daemon, or be another program.
+	// Changed says how the proxy's command line differs from the entered one, or is "": it
+	// may name another map, another daemon or another program.
 	Changed string `json:"changed,omitzero"`
-	// env are the variables that the list has it started with, and passed those of the
-	// runtime's own environment that it has passed to it.
+	// env are the variables that the list sets for the server. passed are the variables of
+	// the runtime's environment that it passes on.
 	env    map[string]string
 	passed []string
-	// Map is the map by which the proxy decides as far as the command line says: what the
-	// server says of itself comes before that. It is "" where no command line names one.
+	// Map is the tool map that the command line names, or "". A map that the server itself
+	// provides comes first.
 	Map string `json:"map,omitzero"`
 }
 
-// Gated reports whether what leaves through the server is decided by the daemon.
+// Gated reports whether the daemon decides about messages through the server.
 func (s *Server) Gated() bool { return s.Agent != "" && s.Changed == "" || s.Own }
 
-// Why says in a few words why a server is gated, or is not.
+// Why says briefly why a server is gated or not.
 func (s *Server) Why(p *Place) string {
 	switch {
 	case s.Own:
@@ -75,78 +75,78 @@ func (s *Server) Why(p *Place) string {
 
 // Runtime is a program that runs agents.
 type Runtime struct {
-	// Name is what the command line calls it, Title what people do, and Program its
-	// executable.
+	// Name is the runtime's name on command lines, Title the name for people, and Program
+	// its executable.
 	Name, Title, Program string
-	// Open lists what no proxy gates there. Of an installed version see [Runtime.StaysOpen].
+	// Open lists actions that no proxy gates. For an installed version, see
+	// [Runtime.StaysOpen].
 	Open []string
-	// Canary sends a canary through the runtime's gate, and returns in how many ways: as many
-	// records have to refuse it. An error is why it could not: [ErrNotSent], [ErrNoGate], or
-	// what failed.
+	// Canary sends a canary through the runtime's gates, and returns their number: as many
+	// records must show a refusal. The error is [ErrNotSent], [ErrNoGate] or another failure.
 	Canary func(context.Context, *Runtime, *Place, *Canary) (ways int, err error)
-	// files are those in which its servers may be listed.
+	// files are the files that may list its servers.
 	files func(*Place) []string
-	// read finds the servers of a file.
+	// read finds the servers in a file.
 	read func(file string, text []byte) ([]entry, error)
-	// gates are what has the runtime ask about calls of tools, nil where nothing has.
+	// gates returns the edits that make the runtime ask about tool calls; nil if there are none.
 	gates func(*Runtime, *Place) ([]Edit, error)
-	// managed are those of the machine's settings, and switches what else in the runtime's
-	// files keeps gates from being asked, as far as they are not the machine's.
+	// managed returns the edits of the machine's settings. switches finds other settings
+	// outside the machine's that stop the runtime from asking its gates.
 	managed  func(*Runtime, *Place) ([]Edit, error)
 	switches func(r *Runtime, p *Place, managed bool) ([]off, error)
-	// exempts is how the gate is told to leave a server's calls to the proxy.
+	// exempts is a server's name in the gate's list of servers that it leaves to the proxy.
 	exempts func(*Server) string
-	// variable is that of the environment which names the folder of its files.
+	// variable is the environment variable for the folder of the runtime's files.
 	variable string
-	// least is the oldest version whose gates are known to fail closed, as three numbers.
+	// least is the oldest version whose gates are known to fail closed.
 	least [3]int
-	// passes are the variables of its environment that what it starts is given, nil for all.
+	// passes are the environment variables that the runtime passes to its processes; nil for all.
 	passes []string
-	// machine is the file in which the machine's settings have servers, nil where none has.
+	// machine is the file of the machine's settings that lists servers; nil if there is none.
 	machine func(*Place) string
-	// elsewhere finds servers of which the list is not ours to change.
+	// elsewhere finds servers in lists that ocipd does not change.
 	elsewhere func(*Place) ([]Server, error)
 }
 
-// Place is where the user's files are.
+// Place says where the user's files are.
 type Place struct {
 	// Home is the user's folder.
 	Home string
 	// Getenv reads a variable of the user's environment.
 	Getenv func(string) string
-	// Self is the path of this program, and Options what it was told to find its daemon.
+	// Self is the path of this program. Options are its options that find the daemon.
 	Self    string
 	Options []string
-	// Socket is the daemon's, where Options do not name it. A runtime need not give what it
-	// starts the variables by which it was found.
+	// Socket is the daemon's socket if Options do not name it. A runtime may not pass on
+	// the variables that led to it.
 	Socket string
-	// Notes is the directory in which it is kept what was changed.
+	// Notes is the directory of the notes about changes.
 	Notes string
-	// Token is the file of the token by which the proxy speaks for the agent.
+	// Token is the file of the token with which the proxy speaks for the agent.
 	Token string
-	// Tools is set where the runtime is to ask about calls of tools. Managed is set where
-	// that is to stand in the machine's own settings, which are below Etc.
+	// Tools is set if the runtime is to ask about tool calls. Managed is set if the hooks
+	// are to be in the machine's settings, which are below Etc.
 	Tools, Managed bool
 	Etc            string
-	// Reach, where set, begins a session with a server over HTTP and ends it again: one that
-	// wants no login can be put behind the proxy. The answers are kept.
+	// Reach, if set, opens and ends a session with a server over HTTP. A server that needs
+	// no login can be put behind the proxy. answers caches the results.
 	Reach   func(url string, headers map[string]string) error
 	answers map[string]error
-	// Hashes, where set, asks Codex by which hashes it knows hooks, by event.
+	// Hashes, if set, asks Codex for the hashes of hooks, by event.
 	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
 
-	// entered is the socket of the daemon by which what is looked at was entered, "" where that is
-	// not known, or not what counts.
+	// entered is the daemon's socket at the time of the integration; "" if it is unknown or
+	// does not matter.
 	entered string
 
-	// openClawAgent is an agent of OpenClaw, once it was asked for them.
+	// openClawAgent is an agent of OpenClaw, known after a query.
 	openClawAgent string
 }
 
-// Runtimes are those that are known, in the order in which they are shown.
+// Runtimes are the known runtimes, in the order of display.
 func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex, openClaw} }
 
-// Find returns the runtime of a name, nil where there is none.
+// Find returns the runtime with a name, or nil.
 func Find(name string) *Runtime {
 	i := slices.IndexFunc(Runtimes(), func(r *Runtime) bool { return r.Name == name })
 	if i < 0 {
@@ -155,11 +155,10 @@ func Find(name string) *Runtime {
 	return Runtimes()[i]
 }
 
-// Installed returns the path of a runtime's program, "" where there is none.
+// Installed returns the path of a runtime's program, or "".
 func (r *Runtime) Installed(p *Place) string { return OnPath(p.Getenv, r.Program) }
 
-// OnPath returns where a program is, by the variable PATH of an environment, "" where
-// there is none.
+// OnPath returns the path of a program according to the variable PATH of an environment, or "".
 func OnPath(getenv func(string) string, program string) string {
 	for _, dir := range filepath.SplitList(getenv("PATH")) {
 		path := filepath.Join(dir, program)
@@ -170,16 +169,15 @@ func OnPath(getenv func(string) string, program string) string {
 	return ""
 }
 
-// versionTime bounds how long a program may take to tell its version.
+// versionTime bounds the command that prints a program's version.
 const versionTime = 10 * time.Second
 
-// Version is the first line that a program prints of its version, "" where it tells
-// none.
+// Version returns the first line that a program prints for its version, or "".
 func Version(ctx context.Context, program string) string {
 	ctx, stop := context.WithTimeout(ctx, versionTime)
 	defer stop()
 	cmd := exec.CommandContext(ctx, program, "--version")
-	cmd.WaitDelay = time.Second // what it has started may have its output
+	cmd.WaitDelay = time.Second // a child process may still hold its output
 	out, err := cmd.Output()
 	if err != nil {
 		return ""
@@ -188,8 +186,8 @@ func Version(ctx context.Context, program string) string {
 	return strings.TrimSpace(line)
 }
 
-// Closes reports, by what a runtime prints of its version, whether its hooks are known to
-// fail closed.
+// Closes returns an error unless this version's hooks are known to fail closed. version is
+// the runtime's own output.
 func (r *Runtime) Closes(version string) error {
 	var is [3]int
 	if _, err := fmt.Sscanf(strings.TrimLeft(version, "abcdefghijklmnopqrstuvwxyz- "), "%d.%d.%d", &is[0], &is[1], &is[2]); err != nil {
@@ -201,7 +199,7 @@ func (r *Runtime) Closes(version string) error {
 	return nil
 }
 
-// Elsewhere lists servers of which the list is not ours to change.
+// Elsewhere returns the servers in lists that ocipd does not change.
 func (r *Runtime) Elsewhere(p *Place) ([]Server, error) {
 	if r.elsewhere == nil {
 		return nil, nil
@@ -213,8 +211,8 @@ func (r *Runtime) Elsewhere(p *Place) ([]Server, error) {
 	return r.elsewhere(p)
 }
 
-// asEntered is a place in which the daemon is the one by which the runtime's servers were entered: who looks
-// may ask another one.
+// asEntered returns a place with the daemon of the integration, because the caller may use
+// another one.
 func (r *Runtime) asEntered(p *Place) (*Place, error) {
 	k, err := r.kept(p)
 	if err != nil {
@@ -225,7 +223,7 @@ func (r *Runtime) asEntered(p *Place) (*Place, error) {
 	return &there, nil
 }
 
-// Servers lists the runtime's servers, by file in the runtime's order.
+// Servers returns the runtime's servers, by file and in the runtime's order.
 func (r *Runtime) Servers(p *Place) (list []Server, err error) {
 	if p, err = r.asEntered(p); err != nil {
 		return nil, err
@@ -243,7 +241,7 @@ func (r *Runtime) listed(p *Place, files []string) (list []Server, err error) {
 	return list, err
 }
 
-// each reads files of the runtime, those that are there.
+// each reads those files of the runtime that exist.
 func (r *Runtime) each(p *Place, files []string, do func(file string, text []byte, entries []entry) error) error {
 	for _, file := range files {
 		whole, err := filepath.EvalSymlinks(file)
@@ -277,23 +275,22 @@ func (r *Runtime) each(p *Place, files []string, do func(file string, text []byt
 	return nil
 }
 
-// entry is a server, and where its command stands in the text.
+// entry is a server with the position of its command in the text.
 type entry struct {
 	Server
-	// command and args are where the two stand; args is empty behind the command where
-	// there are none.
+	// command and args are the positions of the two. If there are no arguments, args is
+	// empty and follows the command.
 	command, args span
-	// write writes the two.
+	// write encodes the two.
 	write func(command string, args []string, bare bool) (string, string)
-	// raw is the whole server as it stands, where that is one piece. With start a server that
-	// is reached over HTTP is started by a command, and with back one that was is reached
-	// again.
+	// raw is the whole server, if it is one piece of text. start replaces the address of a
+	// server over HTTP by a command, and back restores the address.
 	raw   string
 	start func(command string, args []string) []piece
 	back  func(e *entry, m *remote, kept []entry) []piece
 }
 
-// words are how a server is come to.
+// words describe how to reach a server.
 func (s *Server) words() []string {
 	if s.Command == "" {
 		return []string{s.URL}
@@ -314,7 +311,7 @@ const (
 	separator    = "--"
 )
 
-// finds are the options by which a program of this user finds the daemon.
+// finds are the options with which a program of this user finds the daemon.
 func (p *Place) finds() []string {
 	if p.Socket == "" {
 		return p.Options
@@ -322,12 +319,13 @@ func (p *Place) finds() []string {
 	return append(slices.Clip(p.Options), "--socket", p.Socket)
 }
 
-// before is the command line that starts a server behind the proxy, by its name in the list.
+// before is the command line that starts a server behind the proxy, under the server's name
+// in the list.
 func (p *Place) before(agent, name, command string, args []string) (string, []string) {
 	return p.Self, slices.Concat(p.finds(), []string{proxyCommand, agentFlag, agent, tokenFlag, p.Token, nameFlag, name, separator, command}, args)
 }
 
-// mapOf is the map that a command line names, "" where it names none.
+// mapOf returns the tool map that a command line names, or "".
 func mapOf(command string, args []string) string {
 	m, err := toolmap.Of("", "", append([]string{command}, args...))
 	if err != nil || !m.Known() {
@@ -336,23 +334,23 @@ func mapOf(command string, args []string) string {
 	return m.Name
 }
 
-// parting is what parts a server's name from a tool's in the names by which runtimes know tools.
+// parting separates the server from the tool in a runtime's names of tools.
 const parting = "__"
 
-// named reports whether the proxy knows an entry's server by its name in the list.
+// named reports whether the proxy's command line gives the server's name in the list.
 func (e *entry) named() bool {
 	i := slices.Index(e.Args, nameFlag)
 	return i >= 0 && i+1 < len(e.Args) && i < slices.Index(e.Args, separator) && e.Args[i+1] == e.Name
 }
 
-// inner is the command that a server behind the proxy is started by.
+// inner is the command of the server behind the proxy.
 func (p *Place) inner(e *entry) (command string, args []string) {
 	i := slices.Index(e.Args, separator)
 	return e.Args[i+1], e.Args[i+2:]
 }
 
-// subcommand is the first word of a command line of this program behind the options by which it finds
-// its daemon, and what stands behind it.
+// subcommand returns the sub-command in a command line of this program, after the options
+// that find the daemon, and the words after it.
 func subcommand(args []string) (name string, rest []string) {
 	for len(args) > 1 && (args[0] == "--config" || args[0] == "--socket") {
 		args = args[2:]
@@ -363,8 +361,8 @@ func subcommand(args []string) (name string, rest []string) {
 	return args[0], args[1:]
 }
 
-// behind reads how a server is started: the agent of a proxy that it starts, whether it is a server of
-// this daemon, and in which other way the proxy is started than it is entered by.
+// behind parses a server's command: the agent of its proxy, whether it is one of ocipd's
+// own servers, and how the proxy's command line differs from the entered one.
 func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
 	if !p.isSelf(s.Command) && filepath.Base(s.Command) != "ocipd" {
 		return "", false, ""
@@ -402,7 +400,7 @@ func (p *Place) isSelf(command string) bool {
 	return command == p.Self || command == filepath.Base(command) && p.Getenv != nil && OnPath(p.Getenv, command) == p.Self
 }
 
-// daemon is the socket of the daemon that is asked, "" where that is not known.
+// daemon is the socket of the daemon in use, or "" if it is unknown.
 func (p *Place) daemon() string {
 	if i := slices.Index(p.Options, "--socket"); i >= 0 {
 		return p.Options[i+1]
@@ -410,7 +408,7 @@ func (p *Place) daemon() string {
 	return p.Socket
 }
 
-// samePlace reports whether two paths name one file, which need not be there.
+// samePlace reports whether two paths name one file, which need not exist.
 func samePlace(a, b string) bool {
 	whole := func(path string) string {
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
@@ -421,8 +419,8 @@ func samePlace(a, b string) bool {
 	return a == b || whole(a) == whole(b)
 }
 
-// strange says why a command line of this program may not ask this daemon, "" where it does: words are those up to
-// the sub-command.
+// strange says why a command line of this program may not ask this daemon, or "". words are
+// those up to the sub-command.
 func (p *Place) strange(s *Server, words []string) string {
 	if !p.isSelf(s.Command) {
 		return "by the program " + s.Command
@@ -439,7 +437,7 @@ func (p *Place) strange(s *Server, words []string) string {
 	return ""
 }
 
-// Line is a command line as people read it. What looks secret in it is masked by show.
+// Line formats a command line for people. show masks secrets.
 func Line(command string, args []string, show func(string) string) string {
 	words := make([]string, 0, len(args)+1)
 	for _, word := range slices.Concat([]string{command}, args) {

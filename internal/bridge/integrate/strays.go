@@ -16,19 +16,19 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Stray is something in a runtime's files, or something missing there, by which a gate does
-// not hold as it was entered.
+// Stray is something that is in a runtime's files, or missing from them, so that a gate no
+// longer works as entered.
 type Stray struct {
-	// File is where it stands, and Scope the project's folder where it counts there alone.
+	// File is its file. Scope is the project's folder if it applies only there.
 	File, Scope string
-	// What is the member, and what is wrong with it.
+	// What names the member and the problem.
 	What string
 }
 
 // String names a stray with its file.
 func (s *Stray) String() string { return s.File + ": " + s.What }
 
-// entered is one thing of ours as it was entered. One of its forms is set.
+// entered is one entry of ocipd, in one of several forms.
 type entered struct {
 	Path    []string `json:"path,omitempty"`
 	Name    string   `json:"name,omitzero"`
@@ -47,25 +47,24 @@ func (e *entered) item() settingsfile.Item {
 	return &settingsfile.JSON{Path: e.Path, Name: e.Name, Ours: isHook, Value: e.Value}
 }
 
-// asks reports whether it is what has a runtime ask before calls of tools.
+// asks reports whether the entry makes the runtime ask before tool calls.
 func (e *entered) asks() bool { return len(e.Path) > 0 && e.Path[0] == "hooks" }
 
-// off is a stray that somebody has put there, with what takes it out, nil where the file is
-// not ours to change.
+// off is a stray that somebody has added. out removes it; it is nil if ocipd must not
+// change the file.
 type off struct {
 	Stray
 	out settingsfile.Item
 }
 
-// Strays are all by which the gate of a runtime that was put behind the daemon does not hold
-// as it was entered.
+// Strays returns everything that keeps the gate of an integrated runtime from working as entered.
 func (r *Runtime) Strays(p *Place) ([]Stray, error) {
 	k, err := r.kept(p)
 	if err != nil || len(k.Files) == 0 || r.gates == nil {
 		return nil, err
 	}
 	var list []Stray
-	var asks []string // what the gate was told to leave to the proxy
+	var asks []string // servers that the gate leaves to the proxy
 	for _, file := range slices.Sorted(maps.Keys(k.Files)) {
 		text, err := durable.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +113,7 @@ func (r *Runtime) Strays(p *Place) ([]Stray, error) {
 	}), err
 }
 
-// without are the servers whose calls a gate leaves to the proxy, by what was entered.
+// without returns the servers whose calls a gate leaves to the proxy, according to the entry.
 func (e *entered) without() (names []string) {
 	var s struct {
 		Args []string `json:"args"`
@@ -138,12 +137,12 @@ func exempted(args []string) (names []string) {
 	return names
 }
 
-// machineStrays are those of the machine's settings. There is set where something of ours
-// stands in all of its files.
+// machineStrays returns the strays of the machine's settings. there is set if all of its
+// files contain ocipd's entries.
 func (r *Runtime) machineStrays(p *Place) (list []Stray, there bool, err error) {
 	whole := *p
 	if r.machine != nil {
-		// The options by which it finds its daemon are the administrator's.
+		// An administrator chose the options with which it finds its daemon.
 		servers, err := r.listed(p, []string{r.machine(p)})
 		if err != nil {
 			return nil, false, err
@@ -207,7 +206,7 @@ func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err erro
 		return false, "", nil, err
 	case !own && !there && !k.Managed:
 		there := *p
-		there.Hashes = nil // what stands there is looked for, whatever it says
+		there.Hashes = nil // find the entries whatever their hash
 		edits, err := r.gates(r, &there)
 		if err != nil {
 			return false, "", nil, err
@@ -240,16 +239,16 @@ func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err erro
 
 const enterAgain = "enter it again"
 
-// Held says of each runtime that was put behind the daemon what of its gate does not hold as it was entered,
-// by the runtime's name: nothing where all does. It goes by what is kept in a directory, since the runtime's
-// user and environment are not known to who asks. What cannot be looked at does not hold.
+// Held returns, for each integrated runtime by name, the problems that keep its gate from
+// working as entered; none if it works. It uses the notes in a directory, because the caller
+// does not know the runtime's user and environment. A check that fails counts as a problem.
 func Held(notes string) map[string][]string {
 	found := make(map[string][]string)
 	for _, r := range Runtimes() {
 		p := &Place{Notes: notes, Etc: "/etc"}
 		k, err := r.kept(p)
 		if r.gates == nil || err == nil && (len(k.Files) == 0 || k.Home == "") {
-			continue // an earlier version has not kept where its files are
+			continue // an earlier version did not note the place of the files
 		}
 		p.Home, p.Self, p.Getenv = k.Home, k.Self, func(name string) string {
 			if name == r.variable {
@@ -272,20 +271,20 @@ func Held(notes string) map[string][]string {
 	return found
 }
 
-// steers reports whether a variable can have this program, or the system's loader in it, do
-// something else than its command line says. [HeadersVariable] is entered with a server.
+// steers reports whether an environment variable can make this program, or its dynamic
+// loader, deviate from the command line. [HeadersVariable] belongs to a server's entry.
 func steers(name string) bool {
 	return name != HeadersVariable && (strings.HasPrefix(name, "OCIPD_") || strings.HasPrefix(name, "OPENCLAWOS_") || strings.HasPrefix(name, "LD_"))
 }
 
-// claudeFile is a file of settings that Claude Code reads: all of the user's or of a project, with ours set where
-// the user alone has it, or the machine's.
+// claudeFile is a settings file that Claude Code reads. ours is set for the user's own
+// file, machine for the machine's; neither for a project's.
 type claudeFile struct {
 	file, scope   string
 	ours, machine bool
 }
 
-// claudeReads are the settings that Claude Code reads.
+// claudeReads returns the settings files that Claude Code reads.
 func claudeReads(p *Place) (list []claudeFile, err error) {
 	list = append(list, claudeFile{file: claudeSettings(p), ours: true})
 	text, err := durable.ReadFile(claudeFiles(p)[0])
@@ -313,7 +312,8 @@ func claudeReads(p *Place) (list []claudeFile, err error) {
 	return list, nil
 }
 
-// claudeSwitches finds what keeps Claude Code from asking, or from starting what it asks.
+// claudeSwitches finds settings that stop Claude Code from asking the gate or from starting
+// its server.
 func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
 	files, err := claudeReads(p)
 	if err != nil {
@@ -354,8 +354,7 @@ func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) 
 	})
 }
 
-// variables are those by which what the proxy is started with could be another daemon's, or another
-// program's.
+// variables finds environment variables that could point a proxy at another daemon or program.
 func (r *Runtime) variables(p *Place, found func(s *Server, name string)) error {
 	servers, err := r.Servers(p)
 	for i := range servers {
@@ -375,7 +374,7 @@ func isText(want string) func(jsontext.Value) bool {
 	}
 }
 
-// isGate reports whether an element of a list of servers is the gate's, by its name or its command.
+// isGate reports whether an element of a list of servers names the gate, by its name or its command.
 func isGate(v jsontext.Value) bool {
 	var s struct {
 		Name    string   `json:"serverName"`
@@ -384,7 +383,7 @@ func isGate(v jsontext.Value) bool {
 	return json.Unmarshal(v, &s) == nil && (s.Name == gateServer || slices.Contains(s.Command, gateCommand))
 }
 
-// offs finds in one file of settings what keeps the gate from being asked.
+// offs finds settings in one file that stop Claude Code from asking the gate.
 func (f *claudeFile) offs(managed bool) (list []off) {
 	text, err := durable.ReadUpTo(f.file, maxShared)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || err == nil && len(bytes.TrimSpace(text)) == 0 {
@@ -411,7 +410,7 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 		stray("cannot be read, so what it switches off is not known", nil)
 		return list
 	}
-	// The machine's hooks run whatever a user's settings say.
+	// The machine's hooks run regardless of the user's settings.
 	if no := string(s.NoHooks); !slices.Contains([]string{"", "null", "false", `"false"`}, no) && (f.machine || !managed) {
 		stray("disableAllHooks is "+settingsfile.Short(no), settingsfile.Gone{Item: &settingsfile.JSON{Name: "disableAllHooks", Value: no}})
 	}
@@ -432,7 +431,7 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 	return list
 }
 
-// codexSwitches finds what keeps Codex from running hooks, or from asking the server that they ask.
+// codexSwitches finds settings that stop Codex from running hooks or from asking their server.
 func codexSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
 	type config struct {
 		Features map[string]any `toml:"features"`
@@ -464,7 +463,7 @@ func codexSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
 	switched := func(file, scope string, features map[string]any, path ...string) {
 		for _, name := range []string{"hooks", "codex_hooks"} {
 			if features[name] != false || managed {
-				continue // the machine's hooks run whatever a user's settings say
+				continue // the machine's hooks run regardless of the user's settings
 			}
 			at := slices.Concat(path, []string{"features", name})
 			o := off{Stray: Stray{file, scope, strings.Join(at, ".") + " is false"}}
@@ -485,7 +484,7 @@ func codexSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
 		if err != nil || at < 0 {
 			continue // that it is missing, or that the file cannot be read, is said already
 		}
-		// Codex knows a hook by its place among the others.
+		// Codex identifies a hook by its position among the others.
 		if key := codexTrust(hooks, event, at); settingsfile.Under(c.Hooks, []string{"state", key}) == nil {
 			list = append(list, off{Stray: Stray{own, "", "hooks.state." + key + " is missing, and Codex runs no hook that nobody has trusted"}})
 		}

@@ -13,26 +13,25 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// Where agents are told how to work, and for how much of that it is looked.
+// Limits of the search for instructions to agents.
 const (
 	maxGuidance      = 256 << 10
 	maxGuidanceFiles = 500
 	maxDepth         = 4
 )
 
-// guides are the names of files that tell agents how to work, and guideDirs the folders
-// that have such files.
+// guides are the names of files with instructions to agents, and guideDirs the folders of such files.
 func guides() []string { return []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md", "SKILL.md"} }
 
 func guideDirs() []string {
 	return []string{"agents", "prompts", "skills", ".agents", ".claude", ".codex", ".openclaw", "references"}
 }
 
-// former are words of the first version.
+// former matches terms of the first version.
 var former = regexp.MustCompile(`shared/blackboard\.json|\bblackboard\.json\b|\bsessionKey\b|\.beads/|\bbd (create|update|close|ready|sync|list|show|dep)\b|\bsessions_send\b`)
 
-// guidance looks for what tells agents to work by the first version: it is to be deleted,
-// or they go on writing files that nobody reads.
+// guidance finds instructions to work by the first version. If the user does not delete
+// them, agents keep writing files that nobody reads.
 func (r *reader) guidance() {
 	left := maxGuidanceFiles
 	r.guidanceIn(".", 0, &left)
@@ -58,7 +57,7 @@ func (r *reader) guidanceIn(dir string, depth int, left *int) {
 	}
 }
 
-// guide names the first line of a file that speaks of the first version.
+// guide notes the first line of a file that mentions the first version.
 func (r *reader) guide(name string) {
 	f, err := r.files.Open(name)
 	if err != nil {

@@ -19,7 +19,7 @@ type member struct {
 	at    Note
 }
 
-// members takes a JSON object apart. At is where the text begins.
+// members splits a JSON object into its members. at is the start of the text.
 func (r *reader) members(text jsontext.Value, at Note) (list []member, ok bool) {
 	line := func(offset int64) Note {
 		return Note{File: at.File, Line: at.Line + bytes.Count(text[:min(int(offset), len(text))], []byte("\n"))}
@@ -68,7 +68,7 @@ func (r *reader) members(text jsontext.Value, at Note) (list []member, ok bool) 
 	return list, true
 }
 
-// kind names what a value is.
+// kind names the kind of a value.
 func kind(v jsontext.Value) string {
 	switch v.Kind() {
 	case 'n':
@@ -98,7 +98,7 @@ func (r *reader) text(m member) (s string) {
 	return s
 }
 
-// number reads a whole number, or the other one for null.
+// number reads a whole number, or returns otherwise for null.
 func (r *reader) number(m member, otherwise int) (n int) {
 	if m.value.Kind() == 'n' {
 		return otherwise
@@ -110,7 +110,7 @@ func (r *reader) number(m member, otherwise int) (n int) {
 	return n
 }
 
-// blackboard reads what roles and tasks had come to.
+// blackboard reads the state of roles and tasks.
 func (r *reader) blackboard() {
 	source, ok := r.read(Blackboard, maxFile)
 	if !ok {
@@ -137,8 +137,8 @@ func (r *reader) blackboard() {
 	}
 }
 
-// agents reads what each role had made. What it was and by which session it was known
-// has no place: attempts, grants and leases say who does what.
+// agents reads the artifacts of each role. It drops the role's status and session, because
+// attempts, grants and leases replace them.
 func (r *reader) agents(of member) {
 	roles, _ := r.members(of.value, of.at)
 	for _, role := range roles {
@@ -175,7 +175,7 @@ func (r *reader) agents(of member) {
 	}
 }
 
-// retries reads how tasks went.
+// retries reads the number of retries of each task.
 func (r *reader) retries(of member) {
 	tasks, _ := r.members(of.value, of.at)
 	for _, one := range tasks {

@@ -1,9 +1,9 @@
-// Package legacy reads what a project of the protocol's first version kept in files:
-// shared/blackboard.json, specs/ID.md and .beads/issues.jsonl. It reads, and changes
-// nothing: what it finds is the tasks to import, what has no place among them, and what
-// is wrong with the files, each by file and line.
+// Package legacy reads the files of a project of the protocol's first version:
+// shared/blackboard.json, specs/ID.md and .beads/issues.jsonl. It changes nothing. It
+// returns the tasks to import, the content that tasks cannot hold, and the errors, each
+// with file and line.
 //
-// The files are anybody's. All sizes are bounded, and nothing but regular files is read.
+// The files are untrusted: all sizes are bounded, and only regular files are read.
 package legacy
 
 import (
@@ -27,7 +27,7 @@ const (
 	Specs      = "specs"
 )
 
-// The limits of what is read. A file is bounded, and so are all specs together.
+// Limits for one file, and for all specs together.
 const (
 	maxFile  = 64 << 20
 	maxSpecs = 256 << 20
@@ -36,7 +36,7 @@ const (
 	maxNotes = 1000
 )
 
-// Note is something about a place in a file. Line is 0 where it is about all of it.
+// Note is a remark about a line of a file, or about the whole file if Line is 0.
 type Note struct {
 	File string `json:"file"`
 	Line int    `json:"line,omitzero"`
@@ -50,12 +50,12 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Text)
 }
 
-// Task is one task as it was kept.
+// Task is one task of the old project.
 type Task struct {
 	ID    string     `json:"id"`
 	Title string     `json:"title"`
 	Phase task.Phase `json:"phase"`
-	// Status is what it was, in the words of the file.
+	// Status is the status, in the words of the file.
 	Status    string      `json:"status,omitzero"`
 	Fields    task.Fields `json:"-"`
 	Markdown  string      `json:"-"`
@@ -67,25 +67,25 @@ type Task struct {
 	Retries   int            `json:"retries,omitzero"`
 	LastError string         `json:"last_error,omitzero"`
 	Missing   []task.Missing `json:"missing"`
-	// At is where the task stands.
+	// At is the task's position.
 	At Note `json:"at"`
 
 	description, criteria, circuit string
 	closed                         bool
 }
 
-// Origin names the task where it was.
+// Origin is the task's former name.
 func (t *Task) Origin() string { return "v1:" + t.ID }
 
-// Project is what was found.
+// Project is the result of reading a project.
 type Project struct {
-	// Tasks come after those that they depend on.
+	// Tasks are in order: each one follows those that it depends on.
 	Tasks []*Task `json:"tasks"`
-	// Dropped is what has no place in a task, and Guidance what tells agents to work by the
-	// first version.
+	// Dropped is content that tasks cannot hold. Guidance is where agents are told to work
+	// by the first version.
 	Dropped  []Note `json:"dropped"`
 	Guidance []Note `json:"guidance"`
-	// Faults are what has to be mended first: a task would be lost, or be another.
+	// Faults must be fixed before the import, because a task would be lost or changed.
 	Faults []Note `json:"faults"`
 }
 
@@ -95,8 +95,8 @@ type reader struct {
 	p     *Project
 	tasks map[string]*Task
 	order []*Task
-	// tombstones are ids that are no task any more, and edges what the issues say they wait
-	// for, with the place.
+	// tombstones are ids of deleted tasks. edges are the dependencies in the issues, with
+	// their position.
 	tombstones map[string]bool
 	edges      map[string][]edge
 }
@@ -136,8 +136,7 @@ func add(list *[]Note, at Note, format string, args ...any) {
 func (r *reader) fault(at Note, format string, args ...any) { add(&r.p.Faults, at, format, args...) }
 func (r *reader) drop(at Note, format string, args ...any)  { add(&r.p.Dropped, at, format, args...) }
 
-// read returns a file, or false where there is none, or one that cannot be read, which is
-// a fault.
+// read returns a file. It returns false if there is none, and reports a fault if it cannot be read.
 func (r *reader) read(name string, limit int64) ([]byte, bool) {
 	info, err := fs.Stat(r.files, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,10 +169,10 @@ func (r *reader) read(name string, limit int64) ([]byte, bool) {
 	return text, true
 }
 
-// maxID bounds an id, so that one with its prefix is a name.
+// maxID bounds an id, so that the prefixed id is a valid name.
 const maxID = 120
 
-// goodID reports whether an id can be one: it is part of a file's name.
+// goodID reports whether an id is valid; it is part of a file name.
 func goodID(id string) bool {
 	if id == "" || len(id) > maxID || strings.HasPrefix(id, ".") {
 		return false
@@ -186,8 +185,7 @@ func goodID(id string) bool {
 	return true
 }
 
-// task returns the task of an id, made where it is not there, or nil for one that cannot
-// be.
+// task returns the task with an id, and creates it if necessary. It returns nil for an invalid id.
 func (r *reader) task(id string, at Note) *Task {
 	if t, ok := r.tasks[id]; ok {
 		return t
@@ -207,7 +205,7 @@ func (r *reader) task(id string, at Note) *Task {
 	return t
 }
 
-// specs reads the specs, also of tasks that nothing else names.
+// specs reads all specs, including those of tasks that no other file names.
 func (r *reader) specs() {
 	entries, err := fs.ReadDir(r.files, Specs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -249,7 +247,7 @@ func (r *reader) specs() {
 	}
 }
 
-// finish makes of all that was read of a task what it becomes.
+// finish builds the imported task from everything read.
 func (r *reader) finish(t *Task) {
 	fields, title := task.ReadMarkdown([]byte(t.Markdown))
 	if strings.TrimSpace(fields.Goal) == "" && strings.TrimSpace(t.description) != "" {
@@ -292,11 +290,11 @@ func (r *reader) finish(t *Task) {
 	r.artifacts(t)
 }
 
-// maxArtifact is how large a file may be that the daemon hashes.
+// maxArtifact is the size limit of files that the daemon hashes.
 const maxArtifact = 64 << 20
 
-// regular returns a regular file of the project that no link leads to, or an error: the
-// daemon, which hashes it, follows none.
+// regular returns a regular file of the project without symbolic links in its path, or an
+// error. The daemon, which hashes the file, follows no links.
 func (r *reader) regular(file string) (info fs.FileInfo, err error) {
 	if !fs.ValidPath(file) {
 		return nil, fs.ErrInvalid
@@ -315,7 +313,7 @@ func (r *reader) regular(file string) (info fs.FileInfo, err error) {
 	return info, nil
 }
 
-// artifacts keeps those that are files of the project.
+// artifacts keeps only files of the project.
 func (r *reader) artifacts(t *Task) {
 	named := t.Artifacts
 	slices.Sort(named)
@@ -336,7 +334,7 @@ func (r *reader) artifacts(t *Task) {
 	}
 }
 
-// items are the lines of a text, without the marks of lists.
+// items returns the lines of a text without list marks.
 func items(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -350,14 +348,14 @@ func items(text string) (list []string) {
 	return list
 }
 
-// sort puts tasks after those that they wait for. What closes a circle is left out.
+// sort puts each task after its dependencies, and drops dependencies that close a cycle.
 func (r *reader) sort() {
 	const (
 		open = 1
 		done = 2
 	)
 	state := make(map[string]int)
-	// Not by recursion: a chain may be as long as there are tasks.
+	// Not recursive: a chain can be as long as the number of tasks.
 	type step struct {
 		t    *Task
 		next int

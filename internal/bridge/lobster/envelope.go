@@ -8,13 +8,13 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// envelope is the one JSON object that Lobster's tool mode writes.
+// envelope is the single JSON object that Lobster's tool mode writes.
 type envelope struct {
 	Version int    `json:"protocolVersion"`
 	OK      bool   `json:"ok"`
 	Status  string `json:"status"`
-	// RequiresApproval is what a workflow that is paused asks for. Its items are those of
-	// `ocipd task request-approval`.
+	// RequiresApproval is the request of a paused workflow. Its items come from `ocipd task
+	// request-approval`.
 	RequiresApproval *struct {
 		ResumeToken string `json:"resumeToken"`
 		Items       []any  `json:"items"`
@@ -26,7 +26,7 @@ type fault struct {
 	Message string `json:"message"`
 }
 
-// The words of an envelope's status. A workflow that asked for input is not answered.
+// The statuses of an envelope. ocipd does not answer a workflow that asks for input.
 const (
 	statusOK        = "ok"
 	statusApproval  = "needs_approval"
@@ -34,7 +34,7 @@ const (
 	statusCancelled = "cancelled"
 )
 
-// parse reads what Lobster wrote: one envelope, and nothing beside it.
+// parse reads Lobster's output, which must be exactly one envelope.
 func parse(out []byte) (*envelope, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, errors.New("Lobster said nothing") //nolint:staticcheck // it is a name
@@ -59,7 +59,7 @@ func parse(out []byte) (*envelope, error) {
 func (e *envelope) ok() bool     { return e.OK && e.Status == statusOK }
 func (e *envelope) paused() bool { return e.OK && e.Status == statusApproval }
 
-// approval is the approval that the workflow's gate is about, "" where it names none.
+// approval returns the approval that the workflow's gate names, or "".
 func (e *envelope) approval() string {
 	for _, item := range e.RequiresApproval.Items {
 		if members, ok := item.(map[string]any); ok {
@@ -71,7 +71,7 @@ func (e *envelope) approval() string {
 	return ""
 }
 
-// text is what went wrong.
+// text describes the failure.
 func (e *envelope) text() string {
 	switch {
 	case e.Error != nil && e.Error.Message != "":
@@ -83,7 +83,7 @@ func (e *envelope) text() string {
 	}
 }
 
-// argsOf are the workflow's arguments.
+// argsOf encodes the workflow's arguments.
 func argsOf(id, key string) string {
 	text, err := json.Marshal(map[string]string{"task_id": id, "key": key}, json.Deterministic(true))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxOutput bounds what Lobster writes, keptErrors what is kept of its standard error,
-	// and leave is for how long it may go on once it was told to end.
+	// maxOutput bounds Lobster's output, keptErrors its kept standard error, and leave the
+	// time that it may take to end.
 	maxOutput  = 16 << 20
 	keptErrors = 4 << 10
 	leave      = 5 * time.Second
@@ -31,7 +31,7 @@ func Find(name string) (path string, err error) {
 	return path, nil
 }
 
-// Program runs Lobster as a process, with what its steps start in a group of its own, which ends with it.
+// Program runs Lobster as a process, in a process group that ends with it.
 func Program(path string) func(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	return func(ctx context.Context, env []string, args ...string) ([]byte, error) {
 		cmd := &exec.Cmd{Path: path, Args: append([]string{path}, args...), Env: env}
@@ -51,8 +51,8 @@ func Program(path string) func(ctx context.Context, env []string, args ...string
 	}
 }
 
-// Environment is what Lobster and its steps get: an environment without the caller's own
-// token, with that of the grant, the socket and this program.
+// Environment returns the environment of Lobster and its steps. It replaces the caller's
+// own token by the grant's, and adds the socket and this program.
 func Environment(env []string, token, socket, program string) []string {
 	kept := []string{"OCIPD_TOKEN=" + token, "OPENCLAWOS_KERNEL_SOCKET=" + socket}
 	bin := false
@@ -72,7 +72,7 @@ func Environment(env []string, token, socket, program string) []string {
 	return kept
 }
 
-// head keeps the beginning of what is written into it.
+// head is a writer that keeps the beginning of the text.
 type head struct {
 	kept  []byte
 	limit int

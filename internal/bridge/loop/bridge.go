@@ -13,26 +13,26 @@ import (
 	"github.com/openclawos/ocipd/internal/base/child"
 )
 
-// Bridges starts bridges as processes, each in a process group of its own, so that an
-// agent outlives a loop that is killed.
+// Bridges starts bridges as processes. Each has its own process group, so that an agent
+// survives a loop that is killed.
 type Bridges struct {
-	// Program is this program, Args what comes behind `acp run`, and Env its environment.
+	// Program is this program, Args the arguments after `acp run`, and Env the environment.
 	Program   string
 	Args, Env []string
-	// Say is told what a bridge says.
+	// Say reports a line of a bridge.
 	Say func(w Work, line string)
 
 	leave time.Duration
 }
 
-// leave is for how long a bridge may go on that was told to end: it asks its agent to cancel,
-// ends it, and tells the daemon.
+// leave bounds the time in which a bridge, when told to end, cancels and ends its agent and
+// informs the daemon.
 const leave = 2 * time.Minute
 
-// Run runs a bridge to its end. Where the context ends, the bridge is told to end its agent.
+// Run runs a bridge to its end. If the context ends, it tells the bridge to end its agent.
 func (b *Bridges) Run(ctx context.Context, w Work) error {
 	cmd := &exec.Cmd{Path: b.Program, Args: append([]string{b.Program, "acp", "run", "--task", w.TaskID}, b.Args...)}
-	// The token stands in no command line, and the loop's own is not handed on.
+	// The token is not in a command line, and the bridge does not inherit the loop's own token.
 	cmd.Env = append(without(b.Env, "OCIPD_TOKEN", "OCIPD_TOKEN_FILE"), "OCIPD_TOKEN="+w.Token)
 	said := &lines{say: func(line string) { b.Say(w, line) }}
 	cmd.Stdout, cmd.Stderr = said, said
@@ -50,10 +50,10 @@ func (b *Bridges) Run(ctx context.Context, w Work) error {
 	return err
 }
 
-// maxLine is how long a line is at most that a bridge says.
+// maxLine bounds a line of a bridge.
 const maxLine = 64 << 10
 
-// lines says what is written into it line by line, the beginning of one that is too long.
+// lines is a writer that reports each line, shortened to its limit.
 type lines struct {
 	say  func(string)
 	line []byte
@@ -74,20 +74,20 @@ func (l *lines) Write(b []byte) (int, error) {
 }
 
 func (l *lines) flush() {
-	// It goes into JSON: what an agent writes is anything, and may be cut within a character.
+	// The text goes into JSON. An agent can write anything, and the limit may cut within a character.
 	l.last = strings.TrimSpace(strings.ToValidUTF8(string(l.line), "�"))
 	l.line = l.line[:0]
 	l.say(l.last)
 }
 
-// end says a last line that has no end.
+// end reports a last line that has no line end.
 func (l *lines) end() {
 	if len(l.line) > 0 {
 		l.flush()
 	}
 }
 
-// without leaves variables out of an environment.
+// without removes variables from an environment.
 func without(env []string, names ...string) (kept []string) {
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")

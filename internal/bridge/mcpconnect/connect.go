@@ -1,10 +1,9 @@
-// Package mcpconnect speaks to an MCP server over HTTP for a client that speaks over pipes,
-// so that a server with an address can be started as one with a command.
+// Package mcpconnect connects a client that uses pipes to an MCP server over HTTP, so that
+// a command can start a server that has an address.
 //
-// What either side says passes as it is, but for line ends within a message, and for
-// server/discover, which is unknown here: it speaks the protocols that begin a session. It
-// follows no redirects and logs in nowhere: what the server wants to be told stands in
-// headers that it is given.
+// It passes messages of both sides unchanged, except for line ends within a message. It does
+// not support server/discover: it speaks the protocols that begin a session. It follows no
+// redirects and logs in nowhere; credentials come in the headers that it is given.
 package mcpconnect
 
 import (
@@ -29,9 +28,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Options is what a connection is given from outside.
+// Options are the inputs of a connection.
 type Options struct {
-	// URL is the server's, and Headers are sent with each request.
+	// URL is the server's address. Headers are sent with each request.
 	URL     string
 	Headers map[string]string
 	In      io.Reader
@@ -40,23 +39,23 @@ type Options struct {
 }
 
 const (
-	// maxMessage bounds what either side may say at once.
+	// maxMessage bounds a message of either side.
 	maxMessage = 32 << 20
-	// noteTime is how long the server has to take what it need not answer, and byeTime for the
-	// session's end.
+	// noteTime bounds the delivery of a message that needs no answer, and byeTime the end
+	// of the session.
 	noteTime = 30 * time.Second
 	byeTime  = 2 * time.Second
-	// againAfter is how long it is waited before a stream that ended is taken up again, unless
-	// the server says, and longest the longest that it may say. A stream that brings nothing is
-	// taken up maxAgain times for an answer.
+	// againAfter is the pause before an ended stream is resumed, unless the server sets
+	// another one, and longest the longest such pause. For an answer, a stream that brings
+	// nothing is resumed maxAgain times.
 	againAfter = time.Second
 	longest    = 30 * time.Second
 	maxAgain   = 5
-	// beginTime is how long the server has to begin a session, for which all else waits.
+	// beginTime bounds the start of a session; all other messages wait for it.
 	beginTime = time.Minute
 	// maxOpen bounds the requests that await an answer.
 	maxOpen = 256
-	// tryTime bounds a trial, and maxPage what the server says of logins.
+	// tryTime bounds a trial, and maxPage the server's description of its logins.
 	tryTime = 20 * time.Second
 	maxPage = 1 << 20
 )
@@ -68,7 +67,7 @@ type link struct {
 	out sync.Mutex // of the client's output
 
 	mu sync.Mutex
-	// session and version are what the server has said of them, "" before.
+	// session and version come from the server, and are "" before.
 	session, version string
 }
 
@@ -100,10 +99,11 @@ func Run(ctx context.Context, o *Options) error {
 		m := read(line)
 		switch {
 		case m.Method == "server/discover" && m.asks():
-			// A protocol without sessions has headers of its own: a client goes on without it.
+			// A protocol without sessions uses headers of its own. On this error, a client
+			// falls back to one with sessions.
 			l.tell(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID))
 		case m.Method == "initialize" || !m.asks():
-			// What comes next builds on it.
+			// Later messages depend on it.
 			l.take(ctx, line, m)
 		default:
 			select {
@@ -126,11 +126,11 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// ErrLogin means that a server wants its client to log in.
+// ErrLogin means that a server requires a login.
 var ErrLogin = errors.New("the server wants a login")
 
-// Try begins a session, has the server list its tools, and ends the session again. A server
-// that says where its clients log in wants one that does, unless a header says who it is.
+// Try begins a session, has the server list its tools, and ends the session. A server that
+// publishes where clients log in requires a login, unless a header already authenticates.
 func Try(ctx context.Context, o *Options) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -163,7 +163,7 @@ func Try(ctx context.Context, o *Options) error {
 
 func isAuthorization(header string) bool { return strings.EqualFold(header, "Authorization") }
 
-// login reports whether the server says where its clients log in, as RFC 9728 has it.
+// login reports whether the server publishes where clients log in, as in RFC 9728.
 func (l *link) login(ctx context.Context) bool {
 	u, err := url.Parse(l.o.URL)
 	if err != nil {
@@ -192,14 +192,14 @@ func (l *link) login(ctx context.Context) bool {
 	return false
 }
 
-// message is what a frame says that is looked at.
+// message holds the relevant members of a frame.
 type message struct {
 	ID     jsontext.Value `json:"id"`
 	Method string         `json:"method"`
 	Result jsontext.Value `json:"result"`
 }
 
-// read reads a frame. What is none is passed on as one that awaits no answer.
+// read parses a frame. An invalid frame counts as one that awaits no answer, and passes.
 func read(line []byte) (m message) {
 	if json.Unmarshal(line, &m) != nil || m.ID.Kind() == 'n' {
 		m.ID = nil
@@ -209,7 +209,7 @@ func read(line []byte) (m message) {
 
 func (m *message) asks() bool { return m.Method != "" && m.ID != nil }
 
-// answers reports whether it is the answer to another. A text can be written in several ways.
+// answers reports whether m is the answer to another message. Strings have several spellings in JSON.
 func (m *message) answers(to message) bool {
 	if m.Method != "" || m.ID == nil || to.ID == nil {
 		return false
@@ -222,7 +222,7 @@ func (m *message) answers(to message) bool {
 	return err == nil && wrong == nil && bytes.Equal(is, want)
 }
 
-// take has the server answer a frame, and answers it itself where it cannot.
+// take has the server answer a frame. If that fails, it answers with an error.
 func (l *link) take(ctx context.Context, line []byte, m message) {
 	whole := ctx
 	if limit := noteTime; m.Method == "initialize" || !m.asks() {
@@ -244,14 +244,14 @@ func (l *link) take(ctx context.Context, line []byte, m message) {
 	}
 }
 
-// tell tells the client.
+// tell writes to the client.
 func (l *link) tell(line []byte) {
 	l.out.Lock()
 	defer l.out.Unlock()
-	_, _ = l.o.Out.Write(append(line, '\n')) // who does not read has ended, and so does the input
+	_, _ = l.o.Out.Write(append(line, '\n')) // a client that does not read has ended, and the input ends too
 }
 
-// request makes a request, which has all headers.
+// request makes a request with all headers.
 func (l *link) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, l.o.URL, bytes.NewReader(body))
 	if err != nil {
@@ -271,8 +271,8 @@ func (l *link) request(ctx context.Context, method string, body []byte) (*http.R
 	return r, nil
 }
 
-// ask sends a frame, and hands on what the server says to it. A request is answered by that,
-// or there is an error.
+// ask sends a frame, and passes on the server's messages. If it returns nil, the server has
+// answered a request.
 func (l *link) ask(ctx context.Context, line []byte, m message, tell func(message, []byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -286,7 +286,7 @@ func (l *link) ask(ctx context.Context, line []byte, m message, tell func(messag
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // what was to be read of it was
+	defer func() { _ = answer.Body.Close() }() // it has been read as far as needed
 	if err := problem(answer); err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (l *link) ask(ctx context.Context, line []byte, m message, tell func(messag
 		if got.answers(m) && !answered {
 			answered = true
 			l.begun(m, got)
-			// A server that leaves the stream open behind the answer has nothing more to say there.
+			// The server may leave the stream open after the answer, without further messages.
 			time.AfterFunc(noteTime, cancel)
 		}
 		tell(got, data)
@@ -337,7 +337,7 @@ func (l *link) ask(ctx context.Context, line []byte, m message, tell func(messag
 	return nil
 }
 
-// begun notes the version that a session has.
+// begun notes the version of the session.
 func (l *link) begun(asked, got message) {
 	var result struct {
 		Version string `json:"protocolVersion"`
@@ -350,7 +350,7 @@ func (l *link) begun(asked, got message) {
 	l.version = result.Version
 }
 
-// problem is what an answer's status says is wrong.
+// problem turns an answer's status into an error.
 func problem(answer *http.Response) error {
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized:
@@ -365,13 +365,13 @@ func problem(answer *http.Response) error {
 	return nil
 }
 
-// status is an answer's status in words of ours: what a server writes there goes on to people
-// and their terminals.
+// status describes an answer's status in fixed words, because a server's own text would
+// reach people and their terminals.
 func status(answer *http.Response) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", answer.StatusCode, http.StatusText(answer.StatusCode)))
 }
 
-// oneLine makes one line of a frame, in which a line's end can only stand between members.
+// oneLine puts a frame on one line. Line ends can only be between members.
 func oneLine(data []byte) []byte {
 	data = bytes.TrimSpace(data)
 	return bytes.Map(func(r rune) rune {
@@ -382,7 +382,7 @@ func oneLine(data []byte) []byte {
 	}, data)
 }
 
-// listen takes what the server says of its own accord, where it has a stream for that.
+// listen receives the server's own messages, if it has a stream for them.
 func (l *link) listen(ctx context.Context) {
 	s := stream{said: func(data []byte) { l.tell(oneLine(data)) }}
 	for {
@@ -393,8 +393,7 @@ func (l *link) listen(ctx context.Context) {
 	}
 }
 
-// follow reads the server's own stream, or goes on with one that ended, and reports whether
-// it has one.
+// follow reads the server's own stream, or resumes it, and reports whether there is one.
 func (l *link) follow(ctx context.Context, s *stream) (has bool, err error) {
 	r, err := l.request(ctx, http.MethodGet, nil)
 	if err != nil {
@@ -408,7 +407,7 @@ func (l *link) follow(ctx context.Context, s *stream) (has bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = answer.Body.Close() }() // what was to be read of it was
+	defer func() { _ = answer.Body.Close() }() // it has been read as far as needed
 	if answer.StatusCode/100 == 4 || problem(answer) == nil && !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		return false, nil
 	}
@@ -433,15 +432,14 @@ func (l *link) bye(ctx context.Context) {
 		return
 	}
 	if answer, err := l.http.Do(r); err == nil {
-		_ = answer.Body.Close() // what it says changes nothing
+		_ = answer.Body.Close() // the answer changes nothing
 	}
 }
 
 // stream reads events.
 type stream struct {
 	said func(data []byte)
-	// last is the id of the last event, and retry how long to wait before the stream is taken
-	// up again.
+	// last is the id of the last event, and retry the pause before the stream is resumed.
 	last  string
 	retry time.Duration
 }
@@ -485,7 +483,7 @@ func (s *stream) read(from io.Reader) error {
 	return lines.Err()
 }
 
-// eventLines parts a stream of events into lines, which end by CR, LF or both.
+// eventLines splits a stream of events into lines, which end in CR, LF or both.
 func eventLines(data []byte, end bool) (advance int, line []byte, err error) {
 	at := bytes.IndexAny(data, "\r\n")
 	switch {
@@ -503,7 +501,7 @@ func eventLines(data []byte, end bool) (advance int, line []byte, err error) {
 	return at + 1, data[:at], nil
 }
 
-// pause waits before a stream is taken up again.
+// pause waits before a stream is resumed.
 func (s *stream) pause(ctx context.Context) error {
 	wait := againAfter
 	if s.retry > 0 {

@@ -1,5 +1,5 @@
-// Package mcpprobe asks a server over HTTP whether it speaks MCP, before a proxy stands in front of
-// it. The caller's duty: it asks nobody but the server that its user has named.
+// Package mcpprobe asks a server over HTTP whether it speaks MCP, before a proxy stands in
+// front of it. The caller must pass only a server that its user has named.
 package mcpprobe
 
 import (
@@ -17,23 +17,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// probeTime is how long a server has to say that it speaks MCP, and maxProbe how much of its answer
-// is read, in bytes.
+// probeTime bounds a probe, and maxProbe the bytes read of its answer.
 const (
 	probeTime = 10 * time.Second
 	maxProbe  = 1 << 20
 )
 
-// probe is a request with which clients begin: in this version of the protocol, by this method.
+// probe is a first request of clients: a method in a version of the protocol.
 type probe struct{ version, method, params string }
 
-// probes are tried in order: a server knows one of them.
+// probes are tried in order, because a server knows one of them.
 var probes = [...]probe{
 	{"2026-07-28", "server/discover", ""},
 	{"2025-06-18", "initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"ocipd","version":"1"},`},
 }
 
-// request is the probe as a client sends it.
+// request is the HTTP request of the probe.
 func (p *probe) request(ctx context.Context, target *url.URL) (*http.Request, error) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"ocipd","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
 		`"io.modelcontextprotocol/clientInfo":{"name":"ocipd","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, p.method, p.params, p.version)
@@ -47,9 +46,9 @@ func (p *probe) request(ctx context.Context, target *url.URL) (*http.Request, er
 	return r, nil
 }
 
-// Speaks fails for a server that answers, and neither as one that speaks MCP nor by asking for a
-// login. Of one that is not there it says nothing: it may come. Unsure is why it is not known of a
-// server that answers, "" where it is known.
+// Speaks returns an error if a server answers but neither speaks MCP nor asks for a login.
+// It returns no error if the server is unreachable, because it may start later. unsure says
+// why an answer is inconclusive, or is "".
 func Speaks(ctx context.Context, target *url.URL) (unsure string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -57,7 +56,7 @@ func Speaks(ctx context.Context, target *url.URL) (unsure string, err error) {
 	for i := range probes {
 		got, err := probes[i].ask(ctx, target)
 		if err != nil || got.speaks {
-			return "", nil // who is not there now is asked by its client
+			return "", nil // the client asks a server that is not there now
 		}
 		if got.fails {
 			unsure = got.said
@@ -70,14 +69,13 @@ func Speaks(ctx context.Context, target *url.URL) (unsure string, err error) {
 	return "", fmt.Errorf("the server at %s does not speak MCP: asked to begin, it says %s", target.Redacted(), said)
 }
 
-// answer is what a server makes of a probe. It fails if it says no more than that it cannot or may not
-// answer.
+// answer is the result of a probe. fails is set if the answer is only an error or a refusal.
 type answer struct {
 	speaks, fails bool
 	said          string
 }
 
-// ask asks a server.
+// ask sends the probe to a server.
 func (p *probe) ask(ctx context.Context, target *url.URL) (a answer, err error) {
 	r, err := p.request(ctx, target)
 	if err != nil {
@@ -121,14 +119,14 @@ func (p *probe) ask(ctx context.Context, target *url.URL) (a answer, err error) 
 	if json.Unmarshal(line, &said, jsontext.AllowInvalidUTF8(true)) != nil {
 		return answer{said: "nothing that is a message"}, nil
 	}
-	// Who names the versions that it speaks, speaks some.
+	// A server that lists its versions speaks one.
 	if len(said.Error.Data.Supported) > 0 || len(said.Result.Version) > 0 || len(said.Result.Versions) > 0 || len(said.Result.Abilities) > 0 {
 		return answer{speaks: true}, nil
 	}
 	return answer{said: fmt.Sprintf("%q", said.Error.Message)}, nil
 }
 
-// firstMessage is the message of an answer, or the first of its stream.
+// firstMessage returns the message of an answer, or the first one of its stream.
 func firstMessage(r *http.Response) ([]byte, error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return io.ReadAll(io.LimitReader(r.Body, maxProbe))
@@ -150,7 +148,7 @@ func firstMessage(r *http.Response) ([]byte, error) {
 	return data, nil
 }
 
-// leave ends the session that a probe has begun.
+// leave ends the session that a probe began.
 func leave(ctx context.Context, client *http.Client, target *url.URL, session string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, target.String(), nil)
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// passing are the requests of the protocol that nobody is asked about: they bring in nothing but
-// what there is to be asked for, or speak of a call that was decided.
+// passing are the protocol's requests that need no decision: they only list the server's
+// offers, or concern a call that was decided.
 var passing = map[string]bool{
 	"initialize": true, "server/discover": true, "ping": true, "logging/setLevel": true, "tools/list": true, "prompts/list": true, "resources/list": true,
 	"resources/templates/list": true, "resources/unsubscribe": true, "tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true,
 }
 
-// passes reports whether nobody is asked about a message of the client's.
+// passes reports whether a message of the client needs no decision.
 func passes(f *frame) bool {
 	return f.method == "" || passing[f.method] || f.id == nil && strings.HasPrefix(f.method, "notifications/")
 }
 
-// parseRequest reads a request that is no call of a tool as one of a tool of its name: all that
-// it says is decided about, and it goes as it is.
+// parseRequest parses a request other than tools/call as a call of a tool with the method's
+// name. The daemon decides about all of its params, and the request passes unchanged.
 func parseRequest(line []byte, f *frame) (*toolCall, error) {
 	c := &toolCall{frame: *f, line: line, tool: f.method, whole: true}
 	if f.params.to == 0 {
@@ -38,7 +38,8 @@ func parseRequest(line []byte, f *frame) (*toolCall, error) {
 	return c, err
 }
 
-// textful is what a tool can say much with: its usual names, or a text of more than one word.
+// textful reports whether arguments can carry a message: one has a usual name for texts, or
+// a text of more than one word.
 func textful(arguments []toolmap.Member) bool {
 	for i := range arguments {
 		if toolmap.SaysText(&arguments[i]) {
@@ -48,9 +49,9 @@ func textful(arguments []toolmap.Member) bool {
 	return false
 }
 
-// permit asks whether a tool may be called that sends no message, and waits for a person where one
-// is asked. It calls asked before it waits. Arguments are those that
-// interceptors made of the call's, nil where they are as they were.
+// permit asks the daemon about a call of a tool that sends no message, and waits if a
+// person has to decide. It calls asked before it waits. arguments are set if interceptors
+// changed the call's.
 func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked func()) (arguments jsontext.Value, no *refusal) {
 	if p.o.Link.exempted() {
 		return nil, nil
@@ -80,7 +81,7 @@ func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked f
 	}
 }
 
-// given are the arguments as they came, or all params of a request that is no call of a tool.
+// given are the original arguments, or all params of a request other than tools/call.
 func (c *toolCall) given() jsontext.Value {
 	if c.whole && c.params.to > 0 {
 		return c.line[c.params.from:c.params.to]
@@ -90,14 +91,14 @@ func (c *toolCall) given() jsontext.Value {
 	return jsontext.Value("{}")
 }
 
-// question is what the daemon is asked about a call.
+// question is the daemon's input for a call.
 func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	data := api.Object{"toolName": api.String(c.tool), "mcpServer": api.String(p.o.name()), "params": c.given(), "runtime": api.String("mcp-proxy"), "origin": api.String(p.origin(c.via.account()))}
 	if c.answers != nil {
 		data["inputResponses"] = c.answers
 	}
 	if repeated := c.via.repeated(); len(repeated) > 0 {
-		// What a server makes of these need not be what it makes of the arguments.
+		// A server may read these headers differently from the arguments.
 		if text, err := encode(repeated); err == nil {
 			data["headers"] = text
 		}
@@ -114,7 +115,7 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	return data
 }
 
-// changed is what interceptors made of a call's arguments, nil where they made nothing.
+// changed returns the arguments as interceptors changed them, or nil.
 func changed(c *toolCall, data jsontext.Value) (jsontext.Value, *refusal) {
 	if len(data) == 0 {
 		return nil, nil
@@ -148,8 +149,8 @@ func same(a, b jsontext.Value) bool {
 	return a.Canonicalize(allow) == nil && b.Canonicalize(allow) == nil && string(a) == string(b)
 }
 
-// awaitWord waits until a person has decided about a call, and tells its client meanwhile that it is
-// alive.
+// awaitWord waits until a person has decided about a call. Meanwhile it tells the client
+// that the call is alive.
 func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-chan time.Time) error {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
@@ -182,14 +183,14 @@ func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-ch
 	}
 }
 
-// withdraw takes back what waits for a person.
+// withdraw withdraws an approval request.
 func (p *proxy) withdraw(id, why string) {
 	if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
 		p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
 	}
 }
 
-// make has the server answer a call that may be made.
+// make passes an allowed call to the server.
 func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	line, anew := c.line, arguments != nil
 	if !c.whole {
@@ -203,13 +204,13 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	}
 }
 
-// permit asks about a call.
+// permit asks the daemon about a call.
 func (l *Link) permit(ctx context.Context, data api.Object) (v verdict, err error) {
 	err = l.ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
 	return v, err
 }
 
-// undecidable is told of a message whose id makes it one that cannot be answered.
+// undecidable refuses a message whose id makes its answer unrecognizable.
 func undecidable(f *frame) *refusal {
 	if f.plain() {
 		return nil
@@ -217,7 +218,7 @@ func undecidable(f *frame) *refusal {
 	return &refusal{"MALFORMED", "the id of a call that is decided about is a whole number of at most 15 digits, or a short text of ASCII"}
 }
 
-// name is the server's in its client's list, or that of its map.
+// name is the server's name in its client's list, or else its map's.
 func (o *Options) name() string {
 	if o.Name != "" {
 		return o.Name
@@ -225,8 +226,8 @@ func (o *Options) name() string {
 	return o.Map.Name
 }
 
-// origin tells the server from others of its name, and those who use it by an account of theirs
-// from each other: what was approved for one is not sent by another.
+// origin distinguishes the server from others with its name, and its accounts from each
+// other. A message that was approved for one is not sent through another.
 func (p *proxy) origin(account string) string {
 	if account == "" {
 		return p.o.Origin
@@ -234,8 +235,8 @@ func (p *proxy) origin(account string) string {
 	return fmt.Sprintf("%s, session %s", p.o.Origin, account)
 }
 
-// toolOf is the tool of a call that sends messages, nil for any other call. The arguments that are
-// decided about are those that the server reads.
+// toolOf returns the tool of a call that sends messages, or nil. It refuses
+// arguments that the server could read differently from the daemon.
 func toolOf(c *toolCall, m *toolmap.Map) (t *toolmap.Tool, err error) {
 	if !c.whole {
 		if err = m.Allows(c.arguments); err == nil {
@@ -248,14 +249,15 @@ func toolOf(c *toolCall, m *toolmap.Map) (t *toolmap.Tool, err error) {
 	return t, err
 }
 
-// inUse reports whether a call of a name is under way, or its answer is withheld. The proxy is locked.
+// inUse reports whether a call's key is in progress, or its answer is withheld. The caller
+// holds the proxy's lock.
 func inUse(p *proxy, at key) bool {
 	_, deciding := p.deciding[at]
 	_, kept := p.kept[at]
 	return deciding || kept || p.observers[at] != nil
 }
 
-// passesUnasked reports whether the daemon need not be asked about a call, nor about its answer.
+// passesUnasked reports whether neither a call nor its answer needs a decision.
 func passesUnasked(p *proxy, c *toolCall) bool {
 	m := p.mapped.Load()
 	if m == nil || !p.o.Link.exempted() {

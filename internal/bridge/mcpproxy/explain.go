@@ -19,11 +19,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// startTime is how long a server has to list its tools.
+// startTime bounds the listing of a server's tools.
 const startTime = time.Minute
 
-// Explain lists the tools of a server and as what each is decided about, and writes the map that
-// says so: the one that is given, else that of what the server says of itself, else m.
+// Explain lists the tools of a server with the way that each is decided about, and writes
+// the map in use. It uses m if given is set, or else the map for the server's description
+// of itself, or else m.
 func Explain(ctx context.Context, m *toolmap.Map, given bool, target *url.URL, command, env []string, stderr io.Writer, version string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -81,7 +82,7 @@ func Explain(ctx context.Context, m *toolmap.Map, given bool, target *url.URL, c
 	return b.Bytes(), e.Close()
 }
 
-// shownOf is a map with what is known of the tools that a server has, and why each is in it.
+// shownOf returns a map with the known tools of a server, and why each is in it.
 func shownOf(m *toolmap.Map, tools map[string][]string) (shown toolmap.Map, why map[string]string) {
 	shown, why = *m, make(map[string]string)
 	shown.Tools, shown.Reads, shown.Calls = maps.Clone(m.Tools), maps.Clone(m.Reads), slices.Clone(m.Calls)
@@ -117,7 +118,7 @@ func shownOf(m *toolmap.Map, tools map[string][]string) (shown toolmap.Map, why 
 	return shown, why
 }
 
-// oneWord keeps a server's names to one line, on which they steer no terminal.
+// oneWord makes a server's names safe to print: one line, without control characters.
 func oneWord(name string) string {
 	return strings.Map(func(r rune) rune {
 		if !looks.Shows(r) {
@@ -127,7 +128,7 @@ func oneWord(name string) string {
 	}, name)
 }
 
-// argumentNames are the members of a tool's input.
+// argumentNames returns the members of a tool's input.
 func argumentNames(schema any) (names []string) {
 	text, err := json.Marshal(schema)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// findTime is how long a server has to say which tools it has, where nobody has asked it.
+// findTime bounds the proxy's own question for a server's tools.
 const findTime = 10 * time.Second
 
-// says is what a server says of itself.
+// says is a server's description of itself.
 type says struct {
-	// name is its own, and tools are its tools' arguments by the tools' names.
+	// name is the server's name. tools maps the names of its tools to their arguments.
 	name  string
 	tools map[string][]string
-	// whole is set once tools are all that it has, and asked once the proxy has asked for them.
+	// whole is set when tools is complete, and asked when the proxy has asked for them.
 	whole, asked bool
 }
 
-// listen has the server's answer to a request looked at that says what the server is.
+// listen returns an observer for a request whose answer describes the server, or nil.
 func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 	if f.method != "initialize" && f.method != "server/discover" && f.method != "tools/list" || !f.plain() {
 		return nil
@@ -43,8 +43,8 @@ func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 	return o
 }
 
-// learn takes what a server says of itself, and returns where its list of tools goes on. Whole is
-// set for an answer after which all tools are known, unless the list goes on.
+// learn notes a server's description of itself, and returns the cursor of the next page of tools.
+// Set whole for the first page of tools: the list is complete unless there is a next page.
 func (p *proxy) learn(f *frame, whole bool) (more string) {
 	var said struct {
 		Server struct {
@@ -82,14 +82,14 @@ func (p *proxy) learn(f *frame, whole bool) (more string) {
 	return said.More
 }
 
-// maxTools bounds the tools of a server that are remembered.
+// maxTools bounds the known tools of a server.
 const maxTools = 4096
 
-// maxPages bounds the pages of a server's list of tools that the proxy asks for.
+// maxPages bounds the pages of tools that the proxy asks for.
 const maxPages = 64
 
-// theMap is the map of the server. It is found for the first call of a tool and stays, unless the
-// server has not said by then what it is.
+// theMap is the map of the server. The first call of a tool determines it. If the server
+// has not described itself by then, later calls try again.
 func (p *proxy) theMap() *toolmap.Map {
 	p.finding.Lock()
 	defer p.finding.Unlock()
@@ -103,7 +103,7 @@ func (p *proxy) theMap() *toolmap.Map {
 	return m
 }
 
-// find looks for the map of the server, and reports whether nothing more can be learned of it.
+// find looks for the map of the server. settled is set if nothing more can be learned.
 func find(p *proxy) (m *toolmap.Map, settled bool) {
 	if p.o.Given {
 		return p.o.Map, true
@@ -126,8 +126,8 @@ func find(p *proxy) (m *toolmap.Map, settled bool) {
 	return p.o.Map, settled
 }
 
-// ofSaid is the map for what the server has said of itself, nil where there is none, and asks is set
-// where it has not been asked for all of its tools: most clients ask, and not every one.
+// ofSaid returns the map for the server's description of itself, or nil. asks is set if
+// nobody has asked the server for all of its tools yet; most clients do.
 func ofSaid(p *proxy) (m *toolmap.Map, asks bool) {
 	p.mu.Lock()
 	name, tools, asks := p.says.name, maps.Clone(p.says.tools), !p.says.whole && !p.says.asked
@@ -139,7 +139,7 @@ func ofSaid(p *proxy) (m *toolmap.Map, asks bool) {
 	return m, asks
 }
 
-// inquire asks the server for all of its tools: its client has not.
+// inquire asks the server for all of its tools, because its client has not.
 func (p *proxy) inquire() {
 	over := time.NewTimer(findTime)
 	defer over.Stop()

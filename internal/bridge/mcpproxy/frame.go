@@ -14,23 +14,23 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// frame is one JSON-RPC message, as far as the proxy has to know it.
+// frame holds the parts of a JSON-RPC message that the proxy needs.
 type frame struct {
-	// id is as it was written, nil where there is none.
+	// id is the original text, or nil.
 	id jsontext.Value
 	// method is empty in answers.
 	method string
-	// params are where they stand in the line.
+	// params is the position of the params in the line.
 	params span
-	// result is an answer's, and failure its error.
+	// result and failure are an answer's result and error.
 	result, failure jsontext.Value
 }
 
 // span is a part of a line.
 type span struct{ from, to int }
 
-// parse reads a line. Its end is LF or CRLF, and no other line break stands in it, so that
-// nobody reads two messages where the proxy reads one.
+// parse parses a line. It ends in LF or CRLF, and contains no other line break. Otherwise
+// another program could read two messages instead of one.
 func parse(line []byte) (f frame, err error) {
 	body := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 	if bytes.ContainsAny(body, "\r\n") {
@@ -39,7 +39,7 @@ func parse(line []byte) (f frame, err error) {
 	return parseBody(body)
 }
 
-// parseBody reads a message that stands for itself.
+// parseBody parses a message without a line end.
 func parseBody(body []byte) (f frame, err error) {
 	list, err := toolmap.Members(body, 0)
 	if err == nil {
@@ -70,23 +70,23 @@ func parseBody(body []byte) (f frame, err error) {
 	return f, nil
 }
 
-// doubtful reports whether an answer could be taken for something else, or for that of
-// another call than its id says.
+// doubtful reports whether a client could take an answer for something else, or for the
+// answer to another call.
 func (f *frame) doubtful() bool {
 	said, _ := toolmap.Text(f.id)
-	// Some make numbers of the digits of all scripts.
+	// Some programs parse digits of any script as numbers.
 	foreign := strings.ContainsFunc(said, func(r rune) bool { return r > unicode.MaxASCII && unicode.IsDigit(r) })
 	return (f.result != nil || f.failure != nil) && (f.method != "" || !f.answerable() || foreign)
 }
 
-// answerable reports whether a request has an id that can be answered.
+// answerable reports whether a request's id is a string or a number.
 func (f *frame) answerable() bool { return f.id.Kind() == '"' || f.id.Kind() == '0' }
 
-// key names an id among those that are waited for.
+// key identifies an id among those in progress.
 func (f *frame) key() string { return keyOf(f.id) }
 
-// keyOf is an id as all spell it who take it for the same: 3, 3.0 and 30e-1 are one, and for
-// clients that make numbers of texts so are "3", " 0x3" and "+3".
+// keyOf normalizes an id, so that ids that some program considers equal have the same key. 3, 3.0
+// and 30e-1 are equal; for clients that convert strings to numbers, so are "3", " 0x3" and "+3".
 func keyOf(id jsontext.Value) string {
 	switch id.Kind() {
 	case '"':
@@ -103,7 +103,7 @@ func keyOf(id jsontext.Value) string {
 	return string(id)
 }
 
-// number is a number as all spell it, of what anybody could take for one.
+// number normalizes a text that some program could take for a number.
 func number(said string) (n string, ok bool) {
 	said = strings.Map(func(r rune) rune {
 		switch {
@@ -128,12 +128,12 @@ func number(said string) (n string, ok bool) {
 	return strconv.FormatFloat(f+0, 'f', -1, 64), err == nil
 }
 
-// maxID bounds an id that is a text.
+// maxID bounds a string id.
 const maxID = 256
 
-// plain reports whether an id is one that all programs read and write as the same: a whole
-// number that every double has, or a short text of visible ASCII. Of others nobody knows
-// what a server makes of them, and so what it answers would not be known for the answer.
+// plain reports whether all programs read and write an id in the same way: an integer that
+// a double represents exactly, or a short string of visible ASCII. A server could change
+// another id, and the proxy would not recognize the answer.
 func (f *frame) plain() bool {
 	switch f.id.Kind() {
 	case '0':
@@ -159,23 +159,23 @@ type toolCall struct {
 	frame
 	line []byte
 	tool string
-	// whole is set for a request that is no call of a tool, and goes as it is.
+	// whole is set for a request other than tools/call, which passes unchanged.
 	whole bool
-	// members are all that it says, and arguments those of the tool.
+	// members are all params, and arguments the tool's arguments.
 	members   []toolmap.Member
 	arguments []toolmap.Member
-	// answers are the client's to what the server has asked it about the call, nil for none.
+	// answers are the client's answers to the server's questions about the call, or nil.
 	answers jsontext.Value
-	// asTask says that the result is asked for later.
+	// asTask is set if the client fetches the result later.
 	asTask bool
-	// progress is the token that news of the call carry, nil for none.
+	// progress is the token for progress messages, or nil.
 	progress jsontext.Value
-	// via is its way, and named names it.
+	// via is the call's route, and named its key.
 	via   route
 	named key
 }
 
-// parseCall reads the rest of a tools/call.
+// parseCall parses the params of a tools/call.
 func parseCall(line []byte, f *frame) (*toolCall, error) {
 	c := &toolCall{frame: *f, line: line}
 	params, err := toolmap.Members(line[f.params.from:f.params.to], f.params.from)
@@ -218,12 +218,12 @@ const (
 	tokenMember   = "progressToken"
 	answersMember = "inputResponses"
 	stateMember   = "requestState"
-	// protocolPrefix begins the names of what the protocol itself has in _meta.
+	// protocolPrefix begins the protocol's own names in _meta.
 	protocolPrefix = "io.modelcontextprotocol/"
 )
 
-// with is the call written anew, with what was decided about it. Of the rest it has what is
-// the protocol's: what a client puts beside that, nobody has decided about.
+// with encodes the call again with the decided arguments and answers. It keeps only the
+// protocol's own other members, because nobody has decided about the rest.
 func (c *toolCall) with(arguments, answers jsontext.Value) []byte {
 	b := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s`, c.id, api.String(c.tool))
 	if arguments != nil {
@@ -248,7 +248,7 @@ func (c *toolCall) with(arguments, answers jsontext.Value) []byte {
 	return append(b, "}}\n"...)
 }
 
-// only is an object, which was read before, with those of its members that are kept.
+// only returns a valid object with only those members that keep selects.
 func only(object jsontext.Value, keep func(*toolmap.Member) bool) jsontext.Value {
 	list, _ := toolmap.Members(object, 0)
 	b := jsontext.Value("{")

@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// aliveEvery is how often the client hears that its call is alive.
+	// aliveEvery is the interval of progress messages to the client.
 	aliveEvery = time.Second
-	// askEvery is how often it is asked what people have decided, beside what the daemon tells:
-	// a pause that ends is no news of a request.
+	// askEvery is the longest interval between questions for people's decisions. The daemon
+	// sends events too, but none when a pause ends.
 	askEvery = 15 * time.Second
-	// settled is how long what was approved is left to the session that asked for it.
+	// settled is how long an approved message is reserved for the session that asked for it.
 	settled = 2 * time.Second
-	// sendTime is how long the server has to answer to a call of the proxy's own.
+	// sendTime bounds the server's answer to a call of the proxy itself.
 	sendTime = time.Minute
 )
 
-// asked is a message and what was decided about it, recipient by recipient.
+// asked is a message with the decisions about it, for each recipient.
 type asked struct {
-	// account is that by which its server would send it.
+	// account is the server's account that would send the message.
 	account string
 	call    *toolCall
 	tool    *toolmap.Tool
 	m       *message
-	gone    []*decided // what may be sent
+	gone    []*decided // allowed, and not sent yet
 	by      []string   // by which claim, or ""
 	held    map[string]string
 	wants   []string // recipients that were allowed while others wait
 }
 
-// gate decides about a call and answers it, or has the server answer it. It returns what
-// waits for a person.
+// gate has a call decided, and answers it or passes it to the server. It returns the
+// message if a person has to decide.
 func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolmap.Tool) (waits *asked) {
 	m, err := read(by, t, c)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolm
 		p.let(a)
 		return nil
 	}
-	// What was let go has to wait with the rest, and is decided anew then.
+	// An allowed recipient waits with the others, and is decided again then.
 	for _, d := range a.gone {
 		a.wants = append(a.wants, d.SessionKey)
 	}
@@ -68,7 +68,7 @@ func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolm
 	return a
 }
 
-// ask has the daemon decide about each recipient. The first refusal ends it.
+// ask has the daemon decide about each recipient. It stops at the first refusal.
 func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
 	origin := p.origin(a.account)
 	if len(a.m.to) > 1 {
@@ -92,7 +92,7 @@ func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
 	return nil
 }
 
-// takeBack says that what was let go was not sent.
+// takeBack reports to the daemon that allowed messages were not sent.
 func (p *proxy) takeBack(a *asked, why string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: api.OutcomeNotSent, Note: short(why)}
@@ -104,7 +104,7 @@ func (p *proxy) takeBack(a *asked, why string) {
 	a.gone, a.by = nil, nil
 }
 
-// giveUp ends a call that is not to be sent: nothing of it waits any more.
+// giveUp ends a call without sending it, and withdraws its approval requests.
 func (p *proxy) giveUp(a *asked, why string) {
 	p.takeBack(a, why)
 	for id := range a.held {
@@ -122,8 +122,8 @@ func short(s string) string {
 	return s
 }
 
-// arguments are those that the call is made with, and answers what else was decided about.
-// All recipients get the same, and nobody else.
+// arguments returns the decided arguments for the call, and the decided answers. They must
+// be the same for all recipients, and name exactly these recipients.
 func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	for _, d := range a.gone {
 		values, err := d.arguments()
@@ -150,7 +150,7 @@ func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	}
 	to, err := p.theMap().Recipients(a.tool, list)
 	if err == nil {
-		// An interceptor may have made other arguments of them.
+		// An interceptor may have changed the arguments.
 		err = p.theMap().Fits(a.tool, list)
 	}
 	if err == nil && !slices.Equal(to, a.m.to) {
@@ -159,7 +159,7 @@ func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	return one, answers, err
 }
 
-// let makes the call that was let go, and has the server answer it.
+// let passes an allowed call to the server.
 func (p *proxy) let(a *asked) {
 	arguments, answers, err := p.arguments(a)
 	if err != nil {
@@ -175,8 +175,8 @@ func (p *proxy) let(a *asked) {
 	}
 }
 
-// report says what became of a message, for which nobody waits. That one was sent which nobody
-// had to approve is the rule, and not worth a record of its own.
+// report reports a message's outcome in the background. It does not report that a message
+// without an approval was sent: that is the rule, and needs no record.
 func (p *proxy) report(a *asked, outcome, note string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: outcome, Note: short(note)}
@@ -196,7 +196,7 @@ func (p *proxy) confirm(c *api.ConfirmParams) {
 	}
 }
 
-// wait keeps a call open until a person has decided, or for as long as clients wait.
+// wait keeps a call open until a person decides, at most for the hold time.
 func (p *proxy) wait(ctx context.Context, a *asked) {
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
@@ -217,11 +217,12 @@ func (p *proxy) wait(ctx context.Context, a *asked) {
 	}
 }
 
-// errOver is why it is not waited any longer.
+// errOver means that the time is up.
 var errOver = errors.New("it was waited long enough")
 
-// await waits until all that a call waits for is decided, and takes it. The error says why
-// it is not waited any longer. Over is nil for who waits for no end, and tells nobody.
+// await waits until people have decided about everything that a call waits for, and redeems
+// it. ended says why it stopped waiting. If over is nil, it waits without a limit and
+// reports no progress.
 func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *refusal, ended error) {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
@@ -270,7 +271,7 @@ func (p *proxy) heldText(a *asked) string {
 	return text + "it is sent once it is approved, by this session or a later one."
 }
 
-// decidedAll asks what people have decided about a call.
+// decidedAll asks the daemon for people's decisions about a call.
 func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refusal) {
 	ready = true
 	for id := range a.held {
@@ -297,7 +298,7 @@ func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refus
 	return ready, nil
 }
 
-// redeem takes what was approved, and has the rest decided anew.
+// redeem claims the approved messages, and has the other recipients decided again.
 func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
 	ctx = context.WithoutCancel(ctx)
 	for id := range a.held {
@@ -329,7 +330,7 @@ func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
 	return nil
 }
 
-// later sends what was approved after its call was answered, as long as the session lasts.
+// later sends a message that is approved after its call was answered, while the session lasts.
 func (p *proxy) later(a *asked) {
 	if len(a.m.to) == 1 {
 		for id := range a.held {
@@ -347,11 +348,11 @@ func (p *proxy) later(a *asked) {
 	}
 }
 
-// errAnswers is why a call is not made again: what the server has asked about it, it has
-// asked the client, in a call that is over.
+// errAnswers is why a call cannot be repeated: it answers a question of the server in a
+// call that is over.
 var errAnswers = errors.New("it answers what the server has asked about a call that is over")
 
-// again makes a call of the proxy's own of what was let go.
+// again sends an allowed message in a call of the proxy itself.
 func (p *proxy) again(a *asked) {
 	arguments, answers, err := p.arguments(a)
 	if err == nil && answers != nil {
@@ -379,8 +380,8 @@ func (p *proxy) again(a *asked) {
 	}
 }
 
-// release sends what was approved for this agent and server, by whichever session it was
-// asked: at once what this one asked for, and what another one did a moment later.
+// release sends approved messages of this agent and server, from any session: this
+// session's at once, those of others after a delay.
 func (p *proxy) release() {
 	since, taken := make(map[string]time.Time), make(map[string]bool)
 	var sending sync.WaitGroup
@@ -408,7 +409,7 @@ func (p *proxy) release() {
 				continue
 			}
 			if d := p.redeemed(r.ApprovalID); d != nil {
-				// What could not be sent is not tried again by this session.
+				// After a failure, this session does not try it again.
 				taken[r.ApprovalID] = true
 				sending.Go(func() { p.sendApproved(d, account) })
 			}
@@ -425,8 +426,7 @@ func (p *proxy) release() {
 	}
 }
 
-// sendsFor reports whether what was asked about by an origin is sent by this server, and by which of
-// its accounts.
+// sendsFor reports whether this server sends the messages of an origin, and through which account.
 func (p *proxy) sendsFor(origin string) (account string, ok bool) {
 	for _, account := range p.accounts() {
 		if p.origin(account) == origin {
@@ -436,7 +436,7 @@ func (p *proxy) sendsFor(origin string) (account string, ok bool) {
 	return "", false
 }
 
-// redeemed redeems a message.
+// redeemed claims an approved message.
 func (p *proxy) redeemed(id string) *api.Redeemed {
 	var got api.Redeemed
 	if err := p.o.Link.call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
@@ -448,7 +448,7 @@ func (p *proxy) redeemed(id string) *api.Redeemed {
 	return &got
 }
 
-// sendApproved sends a message that was redeemed.
+// sendApproved sends a claimed message.
 func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 	d, err := readDecided(got.Data)
 	a := &asked{account: account, gone: []*decided{d}, by: []string{got.Claim}}
@@ -467,7 +467,7 @@ func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 	p.again(a)
 }
 
-// guessAgain is what a call of an unmapped tool was taken for.
+// guessAgain guesses the message of an unmapped tool again from the stored call.
 func guessAgain(d *decided) (*toolmap.Tool, error) {
 	list, err := toolmap.Members(d.call.Arguments, 0)
 	if err != nil {

@@ -28,26 +28,26 @@ import (
 )
 
 const (
-	// maxHeader bounds the header of a request, headerTime how long it may take, and bodyTime
-	// how long the body may.
+	// maxHeader bounds the header of a request, headerTime the time to read it, and
+	// bodyTime the time to read the body.
 	maxHeader  = 64 << 10
 	headerTime = 10 * time.Second
 	bodyTime   = time.Minute
-	// maxRequests bounds those that are open at a time, streams among them.
+	// maxRequests bounds the open requests, including streams.
 	maxRequests = 256
-	// idleTime is how long a connection may wait for its next request.
+	// idleTime bounds the wait of a connection for its next request.
 	idleTime = 2 * time.Minute
 )
 
-// Path is the path at which the proxy serves a server, for whoever has the agent's token: any
-// process of the machine can connect to its port.
+// Path is the path at which the proxy serves a server. Only a holder of the agent's
+// token can compute it, because any process of the machine can connect to the port.
 func Path(token string, target *url.URL) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("ocipd mcp-proxy\n" + target.String()))
 	return "/" + hex.EncodeToString(mac.Sum(nil))[:32]
 }
 
-// Target reads the address of a server.
+// Target parses the address of a server.
 func Target(given string) (*url.URL, error) {
 	u, err := url.Parse(given)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -56,7 +56,7 @@ func Target(given string) (*url.URL, error) {
 	return u, nil
 }
 
-// Listen opens a port on this machine alone.
+// Listen opens a port on a loopback address.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
@@ -75,12 +75,12 @@ type web struct {
 	room   chan struct{}
 
 	mu sync.Mutex
-	// last are the headers that clients have sent last, by which the server knows them and their
-	// sessions, by account: those that spoke last stand last.
+	// last are the latest headers of each account, which identify clients and their
+	// sessions to the server; the most recent one is last.
 	last []speaker
 }
 
-// speaker is a client who has spoken to a server.
+// speaker is a client that has used a server.
 type speaker struct {
 	account string
 	header  http.Header
@@ -95,14 +95,14 @@ func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, pat
 		w.hosts = append(w.hosts, net.JoinHostPort(host, port))
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// What is compressed could not be looked into, and nobody is to be asked twice.
+	// The proxy could not read compressed content. An automatic retry would send twice.
 	transport.DisableCompression = true
 	w.back = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			u := *target
 			r.Out.URL, r.Out.Host = &u, ""
 			r.Out.Header.Set("Accept-Encoding", "identity")
-			// The client is on this machine, and so is its page.
+			// The server need not know the origin: ServeHTTP has checked it.
 			r.Out.Header.Del("Origin")
 		},
 		Transport: transport, FlushInterval: -1, ModifyResponse: w.answers, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -122,8 +122,8 @@ func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, pat
 	defer stop()
 	err := server.Serve(l)
 	w.end()
-	_ = server.Close() // where the listener failed, it is open still
-	// Nothing begins any more once all the room is taken.
+	_ = server.Close() // after a failure, the listener is still open
+	// When all the room is taken, no request can begin.
 	for range cap(w.room) {
 		w.room <- struct{}{}
 	}
@@ -135,7 +135,7 @@ func Serve(ctx context.Context, o *Options, l net.Listener, target *url.URL, pat
 	return err
 }
 
-// ServeHTTP takes one request of a client.
+// ServeHTTP handles one request of a client.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	switch {
@@ -181,23 +181,23 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func sessionOf(r *http.Request) string { return r.Header.Get("Mcp-Session-Id") }
 
-// resumes reports whether a request goes on with an earlier stream.
+// resumes reports whether a request resumes an earlier stream.
 func resumes(r *http.Request) bool { return r.Header.Get("Last-Event-ID") != "" }
 
-// sessionKey finds the session of a request in its context, and dialogKey the call.
+// sessionKey is the context key of a request's session, and dialogKey that of its dialog.
 type (
 	sessionKey struct{}
 	dialogKey  struct{}
 )
 
-// post takes a message of the client's.
+// post handles a message of the client.
 func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
 		http.Error(rw, "ocipd: want application/json in UTF-8", http.StatusUnsupportedMediaType)
 		return
 	}
-	// Where there is no deadline to set, the connection is not one of a network.
+	// It fails only for connections without deadlines, which are not network connections.
 	_ = http.NewResponseController(rw).SetReadDeadline(w.o.Now().Add(bodyTime))
 	body, leave, err := take(r.Context(), w.said, http.MaxBytesReader(rw, r.Body, maxClientLine), maxClientLine, r.ContentLength)
 	defer leave()
@@ -236,9 +236,8 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take reads a frame, and of one that is longer than a limit one byte more. What makes it a
-// long one it reads once there is room for it, which it has until it leaves: length is how
-// much there is, and below zero where nobody says.
+// take reads a frame, at most one byte more than the limit. Before it reads more than
+// maxBeside, it acquires room, which leave releases. length is the known length, or negative.
 func take(ctx context.Context, room *semaphore.Weighted, from io.Reader, limit int, length int64) (text []byte, leave func(), err error) {
 	leave = func() {}
 	text, err = io.ReadAll(io.LimitReader(from, maxBeside))
@@ -259,12 +258,12 @@ func take(ctx context.Context, room *semaphore.Weighted, from io.Reader, limit i
 	return text, func() { room.Release(held) }, err
 }
 
-// forward has the server answer the client directly.
+// forward passes the server's answer directly to the client.
 func (d *dialog) forward(body []byte) {
 	d.back.ServeHTTP(d.rw, d.request(body))
 }
 
-// request is the client's with another body.
+// request is the client's request with another body.
 func (d *dialog) request(body []byte) *http.Request {
 	ctx := context.WithValue(context.WithValue(d.r.Context(), sessionKey{}, d.session), dialogKey{}, d)
 	r := d.r.Clone(ctx)
@@ -272,30 +271,30 @@ func (d *dialog) request(body []byte) *http.Request {
 	return r
 }
 
-// dialog is one message of a client, and what it is answered.
+// dialog is one message of a client with its answer.
 type dialog struct {
 	*web
 	rw      http.ResponseWriter
 	r       *http.Request
 	session string
-	// over is closed when the proxy has answered by itself, and work has what else answers.
+	// over is closed when the proxy has answered by itself. Else work has a function to answer.
 	over chan struct{}
 	work chan func()
 
 	mu sync.Mutex
-	// done is set once the answer is written, or nobody waits for it. Streams is set once the
-	// answer has begun as a stream.
+	// done is set when the answer is complete, or nobody waits for it. streams is set when
+	// the answer has begun as a stream.
 	done, streams bool
-	// o awaits the server's answer, which came as status says, maybe as a stream.
+	// o observes the server's answer, status is its HTTP status, and resumes marks a resumable stream.
 	o       *observer
 	status  int
 	resumes bool
 }
 
-// notReached is the status of a request that the server has not got.
+// notReached is the status of a request that the server did not get.
 const notReached = -1
 
-// leave ends a dialog whose client has gone.
+// leave ends a dialog after its client has gone.
 func (d *dialog) leave() {
 	d.mu.Lock()
 	d.done = true
@@ -318,7 +317,7 @@ func (d *dialog) news(line []byte) {
 	}
 }
 
-// say writes a message of the proxy's own.
+// say writes a message of the proxy itself.
 func (d *dialog) say(line []byte, status int, last bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -359,7 +358,7 @@ func appendEvent(b, message []byte) []byte {
 	return append(b, '\n')
 }
 
-// appendEvents writes each line of the proxy's own as an event.
+// appendEvents writes each line as an event.
 func appendEvents(b, lines []byte) []byte {
 	for line := range bytes.Lines(lines) {
 		b = appendEvent(b, line)
@@ -370,8 +369,8 @@ func appendEvents(b, lines []byte) []byte {
 // errLeft means that nobody waits for the answer any more.
 var errLeft = errors.New("the client has gone")
 
-// resumeTime is how long an answer is awaited whose stream has ended: the client may go on
-// with it.
+// resumeTime is how long the proxy awaits an answer after its stream ended, because the
+// client may resume the stream.
 const resumeTime = 5 * time.Minute
 
 func (d *dialog) pass(line []byte, o *observer) error {
@@ -387,7 +386,7 @@ func (d *dialog) pass(line []byte, o *observer) error {
 	return nil
 }
 
-// send has the server answer a call of which the answer passes.
+// send passes a call to the server and its answer to the client.
 func (d *dialog) send(line []byte, repeats bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -398,7 +397,7 @@ func (d *dialog) send(line []byte, repeats bool) error {
 	return nil
 }
 
-// repeated are the arguments in the request's header.
+// repeated are the arguments in the request's headers.
 func (d *dialog) repeated() map[string]string {
 	list := make(map[string]string)
 	for name, values := range d.r.Header {
@@ -412,9 +411,9 @@ func (d *dialog) repeated() map[string]string {
 // paramHeader begins the headers that repeat arguments.
 const paramHeader = "Mcp-Param-"
 
-// account tells the session that a client has with the server, and who it shows the server that it is, from others:
-// what is approved for one is not sent by another. A server without sessions knows its clients by what they send with
-// each request, so there all of that counts. Only the proxy knows it by its name, as nobody else knows its path.
+// account distinguishes a client's session and its identity towards the server. A message that was approved for
+// one is not sent by another. A server without sessions may identify clients by any repeated header, so all of
+// those count. Nobody else can compute the name, because the secret path is its key.
 func (d *dialog) account() string {
 	mac := hmac.New(sha256.New, []byte(d.path))
 	fmt.Fprintf(mac, "%s\n", d.session)
@@ -434,7 +433,7 @@ func (d *dialog) account() string {
 	return hex.EncodeToString(mac.Sum(nil))[:12]
 }
 
-// ofOneRequest reports whether a header is of one request, or of the program that sends it, and not of who is behind it.
+// ofOneRequest reports whether a header describes a request or a program, and not the user behind it.
 func ofOneRequest(name string) bool {
 	for _, begins := range []string{"Accept", "Content-", "Mcp-", "X-Request-", "X-Correlation-", "X-B3-", "Sec-"} {
 		if strings.HasPrefix(name, begins) {
@@ -444,10 +443,10 @@ func ofOneRequest(name string) bool {
 	return slices.Contains([]string{"Last-Event-Id", "Connection", "Keep-Alive", "Cache-Control", "Pragma", "Date", "User-Agent", "Origin", "Referer", "Traceparent", "Tracestate", "Baggage", "Idempotency-Key", "Transfer-Encoding", "Expect"}, name)
 }
 
-// maxAccounts bounds the accounts by which messages are sent later.
+// maxAccounts bounds the accounts that can send approved messages later.
 const maxAccounts = 256
 
-// spoke notes that a client of an account is there.
+// spoke notes that a client uses an account.
 func (w *web) spoke(account string, h http.Header) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -458,14 +457,14 @@ func (w *web) spoke(account string, h http.Header) {
 	w.last = append(w.last, speaker{account, h.Clone()})
 }
 
-// leaves notes that a session has ended: nothing is sent in it any more.
+// leaves notes that a session has ended. Nothing is sent in it any more.
 func (w *web) leaves(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return session != "" && c.header.Get("Mcp-Session-Id") == session })
 }
 
-// known are the accounts of the clients that have spoken, the one that spoke last first.
+// known returns the accounts of the known clients, the most recent one first.
 func (w *web) known() (accounts []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -475,7 +474,7 @@ func (w *web) known() (accounts []string) {
 	return accounts
 }
 
-// answer has the server answer.
+// answer passes the call to the server, and the answer to the client.
 func (d *dialog) answer(line []byte, repeats bool) {
 	defer func() {
 		d.mu.Lock()
@@ -485,7 +484,7 @@ func (d *dialog) answer(line []byte, repeats bool) {
 			d.unanswered(d.o, d.status, d.resumes)
 		}
 	}()
-	// The call may be another than the client wrote, and its header repeats arguments.
+	// The call may differ from the client's request, whose headers repeat arguments.
 	r := d.request(line)
 	if !repeats {
 		withoutArguments(r.Header)
@@ -499,7 +498,7 @@ func (d *dialog) answer(line []byte, repeats bool) {
 	e.end()
 }
 
-// unanswered is what becomes of a call when the answer to its request has ended without one.
+// unanswered settles a call whose HTTP answer has ended without an answer to it.
 func (w *web) unanswered(o *observer, status int, resumes bool) {
 	if !w.awaits(o) {
 		return
@@ -525,7 +524,7 @@ func (w *web) unanswered(o *observer, status int, resumes bool) {
 	}
 }
 
-// eventWriter writes a server's answer into a stream that has begun already.
+// eventWriter writes a server's answer into a stream that has already begun.
 type eventWriter struct {
 	d      *dialog
 	header http.Header
@@ -570,8 +569,8 @@ func isStream(h http.Header) bool {
 	return err == nil && kind == "text/event-stream"
 }
 
-// withoutArguments takes out what a header repeats of a call's arguments: nobody decided
-// about the words there. A server that wants them refuses the call.
+// withoutArguments removes the headers that repeat arguments, because nobody decided about
+// their text. A server that requires them refuses the call.
 func withoutArguments(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, paramHeader) {
@@ -580,7 +579,7 @@ func withoutArguments(h http.Header) {
 	}
 }
 
-// again makes a call of the proxy's own, in the session of a client.
+// again makes a call of the proxy itself, in the session of a client.
 func (w *web) again(line []byte, o *observer, account string) error {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.last, func(c speaker) bool { return c.account == account })
@@ -612,7 +611,7 @@ func (w *web) again(line []byte, o *observer, account string) error {
 	return nil
 }
 
-// discard is a client that wants to know nothing but whether it was well.
+// discard is a response writer that keeps only the status.
 type discard struct {
 	header http.Header
 	status int
@@ -622,7 +621,7 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// answers looks at what the server answers while answers are awaited.
+// answers inspects a server's response while the proxy awaits answers.
 func (w *web) answers(r *http.Response) error {
 	session, _ := r.Request.Context().Value(sessionKey{}).(string)
 	resumed := resumes(r.Request)
@@ -636,12 +635,12 @@ func (w *web) answers(r *http.Response) error {
 	}
 	switch {
 	case r.StatusCode < 200, r.StatusCode >= 300 && r.StatusCode < 400:
-		// The client would go on with the server itself.
+		// The client would follow the redirect past the proxy.
 		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, r.Header.Get("Location"))
 	case r.StatusCode >= 400 && (d == nil || d.o == nil || d.o.in == nil):
 		return nil
 	case isStream(r.Header):
-		// It may become another length.
+		// The length may change.
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
 		r.Body = &events{w: w, ctx: r.Request.Context(), session: session, resumed: resumed, from: r.Body, r: bufio.NewReaderSize(r.Body, 64<<10)}
@@ -650,7 +649,7 @@ func (w *web) answers(r *http.Response) error {
 		return nil
 	}
 	text, leave, err := take(r.Request.Context(), w.heard, r.Body, maxHeldLine, r.ContentLength)
-	// It is there until the client has it.
+	// The room is taken until the client has the answer.
 	context.AfterFunc(r.Request.Context(), leave)
 	if err != nil {
 		return err
@@ -683,7 +682,7 @@ func (w *web) answers(r *http.Response) error {
 	return nil
 }
 
-// notice answers a call whose answer cannot be looked at. Others hear it in place of theirs.
+// notice answers a call whose answer cannot be inspected. Other waiting calls get it instead of theirs.
 func (w *web) notice(r *http.Response, d *dialog) error {
 	if d == nil || d.o == nil {
 		return errors.New("its answer cannot be looked into")
@@ -705,23 +704,23 @@ type rest struct {
 	io.Closer
 }
 
-// events is a stream of the server's. While no answer is awaited it passes unread.
+// events is a stream of the server. While no answer is awaited, it passes unread.
 type events struct {
 	w *web
-	// ctx is that of the request, in session, which has gone on with an earlier stream where it
-	// is resumed.
+	// ctx is the context of the request in session. resumed is set if the request resumes
+	// an earlier stream.
 	ctx     context.Context
 	session string
 	resumed bool
 	from    io.Closer
 	r       *bufio.Reader
-	// held is the room that what is ready has.
+	// held is the room that ready takes.
 	held int64
-	// ready is what may be read, err what comes after it.
+	// ready is the text to read next, and err follows it.
 	ready []byte
 	err   error
-	// passing is set in an event that passes unread, inLine in the middle of one of its lines,
-	// and begun behind the first.
+	// passing is set within an event that passes unread, inLine within one of its lines,
+	// and begun after the first line.
 	passing, inLine, begun bool
 }
 
@@ -730,7 +729,7 @@ func (e *events) Close() error {
 	return e.from.Close()
 }
 
-// leave gives the room back.
+// leave releases the room.
 func (e *events) leave() {
 	e.w.heard.Release(e.held)
 	e.held = 0
@@ -750,7 +749,7 @@ func (e *events) Read(b []byte) (int, error) {
 
 func isBlank(line []byte) bool { return len(bytes.TrimRight(line, "\r\n")) == 0 }
 
-// next takes a line that passes, or a whole event.
+// next reads a line that passes, or a whole event.
 func (e *events) next() {
 	e.leave()
 	piece, err := e.r.ReadSlice('\n')
@@ -759,7 +758,7 @@ func (e *events) next() {
 		e.err = err
 	}
 	if !e.passing && e.w.watches(e.resumed) {
-		// An answer comes after what it answers, so who waits for it waits by now.
+		// A call is registered before the server can answer it.
 		e.hold(bytes.Clone(piece), whole)
 		return
 	}
@@ -768,7 +767,7 @@ func (e *events) next() {
 	e.ready, e.begun = bytes.Clone(piece), true
 }
 
-// hold takes an event that is looked at. Whole says whether its first line is.
+// hold reads an event for inspection. whole is set if the first line is complete.
 func (e *events) hold(event []byte, whole bool) {
 	start := 0 // of the line that is read
 	for {
@@ -787,7 +786,7 @@ func (e *events) hold(event []byte, whole bool) {
 		}
 		if len(event) > maxHeldLine {
 			if lines, spoiled := e.w.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
-				// The stream ends with what is said in the event's place.
+				// The stream ends after the notice in the event's place.
 				e.ready, e.err = appendEvents(nil, lines), io.EOF
 				return
 			}
@@ -807,13 +806,13 @@ func (e *events) hold(event []byte, whole bool) {
 	e.ready = e.looked(event)
 }
 
-// looked is what the client gets of events. Whoever takes a single CR for the end of a line
-// reads several where one stands.
+// looked returns the client's version of an event. A program that ends lines at a single CR
+// would read several lines in one.
 func (e *events) looked(text []byte) (out []byte) {
 	var raw, kept, data []byte
 	has := false
 	flush := func() {
-		// An event without a message is where the client may go on from.
+		// An event without a message only gives the position for resuming.
 		if has && len(bytes.TrimSpace(data)) > 0 {
 			instead, held := e.w.observed(e.session, e.resumed, data)
 			switch {

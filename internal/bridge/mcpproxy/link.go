@@ -15,49 +15,49 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// Link is how the proxy speaks to the daemon, by a grant that names an agent. Connections
-// are made when they are needed, and again where they were lost. One is for claims, which
-// are its own, and for news; questions about messages have connections beside it, so that
-// giving up on one ends nothing else.
+// Link connects the proxy to the daemon, under a grant that names an agent. It connects
+// when needed, and again after a loss. One connection is for claims, which belong to it,
+// and for events. Questions about messages use further connections, so that giving up one
+// question ends nothing else.
 type Link struct {
 	// Dial connects to the daemon's kernel socket.
 	Dial func(context.Context) (*client.Client, error)
-	// Token is the grant's, and Agent, where set, the agent that it must name.
+	// Token is the grant's token. Agent, if set, is the agent that the grant must name.
 	Token, Agent string
-	// NewID makes the keys of questions.
+	// NewID makes the request keys of questions.
 	NewID func() string
 	Now   func() time.Time
 
-	// dialing is held while the connection is made: whoever needs none does not wait for it.
+	// dialing is held while connecting, so that calls that need no connection do not wait.
 	dialing sync.Mutex
 
 	mu     sync.Mutex
 	c      *client.Client
 	idle   []*client.Client
 	closed bool
-	// exempt is the connection on which the daemon has said that nobody needs to be asked about
-	// calls of tools. That holds until the daemon ends the connection, and until exemptUntil. Nothing
-	// else is said on it.
+	// exempt is the connection on which the daemon has said that tool calls need no
+	// decision. That holds until the daemon ends the connection, at most until exemptUntil.
+	// The connection has no other use.
 	exempt      *client.Client
 	exemptUntil time.Time
-	// live is set while the daemon tells of what changes, and changed is closed when it did.
+	// live is set while the daemon sends events, and changed is closed by the next event.
 	live    bool
 	changed chan struct{}
-	// unheard are the keys of questions whose answers were lost, and since when.
+	// unheard are the request keys of questions whose answers were lost, with the time.
 	unheard map[string]time.Time
 }
 
 const (
-	// callTime is how long the daemon has to answer. Whoever gives up ends the connection, and
-	// what was not decided by then is not decided.
+	// callTime bounds a call to the daemon. A caller that gives up ends the connection, and
+	// the daemon then decides nothing more for it.
 	callTime = 30 * time.Second
-	// maxIdle bounds the connections that wait for the next question.
+	// maxIdle bounds the idle connections for questions.
 	maxIdle = 8
-	// redialEvery is how often a daemon is looked for that is not there.
+	// redialEvery is how often the proxy tries to reach a daemon that is away.
 	redialEvery = 5 * time.Second
 )
 
-// connected returns the connection, and connects where there is none.
+// connected returns the connection, and connects if necessary.
 func (l *Link) connected(ctx context.Context) (*client.Client, error) {
 	l.dialing.Lock()
 	defer l.dialing.Unlock()
@@ -102,12 +102,12 @@ func (l *Link) attached(ctx context.Context) (*client.Client, error) {
 	return c, nil
 }
 
-// Check reports whether the agent may speak by the token, as far as the daemon can be asked.
+// Check returns an error if the daemon refuses the token for the agent.
 func (l *Link) Check(ctx context.Context) error {
 	return l.call(ctx, "agent.redeemable", nil, nil)
 }
 
-// call makes a call, once: what is lost on the way may have been done.
+// call makes a call, once: a call whose answer is lost may have taken effect.
 func (l *Link) call(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -121,8 +121,8 @@ func (l *Link) call(ctx context.Context, method string, params, result any) erro
 	return err
 }
 
-// ask asks about a message on a connection of its own. The key, where there is one, is what
-// tells the daemon later that no answer came.
+// ask asks about a message on its own connection. With the key, if there is one, the proxy
+// can report later that no answer came.
 func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -164,9 +164,9 @@ func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 	return err
 }
 
-// exempted reports whether the daemon need not be asked about a call of a tool that comes now. The
-// daemon ends the connection before it acknowledges what changes that, and a Unix socket shows its
-// end at once, so that it is enough to look.
+// exempted reports whether a tool call needs no decision now. The daemon ends the
+// connection before it confirms a change to that, and a Unix socket shows the end at once,
+// so a look at the connection suffices.
 func (l *Link) exempted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +181,7 @@ func (l *Link) exempted() bool {
 	return false
 }
 
-// news returns a channel that is closed when something has changed, and whether the daemon
-// tells of it.
+// news returns a channel that is closed at the next event, and whether the daemon sends events.
 func (l *Link) news() (changed <-chan struct{}, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +198,7 @@ func (l *Link) tell(live bool) {
 	l.tellLocked()
 }
 
-// wake has those who wait look again.
+// wake makes waiting calls check again.
 func (l *Link) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +212,7 @@ func (l *Link) tellLocked() {
 	}
 }
 
-// follow listens to what people decide, until the context ends.
+// follow receives events about people's decisions, until the context ends.
 func (l *Link) follow(ctx context.Context) {
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -246,8 +245,8 @@ func (l *Link) listen(ctx context.Context) error {
 	}
 }
 
-// settle says of questions whose answers were lost that nothing was sent. Of one that the
-// daemon does not know after a while, nothing was decided.
+// settle reports to the daemon that nothing was sent for questions whose answers were lost.
+// If the daemon does not know a question after a while, it never decided it.
 func (l *Link) settle(ctx context.Context) {
 	l.mu.Lock()
 	keys := maps.Clone(l.unheard)
@@ -280,10 +279,10 @@ func (l *Link) Close() {
 	}
 }
 
-// refusal is why a message does not go, in words for a model.
+// refusal is why a message is not sent, in words for a model.
 type refusal struct{ code, reason string }
 
-// refusedBy is what is told of an error.
+// refusedBy turns an error into a refusal.
 func refusedBy(err error) *refusal {
 	var e *api.Error
 	switch {
@@ -300,7 +299,7 @@ func refusedBy(err error) *refusal {
 	}
 }
 
-// verdict is what the daemon answers to a question.
+// verdict is the daemon's answer to a question.
 type verdict struct {
 	api.EmitResult
 	OCIP struct {
@@ -308,7 +307,7 @@ type verdict struct {
 	} `json:"ocip"`
 }
 
-// refusal is why it does not let a message pass, nil where it does or a person is asked.
+// refusal returns the daemon's refusal, or nil if it allows the message or asks a person.
 func (v *verdict) refusal(err error) *refusal {
 	switch {
 	case err != nil:
@@ -342,8 +341,8 @@ func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (
 	return d, "", nil
 }
 
-// confirm says what became of a message. Where the daemon cannot be told, its own record
-// says that nobody knows.
+// confirm reports the outcome of a message. If the report fails, the daemon's own record
+// says that the outcome is unknown.
 func (l *Link) confirm(p *api.ConfirmParams) error {
 	return l.call(context.Background(), "agent.confirm", p, nil)
 }

@@ -11,28 +11,27 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// message is what a call of a tool says, as the daemon decides about it: the text is the
-// content, and what else goes along stands in metadata.mcp, from which the call can be
-// made again.
+// message is a tool call as a message for the daemon to decide. The text is the content;
+// metadata.mcp holds the rest, so that the call can be made again.
 type message struct {
 	to      []string
 	content string
 	call    kept
-	// ask has a person asked, whatever it says.
+	// ask is set if a person has to decide, whatever the text.
 	ask bool
 }
 
 // kept is metadata.mcp.
 type kept struct {
 	Tool string `json:"tool"`
-	// Arguments are all but the texts.
+	// Arguments are all arguments except the texts.
 	Arguments jsontext.Value `json:"arguments"`
 	Parts     []part         `json:"parts"`
-	// Sum tells whether the texts are as they were.
+	// Sum shows whether the texts are unchanged.
 	Sum uint32 `json:"sum"`
-	// Answers are the client's to what the server has asked it about the call.
+	// Answers are the client's answers to the server's questions about the call.
 	Answers jsontext.Value `json:"inputResponses,omitzero"`
-	// Map is the map by which it was read, and Guess is set where no map has the tool.
+	// Map names the map in use. Guess is set if no map has the tool.
 	Map   string `json:"map,omitzero"`
 	Guess bool   `json:"guess,omitzero"`
 }
@@ -41,17 +40,17 @@ type kept struct {
 type part struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
-	// Title texts get no disclosure.
+	// Title is set for a title, to which no disclosure is added.
 	Title bool `json:"title,omitzero"`
 }
 
-// maxRecipients bounds the decisions that one call takes.
+// maxRecipients bounds the decisions about one call.
 const maxRecipients = 100
 
-// between stands between the texts of a call.
+// between separates the texts of a call.
 const between = "\n\n"
 
-// read makes the message of a call.
+// read builds the message of a call.
 func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 	if err := toolmap.Exactly(c.arguments, t.Arguments()...); err != nil {
 		return nil, err
@@ -110,19 +109,19 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 	return out, nil
 }
 
-// wordless is what is decided about where a call has none of its tool's texts: an issue that is
-// closed, or gets a label. It is the whole call, and says the same once it was decided.
+// wordless is the content of a call without texts, such as closing or labeling an issue. It
+// is the whole call, and is the same before and after the decision.
 func (k *kept) wordless() string { return k.Tool + " " + string(k.Arguments) }
 
 func encode(v any) (jsontext.Value, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// decided is what the daemon let go.
+// decided is a message that the daemon allowed.
 type decided struct {
 	api.EmittedMessage
 	call kept
-	// key is what it was asked with.
+	// key is the request key of the question.
 	key string
 }
 
@@ -134,9 +133,8 @@ func readDecided(data jsontext.Value) (*decided, error) {
 	return d, json.Unmarshal(d.Metadata["mcp"], &d.call, jsontext.AllowInvalidUTF8(true))
 }
 
-// says reports what of a tool's texts is not a part of what was decided about: whoever has the
-// agent's token can ask the daemon about a call of its own making, in which the text stands
-// elsewhere.
+// says returns an error if one of the tool's texts was not part of the decision. Any holder of
+// the agent's token can ask the daemon about a made-up call, with the text in another place.
 func (d *decided) says(t *toolmap.Tool) error {
 	list, err := toolmap.Members(d.call.Arguments, 0)
 	if err != nil {
@@ -155,8 +153,8 @@ func (d *decided) says(t *toolmap.Tool) error {
 	return nil
 }
 
-// arguments are those that the tool is called with: texts as they were let go, the rest as
-// it came back.
+// arguments returns the tool's arguments: the texts as allowed, and the rest as the daemon
+// returned it.
 func (d *decided) arguments() (map[string]jsontext.Value, error) {
 	all := make(map[string]jsontext.Value)
 	if err := json.Unmarshal(d.call.Arguments, &all, jsontext.AllowInvalidUTF8(true)); err != nil {
@@ -183,7 +181,7 @@ func (d *decided) arguments() (map[string]jsontext.Value, error) {
 		before, as, after = content, "", ""
 	}
 	if length > 0 && as == "" {
-		// It is another text: somebody else's words, or an interceptor's.
+		// A person or an interceptor has rewritten the text.
 		if len(d.call.Parts) != 1 {
 			return nil, toolmap.Unclear("the text was rewritten, and the tool takes several")
 		}
@@ -201,8 +199,8 @@ func (d *decided) arguments() (map[string]jsontext.Value, error) {
 	return all, nil
 }
 
-// unchanged reports that what was decided about a call without texts is not that call: there
-// is no text in it to be another one.
+// unchanged returns an error if the decision about a call without texts was about another
+// call. Such a call has no text that could be rewritten.
 func (d *decided) unchanged(label string) error {
 	before, after, ok := strings.Cut(d.Content.Inspect(), d.call.wordless())
 	if around := strings.TrimSpace(before + after); !ok || around != "" && around != label {

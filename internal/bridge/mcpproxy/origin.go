@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Source is what tells a server from others of its name: its command line or address, and for a
-// command the environment and the working folder, which choose the account. A program reads a token
-// from a variable, and settings (.env, node_modules) from the folder that it starts in.
+// Source distinguishes a server from others with its name: by its command line or address,
+// and for a command by environment and working folder, which choose the account. A program
+// reads a token from a variable, and settings (.env, node_modules) from its folder.
 type Source struct {
-	// Name is the server's in its client's list, and Shown the one that people are shown.
+	// Name is the server's name in its client's list, and Shown the name for people.
 	Name, Shown string
 	Address     string
 	Command     []string
@@ -20,8 +20,8 @@ type Source struct {
 	Folder      string
 }
 
-// Origin names the source for the daemon, which compares and shows it. The digest is keyed: the
-// environment holds secrets, and a short one could be guessed from its digest.
+// Origin names the source for the daemon, which compares and shows it. The digest is keyed,
+// because the environment holds secrets, and short ones could be guessed from a digest.
 func (s *Source) Origin(key string) string {
 	h := hmac.New(sha256.New, []byte(key))
 	part := func(list ...string) {
@@ -41,9 +41,9 @@ func (s *Source) Origin(key string) string {
 	return fmt.Sprintf("%s #%x", s.Shown, h.Sum(nil)[:6])
 }
 
-// Variables that differ from one terminal or session of a runtime to the next. With them in the
-// digest, no later session could send what a person has approved. Every other variable counts:
-// nobody can list those that choose an account.
+// Variables that differ between terminals or sessions of a runtime. With them in the
+// digest, no later session could send an approved message. Every other variable counts,
+// because nobody can list those that choose an account.
 var (
 	terminalNames = []string{
 		"_", "PWD", "OLDPWD", "SHLVL", "TERM", "COLORTERM", "COLORFGBG", "LINES", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "WINDOWID", "WINDOW", "STY", "XAUTHORITY", "SESSION_MANAGER",

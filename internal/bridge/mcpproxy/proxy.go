@@ -1,12 +1,12 @@
-// Package mcpproxy stands between an MCP client and the server behind it. What sends
-// messages is decided by ocipd before the server gets it, what tools bring in of others'
-// before the client does; everything else passes as the bytes that it is.
+// Package mcpproxy stands between an MCP client and its server. ocipd decides about calls
+// that send messages before the server gets them, and about other people's content in
+// results before the client does. Everything else passes byte for byte.
 //
-// It decides nothing: it finds out what a call of a tool says to whom, by a map, and asks
-// the daemon about each recipient. A call whose text or recipients it cannot tell, a frame
-// that two readers could read differently, and a daemon that does not answer are refusals.
+// The proxy decides nothing. A map tells it the text and the recipients of a tool call, and it
+// asks the daemon about each recipient. It refuses a call if the text or the recipients are
+// unclear, if two readers could parse the frame differently, or if the daemon does not answer.
 //
-// The caller's duty: nothing else writes to the output that it hands in.
+// The caller must not write to the output that it passes.
 package mcpproxy
 
 import (
@@ -28,133 +28,129 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Options is what a proxy is given from outside.
+// Options are the inputs of a proxy.
 type Options struct {
-	// Map is the server's by its command line, or, where it is Given, by the user's word.
+	// Map is the map for the server's command line. If Given is set, the user chose it.
 	Map   *toolmap.Map
 	Given bool
-	// Name is the server's in its client's list, "" where nobody says, and Origin tells it from
-	// others of its name.
+	// Name is the server's name in its client's list, or "". Origin distinguishes it from
+	// others with that name.
 	Name, Origin string
 	Link         *Link
-	// Command is the server's, and Env its environment.
+	// Command is the server's command, and Env its environment.
 	Command []string
 	Env     []string
 	In      io.Reader
 	Out     io.Writer
 	Stderr  io.Writer
-	// Hold is how long a call is kept open for a person.
+	// Hold is how long a call stays open for a person.
 	Hold time.Duration
 	Log  *slog.Logger
-	// NewID makes ids of calls of the proxy's own.
+	// NewID makes ids for calls of the proxy itself.
 	NewID func() string
 	Now   func() time.Time
 }
 
 const (
-	// maxClientLine bounds what a client may say at once, and maxHeldLine an answer that is
-	// looked into. Anything else that the server says passes, however long.
+	// maxClientLine bounds a message of the client, and maxHeldLine an answer that the
+	// proxy inspects. Other messages of the server may have any length.
 	maxClientLine = 32 << 20
 	maxHeldLine   = 32 << 20
-	// maxBeside bounds an answer that is looked into while the next ones are read: longer ones
-	// have the server wait.
+	// maxBeside bounds an answer that the proxy inspects while it reads the next ones.
+	// During longer ones, the server waits.
 	maxBeside = 64 << 10
-	// maxHeld bounds the bytes of frames longer than maxBeside that are held at a time: of what
-	// clients say, of calls that are decided about, and of answers, each by itself. Who has more
-	// waits.
+	// maxHeld bounds the memory for frames longer than maxBeside, separately for messages
+	// of clients, calls under decision, and answers. Further frames wait.
 	maxHeld = 128 << 20
-	// maxOpen bounds the calls that are decided about at a time, and maxWatched those whose
-	// answers are awaited.
+	// maxOpen bounds the calls under decision, and maxWatched the calls whose answers are awaited.
 	maxOpen    = 64
 	maxWatched = 1024
-	// maxKept bounds the calls whose answers are kept from the client, maxAgain the length of
-	// what is said in place of one, and keptTime how long a server that says nothing twice can
-	// still answer one.
+	// maxKept bounds the calls with withheld answers, and maxAgain the length of a substitute.
+	// keptTime is how long a server that does not replay can still answer such a call.
 	maxKept  = 4096
 	maxAgain = 4096
 	keptTime = 5 * time.Minute
 )
 
-// proxy is what is common to all ways to a server.
+// proxy is the part that all transports share.
 type proxy struct {
 	o *Options
-	// ctx is the proxy's, and ended is done when nothing more is begun.
+	// ctx is the proxy's context. ended is done when nothing new may begin.
 	ctx   context.Context
 	ended context.Context
 	end   context.CancelFunc
 
-	// asking are calls that are decided about, and background is all that is under way.
+	// asking are the calls under decision, and background is all work in progress.
 	asking, background sync.WaitGroup
 
 	ready sync.Once
-	// finding is held while the map of the server is looked for, which is mapped then.
+	// finding is held during the search for the server's map, which is then in mapped.
 	finding sync.Mutex
 	mapped  atomic.Pointer[toolmap.Map]
-	// spare makes a call of the proxy's own, by an account, of what nobody waits for, and reports
-	// whether it could. Accounts are those by which it can.
+	// spare makes a call of the proxy itself, through an account. It fails if that is
+	// impossible. accounts lists the accounts that it can use.
 	spare    func(line []byte, o *observer, account string) error
 	accounts func() []string
 
 	mu sync.Mutex
-	// deciding are the calls under way, observers those whose answers are looked at, and mine
-	// the requests that this session has asked for.
+	// deciding are the calls under decision, observers the calls whose answers are
+	// inspected, and mine the approval requests of this session.
 	deciding  map[key]context.CancelFunc
 	observers map[key]*observer
-	// kept are the calls whose answers as the server gives them are not for the client, order
-	// is theirs, and over has the ids of those whose sessions have ended. Forgot is set once
-	// there were too many.
+	// kept are the calls whose answers are withheld from the client, order is their order, and
+	// over has the ids of those in ended sessions. forgot is set after there were too many.
 	kept   map[key]keptAnswer
 	order  []key
 	over   map[string]struct{}
 	forgot bool
-	// replays is set where a server can say again what it has said.
+	// replays is set if a server can send its messages again.
 	replays bool
 	mine    map[string]owned
-	// says is what the server says of itself.
+	// says is the server's description of itself.
 	says says
-	// closed is set when nothing of the client's is taken any more.
+	// closed is set when the proxy takes no more messages of the client.
 	closed bool
 
-	// said, waiting and heard bound the memory of what clients say, of calls that are decided
-	// about, and of what the server answers.
+	// said, waiting and heard bound the memory for clients' messages, calls under decision,
+	// and the server's answers.
 	said, waiting, heard *semaphore.Weighted
 }
 
-// key names a call: its session, where there are several, and its id.
+// key identifies a call: by its session, if there are several, and its id.
 type key struct{ session, id string }
 
-// route is the way of one call: back to its client, and on to the server.
+// route leads from one call back to its client and on to the server.
 type route interface {
-	// tell sends the client the answer, news what goes before it, and reject that there is
-	// none: it was no call.
+	// tell sends the client the answer, news an earlier message, and reject an error for a
+	// message that is not a call.
 	tell(line []byte)
 	news(line []byte)
 	reject(line []byte)
-	// pass has the server answer it, and the answer looked at, and send has it answer what was decided.
+	// pass sends a call to the server and observes the answer. send only sends it.
 	pass(line []byte, o *observer) error
 	send(line []byte, repeats bool) error
-	// repeated are the arguments that the request's header repeats, by the header's name: they go
-	// along where send is told that they repeat what is sent.
+	// repeated are the arguments that the request's headers repeat. With repeats, send
+	// keeps these headers.
 	repeated() map[string]string
-	// account tells the principal for whom the server acts from others, "" where there is one.
+	// account distinguishes the principals for whom the server acts; "" if there is only one.
 	account() string
-	// left is closed when there is nobody left to be answered, nil where that is the end of all.
+	// left is closed when the client of the call is gone. It is nil if the proxy ends then anyway.
 	left() <-chan struct{}
 }
 
-// observer looks at what the server answers to a call.
+// observer inspects the server's answer to a call.
 type observer struct {
 	key key
-	// own calls are the proxy's: the client is not told of the answer.
+	// own is set for a call of the proxy itself. The client does not get the answer.
 	own bool
-	// done is told what became of what was sent.
+	// done receives the outcome of the call.
 	done func(outcome, note string)
-	// seen is told of the answer, which passes.
+	// seen receives the answer, which passes.
 	seen func(f *frame)
-	// in makes of the answer what the client gets.
+	// in returns the client's version of the answer.
 	in func(f *frame, line []byte) []byte
-	// spoiled is what the client gets in place of an answer that cannot be looked at, and tell
-	// tells it where no answer is being written.
+	// spoiled returns the substitute for an answer that cannot be inspected. tell sends it
+	// if no answer is being written.
 	spoiled func(why string) []byte
 	tell    func(line []byte)
 }
@@ -169,8 +165,8 @@ func newProxy(ctx context.Context, o *Options) *proxy {
 	return p
 }
 
-// enter begins something of the client's, which ends with background.Done, and reports whether
-// that may begin still.
+// enter begins work for the client, which ends with background.Done. It returns false if
+// nothing may begin any more.
 func (p *proxy) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +176,7 @@ func (p *proxy) enter() bool {
 	return !p.closed
 }
 
-// finish waits for all that has begun.
+// finish waits for all work in progress.
 func (p *proxy) finish() {
 	p.mu.Lock()
 	p.closed = true
@@ -188,14 +184,14 @@ func (p *proxy) finish() {
 	p.background.Wait()
 }
 
-// begin begins what goes on beside the client's messages, once the server takes calls.
+// begin starts the background work when the server takes calls.
 func (p *proxy) begin() {
 	p.background.Go(func() { p.o.Link.follow(p.ended) })
 	p.background.Go(p.release)
 }
 
-// fromClient takes one message of the client's, and reports whether it passes as it is. Learns, where
-// it does, looks at the server's answer.
+// fromClient handles a message of the client, and reports whether it passes unchanged. If
+// so, learns, if not nil, observes the server's answer.
 func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (ok bool, learns *observer) {
 	switch {
 	case f.method == "notifications/initialized":
@@ -215,7 +211,7 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (ok
 	return true, nil
 }
 
-// call has a call decided beside the client's other messages.
+// call has a call decided while the client's other messages continue.
 func (p *proxy) call(line []byte, f *frame, session string, via route) {
 	read := parseCall
 	if f.method != "tools/call" {
@@ -262,10 +258,10 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 	})
 }
 
-// errNoID is why a request that is decided about is refused.
+// errNoID is why a request without a usable id is refused.
 var errNoID = errors.New("a call that is decided about needs an id")
 
-// reserve takes a place among the calls that are decided about, or answers the call.
+// reserve takes a place among the calls under decision, or answers the call.
 func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool {
 	p.mu.Lock()
 	twice := inUse(p, c.named)
@@ -285,8 +281,8 @@ func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool
 	return !twice && !full
 }
 
-// decide has a call decided: as a message, where its tool sends one, and else as the call that it is.
-// It calls asked before it waits for a person, and over once nothing is under way any more.
+// decide has a call decided: as a message if its tool sends one, or else as a tool call. It
+// calls asked before it waits for a person, and over when the decision is made.
 func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 	refuse := func(no *refusal) {
 		over()
@@ -322,7 +318,7 @@ func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 	}
 }
 
-// cancelled gives up a call that is not the server's yet.
+// cancelled gives up a call that the server has not got yet.
 func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	if f.params.to == 0 {
 		return false
@@ -344,7 +340,7 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	}
 	cancel()
 	if o != nil {
-		// The server has it. What it answers all the same is for nobody.
+		// The server has the call already. Nobody gets its answer.
 		delete(p.deciding, at)
 		delete(p.observers, at)
 		p.keepLocked(at, nil)
@@ -352,8 +348,8 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 	return o == nil
 }
 
-// watches reports whether what the server says is to be looked at: on a stream that goes on
-// with an earlier one also for what was withheld in a session that is over.
+// watches reports whether the server's messages must be inspected. On a resumed stream,
+// that includes answers withheld in an ended session.
 func (p *proxy) watches(resumed bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -380,8 +376,8 @@ func (p *proxy) unwatch(at key) *observer {
 	return o
 }
 
-// take ends the watch for an answer. One that is decided about is withheld until that is done, whoever
-// says it again.
+// take ends the watch for an answer. An answer under decision is withheld until the
+// decision, even if the server repeats it.
 func (p *proxy) take(at key) *observer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -393,7 +389,7 @@ func (p *proxy) take(at key) *observer {
 	return o
 }
 
-// forgo ends the watch for an answer that has not come with its request's.
+// forgo ends the watch for an answer that did not come with its request's response.
 func (p *proxy) forgo(o *observer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -402,14 +398,14 @@ func (p *proxy) forgo(o *observer) {
 	}
 }
 
-// awaits reports whether an answer has not come.
+// awaits reports whether an answer is still awaited.
 func (p *proxy) awaits(o *observer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.observers[o.key] == o
 }
 
-// lose says what is known of a call whose answer does not come.
+// lose reports the outcome of a call whose answer will not come.
 func (p *proxy) lose(o *observer, outcome, why string) {
 	p.mu.Lock()
 	awaited := p.observers[o.key] == o
@@ -434,12 +430,12 @@ func (o *observer) lost(outcome, why string) {
 	}
 }
 
-// keptAnswer is what the client gets in place of an answer, nil for nothing.
+// keptAnswer is the substitute for an answer, or nil for none.
 type keptAnswer struct {
 	instead []byte
 	since   time.Time
-	// let is set for an answer that the client has: the same passes again, where it goes on with a
-	// stream, and no other.
+	// let is set if the client has the answer. On a resumed stream, only the identical
+	// answer passes again.
 	let bool
 	sum [sha256.Size]byte
 }
@@ -458,7 +454,7 @@ func (p *proxy) keepLocked(at key, instead []byte) {
 	p.kept[at] = keptAnswer{instead: instead, since: p.o.Now()}
 }
 
-// letLocked notes that an answer passes.
+// letLocked notes that an answer has passed.
 func (p *proxy) letLocked(at key, line []byte) {
 	g, ok := p.kept[at]
 	if !ok {
@@ -473,8 +469,8 @@ func (p *proxy) forgetOldestLocked() {
 	p.order = slices.Delete(p.order, 0, 1)
 }
 
-// forget ends a session: nothing of it is said again, unless somebody goes on with one of its
-// streams. Which session that is then, says who asks.
+// forget ends a session. The server cannot repeat its answers, except on a resumed stream,
+// and the client could resume it under any session.
 func (p *proxy) forget(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -491,8 +487,8 @@ func (p *proxy) forget(session string) {
 	})
 }
 
-// elsewhereLocked reports whether an id is that of a call whose answer is withheld, or looked at, in
-// whatever session.
+// elsewhereLocked reports whether a call with an id is under inspection or has a withheld
+// answer, in any session.
 func (p *proxy) elsewhereLocked(id string) bool {
 	if _, over := p.over[id]; over {
 		return true
@@ -510,8 +506,8 @@ func (p *proxy) elsewhereLocked(id string) bool {
 	return false
 }
 
-// insteadOf is what the client gets in place of an answer. On a stream that goes on with an
-// earlier one, what was withheld in another session is for nobody.
+// insteadOf returns the substitute for an answer. On a resumed stream, an answer that was
+// withheld in another session has none.
 func (p *proxy) insteadOf(at key, resumed bool) (instead []byte, kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -519,7 +515,7 @@ func (p *proxy) insteadOf(at key, resumed bool) (instead []byte, kept bool) {
 	return g.instead, kept || resumed && p.observers[at] == nil && p.elsewhereLocked(at.id)
 }
 
-// letBefore reports whether a line is an answer that has passed, to the byte.
+// letBefore reports whether a line is byte for byte an answer that has passed.
 func (p *proxy) letBefore(at key, line []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -537,9 +533,8 @@ func (p *proxy) loseAll() {
 	}
 }
 
-// spoil refuses the answers of a session that are to be looked at before the client has
-// them, and reports whether something came that must not pass because it cannot be looked
-// at. Whoever writes what the server says writes the lines in its place.
+// spoil refuses the answers of a session that the proxy has to inspect first. It returns the
+// lines that replace the server's message, and reports whether that message must not pass.
 func (p *proxy) spoil(session string, resumed bool, why string) (lines []byte, spoiled bool) {
 	var all []*observer
 	p.mu.Lock()
@@ -562,13 +557,13 @@ func (p *proxy) spoil(session string, resumed bool, why string) (lines []byte, s
 	return lines, spoiled
 }
 
-// owned says how an approval request is this session's.
+// owned says how an approval request belongs to this session.
 type owned int
 
 const (
-	// ownWaits is one whose call is open, which sends it.
+	// ownWaits marks a request whose call is open and sends the message.
 	ownWaits owned = iota + 1
-	// ownAnswered is one whose call was answered.
+	// ownAnswered marks a request whose call was answered.
 	ownAnswered
 )
 
@@ -590,18 +585,18 @@ func (p *proxy) owns(id string) owned {
 	return p.mine[id]
 }
 
-// neverDone are errors of JSON-RPC that come before anything is done.
+// neverDone are JSON-RPC errors that precede any effect.
 var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, "-32602": true}
 
-// observed looks at a line of the server while answers are awaited. If instead is not nil, it
-// makes the line that the client gets in its place. A line that is held never passes.
+// observed inspects a line of the server while answers are awaited. If instead is not nil,
+// it makes the client's version of the line. A line that is held never passes.
 func (p *proxy) observed(session string, resumed bool, line []byte) (instead func() []byte, held bool) {
 	f, err := parseBody(line)
 	if err == nil && f.doubtful() {
 		err = fmt.Errorf("%w: it is not clear whose answer it is", toolmap.ErrFrame)
 	}
 	if err != nil {
-		// Whoever reads it in another way could take it for an answer.
+		// A client that parses it differently could take it for an answer.
 		lines, spoiled := p.spoil(session, resumed, "the server said something that cannot be read: "+err.Error())
 		if len(lines) > 0 {
 			instead = func() []byte { return lines }
@@ -635,7 +630,7 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 	if o.in != nil {
 		return func() []byte {
 			said := o.in(&f, line)
-			// The server may say it again, and the client ask for that.
+			// The client could ask the server to repeat the answer.
 			p.mu.Lock()
 			p.keepLocked(at, said)
 			if bytes.Equal(said, line) {
@@ -648,7 +643,7 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 	return nil, o.own
 }
 
-// outcomeOf is what an answer says of what was to be sent.
+// outcomeOf derives the outcome of a call from its answer.
 func outcomeOf(f *frame) (outcome, note string) {
 	if f.failure != nil {
 		said, _ := toolmap.Members(f.failure, 0)
@@ -667,7 +662,7 @@ func outcomeOf(f *frame) (outcome, note string) {
 	return api.OutcomeSent, ""
 }
 
-// malformed answers what cannot be told apart.
+// malformed answers an ambiguous message.
 func (p *proxy) malformed(via route, why string) {
 	p.o.Log.Warn("refused a message of the client", "reason", why)
 	via.reject(malformedLine(why))
@@ -677,13 +672,13 @@ func malformedLine(why string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%s}}`+"\n", api.String("ocipd: "+why))
 }
 
-// refuse answers a call that is not made.
+// refuse answers a refused call.
 func (p *proxy) refuse(c *toolCall, no *refusal) {
 	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.code, "reason", no.reason)
 	p.answer(c, true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.code, no.reason))
 }
 
-// answer answers a call in words.
+// answer answers a call with a text.
 func (p *proxy) answer(c *toolCall, isError bool, text string) {
 	c.via.tell(resultLine(c, isError, text))
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// maxSenders bounds the sessions that one result can be from.
+// maxSenders bounds the sessions that one result can come from.
 const maxSenders = 32
 
-// bring has the server answer a call, and its answer taken in as messages are.
+// bring has the server answer a call, and has the daemon decide about the answer as an
+// incoming message.
 func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, arguments jsontext.Value, over func()) {
 	withheld := func(no *refusal) []byte {
 		p.o.Log.Warn("withheld a result", "tool", c.tool, "code", no.code, "reason", no.reason)
@@ -46,7 +47,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 		return
 	}
 	if arguments != nil {
-		// Its senders are made of the arguments that the server gets.
+		// The senders come from the arguments that the server gets.
 		changed, err := toolmap.Members(arguments, 0)
 		if err == nil {
 			err = toolmap.Exactly(changed)
@@ -66,8 +67,8 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 	}
 }
 
-// received asks about an answer, once for each session that it is from. Instead is the text
-// that it was changed to.
+// received asks the daemon about an answer, once for each session that it comes from.
+// instead is the changed text.
 func (p *proxy) received(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, f *frame, line []byte) (instead string, no *refusal) {
 	content, err := textsOf(f, line)
 	if err != nil {
@@ -95,15 +96,15 @@ func (p *proxy) received(ctx context.Context, c *toolCall, m *toolmap.Map, r *to
 	return instead, nil
 }
 
-// resultNames, blockNames and resourceNames are what clients read of a result, of what it
-// consists of, and of a resource in it.
+// resultNames, blockNames and resourceNames are the members that clients read in a result,
+// in its blocks, and in a resource.
 var (
 	resultNames   = []string{"content", "structuredContent", "isError", "task", "resultType"}
 	blockNames    = []string{"type", "text", "resource", "data"}
 	resourceNames = []string{"uri", "text", "blob"}
 )
 
-// legible reports what of a result cannot be read as text, or comes another way.
+// legible returns an error if a part of a result is not text, or comes in another way.
 func legible(result jsontext.Value) error {
 	said, err := toolmap.Members(result, 0)
 	if err == nil {
@@ -150,7 +151,7 @@ func legible(result jsontext.Value) error {
 	return nil
 }
 
-// later reports whether an answer is not the result itself: a task's comes by other requests.
+// later reports whether the result comes in later requests, as for a task.
 func later(result []toolmap.Member) bool {
 	kind, _ := toolmap.Find(result, "resultType")
 	named, _ := toolmap.Text(kind.Value)
@@ -162,15 +163,15 @@ func has(list []toolmap.Member, name string) bool {
 	return ok && m.Value.Kind() != 'n'
 }
 
-// own are names that the protocol has for what an answer consists of: they say nothing.
+// own are the protocol's own member names, which carry no content.
 var own = map[string]bool{
 	"jsonrpc": true, "id": true, "result": true, "error": true, "code": true, "message": true, "data": true, "content": true, "type": true, "text": true,
 	"isError": true, "structuredContent": true, "_meta": true, "annotations": true, "audience": true, "priority": true, "lastModified": true, "resource": true,
 	"uri": true, "name": true, "title": true, "description": true, "mimeType": true, "size": true, "icons": true, "src": true, "sizes": true, "resultType": true, "task": true,
 }
 
-// textsOf is every string that an answer brings in, in its order: values, and the names that
-// are not the protocol's own. What cannot be read as text, such as a picture, is an error.
+// textsOf returns every string of an answer, in order: values, and names that are not the
+// protocol's own. Content that is not text, such as a picture, is an error.
 func textsOf(f *frame, line []byte) (string, error) {
 	if f.result != nil && f.result.Kind() == '{' {
 		if err := legible(f.result); err != nil {
@@ -178,7 +179,7 @@ func textsOf(f *frame, line []byte) (string, error) {
 		}
 	}
 	var all []byte
-	var name string // of what comes next
+	var name string // the name of the next value
 	d := jsontext.NewDecoder(bytes.NewBuffer(line), jsontext.AllowInvalidUTF8(true))
 	for {
 		t, err := d.ReadToken()
@@ -204,7 +205,7 @@ func textsOf(f *frame, line []byte) (string, error) {
 			before == "resultType" && said == "complete":
 			continue
 		case before != "" && !own[before]:
-			// It stands behind its name.
+			// The value follows its name.
 			all = append(append(all, ": "...), said...)
 			continue
 		}
@@ -215,7 +216,7 @@ func textsOf(f *frame, line []byte) (string, error) {
 	}
 }
 
-// receive asks about a text that came from a session, and returns it as it was let in.
+// receive asks about a text from a session, and returns the text that the daemon lets in.
 func (l *Link) receive(ctx context.Context, from, content, origin, by string) (said string, no *refusal) {
 	data := api.EmittedMessage{SessionKey: from, Content: api.Said(content), Metadata: api.Object{"origin": api.String(origin), "mcp": jsontext.Value(`{"map":` + string(api.String(by)) + `}`)}}
 	var v verdict

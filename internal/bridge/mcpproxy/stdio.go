@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// endTime is how long the server has to end once its input has.
+// endTime is how long the server may run after its input ends.
 const endTime = 5 * time.Second
 
 // stdio is one session with a server that the proxy starts.
@@ -23,20 +23,20 @@ type stdio struct {
 	in  sync.Mutex // of the server's input
 	srv io.WriteCloser
 	out sync.Mutex // of the client's
-	// read is told when there is nothing more to be read.
+	// read gets the result when the server's output ends.
 	read chan error
 }
 
-// Run starts the server and serves a client until it ends, or the server does.
+// Run starts the server and serves a client until either of them ends.
 func Run(ctx context.Context, o *Options) error { return run(ctx, o, endTime) }
 
-// run gives the server so long to end.
+// run is [Run] with a time for the server to end.
 func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	s := &stdio{proxy: newProxy(ctx, o), read: make(chan error, 1)}
 	s.spare = func(line []byte, o *observer, _ string) error { return s.pass(line, o) }
 	s.accounts = func() []string { return []string{""} }
 	defer s.end()
-	// Its end is asked for by SIGTERM, and comes by SIGKILL.
+	// First by SIGTERM, later by SIGKILL.
 	lives, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(lives, o.Command[0], o.Command[1:]...)
@@ -61,7 +61,7 @@ func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	gone := make(chan error, 1)
 	go func() {
 		gone <- cmd.Wait()
-		// What it has started can have its output for ever.
+		// A process that the server started may hold its output forever.
 		<-s.ended.Done()
 		time.AfterFunc(endTime, func() { _ = out.Close() })
 	}()
@@ -77,7 +77,7 @@ func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	case clientErr := <-s.read:
 		err = errors.Join(clientErr, err)
 	default:
-		// The server has ended before its client.
+		// The server ended before its client.
 		if ended != nil && ctx.Err() == nil {
 			err = errors.Join(err, fmt.Errorf("the MCP server has ended: %w", ended))
 		}
@@ -85,8 +85,7 @@ func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	return err
 }
 
-// lineOf reads a line of at most so many bytes with its end. A longer one is left out, and
-// reported.
+// lineOf reads a line of at most limit bytes with its end. It skips a longer one, and reports that.
 func lineOf(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -103,7 +102,7 @@ func lineOf(r *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
 	}
 }
 
-// readClient takes what the client says.
+// readClient reads the client's messages.
 func (s *stdio) readClient() {
 	r := bufio.NewReaderSize(s.o.In, 64<<10)
 	for {
@@ -124,9 +123,9 @@ func (s *stdio) readClient() {
 	}
 }
 
-// clientEnded ends what the client has begun.
+// clientEnded ends the client's calls.
 func (s *stdio) clientEnded(err error) {
-	// What was asked for before the end is decided, and waits for nobody.
+	// Calls made before the end are decided, but do not wait for people.
 	s.asking.Wait()
 	s.end()
 	if errors.Is(err, io.EOF) {
@@ -153,12 +152,12 @@ func (s *stdio) clientLine(line []byte) error {
 	return s.toServer(line)
 }
 
-// readServer takes what the server says. While no answer is awaited it passes unread,
-// whatever its length.
+// readServer reads the server's messages. While no answer is awaited, they pass unread, at
+// any length.
 func (s *stdio) readServer(out io.Reader) error {
 	r := bufio.NewReaderSize(out, 64<<10)
 	for {
-		// An answer comes after what it answers, so who waits for it waits by now.
+		// A call is registered before the server can answer it.
 		line, err := r.ReadSlice('\n')
 		more, dropped := errors.Is(err, bufio.ErrBufferFull), false
 		var lines []byte
@@ -198,7 +197,7 @@ func (s *stdio) readServer(out io.Reader) error {
 	}
 }
 
-// answered is what the client gets at once of a line of the server's.
+// answered returns the part of a server's line that the client gets at once.
 func (s *stdio) answered(line []byte) []byte {
 	instead, held := s.observed("", false, line)
 	switch {
@@ -213,8 +212,7 @@ func (s *stdio) answered(line []byte) []byte {
 	return line
 }
 
-// write writes to the client. One that does not read any more has ended, and so does its
-// input.
+// write writes to the client. If the client no longer reads, it has ended, and its input ends too.
 func (s *stdio) write(b []byte) {
 	if len(b) > 0 {
 		if _, err := s.o.Out.Write(b); err != nil {
@@ -250,6 +248,6 @@ func (s *stdio) pass(line []byte, o *observer) error {
 	if err := s.toServer(line); err != nil && s.unwatch(o.key) != nil {
 		return err
 	}
-	// Where the server has ended meanwhile, the call is lost with the others.
+	// If the server has ended meanwhile, the call is lost with the others.
 	return nil
 }

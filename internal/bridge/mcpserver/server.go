@@ -1,13 +1,12 @@
-// Package mcpserver is an MCP server over stdio whose tools are what one grant of a running
-// ocipd lets its holder call: tasks, and the messages of an agent that has no app.
+// Package mcpserver is an MCP server over stdio. Its tools are the methods that one grant
+// of a running ocipd permits: tasks, and the messages of an agent that has no app.
 //
-// It is a client of the daemon's socket and decides nothing. What a tool may do is the
-// grant's: the server lists the tools that the daemon named when it attached, writes who
-// calls and for which task where the grant says so, and gives the daemon's answer on as it
-// is. It connects again where the daemon restarts, and what was under way then is asked
-// again under the same key, so that nothing is done twice.
+// The server is a client of the daemon's socket and decides nothing. It lists the tools that
+// the daemon named when it attached. It fills in the caller, and the task if the grant names
+// one, and returns the daemon's answers unchanged. After a restart of the daemon it
+// reconnects and repeats calls in progress under the same key, so that nothing is done twice.
 //
-// The caller's duty: nothing else writes to the standard output that it hands in.
+// The caller must not write to the standard output that it passes.
 package mcpserver
 
 import (
@@ -32,14 +31,14 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
-// Options is what a server is given from outside.
+// Options are the inputs of a server.
 type Options struct {
 	// Dial connects to the daemon's kernel socket.
 	Dial func(context.Context) (*client.Client, error)
-	// Token is the grant's, and Role, where set, the role that it must be for.
+	// Token is the grant's token. Role, if set, is the role that the grant must have.
 	Token string
 	Role  task.Role
-	// Without are tools that the client is not shown, though the grant has them.
+	// Without are tools of the grant that the client does not see.
 	Without []string
 	Version string
 	In      io.ReadCloser
@@ -48,10 +47,10 @@ type Options struct {
 	NewID   func() string
 }
 
-// callTime is for how long an answer is waited for.
+// callTime bounds the wait for an answer.
 const callTime = time.Minute
 
-// Serve answers until the input ends or the context does.
+// Serve answers until the input or the context ends.
 func Serve(ctx context.Context, o *Options) error {
 	s := &server{o: o, nonce: o.NewID(), daemon: taskclient.New(o.Dial, o.Token)}
 	defer s.daemon.Close()
@@ -82,7 +81,7 @@ func Serve(ctx context.Context, o *Options) error {
 	return err
 }
 
-// whose names who a grant is for.
+// whose names the holder of a grant.
 func whose(at *taskapi.Attached) string {
 	if at.Actor == "" {
 		return "agent " + at.Agent
@@ -95,12 +94,12 @@ type server struct {
 	o      *Options
 	nonce  string
 	daemon *taskclient.Conn
-	// at is what the grant was when the server attached first.
+	// at is the grant when the server first attached.
 	at taskapi.Attached
 }
 
-// call makes a call. All that is called may be called twice: it reads, has a request key,
-// or a key of its own.
+// call makes a call. Every call can be repeated safely: it reads, has a request key, or has
+// a key of its own.
 func (s *server) call(ctx context.Context, method string, params any) (raw jsontext.Value, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -133,7 +132,7 @@ func (s *server) use(ctx context.Context, t *tool, p *mcp.CallToolParamsRaw) *mc
 	return &mcp.CallToolResult{StructuredContent: raw, Content: []mcp.Content{&mcp.TextContent{Text: string(raw)}}}
 }
 
-// arguments reads what a client gives a tool: an object, each member once.
+// arguments parses a client's arguments: an object without duplicate members.
 func arguments(raw []byte) (api.Object, error) {
 	args := make(api.Object)
 	if len(raw) == 0 {
@@ -148,19 +147,19 @@ func arguments(raw []byte) (api.Object, error) {
 	return args, nil
 }
 
-// unsaid reports whether a member says nothing, as models fill in what they leave out: what
-// is called has to have a key all the same.
+// unsaid reports whether a member is empty. Models fill in members that they mean to leave
+// out, and the call still needs a key.
 func unsaid(member jsontext.Value) bool {
 	text, ok := api.Text(member)
 	return len(member) == 0 || member.Kind() == 'n' || ok && text == ""
 }
 
-// toolUse is where a client names the model's call of a tool, which it keeps when it makes
-// the call again.
+// toolUse is the client's name for the model's tool call. The client keeps it when it
+// repeats the call.
 const toolUse = "claudecode/toolUseId"
 
-// key is the request key of a call that has none: the same for the same call of this
-// server's client, and else a fresh one.
+// key is the request key for a call without one: the same for a repeated call of this
+// client, or else a fresh one.
 func (s *server) key(t *tool, p *mcp.CallToolParamsRaw) string {
 	id, ok := p.Meta[toolUse].(string)
 	if !ok || id == "" {
@@ -170,20 +169,20 @@ func (s *server) key(t *tool, p *mcp.CallToolParamsRaw) string {
 	return "mcp-" + hex.EncodeToString(sum[:16])
 }
 
-// failure is what a client is told of a refusal.
+// failure describes a refusal to the client.
 type failure struct {
 	Code     api.Code  `json:"code"`
 	TaskCode task.Code `json:"task_code,omitzero"`
 	OCIPCode string    `json:"ocip_code,omitzero"`
 	Message  string    `json:"message"`
 	Next     string    `json:"next"`
-	// RequestKey is what the call had for a key, where its caller gave none and it may have
-	// been done: called again with it, it is done once.
+	// RequestKey is the key of a call that may have been done although the caller gave no
+	// key. A call repeated with it is done only once.
 	RequestKey string `json:"request_key,omitzero"`
 	Details    any    `json:"details,omitzero"`
 }
 
-// failed is the answer to a call that failed, with the key that the server has given it.
+// failed is the answer to a failed call, with the key that the server chose.
 func failed(err error, key string) *mcp.CallToolResult {
 	e, ok := errors.AsType[*api.Error](err)
 	switch {

@@ -11,32 +11,32 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// effect is what a tool does to the world, for its hints.
+// effect is a tool's effect on the world, for its hints.
 type effect int
 
 const (
 	// reads changes nothing.
 	reads effect = iota
-	// writes changes what the daemon keeps. What leaves the daemon by it is decided there.
+	// writes changes the daemon's state. The daemon decides about any message.
 	writes
 	// acts starts a program.
 	acts
 )
 
-// tool is one method of the daemon as a model is given it. Its input is what the method
-// takes, but for what the grant says already.
+// tool is one method of the daemon as a model sees it. Its input is the method's input
+// without the members that the grant determines.
 type tool struct {
 	name, method, title, about string
 	params                     reflect.Type
 	effect                     effect
-	// said are the members in which a caller says who it is, which the server writes, and
-	// hidden those that are for operators.
+	// said are the members that identify the caller, which the server fills in. hidden are
+	// the members for operators.
 	said, hidden []string
-	// after adds to an answer what to do next.
+	// after adds a next step to an answer.
 	after func(jsontext.Value) jsontext.Value
 }
 
-// row makes a tool of a method by the type of its parameters.
+// row makes a tool from a method, by the type of its parameters.
 func row[P any](name, method, title string, does effect, about string) tool {
 	return tool{name: name, method: method, title: title, about: about, params: reflect.TypeFor[P](), effect: does}
 }
@@ -44,7 +44,7 @@ func row[P any](name, method, title string, does effect, about string) tool {
 func (t tool) says(members ...string) tool  { t.said = members; return t }
 func (t tool) hides(members ...string) tool { t.hidden = members; return t }
 
-// tools are all that a grant can have.
+// tools are all tools that a grant can have.
 func tools() []tool {
 	return []tool{
 		row[taskapi.CreateParams]("task_create", "task.create", "Create a task", writes,
@@ -115,8 +115,8 @@ func (t *tool) takes(member string) bool {
 	return err == nil && s.Properties[member] != nil
 }
 
-// fill writes into a call what the grant says: who calls, and for which task and attempt
-// where it is for one.
+// fill writes the grant's values into a call: the caller, and the task and attempt if the
+// grant names them.
 func (t *tool) fill(args api.Object, at *taskapi.Attached) {
 	for _, member := range t.said {
 		text := at.Actor
@@ -136,7 +136,7 @@ func (t *tool) fill(args api.Object, at *taskapi.Attached) {
 	}
 }
 
-// sentNext says in the answer of message_send what to do about it.
+// sentNext adds the next step to an answer of message_send.
 func sentNext(raw jsontext.Value) jsontext.Value {
 	var answer api.Object
 	if json.Unmarshal(raw, &answer) != nil {
@@ -152,7 +152,7 @@ func sentNext(raw jsontext.Value) jsontext.Value {
 	return answer.Append(nil)
 }
 
-// instructions tell a model what the tools are for.
+// instructions tell a model the purpose of the tools.
 func instructions(at *taskapi.Attached) string {
 	var text string
 	switch at.Role {

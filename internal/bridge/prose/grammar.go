@@ -1,10 +1,10 @@
 package prose
 
-// OpenProse's own library writes some forms that its grammar does not have: repeat with a name in place
-// of a number, a value of a repeat, and parallel repeat. Models run them, so they are warnings. A bound
-// that the protocol's safety rests on (max) has to be a number.
+// OpenProse's own library uses some forms that its grammar lacks: repeat with a name
+// instead of a number, a repeat as a value, and parallel repeat. Models run them, so they
+// are warnings. A bound that the protocol's safety depends on (max) has to be a number.
 
-// shape reads what follows "parallel", where that makes it another loop.
+// shape reads the words after "parallel", if they make it another loop.
 func shape(p *parser, n *node) {
 	switch {
 	case n.kind != kindParallel:
@@ -16,7 +16,7 @@ func shape(p *parser, n *node) {
 	}
 }
 
-// times reads how often a repeat goes: a number, or a name.
+// times reads the count of a repeat: a number, or a name.
 func times(p *parser) (*node, error) {
 	switch {
 	case p.pos < len(p.src) && (digit(p.src[p.pos]) || p.src[p.pos] == '-'):

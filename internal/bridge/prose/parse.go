@@ -10,23 +10,22 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// node is a statement, an expression, or a part of one, that begins at a byte of the
-// script.
+// node is a statement, an expression, or a part of one, with its position in the script.
 type node struct {
 	kind string
 	at   int
-	// name is what is called, defined or referred to, with its place.
+	// name is the name that is called, defined or referred to, and nameAt its position.
 	name   string
 	nameAt int
-	// targets are the names that a binding binds, or a block or loop takes.
+	// targets are the names that a binding binds, or the parameters of a block or loop.
 	targets []*node
-	// text is a string's or a condition's.
+	// text is the text of a string or a condition.
 	text string
-	// value is what is bound, returned, thrown, or gone through.
+	// value is the value that is bound, returned, thrown or iterated over.
 	value *node
-	// props are properties, and the entries of an object.
+	// props are properties, or the entries of an object.
 	props []*node
-	// items are arguments, elements, options, clauses and steps of a pipeline.
+	// items are arguments, elements, options, clauses or steps of a pipeline.
 	items []*node
 	body  []*node
 	// max is a loop's bound.
@@ -75,10 +74,10 @@ const (
 	kindName     = "name"
 )
 
-// maxDepth bounds how deep blocks and values may be in each other.
+// maxDepth bounds the nesting of blocks and values.
 const maxDepth = 64
 
-// fault is an error on its way to the statement that it ends.
+// fault is a parse error, which ends its statement.
 type fault struct {
 	at   int
 	text string
@@ -86,15 +85,14 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-// parser reads a script. It works on bytes, since conditions are words of a person and no
-// tokens.
+// parser parses a script. It works on bytes, because conditions are free text and not tokens.
 type parser struct {
 	src string
 	pos int
-	// found takes what is wrong: at a byte.
+	// found takes an error at a byte position.
 	found func(at int, format string, args ...any)
 	depth int
-	// legacy takes declarations of standalone scripts.
+	// legacy permits declarations of standalone scripts.
 	legacy bool
 }
 
@@ -125,8 +123,8 @@ func (p *parser) script() []*node {
 	return list
 }
 
-// indent is how far the line at whose begin the parser is is indented. A tab, which was
-// said to be wrong, counts as a blank.
+// indent returns the indentation of a line; the parser is at its start. A tab, already
+// reported, counts as a blank.
 func (p *parser) indent() int {
 	n := 0
 	for p.pos+n < len(p.src) && (p.src[p.pos+n] == ' ' || p.src[p.pos+n] == '\t') {
@@ -135,8 +133,7 @@ func (p *parser) indent() int {
 	return n
 }
 
-// lines passes empty lines and comments. The parser is at the begin of a line, before and
-// after.
+// lines skips empty lines and comments. The parser is at the start of a line before and after.
 func (p *parser) lines() {
 	for p.pos < len(p.src) {
 		line, _, _ := strings.Cut(p.src[p.pos:], "\n")
@@ -151,7 +148,7 @@ func (p *parser) lines() {
 	}
 }
 
-// over passes the rest of a statement that is wrong: all lines that are indented further.
+// over skips the rest of a faulty statement: all lines with more indentation.
 func (p *parser) over(indent int) {
 	for p.pos < len(p.src) {
 		i := strings.IndexByte(p.src[p.pos:], '\n')
@@ -183,7 +180,7 @@ func (p *parser) statements(indent int) (list []*node) {
 		at := p.pos
 		n, err := p.statement(indent)
 		if err == nil || n != nil && slices.Contains([]string{kindLet, kindConst, kindAgent, kindBlock}, n.kind) {
-			// What is bound or defined wrongly is there: what follows is no fault of its own.
+			// A faulty definition still defines its name, so that uses of it are not errors too.
 			list = append(list, n)
 		}
 		if err == nil {
@@ -194,7 +191,7 @@ func (p *parser) statements(indent int) (list []*node) {
 			f = &fault{at: at, text: err.Error()}
 		}
 		p.found(f.at, "%s", f.text)
-		// On with the next statement, and never with the same one.
+		// Continue with the next statement; always advance.
 		p.pos = max(begin, min(p.pos, len(p.src)))
 		if line := strings.LastIndexByte(p.src[:p.pos], '\n') + 1; line > begin && p.pos == line {
 			p.lines()
@@ -208,14 +205,14 @@ func (p *parser) statements(indent int) (list []*node) {
 	return list
 }
 
-// blanks passes blanks within a line.
+// blanks skips blanks within a line.
 func (p *parser) blanks() {
 	for p.pos < len(p.src) && (p.src[p.pos] == ' ' || p.src[p.pos] == '\t' || p.src[p.pos] == '\r') {
 		p.pos++
 	}
 }
 
-// white passes blanks, line ends and comments, within brackets.
+// white skips blanks, line ends and comments within brackets.
 func (p *parser) white() {
 	for {
 		p.blanks()
@@ -234,14 +231,13 @@ func (p *parser) white() {
 	}
 }
 
-// ends reports whether nothing but a comment follows on the line.
+// ends reports whether only a comment follows on the line.
 func (p *parser) ends() bool {
 	p.blanks()
 	return p.pos >= len(p.src) || p.src[p.pos] == '\n' || p.src[p.pos] == '#'
 }
 
-// endLine wants the line to end, and goes to the begin of the next one that says
-// something.
+// endLine expects the end of the line, and goes to the start of the next line with content.
 func (p *parser) endLine(after string) error {
 	if !p.ends() {
 		return p.fail(p.pos, "%s follows %s: want the end of the line", p.shown(), after)
@@ -255,7 +251,7 @@ func (p *parser) endLine(after string) error {
 	return nil
 }
 
-// shown is what stands here, for a message.
+// shown is the text at this position, for an error message.
 func (p *parser) shown() string {
 	if p.pos >= len(p.src) {
 		return "the end of the script"
@@ -280,7 +276,7 @@ func quote(s string) string {
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// wordAt is the identifier at the begin of a text, "" for none.
+// wordAt is the identifier at the start of a text, or "".
 func wordAt(s string) string {
 	n := 0
 	for n < len(s) && (letter(s[n]) || n > 0 && (digit(s[n]) || s[n] == '-')) {
@@ -291,7 +287,7 @@ func wordAt(s string) string {
 
 func (p *parser) peekWord() string { return wordAt(p.src[p.pos:]) }
 
-// word reads a keyword, if it stands here.
+// word reads a keyword, if it is next.
 func (p *parser) word(w string) bool {
 	if p.peekWord() != w {
 		return false
@@ -300,7 +296,7 @@ func (p *parser) word(w string) bool {
 	return true
 }
 
-// sign reads a sign, if it stands here after blanks.
+// sign reads a sign, if it is next after blanks.
 func (p *parser) sign(s string) bool {
 	p.blanks()
 	if !strings.HasPrefix(p.src[p.pos:], s) {
@@ -343,7 +339,7 @@ func (p *parser) statement(indent int) (n *node, err error) {
 	}
 	at := p.pos
 	w := p.peekWord()
-	// A name that is assigned to may be a keyword's.
+	// A keyword may be the name in an assignment.
 	if rest := strings.TrimLeft(p.src[p.pos+len(w):], " "); w != "" && strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, "==") {
 		return p.assignment(indent)
 	}
@@ -447,7 +443,7 @@ func (p *parser) interfaceOf(w string, indent int) (*node, error) {
 	return n, err
 }
 
-// header reads the ":" that begins a block, and goes to its first line.
+// header reads the ":" before a block, and goes to the block's first line.
 func (p *parser) header(what string) error {
 	if err := p.want(":", what); err != nil {
 		return err
@@ -471,7 +467,7 @@ func (p *parser) body(indent int, what string) ([]*node, error) {
 	return list, nil
 }
 
-// properties reads lines of name: value that are indented further, if there are any.
+// properties reads further indented lines of the form name: value, if there are any.
 func (p *parser) properties(indent int, of string) ([]*node, error) {
 	now := p.indent()
 	if p.pos >= len(p.src) || now <= indent || strings.HasPrefix(p.src[p.pos+now:], "|") {
@@ -624,8 +620,8 @@ func (p *parser) reference() (*node, error) {
 	return name, nil
 }
 
-// expression reads a value to the end of its line, and what belongs to it below: its
-// properties, its body, its pipeline.
+// expression reads a value to the end of its line, and the lines below that belong to it:
+// properties, body and pipeline.
 func (p *parser) expression(indent int) (*node, error) {
 	defer func(d int) { p.depth = d }(p.depth)
 	if err := p.enter(); err != nil {
@@ -650,7 +646,7 @@ func (p *parser) expression(indent int) (*node, error) {
 	return n, nil
 }
 
-// pipeline reads the steps that a value goes through.
+// pipeline reads the steps after a value.
 func (p *parser) pipeline(first *node, indent int) (*node, error) {
 	n := &node{kind: kindPipe, at: first.at, value: first}
 	for {
@@ -696,8 +692,8 @@ func (p *parser) pipeline(first *node, indent int) (*node, error) {
 	}
 }
 
-// atom reads one value. Ended says that its line has ended with it: its properties or
-// its body follow on lines of their own.
+// atom reads one value. ended is set if the value ends the line; its properties or body
+// follow on their own lines.
 func (p *parser) atom(indent int) (n *node, ended bool, err error) {
 	at := p.pos
 	if p.pos >= len(p.src) || p.src[p.pos] == '\n' {
@@ -757,7 +753,7 @@ func (p *parser) number() (*node, error) {
 	return &node{kind: kindNumber, at: at, text: p.src[at:p.pos]}, nil
 }
 
-// string reads a quoted text. What it says of names is looked at later.
+// string reads a quoted text. The names in it are checked later.
 func (p *parser) string() (*node, error) {
 	at := p.pos
 	if !strings.HasPrefix(p.src[p.pos:], `"`) {
@@ -789,7 +785,7 @@ func (p *parser) string() (*node, error) {
 	return nil, p.fail(at, "the text does not end")
 }
 
-// entries reads what stands between brackets, with commas or line ends between.
+// entries reads entries between brackets, separated by commas or line ends.
 func (p *parser) entries(closing byte, one func() error) error {
 	defer func(d int) { p.depth = d }(p.depth)
 	if err := p.enter(); err != nil {
@@ -821,7 +817,7 @@ func (p *parser) entries(closing byte, one func() error) error {
 	}
 }
 
-// inner reads a value within brackets, where nothing has lines of its own.
+// inner reads a value within brackets, which cannot have indented lines.
 func (p *parser) inner() (*node, error) {
 	switch w := p.peekWord(); w {
 	case "call", "session", "resume", "do":
@@ -1047,8 +1043,7 @@ func (p *parser) each() ([]*node, error) {
 	return list, nil
 }
 
-// loop reads the head of a loop: what it waits for, how often it goes at most, and the
-// name of its round.
+// loop reads the head of a loop: its condition, its bound, and the name of its round.
 func (p *parser) loop(n *node) (err error) {
 	switch {
 	case p.word("for"):
@@ -1089,8 +1084,8 @@ func (p *parser) loop(n *node) (err error) {
 	return p.as(n)
 }
 
-// condition reads words for the model that runs the script, up to the “:” of their
-// statement: bare, or between ** or ***. Those of a loop end before (max: …) too.
+// condition reads text for the model that runs the script, up to the “:” of its statement:
+// bare, or between ** or ***. The text of a loop also ends before (max: …).
 func (p *parser) condition(of string, loop bool) (string, error) {
 	p.blanks()
 	at := p.pos

@@ -1,10 +1,9 @@
 // Package prose checks programs in OpenProse: Contract Markdown (*.prose.md) with scripts
-// in its Execution and Delegation sections, and standalone scripts (*.prose). A model
-// runs such a program, so that nothing of it is certain but what is checked before.
+// in its Execution and Delegation sections, and standalone scripts (*.prose). A model runs
+// such a program, so only the checks made beforehand are reliable.
 //
-// Scripts are read by the published grammar of ProseScript, skill 0.15.0. Beside what
-// that demands, programs are held to the rules of the multi-agent protocol: see
-// [Options].
+// It parses scripts by the published grammar of ProseScript, skill 0.15.0. It also checks
+// the rules of the multi-agent protocol: see [Options].
 package prose
 
 import (
@@ -20,16 +19,16 @@ import (
 // MaxBytes bounds a program.
 const MaxBytes = 1 << 20
 
-// maxFindings bounds what is said of one program.
+// maxFindings bounds the findings about one program.
 const maxFindings = 200
 
-// Levels of findings. An error keeps a program from being run.
+// Levels of findings. A program with an error must not run.
 const (
 	Error   = "error"
 	Warning = "warning"
 )
 
-// Finding is something that is wrong with a program, by its place.
+// Finding is a fault in a program, with its position.
 type Finding struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
@@ -46,11 +45,11 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s%s", f.File, f.Line, f.Column, level, f.Text)
 }
 
-// Options say what a program is held to.
+// Options select the checks.
 type Options struct {
-	// LanguageOnly leaves out the protocol's rules: that loops are bounded, that choices on
-	// the phase have phases as their options, that tools are declared, and that the
-	// orchestrator alone moves tasks, closes circuits and runs effects.
+	// LanguageOnly skips the protocol's rules: loops are bounded; choices on the phase have
+	// phases as their options; tools are declared; only the orchestrator moves tasks,
+	// closes circuits and runs effects.
 	LanguageOnly bool
 }
 
@@ -63,7 +62,7 @@ type checker struct {
 	seen   map[Finding]bool
 }
 
-// Check checks a program. Its name says what it is.
+// Check checks a program. The extension of its name gives its kind.
 func Check(file string, source []byte, o Options) []Finding {
 	c := &checker{Options: o, file: file, source: string(bytes.TrimPrefix(source, []byte("\ufeff"))), seen: make(map[Finding]bool)}
 	switch {
@@ -88,7 +87,7 @@ func Check(file string, source []byte, o Options) []Finding {
 	return c.found
 }
 
-// add says what is wrong at a byte of the source.
+// add adds a finding at a byte of the source.
 func (c *checker) add(at int, level, format string, args ...any) {
 	at = max(0, min(at, len(c.source)))
 	before := c.source[:at]
@@ -104,34 +103,34 @@ func (c *checker) add(at int, level, format string, args ...any) {
 	c.found = append(c.found, f)
 }
 
-// unit is a contract of a file, or a standalone script: what scripts belong to.
+// unit is a contract of a file, or a standalone script, with its scripts.
 type unit struct {
 	name, kind string
 	at         int
-	// vars are the names that its scripts are given, and optional those of them that a
-	// caller may leave out. Open units are given more than they say.
+	// vars are the inputs of its scripts; a caller may leave out those in optional. Open
+	// units get further inputs.
 	vars     map[string]bool
 	optional map[string]bool
-	// kept is what it keeps, and reads.
+	// kept are the values that it maintains and reads.
 	kept     map[string]bool
 	open     bool
 	declares bool
-	// tools are those that it declares, and slots what it may call besides functions.
+	// tools are the tools that it declares. slots are names that it may call besides functions.
 	tools   map[string]bool
 	scripts []script
-	// texts are the passages of its other sections.
+	// texts are the passages in its other sections.
 	texts []passage
 }
 
-// script is a part of the source that is a script.
+// script is a script within the source.
 type script struct {
 	text string
 	at   int
-	// delegation is set for the scripts of patterns.
+	// delegation is set for scripts of patterns.
 	delegation bool
 }
 
-// passage is a text at a byte of the source.
+// passage is a text at a position of the source.
 type passage struct {
 	text string
 	at   int
@@ -141,11 +140,11 @@ func newUnit(name string, at int) *unit {
 	return &unit{name: name, at: at, vars: make(map[string]bool), optional: make(map[string]bool), kept: make(map[string]bool), tools: make(map[string]bool)}
 }
 
-// declaration is the comment by which a standalone script declares tools, for which the
-// language has no other place there.
+// declaration is the comment with which a standalone script declares tools, because the
+// language offers no other place.
 var declaration = regexp.MustCompile(`(?m)^#[ \t]*tools:[ \t]*(.*)$`)
 
-// standalone checks a script that is a file of its own.
+// standalone checks a script in its own file.
 func (c *checker) standalone() {
 	u := newUnit("", 0)
 	for _, m := range declaration.FindAllStringSubmatchIndex(c.source, -1) {
@@ -157,7 +156,7 @@ func (c *checker) standalone() {
 	c.scripts(u, map[string]*unit{}, u.tools, true)
 }
 
-// kinds are those of contracts.
+// kinds are the kinds of contracts.
 func kinds() []string {
 	return []string{"responsibility", "function", "gateway", "pattern", "test"}
 }
@@ -224,7 +223,7 @@ func (c *checker) contract() {
 	c.units(units)
 }
 
-// frontMatter reads name and kind, and returns where the rest begins.
+// frontMatter reads name and kind, and returns the position after them.
 func (c *checker) frontMatter(u *unit) int {
 	if !strings.HasPrefix(c.source, "---") {
 		c.add(0, Error, "there is no front matter: a contract begins with a line of ---, then name: … and kind: …, then a line of ---")
@@ -264,7 +263,7 @@ func (c *checker) frontMatter(u *unit) int {
 	return min(at, len(c.source))
 }
 
-// sectionLine reads a line of a section for what scripts are given.
+// sectionLine reads the inputs of scripts from a line of a section.
 func (c *checker) sectionLine(u *unit, section, line string, at int) {
 	switch section {
 	case "parameters", "requires", "slots", "config", "environment", "fixtures":
@@ -273,7 +272,7 @@ func (c *checker) sectionLine(u *unit, section, line string, at int) {
 			u.optional[m[1]] = strings.Contains(line, "optional") || strings.Contains(line, "default")
 		}
 	case "maintains":
-		// A render reads the truth that it keeps.
+		// A render reads the truth that it maintains.
 		if m := maintained.FindStringSubmatch(line); m != nil {
 			u.kept[m[1]] = true
 		}
@@ -288,7 +287,7 @@ func (c *checker) sectionLine(u *unit, section, line string, at int) {
 	}
 }
 
-// tool takes the declaration of a tool.
+// tool notes the declaration of a tool.
 func (c *checker) tool(u *unit, name string, at int) {
 	name = strings.TrimSuffix(name, ":")
 	space, what, ok := strings.Cut(name, ":")
@@ -313,7 +312,7 @@ func (c *checker) units(list []*unit) {
 		byName[u.name] = u
 	}
 	for _, u := range list {
-		// What a contract declares holds for the functions that it calls.
+		// A contract's declarations also apply to the functions that it calls.
 		tools := make(map[string]bool)
 		for _, from := range []*unit{list[0], u} {
 			for name := range from.tools {

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// tools are those of the store's MCP server.
+// tools are the tools of the store's MCP server.
 func tools() []string {
 	return []string{
 		"task_create", "task_get", "task_transition", "task_start_attempt", "task_record_checkpoint", "task_record_artifact", "task_append_review", "task_request_approval",
@@ -19,12 +19,12 @@ func tools() []string {
 	}
 }
 
-// moving are the tools by which the orchestrator alone moves a task.
+// moving are the tools that only the orchestrator may use to move a task.
 func moving() []string {
 	return []string{"task_transition", "task_open_circuit", "task_close_circuit", "task_run_effect"}
 }
 
-// server is how the store's tools are declared.
+// server is the name under which the store's tools are declared.
 const server = "mcp:ocipd"
 
 var (
@@ -32,8 +32,8 @@ var (
 	hostTool = regexp.MustCompile(`\b(mcp|cli):[A-Za-z0-9][A-Za-z0-9._-]*`)
 )
 
-// roleOf is the role that an agent or a function has by its name, "" for none: its own,
-// or one with more after it.
+// roleOf returns the role in the name of an agent or a function, or "": the name is the
+// role's, or begins with it.
 func roleOf(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	for _, r := range task.ActorRoles() {
@@ -44,7 +44,7 @@ func roleOf(name string) string {
 	return ""
 }
 
-// says checks what an agent is told, by whoever's name it is.
+// says checks an agent's instructions; name is the agent's.
 func (k *program) says(name string, props []*node) {
 	if k.LanguageOnly {
 		return
@@ -72,8 +72,8 @@ func (k *program) told(name string, n *node) {
 	}
 }
 
-// contractTexts checks the other sections of a contract. Those of a function are told to
-// whoever runs it, and those of the file to the model that runs the program.
+// contractTexts checks the other sections of a contract. A function's sections instruct the
+// agent that runs it, and the file's the model that runs the program.
 func (c *checker) contractTexts(u *unit, declared map[string]bool, function bool) {
 	for _, t := range u.texts {
 		c.mentions(t, declared, u.name, function)
@@ -105,7 +105,7 @@ func (c *checker) mentions(t passage, declared map[string]bool, name string, tol
 	}
 }
 
-// members are words that look like tools, and are members of requests.
+// members are words that look like tools but are members of requests.
 func members() []string {
 	return []string{"task_id", "task_ids", "task_seq", "approval_id", "exchange_id", "message_id", "task_grants"}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// program is a script that is checked for what it says, once it is read.
+// program checks the meaning of a parsed script.
 type program struct {
 	*checker
 	unit      *unit
@@ -19,20 +19,20 @@ type program struct {
 	functions map[string]*unit
 	tools     map[string]bool
 	legacy    bool
-	// open scripts are given names that nothing here declares.
+	// open scripts have inputs that are not declared here.
 	open   bool
 	agents map[string]*node
 	blocks map[string]*node
 	uses   map[string]bool
-	// catching counts the catch clauses around.
+	// catching counts the enclosing catch clauses.
 	catching int
 }
 
-// scope are the names that a statement sees.
+// scope holds the names that a statement sees.
 type scope struct {
 	outer *scope
 	names map[string]string
-	// later are those of other branches, which are there after the join.
+	// later are names bound in other branches, which exist after the join.
 	later map[string]bool
 }
 
@@ -50,7 +50,7 @@ func (s *scope) find(name string) (kind string, ok, later bool) {
 	return "", false, false
 }
 
-// How a name is bound.
+// Kinds of bindings.
 const (
 	boundLet   = "let"
 	boundConst = "a const"
@@ -65,7 +65,7 @@ func (k *program) error(at int, format string, args ...any)  { k.add(k.at+at, Er
 func (k *program) warn(at int, format string, args ...any)   { k.add(k.at+at, Warning, format, args...) }
 func (k *program) refuse(at int, format string, args ...any) { k.rule(Error, at, format, args...) }
 
-// rule is one of the protocol.
+// rule adds a finding about a rule of the protocol.
 func (k *program) rule(level string, at int, format string, args ...any) {
 	if !k.LanguageOnly {
 		k.add(k.at+at, level, format, args...)
@@ -148,7 +148,7 @@ func (k *program) bind(s *scope, n *node, kind string) {
 	outer, ok, _ := s.find(n.name)
 	switch {
 	case here && s.outer == nil && given == boundKept, !here && outer == boundKept:
-		// What a render keeps is made anew by it.
+		// A render makes the value that it maintains anew.
 	case here && s.outer == nil && given == boundParam:
 		k.warn(n.nameAt, "%s hides what the script is given", quote(n.name))
 	case here:
@@ -267,7 +267,7 @@ func (k *program) loop(n *node, s *scope) {
 	k.rounds(n, s)
 }
 
-// positive demands a whole number above 0.
+// positive requires a whole number above 0.
 func (k *program) positive(n *node, what string) {
 	if n == nil {
 		return
@@ -277,7 +277,7 @@ func (k *program) positive(n *node, what string) {
 	}
 }
 
-// parallel checks branches, each of which sees what was before and none of the others.
+// parallel checks branches. A branch sees the names from before, and none from other branches.
 func (k *program) parallel(n *node, s *scope) {
 	k.modifiers(n, s)
 	names := make(map[string]bool)
@@ -458,10 +458,10 @@ func (k *program) interpolated(n *node, s *scope) {
 	}
 }
 
-// words are properties whose values are words of the host, and no references.
+// words are properties whose values are the host's words, not references.
 func words() []string { return []string{"model", "persist", "backoff"} }
 
-// property checks one of a call, a session or an agent.
+// property checks a property of a call, a session or an agent.
 func (k *program) property(p *node, s *scope) {
 	if slices.Contains(words(), p.name) && p.value != nil && p.value.kind == kindRef {
 		return

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// leastSecret is how long a variable's value is at least that is taken out of outputs.
+// leastSecret is the minimum length of a variable's value that is removed from outputs.
 const leastSecret = 4
 
-// cleaner hands on what is written into it without the values of the runner's variables
-// that a command was given. The name of the variable stands where a value was.
+// cleaner is a writer that replaces the values of the runner's variables that the command
+// gets. The name of the variable takes the place of each value.
 type cleaner struct {
 	to io.Writer
 	// secrets are the values, the longest first.
 	secrets []secret
-	// rest may be the beginning of a value. As many bytes of it as covered says belong to
-	// one that was found before.
+	// rest may be the beginning of a value. Its first covered bytes belong to a value that
+	// was already found.
 	rest    []byte
 	covered int
 }
@@ -31,7 +31,7 @@ type secret struct {
 func newCleaner(o *shimOrder, to io.Writer) *cleaner {
 	c := &cleaner{to: to}
 	for _, name := range o.Action.EnvFrom {
-		// A shell does not write the blanks around a value.
+		// A shell drops the blanks around a value.
 		if value := strings.TrimSpace(o.Env[name]); len(value) >= leastSecret {
 			c.secrets = append(c.secrets, secret{[]byte(value), "[" + name + "]"})
 		}
@@ -48,10 +48,10 @@ func (c *cleaner) Write(b []byte) (int, error) {
 	return len(b), c.pass(false)
 }
 
-// Close hands on what is left.
+// Close writes the rest.
 func (c *cleaner) Close() error { return c.pass(true) }
 
-// pass hands on what belongs to no value for sure.
+// pass writes the bytes that cannot belong to a value.
 func (c *cleaner) pass(all bool) error {
 	var out []byte
 	i := 0
@@ -76,8 +76,8 @@ func (c *cleaner) pass(all bool) error {
 	return err
 }
 
-// at is the longest value that a text begins with. It has to be waited for more where the
-// text may be the beginning of a longer one.
+// at returns the longest value at the beginning of a text. wait is set if the text may be
+// the beginning of a longer value.
 func (c *cleaner) at(text []byte) (found *secret, wait bool) {
 	for i := range c.secrets {
 		switch s := &c.secrets[i]; {

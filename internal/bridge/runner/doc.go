@@ -1,13 +1,13 @@
-// Package runner runs the commands of approved effects, each once, also where any of the
-// processes that take part in it is killed at any moment.
+// Package runner runs the commands of approved effects. Each command runs once, even if any
+// of the processes involved is killed at any moment.
 //
-// There are four: the daemon has on record that a run is started; the runner ([Run]) is
-// told so; a shim ([Shim]), a session of its own that outlives both, claims the run in the
-// ledger, a directory, with what it locks for as long as it lives; and the command waits
-// for the shim's word ([Exec]) until its process id is on disk. So a claim without a
-// process id was provably not run, and is handed out again once its shim is gone. A
-// process id without a result is what nobody knows the outcome of.
+// Four processes are involved. The daemon records the start of a run. The runner ([Run])
+// gets the run from the daemon. A shim ([Shim]), in its own session, outlives both; it
+// claims the run in the ledger, a directory, with a lock that it holds while it lives. The
+// command waits in [Exec] until the shim has stored its process id. A claim without a
+// process id therefore provably did not run, and is handed out again when its shim is gone.
+// For a process id without a result, the outcome is unknown.
 //
-// The caller's duty: one runner at a time for a ledger, which is of the runner's user
-// alone and never goes back in time with a backup.
+// Use one runner for a ledger. The ledger must belong to the runner's user alone, and must
+// never be restored from a backup.
 package runner

@@ -17,15 +17,15 @@ import (
 	"github.com/openclawos/ocipd/internal/task/ledger"
 )
 
-// maxInput bounds what is copied of one input, in bytes.
+// maxInput bounds the copy of one input, in bytes.
 const maxInput = 1 << 30
 
-// stage copies the inputs that were approved into a folder of the run's while it hashes them,
-// and refuses others. It returns the command's words, with a copy's name in the place of
-// each word that names an input. In the folder a copy has the absolute name of its input.
+// stage copies the approved inputs into a folder of the run, hashes them, and refuses
+// changed ones. It returns the command's words, with each word that names an input replaced
+// by the copy's name. Within the folder, a copy has the absolute path of its input.
 func stage(o *shimOrder, l *ledger.Ledger) ([]string, error) {
 	dir := l.Path(o.RunnerRef, ledger.InputsDir)
-	// A shim that was killed may have left something.
+	// A killed shim may have left files.
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
@@ -58,9 +58,8 @@ func stage(o *shimOrder, l *ledger.Ledger) ([]string, error) {
 	return argv, nil
 }
 
-// named looks at what the command names besides its inputs: it is what was there when the
-// command was approved, and nothing came in between. A compensation finds what the command has
-// made.
+// named checks the other files that the command names: they are unchanged since the approval,
+// and no new ones appeared. It skips compensations, which find the command's own results.
 func (o *shimOrder) named() error {
 	if o.Compensation {
 		return nil
@@ -100,7 +99,7 @@ func (o *shimOrder) named() error {
 	return nil
 }
 
-// open opens a file: one of the workspace by no link.
+// open opens a file. In the workspace, it follows no links.
 func (o *shimOrder) open(name string) (*os.File, error) {
 	for _, folder := range []string{o.Workspace, plainfile.Folder(o.Workspace, "")} {
 		if beneath, ok := plainfile.In(folder, name); ok {

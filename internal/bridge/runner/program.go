@@ -17,27 +17,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxProgram bounds a program that is run from memory, and maxFirstLine the line in which a
-// script names its interpreter, as the kernel does.
+// maxProgram bounds a program that runs from memory. maxFirstLine bounds the line in which
+// a script names its interpreter, as in the kernel.
 const (
 	maxProgram   = 1 << 30
 	maxFirstLine = 256
 )
 
-// given is where a command finds its program: the second of the files that [Exec] is given.
+// given is the path of a command's program: the second extra file of [Exec].
 const given = "/proc/self/fd/4"
 
-// program is what a command runs: the bytes that were hashed, which nobody changes any more.
+// program is the program of a command: hashed bytes that nobody can change any more.
 type program struct {
 	*os.File
-	// path is what is executed.
+	// path is the path to execute.
 	path string
 }
 
-// open makes an approved program ready to be run, and refuses another one. What root alone
-// can change is run where it is. Of anything else the bytes are copied into a sealed memory
-// file while they are hashed, and run from there: whoever can write the program, or put
-// another one in its place, is too late.
+// open prepares an approved program, and refuses a changed one. A program that only root
+// can change runs in place. Any other is hashed while it is copied into a sealed memory
+// file, and runs from there, so a later change to the file or its name has no effect.
 func open(p task.Program) (*program, error) {
 	f, err := plainfile.Open(p.Path)
 	if err != nil {
@@ -63,7 +62,7 @@ func open(p task.Program) (*program, error) {
 	return (&program{File: copied, path: given}).checked(p, sum, err)
 }
 
-// checked is the program, unless it is another one than p or something is wrong with it.
+// checked returns the program, or an error if it failed or is not p.
 func (r *program) checked(p task.Program, sum string, err error) (*program, error) {
 	switch {
 	case err != nil:
@@ -79,7 +78,7 @@ func (r *program) checked(p task.Program, sum string, err error) (*program, erro
 	return nil, err
 }
 
-// seal copies a file into memory that nobody can write any more, and returns the digest of
+// seal copies a file into memory that cannot be changed any more, and returns the digest of
 // the copy in hex.
 func seal(f *os.File) (copied *os.File, sum string, err error) {
 	info, err := f.Stat()
@@ -92,7 +91,7 @@ func seal(f *os.File) (copied *os.File, sum string, err error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate("program", flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.3 each of them can be executed.
+		// Before Linux 6.3, every memory file is executable.
 		fd, err = unix.MemfdCreate("program", flags)
 	}
 	if err != nil {
@@ -110,7 +109,7 @@ func seal(f *os.File) (copied *os.File, sum string, err error) {
 	return copied, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runsFromMemory says why a copy of a program would not do what the program does where it is.
+// runsFromMemory says why a copy of a program would not behave like the program in its place.
 func runsFromMemory(f, copied *os.File) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.X_OK, unix.AT_EACCESS); err != nil {
 		return fmt.Errorf("it cannot be executed: %w", err)
@@ -151,7 +150,7 @@ func runsFromMemory(f, copied *os.File) error {
 		return fmt.Errorf("it is no ELF program: %w", err)
 	}
 	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
-		// One without a list of libraries looks for none.
+		// A program without a list of libraries needs none.
 		paths, _ := e.DynString(tag)
 		for _, path := range paths {
 			if strings.Contains(path, "$ORIGIN") || strings.Contains(path, "${ORIGIN}") {

@@ -27,30 +27,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options is what a runner is given.
+// Options are the inputs of a runner.
 type Options struct {
 	// Dial connects to the operator socket.
 	Dial func(context.Context) (*client.Client, error)
-	// Env is the environment that commands can have variables of, as os.Environ.
+	// Env is the environment from which commands may get variables, as os.Environ.
 	Env []string
-	// Say tells a person what goes on.
+	// Say reports progress to a person.
 	Say func(format string, args ...any)
 	Now func() time.Time
 }
 
-// again is how long a runner waits before it tries again.
+// again is the pause before the runner tries again.
 const again = time.Second
 
-// lookAgain is when a run is looked after once more whose ledger could not be used.
+// lookAgain is the pause before the runner returns to a run whose ledger it could not use.
 const lookAgain = 10 * time.Second
 
-// maxTries is how often a shim is started that claims nothing.
+// maxTries bounds the shims started for a run that none of them claims.
 const maxTries = 3
 
 type runner struct {
 	o   Options
 	ctx context.Context
-	// running are the runs that are looked after, and lock what keeps other runners out.
+	// running are the runs in the runner's care. lock keeps other runners out.
 	mu      sync.Mutex
 	running map[taskapi.RunnerRef]bool
 	ledger  *ledger.Ledger
@@ -61,8 +61,8 @@ type runner struct {
 	wait   sync.WaitGroup
 }
 
-// Run runs what the daemon says until the context ends, over restarts of the daemon.
-// Commands go on when it returns.
+// Run runs the daemon's orders until the context ends, even if the daemon restarts.
+// Commands continue after it returns.
 func Run(ctx context.Context, o Options) error {
 	r := &runner{o: o, ctx: ctx, running: make(map[taskapi.RunnerRef]bool), linked: make(chan struct{})}
 	defer r.wait.Wait()
@@ -85,14 +85,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// serve is one connection.
+// serve uses one connection.
 func (r *runner) serve(ctx context.Context) error {
 	c, err := r.o.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	// However it ends: the next one is another connection.
+	// The next connection needs a new link.
 	defer r.unlink()
 	stream, err := c.Stream(ctx, "runner.attach", &taskapi.RunnerAttachParams{})
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 }
 
-// begin opens the ledger, which is one runner's at a time.
+// begin opens the ledger, which only one runner can use at a time.
 func (r *runner) begin(dir string) (err error) {
 	if r.ledger != nil && r.ledger.Dir() == dir {
 		return nil
@@ -154,15 +154,15 @@ func (r *runner) unlink() {
 	}
 }
 
-// refused reports whether the daemon does not want what it was told. All else, such as a disk
-// that is full, may go away.
+// refused reports whether the daemon refuses the report. Other errors, such as a full disk,
+// may go away.
 func refused(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && slices.Contains([]api.Code{api.Forbidden, api.InvalidParams, api.MethodNotFound, api.NotFound, api.Conflict}, e.Code)
 }
 
-// report tells the daemon, once it is there. Its error is the daemon's refusal, or that
-// the runner ends.
+// report reports to the daemon, and waits until it is there. The error is the daemon's
+// refusal, or that the runner ends.
 func (r *runner) report(p *taskapi.RunnerReportParams) error {
 	for {
 		r.mu.Lock()
@@ -185,7 +185,7 @@ func (r *runner) report(p *taskapi.RunnerReportParams) error {
 	}
 }
 
-// take looks after a run, unless that is done already.
+// take looks after a run, unless this runner does so already.
 func (r *runner) take(o *taskapi.RunnerOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +205,7 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 				return
 			}
 			r.o.Say("run %d of %s: %v", o.Run, o.EffectID, err)
-			// Nobody else looks after it as long as this runner is attached.
+			// Nobody else looks after the run while this runner is attached.
 			if refused(err) || r.pause(lookAgain) != nil {
 				return
 			}
@@ -213,7 +213,7 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 	})
 }
 
-// account brings a run to its end, whatever has become of it so far, and reports it.
+// account brings a run to its end from any state, and reports it.
 func (r *runner) account(o *taskapi.RunnerOrder) error {
 	finish := func(state, evidence string, what any) error {
 		text, err := json.Marshal(what)
@@ -239,7 +239,7 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 			return err
 		}
 		if claim != nil {
-			// Nobody else takes it: there is one runner.
+			// Nobody else can claim it, because there is one runner.
 			claim.Close() //nolint:errcheck // nothing was written
 		}
 		var p ledger.Process
@@ -267,7 +267,7 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 		case known:
 			return finish(task.EffectUncertain, evidence(r.ledger, o.RunnerRef, &p), receipt{StartedAt: p.At})
 		case !missing:
-			// Nobody has it any more, and it had no process: it was not run.
+			// Its shim is gone, and it had no process, so it did not run.
 			if err := os.Remove(r.ledger.Path(o.RunnerRef, ledger.ClaimFile)); err != nil {
 				return err
 			}
@@ -289,8 +289,7 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 	}
 }
 
-// shimEvery is how often it is looked whether a shim has come to its end that this
-// runner did not start.
+// shimEvery is the interval of checks for the end of a shim that another runner process started.
 const shimEvery = 100 * time.Millisecond
 
 func (r *runner) pause(d time.Duration) error {
@@ -304,9 +303,9 @@ func (r *runner) pause(d time.Duration) error {
 	}
 }
 
-// start has a shim run a command, and returns when the shim has ended. The daemon knows
-// the shim's process before it is told anything, so that nothing that it starts operates
-// the daemon.
+// start has a shim run a command, and returns when the shim has ended. The daemon learns of
+// the shim's process before the shim gets its order, so that no process of the run can
+// operate the daemon.
 func (r *runner) start(o *taskapi.RunnerOrder) error {
 	env := make(map[string]string)
 	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
@@ -345,16 +344,16 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 	}
 	err = errors.Join(err, in.Close())
 	done := make(chan struct{})
-	// It is left behind with the runner's process, when that ends before the shim.
+	// If the runner ends first, nobody waits for the shim.
 	go func() {
-		// What it says is its command's process id.
+		// The shim writes its command's process id.
 		lines := bufio.NewScanner(from)
 		for lines.Scan() {
 			if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
 				_ = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: pid}) // the end says it too
 			}
 		}
-		_ = cmd.Wait() // what came of it is in the ledger
+		_ = cmd.Wait() // the result is in the ledger
 		close(done)
 	}()
 	select {
@@ -365,7 +364,7 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 	}
 }
 
-// kill has a run's shim end its command.
+// kill tells a run's shim to end its command.
 func (r *runner) kill(ref taskapi.RunnerRef) {
 	f, shim, held, err := r.ledger.Holder(ref)
 	if f != nil {
@@ -380,7 +379,7 @@ func (r *runner) kill(ref taskapi.RunnerRef) {
 	}
 }
 
-// evidence is what a person is shown of a run that nobody knows the outcome of.
+// evidence is shown to the person who decides about a run with an unknown outcome.
 func evidence(l *ledger.Ledger, ref taskapi.RunnerRef, p *ledger.Process) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "its command was process %d from %s, and left no result", p.PID, p.At.Format(time.RFC3339))
@@ -401,7 +400,7 @@ func evidence(l *ledger.Ledger, ref taskapi.RunnerRef, p *ledger.Process) string
 	return b.String()
 }
 
-// shownTail is how much of an output is shown as evidence.
+// shownTail bounds the end of an output in the evidence.
 const shownTail = 2 << 10
 
 func tail(path string) string {

@@ -28,36 +28,34 @@ import (
 )
 
 const (
-	// keptOutput is how much of the beginning of each output is kept, and usualTime how long a command may
-	// take that does not say.
+	// keptOutput bounds the kept beginning of each output. usualTime bounds a command that
+	// sets no limit.
 	keptOutput = 64 << 10
-	// keptEnd is how much of the end of an output that is longer is kept at least.
+	// keptEnd is the minimum kept end of a longer output.
 	keptEnd   = 4 << 10
 	usualTime = 10 * time.Minute
-	// killAfter is how long a command has between being asked to end and being killed, and
-	// leftFor how long is waited for what it has left behind and was killed: another user's
-	// process may not be.
+	// killAfter is the time between SIGTERM and SIGKILL. leftFor bounds the wait for remaining
+	// processes after SIGKILL, because it may not be possible to kill another user's process.
 	killAfter = 10 * time.Second
 	leftFor   = 10 * time.Second
-	// outputHeld is how long is waited for its output once all of it has ended: a process of
-	// somebody else's may have it open too, and never close it.
+	// outputHeld bounds the wait for the output after all processes have ended, because an
+	// unrelated process may hold it open forever.
 	outputHeld = 2 * time.Second
-	// firstExtra is the first file descriptor that a process is given beside the usual.
+	// firstExtra is the first extra file descriptor of a process.
 	firstExtra = 3
 )
 
-// shimOrder is what a shim is told.
+// shimOrder is the order to a shim.
 type shimOrder struct {
 	taskapi.RunnerOrder
 	Ledger string `json:"ledger"`
-	// Env is what the command's environment has of the runner's.
+	// Env holds the runner's variables for the command.
 	Env map[string]string `json:"env"`
 }
 
-// Shim runs one command. It reads what to run from in, and says the command's process id
-// on its first extra file. It returns once the result is on disk, or where another shim
-// has the run. What comes from ended has the command ended; no other signal may end the
-// process.
+// Shim runs one command. It reads the order from in, and writes the command's process id to
+// its first extra file. It returns when the result is on disk, or if another shim has the
+// run. A signal on ended ends the command; no other signal may end the process.
 func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	unix.CloseOnExec(firstExtra)
 	report := os.NewFile(firstExtra, "report")
@@ -65,7 +63,7 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	var o shimOrder
 	text, err := io.ReadAll(in)
 	if err == nil && len(text) == 0 {
-		return nil // whoever wanted it is gone
+		return nil // the runner is gone
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &o)
@@ -87,14 +85,14 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	c := newClock(ended)
 	done := make(chan error, 1)
 	go func(r *result) {
-		// What the command is told of its parent's death is about the thread that started it.
+		// Pdeathsig applies to the thread that started the command, so this thread stays.
 		runtime.LockOSThread()
 		done <- run(&o, l, r, report, c, now)
 	}(r)
 	select {
 	case err = <-done:
 	case <-c.givenUp:
-		// What looks at it may do so for ever: it begins nothing any more.
+		// The check may hang forever; it cannot start the command any more.
 		err = errors.New("it was given up before what was approved was looked at, and nothing was run")
 		r = &result{Receipt: receipt{StartedAt: started}}
 	}
@@ -106,19 +104,19 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	return l.Put(o.RunnerRef, ledger.ResultFile, r)
 }
 
-// clock ends a run whose time is over, or that somebody wants ended: one that has not begun
-// by beginning nothing any more.
+// clock ends a run after its time limit or on request. If the command has not begun, clock
+// keeps it from beginning.
 type clock struct {
 	timer *time.Timer
 	ended <-chan os.Signal
-	// decided is set once: by the command's beginning, or by giving it up.
+	// decided is set once: when the command begins, or when the run is given up.
 	decided          atomic.Bool
 	givenUp, over    chan struct{}
 	timedOut, killed atomic.Bool
 	running          sync.WaitGroup
 }
 
-// newClock is one that runs. Looking at what was approved has a time of its own.
+// newClock starts a clock. Checking the approved files has its own time limit.
 func newClock(ended <-chan os.Signal) *clock {
 	c := &clock{timer: time.NewTimer(usualTime), ended: ended, givenUp: make(chan struct{}), over: make(chan struct{})}
 	c.running.Go(c.run)
@@ -149,7 +147,7 @@ func (c *clock) run() {
 	}
 }
 
-// begins lets the command begin, unless it was given up.
+// begins lets the command begin, unless the run was given up.
 func (c *clock) begins(limit time.Duration) bool {
 	if !c.decided.CompareAndSwap(false, true) {
 		return false
@@ -163,7 +161,7 @@ func (c *clock) stop() {
 	c.running.Wait()
 }
 
-// run starts the command and waits for its end. Its error is why nothing was run.
+// run starts the command and waits for its end. An error means that nothing ran.
 func run(o *shimOrder, l *ledger.Ledger, r *result, report io.Writer, c *clock, now func() time.Time) error {
 	dir, err := folder(o.Bound.Folder)
 	if err != nil {
@@ -185,7 +183,7 @@ func run(o *shimOrder, l *ledger.Ledger, r *result, report io.Writer, c *clock, 
 	}
 	defer gate.Close()
 	cmd := itself(append([]string{"exec", "--", program.path}, argv...)...)
-	// By what is open: its name may lead elsewhere by now.
+	// Use the open folder, because its name may lead elsewhere by now.
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdin = environment(o, l), strings.NewReader(o.Action.Stdin)
 	if o.Action.Stdin == "" {
@@ -233,7 +231,7 @@ func itself(args ...string) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{os.Args[0], "runner"}, args...)}
 }
 
-// prepare makes the command's process known for good.
+// prepare stores the identity of the command's process on disk.
 func prepare(o *shimOrder, l *ledger.Ledger, p *ledger.Process, report io.Writer) (err error) {
 	if p.Name, err = peer.NameOf(p.PID); err != nil {
 		return err
@@ -251,12 +249,13 @@ func prepare(o *shimOrder, l *ledger.Ledger, p *ledger.Process, report io.Writer
 	return nil
 }
 
-// watch waits for the command's end, and ends whatever it has left behind, as a function does.
+// watch waits for the command's end, and then calls endRest to end the processes that it
+// has left behind.
 func watch(p *ledger.Process, r *result, c *clock, endRest func(context.Context) error) {
 	status, err := reap(p.PID)
 	c.stop()
-	// All that it has started is this process's by now, or comes to it. The run has ended also
-	// where some of that cannot be ended.
+	// All its descendants belong to this process now, or will. The run ends even if some of
+	// them cannot be ended.
 	limit, cancel := context.WithTimeout(context.Background(), leftFor)
 	defer cancel()
 	if endRest(limit) != nil {
@@ -276,7 +275,7 @@ func watch(p *ledger.Process, r *result, c *clock, endRest func(context.Context)
 	}
 }
 
-// reap waits for a process, and for others that come to an end meanwhile.
+// reap waits for a process, and reaps others that end meanwhile.
 func reap(pid int) (status unix.WaitStatus, err error) {
 	for {
 		got, err := unix.Wait4(-1, &status, 0, nil)
@@ -290,7 +289,7 @@ func reap(pid int) (status unix.WaitStatus, err error) {
 	}
 }
 
-// folder opens the folder that was approved, and no other one that its name leads to by now.
+// folder opens the approved folder. It fails if the name now leads elsewhere.
 func folder(name string) (*os.File, error) {
 	if name == "" {
 		return nil, errors.New("the workspace is a name and no folder, and the command says no folder")
@@ -311,13 +310,13 @@ func folder(name string) (*os.File, error) {
 	return f, nil
 }
 
-// environment is the command's: what was approved, the variables of the runner's that it
-// names, its mark, and where programs and its user's files are.
+// environment is the command's environment: the approved variables, the runner's variables
+// that it names, its mark, a PATH, and the user's variables.
 func environment(o *shimOrder, l *ledger.Ledger) []string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	maps.Copy(env, o.Env)
 	maps.Copy(env, o.Action.Env)
-	// Last, so that nothing else stands under the names of the daemon's.
+	// Set last, so that no other variable replaces the daemon's.
 	env["OCIPD_TASK"], env[ledger.MarkName] = o.TaskID, ledger.Mark(o.RunnerRef)
 	if len(o.Bound.Inputs) > 0 {
 		env["OCIPD_INPUTS"] = filepath.Join(l.Path(o.RunnerRef, ledger.InputsDir), filepath.Clean("/"+o.Workspace))
@@ -330,19 +329,19 @@ func environment(o *shimOrder, l *ledger.Ledger) []string {
 	return list
 }
 
-// outputs are a command's two.
+// outputs are a command's two outputs.
 type outputs struct {
 	out, err *kept
-	// to are what the command writes into, and from what is read of it.
+	// The command writes to to; the shim reads from.
 	to, from []*os.File
 	reading  sync.WaitGroup
 }
 
-// errHeld says that what was written into an output may be less than will be.
+// errHeld says that the output may be incomplete.
 var errHeld = errors.New("another process has it open, and what that one writes is left out")
 
-// kept is the beginning of an output, and a digest of all. Its file, which is what there is
-// where nobody is left to report it, has the end of it too.
+// kept is the beginning of an output, with a digest of all of it. Its file also has the
+// end; if nobody is left to report the output, the file is all there is.
 type kept struct {
 	begin, end []byte
 	all        hash.Hash
@@ -389,14 +388,14 @@ func capture(o *shimOrder, l *ledger.Ledger, cmd *exec.Cmd) (*outputs, error) {
 	return outs, nil
 }
 
-// close comes after the command's end, and waits for what it has written.
+// close waits for the output after the command's end.
 func (o *outputs) close() error {
 	for _, p := range o.to {
 		p.Close() //nolint:errcheck // the command had it
 	}
 	late := time.AfterFunc(outputHeld, func() {
 		for _, p := range o.from {
-			_ = p.SetReadDeadline(time.Unix(1, 0)) // what is read to its end has none
+			_ = p.SetReadDeadline(time.Unix(1, 0)) // output read to its end needs no deadline
 		}
 	})
 	defer late.Stop()
@@ -404,7 +403,7 @@ func (o *outputs) close() error {
 	return errors.Join(o.out.err, o.err.err, o.out.file.Close(), o.err.file.Close())
 }
 
-// Write takes what is clean of secrets.
+// Write takes text without secrets.
 func (k *kept) Write(b []byte) (int, error) {
 	k.all.Write(b)
 	k.bytes += int64(len(b))
@@ -419,8 +418,8 @@ func (k *kept) Write(b []byte) (int, error) {
 		_, _ = k.file.WriteAt(part, int64(keptOutput+len(k.end)))
 		k.end, end = append(k.end, part...), end[len(part):]
 		if len(k.end) == 2*keptEnd {
-			// The last half takes the place of the first. In between the file has it twice, so
-			// that it ends with the end of the output at any moment.
+			// The second half replaces the first. In between, the file has it twice, so
+			// that the file always ends with the end of the output.
 			k.end = k.end[:copy(k.end, k.end[keptEnd:])]
 			_, _ = k.file.WriteAt(k.end, keptOutput)
 			_ = k.file.Truncate(keptOutput + keptEnd)
@@ -429,21 +428,21 @@ func (k *kept) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// output is the output as it is reported.
+// output is the reported form.
 func (k *kept) output() output {
 	return output{Text: strings.ToValidUTF8(string(k.begin), "�"), Bytes: k.bytes, Digest: "sha256:" + hex.EncodeToString(k.all.Sum(nil))}
 }
 
-// maxReceipt is how long a receipt is at most as it is sent.
+// maxReceipt bounds a receipt in its sent form.
 const maxReceipt = 160 << 10
 
-// result is how a run ended.
+// result is the result of a run.
 type result struct {
 	State   string  `json:"state"`
 	Receipt receipt `json:"receipt"`
 }
 
-// receipt is what is kept of a command's end.
+// receipt describes a command's end.
 type receipt struct {
 	ExitCode  *int      `json:"exit_code,omitempty"`
 	Signal    string    `json:"signal,omitzero"`
@@ -456,14 +455,14 @@ type receipt struct {
 	EndedAt   time.Time `json:"ended_at"`
 }
 
-// output is what a command has written: the beginning of it, and a digest of all.
+// output describes a command's output: its beginning, and a digest of all.
 type output struct {
 	Text   string `json:"text"`
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"digest"`
 }
 
-// fit shortens texts that take more room in JSON than they have.
+// fit shortens texts whose JSON form is too long.
 func (r *receipt) fit() error {
 	for {
 		text, err := json.Marshal(r)
@@ -476,14 +475,14 @@ func (r *receipt) fit() error {
 	}
 }
 
-// Exec becomes a command once its first extra file says so, and ends where that is
-// closed instead. Args are the program's path and the command's arguments.
+// Exec becomes a command when its first extra file says so, and ends if that file is closed
+// instead. Args are the program's path and the command's arguments.
 func Exec(args, env []string) error {
 	gate := os.NewFile(firstExtra, "gate")
 	unix.CloseOnExec(firstExtra)
 	var begin [2]byte
 	if n, err := unix.Pread(firstExtra+1, begin[:], 0); err != nil || args[0] != given || string(begin[:n]) != "#!" {
-		// An interpreter opens its script by the descriptor.
+		// An interpreter opens its script through the descriptor, so only a program closes it.
 		unix.CloseOnExec(firstExtra + 1)
 	}
 	if n, err := gate.Read(make([]byte, 1)); err != nil || n != 1 {

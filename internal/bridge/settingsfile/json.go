@@ -1,8 +1,8 @@
-// Package settingsfile changes single members of settings that other programs read, in JSON and in TOML. Whatever stands
-// around what is changed stays as it is, to the byte: comments, order and spaces. It tells too where a text differs from
-// what was entered into it.
+// Package settingsfile changes single members in the settings of other programs, in JSON
+// and in TOML. Everything around a change stays byte for byte: comments, order and spaces.
+// The package also reports where a text differs from the entered values.
 //
-// The caller's duty: what it enters is well-formed, and the file is written whole or not at all.
+// The caller must enter well-formed values, and must write the file completely or not at all.
 package settingsfile
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSON is one thing of ours in a file of JSON: a member of an object, or an element of
-// an array. Whatever stands around it stays as it is.
+// JSON is one item in a JSON file: a member of an object, or an element of an array.
+// Everything around it stays unchanged.
 type JSON struct {
-	// Path are the members that lead to the object or the array from the top.
+	// Path are the members that lead from the top to the object or the array.
 	Path []string
-	// Name is the member's, "" for an element.
+	// Name is the member's name, or "" for an element.
 	Name string
-	// Ours reports whether an element is ours. A member is by its name.
+	// Ours identifies our element. A member is identified by its name.
 	Ours func(value jsontext.Value) bool
-	// Value is what stands there, in JSON.
+	// Value is the JSON value.
 	Value string
 }
 
-// String is the item with its place, for people.
+// String describes the item with its place, for people.
 func (i *JSON) String() string {
 	if i.Value == "" {
 		return i.place()
@@ -37,7 +37,7 @@ func (i *JSON) String() string {
 	return i.place() + ": " + i.Value
 }
 
-// place is the members that lead to the item.
+// place is the path to the item.
 func (i *JSON) place() string {
 	if i.Name == "" {
 		return strings.Join(i.Path, ".")
@@ -45,28 +45,29 @@ func (i *JSON) place() string {
 	return strings.Join(append(slices.Clip(i.Path), i.Name), ".")
 }
 
-// part is a member or an element, and where it begins.
+// part is a member or an element with its position.
 type part struct {
 	name  string
 	from  int
 	value span
 }
 
-// Item is one thing in a text.
+// Item is one entry in a text.
 type Item interface {
-	// Strays lists the differences between a text and the entered item, each with its place and the fault. The list
-	// is empty if the item stands in the text as it was entered. An error means that the text cannot be read.
+	// Strays lists the differences between a text and the entered item, each with its place
+	// and the fault. The list is empty if the text contains the item as entered. An error
+	// means that the text cannot be read.
 	Strays(text []byte) ([]string, error)
-	// Add enters it into a text in which it is not, and Strip takes it out.
+	// Add enters the item into a text that lacks it, and Strip removes it.
 	Add(text []byte) ([]byte, error)
 	Strip(text []byte) ([]byte, error)
-	// String is the item with its place, for people.
+	// String describes the item with its place, for people.
 	String() string
 }
 
 type span struct{ begin, end int }
 
-// parts reads what an object or an array holds.
+// parts returns the members of an object or the elements of an array.
 func parts(text []byte, at span) (list []part, err error) {
 	d := jsontext.NewDecoder(bytes.NewReader(text[at.begin:at.end]))
 	open, err := d.ReadToken()
@@ -111,12 +112,12 @@ func parts(text []byte, at span) (list []part, err error) {
 	return list, nil
 }
 
-// trimmed is where the value of a text stands.
+// trimmed is the position of a text's value.
 func trimmed(text []byte) span {
 	return span{len(text) - len(bytes.TrimLeft(text, " \t\r\n")), len(bytes.TrimRight(text, " \t\r\n"))}
 }
 
-// walk goes down the path as far as it is there: spans are those of what it met, the top
+// walk follows the path as far as it exists. met are the positions on the way, the top
 // first, and left is the rest of the path.
 func (i *JSON) walk(text []byte) (met []span, left []string, err error) {
 	met = []span{trimmed(text)}
@@ -134,7 +135,7 @@ func (i *JSON) walk(text []byte) (met []span, left []string, err error) {
 	return met, nil, nil
 }
 
-// find returns those of ours in a list.
+// find returns the index of our part in a list.
 func (i *JSON) find(text []byte, list []part) (at int) {
 	return slices.IndexFunc(list, func(p part) bool {
 		if i.Name != "" {
@@ -144,8 +145,8 @@ func (i *JSON) find(text []byte, list []part) (at int) {
 	})
 }
 
-// Strays are where what is there differs from the item: it is there once, as it is entered, in
-// whichever order its members stand.
+// Strays implements [Item]. The item must be there exactly once and as entered; the order
+// of its members does not matter.
 func (i *JSON) Strays(text []byte) ([]string, error) {
 	place := i.place()
 	missing := []string{place + " is missing"}
@@ -175,7 +176,7 @@ func (i *JSON) Strays(text []byte) ([]string, error) {
 	return Differences(place, valueOf(text, list[at]), jsontext.Value(i.Value)), nil
 }
 
-// Add enters the item behind all others of its place.
+// Add enters the item after all others in its place.
 func (i *JSON) Add(text []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
@@ -219,7 +220,7 @@ func (i *JSON) Add(text []byte) ([]byte, error) {
 	return slices.Concat(text[:at], []byte(words), text[at:]), nil
 }
 
-// Strip takes out what is ours, and what has nothing in it without that.
+// Strip removes our items, and containers that are empty without them.
 func (i *JSON) Strip(text []byte) ([]byte, error) {
 	for len(bytes.TrimSpace(text)) > 0 {
 		met, left, err := i.walk(text)
@@ -234,7 +235,7 @@ func (i *JSON) Strip(text []byte) ([]byte, error) {
 		if at < 0 {
 			return text, nil
 		}
-		// What holds nothing else goes along.
+		// Remove a container that holds nothing else.
 		for n := len(met) - 2; len(list) == 1 && n >= 0; n-- {
 			if list, err = parts(text, met[n]); err != nil {
 				return nil, err
@@ -246,7 +247,7 @@ func (i *JSON) Strip(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// cut takes one of several out, with the comma that parts it from the others.
+// cut removes one of several parts, with its comma.
 func cut(text []byte, list []part, at int) []byte {
 	begin, end := list[at].from, list[at].value.end
 	switch {
@@ -258,7 +259,7 @@ func cut(text []byte, list []part, at int) []byte {
 	return slices.Concat(text[:begin], text[end:])
 }
 
-// At is where an element of ours stands in its array, -1 where there is none.
+// At is the index of our element in its array, or -1.
 func (i *JSON) At(text []byte) (int, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return -1, nil
@@ -271,7 +272,7 @@ func (i *JSON) At(text []byte) (int, error) {
 	return i.find(text, list), err
 }
 
-// Index is where an element of ours stands in its array, or would be put.
+// Index is the index of our element in its array, or the index that it would get.
 func (i *JSON) Index(text []byte) (int, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return 0, nil
@@ -296,7 +297,7 @@ func (i *JSON) Index(text []byte) (int, error) {
 	return n, nil
 }
 
-// Differences are the members in which a JSON value differs from what was entered.
+// Differences lists the members in which a JSON value differs from the entered one.
 func Differences(place string, is, want jsontext.Value) (list []string) {
 	if is.Kind() != want.Kind() || is.Kind() != '{' && is.Kind() != '[' {
 		if a, b := canonical(is), canonical(want); a != b {
@@ -337,14 +338,14 @@ func valueOf(text jsontext.Value, p part) jsontext.Value { return text[p.value.b
 
 func canonical(v jsontext.Value) string {
 	v = v.Clone()
-	_ = v.Canonicalize() // what cannot be compared so is compared as it is
+	_ = v.Canonicalize() // if that fails, the text is compared as it is
 	return string(v)
 }
 
-// maxShown is how many bytes of a value are shown.
+// maxShown bounds the shown bytes of a value.
 const maxShown = 80
 
-// Short is as much of a text as is shown of one.
+// Short shortens a text to display it.
 func Short(text string) string {
 	if len(text) > maxShown {
 		return strings.ToValidUTF8(text[:maxShown], "") + "…"
@@ -352,7 +353,7 @@ func Short(text string) string {
 	return text
 }
 
-// quote writes a text as JSON. Bytes that are no text become U+FFFD.
+// quote encodes a text as JSON. Invalid bytes become U+FFFD.
 func quote(text string) string {
 	b, _ := jsontext.AppendQuote(nil, text)
 	return string(b)

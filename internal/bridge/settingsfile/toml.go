@@ -13,13 +13,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Block is a block of ours at the end of a file of TOML, between two lines that say so,
-// or that there is none. The tables of ours in it are ours wherever they stand.
+// Block is our block at the end of a TOML file, between two marker lines; with an empty
+// Text, it is to be absent. The block's tables are ours wherever they are.
 type Block struct {
 	Text string
-	// Alone is set where nothing else may stand in the file.
+	// Alone is set if the file must contain nothing else.
 	Alone bool
-	// Tables begin the names of tables that are ours in a block of before, whatever else stands in it.
+	// Tables are prefixes of table names that are ours in a block of an earlier version,
+	// whatever else the block contains.
 	Tables [][]string
 }
 
@@ -30,7 +31,7 @@ const (
 
 func (b *Block) String() string { return b.Text }
 
-// paths are the keys under which what is ours stands: those of its tables, and keys that stand in none.
+// paths are the keys of our entries: those of the tables, and keys outside tables.
 func (b *Block) paths() (list [][]string) {
 	inTable := false
 	var p unstable.Parser
@@ -51,7 +52,7 @@ func (b *Block) values() map[string]any {
 	return values
 }
 
-// Strays are where the tables and keys of ours differ from the block's, wherever they stand.
+// Strays lists where our tables and keys differ from the block, wherever they are.
 func (b *Block) Strays(text []byte) (list []string, err error) {
 	var whole map[string]any
 	if err := toml.Unmarshal(text, &whole); err != nil {
@@ -91,7 +92,7 @@ func (b *Block) Strays(text []byte) (list []string, err error) {
 	return list, nil
 }
 
-// Under is what stands under a path, nil where nothing does.
+// Under returns the value at a path, or nil.
 func Under(values any, path []string) any {
 	for _, name := range path {
 		table, _ := values.(map[string]any)
@@ -100,7 +101,7 @@ func Under(values any, path []string) any {
 	return values
 }
 
-// differing names where values differ.
+// differing describes the differences between values.
 func differing(place string, is, want any) ([]string, error) {
 	a, err := json.Marshal(is, json.Deterministic(true))
 	if err != nil {
@@ -127,8 +128,8 @@ func (b *Block) Add(text []byte) ([]byte, error) {
 	return slices.Concat(text, []byte(begins+b.Text+ends)), nil
 }
 
-// Strip takes the block out, and the tables of ours that stand elsewhere. What somebody else has
-// put into the block, as programs do that add a table behind the last one, stays.
+// Strip removes the block, and our tables outside it. It keeps entries of others within the
+// block; some programs add tables after the last one.
 func (b *Block) Strip(text []byte) ([]byte, error) {
 	paths := b.paths()
 	for {
@@ -160,14 +161,14 @@ func isUnder(key []string, path ...string) bool {
 	return len(key) >= len(path) && slices.Equal(key[:len(path)], path)
 }
 
-// gap is a value, or a table's line, in a text of TOML, up to the next one.
+// gap is a value or a table's line in a TOML text, up to the next one.
 type gap struct {
 	begin int
 	cut   bool
 }
 
-// cutTOML takes out the tables and values that are ours by their keys: inTable is set for a table, and for what stands in
-// one. Comments behind them stay.
+// cutTOML removes the tables and values whose keys are ours. inTable is set for a table and
+// the values in it. Comments after them stay.
 func cutTOML(text []byte, ours func(key []string, inTable bool) bool) ([]byte, error) {
 	var gaps []gap
 	var table []string
@@ -202,7 +203,7 @@ func cutTOML(text []byte, ours func(key []string, inTable bool) bool) ([]byte, e
 			gaps[i+1].begin = g.begin
 			continue
 		}
-		// Comments before the next one are about that.
+		// Comments before the next entry belong to it.
 		for above := end; above > g.begin; {
 			line := bytes.LastIndexByte(text[g.begin:above-1], '\n') + 1 + g.begin
 			words := bytes.TrimSpace(text[line:above])
@@ -218,8 +219,8 @@ func cutTOML(text []byte, ours func(key []string, inTable bool) bool) ([]byte, e
 	return text, nil
 }
 
-// Key is a value of TOML that is to be absent. It stands by itself, or in a table of texts
-// that is written in one line.
+// Key is a TOML value that is to be absent. It is a value of its own, or in a one-line
+// table of strings.
 type Key struct{ Path []string }
 
 func (k *Key) String() string { return strings.Join(k.Path, ".") }
@@ -266,7 +267,7 @@ func (k *Key) Strip(text []byte) ([]byte, error) {
 	return slices.Concat(text[:at.begin], []byte(line.String()), text[at.end:]), nil
 }
 
-// inlineTable is where a table stands that is written in one line behind its key.
+// inlineTable returns the position of a table that is written on one line after its key.
 func inlineTable(text []byte, path []string) (at span, err error) {
 	var table []string
 	var p unstable.Parser
@@ -310,11 +311,11 @@ func (g Gone) Strays(text []byte) ([]string, error) {
 // Add implements [Item].
 func (g Gone) Add(text []byte) ([]byte, error) { return text, nil }
 
-// QuoteTOML writes a text as TOML. A string of JSON is one of TOML, but for the one control character that JSON does
-// not escape.
+// QuoteTOML encodes a text as TOML. A JSON string is a TOML string, except for the one
+// control character that JSON does not escape.
 func QuoteTOML(text string) string { return strings.ReplaceAll(quote(text), "\x7f", `\u007f`) }
 
-// KeyOf are the parts of a key.
+// KeyOf returns the parts of a key.
 func KeyOf(parts unstable.Iterator) (key []string) {
 	for parts.Next() {
 		key = append(key, string(parts.Node().Data))

@@ -13,20 +13,20 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// Canary is a channel that nothing delivers to, and the MCP server, which there is not, of
-// the one tool that a gate has decided as a message to it, whatever is done about calls of
-// tools. So a gate can be tried, and its record is found. It is refused always: a server
-// that somebody gives this name gets no call.
+// Canary is both a channel without an app and the name of a nonexistent MCP server. The
+// gate has a call of that server's tool decided as a message to the channel, whatever the
+// settings for tool calls. This tests the gate and leaves a record. The gate always refuses
+// the call, so a real server with this name gets none.
 const Canary = "ocipd-canary"
 
-// CanaryCall is what such a tool is called with.
+// CanaryCall are the arguments of such a call.
 type CanaryCall struct {
-	// To is who it is for in the channel, once for each canary.
+	// To is the receiver in the channel, unique for each canary.
 	To   string `json:"to"`
 	Text string `json:"text"`
 }
 
-// Question is what a hook would ask about a call of it.
+// Question is a hook's question about the call.
 func (c *CanaryCall) Question() map[string]any {
 	return map[string]any{"event": before, "tool": "mcp__" + Canary + "__send", "input": c}
 }
@@ -41,7 +41,7 @@ func Refused(answer string) bool {
 	return json.Unmarshal([]byte(answer), &said) == nil && said.Hook.Decision == "deny"
 }
 
-// canary has a canary decided, and refuses it.
+// canary has a canary decided, and refuses it in any case.
 func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
 	var c CanaryCall
 	if err := json.Unmarshal(q.Input, &c); err != nil || c.To == "" {
@@ -63,9 +63,9 @@ func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
 	return answer(q, "deny", "ocipd: a canary is not sent. "+got.Reason)
 }
 
-// Ask starts an MCP server as a runtime does, by its command, has it call one of its tools,
-// and returns the text of the answer, and whether that is an error of the tool. Without an
-// environment it is that of this program.
+// Ask starts an MCP server by its command, as a runtime does, and calls one of its tools.
+// It returns the text of the answer, and whether the tool reports an error. A nil env is
+// the environment of this program.
 func Ask(ctx context.Context, env []string, command string, args []string, tool string, arguments any) (answer string, isError bool, err error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, command, args...)
@@ -86,8 +86,8 @@ func Ask(ctx context.Context, env []string, command string, args []string, tool 
 	return answer, got.IsError, nil
 }
 
-// emission is what the daemon is asked: key says, where it is set, by which name the agent
-// says later what became of it.
+// emission are the parameters of a question to the daemon. key, if set, is the name for
+// reporting the outcome later.
 func emission(hook api.Hook, data []byte, key string) map[string]any {
 	asked := map[string]any{"hookName": string(hook), "data": jsontext.Value(data)}
 	if key != "" {

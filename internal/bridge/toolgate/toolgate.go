@@ -1,12 +1,12 @@
-// Package toolgate is an MCP server over stdio that answers the hooks of an agent's runtime:
-// may this tool be called? The runtime starts it once for a session and asks it for every
-// call, so that there is one connection to the daemon and one record for each call.
+// Package toolgate is an MCP server over stdio that answers the hooks of an agent's
+// runtime: may this tool be called? The runtime starts it once for a session and asks it
+// about every call. So there is one connection to the daemon, and one record for each call.
 //
-// It is a client of the daemon's socket and decides nothing. What it cannot have decided is
-// refused: an error of the tool is a refusal for a runtime whose hooks fail closed, and a
-// refusal in so many words for one whose hooks do not.
+// The gate is a client of the daemon's socket and decides nothing. It refuses a call that
+// cannot be decided. A runtime whose hooks fail closed takes a tool error as a refusal;
+// other runtimes get an explicit refusal.
 //
-// The caller's duty: nothing else writes to the standard output that it hands in.
+// The caller must not write to the standard output that it passes.
 package toolgate
 
 import (
@@ -33,25 +33,25 @@ import (
 // Tool is the tool that hooks call.
 const Tool = "decide"
 
-// Name is the gate's among a runtime's MCP servers.
+// Name is the gate's name among a runtime's MCP servers.
 const Name = "ocipd-gate"
 
-// Options is what a gate is given from outside.
+// Options are the inputs of a gate.
 type Options struct {
 	// Dial connects to the daemon's kernel socket.
 	Dial func(context.Context) (*client.Client, error)
-	// Token is that of a grant of the agent.
+	// Token is the token of a grant of the agent.
 	Token string
-	// Runtime is whose hooks are answered.
+	// Runtime names the runtime that asks.
 	Runtime string
-	// Without are MCP servers whose calls are decided elsewhere: by name, or by the list that
-	// they stand in and name, such as user:slack.
+	// Without are MCP servers whose calls are decided elsewhere: by name, or by list and
+	// name, such as user:slack.
 	Without []string
-	// Prompts, unless nil, are the servers whose prompts are answered; others are left to the
-	// user.
+	// Prompts, unless nil, are the servers whose prompts the gate answers. It leaves the
+	// others to the user.
 	Prompts []string
-	// Defers is set where the runtime ends when a person is to be asked, and asks again
-	// later; where it is not, the call waits for as long as Hold.
+	// Defers is set if the runtime ends when a person has to decide, and asks again later.
+	// Otherwise the call waits, at most for Hold.
 	Defers  bool
 	Hold    time.Duration
 	Version string
@@ -60,8 +60,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Serve answers until the input ends or the context does. It begins without a daemon:
-// calls are refused until there is one.
+// Serve answers until the input or the context ends. It starts even without a daemon, and
+// then refuses calls until there is one.
 func Serve(ctx context.Context, o *Options) error {
 	g := &gate{o: o, daemon: taskclient.New(o.Dial, o.Token)}
 	defer g.daemon.Close()
@@ -90,15 +90,15 @@ type gate struct {
 	daemon *taskclient.Conn
 
 	mu sync.Mutex
-	// let are calls that were let go before they were made, and when: the runtime may ask
-	// for permission for the same call right after, which is decided already.
+	// let are the allowed calls that were not made yet, with the time. The runtime may ask
+	// for permission for the same call right afterwards, which is decided already.
 	let map[string]time.Time
 }
 
-// letTime is for how long a runtime may ask once more about a call that was let go.
+// letTime bounds the time in which a runtime may ask again about an allowed call.
 const letTime = time.Minute
 
-// remember notes that a call was let go.
+// remember notes that a call was allowed.
 func (g *gate) remember(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +110,7 @@ func (g *gate) remember(key string) {
 	g.let[key] = now
 }
 
-// decided reports whether a call was let go a moment ago, and forgets that.
+// decided reports whether a call was allowed a moment ago, and forgets it.
 func (g *gate) decided(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +119,7 @@ func (g *gate) decided(key string) bool {
 	return ok && time.Since(at) <= letTime
 }
 
-// key names a call, whichever event asks about it.
+// key identifies a call in the questions of all events.
 func (q *question) key() string {
 	input := q.Input.Clone()
 	if input.Canonicalize() != nil {
@@ -128,7 +128,7 @@ func (q *question) key() string {
 	return q.Session + "\n" + q.Folder + "\n" + q.Tool + "\n" + string(input)
 }
 
-// question is what a hook asks.
+// question is a hook's question.
 type question struct {
 	Event   string         `json:"event"`
 	Tool    string         `json:"tool"`
@@ -136,7 +136,7 @@ type question struct {
 	Folder  string         `json:"cwd"`
 	Session string         `json:"session"`
 	Call    string         `json:"call"`
-	// Source is in which list of the runtime the tool's MCP server stands.
+	// Source is the runtime's list that contains the tool's MCP server.
 	Source string `json:"source"`
 }
 
@@ -146,7 +146,7 @@ const (
 	permission = "PermissionRequest"
 )
 
-// read reads what a hook asks. A runtime may give the tool's input as a text that holds JSON.
+// read parses a hook's question. A runtime may give the tool's input as a string of JSON.
 func read(raw []byte) (*question, error) {
 	q := new(question)
 	if err := json.Unmarshal(raw, q); err != nil {
@@ -166,11 +166,11 @@ func read(raw []byte) (*question, error) {
 	return q, nil
 }
 
-// parting parts servers from tools in the names by which runtimes know tools.
+// parting separates the server from the tool in a runtime's names of tools.
 const parting = "__"
 
-// server returns the MCP server of a tool, and what the tool is called there. The name does not always
-// say: see [question.sure].
+// server returns the MCP server of a tool, and the tool's name there. The name can be
+// ambiguous: see [question.sure].
 func (q *question) server() (server, tool string) {
 	rest, ok := strings.CutPrefix(q.Tool, "mcp__")
 	if !ok {
@@ -183,8 +183,8 @@ func (q *question) server() (server, tool string) {
 	return server, tool
 }
 
-// sure reports whether the name of a tool says whose it is. mcp__gh___push can be _push of the server
-// gh, and push of gh_, gh. or gh!, which runtimes write alike.
+// sure reports whether the name of a tool identifies its server. mcp__gh___push can be
+// _push of the server gh, or push of gh_, gh. or gh!, which runtimes write alike.
 func (q *question) sure() bool {
 	server, tool := q.server()
 	return server != "" && tool != "" && !strings.HasPrefix(tool, "_") && !strings.Contains(tool, parting)
@@ -240,7 +240,7 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 	}
 }
 
-// changed reports whether interceptors gave back another input.
+// changed reports whether interceptors changed the input.
 func changed(data, input jsontext.Value) bool {
 	var now struct {
 		Params jsontext.Value `json:"params"`
@@ -252,8 +252,8 @@ func changed(data, input jsontext.Value) bool {
 	return a.Canonicalize() != nil || b.Canonicalize() != nil || string(a) != string(b)
 }
 
-// callTime is how long an answer is waited for, and pollEvery how often it is asked what a
-// person has decided.
+// callTime bounds the wait for an answer, and pollEvery is the interval of questions for a
+// person's decision.
 const (
 	callTime  = 30 * time.Second
 	pollEvery = time.Second
@@ -271,14 +271,14 @@ func (g *gate) ask(ctx context.Context, hook api.Hook, data []byte, key string) 
 
 var errWaits = errors.New("nobody has decided yet")
 
-// wait returns once a person has decided.
+// wait returns when a person has decided.
 func (g *gate) wait(ctx context.Context, id string, until time.Time) error {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for time.Now().Before(until) {
 		select {
 		case <-ctx.Done():
-			// The call was given up; nobody need decide about it.
+			// The call was given up, so nobody needs to decide about it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 			defer cancel()
 			return errors.Join(ctx.Err(), errWaits, g.daemon.Call(ctx, "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: "the call was given up"}, nil))
@@ -292,9 +292,8 @@ func (g *gate) wait(ctx context.Context, id string, until time.Time) error {
 	return errWaits
 }
 
-// answer is what a hook is told. Nothing is said where nothing is against the call, so that
-// the runtime's own rules and its user still decide; but a request for permission has to be
-// granted in words.
+// answer is the answer to a hook. If nothing speaks against a call, the answer is empty, so that the
+// runtime's own rules and its user still decide. A request for permission needs an explicit grant.
 func answer(q *question, decision, reason string) *mcp.CallToolResult {
 	said := map[string]any{"hookEventName": q.Event}
 	switch {

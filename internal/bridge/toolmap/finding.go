@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Of returns the map for a command line: that of a file, or of a name that comes with the
-// program, else the one whose package, program or image the command line names, else one
-// without tools. The entry's name in its client's list, "" where it has none, names a map that
-// has no name of its own, and its channel.
+// Of returns the map for a command line: a given file or built-in map, or else the map
+// whose package, program or image the command line names, or else one without tools. entry
+// is the server's name in its client's list, or ""; it names a map without a name of its
+// own, and its channel.
 func Of(given, entry string, command []string) (*Map, error) {
 	servers, err := Servers()
 	if err != nil {
@@ -38,7 +38,7 @@ func Of(given, entry string, command []string) (*Map, error) {
 	return m, m.Check()
 }
 
-// starts reports whether a command line starts a server of the map, or reaches it.
+// starts reports whether a command line starts or reaches a server of the map.
 func (m *Map) starts(command []string) bool {
 	some := func(list []string, is func(arg, name string) bool) bool {
 		return slices.ContainsFunc(list, func(name string) bool {
@@ -49,13 +49,13 @@ func (m *Map) starts(command []string) bool {
 	return some(m.Packages, isPackage) || some(m.Programs, program) || some(m.Images, isImage) || some(m.Hosts, isHost)
 }
 
-// isPackage reports whether an argument names a package: by itself, with a version, or as a
+// isPackage reports whether an argument names a package: alone, with a version, or as a
 // path in a folder of packages.
 func isPackage(arg, pkg string) bool {
 	return arg == pkg || strings.HasPrefix(arg, pkg+"@") || strings.Contains(filepath.ToSlash(arg)+"/", "/node_modules/"+pkg+"/")
 }
 
-// isImage reports whether an argument names an image, of any version.
+// isImage reports whether an argument names an image, in any version.
 func isImage(arg, image string) bool {
 	arg = strings.TrimPrefix(arg, "docker.io/")
 	return arg == image || strings.HasPrefix(arg, image+":") || strings.HasPrefix(arg, image+"@")
@@ -68,8 +68,8 @@ func isHost(arg, host string) bool {
 
 var wordPattern = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// nameOf makes a name for a server that no map is for: of its entry's name, or of its command line
-// where the entry has none, or one without a letter or digit.
+// nameOf makes a name for a server without a map: from its entry's name, or from its
+// command line if the entry has no name with a letter or digit.
 func nameOf(entry string, command []string) string {
 	if name := wordOf(entry); name != "" {
 		return "mcp-" + name
@@ -84,13 +84,13 @@ func nameOf(entry string, command []string) string {
 	return "mcp-server"
 }
 
-// wordOf is a text in the letters of a channel's name, "" where it has none of them.
+// wordOf reduces a text to the characters of a channel's name; the result may be "".
 func wordOf(text string) string {
 	return strings.Trim(wordPattern.ReplaceAllString(strings.ToLower(text), "-"), "-.")
 }
 
-// Server returns the map of a server by what it says of itself: its name, else its tools, with the
-// arguments of each. It is nil where no map is for it.
+// Server returns the map for a server's description of itself: by its name, or else by its
+// tools and their arguments. It returns nil if there is none.
 func Server(name string, tools map[string][]string) (*Map, error) {
 	servers, err := Servers()
 	if err != nil {
@@ -112,11 +112,12 @@ func Server(name string, tools map[string][]string) (*Map, error) {
 	return best, nil
 }
 
-// enough is how many tools of a map a server has that is found by them.
+// enough is how many tools a server must share with a map that is found by them.
 const enough = 3
 
-// shares is how many of a server's tools the map has, 0 where it is the map of another: where it has
-// less than half of them, none that sends, or one that sends with arguments of which it knows nothing.
+// shares counts the tools that a server shares with the map. It returns 0 if the map cannot
+// be the server's: it has too few of the server's tools or none that sends, or a sending
+// tool has arguments that are not in the map.
 func (m *Map) shares(tools map[string][]string) (n int) {
 	sends := false
 	for name, arguments := range tools {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Arguments that hold texts and recipients by their usual names.
+// Usual names of arguments that hold texts and recipients.
 var (
 	titleNames = []string{"subject", "title"}
 	textNames  = []string{"text", "message", "body", "content", "html", "htmlBody", "msg", "comment", "messageText", "note"}
@@ -21,8 +21,8 @@ func among(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(usual string) bool { return folded(usual) == folded(name) })
 }
 
-// Guess makes what can be known of a tool from the names of its arguments, nil where it
-// does not look as if it sent messages.
+// Guess derives a tool from the names of its arguments. It returns nil if the tool does not
+// seem to send messages.
 func Guess(arguments []string) *Tool {
 	var t Tool
 	for _, name := range arguments {
@@ -48,7 +48,7 @@ func Guess(arguments []string) *Tool {
 	return &t
 }
 
-// GuessAll is what [Guess] makes of all arguments that a tool says it has.
+// GuessAll is [Guess] for all arguments that a tool declares.
 func GuessAll(arguments []string) *Tool {
 	t := Guess(arguments)
 	if t == nil {
@@ -66,8 +66,9 @@ func GuessAll(arguments []string) *Tool {
 // maxWord bounds a text that is a name or an id, in bytes.
 const maxWord = 64
 
-// SaysText reports whether a text stands in an argument: by the usual name of one, at any depth, or
-// since it is more than a name. Names of arguments and members can be chosen to say something too.
+// SaysText reports whether an argument contains a text: a usual name for texts at any
+// depth, or a value that is longer than a name. The names of arguments and members count
+// too, because a caller can choose them to carry text.
 func SaysText(a *Member) bool {
 	if wordy(a.Name) {
 		return true
@@ -80,8 +81,8 @@ func SaysText(a *Member) bool {
 	return false
 }
 
-// wordy reports whether a text can be more than a name or an id, which are short words of ASCII:
-// many languages have no spaces between words.
+// wordy reports whether a text can be more than a name or an id, which are short ASCII
+// words. Many languages have no spaces between words.
 func wordy(text string) bool {
 	return len(text) > maxWord || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsSpace(r) })
 }

@@ -1,9 +1,9 @@
-// Package toolmap knows of MCP servers which of their tools send messages, to whom, and what else
-// a tool may be called with. What it says goes by the arguments of a call, read so that nobody who
-// reads them leniently finds others.
+// Package toolmap knows which tools of MCP servers send messages, to whom, and the
+// permitted values of their other arguments. It reads the arguments of a call so strictly
+// that a lenient reader cannot find others.
 //
-// The caller's duty: [Map.Fits] before [Map.Recipients], for every call, and again after anybody has
-// changed its arguments.
+// The caller must call [Map.Fits] before [Map.Recipients] for every call, and again after
+// any change to the arguments.
 package toolmap
 
 import (
@@ -24,59 +24,56 @@ import (
 // maxMap bounds the file of a map, in bytes.
 const maxMap = 1 << 20
 
-// Map says which tools of a server send messages, which bring some in, and what arguments
-// they have.
+// Map says which tools of a server send messages, which bring some in, and which arguments they have.
 type Map struct {
-	// Name names the map on record.
+	// Name is the map's name in records.
 	Name string `yaml:"name,omitempty"`
-	// Servers are the names by which the server calls itself; Packages, Programs, Images and
-	// Hosts are those of a command line or an address that starts or reaches it.
+	// Servers are names by which the server identifies itself. Packages, Programs, Images
+	// and Hosts identify a command line or an address that starts or reaches it.
 	Servers  []string `yaml:"servers,omitempty,flow"`
 	Packages []string `yaml:"packages,omitempty,flow"`
 	Programs []string `yaml:"programs,omitempty,flow"`
 	Images   []string `yaml:"images,omitempty,flow"`
 	Hosts    []string `yaml:"hosts,omitempty,flow"`
-	// Channel begins the session keys of recipients. Lower is set where the network takes
-	// capital letters for small ones.
+	// Channel begins the session keys of recipients. Lower is set if the network ignores case.
 	Channel string `yaml:"channel"`
 	Lower   bool   `yaml:"lower,omitempty"`
-	// Forms are regular expressions that all of a value matches, by the argument's name. Never
-	// are names of arguments with which no tool is called.
+	// Forms are regular expressions for whole values, by the argument's name. Never are
+	// arguments that no tool may be called with.
 	Forms map[string]string `yaml:"forms,omitempty"`
 	Never []string          `yaml:"never,omitempty,flow"`
 	Tools map[string]Tool   `yaml:"tools,omitempty"`
-	// Reads are tools that bring in what others have written.
+	// Reads are tools that bring in other people's content.
 	Reads map[string]Read `yaml:"reads,omitempty"`
 	// Calls are tools that do neither.
 	Calls []string `yaml:"calls,omitempty,flow"`
-	// Unmapped is what becomes of a tool that is not in the map and looks as if it sent
-	// messages: gate, ask, refuse or pass, which decides about it as about any other tool.
+	// Unmapped says how to treat a tool that is not in the map and seems to send messages:
+	// gate, ask, refuse, or pass, which treats it like any other tool.
 	Unmapped string `yaml:"unmapped,omitempty"`
 
 	forms map[string]*regexp.Regexp
-	// known is unset for the map of a server that there is none for.
+	// known is false for the map of an unknown server.
 	known bool
 }
 
-// Tool is one that sends messages.
+// Tool is a tool that sends messages.
 type Tool struct {
 	// Title and Text are the arguments that people read; Text gets the disclosure.
 	Title []string `yaml:"title,omitempty,flow"`
 	Text  []string `yaml:"text,flow"`
-	// To makes the recipients: an argument in braces, or a text with several, of which a part
-	// in brackets is left out where an argument of it is missing.
+	// To describes the recipients. Each is one argument in braces, or a text with several
+	// arguments; a part in brackets is dropped if its argument is missing.
 	To []string `yaml:"to,flow"`
-	// With are the other arguments that it may have, and Files those that name files.
+	// With are its other permitted arguments, and Files those that name files.
 	With  []string `yaml:"with,omitempty,flow"`
 	Files []string `yaml:"files,omitempty,flow"`
 
-	// Guessed is set where no map has the tool, and Ask has a person asked about each of its
-	// messages.
+	// Guessed is set if no map has the tool. With Ask, a person decides about each of its messages.
 	Guessed bool `yaml:"-"`
 	Ask     bool `yaml:"-"`
 }
 
-// What becomes of a tool that is not in the map.
+// Treatments of a tool that is not in the map.
 const (
 	UnmappedGate   = "gate"
 	UnmappedAsk    = "ask"
@@ -87,7 +84,7 @@ const (
 //go:embed servers.yaml
 var builtIn []byte
 
-// Servers are the maps that come with the program, by name.
+// Servers returns the built-in maps by name.
 func Servers() (map[string]Map, error) {
 	var all map[string]Map
 	if err := decodeYAML(builtIn, &all); err != nil {
@@ -116,7 +113,7 @@ func decodeYAML(text []byte, into any) error {
 	return nil
 }
 
-// readMap reads the map of a file.
+// readMap reads a map from a file.
 func readMap(file, name string) (*Map, error) {
 	text, err := durable.ReadUpTo(file, maxMap)
 	if err != nil {
@@ -138,7 +135,7 @@ var (
 	optional       = regexp.MustCompile(`\[([^\[\]]*)\]`)
 )
 
-// Check reports what is wrong with a map, and prepares it for use.
+// Check validates a map, and prepares it for use.
 func (m *Map) Check() error {
 	switch {
 	case !channelPattern.MatchString(m.Channel) || m.Channel == "agent":
@@ -192,7 +189,7 @@ func (t Tool) check() error {
 	return nil
 }
 
-// Arguments are all that the tool may have.
+// Arguments are all arguments that the tool may have.
 func (t *Tool) Arguments() []string {
 	return slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files)
 }
@@ -213,17 +210,17 @@ func keyed[V any](m map[string]V, key string) bool {
 	return ok
 }
 
-// names are those of all tools that the map knows.
+// names are the names of all tools in the map.
 func (m *Map) names() []string {
 	return slices.Concat(slices.Sorted(maps.Keys(m.Tools)), slices.Sorted(maps.Keys(m.Reads)), m.Calls)
 }
 
-// Knows reports whether the map says what a tool does.
+// Knows reports whether the map describes a tool.
 func (m *Map) Knows(tool string) bool {
 	return keyed(m.Tools, tool) || keyed(m.Reads, tool) || slices.Contains(m.Calls, tool)
 }
 
-// ToolOf is what a call is taken for: nil for one that sends no message.
+// ToolOf returns the tool for a call that sends messages, or nil.
 func (m *Map) ToolOf(tool string, arguments []Member) (*Tool, error) {
 	if t, ok := m.Tools[tool]; ok {
 		return &t, nil
@@ -255,7 +252,7 @@ func (m *Map) ToolOf(tool string, arguments []Member) (*Tool, error) {
 	return t, nil
 }
 
-// Shown is the map on record: its name, "" where there is none for the server.
+// Shown is the map's name in records, or "" if the server has no map.
 func (m *Map) Shown() string {
 	if !m.known {
 		return ""
@@ -263,7 +260,7 @@ func (m *Map) Shown() string {
 	return m.Name
 }
 
-// argumentsOf are the arguments that make recipients.
+// argumentsOf are the arguments that determine recipients.
 func argumentsOf(to []string) (list []string) {
 	for _, one := range to {
 		for _, part := range partPattern.FindAllStringSubmatch(one, -1) {
@@ -273,5 +270,5 @@ func argumentsOf(to []string) (list []string) {
 	return list
 }
 
-// Known reports whether the map is one for the server, and not what there is without one.
+// Known reports whether the map was made for the server; it is false for the default without a map.
 func (m *Map) Known() bool { return m.known }

@@ -14,28 +14,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Member is one member of an object: its name, its value, and where that stands in the line, from one byte up to another.
+// Member is one member of an object: its name, its value, and the value's position in the line.
 type Member struct {
 	Name     string
 	Value    jsontext.Value
 	From, To int
 }
 
-// ErrFrame is why a message cannot be read in one way.
+// ErrFrame means that a message can be read in more than one way.
 var ErrFrame = errors.New("not a JSON-RPC message that can be told apart")
 
-// Exact is the largest whole number behind which programs that have doubles alone still count by
-// ones.
+// Exact is the largest integer up to which doubles represent every integer.
 const Exact = 1<<53 - 1
 
-// Members reads an object strictly: nothing behind it, no name twice. Its values stand in
-// the object still, and offsets are of the line in which that begins at base.
+// Members parses an object strictly: nothing after it, and no duplicate names. The values still
+// point into the object. The offsets are those of a line in which the object begins at base.
 func Members(object []byte, base int) (list []Member, err error) {
-	// Half a character written as an escape is the client's; bytes that are none are not.
+	// An escaped half of a character is the client's affair; invalid bytes are not.
 	if !utf8.Valid(object) {
 		return nil, fmt.Errorf("%w: it is not UTF-8", ErrFrame)
 	}
-	// Out of a buffer it is read where it stands: an answer may be long.
+	// A buffer is parsed in place; an answer may be long.
 	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowInvalidUTF8(true))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return nil, fmt.Errorf("%w: it is no object", ErrFrame)
@@ -64,8 +63,7 @@ func Members(object []byte, base int) (list []Member, err error) {
 	return list, nil
 }
 
-// folded is a name as those compare it who do not tell letters' case apart, or leave out
-// what joins words.
+// folded normalizes a name for readers that ignore case or the characters that join words.
 func folded(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' {
@@ -79,7 +77,7 @@ func folded(name string) string {
 	}, name)
 }
 
-// Bare is a name's letters and digits, as those compare it who overlook all else.
+// Bare reduces a name to its letters and digits, for readers that ignore everything else.
 func Bare(name string) string {
 	return folded(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -89,7 +87,7 @@ func Bare(name string) string {
 	}, name))
 }
 
-// Exactly refuses members that a lenient reader would take for one of the names, or for
+// Exactly refuses members that a lenient reader could confuse with one of the names or with
 // each other.
 func Exactly(list []Member, names ...string) error {
 	seen := make(map[string]string, len(list))
@@ -117,12 +115,12 @@ func Find(list []Member, name string) (m Member, ok bool) {
 	return list[i], true
 }
 
-// Text reads a string. Half a character becomes U+FFFD, and so it goes on.
+// Text reads a string. Half a character becomes U+FFFD, and is passed on as such.
 func Text(v jsontext.Value) (string, bool) {
 	if v.Kind() != '"' {
 		return "", false
 	}
-	// It was read before: all that can be wrong is half a character.
+	// The value is valid JSON; the only possible error is half a character.
 	b, _ := jsontext.AppendUnquote(nil, v)
 	return string(b), true
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrUnclear is why a call cannot be decided about.
+// ErrUnclear means that a call cannot be decided.
 var ErrUnclear = errors.New("cannot tell what is sent to whom")
 
-// Unclear is an [ErrUnclear], and why.
+// Unclear returns an [ErrUnclear] with a reason.
 func Unclear(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrUnclear}, args...)...)
 }
 
-// Recipients are the sessions that a call of a tool sends to.
+// Recipients returns the sessions that a tool call sends to.
 func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error) {
 	add := func(value string) (err error) {
 		if m.Channel != EmailChannel && strings.ContainsAny(value, several) {
@@ -60,10 +60,10 @@ func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error)
 			}
 			continue
 		}
-		// What parts them in the key, or in an address of the web that a server makes of them,
-		// stands in none of them: the server would come to somebody else.
+		// A value must not contain a separator of the key, or of a URL that a server builds
+		// from it: it would lead to another recipient.
 		parting := partPattern.ReplaceAllString(to, "") + `/?#%\`
-		// In one pass: what a value has in braces is no argument.
+		// In one pass: braces within a value are no argument.
 		key := partPattern.ReplaceAllStringFunc(to, func(part string) string {
 			given, ok := Find(arguments, part[1:len(part)-1])
 			if !ok {
@@ -115,36 +115,35 @@ func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
 // EmailChannel is the channel whose recipients are addresses.
 const EmailChannel = "email"
 
-// several part the names of a list, for programs that take one as a text.
+// several are the separators of names in a list, for programs that take one as a text.
 const several = ",;\n\r\t"
 
-// plainAddresses is a list of addresses that all programs read in the same way: names have
-// nothing in them that an address, a comment or a group begins or ends with, and nor have what
-// stands before the @.
+// plainAddresses matches a list of addresses that all programs read in the same way: names
+// and local parts contain no character that begins or ends an address, a comment or a group.
 var plainAddresses = regexp.MustCompile(`^` + oneAddress + `(?:,` + oneAddress + `)*$`)
 
 const (
 	oneAddress = `\s*(?:` + bareAddress + `|` + addressName + `\s*<` + bareAddress + `>)\s*`
-	// A letter beyond ASCII becomes another one in the address that a mail program makes of it.
+	// Mail programs convert letters beyond ASCII to others in an address.
 	bareAddress = `[A-Za-z0-9!#$&'*+/=?^_{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*`
 	addressName = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
 )
 
-// upwards is what leads out of a folder, also where it is made a part of an address of the web:
-// there it leads to somebody else.
+// upwards matches a path that leads out of a folder, also within a URL, where it leads to
+// another recipient.
 var upwards = regexp.MustCompile(`(?i)(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:$|[/\\?#]|%2f|%5c|%3f|%23)`)
 
-// said is one text or number within an argument, or the name of a member there.
+// said is one text or number within an argument, or the name of a member.
 type said struct {
-	// name is the member's that it is the value of, or is.
+	// name is the member's name, of which this is the value or which it is.
 	name, value  string
 	text, member bool
 }
 
-// saysOf is all that an argument says, in its order.
+// saysOf returns everything that an argument says, in order.
 func saysOf(a *Member) (all []said) {
 	d := jsontext.NewDecoder(bytes.NewReader(a.Value), jsontext.AllowInvalidUTF8(true))
-	names := []string{a.Name} // of what is being read, outside in
+	names := []string{a.Name} // the members being read, outermost first
 	for {
 		t, err := d.ReadToken()
 		if err != nil {
@@ -165,11 +164,11 @@ func saysOf(a *Member) (all []said) {
 	}
 }
 
-// Steers is what ends a line, or is a command to what shows or sends a text.
+// Steers reports whether a character ends a line or controls a program that displays or sends a text.
 func Steers(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
-// Fits refuses a call with an argument of which the map does not say what the server makes of
-// it, or with a value that could be more than it is decided as.
+// Fits refuses a call with an argument that the map does not describe, or with a value that
+// could mean more than the decision covers.
 func (m *Map) Fits(t *Tool, arguments []Member) error {
 	known := t.Arguments()
 	for i := range arguments {
@@ -183,7 +182,7 @@ func (m *Map) Fits(t *Tool, arguments []Member) error {
 		if m.forms[a.Name] != nil && bytes.IndexByte(a.Value, '{') >= 0 && a.Value.Kind() != '"' {
 			return Unclear("the argument %s is neither a text nor a number", a.Name)
 		}
-		// What is a header in mail is a line, and of a tool that no map has nobody knows.
+		// A header of a mail is one line, and a guessed tool may use any argument for one.
 		oneLine := m.Channel == EmailChannel || t.Guessed || !slices.Contains(t.With, a.Name)
 		for _, s := range saysOf(a) {
 			switch {
@@ -202,7 +201,7 @@ func (m *Map) Fits(t *Tool, arguments []Member) error {
 	return nil
 }
 
-// Allows refuses a call of any tool with an argument that the map has none called with.
+// Allows refuses a call of any tool with an argument that the map forbids.
 func (m *Map) Allows(arguments []Member) error {
 	for i := range arguments {
 		for _, s := range append(saysOf(&arguments[i]), said{name: arguments[i].Name, member: true}) {
@@ -214,7 +213,7 @@ func (m *Map) Allows(arguments []Member) error {
 	return nil
 }
 
-// formed refuses a value that has not the form of its argument.
+// formed refuses a value that does not match the form of its argument.
 func (m *Map) formed(name, value string) error {
 	if form := m.forms[name]; form != nil && !form.MatchString(value) {
 		return Unclear("the argument %s is %q, and not of the form %s", name, value, m.Forms[name])
