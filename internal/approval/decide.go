@@ -15,13 +15,13 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Rules are what one configuration says about requests.
+// Rules is the part of a configuration that concerns requests.
 type Rules struct {
-	// Signers, where set, is who may sign decisions: each must then be signed.
+	// Signers, if set, are the people who may sign decisions; then each decision must be signed.
 	Signers Signers
-	// KeepContent keeps what was shown when it is decided.
+	// KeepContent keeps the shown text after the decision.
 	KeepContent bool
-	// Subject finds what a request is about.
+	// Subject finds the subject of a request.
 	Subject func(*Request) (Subject, error)
 }
 
@@ -31,25 +31,25 @@ type Decider struct {
 	Rules
 }
 
-// Under returns who decides under a configuration.
+// Under returns a decider for a configuration.
 func (q *Requests) Under(r Rules) *Decider { return &Decider{Requests: q, Rules: r} }
 
-// Decision is one person's word about one request, under way.
+// Decision is one person's decision about one request, in progress.
 type Decision struct {
 	*api.ApprovalResolveParams
 	Request *Request
-	// By is who decides, as it is kept.
+	// By is the person who decides, in the stored form.
 	By  api.ApprovalDecision
 	Now time.Time
-	// Change is what the decision will write, records first.
+	// Change is the change that the decision will commit, records first.
 	Change *store.Change
-	// Grant is the id of the grant that was made of it, where the exchange was approved.
+	// Grant is the id of the grant that the decision made, if it approved the exchange.
 	Grant string
-	// Outcome is what becomes of the exchange of the request, "" where nothing does.
+	// Outcome is the new outcome of the request's exchange, "" if it does not change.
 	Outcome string
-	// answers is the name of the asking that it answers, see [Decision.Say].
+	// answers names the request that the decision answers, see [Decision.Say].
 	answers string
-	// Answer is what an [Unanswered] of the subject returned, nil if there was none.
+	// Answer is the result of the subject's [Unanswered], nil if there was none.
 	Answer any
 
 	decider *Decider
@@ -64,7 +64,7 @@ func (c *Decider) decision(r *Request, s Subject, p *api.ApprovalResolveParams, 
 	return d
 }
 
-// Show returns a request as a person is shown it.
+// Show returns a request as a person sees it.
 func (c *Decider) Show(ctx context.Context, id string) (*Request, error) {
 	r, err := c.Get(ctx, id)
 	if err == nil {
@@ -73,9 +73,8 @@ func (c *Decider) Show(ctx context.Context, id string) (*Request, error) {
 	return r, err
 }
 
-// Unanswered is the error of a release that somebody else has to be asked about first.
-// [Decider.Resolve] calls it with no lock held, and takes the decision up once more with
-// its result.
+// Unanswered is the error of a release that needs an answer from somebody else first.
+// [Decider.Resolve] calls it with no lock held, and then takes the decision again with its result.
 type Unanswered func(context.Context) (answer any, err error)
 
 func (Unanswered) Error() string { return "others have to be asked before this is released" }
@@ -83,7 +82,7 @@ func (Unanswered) Error() string { return "others have to be asked before this i
 // Resolve takes a person's decision about a request, at most once.
 func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
 	var answer any
-	// What was asked about is the same the second time, unless the request has changed.
+	// The second attempt asks the same question, unless the request has changed.
 	for range 3 {
 		result, err = c.resolve(ctx, peer, p, answer)
 		ask, unanswered := errors.AsType[Unanswered](err)
@@ -97,8 +96,7 @@ func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalRes
 	return api.ApprovalResolveResult{}, api.Obstacle{}.Conflict(api.ApprovalStale, "what would be sent changed while others were asked about it: look again")
 }
 
-// resolve takes a decision, with the answer to what had to be asked before, if that is
-// there.
+// resolve takes a decision, with the answer that was needed before, if there is one.
 func (c *Decider) resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams, answer any) (api.ApprovalResolveResult, error) {
 	r, s, unlock, err := c.load(ctx, p.ApprovalID)
 	if err != nil {
@@ -139,8 +137,8 @@ func (d *Decision) result(err error) (api.ApprovalResolveResult, error) {
 	return api.ApprovalResolveResult{State: r.State, DispatchID: r.DispatchID, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq, GrantID: d.Grant}, nil
 }
 
-// takeBack ends by a denial what was approved, or taken over, and is ready for somebody who
-// has not fetched it, or done it, yet.
+// takeBack lets a denial revoke an approval or a takeover, as long as nobody has fetched or carried
+// out the released subject.
 func (c *Decider) takeBack(ctx context.Context, d *Decision, peer api.Peer) (api.ApprovalResolveResult, error) {
 	if s, spendable := d.subject.(Spendable); spendable && d.Decision == api.DecideDeny && d.was == api.ApprovalApproved {
 		unspent, err := s.Unspent(ctx)
@@ -179,7 +177,7 @@ func (c *Decider) takeBack(ctx context.Context, d *Decision, peer api.Peer) (api
 	}))
 }
 
-// ready is what was released by a request that is decided, while somebody can fetch it.
+// ready returns the release of a decided request, as long as somebody can still fetch it.
 func (c *Decider) ready(ctx context.Context, d *Decision) (store.Release, error) {
 	row, err := c.o.Store.Release(ctx, d.ApprovalID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (row.State != store.ReleaseReady || !d.Now.Before(row.ExpiresAt)) {
@@ -188,7 +186,7 @@ func (c *Decider) ready(ctx context.Context, d *Decision) (store.Release, error)
 	return row, err
 }
 
-// take returns a request that still waits, and takes the lock of its subject.
+// take returns a pending request, and takes the lock of its subject.
 func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, unlock func(), err error) {
 	r, s, unlock, err = c.load(ctx, id)
 	if err == nil && r.State != api.ApprovalPending {
@@ -198,8 +196,8 @@ func (c *Decider) take(ctx context.Context, id string) (r *Request, s Subject, u
 	return r, s, unlock, err
 }
 
-// load returns a request, which has expired if its time is over, and takes the lock of its
-// subject.
+// load returns a request and takes the lock of its subject. If the request's time is over, it
+// expires first.
 func (c *Decider) load(ctx context.Context, id string) (r *Request, s Subject, unlock func(), err error) {
 	if r, err = c.Get(ctx, id); err != nil {
 		return nil, nil, nil, err
@@ -221,18 +219,18 @@ func (c *Decider) load(ctx context.Context, id string) (r *Request, s Subject, u
 	return r, s, unlock, nil
 }
 
-// OverAt reports whether the time of a request has run out.
+// OverAt reports whether a request has expired.
 func (r *Request) OverAt(now time.Time) bool { return now.UnixMilli() >= r.ExpiresAt }
 
-// decidedAlready tells who came too late who was first.
+// decidedAlready tells a late caller who decided first.
 func decidedAlready(r *Request) error {
 	by := r.Decision
 	message := fmt.Sprintf("approval %s is %s already, by %s at %s", r.ApprovalID, r.State, by.By, time.UnixMilli(by.At).UTC().Format(time.RFC3339))
 	return api.Obstacle{State: r.State, By: by.By, At: by.At}.Conflict(api.AlreadyDecided, message)
 }
 
-// mayDecide finds out who decides. What was shown is what is decided about. A
-// signature that is missing or no good is on record.
+// mayDecide finds out who decides. The decision must name the digest that was shown. A missing or
+// invalid signature is on record.
 func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 	if d.Digest != "" && d.Digest != d.Request.Digest && !mutant.Off("approval-digest") {
 		return stale(d.Request, "what waits is not what you saw: look again")
@@ -243,7 +241,7 @@ func (c *Decider) mayDecide(d *Decision, peer api.Peer) error {
 	return err
 }
 
-// text is what is signed of the decision, but for its note.
+// text returns the signed text of the decision, except for its note.
 func (d *Decision) text() string {
 	r := d.Request
 	switch {
@@ -255,10 +253,10 @@ func (d *Decision) text() string {
 	return api.SignedText(d.ApprovalID, d.Decision, r.Digest)
 }
 
-// Who is who decides something: whoever signed it or, where no signatures are asked
-// for, the user that the system says. Where they are, a word without one counts for
-// nothing; that somebody tried goes on record, in what the record says already of
-// what it is about. The text is that of the decision alone: its note is signed with it.
+// Who returns the person who decides: the signer, or if no signatures are required, the user that
+// the system reports. If they are required, a decision without one has no effect. The attempt goes
+// on record, in the given record about its subject. The text is that of the decision alone: its
+// note is signed with it.
 func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
 	uid, _, pid := peer.Credentials()
 	now := c.o.Now()
@@ -291,8 +289,8 @@ func stale(r *Request, message string) error {
 	return api.Obstacle{Changed: append([]api.ApprovalChange{}, r.Changed...), Digest: r.Digest}.Conflict(api.ApprovalStale, message)
 }
 
-// approve releases the subject, if it is still just as it was shown and enough
-// people have said so.
+// approve releases the subject, if it is unchanged since it was shown and enough people have
+// approved it.
 func (c *Decider) approve(ctx context.Context, d *Decision) error {
 	if err := c.lookAgain(ctx, d); err != nil {
 		return err
@@ -321,8 +319,7 @@ func (c *Decider) approve(ctx context.Context, d *Decision) error {
 	return d.subject.Release(ctx, d)
 }
 
-// takeOver lets a person do it instead, once as many others as are needed besides
-// have approved.
+// takeOver lets a person act in place of the agent, once the other needed people have approved.
 func (c *Decider) takeOver(ctx context.Context, d *Decision) error {
 	if err := c.lookAgain(ctx, d); err != nil {
 		return err
@@ -336,8 +333,8 @@ func (c *Decider) takeOver(ctx context.Context, d *Decision) error {
 	return d.subject.Release(ctx, d)
 }
 
-// OfExchange is what all who approved the request have approved of its exchange, nil
-// where they have not approved the same.
+// OfExchange returns the bounds of the exchange that all approvers agree on, nil if they do not
+// agree.
 func (d *Decision) OfExchange() *api.Bounds {
 	for i := range d.Request.Approvals {
 		if !d.Request.Approvals[i].Exchange.Equal(d.Exchange) {
@@ -347,9 +344,8 @@ func (d *Decision) OfExchange() *api.Bounds {
 	return d.Exchange
 }
 
-// lookAgain weighs the subject once more. Where an approval would no longer lead to
-// what was shown, nothing is decided: what changed is written down, and a person has
-// to look anew.
+// lookAgain weighs the subject again. If an approval would no longer have the shown effect, nothing
+// is decided: the change is stored, and a person must look again.
 func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 	r, was, saw := d.Request, *d.Request, d.subject.Shown()
 	if err := d.subject.Preview(ctx, d.Now); err != nil {
@@ -362,8 +358,8 @@ func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 	return d.askAnew(changes(&was, r, saw, sees), "something changed since this was held")
 }
 
-// AskAnew ends a release that an interceptor has objected to. What it made of the request
-// is in force, nobody has approved that, and a person has to look anew.
+// AskAnew ends a release because an interceptor objected. The interceptor's change of the request
+// is in force. Nobody has approved that, so a person must look again.
 func (d *Decision) AskAnew(change func() error, objection string) error {
 	r, was, saw := d.Request, *d.Request, d.subject.Shown()
 	if err := change(); err != nil {
@@ -373,7 +369,7 @@ func (d *Decision) AskAnew(change func() error, objection string) error {
 	return d.askAnew(append(changed, api.ApprovalChange{Field: changedInterceptor, Now: objection}), objection)
 }
 
-// askAnew writes down what changed of a request, and voids the approvals that it has.
+// askAnew stores the changes of a request, and voids its approvals.
 func (d *Decision) askAnew(changed []api.ApprovalChange, message string) error {
 	r, sees := d.Request, d.subject.Shown()
 	r.Changed = changed
@@ -389,7 +385,7 @@ func (d *Decision) askAnew(changed []api.ApprovalChange, message string) error {
 	return stale(r, message+": look again")
 }
 
-// keepWaiting writes down what happened to a request that goes on waiting.
+// keepWaiting records an event of a request that stays pending.
 func (c *Decider) keepWaiting(d *Decision, event string) error {
 	r := d.Request
 	if err := r.enter(d.Change, d.was, api.ApprovalPending); err != nil {
@@ -415,9 +411,9 @@ func (c *Decider) keepWaiting(d *Decision, event string) error {
 	return nil
 }
 
-// recorded is what changed as records have it. A keyed digest stands for each text but
-// those of the daemon: a message's is kept in no record, and names of people are redacted
-// in the members of records that hold them.
+// recorded returns changes in the form of records. A keyed digest stands for each text except the
+// daemon's own: no record holds a message's text, and names of people are redacted in the members
+// of records that hold them.
 func (q *Requests) recorded(tenant string, changed []api.ApprovalChange) ([]api.ApprovalChange, error) {
 	list := slices.Clone(changed)
 	for i := range list {
@@ -450,14 +446,14 @@ func (c *Decider) end(ctx context.Context, d *Decision, state string) error {
 	return err
 }
 
-// EndWith enters into a change that a request is resolved by a decision about
-// something else: the person has spoken.
+// EndWith enters into a change that a decision about something else resolves a request: the person
+// has spoken.
 func (c *Decider) EndWith(r *Request, by *api.ApprovalDecision, change *store.Change) error {
 	return c.EndWithState(r, by, api.ApprovalResolved, change)
 }
 
-// EndWithState enters into a change that a request ends with it, in a state. Its
-// subject is not asked: the change is the subject's own.
+// EndWithState enters into a change that a request ends in a state. Its subject is not asked, since
+// it makes the change itself.
 func (c *Decider) EndWithState(r *Request, by *api.ApprovalDecision, state string, change *store.Change) error {
 	s, err := c.Subject(r)
 	if err != nil {
@@ -468,8 +464,8 @@ func (c *Decider) EndWithState(r *Request, by *api.ApprovalDecision, state strin
 	return d.Conclude(state, nil)
 }
 
-// EndBy ends a request without a release by the word of somebody who is no person: to
-// refuse what was asked for takes none.
+// EndBy ends a request without a release, by the decision of somebody who need not be a person:
+// refusing a request does not take one.
 func (c *Decider) EndBy(ctx context.Context, id, decision, by, note string) (api.ApprovalResolveResult, error) {
 	r, s, unlock, err := c.take(ctx, id)
 	if err != nil {
@@ -491,8 +487,8 @@ func (c *Decider) EndBy(ctx context.Context, id, decision, by, note string) (api
 	return api.ApprovalResolveResult{State: r.State, Needed: r.Needed, Given: r.Given, AuditSeq: d.seq}, nil
 }
 
-// Withdraw ends a request whose app does not want it any more. What an exchange has come to
-// is a person's to settle, so a request that is about its limits stays.
+// Withdraw ends a request whose app no longer wants it. Only a person may settle an exchange that
+// reached its limits, so a request about those stays.
 func (c *Decider) Withdraw(ctx context.Context, app string, p *api.WithdrawParams) (api.OK, error) {
 	r, s, unlock, err := c.take(ctx, p.ApprovalID)
 	if err != nil {
@@ -510,9 +506,9 @@ func (c *Decider) Withdraw(ctx context.Context, app string, p *api.WithdrawParam
 	return api.OK{OK: true}, c.end(ctx, d, api.ApprovalRevoked)
 }
 
-// Conclude enters a decision into its change: the state, the record, and the news
-// for whoever asked, with the data of what it may do now. Whatever is decided before
-// the change is durable, nothing else knows of it.
+// Conclude enters a decision into its change: the state, the record, and the news for the app that
+// asked, with the data of the release. Until the change is durable, nothing outside it knows of the
+// decision.
 func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	r, c := d.Request, d.decider
 	r.Decision, r.DecidedAt, r.State = &d.By, d.By.At, state
@@ -537,13 +533,13 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 		}
 	}
 	if d.By.Signature != "" {
-		// The signature can be checked from the record alone, or with the words.
+		// The signature can be verified from the record alone, or with the person's own text.
 		record.Details["signedText"] = api.SignedNote(d.text(), d.Note)
 	}
 	if len(r.Approvals) > 1 {
 		record.Details["approvals"] = r.Approvals
 	}
-	// The decision comes before what it lets go.
+	// The record of the decision comes before those of its effects.
 	d.Change.Records = slices.Insert(d.Change.Records, 0, record)
 	d.Change.OnDurable(func(store.Receipt) {
 		c.Free(r)
@@ -557,9 +553,9 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	})
 }
 
-// forget drops the text of a request that is decided: nobody decides again. The request keeps
-// its sender and receiver, its amount, its findings, its reason and its digest, which tells
-// nothing of the text without the salt.
+// forget drops the text of a decided request, since nobody decides again. The request keeps its
+// sender and receiver, its amount, its findings, its reason and its digest, which does not reveal
+// the text without the salt.
 func (r *Request) forget() {
 	r.Forgotten = true
 	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil

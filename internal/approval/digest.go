@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// Digest is the digest of texts, in their order.
+// Digest returns the digest of texts, in their order.
 func Digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -18,17 +18,17 @@ func Digest(parts ...string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// NewSalt makes what keeps the digests of a request from being guessed: 256 bits, in
-// hexadecimal.
+// NewSalt returns 256 random bits in hexadecimal, which keep the texts behind a request's digests
+// from being guessed.
 func NewSalt() string {
 	salt := make([]byte, 32)
 	_, _ = rand.Read(salt) // it never fails
 	return hex.EncodeToString(salt)
 }
 
-// Asked names what is asked for, by a digest: the same again is the same request. It
-// stands beside the text only, and goes with it.
-// The kind stands before it, except for messages, the first there were.
+// Asked returns a digest that names a request: the same request has the same digest. It is stored
+// only beside the text, and removed with it. It includes the kind, except for messages, which were
+// the first kind.
 func Asked(kind string, parts ...string) string {
 	if kind == api.ApprovalOfMessage {
 		return Digest(parts...)

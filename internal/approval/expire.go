@@ -8,11 +8,11 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// byExpiry is who decides where time does.
+// byExpiry stands for the person in a decision by expiry.
 const byExpiry = "expiry"
 
-// Expire ends a request that nobody decided about. Time never approves. It is
-// called under the subject's lock.
+// Expire ends a request that nobody decided. It never approves. The caller holds the subject's
+// lock.
 func (c *Decider) Expire(ctx context.Context, r *Request) error {
 	s, err := c.Subject(r)
 	if err != nil {
@@ -23,11 +23,11 @@ func (c *Decider) Expire(ctx context.Context, r *Request) error {
 	return c.end(ctx, d, api.ApprovalExpired)
 }
 
-// sweepPage is how many expired requests are looked up at a time.
+// sweepPage is the number of expired requests that are read at a time.
 const sweepPage = 64
 
-// Sweep ends the requests whose time has run out. One that cannot be ended, since it or what
-// it is about cannot be read, keeps no other one waiting.
+// Sweep ends expired requests. A request that cannot be ended, because it or its subject cannot be
+// read, does not block others.
 func (c *Decider) Sweep(ctx context.Context) error {
 	for {
 		page, err := c.o.Store.ExpiredApprovals(ctx, c.o.Now(), sweepPage)
@@ -37,7 +37,7 @@ func (c *Decider) Sweep(ctx context.Context) error {
 		var failed []error
 		ended := false
 		for _, id := range page {
-			// Taking one that has expired ends it.
+			// take ends an expired request.
 			switch _, _, unlock, err := c.take(ctx, id); {
 			case err == nil:
 				unlock()

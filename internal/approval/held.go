@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Held is what the caller of a held message sees.
+// Held returns the answer to the caller of a held message.
 func (r *Request) Held(auditID string) api.DispatchResult {
 	ref := &api.ExchangeRef{
 		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, Round: r.Round, MaxRounds: r.MaxRounds, AuditID: auditID,
@@ -17,8 +17,8 @@ func (r *Request) Held(auditID string) api.DispatchResult {
 	return api.DispatchResult{DispatchID: r.DispatchID, Queued: true, Held: true, ApprovalID: r.ApprovalID, OCIP: ref}
 }
 
-// Timeless is what would be sent without those members of its metadata that
-// are of the moment it is sent at, in the one form it has whether or not it was stored.
+// Timeless returns the message to be sent without the members of its metadata that depend on the
+// time of sending. Its form is the same whether or not it was stored.
 func Timeless(sending jsontext.Value, members ...string) jsontext.Value {
 	var m api.EmittedMessage
 	if len(sending) == 0 || json.Unmarshal(sending, &m) != nil {
@@ -28,7 +28,7 @@ func Timeless(sending jsontext.Value, members ...string) jsontext.Value {
 		delete(m.Metadata, name)
 	}
 	sending = m.Append(nil)
-	// What was decoded can be formatted.
+	// A decoded value can always be formatted.
 	_ = sending.Format()
 	return sending
 }

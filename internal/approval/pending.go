@@ -2,18 +2,16 @@ package approval
 
 import "sync"
 
-// pending is what every new request is compared with: the requests that wait. What
-// they are is in the store.
+// pending caches the pending requests, for comparison with each new one. The store has their
+// content.
 type pending struct {
 	mu sync.Mutex
-	// asked holds, by who asks, what was asked for and waits, and the id of the
-	// request.
+	// asked maps each asker's pending digests to the ids of the requests.
 	asked map[asker]map[string]string
 }
 
-// asker is what a request is counted with: an agent, and each kind by itself. Who
-// writes to an agent, and so escalates, must not take the places of what the agent
-// asks for.
+// asker counts requests: for each agent, each kind on its own. Somebody who writes to an agent, and
+// so causes escalations, must not use up the places of the agent's own requests.
 type asker struct{ kind, agent string }
 
 func (p *pending) put(kind, agent, asked, id string) {
@@ -29,8 +27,8 @@ func (p *pending) putLocked(whose asker, asked, id string) {
 	p.asked[whose][asked] = id
 }
 
-// Waiting returns the request of a kind that waits for what an agent asks, or "".
-// The digest of what is asked is made only where something of the agent waits.
+// Waiting returns the pending request of a kind for the same thing that an agent asks, or "". It
+// computes the digest only if the agent has pending requests.
 func (p *pending) Waiting(kind, agent string, asked func() string) string {
 	whose := asker{kind, agent}
 	p.mu.Lock()
@@ -39,14 +37,14 @@ func (p *pending) Waiting(kind, agent string, asked func() string) string {
 	if !some {
 		return ""
 	}
-	// The digest of a long text is not for the lock that all agents share.
+	// Hash a long text outside the lock that all agents share.
 	what := asked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked[whose][what]
 }
 
-// Room reports whether a request is new and there is a place for it.
+// Room reports whether a request is new and within the limit.
 func (p *pending) Room(kind, agent, asked string, limit int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,8 +52,8 @@ func (p *pending) Room(kind, agent, asked string, limit int) bool {
 	return mine[asked] == "" && len(mine) < limit
 }
 
-// Reserve takes a place for a request, unless its agent has as many of its kind
-// waiting as may. A request that is not made gives it back with [pending.Free].
+// Reserve takes a place for a request, unless its agent has reached the limit for its kind. A
+// request that is not made gives it back with [pending.Free].
 func (p *pending) Reserve(r *Request, limit int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +75,7 @@ func (p *pending) Free(r *Request) {
 	}
 }
 
-// Count is how many requests wait.
+// Count returns the number of pending requests.
 func (p *pending) Count() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,62 +12,60 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Notifier tells people. Its methods must not wait.
+// Notifier notifies people. Its methods must not wait.
 type Notifier interface {
-	// Held is called when a request begins to wait, Decided when it no longer
-	// does.
+	// Held is called when a request begins to wait, Decided when it no longer does.
 	Held(*api.Approval)
 	Decided(approvalID string)
-	// Alarm tells of something that waits for no decision.
+	// Alarm reports something that needs no decision.
 	Alarm(id, title, body string)
 }
 
-// Options is what requests are given from outside.
+// Options holds the dependencies of requests.
 type Options struct {
 	Store *store.Store
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
-	// Keyed makes the keyed digest that stands for a tenant's text in records. Its
-	// error is what the caller is told.
+	// Keyed makes the keyed digest that stands for a tenant's text in records. Callers may be told
+	// its error.
 	Keyed func(tenant, text string) (string, error)
-	// Answers is the digest, of another key, that stands for what was asked for in the record
-	// of its answer.
+	// Answers makes the digest, under another key, that stands for the asked thing in the record of
+	// its answer.
 	Answers func(tenant, asked string) (string, error)
-	// Notify, where set, is told what waits.
+	// Notify, if set, is told about pending requests.
 	Notify Notifier
 	Now    func() time.Time
 	NewID  func() string
 }
 
-// Requests are all approval requests. They are the same under every configuration;
-// what depends on one is a method of [Decider]. They are safe for concurrent use.
+// Requests are all approval requests. They are the same under every configuration; methods that
+// depend on one belong to [Decider]. They are safe for concurrent use.
 type Requests struct {
 	o Options
 	pending
 	watchers watchers
 }
 
-// New takes up the requests that the store holds.
+// New loads the requests from the store.
 func New(ctx context.Context, o Options) (*Requests, error) {
 	q := &Requests{o: o, pending: pending{asked: make(map[asker]map[string]string)}, watchers: watchers{set: make(map[*watcher]struct{})}}
 	return q, o.Store.Pending(ctx, func(id, kind, agent, asked string) { q.put(kind, agent, asked, id) })
 }
 
-// Request is one approval request: what a person is shown of it, and what else its
-// decision takes.
+// Request is one approval request: the part that people see, and the data that its decision needs.
 type Request struct {
 	api.Approval
-	// Asked names what was asked for, see [Asked].
+	// Asked is the digest that names the request, see [Asked].
 	Asked string
-	// Anew counts how often a person had to be asked anew, so that no digest that
-	// was shown once is ever good again.
+	// Anew counts how often a person had to be asked again, so that a digest that was shown once
+	// never becomes valid again.
 	Anew int
-	// Own is what the subject keeps for its release, in its own form.
+	// Own is the subject's data for its release, in its own form.
 	Own jsontext.Value
 }
 
-// The fields of changes. Every request has the first three, of which the last is the text
-// that would be sent; changedInterceptor is the objection of an interceptor.
+// The fields of changes. Every request has the first three, of which the last is the text that
+// would be sent; changedInterceptor is the objection of an interceptor.
 const (
 	changedRevision    = "policyRevision"
 	changedVerdict     = "verdict"
@@ -75,7 +73,7 @@ const (
 	changedInterceptor = "interceptor"
 )
 
-// NotFound is what is said of a request that there is not.
+// NotFound returns the error for an unknown request.
 func NotFound(id string) error { return api.Errorf(api.NotFound, "there is no approval %q", id) }
 
 // Get returns a request.
@@ -90,7 +88,7 @@ func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
 	return decode(stored)
 }
 
-// OfExchange returns what waits of one agent's side of an exchange.
+// OfExchange returns the pending requests of one agent's side of an exchange.
 func (q *Requests) OfExchange(ctx context.Context, exchangeID, agent string) (list []*Request, err error) {
 	waiting, err := q.o.Store.PendingOf(ctx, exchangeID)
 	if err != nil {
@@ -131,7 +129,7 @@ func (q *Requests) List(ctx context.Context, p *api.ApprovalListParams) (api.App
 	return result, nil
 }
 
-// Oldest is since when the oldest request waits, zero where none does.
+// Oldest returns when the oldest pending request was made, zero if there is none.
 func (q *Requests) Oldest(ctx context.Context) (time.Time, error) {
 	page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1)
 	if err != nil || len(page) == 0 {
@@ -154,8 +152,8 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 	return page, total, nil
 }
 
-// Add enters a new request into a change, with its digest for a person to see. It
-// waits once the change is durable.
+// Add enters a new request into a change, with its digest for people. It is pending once the change
+// is durable.
 func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
 	r.Salt = NewSalt()
 	r.name(s.Shown())

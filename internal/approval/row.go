@@ -15,12 +15,12 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// form is the version of what is stored of a request. Before the second, without a
-// number, it was what the wire had.
+// form is the version of the stored form of a request. Before the second, the form was the wire's,
+// without a number.
 const form = 2
 
-// head is what lists show, as it is stored. It has the members of the wire's summary,
-// so that one that is added there cannot be forgotten here.
+// head is the stored form of the part for lists. It has the members of the wire's summary, so that
+// one that is added there cannot be forgotten here.
 type head struct {
 	ApprovalID           string            `json:"id"`
 	Kind                 string            `json:"kind"`
@@ -62,7 +62,7 @@ type storedHead struct {
 	head
 }
 
-// body is the rest of a request as it is stored.
+// body is the stored form of the rest of a request.
 type body struct {
 	Form int `json:"v"`
 
@@ -100,8 +100,8 @@ type body struct {
 	Own       jsontext.Value `json:"own,omitzero"`
 }
 
-// media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], change [api.ApprovalChange] and
-// bounds [api.Bounds], as they are stored.
+// media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], change
+// [api.ApprovalChange] and bounds [api.Bounds], as they are stored.
 type (
 	media struct {
 		Member string `json:"member"`
@@ -140,8 +140,8 @@ type (
 	}
 )
 
-// enter enters a request into a change: a new one, or what became of one that is
-// still in the state from.
+// enter enters a request into a change: a new one, or the next state of one that is still in the
+// state from.
 func (r *Request) enter(c *store.Change, from, state string) error {
 	row, err := r.encode(state)
 	row.New, row.From = from == "", from
@@ -237,8 +237,7 @@ func wrap(err error) error {
 	return fmt.Errorf("cannot decode an approval of the list: %w", err)
 }
 
-// decodeFirst reads the first form: the wire's, and beside it what a message takes
-// to go.
+// decodeFirst decodes the first form: the wire's, and beside it the message's own data.
 func decodeFirst(a store.Approval) (*Request, error) {
 	var (
 		first struct {
@@ -261,7 +260,7 @@ func decodeFirst(a store.Approval) (*Request, error) {
 		return nil, fmt.Errorf("cannot decode approval %s: %w", a.ID, err)
 	}
 	if r.Kind == "" {
-		// It was written before anything but messages to agents could wait.
+		// It was written when only messages to agents could wait.
 		r.Kind, r.CounterpartyKind = api.ApprovalOfMessage, ocip.KindAgent
 		_, r.Target, _ = strings.Cut(r.SessionKey, ":")
 	}

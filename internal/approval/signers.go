@@ -11,16 +11,15 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Signers knows who may decide with a signature.
+// Signers knows the people who may sign decisions.
 type Signers interface {
-	// Verify checks an armored SSH signature over a text and returns the
-	// principal who made it and the fingerprint of the key. Its error is shown
-	// to whoever decides.
+	// Verify checks an armored SSH signature over a text and returns the principal who made it and
+	// the fingerprint of the key. The person who decides sees its error.
 	Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error)
 }
 
-// recount drops the approvals that count no longer: of whoever was taken off the
-// list of signers since, or never signed.
+// recount drops approvals that do not count any more: their people were removed from the list of
+// signers, or never signed.
 func recount(a *api.Approval, signers Signers) {
 	if signers == nil {
 		return
@@ -32,7 +31,7 @@ func recount(a *api.Approval, signers Signers) {
 	a.Given = len(a.Approvals)
 }
 
-// Stands reports whether enough of those who approved a request may sign now.
+// Stands reports whether enough approvers of a request may sign now.
 func (c *Decider) Stands(ctx context.Context, id string) (bool, error) {
 	if c.Signers == nil {
 		return true, nil
@@ -45,7 +44,7 @@ func (c *Decider) Stands(ctx context.Context, id string) (bool, error) {
 	return r.Given >= max(1, r.Needed), nil
 }
 
-// others counts the approvals that are of other people than who decides now.
+// others counts the approvals of people other than the one who decides now.
 func others(approvals []api.ApprovalDecision, by *api.ApprovalDecision) (n int) {
 	for i := range approvals {
 		if !same(&approvals[i], by) {
@@ -55,20 +54,20 @@ func others(approvals []api.ApprovalDecision, by *api.ApprovalDecision) (n int) 
 	return n
 }
 
-// same reports whether two decisions are of one person.
+// same reports whether two decisions are by one person.
 func same(a, b *api.ApprovalDecision) bool {
 	return a.By == b.By || a.Fingerprint != "" && a.Fingerprint == b.Fingerprint
 }
 
-// People is how many people approved what was let go, as the record of that has it.
+// People returns how many people approved a release, from the record of the decision.
 func People(decided *audit.Entry) int {
 	given, _ := decided.Details["approvals"].([]any)
 	return max(len(given), 1)
 }
 
-// StillSigned reports whether everybody whose signature let something go may sign now, and
-// has signed that it goes: the texts are made of what is known of the request, which must be
-// the one that the record of the decision names. Without signers nobody has to.
+// StillSigned reports whether everybody whose signature released something may still sign, and has
+// signed the release. The texts are made from the request, which must be the one that the record of
+// the decision names. Without signers it is always true.
 func (c *Decider) StillSigned(ctx context.Context, decided *audit.Entry) (bool, error) {
 	if c.Signers == nil {
 		return true, nil
@@ -95,9 +94,9 @@ func (c *Decider) StillSigned(ctx context.Context, decided *audit.Entry) (bool, 
 	}), nil
 }
 
-// letsGo is the text that somebody signs whose decision lets the subject of a request go, and
-// reports whether the decision does. Signed is the text on record: who takes over in words of
-// their own signs a digest of them, which nobody can make once their salt is forgotten.
+// letsGo returns the text that a person signs for a decision that releases a request's subject, and
+// reports whether the decision does that. Signed is the text on record: a takeover with a text of
+// one's own signs a digest of it, which cannot be computed once the salt is forgotten.
 func (r *Request) letsGo(given *api.ApprovalDecision, signed string) (text string, lets bool) {
 	switch given.Decision {
 	case api.DecideApprove:

@@ -10,74 +10,72 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Subject is what a request is about: something that is done when enough people
-// have approved it, or that a person has to see to. One is made for a request
-// whenever somebody decides; it need not be safe for concurrent use.
+// Subject is the matter of a request: an act that follows when enough people have approved it, or
+// something that a person must look at. Each decision makes one; it need not be safe for concurrent
+// use.
 type Subject interface {
-	// Lock takes the lock under which all that concerns the subject is decided, one
-	// after the other. What it locks by never changes.
+	// Lock takes the lock for all decisions about the subject, which are made one after the other.
+	// The key of the lock never changes.
 	Lock() (unlock func())
-	// Takes refuses a decision that is never taken about such a subject.
+	// Takes refuses a kind of decision that is never made about such a subject.
 	Takes(decision string) error
-	// Preview works out what an approval would lead to now, and enters it into the
-	// request: what a person is shown, how many are needed, under which policy, and
-	// Blocked, why it cannot be approved if it cannot.
+	// Preview computes the current effect of an approval, and enters it into the request: the shown
+	// text, the number of people, the policy, and in Blocked the reason why it cannot be approved,
+	// if there is one.
 	Preview(ctx context.Context, now time.Time) error
-	// Shown is what a person decides about, as the request has it.
+	// Shown returns the matter of the decision, from the request.
 	Shown() View
-	// Release does what was approved, or taken over, as the last preview had it. It
-	// calls [Decision.Conclude] and commits the decision's change. Where it cannot,
-	// nothing is decided. Its error can be [Unanswered].
+	// Release carries out an approval or a takeover, as the last preview had it. It calls
+	// [Decision.Conclude] and commits the decision's change. If it cannot, nothing is decided. Its
+	// error can be [Unanswered].
 	Release(ctx context.Context, d *Decision) error
-	// End enters into the decision's change what it means that nothing is released.
-	// The state is denied, resolved or expired.
+	// End enters the effect of a decision without a release into its change. The state is denied,
+	// resolved or expired.
 	End(ctx context.Context, d *Decision, state string) error
-	// Record begins a record: what the subject is, and whose.
+	// Record begins a record that names the subject and its owner.
 	Record() *audit.Record
-	// Tell enters into a change that whoever asked is told what came of it.
+	// Tell enters the notice of an outcome to the app that asked into a change.
 	Tell(change *store.Change, outcome api.ApprovalOutcome) error
 }
 
-// Revocable is a [Subject] whose release is kept until somebody fetches it: until then, a
-// person can take it back.
+// Revocable is a [Subject] whose release is kept until somebody fetches it. Until then, a person
+// can revoke it.
 type Revocable interface {
 	Subject
-	// TakeBack calls revoke while nobody can fetch what was released. It is called under
-	// the subject's lock. The key is the name of what was asked for, of a tool call.
+	// TakeBack calls revoke while nobody can fetch the release. The caller holds the subject's
+	// lock. For a tool call, the key names the call.
 	TakeBack(key string, revoke func() error) error
 }
 
-// Spendable is a [Subject] whose approval counts once, later: until then, a denial takes it
-// back.
+// Spendable is a [Subject] whose approval counts once, later. Until then, a denial revokes it.
 type Spendable interface {
 	Subject
-	// Unspent reports whether the approval is such a one, and still counts. It is called
-	// under the subject's lock.
+	// Unspent reports whether the approval is of this kind and still counts. The caller holds the
+	// subject's lock.
 	Unspent(ctx context.Context) (bool, error)
 }
 
-// Member is a named part of a request, in the form that is compared.
+// Member is a named part of a request, in the form for comparisons.
 type Member struct{ Name, Text string }
 
-// View is what a person is shown of a subject. All of it is in the digest.
+// View is a subject as people see it. The digest covers all of it.
 type View struct {
-	// Asked is what was asked for, and Effect what an approval leads to, without what is
-	// of the moment.
+	// Asked is the original request, and Effect the effect of an approval, without parts that
+	// depend on the time.
 	Asked  []string
 	Effect string
-	// Members are further members of the request, such as the receiver. One that changes
-	// is listed under its name.
+	// Members are further members of the request, such as the receiver. A change of one is listed
+	// under its name.
 	Members []Member
-	// Approvable says what an approval does, Refused that there can be none any
-	// more, and Instead what a person can do then.
+	// Approvable describes the effect of an approval, Refused says that none is possible any more,
+	// and Instead names the person's alternatives.
 	Approvable, Refused, Instead string
 }
 
-// name gives a request its digest, which names exactly what waits: what was asked
-// for, what would be done, why it waits and under which policy. When it was weighed
-// is no part of it, so that what has not changed keeps its digest. The salt is: all
-// the rest is on record, but for the text, which could be guessed then. A request that
-// waits since before there were salts has none.
+// name gives a request its digest, which names exactly the pending matter: the request, the effect,
+// the reason to wait and the policy. It does not cover the time, so that an unchanged request keeps
+// its digest. It covers the salt: everything else is on record, except the text, which could
+// otherwise be guessed. A request from before there were salts has none.
 func (r *Request) name(v View) {
 	parts := append([]string{r.ApprovalID}, v.Asked...)
 	parts = append(parts, v.Effect, r.Code, r.PolicyRevision, r.Blocked, strconv.Itoa(r.Anew))
@@ -91,7 +89,7 @@ func (r *Request) name(v View) {
 	r.sign()
 }
 
-// sign enters the texts that decisions about the request are signed over.
+// sign enters the texts that people sign for decisions about the request.
 func (r *Request) sign() {
 	r.ToSign = make(map[string]string)
 	for _, decision := range api.DecisionsOf(r.Kind) {
@@ -99,7 +97,7 @@ func (r *Request) sign() {
 	}
 }
 
-// changes lists what a person saw otherwise.
+// changes lists differences from the view that a person saw.
 func changes(was, now *Request, saw, sees View) (list []api.ApprovalChange) {
 	verdict := func(r *Request, v View) string {
 		if r.Blocked == "" {
@@ -117,7 +115,7 @@ func changes(was, now *Request, saw, sees View) (list []api.ApprovalChange) {
 		}
 	}
 	for i, m := range sees.Members {
-		// A subject has the same members whenever it is shown.
+		// A subject always has the same members.
 		if before := saw.Members[i].Text; before != m.Text {
 			list = append(list, api.ApprovalChange{Field: m.Name, Was: before, Now: m.Text})
 		}
@@ -132,8 +130,8 @@ func (q *Requests) record(s Subject, event string) *audit.Record {
 	return r
 }
 
-// Details is a decision as records write it, with the signature, so that the record
-// alone can be checked.
+// Details returns a decision in the form of records, with the signature, so that the record alone
+// can be verified.
 func Details(by *api.ApprovalDecision) map[string]any {
 	details := map[string]any{"by": by.By, "decision": by.Decision}
 	for name, value := range map[string]string{"note": by.Note, "fingerprint": by.Fingerprint, "signature": by.Signature} {

@@ -8,14 +8,14 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// watchers are the people looking on.
+// watchers are the streams of people who watch.
 type watchers struct {
 	mu  sync.Mutex
 	set map[*watcher]struct{}
 }
 
-// watcher is one person looking on. What changed and was not sent yet is kept as
-// ids, so that a slow reader costs little and gets the newest state.
+// watcher is the stream of one person who watches. Unsent changes are kept as ids, so that a slow
+// reader costs little and gets the newest state.
 type watcher struct {
 	mu      sync.Mutex
 	changed []string
@@ -45,7 +45,7 @@ func (w *watcher) take() []string {
 	return ids
 }
 
-// tell wakes those who watch.
+// tell wakes the watchers.
 func (l *watchers) tell(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +67,7 @@ func (l *watchers) join() (w *watcher, leave func()) {
 	}
 }
 
-// Watch sends the requests that wait, and then each that is new or changes, until
-// the context ends.
+// Watch sends the pending requests, and then each new or changed one, until the context ends.
 func (q *Requests) Watch(ctx context.Context, s api.Stream) error {
 	w, leave := q.watchers.join()
 	defer leave()
@@ -78,8 +77,8 @@ func (q *Requests) Watch(ctx context.Context, s api.Stream) error {
 	return q.follow(ctx, w, func(r *Request) error { return s.Send(ctx, api.ApprovalNews{Approval: &r.ApprovalSummary}) })
 }
 
-// WatchOf tells an agent, without saying more, of each of its requests that is new or
-// changes, until the context ends.
+// WatchOf tells an agent that one of its requests is new or has changed, without details, until the
+// context ends.
 func (q *Requests) WatchOf(ctx context.Context, own func(*Request) bool, s api.Stream) error {
 	w, leave := q.watchers.join()
 	defer leave()
@@ -94,7 +93,7 @@ func (q *Requests) WatchOf(ctx context.Context, own func(*Request) bool, s api.S
 	})
 }
 
-// follow hands over what a watcher is told of.
+// follow hands over a watcher's changes.
 func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) error) error {
 	for {
 		select {
@@ -114,7 +113,7 @@ func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) e
 	}
 }
 
-// watchPage is how many requests are read at a time for who begins to look.
+// watchPage is the number of requests that are read at a time when a stream begins.
 const watchPage = 500
 
 func (q *Requests) sendPending(ctx context.Context, s api.Stream) error {

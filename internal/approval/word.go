@@ -11,36 +11,34 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Word is what a person has said about something that is asked for by asking: it answers
-// the next asking that is the same, once. It is kept as a release that has the name of what
-// was asked for as its key, see [Asked]. What was said stands in the record of the decision
-// alone, and is read from there.
+// Word is a person's answer to an agent that asks repeatedly: it answers the next identical
+// question, once. It is stored as a release with the digest of the question as its key, see
+// [Asked]. The answer itself is only in the record of the decision, and is read from there.
 type Word struct {
 	Allow bool
 	Note  string
-	// Revision is the policy's under which it was said.
+	// Revision is the policy's revision at the decision.
 	Revision string
 
 	row store.Release
 }
 
-// ofTools is where words come from, as releases say it: they are about the use of tools.
+// ofTools is the origin of words in releases: they are about the use of tools.
 const ofTools = "tools"
 
-// stateUsed is the state of a word that was taken.
+// stateUsed is the state of a word that was used.
 const stateUsed = "sent"
 
-// Say enters into a decision that it answers who asks for the same until then. App is whose
-// the asking is: an app's id, or what stands in its place.
+// Say makes a decision the answer to the same question until a time. App is the app that asks: an
+// app's id, or the name that stands for it.
 func (d *Decision) Say(app string, until time.Time) {
 	d.answers = d.Request.Asked
 	d.Change.Add(&store.Release{Approval: d.Request.ApprovalID, AppID: app, State: store.ReleaseReady, Key: d.answers, Origin: ofTools, ExpiresAt: until})
 }
 
-// Said returns a person's word about what is asked for that nobody has taken yet, nil where
-// there is none. What was allowed under another revision of the policy, by somebody who
-// may not sign any more, or by fewer people than are needed now, is none. Of the last, few says
-// so, for the record of whoever is asked anew.
+// Said returns a person's unused word about a question, or nil. An approval under another revision
+// of the policy, by somebody who may not sign any more, or by fewer people than are needed now,
+// does not count. In the last case few says so, for the record of the new request.
 func (c *Decider) Said(ctx context.Context, app, asked, revision string, needed int) (said *Word, few string, err error) {
 	rows, err := c.o.Store.ReadyReleases(ctx, app, asked, c.o.Now(), api.MaxPage)
 	if err != nil {
@@ -75,8 +73,8 @@ func (c *Decider) Said(ctx context.Context, app, asked, revision string, needed 
 	return nil, few, nil
 }
 
-// word reads a word from the record of its decision, nil if that says nothing of the kind, or
-// the request says by now that something else was decided.
+// word reads a word from the record of its decision. It returns nil if the record does not contain
+// it, or the request has another decision by now.
 func (c *Decider) word(ctx context.Context, row *store.Release, asked string) (*Word, *audit.Entry, error) {
 	r, err := c.Get(ctx, row.Approval)
 	if err != nil {
@@ -104,7 +102,7 @@ func (c *Decider) word(ctx context.Context, row *store.Release, asked string) (*
 	return nil, nil, nil
 }
 
-// void uses up a word that no record has, with a record of that.
+// void uses up a word that no record confirms, with a record of that.
 func (c *Decider) void(row *store.Release) error {
 	change := &store.Change{Drains: true, Records: []*audit.Record{{
 		ID: c.o.NewID(), ActionType: audit.ActionSecurity, Event: "undecided_word", AppID: row.AppID, ApprovalID: row.Approval,
@@ -115,7 +113,7 @@ func (c *Decider) void(row *store.Release) error {
 	return err
 }
 
-// Approval is the id of the request that the word is about.
+// Approval returns the id of the word's request.
 func (w *Word) Approval() string { return w.row.Approval }
 
 // Take enters into a change that the word is used up.
@@ -125,8 +123,8 @@ func (w *Word) Take(change *store.Change) {
 	change.Add(&used)
 }
 
-// Back makes a word good again that was taken for an answer which nobody got. The record is
-// that of the answer.
+// Back makes a used word valid again, because nobody got the answer. The record is that of the
+// answer.
 func (q *Requests) Back(w *Word, answered *audit.Record) error {
 	back, told := w.row, *answered
 	back.From = stateUsed

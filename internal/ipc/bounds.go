@@ -12,47 +12,45 @@ import (
 )
 
 const (
-	// operatorConnections are kept for the operator socket, whatever the apps
-	// have open. At this limit the oldest idle one gives way.
+	// operatorConnections are reserved for the operator socket, whatever the number of apps'
+	// connections. At this limit the oldest idle one is ended.
 	operatorConnections = 64
-	// observing is from how many bytes on of what is no delivery a connection
-	// counts as one that observes and does not read. The operating system holds
-	// more than that for it before anything waits here at all.
+	// observing is the number of waiting bytes, other than deliveries, from which a connection
+	// counts as an observer that does not read. The operating system buffers more than that before
+	// anything waits here.
 	observing = 64 << 10
-	// shareOfQueues is the part of all that may be queued which one process may
-	// have, as one of so many.
+	// shareOfQueues is the part of all queued bytes that one process may have, as one of so many.
 	shareOfQueues = 2
-	// maxLines bounds what the lines take that are being read, of all connections,
-	// where one line may not be so long that few of them make it.
+	// maxLines bounds the memory of the lines that all connections are reading, except if single
+	// lines may be so long that a few of them exceed it.
 	maxLines   = 64 << 20
 	leastLines = 16
-	// maxInFlightOfProcess bounds what the requests in flight of all connections of
-	// one process hold: their parameters, and requestBytes for what runs each.
+	// maxInFlightOfProcess bounds the memory of the requests in flight of one process: their
+	// parameters, and requestBytes for each request's goroutine.
 	maxInFlightOfProcess = 8 * maxInFlightBytes
 	requestBytes         = 8 << 10
 	// maxStreamsOfProcess bounds the streams of all connections of one process.
 	maxStreamsOfProcess = 512
 )
 
-// processKey names a process as the operating system vouches for it. One that
-// has no id here, as in a container with processes of its own, is taken together
-// with all such of its user.
+// processKey names a process as the operating system reports it. Processes without an id here, for
+// example in a container with its own process ids, are counted together per user.
 type processKey struct {
 	uid uint32
 	pid int32
 }
 
-// process is what the connections of one process take together.
+// process counts the resources of one process's connections.
 type process struct {
 	key processKey
 	// conns counts its connections by their socket. The server's lock guards it.
 	conns [2]int
-	// queued is what waits for it to read, in bytes.
+	// queued counts the bytes that wait for it to read.
 	queued atomic.Int64
 
-	// inFlight is what its requests in flight hold, in bytes. Who waits for that to
-	// sink is counted before it looks, and waits for room, which is told by whoever
-	// finds somebody counted after it made room.
+	// inFlight counts the bytes of its requests in flight. A waiting connection adds itself to
+	// waiting before it checks, and then waits for room. A connection that frees memory wakes the
+	// waiting ones.
 	inFlight atomic.Int64
 	waiting  atomic.Int32
 	streams  atomic.Int32
@@ -60,8 +58,8 @@ type process struct {
 	room     sync.Cond
 }
 
-// admit waits until the process has room for a request of this cost, and reports
-// false where the connection is ended meanwhile.
+// admit waits until the process has room for a request of this cost, and returns false if the
+// connection is ended meanwhile.
 func (p *process) admit(c *conn, cost int) bool {
 	if p.take(cost) {
 		return true
@@ -104,7 +102,7 @@ func (p *process) leave(cost int) {
 	p.wake()
 }
 
-// wake has whoever waits for room look again.
+// wake has the waiting connections check again.
 func (p *process) wake() {
 	if p.waiting.Load() == 0 {
 		return
@@ -114,26 +112,26 @@ func (p *process) wake() {
 	p.room.Broadcast()
 }
 
-// descriptorsOf is what one connection takes: its socket, and the descriptor that
-// pins its process.
+// descriptorsOf is the number of descriptors of one connection: its socket, and the one that pins
+// its process.
 const descriptorsOf = 2
 
-// ownDescriptors are left to files, listeners and whatever else the process opens.
+// ownDescriptors are left for files, listeners and the rest of the process.
 const ownDescriptors = 256
 
-// connectionsWithin returns how many connections of apps there may be where this
-// many were configured and the process may open so many descriptors: without any
-// left, nobody would get in, operators included.
+// connectionsWithin returns how many connections of apps there may be, from the configured number
+// and the process's limit of descriptors. Without free descriptors, nobody could connect, operators
+// included.
 func connectionsWithin(configured int, descriptors uint64) int {
 	most := (int64(min(descriptors, 1<<31)) - ownDescriptors - descriptorsOf*operatorConnections) / descriptorsOf
 	return int(min(int64(configured), max(most, 1)))
 }
 
-// leastConnections are those of apps without which a daemon is of no use.
+// leastConnections is the number of apps' connections below which a daemon is useless.
 const leastConnections = 8
 
-// CheckDescriptors says why a daemon cannot serve with the file descriptors that its process
-// may open: an app after the first few would be turned away, with nothing to tell it why.
+// CheckDescriptors says why a daemon cannot serve with its process's limit of file descriptors: it
+// would turn away all apps after the first few, without telling them why.
 func CheckDescriptors(configured int) error {
 	var open unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
@@ -151,7 +149,7 @@ func enough(configured int, descriptors uint64) error {
 	return nil
 }
 
-// bounded lowers limits to what the process can hold.
+// bounded lowers limits to the process's own limits.
 func (s *Server) bounded(l Limits) *Limits {
 	var open unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
@@ -165,9 +163,8 @@ func (s *Server) bounded(l Limits) *Limits {
 	return &l
 }
 
-// remember counts a connection in, or says why it cannot stay. At a limit of
-// apps, the oldest connection gives way that is nobody's yet, among those that the
-// limit is about: it costs nobody anything.
+// remember adds a connection, or says why it cannot stay. At a limit of apps, it ends the oldest
+// connection that nobody has claimed yet, among those under that limit: nobody loses by that.
 func (s *Server) remember(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +194,8 @@ func (s *Server) remember(c *conn) error {
 	return nil
 }
 
-// roomForApp makes room for one more connection of a process to the apps' socket.
-// It is called with the lock.
+// roomForApp makes room for one more connection of a process to the apps' socket. The caller holds
+// the lock.
 func (s *Server) roomForApp(key processKey) error {
 	limits := s.limits.Load()
 	if p := s.processes[key]; p != nil && limits.ProcessConnections > 0 && p.conns[faceApp] >= limits.ProcessConnections &&
@@ -215,8 +212,8 @@ func (s *Server) roomForApp(key processKey) error {
 	return nil
 }
 
-// pushOut ends the oldest of some connections of apps that hold no place, and
-// reports whether there was one. It is called with the lock.
+// pushOut ends the oldest unclaimed connection of some connections of apps, and reports whether
+// there was one. The caller holds the lock.
 func (s *Server) pushOut(among func(*conn) bool) bool {
 	var oldest *conn
 	for c := range s.conns {
@@ -231,24 +228,23 @@ func (s *Server) pushOut(among func(*conn) bool) bool {
 	return true
 }
 
-// holdsPlaceLocked reports whether a connection is somebody's: an app's, or of who
-// attached by a grant. One that is being begun is not ended for another either. It is
-// called with the server's lock.
+// holdsPlaceLocked reports whether a connection is claimed: by an app, or by an agent that attached
+// with a grant. A connection that is just beginning also keeps its place. The caller holds the
+// server's lock.
 func (c *conn) holdsPlaceLocked() bool {
 	return c.client == nil || c.client.Registered() || c.tasks != nil && c.tasks.Attached()
 }
 
-// end ends a connection that gives way. It is called with the lock.
+// end ends a connection that loses its place. The caller holds the lock.
 func (s *Server) end(c *conn) {
 	s.drop(c)
 	s.metrics.Ended(metrics.PushedOut)
 	c.hangUp()
 }
 
-// roomForOperator makes room for one more on the operator socket, which nobody is
-// kept from: where all places are taken, the process that has most of them loses
-// one, first one that is not in use, and of those the oldest. It is called with
-// the lock.
+// roomForOperator makes room for one more connection on the operator socket, which refuses nobody.
+// If all places are taken, the process with most of them loses one: an idle one first, and of those
+// the oldest. The caller holds the lock.
 func (s *Server) roomForOperator() {
 	if s.faces[faceOperator] < operatorConnections {
 		return
@@ -262,7 +258,7 @@ func (s *Server) roomForOperator() {
 	s.end(gives)
 }
 
-// comesBefore reports whether an operator's connection gives way before another.
+// comesBefore reports whether an operator's connection loses its place before another.
 func comesBefore(c, other *conn) bool {
 	if x, y := c.process.conns[faceOperator], other.process.conns[faceOperator]; x != y {
 		return x > y
@@ -273,14 +269,14 @@ func comesBefore(c, other *conn) bool {
 	return c.since.Before(other.since)
 }
 
-// forget counts a connection out.
+// forget removes a connection.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(c)
 }
 
-// drop is forget for a caller that has the lock.
+// drop is forget for a caller that holds the lock.
 func (s *Server) drop(c *conn) {
 	if _, there := s.conns[c]; !there {
 		return
@@ -304,8 +300,8 @@ func (c *conn) charge(bytes int64) {
 	c.server.queued.Add(bytes)
 }
 
-// relieve ends connections that do not read, for as long as more is queued than
-// all connections together may have, or one process its share of that.
+// relieve ends connections that do not read, as long as more is queued than all connections
+// together may have, or one process more than its share.
 func (s *Server) relieve(p *process) {
 	if !s.overfull(p) {
 		return
@@ -320,18 +316,17 @@ func (s *Server) relieve(p *process) {
 	}
 }
 
-// overfull reports whether a process has more queued than its share, or all have
-// more than there may be.
+// overfull reports whether a process has more queued than its share, or all together more than the
+// limit.
 func (s *Server) overfull(p *process) bool {
 	most := int64(s.limits.Load().TotalQueueBytes)
 	return most > 0 && (s.queued.Load() > most || p.queued.Load() > most/shareOfQueues)
 }
 
-// worst is the connection to end, nil where that makes nothing less: of a process that
-// has more than its share, or of the one with most queued, of the user with most
-// queued. A connection for which events wait that nobody is told the fate of, an
-// observer's, comes before one with deliveries. What ends already does not count: it
-// is given back soon, and nobody who reads is to be ended for it.
+// worst returns the connection to end, nil if that would not help. It belongs to a process above
+// its share, or else to the process with most queued, of the user with most queued. Connections
+// that observe without reading come before those with deliveries. A connection that is ending
+// already does not count: its memory is freed soon, and no reader should be ended for it.
 func (s *Server) worst(p *process) (worst *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,9 +357,9 @@ func (s *Server) worst(p *process) (worst *conn) {
 	return worst
 }
 
-// chargeLine counts what the line that is being read takes, or no longer does. Where
-// all lines take more than they may, the connection with the longest ends, of the
-// process that has most of them: whoever begins a line has it ended soon.
+// chargeLine counts the memory of the line that is being read, or its release. If all lines exceed
+// the limit, the connection with the longest one ends, in the process that has most of them: a
+// process that only begins lines is soon stopped.
 func (c *conn) chargeLine(bytes int) {
 	s := c.server
 	for s.chargeLines(c, bytes) {
@@ -379,8 +374,8 @@ func (c *conn) chargeLine(bytes int) {
 	}
 }
 
-// chargeLines counts bytes of a connection's line, unless it ends for that, and
-// reports whether there are too many of all.
+// chargeLines counts bytes of a connection's line, unless the connection ends for them, and reports
+// whether all lines exceed the limit.
 func (s *Server) chargeLines(c *conn, bytes int) (over bool) {
 	s.linesMu.Lock()
 	defer s.linesMu.Unlock()
@@ -391,8 +386,8 @@ func (s *Server) chargeLines(c *conn, bytes int) (over bool) {
 	return s.lines > max(maxLines, leastLines*s.limits.Load().LineBytes)
 }
 
-// longestLine is the connection with the longest line of the process with most in
-// such lines, nil where nobody has any. What it has no longer counts.
+// longestLine returns the connection with the longest line of the process with most bytes in lines,
+// or nil. That line no longer counts.
 func (s *Server) longestLine() (longest *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	faceOperator
 )
 
-// name is what the metrics call the socket.
+// name is the socket's name in the metrics.
 func (f face) name() string {
 	if f == faceOperator {
 		return metrics.SocketOperators
@@ -33,7 +33,7 @@ func (f face) name() string {
 	return metrics.SocketApps
 }
 
-// state is how far a connection is through its life. It only moves forward.
+// state is a connection's stage of life. It only moves forward.
 type state uint8
 
 const (
@@ -57,14 +57,14 @@ type conn struct {
 	peer   api.Peer
 	// tasks is the connection's part in tasks.
 	tasks TaskSession
-	// heard is the socket as it is read: what another process writes is noticed.
+	// heard reads the socket, and notices writes by another process.
 	heard io.Reader
 	out   *outQueue
-	// process is what the connections of its process take together. It is set
-	// when the connection is counted in.
+	// process counts the resources of the connection's process. It is set when the connection is
+	// added.
 	process *process
-	// line is what the line that is being read takes, in bytes, negative where the
-	// connection ends for that. The server's lock of lines guards it.
+	// line is the memory of the line that is being read, in bytes, negative if the connection ends
+	// for it. The server's lock of lines guards it.
 	line int
 	// ctx ends with the connection.
 	ctx    context.Context
@@ -73,28 +73,27 @@ type conn struct {
 
 	mu    sync.Mutex
 	state state
-	// inFlight holds the ids of requests that are not answered, with what
-	// cancels those that are streams.
+	// inFlight maps the ids of unanswered requests to the cancel functions of those that are
+	// streams.
 	inFlight map[string]context.CancelFunc
 	// orders holds the end of the last request of each order key.
 	orders map[string]chan struct{}
-	// load is what the requests in flight cost; room is told when it sinks.
-	// Streams are counted apart.
+	// load is the cost of the requests in flight; room signals that it has dropped. Streams are
+	// counted separately.
 	load    load
 	streams int
-	// nonce is what the connection's next signed call is signed with, "" where no call is
-	// to be signed.
+	// nonce is the nonce for the connection's next signed call, "" if none is prepared.
 	nonce string
 	room  sync.Cond
-	// idle is added to under mu while the connection is open, so that whoever
-	// has moved it on waits for all there is.
+	// idle is added to under mu while the connection is open, so that a waiter that has moved the
+	// state on waits for all requests.
 	idle sync.WaitGroup
 }
 
 type load struct{ requests, bytes int }
 
-// maxInFlightBytes bounds the parameters that one connection's requests in
-// flight hold, besides the bound on their number.
+// maxInFlightBytes bounds the parameters of one connection's requests in flight, besides the bound
+// on their number.
 const maxInFlightBytes = 4 << 20
 
 // maxStreams bounds the streams of one connection.
@@ -103,15 +102,15 @@ const maxStreams = 64
 // lastWords bounds how long a closing connection waits for its reader.
 const lastWords = time.Second
 
-// errClosing answers what a connection that ends does not carry out.
+// errClosing answers requests that an ending connection does not carry out.
 var errClosing error = &api.Error{Code: api.ConnectionClosed, Message: "the connection is closing; nothing new is begun on it"}
 
 func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
 	c.ctx, c.cancel = context.WithCancel(ending.With(api.WithThere(s.ctx, func() bool { return c.out.there() }), socket))
 	c.room.L = &c.mu
-	// The stock SDK decodes each read of its socket by itself, so a character that
-	// two reads share is lost there. Operators are shown the very bytes of records.
+	// The stock SDK decodes each read of its socket separately, so a character that two reads share
+	// is lost there. Operators get the exact bytes of records.
 	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
 	c.out.charge, c.out.relieve, c.out.pieces = c.charge, func() { s.relieve(c.process) }, &s.pieces
 	return c
@@ -124,16 +123,15 @@ func (c *conn) takes() bool {
 	return c.state == stateOpen
 }
 
-// reads reports whether lines are still taken. A connection that drains reads
-// on, since what is in flight may need its answers.
+// reads reports whether lines are still taken. A connection that drains reads on, since a request
+// in flight may need the app's answers.
 func (c *conn) reads() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state <= stateDraining
 }
 
-// to moves the connection forward. It reports false where it is already there
-// or further.
+// to moves the connection forward. It returns false if it is already there or further.
 func (c *conn) to(next state) bool {
 	c.mu.Lock()
 	moved := c.state < next
@@ -155,12 +153,12 @@ func (c *conn) busy() bool {
 	return len(c.inFlight) > 0
 }
 
-// lineBuffer is what an idle connection keeps.
+// lineBuffer is the memory for lines that an idle connection keeps.
 const lineBuffer = 2 << 10
 
 // serve reads the connection to its end.
 func (c *conn) serve() {
-	// A socket that is closed with something unread in it says so to the other end.
+	// Closing a socket with unread data signals an error to the other end.
 	readAll := false
 	defer func() { c.finish(readAll) }()
 	longest := c.server.limits.Load().LineBytes
@@ -183,8 +181,7 @@ func (c *conn) serve() {
 		default:
 			c.handle(line)
 		}
-		// Answers collect while more requests are already here, and go out in
-		// one write.
+		// Collect the answers while more requests are already here, and write them at once.
 		if !lines.Buffered() {
 			c.out.flush()
 		}
@@ -210,7 +207,7 @@ func (c *conn) finish(readAll bool) {
 	c.server.forget(c)
 }
 
-// handle takes one line from request to answer, or starts what will answer it.
+// handle takes one line from request to answer, or starts the goroutine that will answer it.
 func (c *conn) handle(line []byte) {
 	r, err := wire.ParseRequest(line)
 	if err != nil {
@@ -220,7 +217,7 @@ func (c *conn) handle(line []byte) {
 	}
 	m, known := c.server.table[c.face][r.Method]
 	if !known {
-		// A method of the other socket exists, and says where.
+		// A method of the other socket is known, and the error names that socket.
 		m, known = c.server.table[faceOperator-c.face][r.Method]
 	}
 	if !known {
@@ -303,8 +300,8 @@ func (c *conn) feed(ctx context.Context, m *Method, feed Feed, s *stream) (err e
 	return feed(ctx, s)
 }
 
-// rescue is deferred around whatever runs for one request. A panic in it is
-// that request's INTERNAL_ERROR and leaves every other request alone.
+// rescue is deferred in the goroutine of a request. A panic there becomes that request's
+// INTERNAL_ERROR and does not affect other requests.
 func (c *conn) rescue(m *Method, err *error) {
 	if p := recover(); p != nil {
 		c.server.log.Error("a method panicked", zap.String("method", m.Name), zap.Any("panic", p), zap.StackSkip("stack", 2))
@@ -324,8 +321,8 @@ func (c *conn) fail(requestID string, err error) {
 	c.out.response(c.server.newID(), c.server.now().UnixMilli(), requestID, nil, failure)
 }
 
-// begin runs a patient method beside the reader. It waits while the connection
-// has too much in flight, so that a client that floods slows itself.
+// begin runs a patient method beside the reader. It waits while the connection has too much in
+// flight, so that a client that floods slows itself.
 func (c *conn) begin(r *wire.Request, m *Method, params any, cost int) {
 	c.out.flushIf(c.crowded(cost))
 	if !c.enter(r.ID, cost) {
@@ -340,13 +337,12 @@ func (c *conn) begin(r *wire.Request, m *Method, params any, cost int) {
 			<-before
 		}
 		result, after, err := c.call(&request, m, params)
-		// First this, then the answer: whoever has read it may use the id
-		// again.
+		// Free the id before the answer: a client that has read it may use the id again.
 		others := c.leave(request.ID, cost)
 		c.respond(request.ID, result, m.answered(err))
 		done()
 		if others {
-			// What came with this was most often decided with it: all answers go out in one write.
+			// Requests that arrived together are often decided together: write all answers at once.
 			runtime.Gosched()
 		}
 		c.out.flush()
@@ -379,8 +375,8 @@ func (c *conn) queueUp(m *Method, params any) (before chan struct{}, done func()
 	}
 }
 
-// stream opens a streaming method and runs it beside the reader. It has its place before
-// it is opened: what is open is fed, and so ended by its feed.
+// stream opens a streaming method and runs it beside the reader. It takes its place before it
+// opens: an open stream is always fed, and so ended by its feed.
 func (c *conn) stream(r *wire.Request, m *Method, params any) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	var feed Feed
@@ -471,15 +467,14 @@ func (c *conn) full(cost int) bool {
 		(c.load.requests > 0 && c.load.bytes+cost > maxInFlightBytes)
 }
 
-// enter takes a request into flight, and reports false where the connection
-// ended meanwhile.
+// enter puts a request into flight, and returns false if the connection ended meanwhile.
 func (c *conn) enter(id string, cost int) bool {
 	c.mu.Lock()
 	for c.state == stateOpen && c.full(cost) {
 		c.room.Wait()
 	}
 	c.mu.Unlock()
-	// Only the connection's reader enters requests: there is still room.
+	// Only the connection's reader enters requests, so there is still room.
 	if !c.process.admit(c, cost) {
 		return false
 	}
@@ -495,8 +490,8 @@ func (c *conn) enter(id string, cost int) bool {
 	return true
 }
 
-// enterStream takes a stream into flight. Unlike [conn.enter] it never waits:
-// a stream ends when its reader asks for that, and nobody would read it.
+// enterStream puts a stream into flight. Unlike [conn.enter] it never waits: a stream ends only at
+// a client's request, which nobody would read meanwhile.
 func (c *conn) enterStream(id string, cancel context.CancelFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -531,7 +526,7 @@ func (c *conn) leaveStream(id string) {
 	c.process.streams.Add(-1)
 }
 
-// leave takes a request out of flight, and reports whether others are in it.
+// leave takes a request out of flight, and reports whether others remain.
 func (c *conn) leave(id string, cost int) (others bool) {
 	c.mu.Lock()
 	delete(c.inFlight, id)
@@ -550,8 +545,8 @@ func (c *conn) onWriteError(error) {
 	c.hangUp()
 }
 
-// onOverflow ends a connection whose other end does not read: what was queued
-// is dropped, and the last words say so.
+// onOverflow ends a connection whose other end does not read. It drops the queue, and the last
+// words say so.
 func (c *conn) onOverflow() []byte {
 	if !c.to(stateLagging) {
 		return nil
@@ -588,7 +583,7 @@ func (c *conn) Put(e gate.Event, taken func()) bool {
 	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), e.Name(), e.Payload(), taken)
 }
 
-// Flush has what is queued written (api.Link).
+// Flush has the queue written (api.Link).
 func (c *conn) Flush() { c.out.flushSoon() }
 
 // Room waits for room in the queue (api.Link).
@@ -615,8 +610,7 @@ func (c *conn) Close(within time.Duration) {
 	}()
 }
 
-// refuse takes no more requests. It reports false where the connection is ending
-// already.
+// refuse stops taking requests. It returns false if the connection is ending already.
 func (c *conn) refuse() bool {
 	if !c.to(stateDraining) {
 		return false
@@ -632,13 +626,13 @@ func (c *conn) unanswered() int {
 	return c.load.requests
 }
 
-// part hands over what is still queued, and ends the connection.
+// part writes the rest of the queue, and ends the connection.
 func (c *conn) part(within time.Duration) {
 	c.out.drain(min(lastWords, max(within, lastWords/10)))
 	c.hangUp()
 }
 
-// endStreams ends every stream, which would otherwise never be done.
+// endStreams ends every stream, since streams do not end by themselves.
 func (c *conn) endStreams() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ func (m *Method) served(f face) bool {
 	return m.Access == AccessAny || m.Access == AccessTask || (m.Access == AccessOperator) == (f == faceOperator)
 }
 
-// described are the methods that are served on some sockets.
+// described returns the methods of some sockets.
 func described(methods []Method, on ...face) (list []schema.Method) {
 	for i := range methods {
 		m := &methods[i]

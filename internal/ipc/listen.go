@@ -15,21 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is what a Unix socket's address can hold.
+// maxSocketPath is the limit of a Unix socket's address, in bytes.
 const maxSocketPath = 107
 
-// Claim is the right to a socket directory. It holds a lock file, so that of
-// two daemons that start at once one gives way.
+// Claim is the right to a socket directory. It holds a lock file, so that only one of two daemons
+// starts.
 type Claim struct {
 	lock  *os.File
 	paths []string
 }
 
-// ClaimSockets takes the sockets at paths, which must be in one directory, for
-// this process. It makes the directory with mode 0700 where there is none, and
-// refuses one that is a symbolic link, belongs to somebody else or can be
-// written by others. A socket that a live daemon answers on is never taken; a
-// dead one is removed.
+// ClaimSockets takes the sockets at paths, which must be in one directory, for this process. If
+// there is no directory, it makes one with mode 0700. It refuses a directory that is a symbolic
+// link, belongs to somebody else or can be written by others. It never takes a socket that a live
+// daemon answers on, and removes a dead one.
 func ClaimSockets(paths ...string) (*Claim, error) {
 	dir := filepath.Dir(paths[0])
 	for _, path := range paths {
@@ -55,8 +54,7 @@ func ClaimSockets(paths ...string) (*Claim, error) {
 	return c, nil
 }
 
-// checkDir refuses a directory in which somebody else could put a socket in
-// place of ours.
+// checkDir refuses a directory in which another user could replace the socket.
 func checkDir(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -83,7 +81,7 @@ func (c *Claim) takeLock(socket string) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the lock file: %w", err)
 	}
-	// The file is emptied below, so it must be nothing but the lock.
+	// The file is emptied below, so make sure that it is only a lock.
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
 		return errors.Join(fmt.Errorf("cannot look at the lock file: %w", err), f.Close())
@@ -113,7 +111,7 @@ func (c *Claim) takeLock(socket string) error {
 	return nil
 }
 
-// probeTime bounds how long a socket is asked whether somebody lives there.
+// probeTime bounds the wait for a daemon that may answer on a socket.
 const probeTime = 2 * time.Second
 
 func removeDead(path string) error {
@@ -140,8 +138,8 @@ func removeDead(path string) error {
 	return nil
 }
 
-// Listen listens on one of the claimed paths, with the mode given: 0600, or one
-// that lets other users connect, who are then told apart by their credentials.
+// Listen listens on one of the claimed paths, with the mode given: 0600, or one that lets other
+// users connect, who are then told apart by their credentials.
 func (c *Claim) Listen(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -153,8 +151,8 @@ func (c *Claim) Listen(path string, mode fs.FileMode) (*net.UnixListener, error)
 	return l, nil
 }
 
-// Release gives the paths back. The listeners must be closed before. The lock
-// file stays: removing it could part two daemons that both think they hold it.
+// Release gives the paths back. The listeners must be closed before. The lock file stays: if it
+// were removed, two daemons could each hold a different one.
 func (c *Claim) Release() error {
 	var failures []error
 	for _, path := range c.paths {

@@ -10,27 +10,24 @@ import (
 	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
-// Client is what the server needs to know of an app's connection inside the
-// kernel. The rows of apps' methods name the type that it really has.
+// Client is the server's view of an app's connection inside the kernel. The rows of apps' methods
+// name its actual type.
 type Client interface {
-	// Authorize checks a request's token: APP_NOT_REGISTERED before
-	// registration, UNAUTHORIZED where it is missing or wrong. It also counts
-	// as a sign of life.
+	// Authorize checks a request's token: APP_NOT_REGISTERED before registration, UNAUTHORIZED if
+	// it is missing or wrong. It also counts as a sign of life.
 	Authorize(token string) error
-	// Registered reports whether the connection has an app. It does not wait: it is
-	// called with a lock.
+	// Registered reports whether the connection has an app. It is called with a lock held, and does
+	// not wait.
 	Registered() bool
-	// Gone ends the connection's part in the kernel. It is called once, when
-	// no further call will be made.
+	// Gone ends the connection's part in the kernel. It is called once, after all other calls.
 	Gone()
 }
 
-// Feed sends the chunks of a stream until it ends or the context does. Whatever opens
-// a stream may leave to it what the opening took: the feed of every stream that was
-// opened is run.
+// Feed sends the chunks of a stream until it ends or the context does. The function that opens a
+// stream may leave it to the feed to free resources: the feed of every opened stream is run.
 type Feed = func(context.Context, api.Stream) error
 
-// Access says who may call a method.
+// Access is the kind of caller that a method admits.
 type Access string
 
 const (
@@ -38,13 +35,13 @@ const (
 	AccessOpen Access = "open"
 	// AccessApp admits an app with its token.
 	AccessApp Access = "app"
-	// AccessOperator admits whoever may use the operator socket.
+	// AccessOperator admits any caller on the operator socket.
 	AccessOperator Access = "operator"
-	// AccessTask admits whoever works on tasks, on either socket: see [TaskSession].
+	// AccessTask admits actors of tasks, on either socket: see [TaskSession].
 	AccessTask Access = "task"
 	// AccessAgent admits an agent that speaks by a grant, on the apps' socket.
 	AccessAgent Access = "agent"
-	// AccessAny admits whoever is connected, on either socket.
+	// AccessAny admits any connection, on either socket.
 	AccessAny Access = "any"
 )
 
@@ -52,8 +49,8 @@ const (
 type Pace string
 
 const (
-	// Quick methods are answered before the next line is read: they never wait
-	// for another app, and for the disk only to record their own doing.
+	// Quick methods are answered before the next line is read. They never wait for another app, and
+	// for the disk only to record their own effect.
 	Quick Pace = "quick"
 	// Patient methods may wait, for the disk or another app, and run beside
 	// the reader. Those with the same [api.Ordered] key run one after another.
@@ -63,37 +60,36 @@ const (
 	Streaming Pace = "streaming"
 )
 
-// Method is a row of the table of what can be called: everything that the server
-// knows of a method. A name can stand for one method for apps and another for
-// operators. The functions of this file make the rows, each from a function whose
-// types say what the method takes and gives.
+// Method is a row of the method table, with everything that the server knows of a method. One name
+// can stand for a method for apps and another for operators. The functions of this file make rows,
+// each from a function whose types define the parameters and the result.
 type Method struct {
 	Name   string
 	Access Access
 	Pace   Pace
-	// Decode reads the parameters of a request and checks them. Where strict is set, it
-	// refuses members that the method does not have.
+	// Decode decodes and checks the parameters of a request. If strict is set, it refuses members
+	// that the method does not have.
 	Decode func(raw jsontext.Value, strict bool) (any, error)
-	// Strict says that a member which the method does not have is refused: a misspelled one
-	// would be taken for left out. Apps' methods ignore such members, as those of the stock
-	// kernel do. On the operator socket every method is strict.
+	// Strict refuses members that the method does not have: a misspelled one would be taken for
+	// absent. Apps' methods ignore such members, as those of the stock kernel do. On the operator
+	// socket every method is strict.
 	Strict bool
-	// Params and Result are what describe makes schemas of. Result is a chunk's
-	// type where the method streams.
+	// Params and Result are the types that describe makes schemas of. For a method that streams,
+	// Result is a chunk's type.
 	Params, Result reflect.Type
-	// Signing says whether a call on the operator socket takes a person's signature, where
-	// signatures are demanded.
+	// Signing says whether a call on the operator socket takes a person's signature, if signatures
+	// are required.
 	Signing api.Signing
 
 	// call and open get the parameters that Decode made.
 	call func(context.Context, *conn, *wire.Request, any) (any, api.AfterReply, error)
 	open func(context.Context, *conn, any) (Feed, error)
-	// opening, where set, is the answer that a stream begins with, before its
-	// first chunk: what a client that knows no streams takes for the answer.
+	// opening, if set, is the first answer of a stream, before its first chunk. A client that does
+	// not know streams takes it for the answer.
 	opening any
-	// ordered and mendable say what the parameters are.
+	// ordered and mendable describe the parameters' type.
 	ordered, mendable bool
-	// counts are the requests for it.
+	// counts counts the method's requests.
 	counts *metrics.Requests
 }
 
@@ -110,7 +106,7 @@ func row[P, R any](name string, access Access, pace Pace) Method {
 	}
 }
 
-// App makes the row of a method of apps. Who calls is the function's receiver.
+// App makes the row of a method of apps. The function's receiver is the caller.
 func App[C Client, P, R any](name string, pace Pace, f func(C, context.Context, *P) (R, error)) Method {
 	m := row[P, R](name, AccessApp, pace)
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
@@ -138,9 +134,8 @@ func AppStream[Chunk any, C Client, P any](name string, opening any, f func(C, c
 	return m
 }
 
-// Register makes the row of the method that gives an app its token. It stands apart
-// because it takes the token of an earlier registration, or "", where others must
-// prove the present one.
+// Register makes the row of the method that gives an app its token. It is separate because it takes
+// the token of an earlier registration, or "", where other methods require the current one.
 func Register[C Client, P, R any](name string, f func(C, context.Context, string, *P) (R, error)) Method {
 	m := row[P, R](name, AccessOpen, Quick)
 	m.call = func(ctx context.Context, c *conn, r *wire.Request, p any) (any, api.AfterReply, error) {
@@ -155,8 +150,8 @@ func Operator[P, R any](name string, s api.Signing, f func(context.Context, *P) 
 	return OperatorAs(name, s, func(ctx context.Context, _ api.Peer, p *P) (R, error) { return f(ctx, p) })
 }
 
-// OperatorAs makes the row of a method of operators that asks who calls: what a
-// person decides is decided by somebody.
+// OperatorAs makes the row of a method of operators that needs the caller's identity, for example
+// to take a person's decision.
 func OperatorAs[P, R any](name string, s api.Signing, f func(context.Context, api.Peer, *P) (R, error)) Method {
 	m := row[P, R](name, AccessOperator, Patient)
 	m.Signing = s
@@ -172,8 +167,8 @@ func OperatorStream[Chunk, P any](name string, f func(context.Context, *P) (Feed
 	return OperatorStreamAs[Chunk](name, api.Reads, func(ctx context.Context, _ api.Peer, p *P) (Feed, error) { return f(ctx, p) })
 }
 
-// OperatorStreamAs makes the row of a method that streams to an operator, and asks who
-// that is. A stream is not signed.
+// OperatorStreamAs makes the row of a method that streams to an operator, and needs the caller's
+// identity. A stream is not signed.
 func OperatorStreamAs[Chunk, P any](name string, s api.Signing, f func(context.Context, api.Peer, *P) (Feed, error)) Method {
 	m := row[P, Chunk](name, AccessOperator, Streaming)
 	m.Signing = s
@@ -181,13 +176,13 @@ func OperatorStreamAs[Chunk, P any](name string, s api.Signing, f func(context.C
 	return m
 }
 
-// TaskSession is what the server needs to know of a connection's part in tasks.
+// TaskSession is the server's view of a connection's part in tasks.
 type TaskSession interface {
-	// Admit finds out who calls a method, and refuses a role that may not. Authorized says that the request has its app's token. The context that it
-	// returns is the call's.
+	// Admit identifies the caller of a method, and refuses a role that may not call it. Authorized
+	// says that the request has its app's token. The returned context is the call's.
 	Admit(ctx context.Context, method string, authorized bool) (context.Context, error)
-	// Attached reports whether the connection has a grant that holds. It does not wait: it
-	// is called with a lock.
+	// Attached reports whether the connection has a valid grant. It is called with a lock held, and
+	// does not wait.
 	Attached() bool
 }
 
@@ -217,8 +212,8 @@ func TaskAttach[S TaskSession, P, R any](name string, f func(S, context.Context,
 	return m
 }
 
-// Agent makes the row of a method of agents that speak by grants, which the function
-// asks the connection for.
+// Agent makes the row of a method of agents that speak by grants. The function gets the grant from
+// the connection.
 func Agent[S TaskSession, P, R any](name string, f func(S, context.Context, *P) (R, api.AfterReply, error)) Method {
 	m := row[P, R](name, AccessAgent, Patient)
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
@@ -247,7 +242,7 @@ func Cancel(name string) Method {
 	return m
 }
 
-// Describe makes the row of the method that describes those of the caller's socket.
+// Describe makes the row of the method that describes the methods of the caller's socket.
 func Describe(name string) Method {
 	m := row[api.Empty, api.Description](name, AccessAny, Patient)
 	m.Signing = api.Reads
@@ -269,10 +264,10 @@ func Challenge(name string) Method {
 	return m
 }
 
-// strict reports whether the method refuses parameters that it does not have.
+// strict reports whether the method refuses members that it does not have.
 func (m *Method) strict(f face) bool { return m.Strict || f == faceOperator }
 
-// read reads what a request gives the method.
+// read decodes a request's parameters.
 func (m *Method) read(f face, r *wire.Request) (params any, err error) {
 	if err := r.CheckNumbers(); err != nil {
 		return nil, err
@@ -306,7 +301,7 @@ func (m *Method) admit(c *conn, r *wire.Request) error {
 	case m.Access == AccessApp, m.Access == AccessTask && c.face == faceApp && r.Token != "":
 		return c.client.Authorize(r.Token)
 	case c.face == faceOperator:
-		// Who speaks now: a connection can have been handed on since it was made.
+		// Check the current caller: a connection can have been handed to another process.
 		return c.server.admit(c.peer)
 	}
 	return nil

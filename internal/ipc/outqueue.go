@@ -16,71 +16,69 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outQueue is what waits to be written to one connection. Whoever adds a frame
-// only copies it; one goroutine at a time writes, so that frames keep their
-// order and a slow reader costs its own connection and nothing else.
+// outQueue holds the frames for one connection. Adding a frame only copies it. One goroutine at a
+// time writes, so that frames keep their order and a slow reader costs only its own connection.
 type outQueue struct {
 	socket *net.UnixConn
 	limit  int
-	// ascii writes what is not ASCII as escapes.
+	// ascii escapes everything that is not ASCII.
 	ascii bool
 	now   func() time.Time
-	// onError is told once that the other end is gone; onOverflow once that it
-	// does not read, and returns the last words.
+	// onError is called once if the other end is gone; onOverflow once if it does not read, and
+	// returns the last words.
 	onError    func(error)
 	onOverflow func() []byte
-	// charge, where set, counts what is queued together with that of other
-	// connections; relieve is told after it grew, without the lock.
+	// charge, if set, counts the queued bytes together with those of other connections. relieve is
+	// called after growth, without the lock.
 	charge  func(bytes int64)
 	relieve func()
-	// pieces are those that no connection uses now; nil keeps none.
+	// pieces is the shared memory of free pieces; nil keeps none.
 	pieces *pieces
-	// held is what waits or is being written, in bytes, and loose what of it is
-	// no delivery.
+	// held counts the bytes that wait or are being written, and loose the part of it that is no
+	// delivery.
 	held, loose atomic.Int64
 
 	mu sync.Mutex
-	// What waits is in pieces of whole frames, so that a long queue is never copied
-	// and its beginning is given back while the rest waits: filled are those that
-	// take no more, filling is the last. Waiting counts their bytes.
+	// Frames wait in pieces, so that a long queue is never copied and its beginning is freed while
+	// the rest waits. The pieces in filled are complete, filling is the last. waiting counts their
+	// bytes.
 	filled  []piece
 	filling piece
 	waiting int
-	// lastFrame is how long the last one was.
+	// lastFrame is the length of the last frame.
 	lastFrame int
 	spare     []byte
 	writing   bool
-	// wasOverAll is set where the queue was ended for what all have queued.
+	// wasOverAll is set if the queue was ended because all connections together had too much.
 	wasOverAll bool
-	// queued and written count bytes from the connection's beginning. Begun is up to
-	// where the socket may have them: what is being written, and where a write has
-	// failed, all that it took, the beginning of a frame too.
+	// queued and written count bytes from the connection's beginning. begun is the end of the bytes
+	// that may be in the socket: those that are being written, and after a failed write those that
+	// it took, including part of a frame.
 	queued, written, begun int64
 	acks                   []ack
 	checking               bool
-	// missed are answers that nobody is known to have taken, of those that somebody wants
-	// to know that of.
+	// missed are answers that the other end is not known to have read, among those with a lost
+	// function.
 	missed []miss
 	// last are the last words; once set, nothing is added.
 	last   []byte
 	ending bool
 	dead   bool
-	// changed is closed when the queue sinks or ends, for whoever waits.
+	// changed is closed when the queue shrinks or ends, to wake waiting goroutines.
 	changed chan struct{}
 }
 
-// piece is a part of what waits. Loose is what of its frames is no delivery, in
-// bytes.
+// piece is a part of the queue. loose counts the bytes of its frames that are no deliveries.
 type piece struct {
 	frames []byte
 	loose  int64
 }
 
-// pieceBytes is from how many bytes on a piece takes no more frames.
+// pieceBytes is the size from which a piece takes no more frames.
 const pieceBytes = 64 << 10
 
-// keepBuffer is the largest piece whose memory a connection keeps for the next one. A
-// longer one is moved to one of pieceRoom bytes, which connections hand on to each other.
+// keepBuffer is the largest piece whose memory a connection keeps for the next one. A longer one is
+// moved to one of pieceRoom bytes, which connections share.
 const (
 	keepBuffer = 16 << 10
 	pieceRoom  = pieceBytes + keepBuffer
@@ -98,7 +96,7 @@ func (p *pieces) get() []byte {
 	return make([]byte, 0, pieceRoom)
 }
 
-// put takes a piece's memory back, and reports whether it is of one of get.
+// put takes a piece's memory back, and reports whether it came from get.
 func (p *pieces) put(frames []byte) bool {
 	if p == nil || cap(frames) != pieceRoom {
 		return false
@@ -107,23 +105,23 @@ func (p *pieces) put(frames []byte) bool {
 	return true
 }
 
-// ack is told when the other end has taken everything up to end, or lost where it is not
-// known to have. Its frame begins at start.
+// ack calls taken when the other end has read everything up to end, or lost if it is not known to
+// have. Its frame begins at start.
 type ack struct {
 	start, end int64
 	taken      func()
 	lost       func(written bool)
 }
 
-// miss is an answer that nobody is known to have taken. Written says whether any of it was
-// in the socket: who closes with half a line unread can have read the half that counts.
+// miss is an answer that the other end is not known to have read. written says whether any of it
+// was in the socket: a client that closes with half a line unread can have read the half that
+// matters.
 type miss struct {
 	lost    func(written bool)
 	written bool
 }
 
-// ackInterval is how often a connection with deliveries under way is asked
-// whether the other end has taken them.
+// ackInterval is how often the daemon checks whether a connection has read its pending deliveries.
 const ackInterval = 20 * time.Millisecond
 
 // errEnded means that the connection is over.
@@ -133,8 +131,8 @@ func newOutQueue(socket *net.UnixConn, limit int, ascii bool, now func() time.Ti
 	return &outQueue{socket: socket, limit: limit, ascii: ascii, now: now, onError: onError, onOverflow: onOverflow}
 }
 
-// spelled gives the lines from an index of a buffer on the spelling that their
-// reader is sent. Every line that is queued goes through it.
+// spelled encodes the lines from an index of a buffer on as their reader needs them. Every queued
+// line goes through it.
 func (q *outQueue) spelled(b []byte, from int) []byte {
 	if !q.ascii {
 		return b
@@ -146,8 +144,8 @@ func (q *outQueue) response(id string, now int64, requestID string, result any, 
 	q.add(nil, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, failure) })
 }
 
-// answer queues the response of a method that succeeded. Lost, where set, is told where
-// nobody is known to have taken it.
+// answer queues the response of a method that succeeded. lost, if set, is called if the other end
+// is not known to have read it.
 func (q *outQueue) answer(id string, now int64, requestID string, result any, lost func(written bool)) {
 	if lost == nil {
 		q.response(id, now, requestID, result, nil)
@@ -168,8 +166,7 @@ func (q *outQueue) chunk(id string, now int64, requestID string, chunk []byte, d
 	q.add(nil, func(b []byte) []byte { return wire.AppendChunk(b, id, now, requestID, chunk, done) })
 }
 
-// add queues a frame. It reports false where the connection is ending, or ends
-// because of it.
+// add queues a frame. It returns false if the connection is ending, or ends because of it.
 func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
 	return q.addAck(ack{taken: taken}, frame)
 }
@@ -223,7 +220,7 @@ func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 	return true
 }
 
-// hold counts bytes that are queued, or no longer are. It is called with the lock.
+// hold counts bytes that are queued, or no longer are. The caller holds the lock.
 func (q *outQueue) hold(bytes, loose int64) {
 	q.held.Add(bytes)
 	q.loose.Add(loose)
@@ -232,15 +229,15 @@ func (q *outQueue) hold(bytes, loose int64) {
 	}
 }
 
-// letGo drops what is queued. What is being written is dropped with it: the write
-// is about to fail. It is called with the lock.
+// letGo drops the queue, including the frame that is being written: that write is about to fail.
+// The caller holds the lock.
 func (q *outQueue) letGo() {
 	q.missLocked()
 	q.filled, q.filling, q.waiting, q.spare = nil, piece{}, 0, nil
 	q.hold(-q.held.Load(), -q.loose.Load())
 }
 
-// missLocked gives up on what was not taken by now.
+// missLocked gives up on answers that were not read so far.
 func (q *outQueue) missLocked() {
 	for _, a := range q.acks {
 		if a.lost != nil {
@@ -250,8 +247,8 @@ func (q *outQueue) missLocked() {
 	q.acks = nil
 }
 
-// lose tells of the answers that nobody is known to have taken, once the queue is closed.
-// ReadAll is set where the other end closed the connection and left nothing unread.
+// lose reports the answers that the other end is not known to have read, once the queue is closed.
+// readAll is set if the other end closed the connection and left nothing unread.
 func (q *outQueue) lose(readAll bool) {
 	q.mu.Lock()
 	missed := q.missed
@@ -264,8 +261,8 @@ func (q *outQueue) lose(readAll bool) {
 	}
 }
 
-// cut ends the queue for what all connections have queued. It reports false where
-// nothing is queued here.
+// cut ends the queue because all connections together have too much. It returns false if nothing is
+// queued here.
 func (q *outQueue) cut() bool {
 	q.mu.Lock()
 	if q.held.Load() == 0 {
@@ -274,7 +271,7 @@ func (q *outQueue) cut() bool {
 	}
 	q.wasOverAll = true
 	if q.ending {
-		// It drains, and had its time.
+		// It is draining, and had its time.
 		q.die(errEnded)
 		q.mu.Unlock()
 		return true
@@ -290,8 +287,8 @@ func (q *outQueue) wasCut() bool {
 	return q.wasOverAll
 }
 
-// worse reports whether a queue is to be ended before another: one that observes
-// and does not read, and then the longer one.
+// worse reports whether a queue is to be ended before another: first one that observes without
+// reading, then the longer one.
 func (q *outQueue) worse(other *outQueue) bool {
 	mine, theirs := q.loose.Load(), other.loose.Load()
 	if mine < observing && theirs < observing {
@@ -300,8 +297,8 @@ func (q *outQueue) worse(other *outQueue) bool {
 	return mine > theirs
 }
 
-// overflow drops what is queued and ends the connection. It is called with the
-// lock and gives it back.
+// overflow drops the queue and ends the connection. The caller holds the lock, which overflow
+// releases.
 func (q *outQueue) overflow() {
 	q.ending = true
 	q.letGo()
@@ -310,26 +307,26 @@ func (q *outQueue) overflow() {
 	words := q.spelled(q.onOverflow(), 0)
 	q.mu.Lock()
 	q.last = words
-	// A write that is stuck comes back at once and finds the last words. What it
-	// sets for them comes later, since it takes the lock first.
+	// A stuck write returns at once and finds the last words. Its own deadline for them comes
+	// later, since it takes the lock first.
 	q.deadline(0)
 	q.mu.Unlock()
 	q.flushSoon()
 }
 
 func (q *outQueue) deadline(after time.Duration) {
-	// A deadline on a closed socket is of no use and of no harm.
+	// A deadline on a closed socket has no effect.
 	_ = q.socket.SetWriteDeadline(q.now().Add(after))
 }
 
-// flushIf flushes where the condition holds.
+// flushIf flushes if the condition holds.
 func (q *outQueue) flushIf(condition bool) {
 	if condition {
 		q.flush()
 	}
 }
 
-// flush writes what is queued, unless somebody else is at it.
+// flush writes the queue, unless another goroutine is writing it.
 func (q *outQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -355,8 +352,7 @@ func (q *outQueue) flushSoon() {
 	}()
 }
 
-// write is the one writer. It is called with the lock and gives it up while it
-// writes.
+// write is the one writer. The caller holds the lock, which write releases while it writes.
 func (q *outQueue) write() {
 	defer func() {
 		q.writing = false
@@ -375,7 +371,7 @@ func (q *outQueue) write() {
 		q.mu.Lock()
 		q.written += int64(n)
 		q.begun = q.written
-		if !q.dead && q.held.Load() > 0 { // else it was let go
+		if !q.dead && q.held.Load() > 0 { // otherwise it was dropped
 			q.hold(-int64(len(frames)), -first.loose)
 		}
 		if err != nil {
@@ -395,7 +391,7 @@ func (q *outQueue) write() {
 	}
 }
 
-// take takes the first piece off the queue. It is called with the lock.
+// take takes the first piece off the queue. The caller holds the lock.
 func (q *outQueue) take() (first piece) {
 	if len(q.filled) > 0 {
 		first = q.filled[0]
@@ -418,7 +414,7 @@ func torn(frames []byte, n int) []byte {
 	return rest[:bytes.IndexByte(rest, '\n')+1]
 }
 
-// writeLast writes the last words behind a whole frame, and ends the writing.
+// writeLast writes the last words after a complete frame, and ends the writing.
 func (q *outQueue) writeLast(rest []byte) {
 	words := append(bytes.Clone(rest), q.last...)
 	q.last = nil
@@ -432,7 +428,7 @@ func (q *outQueue) writeLast(rest []byte) {
 	q.die(err)
 }
 
-// die ends the queue. It is called with the lock.
+// die ends the queue. The caller holds the lock.
 func (q *outQueue) die(err error) {
 	if q.dead {
 		return
@@ -445,7 +441,7 @@ func (q *outQueue) die(err error) {
 	q.mu.Lock()
 }
 
-// close ends the queue without a word.
+// close ends the queue without last words.
 func (q *outQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -454,9 +450,8 @@ func (q *outQueue) close() {
 	q.wakeWaiting()
 }
 
-// drain writes what is queued and takes no more, for at most this long. It
-// also gives the other end that long to take what it was sent, so that nothing
-// delivered at the last moment has to be delivered again.
+// drain writes the queue and takes no more, for at most this long. It also gives the other end that
+// long to read, so that a delivery at the last moment need not be repeated.
 func (q *outQueue) drain(limit time.Duration) {
 	q.deadline(limit)
 	q.flush()
@@ -477,8 +472,8 @@ func (q *outQueue) drain(limit time.Duration) {
 	q.flush()
 }
 
-// ample is the part of the limit up to which streams and backlogs fill the
-// queue. The rest is for what cannot wait.
+// ample is the part of the limit up to which streams and backlogs fill the queue. The rest is for
+// frames that cannot wait.
 func (q *outQueue) ample() int { return q.limit / 2 }
 
 func (q *outQueue) crowded() bool {
@@ -525,8 +520,7 @@ func (q *outQueue) wakeWaiting() {
 	}
 }
 
-// checkSoon asks a little later whether the other end has taken its events. It
-// is called with the lock.
+// checkSoon schedules a check whether the other end has read its events. The caller holds the lock.
 func (q *outQueue) checkSoon() {
 	if q.checking || len(q.acks) == 0 || q.dead {
 		return
@@ -540,11 +534,10 @@ func (q *outQueue) checkSoon() {
 	})
 }
 
-// check tells the acks whose events the other end has read. What the kernel
-// still holds for it is counted generously, so an event is never taken for
-// read too early.
+// check calls the acks whose events the other end has read. It counts the kernel's buffer
+// generously, so an event never counts as read too early.
 func (q *outQueue) check() {
-	// What is written after this look is not in it, however soon it is read.
+	// Frames that are written after this are not covered, however soon they are read.
 	q.mu.Lock()
 	written := q.written
 	q.mu.Unlock()
@@ -559,7 +552,7 @@ func (q *outQueue) check() {
 	taken := append([]ack(nil), q.acks[:n]...)
 	q.acks = q.acks[:copy(q.acks, q.acks[n:])]
 	if !alive {
-		// Whatever was not taken by now never will be.
+		// Answers that were not read by now never will be.
 		q.missLocked()
 	}
 	q.checkSoon()
@@ -588,9 +581,9 @@ func (q *outQueue) there() bool {
 	return there && err == nil
 }
 
-// unread asks the operating system how much the other end has not read, and
-// whether it is still there. The order matters: a process that dies takes what
-// it had not read with it, and by then it no longer counts as there.
+// unread asks the operating system how much the other end has not read, and whether it is still
+// there. The order matters: a process that dies takes its unread data with it, and by then it no
+// longer counts as there.
 func (q *outQueue) unread() (n int64, alive bool) {
 	raw, err := q.socket.SyscallConn()
 	if err != nil {

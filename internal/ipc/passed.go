@@ -13,27 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of the two sockets, as a service manager may give them to the files it
-// passes (FileDescriptorName= of systemd.socket(5)).
+// Names of the two sockets, as a service manager may give them to the files it passes
+// (FileDescriptorName= of systemd.socket(5)).
 const (
 	passedKernel   = "kernel"
 	passedOperator = "operator"
 )
 
-// Passed are the two sockets where a service manager listens for the daemon. They
-// stay when the daemon ends, and whoever connects meanwhile waits in them.
+// Passed are the two sockets that a service manager opened for the daemon. They stay when the
+// daemon ends, and clients that connect meanwhile wait in them.
 type Passed struct {
 	Apps, Operators *net.UnixListener
 }
 
-// TakePassed makes listeners of the files that a service manager passed, and
-// closes the files. A file says which socket it is by its name, kernel or
-// operator, or else by the name of its socket, kernel.sock or operator.sock: one
-// unit of systemd that opens both gives both one name. Without any file it
-// returns nil.
+// TakePassed makes listeners of the files that a service manager passed, and closes the files. A
+// file is identified by its name, kernel or operator, or else by the name of its socket,
+// kernel.sock or operator.sock: a single systemd unit that opens both gives both one name. Without
+// any file it returns nil.
 //
-// Both must be there, once, and listen on a path. What may not be used is closed;
-// for the service manager its own copy stays open.
+// Both must be there, once, and listen on a path. Unusable ones are closed; the service manager's
+// own copy stays open.
 func TakePassed(files []*os.File) (p *Passed, err error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -112,11 +111,10 @@ func passedListener(f *os.File) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// Claim takes the sockets for this process, as [ClaimSockets] does for those
-// that the daemon opens: the same directories are refused, and the same lock
-// is held. A socket that belongs to somebody else, or that others than mode
-// allows may connect to, is refused; mode is for the apps' socket, the
-// operators' is for their owner alone.
+// Claim takes the sockets for this process, as [ClaimSockets] does for those that the daemon opens:
+// it refuses the same directories, and holds the same lock. It refuses a socket that belongs to
+// somebody else, or that more users than mode allows may connect to. mode is for the apps' socket;
+// the operators' is for their owner alone.
 func (p *Passed) Claim(mode fs.FileMode) (*Claim, error) {
 	for _, s := range []struct {
 		listener *net.UnixListener
@@ -136,16 +134,16 @@ func (p *Passed) Claim(mode fs.FileMode) (*Claim, error) {
 			return nil, fmt.Errorf("cannot use the passed socket %s: something that is no socket is there", path)
 		case !ok || stat.Uid != uint32(os.Geteuid()) && stat.Uid != 0:
 			return nil, fmt.Errorf("cannot use the passed socket %s: it belongs to another user; SocketUser= says whose it is", path)
-		case info.Mode().Perm()&0o022&^s.mode != 0: // connecting takes the right to write
+		case info.Mode().Perm()&0o022&^s.mode != 0: // connecting needs write permission
 			return nil, fmt.Errorf("cannot use the passed socket %s: others can connect to it (mode %04o); set SocketMode=%04o", path, info.Mode().Perm(), s.mode)
 		}
 	}
-	// Nothing is removed at the end: the sockets are the service manager's.
+	// Nothing is removed at the end: the sockets belong to the service manager.
 	c := &Claim{}
 	return c, c.takeLock(p.Apps.Addr().String())
 }
 
-// Close lets go of the listeners.
+// Close closes the listeners.
 func (p *Passed) Close() error {
 	var failures []error
 	for _, l := range []*net.UnixListener{p.Apps, p.Operators} {

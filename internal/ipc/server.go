@@ -16,36 +16,35 @@ import (
 	"go.uber.org/zap"
 )
 
-// Limits bound what connections may cost.
+// Limits bound the resources of connections.
 type Limits struct {
 	// LineBytes bounds one line.
 	LineBytes int
-	// QueueBytes bounds what waits for a reader, and TotalQueueBytes what waits
-	// for all readers together; zero is no limit.
+	// QueueBytes bounds the bytes that wait for a reader, and TotalQueueBytes those that wait for
+	// all readers together; zero is no limit.
 	QueueBytes, TotalQueueBytes int
-	// InFlight bounds the requests one connection has running.
+	// InFlight bounds the running requests of one connection.
 	InFlight int
-	// Connections bounds the connections of apps, ProcessConnections those of one
-	// process and UserConnections those of one user; zero is no limit of these
-	// two. Operators have some of their own.
+	// Connections bounds the connections of apps, ProcessConnections those of one process and
+	// UserConnections those of one user; zero is no limit for the last two. Operators have their
+	// own.
 	Connections, ProcessConnections, UserConnections int
 }
 
-// Options is what a server is given from outside.
+// Options holds the dependencies of a server.
 type Options struct {
-	// Methods is the table of everything that can be called.
+	// Methods is the table of all methods.
 	Methods []Method
-	// Connect begins a connection of an app. It refuses with an error that is
-	// answered and ends the connection.
+	// Connect begins a connection of an app. Its error is the answer, and ends the connection.
 	Connect func(api.Peer, api.Link) (Client, error)
 	// Tasks begins a connection's part in tasks. The client is nil for an operator's.
 	Tasks func(api.Peer, Client) TaskSession
 	// Admit decides whether a process may use the operator socket. It is asked when
 	// the process connects and at each of its requests.
 	Admit func(api.Peer) error
-	// Signs reports whether the calls of [api.Signed] methods have to be signed, and Vouch
-	// finds out who has signed one: it returns the peer as that person. A text is "" where
-	// the connection was given no nonce.
+	// Signs reports whether calls of [api.Signed] methods must be signed. Vouch identifies the
+	// signer: it returns the peer as that person. A text is "" if the connection was given no
+	// nonce.
 	Signs  func() bool
 	Vouch  func(who api.Peer, method, text, signature string) (api.Peer, error)
 	Limits Limits
@@ -56,9 +55,9 @@ type Options struct {
 	NewID    func() string
 	Version  string
 	Log      *zap.Logger
-	// Metrics, where set, counts connections and requests.
+	// Metrics, if set, counts connections and requests.
 	Metrics *metrics.Set
-	// Apps and Operators are where each kind of caller connects.
+	// Apps and Operators are the listeners for each kind of caller.
 	Apps, Operators *net.UnixListener
 }
 
@@ -88,16 +87,16 @@ type Server struct {
 
 	apps, operators *net.UnixListener
 
-	// aborted is closed when nothing in flight is waited for any more.
+	// aborted is closed when requests in flight are no longer waited for.
 	aborted chan struct{}
 	abort   sync.Once
 
-	// queued is what waits for all readers, in bytes. Relief is held by whoever
-	// makes that less, so that not two connections are ended where one is enough.
+	// queued counts the bytes that wait for all readers. relief is held to reduce them, so that no
+	// two connections are ended if one is enough.
 	queued atomic.Int64
 	relief sync.Mutex
-	// lines is what the lines that are being read take, in bytes. Its lock is taken
-	// after mu.
+	// lines counts the memory of the lines that are being read, in bytes. Its lock is taken after
+	// mu.
 	linesMu sync.Mutex
 	lines   int
 
@@ -133,8 +132,8 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// SetLimits sets other limits from here on: of requests and connections for all,
-// of lines and queues for connections that begin.
+// SetLimits sets other limits from now on. Those of requests and connections apply to all; those of
+// lines and queues to new connections.
 func (s *Server) SetLimits(l Limits) { s.limits.Store(s.bounded(l)) }
 
 // Serve begins to answer, and goes on until the server is closed.
@@ -154,7 +153,7 @@ func (s *Server) serve(l *net.UnixListener, f face) {
 				if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 					return
 				}
-				// Out of descriptors: connections that end make room again.
+				// Out of descriptors: connections that end free some.
 				s.log.Error("cannot accept a connection", zap.Error(err))
 				s.pause()
 				continue
@@ -174,7 +173,7 @@ func (s *Server) pause() {
 	}
 }
 
-// admitConn finds out who connects and serves the connection.
+// admitConn identifies the process that connects and serves the connection.
 func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	who, err := peer.FromConn(socket)
 	if err != nil {
@@ -194,7 +193,7 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	}
 	c := newConn(s, f, socket, identity{who})
 	c.heard = who.Reader(socket)
-	// A connection that is turned away must not stay among the server's.
+	// A refused connection must not stay among the server's.
 	defer c.cancel()
 	if err := s.remember(c); err != nil {
 		s.metrics.Ended(metrics.TurnedAway)
@@ -217,8 +216,8 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	c.serve()
 }
 
-// begin gives a connection its parts in the kernel and in tasks, at once: by them it is
-// known whose it is.
+// begin gives a connection its parts in the kernel and in tasks, both at once, because they tell
+// whether it is claimed.
 func (s *Server) begin(c *conn, client Client) {
 	var tasks TaskSession
 	if s.tasksOf != nil {
@@ -229,7 +228,7 @@ func (s *Server) begin(c *conn, client Client) {
 	c.client, c.tasks = client, tasks
 }
 
-// rejectConn says why a connection is not served, if it can be said at once.
+// rejectConn says why a connection is not served, if that is possible without waiting.
 func (s *Server) rejectConn(socket *net.UnixConn, reason error) {
 	_ = socket.SetWriteDeadline(s.now().Add(lastWords))
 	_, _ = socket.Write(jsonline.ASCII(wire.AppendResponse(nil, s.newID(), s.now().UnixMilli(), "", nil, api.AsError(reason)), 0))
@@ -238,7 +237,7 @@ func (s *Server) rejectConn(socket *net.UnixConn, reason error) {
 	}
 }
 
-// Connections returns how many connections there are.
+// Connections returns the number of connections.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,14 +247,13 @@ func (s *Server) Connections() int {
 // Queued returns how many bytes wait to be read, on all connections.
 func (s *Server) Queued() int64 { return s.queued.Load() }
 
-// Abort cuts short what [Server.Close] waits for, also where that comes later:
-// requests in flight end without an answer. A commit that is under way is still
-// finished.
+// Abort ends the waiting in [Server.Close], even if Close is called later: requests in flight end
+// without an answer. A commit in progress is still finished.
 func (s *Server) Abort() { s.abort.Do(func() { close(s.aborted) }) }
 
-// Close stops listening, lets requests in flight be answered for as long as
-// the limit lasts, and ends every connection. It returns how many requests were
-// left then, unanswered. Streams are ended, and none is left.
+// Close stops listening, lets requests in flight be answered until the limit, and ends every
+// connection. It returns the number of requests that were left unanswered then. It ends all
+// streams.
 func (s *Server) Close(within time.Duration) (left int) {
 	s.mu.Lock()
 	s.closed = true
@@ -292,8 +290,8 @@ func (s *Server) Close(within time.Duration) (left int) {
 	return left
 }
 
-// settle waits until nothing is in flight on any connection. Until then none is
-// ended: what one waits for may be another's to say.
+// settle waits until nothing is in flight on any connection. It ends none before that: a request on
+// one may wait for an answer on another.
 func (s *Server) settle(open []*conn, within time.Duration) {
 	idle := make(chan struct{})
 	go func() {
@@ -311,7 +309,7 @@ func (s *Server) settle(open []*conn, within time.Duration) {
 	}
 }
 
-// giveUp ends what did not end by itself.
+// giveUp ends connections that did not end by themselves.
 func (s *Server) giveUp(open []*conn, done <-chan struct{}) {
 	s.cancel()
 	for _, c := range open {

@@ -8,9 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
-// challenge begins a signed call: it makes the nonce that the connection's next one is
-// signed with. Nothing else knows the nonce, so that no signature is good on another
-// connection, after a restart, or twice.
+// challenge begins a signed call: it makes the nonce for the connection's next one. Only the
+// connection knows the nonce, so that no signature is valid on another connection, after a restart,
+// or twice.
 func (c *conn) challenge(method string) (api.Challenge, error) {
 	m, known := c.server.table[faceOperator][method]
 	if !known {
@@ -43,7 +43,7 @@ func (m *Method) takesSignature(c *conn, r *wire.Request) error {
 	return nil
 }
 
-// signed finds out who has signed a call, and uses the connection's nonce up.
+// signed identifies the signer of a call, and uses up the connection's nonce.
 func (c *conn) signed(ctx context.Context, r *wire.Request, m *Method) (context.Context, error) {
 	c.mu.Lock()
 	nonce := c.nonce

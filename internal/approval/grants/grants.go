@@ -1,10 +1,10 @@
-// Package grants keeps what people have approved beforehand: the rest of an exchange with
-// the approval of one of its messages, and standing grants from one agent to one
-// receiver. What a grant lets past, internal/ocip decides; here is which there are,
-// whether who gave them may still give them, how often they were used, and their end.
+// Package grants keeps approvals given beforehand: for the rest of an exchange, with the approval
+// of one of its messages, and standing grants from one agent to one receiver. The package
+// internal/ocip decides which messages a grant covers. This one knows the grants, whether their
+// givers may still give them, their uses, and their end.
 //
-// A grant is used in the commit of the message that it lets go ([Grants.Use]), and the
-// store refuses a use that is one too many, or of a grant that was revoked before.
+// A grant is used in the commit of the message that it releases ([Grants.Use]). The store refuses a
+// use beyond the limit, or of a grant that was revoked before.
 package grants
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Options is what grants are given from outside.
+// Options holds the dependencies of Grants.
 type Options struct {
 	Store *store.Store
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Now    func() time.Time
 	NewID  func() string
@@ -40,39 +40,38 @@ type Options struct {
 // Grants are all grants. They are safe for concurrent use.
 type Grants struct {
 	o Options
-	// changing is held from what there is to what there is next.
+	// changing is held from the read of the list to its replacement.
 	changing sync.Mutex
-	// now are the grants that may be used, by the sender's instance id. They are looked at
-	// for every message.
+	// now are the usable grants, by the sender's instance id. They are read for every message.
 	now atomic.Pointer[map[string][]*Grant]
 }
 
-// Grant is one grant that may be used.
+// Grant is one usable grant.
 type Grant struct {
 	api.Grant
 	rule ocip.Grant
-	// session, target and exchangeType are those of the message that an exchange was
-	// approved with: elsewhere others read, and another type asks for something else. They
-	// are empty where an earlier version made the grant.
+	// session, target and exchangeType are those of the message that the exchange was approved
+	// with: another place has other readers, and another type has another purpose. They are empty
+	// if an earlier version made the grant.
 	session, target, exchangeType string
-	// tenant is the sender's, "" where an earlier version made the grant: its instance of
-	// another tenant is another agent.
+	// tenant is the sender's, "" if an earlier version made the grant. An instance under another
+	// tenant is another agent.
 	tenant string
-	// digest is that of the request that it was made with.
+	// digest is the digest of the request that made the grant.
 	digest string
-	// to is who the receiver was when people decided, nil where an earlier version made the
-	// grant: the configuration can make somebody else of it.
+	// to is the receiver at the time of the decision, nil if an earlier version made the grant. The
+	// configuration can change who that is.
 	to *Party
 }
 
-// Party is who somebody is by the configuration.
+// Party is a counterparty's identity in the configuration.
 type Party struct {
 	Kind   ocip.Kind `json:"kind"`
 	User   string    `json:"user,omitzero"`
 	Tenant string    `json:"tenant,omitzero"`
 }
 
-// body is a grant as it is stored, beside the columns.
+// body is the stored form of a grant, beside the columns.
 type body struct {
 	Form           int      `json:"v"`
 	Receiver       string   `json:"receiver"`
@@ -92,7 +91,7 @@ type body struct {
 	To             *Party   `json:"to,omitzero"`
 }
 
-// person is who made a grant, as it is stored.
+// person is the stored form of a giver of a grant.
 type person struct {
 	By          string `json:"by"`
 	UID         uint32 `json:"uid"`
@@ -102,10 +101,10 @@ type person struct {
 	Signature   string `json:"signature,omitzero"`
 }
 
-// form is the version of what is stored of a grant.
+// form is the version of the stored form of a grant.
 const form = 1
 
-// Load takes up the grants that the store holds.
+// Load loads the grants from the store.
 func Load(ctx context.Context, o Options) (*Grants, error) {
 	rows, err := o.Store.CommitmentGrantsInForce(ctx, o.Now())
 	if err != nil {
@@ -162,7 +161,7 @@ func decode(row store.CommitmentGrant) (*Grant, error) {
 	return g, g.prepare()
 }
 
-// prepare makes what decisions are made by.
+// prepare computes the fields that decisions use.
 func (g *Grant) prepare() error {
 	level, err := ocip.ParseLevel(g.Classification)
 	if err != nil {
@@ -175,19 +174,19 @@ func (g *Grant) prepare() error {
 	return nil
 }
 
-// About is the message that grants are wanted for: its sender and the sender's tenant, its
-// receiver if that is an agent, its session and target, and its exchange if it has one.
+// About is a message that needs a grant: its sender and the sender's tenant, its receiver if that
+// is an agent, its session and target, and its exchange if it has one.
 type About struct {
 	Agent, Tenant, Receiver, SessionKey, Target string
 	Exchange                                    *ocip.Exchange
-	// To is who the receiver is, nil of a message that arrives.
+	// To is the receiver, nil for an arriving message.
 	To *Party
-	// Others is set where others than the receiver read it, and Elsewhere where it goes to
-	// another place than the session's key says.
+	// Others is set if the message has further readers, and Elsewhere if it goes to another place
+	// than the session's key says.
 	Others, Elsewhere bool
 }
 
-// isFor reports whether a grant is for a message at all.
+// isFor reports whether a grant can cover a message.
 func (g *Grant) isFor(m *About) bool {
 	switch {
 	case mutant.Off("grant-receiver"):
@@ -205,9 +204,9 @@ func (g *Grant) isFor(m *About) bool {
 // Some reports whether an agent has any grant.
 func (g *Grants) Some(agent string) bool { return len((*g.now.Load())[agent]) > 0 }
 
-// For returns the grants that are for a message, as rules for its decision: those whose
-// people may still give them. Who is no signer any more has taken back what they
-// signed, and a standing grant counts only where decisions are signed.
+// For returns the grants for a message, as rules for its decision, if their givers may still give
+// them. Removing a signer revokes the grants that they signed, and a standing grant counts only if
+// decisions are signed.
 func (g *Grants) For(m *About, signers approval.Signers) (rules []ocip.Grant) {
 	for _, one := range (*g.now.Load())[m.Agent] {
 		if one.isFor(m) && one.stands(signers, g.o.Now()) {
@@ -217,10 +216,10 @@ func (g *Grants) For(m *About, signers approval.Signers) (rules []ocip.Grant) {
 	return rules
 }
 
-// Waited returns the grant that let a message go which has waited since, as a rule to weigh
-// it by again. There is none if the grant was revoked, is over, or is for something else by
-// now, or if somebody who made it may not sign any more. How often it was used does not
-// matter: the message was one of its uses.
+// Waited returns the grant that released a message which has waited since, as a rule to weigh it
+// again. There is none if the grant was revoked, has ended, or now covers something else, or if one
+// of its givers may not sign any more. The number of uses does not matter: the message was one of
+// them.
 func (g *Grants) Waited(ctx context.Context, id string, m *About, signers approval.Signers) ([]ocip.Grant, error) {
 	row, err := g.o.Store.CommitmentGrant(ctx, id)
 	switch {
@@ -238,7 +237,7 @@ func (g *Grants) Waited(ctx context.Context, id string, m *About, signers approv
 	return []ocip.Grant{one.rule}, nil
 }
 
-// Named is the id of the grant that a message's record names, "" if no grant let it go.
+// Named returns the id of the grant that a message's record names, "" if no grant released it.
 func Named(r *audit.Record) string {
 	named, _ := r.Details["grant"].(map[string]any)
 	id, _ := named["id"].(string)
@@ -253,15 +252,15 @@ func (g *Grant) stands(signers approval.Signers, now time.Time) bool {
 	return !slices.ContainsFunc(g.People, func(p api.ApprovalDecision) bool {
 		_, _, err := signers.Verify([]byte(p.Signature), []byte(api.SignedNote(text, p.Note)), now)
 		if err != nil && p.Note != "" {
-			// Before notes were signed. Nothing follows from one that stands here.
+			// For grants from before notes were signed. Nothing relies on their notes.
 			_, _, err = signers.Verify([]byte(p.Signature), []byte(text), now)
 		}
 		return err != nil
 	})
 }
 
-// signed is what the people's signatures are over. It is made of what the grant does, so
-// that none does anything else than was signed.
+// signed returns the text that the people signed. It is computed from the grant's effects, so that
+// a grant can do only what was signed.
 func (g *Grant) signed() string {
 	if g.Kind == api.GrantStanding {
 		return api.SignedGrant(&api.GrantAddParams{GrantID: g.GrantID, Agent: g.Agent, Receiver: g.Receiver, Bounds: g.Bounds, MaxUses: g.MaxUses})
@@ -271,7 +270,7 @@ func (g *Grant) signed() string {
 	}}, &g.Bounds)
 }
 
-// get returns a grant that may be used, nil where there is none.
+// get returns a usable grant, or nil.
 func (g *Grants) get(agent, id string) *Grant {
 	for _, one := range (*g.now.Load())[agent] {
 		if one.GrantID == id {
@@ -298,7 +297,7 @@ func (g *Grants) Enter(one *Grant, change *store.Change) error {
 	return nil
 }
 
-// change makes another list of the grants of an agent, without those that are over.
+// change replaces the list of an agent's grants, without ended ones.
 func (g *Grants) change(agent string, edit func([]*Grant) []*Grant) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -312,8 +311,8 @@ func (g *Grants) change(agent string, edit func([]*Grant) []*Grant) {
 	g.now.Store(&next)
 }
 
-// Name enters into a message's record which grant let it past, and whose. Its approval
-// is that of the exchange, where the grant is of one.
+// Name enters into a message's record the grant that released it, and its givers. The approval is
+// that of the exchange, if the grant is for one.
 func (g *Grants) Name(agent, id string, r *audit.Record) {
 	if one := g.get(agent, id); one != nil {
 		r.ApprovalID = one.ApprovalID
@@ -321,14 +320,14 @@ func (g *Grants) Name(agent, id string, r *audit.Record) {
 	}
 }
 
-// Use enters into a message's change that a grant lets it go. The commit fails with
-// [store.ErrGrantOver] where the grant is over by then.
+// Use enters into a message's change that a grant releases it. The commit fails with
+// [store.ErrGrantOver] if the grant has ended by then.
 func (g *Grants) Use(agent, id string, now time.Time, change *store.Change) {
 	change.Add(store.GrantUse{ID: id, At: now})
 	change.OnDurable(func(store.Receipt) { g.count(agent, id) })
 }
 
-// count counts a use of a grant that is not revoked since.
+// count counts a use of a grant, unless it was revoked since.
 func (g *Grants) count(agent, id string) {
 	g.change(agent, func(list []*Grant) []*Grant {
 		for i, one := range list {
@@ -342,7 +341,7 @@ func (g *Grants) count(agent, id string) {
 	})
 }
 
-// Revoke takes a grant back: from the commit on, nothing goes with it.
+// Revoke revokes a grant: after the commit, no message can use it.
 func (g *Grants) Revoke(ctx context.Context, who api.Peer, p *api.GrantRevokeParams) (api.GrantRevokeResult, error) {
 	row, err := g.o.Store.CommitmentGrant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -376,7 +375,7 @@ func (g *Grants) record(one *Grant, event string) *audit.Record {
 	}
 }
 
-// Add makes a standing grant, which must be signed. To is who the receiver is.
+// Add makes a standing grant, which must be signed. To is the receiver.
 func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
 	now := g.o.Now()
 	agent := d.Local(p.Agent)
@@ -384,7 +383,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	case agent == nil:
 		return api.GrantAddResult{}, api.Errorf(api.NotFound, "there is no agent %q; agents[].instance_id in the configuration lists them", p.Agent)
 	case strings.HasSuffix(p.Receiver, "*"), !strings.Contains(p.Receiver, ":") && !d.Knows(p.Receiver):
-		// A name with a mistake in it would be signed, listed, and never used.
+		// A misspelled name would otherwise be signed and listed, and never used.
 		return api.GrantAddResult{}, api.Errorf(api.NotFound, "there is no receiver %q: name one agent, by its instance_id in agents or directory, or one session, such as telegram:4711", p.Receiver)
 	case decider.Signers == nil:
 		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "standing grants are signed, and approvals.allowed_signers names nobody who may sign")
@@ -419,8 +418,8 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	return api.GrantAddResult{Grant: one.Grant, AuditSeq: receipt.Seq}, err
 }
 
-// OfApproval makes the grant of an exchange that people have approved with one of its
-// messages. Tenant is the sender's, and to is who the receiver is.
+// OfApproval makes the grant for an exchange that people have approved with one of its messages.
+// Tenant is the sender's, and to is the receiver.
 func (g *Grants) OfApproval(r *approval.Request, tenant string, to *Party, b *api.Bounds, change *store.Change, now time.Time) (id string, err error) {
 	one := &Grant{tenant: tenant, digest: r.Digest, session: r.SessionKey, target: r.Target, exchangeType: string(r.Type), to: to, Grant: api.Grant{
 		GrantID: g.o.NewID(), Kind: api.GrantOfExchange, Agent: r.Agent, Receiver: r.Counterparty,
@@ -430,7 +429,7 @@ func (g *Grants) OfApproval(r *approval.Request, tenant string, to *Party, b *ap
 	return one.GrantID, g.Enter(one, change)
 }
 
-// listed bounds how many grants are listed.
+// listed bounds the number of listed grants.
 const listed = 1000
 
 // List lists grants.
@@ -456,7 +455,7 @@ func (g *Grants) List(ctx context.Context, p *api.GrantListParams, signers appro
 	return result, nil
 }
 
-// state is what a grant is worth now.
+// state returns the current state of a grant.
 func (g *Grants) state(ctx context.Context, one *Grant, signers approval.Signers, now time.Time) (string, error) {
 	switch {
 	case one.State == store.GrantRevoked, !one.stands(signers, now):

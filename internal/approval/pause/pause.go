@@ -1,5 +1,4 @@
-// Package pause knows what a person has stopped: all sending, or that of an agent or
-// through a channel.
+// Package pause keeps the pauses that people made: of all sending, of an agent, or of a channel.
 package pause
 
 import (
@@ -16,24 +15,24 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Pauses are the scopes that are paused. They are looked at for every message, and
-// replaced as a whole by whoever changes them.
+// Pauses are the paused scopes. They are read for every message, and each change replaces them as a
+// whole.
 type Pauses struct {
-	// changing is held from what holds now to the commit of what holds next, and shared
-	// by whoever decides what no queue could keep back.
+	// changing is held from the read of the pauses to the commit of their change, and shared by
+	// decisions about messages that no queue could keep back.
 	changing sync.RWMutex
 	now      atomic.Pointer[map[string]store.Paused]
 }
 
-// Deciding keeps pauses from beginning until the function that it returns is called.
-// Whoever lets something go that passes no queue looks at the pauses under it, and commits:
-// what it looked at before may be paused since, as while somebody was asked.
+// Deciding keeps pauses from beginning until the returned function is called. Code that releases a
+// message without a queue calls it, then checks the pauses, and commits. An earlier check may be
+// outdated, for example because a person was asked in between.
 func (p *Pauses) Deciding() (done func()) {
 	p.changing.RLock()
 	return p.changing.RUnlock
 }
 
-// Load takes up what an open store holds.
+// Load loads the pauses from an open store.
 func Load(ctx context.Context, s *store.Store) (*Pauses, error) {
 	rows, err := s.Paused(ctx)
 	if err != nil {
@@ -48,7 +47,7 @@ func Load(ctx context.Context, s *store.Store) (*Pauses, error) {
 	return p, nil
 }
 
-// List is what is paused, in the order of the scopes.
+// List returns the pauses, in the order of the scopes.
 func (p *Pauses) List() []api.PausedScope {
 	now := *p.now.Load()
 	list := make([]api.PausedScope, 0, len(now))
@@ -58,8 +57,8 @@ func (p *Pauses) List() []api.PausedScope {
 	return list
 }
 
-// Reason reports whether what these agents say to each other, or through a channel, is
-// paused, and says so in words for an app.
+// Reason reports whether messages between these agents, or through a channel, are paused, with a
+// text for an app.
 func (p *Pauses) Reason(channel string, agents ...string) (reason string, paused bool) {
 	scope := p.Of(channel, agents...)
 	switch scope {
@@ -72,8 +71,8 @@ func (p *Pauses) Reason(channel string, agents ...string) (reason string, paused
 	return fmt.Sprintf("sending is paused for %s %s", kind, name), true
 }
 
-// Of returns the widest scope that stops what these agents say to each other, or
-// through a channel, "" where none does.
+// Of returns the widest scope that stops messages between these agents, or through a channel, or
+// "".
 func (p *Pauses) Of(channel string, agents ...string) string {
 	now := *p.now.Load()
 	if len(now) == 0 || mutant.Off("pause") {
@@ -95,9 +94,8 @@ func (p *Pauses) Of(channel string, agents ...string) string {
 	return ""
 }
 
-// Change has a commit pause a scope, or end its pause, and reports whether that changed
-// anything: from the commit on, nothing of a paused scope is let through. The change
-// holds the record of it.
+// Change has a commit pause a scope, or end its pause, and reports whether that changed anything.
+// From the commit on, nothing of a paused scope is released. The change holds its record.
 func (p *Pauses) Change(row store.Paused, pause bool, change *store.Change, commit func(*store.Change) (store.Receipt, error)) (api.PauseResult, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -112,7 +110,7 @@ func (p *Pauses) Change(row store.Paused, pause bool, change *store.Change, comm
 		delete(next, row.Scope)
 		change.Add(store.Resumed(row.Scope))
 	}
-	// In the order of the commits: whatever is durable after this is kept back.
+	// In the order of the commits: everything that becomes durable after this is kept back.
 	change.OnDurable(func(store.Receipt) { p.now.Store(&next) })
 	receipt, err := commit(change)
 	if err != nil {

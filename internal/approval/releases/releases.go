@@ -1,10 +1,10 @@
-// Package releases keeps what people have approved for runtimes that deliver by themselves,
-// until the runtime has said what became of it. A runtime redeems an approval once: it gets
-// the message and a claim. It sends, and confirms the claim with the outcome.
+// Package releases keeps the approvals for runtimes that deliver by themselves, until the runtime
+// has reported the outcome. A runtime redeems an approval once: it gets the message and a claim. It
+// sends the message, and confirms the claim with the outcome.
 //
-// What was claimed and not confirmed when its connection ended is nobody's guess: after a
-// moment, in which the runtime may come back and say, a person is asked. The claim stays
-// good until that person has decided.
+// If the connection of an unconfirmed claim ends, the daemon does not guess. The runtime may come
+// back within a moment and report; after that a person is asked. The claim stays valid until that
+// person has decided.
 package releases
 
 import (
@@ -27,8 +27,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// The states besides those of the store: what nothing comes of any more, but for unknown,
-// where a person decides.
+// The states besides those of the store. All are final except unknown, which a person ends.
 const (
 	stateSent      = "sent"
 	stateUnknown   = "unknown"
@@ -37,51 +36,51 @@ const (
 	stateWithdrawn = "withdrawn"
 )
 
-// grace is how long a runtime has to come back and say what became of a message.
+// grace is the time that a runtime has to come back and report the outcome.
 const grace = 5 * time.Second
 
-// Options is what releases are given from outside.
+// Options holds the dependencies of Releases.
 type Options struct {
 	Store *store.Store
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
-	// Approvals are who takes people's decisions now.
+	// Approvals returns the decider in force.
 	Approvals func() *approval.Decider
-	// Record begins a record about a request, and Tell enters into a change that the app
-	// that asked is told what came of it.
+	// Record begins a record about a request, and Tell enters the notice of an outcome to the app
+	// that asked into a change.
 	Record func(*approval.Request) *audit.Record
 	Tell   func(r *approval.Request, change *store.Change, outcome api.ApprovalOutcome) error
-	// Open opens what is read back for an app, if weigh is set weighed by what holds now, and
-	// tells what was let through.
+	// Open opens a message that is read back for an app, and returns its decision. If weigh is set,
+	// the current state must still allow it.
 	Open func(ctx context.Context, row *store.Release, r *approval.Request, weigh bool) (gate.Sealed, *gate.Waited, error)
-	// AskAnew enters into a change that a person is asked about a message that has waited, and
-	// returns the new request, or why the message cannot leave whatever a person says.
+	// AskAnew enters a request about a message that has waited into a change. It returns the new
+	// request's id, or why no approval could release the message.
 	AskAnew func(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error)
-	// Withdrawn tells the person who has approved a message that it was withdrawn.
+	// Withdrawn tells the person who approved a message that it was withdrawn.
 	Withdrawn func(approvalID string, why *gate.Withdrawn)
 	// Search looks for records.
 	Search func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
-	// HoldFor is how long a person is waited for.
+	// HoldFor returns how long a request waits for a person.
 	HoldFor func() time.Duration
 	Now     func() time.Time
 	NewID   func() string
-	// Closing is done when the daemon ends: what is claimed then is looked at after the start.
+	// Closing ends with the daemon: claims that are open then are handled after the start.
 	Closing context.Context
 	Log     *zap.Logger
 }
 
-// Releases are all that is approved for runtimes that deliver by themselves. They are safe
-// for concurrent use.
+// Releases are all approvals for runtimes that deliver by themselves. They are safe for concurrent
+// use.
 type Releases struct {
 	o     Options
 	locks keylock.Locks
 
 	mu sync.Mutex
-	// holders are the connections that have claims, by approval.
+	// holders are the connections with claims, by approval.
 	holders map[string]*holder
 }
 
-// holder is the connection that has a claim, or how long it is waited for the next one.
+// holder is the connection with a claim, or the timer that waits for the next one.
 type holder struct {
 	leave func() bool
 	timer *time.Timer
@@ -96,7 +95,7 @@ func (h *holder) stop() {
 	}
 }
 
-// New takes up what the store holds.
+// New loads the releases from the store.
 func New(ctx context.Context, o Options) (*Releases, error) {
 	x := &Releases{o: o, holders: make(map[string]*holder)}
 	open, err := o.Store.OpenReleases(ctx)
@@ -109,7 +108,7 @@ func Enter(change *store.Change, r *approval.Request, origin string, data []byte
 	change.Add(&store.Release{Approval: r.ApprovalID, AppID: r.AppID, State: store.ReleaseReady, Origin: origin, Data: data, ExpiresAt: until})
 }
 
-// State is how far the release of a request is, "" where it has none.
+// State returns the state of a request's release, "" if it has none.
 func (x *Releases) State(ctx context.Context, id string) (string, error) {
 	row, err := x.o.Store.Release(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -118,7 +117,7 @@ func (x *Releases) State(ctx context.Context, id string) (string, error) {
 	return row.State, err
 }
 
-// Ready lists what an app can redeem, of requests that are still its own.
+// Ready lists the messages that an app can redeem, of requests that are still its own.
 func (x *Releases) Ready(ctx context.Context, app string, own func(*approval.Request) bool) (api.RedeemableResult, error) {
 	result := api.RedeemableResult{Approvals: []api.Redeemable{}}
 	rows, err := x.o.Store.ReadyReleases(ctx, app, "", x.o.Now(), api.MaxPage)
@@ -145,8 +144,8 @@ func (x *Releases) Ready(ctx context.Context, app string, own func(*approval.Req
 	return result, err
 }
 
-// read returns the message of a release as it was let through, nil if no record lets it
-// through as it is stored.
+// read returns the message of a release as it was allowed, nil if no record allows the stored
+// message.
 func (x *Releases) read(ctx context.Context, row *store.Release, r *approval.Request) (*api.EmittedMessage, error) {
 	_, w, err := x.o.Open(ctx, row, r, false)
 	switch {
@@ -158,7 +157,7 @@ func (x *Releases) read(ctx context.Context, row *store.Release, r *approval.Req
 	return w.Form.(*api.EmittedMessage), nil
 }
 
-// load returns an app's release and the request that it is of.
+// load returns an app's release and its request.
 func (x *Releases) load(ctx context.Context, app, id string) (store.Release, *approval.Request, error) {
 	row, err := x.o.Store.Release(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && row.AppID != app && !mutant.Off("release-owner") {
@@ -174,8 +173,8 @@ func (x *Releases) load(ctx context.Context, app, id string) (store.Release, *ap
 	return row, r, err
 }
 
-// Redeem gives an app what it may send, once. May refuses where the message may not leave
-// now. The context is the connection's: the claim is that connection's until it ends.
+// Redeem gives an app an approved message, once. May refuses a message that may not leave now. The
+// context is the connection's: the claim belongs to that connection until it ends.
 func (x *Releases) Redeem(ctx context.Context, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.RedeemAnswer, error) {
 	defer x.locks.Lock(p.ApprovalID)()
 	row, r, err := x.load(ctx, app, p.ApprovalID)
@@ -229,8 +228,8 @@ func (x *Releases) Redeem(ctx context.Context, app string, p *api.RedeemParams, 
 	return result, nil
 }
 
-// open opens what an app may send, if it may send it still. What it may not send is
-// withdrawn, or a person is asked anew. A row that can be given to nobody is left as it is.
+// open opens a message for an app, if it may still be sent. Otherwise the message is withdrawn, or
+// a person is asked again. It leaves alone a row that can be given to nobody.
 func (x *Releases) open(ctx context.Context, row *store.Release, r *approval.Request) (gate.Sealed, error) {
 	if len(row.Data) == 0 {
 		return gate.Sealed{}, nil
@@ -245,7 +244,7 @@ func (x *Releases) open(ctx context.Context, row *store.Release, r *approval.Req
 		return sealed, err
 	}
 	if isAnew && row.State != store.ReleaseReady {
-		// It may be out already: a second copy is no message of its own to ask about.
+		// The message may be sent already: a second copy needs no request of its own.
 		return gate.Sealed{}, api.Obstacle{State: row.State, Blocked: anew.Reason}.Conflict(ocip.ChangedSince, "this message was redeemed already and something changed since, so it is not handed out again; confirm what became of it: "+anew.Reason)
 	}
 	change := &store.Change{Drains: true}
@@ -272,8 +271,8 @@ func (x *Releases) open(ctx context.Context, row *store.Release, r *approval.Req
 	return gate.Sealed{}, &api.Error{Code: api.Forbidden, Message: "the message may not leave any more: " + why.Reason, Details: map[string]any{"ocip": map[string]any{"code": why.Code, "reason": why.Reason}}}
 }
 
-// withdrawn puts on record that a message is not given to its app. One that its app may
-// have sent already stays claimed.
+// withdrawn records that a message is not given to its app. If the app may have sent it already, it
+// stays claimed.
 func (x *Releases) withdrawn(change *store.Change, row *store.Release, r *approval.Request, event, reason string, details map[string]any) error {
 	details["reason"], details["decidedBy"] = reason, row.RecordSeq
 	x.event(change, r, event, reason, details)
@@ -290,7 +289,7 @@ func (x *Releases) withdrawn(change *store.Change, row *store.Release, r *approv
 	return err
 }
 
-// over is what is told of a message that cannot be redeemed.
+// over returns the error for a message that cannot be redeemed.
 func over(state string) error {
 	what := map[string]string{
 		store.ReleaseClaimed: "it was redeemed already, and is not confirmed", stateUnknown: "it was redeemed already, and a person is asked what became of it",
@@ -300,13 +299,13 @@ func over(state string) error {
 	return api.Obstacle{State: state}.Conflict(api.AlreadyRedeemed, "this message cannot be redeemed: "+what)
 }
 
-// While does something while nobody can redeem or confirm the message of a request.
+// While calls a function while nobody can redeem or confirm the message of a request.
 func (x *Releases) While(id string, do func() error) error {
 	defer x.locks.Lock(id)()
 	return do()
 }
 
-// step enters that a release goes on. One that is not to be sent any more forgets its text.
+// step enters the next state of a release. A release that ends drops its text.
 func step(change *store.Change, row *store.Release, state, claim, key string, data []byte) {
 	next := *row
 	next.From, next.FromClaim = row.State, row.Claim
@@ -321,7 +320,7 @@ func (x *Releases) event(change *store.Change, r *approval.Request, event, reaso
 	change.Records = append(change.Records, record)
 }
 
-// Confirm takes an app's word about what became of a message.
+// Confirm takes an app's report about a message.
 func (x *Releases) Confirm(ctx context.Context, app string, p *api.ConfirmParams) (api.OK, error) {
 	if p.DispatchID != "" {
 		return x.confirmSent(ctx, app, p)
@@ -388,7 +387,7 @@ func reasonOf(outcome string) string {
 	}
 }
 
-// hold makes a claim a connection's until that ends.
+// hold gives a claim to a connection until that ends.
 func (x *Releases) hold(ctx context.Context, id, claim string) {
 	h := &holder{leave: context.AfterFunc(ctx, func() { x.left(id, claim) })}
 	x.mu.Lock()
@@ -402,7 +401,7 @@ func (x *Releases) hold(ctx context.Context, id, claim string) {
 	}
 }
 
-// left waits for whoever has a claim to come back, once its connection has ended.
+// left waits for a claim's app to come back, after its connection has ended.
 func (x *Releases) left(id, claim string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -421,7 +420,7 @@ func (x *Releases) drop(id string) {
 	}
 }
 
-// lose has a person asked what became of a message whose app has not come back.
+// lose has a person asked about a message whose app has not come back.
 func (x *Releases) lose(id, claim string) {
 	if x.o.Closing.Err() != nil {
 		return
@@ -448,7 +447,7 @@ func (x *Releases) lose(id, claim string) {
 	}
 }
 
-// giveBack takes a claim back that its app has certainly not got.
+// giveBack takes back a claim that certainly never reached its app.
 func (x *Releases) giveBack(app, claim string) {
 	_, err := x.Confirm(context.Background(), app, &api.ConfirmParams{Claim: claim, Outcome: api.OutcomeNotSent, Note: "the connection ended before the answer was written"})
 	if err != nil && api.AsError(err).Code != api.Conflict {
@@ -456,11 +455,11 @@ func (x *Releases) giveBack(app, claim string) {
 	}
 }
 
-// sweepPage is how many that are over are looked up at a time.
+// sweepPage is the number of expired releases that are read at a time.
 const sweepPage = 64
 
-// Sweep ends what nobody has redeemed in time. It was approved and not sent, and the record
-// says so.
+// Sweep ends releases that nobody redeemed in time. The record says that the message was approved
+// and not sent.
 func (x *Releases) Sweep(ctx context.Context) error {
 	for {
 		rows, err := x.o.Store.ExpiredReleases(ctx, x.o.Now(), sweepPage)
@@ -501,8 +500,8 @@ func (x *Releases) lapseLocked(row *store.Release, r *approval.Request) error {
 	return err
 }
 
-// Allowed returns what is done where nobody took the answer that lets an app send a message
-// which no person had to approve.
+// Allowed returns the function to call if nobody took the answer that allowed an app to send a
+// message without approval.
 func (x *Releases) Allowed(sent *audit.Record) (lost func(written bool)) {
 	app, id := sent.AppID, sent.DispatchID
 	return func(written bool) {
@@ -521,7 +520,7 @@ func (x *Releases) Allowed(sent *audit.Record) (lost func(written bool)) {
 	}
 }
 
-// about is what records of what became of a message have of the one that lets it go.
+// about returns the part of a message's record that records of its outcome repeat.
 func about(sent *audit.Record) *audit.Record {
 	return &audit.Record{
 		AppID: sent.AppID, TenantID: sent.TenantID, UserID: sent.UserID, AgentID: sent.AgentID, Side: sent.Side, SessionKey: sent.SessionKey,
@@ -537,7 +536,7 @@ func (x *Releases) record(about *audit.Record, event, reason string, details map
 	return err
 }
 
-// confirmSent takes an app's word about a message that no person had to approve.
+// confirmSent takes an app's report about a message that needed no approval.
 func (x *Releases) confirmSent(ctx context.Context, app string, p *api.ConfirmParams) (api.OK, error) {
 	defer x.locks.Lock(p.DispatchID)()
 	r, err := x.onRecord(ctx, app, p.DispatchID)
@@ -554,8 +553,8 @@ func (x *Releases) confirmSent(ctx context.Context, app string, p *api.ConfirmPa
 	return api.OK{OK: true}, x.record(r, eventOf(p.Outcome), reasonOf(p.Outcome), details)
 }
 
-// onRecord finds a message that an app was let to send without a person, where nothing is on
-// record yet of what became of it. It is called with the message's lock.
+// onRecord finds a message that an app may send without approval, if no record has its outcome yet.
+// The caller holds the message's lock.
 func (x *Releases) onRecord(ctx context.Context, app, dispatchID string) (sent *audit.Record, err error) {
 	for before := uint64(0); ; {
 		lines, next, err := x.o.Search(ctx, audit.Filter{Like: audit.Record{DispatchID: dispatchID}}, before, searchPage)
@@ -583,14 +582,14 @@ func (x *Releases) onRecord(ctx context.Context, app, dispatchID string) (sent *
 	}
 }
 
-// searchPage is how many records of one message are looked at at a time.
+// searchPage is the number of records of one message that are read at a time.
 const searchPage = 16
 
-// Emitted is what the key of a message stands for that its runtime delivers by itself.
+// Emitted marks the request key of a message that its runtime delivers by itself.
 const Emitted = "agent.emit"
 
-// Asked replaces the key of a message that nobody has heard the answer of by its dispatchId,
-// or says what waits for a person where it is held and was not sent.
+// Asked replaces a message's request key by its dispatchId, for a caller that never got the answer.
+// If the message is held and was not sent, it returns the withdrawal of the pending request.
 func (x *Releases) Asked(ctx context.Context, asker string, p *api.ConfirmParams) (waits *api.WithdrawParams, err error) {
 	if p.RequestKey == "" {
 		return nil, nil
@@ -613,14 +612,14 @@ func (x *Releases) Asked(ctx context.Context, asker string, p *api.ConfirmParams
 	return nil, err
 }
 
-// kept is what a request about a delivery keeps: the approval that it goes back to.
+// kept is the stored part of a request about a delivery: the original approval.
 type kept struct {
 	Approval string `json:"approval"`
 }
 
 func asked(id string) string { return approval.Asked(api.ApprovalOfDelivery, id) }
 
-// ask enters into a change that a person is asked what became of a message.
+// ask enters a request about a message's outcome into a change.
 func (x *Releases) ask(r *approval.Request, row *store.Release, why string, change *store.Change) error {
 	own, err := json.Marshal(&kept{Approval: r.ApprovalID})
 	if err != nil {
@@ -649,7 +648,7 @@ func (x *Releases) ask(r *approval.Request, row *store.Release, why string, chan
 	return x.o.Approvals().Add(about, s, change)
 }
 
-// withdraw enters into a change that nobody need say any more what became of a message.
+// withdraw enters into a change that a request about a message's outcome is no longer needed.
 func (x *Releases) withdraw(ctx context.Context, r *approval.Request, app string, change *store.Change) error {
 	d := x.o.Approvals()
 	id := d.Waiting(api.ApprovalOfDelivery, r.Agent, func() string { return asked(r.ApprovalID) })
@@ -664,27 +663,27 @@ func (x *Releases) withdraw(ctx context.Context, r *approval.Request, app string
 	return d.EndWithState(about, &by, api.ApprovalRevoked, change)
 }
 
-// subject is a message of which a person says what became of it.
+// subject is a message whose outcome a person reports.
 type subject struct {
 	x        *Releases
 	r        *approval.Request
 	original string
 }
 
-// Subject finds what a request about a delivery is about.
+// Subject returns the subject of a request about a delivery.
 func (x *Releases) Subject(r *approval.Request) (approval.Subject, error) {
 	var own kept
 	if err := json.Unmarshal(r.Own, &own); err != nil {
-		// What was decided keeps nothing, and nobody decides again.
+		// A decided request keeps nothing, and nobody decides again.
 		own.Approval = r.ApprovalID
 	}
 	return &subject{x: x, r: r, original: own.Approval}, nil
 }
 
-// Lock takes the lock of the message that was approved.
+// Lock takes the lock of the approved message.
 func (s *subject) Lock() (unlock func()) { return s.x.locks.Lock(s.original) }
 
-// Takes takes what can be said of a message that may have been sent.
+// Takes accepts the decisions about a message that may have been sent.
 func (s *subject) Takes(decision string) error {
 	if slices.Contains(api.DecisionsOf(api.ApprovalOfDelivery), decision) {
 		return nil
@@ -692,7 +691,7 @@ func (s *subject) Takes(decision string) error {
 	return api.Errorf(api.InvalidParams, "decision: approve has the message sent again, resolve says that it was sent, deny gives it up")
 }
 
-// Preview looks whether there is still time to send it.
+// Preview checks whether there is still time to send it.
 func (s *subject) Preview(ctx context.Context, now time.Time) error {
 	row, err := s.x.o.Store.Release(ctx, s.original)
 	if err != nil {
@@ -706,7 +705,7 @@ func (s *subject) Preview(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Shown is the message that was approved.
+// Shown returns the approved message.
 func (s *subject) Shown() approval.View {
 	return approval.View{
 		Asked: []string{s.original, s.r.SessionKey}, Effect: s.r.Content, Approvable: "may be sent again once approved",
@@ -714,7 +713,7 @@ func (s *subject) Shown() approval.View {
 	}
 }
 
-// Release lets the message be redeemed once more.
+// Release lets the message be redeemed again.
 func (s *subject) Release(ctx context.Context, d *approval.Decision) error {
 	if err := s.move(ctx, d.Change, store.ReleaseReady); err != nil {
 		return err
@@ -726,7 +725,7 @@ func (s *subject) Release(ctx context.Context, d *approval.Decision) error {
 	return err
 }
 
-// End enters what a person says instead.
+// End enters a person's other decision.
 func (s *subject) End(ctx context.Context, d *approval.Decision, state string) error {
 	switch state {
 	case api.ApprovalResolved:

@@ -9,13 +9,13 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// takenThen is why a person is asked about what an app has taken.
+// takenThen is the reason to ask a person about a message that an app has taken.
 const takenThen = "it was approved and taken, and nobody knows whether it was sent"
 
-// notSince is why nobody takes what was approved before a copy of the state was restored.
+// notSince is the reason to withdraw approvals from before a copy of the state was restored.
 const notSince = "a copy of the state was restored, and nobody knows whether it was used since the copy was made"
 
-// await waits for those who had claims when the daemon ended.
+// await waits for apps that had claims when the daemon ended.
 func (x *Releases) await(open []store.Release) {
 	for i := range open {
 		if open[i].State == store.ReleaseClaimed {
@@ -24,10 +24,9 @@ func (x *Releases) await(open []store.Release) {
 	}
 }
 
-// Restored takes back what was approved and, by a restored copy of the state, neither sent nor
-// used: that may have happened since the copy was made. A person is asked what became of each
-// message, and the runtime has to ask anew about each tool call. What a person has denied stays
-// denied.
+// Restored takes back approvals that are unused according to a restored copy of the state: they may
+// have been used since the copy was made. A person is asked about each message, and the runtime
+// must ask again about each tool call. A person's denial stays.
 func (x *Releases) Restored(ctx context.Context) error {
 	rows, err := x.o.Store.OpenReleases(ctx)
 	for i := range rows {
@@ -47,7 +46,7 @@ func (x *Releases) restored(ctx context.Context, id string) error {
 	}
 	_, altered := errors.AsType[*store.AlteredError](err)
 	if altered || errors.Is(err, store.ErrNotFound) || err != nil && api.AsError(err).Code == api.NotFound {
-		// Nobody is given it, for the same reason.
+		// It is withheld for the same reason.
 		return nil
 	}
 	open := row.State == store.ReleaseReady || row.State == store.ReleaseClaimed
@@ -58,7 +57,7 @@ func (x *Releases) restored(ctx context.Context, id string) error {
 	switch {
 	case r.Kind == api.ApprovalOfMessage:
 		x.event(change, r, "outcome_unknown", notSince, nil)
-		// The key of a claim gives the message a second time to whoever has it.
+		// The key of a claim would give its holder the message a second time.
 		step(change, &row, stateUnknown, row.Claim, "", row.Data)
 		err = x.ask(r, &row, notSince, change)
 	case r.State == api.ApprovalApproved:
