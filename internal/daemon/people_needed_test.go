@@ -2,12 +2,16 @@ package daemon_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // withToken is a command in which a rule finds a token.
@@ -206,6 +210,101 @@ func TestEffectDoesNotStartByFewerPeopleThanRequired(t *testing.T) {
 	c.move(task.ReadyToResume)
 	if got := c.lead.must("task.run_effect", run()); got["state"] != string(task.EffectStarted) {
 		t.Errorf("it is %v", got)
+	}
+}
+
+// What one person approved is not undone once two are required. Whether it may be undone is asked
+// anew, also of a task that has ended: of that alone, and of what was approved with the effect.
+func TestUndoingIsAskedForAnewWhenMorePeopleAreRequired(t *testing.T) {
+	t.Parallel()
+	h := build(t, taskTeam)
+	script := filepath.Join(h.dir, "work/undo.sh")
+	writes := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": m{"argv": []any{"./ship.sh"}}, "compensation": m{"argv": []any{"./undo.sh"}}})
+	writes("#!/bin/sh\n")
+	if err := os.WriteFile(filepath.Join(h.dir, "work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.executing()
+	c.toApproval()
+	h.signedBy(taskTeam, 1)
+	request := m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"}
+	first := c.lead.must("task.request_approval", request)
+	h.signs("carol", str(first, "approval_id"))
+	c.move(task.ReadyToResume)
+	operator := h.taskOperator()
+	orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() (told taskapi.RunnerChunk) {
+		t.Helper()
+		line, err := orders.Next(t.Context())
+		if err == nil {
+			err = json.Unmarshal(line, &told)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told
+	}
+	next()
+	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
+	started := c.lead.must("task.run_effect", run)
+	approved := next().Run
+	operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "done"})
+	c.move(task.Completed)
+
+	h.signedBy(taskTeam, 2)
+	run["compensation"] = true
+	e := c.lead.refuse(api.Conflict, task.GuardFailed, "task.run_effect", run)
+	contains(t, e.Message, "2 people have to approve by now (approvals.required)", "task request-approval --undo")
+	request["undo"] = true
+	second := c.lead.must("task.request_approval", request)
+	id := str(second, "approval_id")
+	saw := h.shown(id)
+	contains(t, saw.Content, "undo run 1 of \"Ship it\"", "to undo it: \"./undo.sh\"")
+	if strings.Contains(saw.Content, "command:") || !strings.HasPrefix(saw.Summary, "undo run 1") || saw.Needed != 2 {
+		t.Errorf("people see %+v", saw)
+	}
+	// What would undo it by now is not what was approved then. What was done does not matter.
+	writes("#!/bin/sh\necho another\n")
+	if err := h.operates().call("approval.resolve", signed(t, "carol", api.DecideApprove, &saw), nil); err == nil || !strings.Contains(err.Error(), "is another one by now") {
+		t.Errorf("with another program it is approved: %v", err)
+	}
+	writes("#!/bin/sh\n")
+	if err := os.Remove(filepath.Join(h.dir, "work/ship.sh")); err != nil {
+		t.Fatal(err)
+	}
+	run["request_digest"] = second["request_digest"]
+	saw = h.shown(id)
+	if err := h.operates().call("approval.resolve", signed(t, "carol", api.DecideApprove, &saw), nil); err == nil || !strings.Contains(err.Error(), "look again") {
+		t.Errorf("with the approved program it is decided without a look: %v", err)
+	}
+	h.signs("carol", id)
+	c.lead.refuse(api.Conflict, task.GuardFailed, "task.run_effect", run)
+	h.signs("dave", id)
+	c.lead.must("task.run_effect", run)
+	order := next().Run
+	if !order.Compensation || len(order.Action.Argv) != 1 || order.Action.Argv[0] != "./undo.sh" || order.Bound.Exe == approved.Bound.Exe {
+		t.Errorf("the runner is told to run %+v", order)
+	}
+	if r := h.last("approval.requested"); r.Details["compensation"] != true || r.ApprovalID != id {
+		t.Errorf("on record is %+v", r)
+	}
+	asked, began := h.last("approval.requested"), h.last("effect.started")
+	if began.ApprovalID != id || fmt.Sprint(began.Details["digests"]) != fmt.Sprint(asked.Details["digests"]) {
+		t.Errorf("%+v began by %+v", began, asked)
+	}
+	h.stop()
+	h.start()
+	if got := h.altered(); len(got) != 0 {
+		t.Errorf("altered rows on record: %v", got)
 	}
 }
 

@@ -100,9 +100,14 @@ type RequestApproval struct {
 	ID        string
 	ExpiresAt time.Time
 	ClaimedBy string
+	// Undo asks about undoing what was planned by the key.
+	Undo bool
 }
 
 func (c RequestApproval) decide(d *draft) error {
+	if c.Undo {
+		return c.undo(d)
+	}
 	t := d.t
 	e := t.EffectOf(c.Planned.Key)
 	if e != nil && e.State != EffectCancelled {
@@ -126,9 +131,6 @@ func (c RequestApproval) decide(d *draft) error {
 	if t.Phase != AwaitingApproval {
 		return refuse(PhaseMismatch, "approvals are asked for in awaiting_approval, and the task is in %s", t.Phase)
 	}
-	if len(t.Approvals) >= MaxApprovals {
-		return refuse(Limit, "a task has %d approvals at most", MaxApprovals)
-	}
 	e, err := d.plan(&c.Planned, OriginAttempt)
 	if err != nil {
 		return err
@@ -138,18 +140,29 @@ func (c RequestApproval) decide(d *draft) error {
 	}
 	e = d.effect(e.ID)
 	e.Digest = c.Digest
-	a := Approval{
-		ID: c.ID, EffectID: e.ID, Status: ApprovalPending, Digest: c.Digest, Bound: c.Bound, RequestedBy: d.who.Name, AskedAt: d.now, ExpiresAt: c.ExpiresAt,
-		Needed: d.w.Rules.People(d.out.Policy),
+	return d.request(e, Approval{ID: c.ID, Digest: c.Digest, Bound: c.Bound, ExpiresAt: c.ExpiresAt}, c.ClaimedBy)
+}
+
+// request enters an approval that waits, of an effect or of undoing it.
+func (d *draft) request(e *Effect, a Approval, claimedBy string) error {
+	t := d.t
+	if len(t.Approvals) >= MaxApprovals {
+		return refuse(Limit, "a task has %d approvals at most", MaxApprovals)
 	}
+	pair, err := boundOf(t.ID, a.Bound)
+	if err != nil {
+		return err
+	}
+	a.EffectID, a.Status, a.RequestedBy, a.AskedAt, a.Needed = e.ID, ApprovalPending, d.who.Name, d.now, d.w.Rules.People(d.out.Policy)
 	t.Approvals = append(t.Approvals, a)
 	touch(d, KindApproval, t.Approvals, len(t.Approvals)-1, a.ID)
 	event := d.event("approval.requested").made("approval_id", a.ID).made("effect_id", e.ID).made("status", a.Status).made("request_digest", a.Digest)
-	if event.Digests["request"], err = asked(t.ID, &e.Planned, c.Bound); err != nil {
-		return err
+	event.Digests["request"] = request(t.ID, &e.Planned, &pair)
+	if claimedBy != "" {
+		event.Details["claimed_by"] = claimedBy
 	}
-	if c.ClaimedBy != "" {
-		event.Details["claimed_by"] = c.ClaimedBy
+	if a.Undo > 0 {
+		event.Details["compensation"] = true
 	}
 	d.out.Effect, d.out.Approval = e.ID, a.ID
 	return nil
@@ -167,8 +180,12 @@ func (a *Approval) renewable(now time.Time) bool {
 func (a *Approval) Unspent() bool { return a.Status == ApprovalApproved && !a.Used && !a.Void }
 
 // Unsigned is why nothing starts by an approval of people who may not sign any more.
-func (a *Approval) Unsigned() error {
-	r := refuse(GuardFailed, "approval %s does not count any more: not enough of those who gave it are among the allowed signers; take it back (ocipd approvals deny), and ask for it anew", a.ID)
+func (a *Approval) Unsigned(compensation bool) error {
+	then := "take it back (ocipd approvals deny), and ask for it anew"
+	if compensation && a.Undo == 0 {
+		then = askUndo
+	}
+	r := refuse(GuardFailed, "approval %s does not count any more: not enough of those who gave it are among the allowed signers; %s", a.ID, then)
 	r.Guards = []Guard{Approved}
 	return r
 }
@@ -333,38 +350,6 @@ func (c RunEffect) decide(d *draft) error {
 	return d.start(e, a, c.TokenHash, false)
 }
 
-// compensate undoes the last run of an effect, once, by what was approved with it. What undid
-// an earlier run counts for that one alone.
-func (c RunEffect) compensate(d *draft, e *Effect) error {
-	if e.Compensation == nil {
-		return refuse(Invalid, "effect %s has no compensation", e.ID)
-	}
-	done, n := e.lastRun(true), e.lastRun(false)
-	if done > n {
-		switch r := e.run(done); r.State {
-		case EffectStarted:
-			return refuse(EffectInFlight, "the compensation of effect %s is under way", e.ID)
-		case EffectUncertain:
-			return refuse(EffectUnknown, "nobody knows whether the compensation of effect %s was done: a person has to look and settle it", e.ID)
-		default:
-			d.out.Run, d.out.Replayed = done, true
-			return nil
-		}
-	}
-	// What failed and was cancelled since, with its task, may have been done in part.
-	if n == 0 || e.run(n).State != EffectDone && e.run(n).State != EffectFailed {
-		return refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
-	}
-	a := d.t.Approval(e.run(n).ApprovalID)
-	if e.Digest != a.Digest {
-		return refuse(IdempotencyConflict, "what was approved is %s, and the effect was asked about anew, or planned as something else", a.Digest)
-	}
-	if a.Digest != c.Digest {
-		return refuse(IdempotencyConflict, "what was approved is %s, not %s", a.Digest, c.Digest)
-	}
-	return d.start(e, a, c.TokenHash, true)
-}
-
 func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) error {
 	command := e.EffectType == TypeCommand || compensation
 	if command && !d.w.Runner {
@@ -384,19 +369,24 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 		token = ""
 	}
 	e = d.effect(e.ID)
-	request, err := asked(d.t.ID, &e.Planned, a.Bound)
+	pair, err := boundOf(d.t.ID, a.Bound)
 	if err != nil {
 		return err
+	}
+	if pair.Undo != a.Undo || a.Undo > 0 && !compensation {
+		return refuse(IdempotencyConflict, "approval %s lets nothing but run %d be undone", a.ID, max(pair.Undo, a.Undo))
 	}
 	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, StartedAt: d.now, TokenHash: token}
 	e.Runs = append(e.Runs, r)
 	event := d.event("effect.started").made("effect_id", e.ID).made("run", r.Number).made("approval_id", a.ID).made("request_digest", a.Digest)
-	event.Digests["request"] = request
+	event.Digests["request"] = request(d.t.ID, &e.Planned, &pair)
 	if compensation {
 		event.Details["compensation"] = true
 	} else {
 		event.set("state", e.State, EffectStarted)
 		e.State = EffectStarted
+	}
+	if !compensation || a.Undo > 0 {
 		d.approval(a.ID).Used = true
 	}
 	d.out.Run = r.Number
@@ -741,6 +731,8 @@ type BoundPair struct {
 	// actor who may not read the daemon's files from learning about them by it. Requests of
 	// earlier versions may have none.
 	Salt string `json:"salt,omitzero"`
+	// Undo is as of [Approval].
+	Undo int `json:"undo,omitzero"`
 }
 
 // request is what a person approves: what is planned, and for a command what it would run.
@@ -757,18 +749,20 @@ func request(taskID string, p *Planned, bound *BoundPair) map[string]any {
 			m["params"] = nil
 		}
 	}
+	if bound.Undo > 0 {
+		m["undo"] = bound.Undo
+	}
 	return m
 }
 
-// asked is the request that an approval is of, by what the approval has beside what is planned.
-func asked(taskID string, p *Planned, bound jsontext.Value) (any, error) {
-	var pair BoundPair
+// boundOf is what an approval names beside what is planned.
+func boundOf(taskID string, bound jsontext.Value) (pair BoundPair, _ error) {
 	if len(bound) > 0 {
 		if err := json.Unmarshal(bound, &pair); err != nil {
-			return nil, fmt.Errorf("cannot read what an approval of task %s is of: %w", taskID, err)
+			return pair, fmt.Errorf("cannot read what an approval of task %s is of: %w", taskID, err)
 		}
 	}
-	return request(taskID, p, &pair), nil
+	return pair, nil
 }
 
 // RequestDigest names exactly what a person approves: SHA-256 over the RFC 8785 form of the

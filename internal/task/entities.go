@@ -284,6 +284,9 @@ type Approval struct {
 	Void bool `json:"void,omitzero"`
 	// SelfApproved marks one that whoever asked gave, where that is allowed.
 	SelfApproved bool `json:"self_approved,omitzero"`
+	// Undo is the number of the run that the approval lets be undone, and nothing else. It is zero
+	// for an approval of the effect.
+	Undo int `json:"undo,omitzero"`
 	// Kept is what the store keeps with the entry. It is shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
@@ -353,10 +356,13 @@ func (t *Task) Approval(id string) *Approval {
 }
 
 // Newest returns the newest approval of an effect, or nil.
-func (t *Task) Newest(effect string) *Approval {
+func (t *Task) Newest(effect string) *Approval { return t.newest(effect, 0) }
+
+// newest returns the newest approval of an effect, or of undoing a run of it, or nil.
+func (t *Task) newest(effect string, undo int) *Approval {
 	for i := range slices.Backward(t.Approvals) {
-		if t.Approvals[i].EffectID == effect {
-			return &t.Approvals[i]
+		if a := &t.Approvals[i]; a.EffectID == effect && a.Undo == undo {
+			return a
 		}
 	}
 	return nil

@@ -14,6 +14,9 @@ func (r *Rules) People(policy *Answer) int {
 	return ocip.PeopleNeeded(policy.Approvers, r.Approvers)
 }
 
+// askUndo is what to do where the approval of a run does not let it be undone.
+const askUndo = "ask whether it may be undone (task.request_approval with undo, ocipd task request-approval --undo)"
+
 // tooFew is the refusal of a start whose approval fewer people gave than are needed now, nil if
 // enough people gave it.
 func (d *draft) tooFew(q *Question, a *Approval) *Refusal {
@@ -23,8 +26,8 @@ func (d *draft) tooFew(q *Question, a *Approval) *Refusal {
 		return nil
 	}
 	then := "revoke that one, and ask anew"
-	if q.Compensation {
-		then = "what undoes an effect is approved with it alone, so let a person undo it, or have fewer people needed"
+	if q.Compensation && a.Undo == 0 {
+		then = askUndo
 	}
 	if wanted := d.out.Policy; wanted != nil && wanted.Approvers > took {
 		return d.policyRefuses(q, fmt.Sprintf("it wants %d people to approve by now, and approval %s took %d: %s", wanted.Approvers, a.ID, took, then))

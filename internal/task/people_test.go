@@ -41,7 +41,7 @@ func TestEffectTakesEnoughPeople(t *testing.T) {
 			d.refused(gate, start, tt.want, Approved)
 			then := "revoke that one, and ask anew"
 			if compensation {
-				then = "let a person undo it"
+				then = "ask whether it may be undone"
 			}
 			if err := d.try(gate, start); !strings.Contains(err.Error(), tt.message) || !strings.Contains(err.Error(), then) {
 				t.Errorf("%s, of the compensation %v: it is refused with %q", tt.name, compensation, err)

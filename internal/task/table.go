@@ -224,7 +224,7 @@ func (t *Task) ReadyAt(w *World, now time.Time) (at time.Time, ready bool) {
 		return time.Time{}, false
 	}
 	for i := range t.Approvals {
-		if a := &t.Approvals[i]; a.Status == ApprovalPending && !a.Void && now.Before(a.ExpiresAt) {
+		if a := &t.Approvals[i]; a.Status == ApprovalPending && !a.Void && a.Undo == 0 && now.Before(a.ExpiresAt) {
 			return time.Time{}, false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -715,6 +716,72 @@ func TestCompensationOfAFailure(t *testing.T) {
 	if out := d.do(gate, undo); !out.Replayed || out.Run != 2 {
 		t.Errorf("undone again: %+v", out)
 	}
+}
+
+// Whether an effect may be undone can be asked anew, wherever the task is: by what was approved with
+// it, once, and for nothing else.
+func TestUndoingIsAskedForAnew(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	// The digest of the request is another one, as it is of another request.
+	anew := func() RequestApproval {
+		return RequestApproval{Undo: true, Planned: Planned{Key: "deploy"}, Digest: sum(8), Bound: jsontext.Value(`{"undo":1}`), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)}
+	}
+	d.refused(gate, anew(), PhaseMismatch)
+	d.run(id, EffectFailed)
+	undo := RunEffect{EffectID: id, Digest: sum(8), Compensation: true}
+	d.refused(gate, undo, IdempotencyConflict)
+	d.w.Rules.Approvers = 2
+	old := undo
+	old.Digest = zero
+	d.refused(gate, old, GuardFailed, Approved)
+	if err := d.try(gate, old); err == nil || !strings.Contains(err.Error(), "request-approval --undo") {
+		t.Errorf("the refusal does not say what to do: %v", err)
+	}
+	first := d.do(gate, anew())
+	if a := d.task.Approval(first.Approval); a.Undo != 1 || a.Needed != 2 || a.EffectID != id {
+		t.Errorf("it is asked as %+v", a)
+	}
+	if out := d.do(gate, anew()); !out.Replayed || out.Approval != first.Approval {
+		t.Errorf("asked again: %+v", out)
+	}
+	d.refused(gate, undo, GuardFailed, Approved)
+	d.do(person, ResolveApproval{ID: first.Approval, Status: ApprovalApproved, By: "uid:1000", Needed: 2})
+	// It is no approval of the effect, which failed and may be done again.
+	d.refused(gate, RunEffect{EffectID: id, Digest: sum(8), TokenHash: "h"}, GuardFailed, Approved)
+	d.do(gate, undo)
+	d.finishRun(id, 2, EffectDone)
+	if out := d.do(gate, undo); !out.Replayed || out.Run != 2 || !d.task.Approval(first.Approval).Used {
+		t.Errorf("undone again: %+v", out)
+	}
+	d.refused(gate, anew(), PhaseMismatch)
+	// What undid one run does not undo the next one.
+	d.move(AwaitingApproval)
+	second := d.request(deploy()).Approval
+	d.do(person, ResolveApproval{ID: second, Status: ApprovalApproved, By: "uid:1000", Needed: 2})
+	d.move(ReadyToResume)
+	d.run(id, EffectDone)
+	d.refused(gate, undo, IdempotencyConflict)
+	d.move(Completed)
+	d.w.Rules.Approvers = 3
+	third := anew()
+	third.Bound = jsontext.Value(`{"undo":3}`)
+	d.do(gate, third)
+	d.do(person, ResolveApproval{ID: third.ID, Status: ApprovalApproved, By: "uid:1000", Needed: 3})
+	d.do(gate, undo)
+}
+
+// An approval to undo an effect that a row calls an approval of the effect starts nothing.
+func TestApprovalToUndoIsNoOther(t *testing.T) {
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	id := d.task.Effects[0].ID
+	d.run(id, EffectFailed)
+	out := d.do(gate, RequestApproval{Undo: true, Planned: Planned{Key: "deploy"}, Digest: sum(8), Bound: jsontext.Value(`{"undo":1}`), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
+	d.do(person, ResolveApproval{ID: out.Approval, Status: ApprovalApproved, By: "uid:1000"})
+	d.task.Approval(out.Approval).Undo = 0
+	d.refused(gate, RunEffect{EffectID: id, Digest: sum(8), TokenHash: "h"}, IdempotencyConflict)
 }
 
 // What undid one run of an effect says nothing of the next one, which can be undone as well and

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
@@ -51,6 +52,7 @@ func (d *desk) everything() (list []struct {
 	for _, p := range []Planned{deploy(), notify()} {
 		add(gate, RequestApproval{Planned: p, Digest: zero, ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
 	}
+	add(gate, RequestApproval{Undo: true, Planned: Planned{Key: "deploy"}, Digest: sum(9), Bound: jsontext.Value(`{"undo":1}`), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)})
 	for _, a := range t.Approvals[max(0, len(t.Approvals)-2):] {
 		for _, status := range Resolutions() {
 			add(person, ResolveApproval{ID: a.ID, Status: status, By: "uid:1000"})
@@ -62,6 +64,8 @@ func (d *desk) everything() (list []struct {
 		e := &t.Effects[i]
 		add(gate, RunEffect{EffectID: e.ID, Digest: zero, TokenHash: "h"})
 		add(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: true})
+		add(gate, RunEffect{EffectID: e.ID, Digest: sum(9), Compensation: true})
+		add(gate, RunEffect{EffectID: e.ID, Digest: sum(9)})
 		add(lead, CancelEffect{EffectID: e.ID})
 		for _, r := range e.Runs[max(0, len(e.Runs)-2):] {
 			for _, state := range []string{EffectDone, EffectFailed, EffectUncertain} {
@@ -113,7 +117,9 @@ func illegal(was, t *Task, now time.Time) string {
 				continue
 			}
 			if a.Used {
-				used++
+				if a.Undo == 0 {
+					used++
+				}
 				if a.Status != ApprovalApproved {
 					return "a used approval is " + a.Status
 				}
@@ -248,9 +254,9 @@ func walked(c Command) bool {
 	case Claiming, PlanEffect, RecordCheckpoint:
 		return false
 	case RequestApproval:
-		return c.Planned.Key == "deploy"
+		return c.Planned.Key == "deploy" && !c.Undo
 	case RunEffect:
-		return !c.Compensation
+		return !c.Compensation && c.Digest == zero
 	case FinishAttempt:
 		return c.Failure != "refused"
 	case Update:

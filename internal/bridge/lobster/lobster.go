@@ -1,11 +1,11 @@
-// Package lobster has Lobster run a workflow for an effect of a task: it starts it, waits
-// for a person and for the task's phase where the workflow pauses, and resumes it by what
-// the daemon says.
+// Package lobster has Lobster run a workflow for an effect of a task. It starts the
+// workflow. When the workflow pauses, it waits for a person and for the task's phase, and
+// resumes the workflow according to the daemon's answer.
 //
-// Lobster is no boundary: it reads its files again when it resumes, and its tokens are
-// unsigned. Whatever it says, the daemon is asked whether the effect was approved and
-// whether it was done. A workflow that ended in any other way is run again from its
-// beginning, with the same key; a token is used once and never tried again.
+// Lobster is not a security boundary: it reads its files again when it resumes, and its
+// tokens are unsigned. The package always asks the daemon whether the effect was approved
+// and done. It runs a failed workflow again from the start, with the same key, and uses
+// each token only once.
 package lobster
 
 import (
@@ -23,29 +23,28 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
-// Daemon is a connection that acts by a grant for the task.
+// Daemon is a connection under a grant for the task.
 type Daemon interface {
 	Call(ctx context.Context, method string, params, result any) error
 }
 
-// Options is what a run is given.
+// Options are the inputs of [Run].
 type Options struct {
 	Daemon Daemon
-	// Lobster runs the program with arguments, to its end, and returns what it wrote on
-	// standard output.
+	// Lobster runs the program with arguments, to its end, and returns its standard output.
 	Lobster func(ctx context.Context, env []string, args ...string) ([]byte, error)
-	// File is the workflow, by its absolute path, and Env what its steps get.
+	// File is the absolute path of the workflow, and Env the environment of its steps.
 	File        string
 	Env         []string
 	TaskID, Key string
-	// Every is how often is looked at what is waited for.
+	// Every is the interval between checks.
 	Every time.Duration
-	// Say is told what is waited for, and what went wrong on the way.
+	// Say reports waits and failures.
 	Say func(format string, args ...any)
 	Now func() time.Time
 }
 
-// Result is what the daemon says of the effect at the end.
+// Result is the daemon's final state of the effect.
 type Result struct {
 	TaskID     string `json:"task_id"`
 	Key        string `json:"key"`
@@ -53,32 +52,32 @@ type Result struct {
 	EffectID   string `json:"effect_id,omitzero"`
 	Run        int    `json:"run,omitzero"`
 	ApprovalID string `json:"approval_id,omitzero"`
-	// Why is why it was not done.
+	// Why says why the effect was not done.
 	Why string `json:"why,omitzero"`
 }
 
 // Done reports whether the effect was done.
 func (r *Result) Done() bool { return r.State == task.EffectDone && r.Why == "" }
 
-// errOver says that there is nothing more to be asked of the daemon.
+// errOver means that the daemon cannot be asked any more.
 var errOver = errors.New("the grant has ended, as its task has or by a person's hand")
 
-// maxTries is how often a workflow is run that fails without anything being waited for.
+// maxTries bounds the runs of a workflow that fails without waiting for anything.
 const maxTries = 4
 
-// run is one workflow's way to its end.
+// run carries one workflow to its end.
 type run struct {
 	o    *Options
 	said string
 	e    *task.Effect
 	v    *taskapi.View
-	// spent are the approvals that open no gate any more: those that were decided before the
-	// workflow began, which asks about none of them, and those that have opened one.
+	// spent are the approvals that open no further gate: those decided before the workflow
+	// began, and those that have opened a gate.
 	spent map[string]bool
 }
 
-// Run runs a workflow up to the end of its effect. An error says that it cannot be run; what
-// came of it is in the result.
+// Run runs a workflow until its effect ends. An error means that the workflow cannot be
+// run; the outcome is in the result.
 func Run(ctx context.Context, o *Options) (Result, error) {
 	r := &run{o: o}
 	why, err := r.steps(ctx)
@@ -140,8 +139,8 @@ func (r *run) steps(ctx context.Context) (why string, err error) {
 	}
 }
 
-// once runs the workflow from its beginning to its end, through its gate. It says why there
-// is none further, where a gate is not to be passed.
+// once runs the workflow from start to end, through its gate. If the gate stays closed,
+// stopped says why.
 func (r *run) once(ctx context.Context) (e *envelope, stopped string, err error) {
 	if err := r.look(ctx); err != nil {
 		return nil, "", err
@@ -182,8 +181,8 @@ const (
 	no  = "no"
 )
 
-// decision waits until the approval that a gate names is decided and the task is where its
-// effects are run. There is no answer to a gate that the daemon knows nothing of.
+// decision waits until the approval that a gate names is decided and the task is in the
+// phase that runs effects. It gives no answer to a gate that the daemon does not know.
 func (r *run) decision(ctx context.Context, id string) (answer, why string, err error) {
 	for {
 		if err := r.look(ctx); errors.Is(err, errOver) {
@@ -198,7 +197,7 @@ func (r *run) decision(ctx context.Context, id string) (answer, why string, err 
 		case a == nil:
 			return "", "the workflow asks for something else than the effect " + r.o.Key + ", which only a person can answer: lobster resume", nil
 		case a.Used:
-			// Another run has begun it, and this one gets what came of it.
+			// Another run has begun the effect; the workflow then gets that run's result.
 			r.spent[id] = true
 			return yes, "", nil
 		case a.Void:
@@ -223,7 +222,7 @@ func (r *run) decision(ctx context.Context, id string) (answer, why string, err 
 	}
 }
 
-// notRun is why a workflow that ended well has not run its effect.
+// notRun says why a successful workflow has not run its effect.
 func (r *run) notRun() string {
 	a := r.newest()
 	switch {
@@ -236,8 +235,8 @@ func (r *run) notRun() string {
 	}
 }
 
-// lobster runs the program. What it says is read as one envelope; what is none is as one
-// that says so. It is no error of the run, as a Lobster that was killed leaves none.
+// lobster runs the program and parses its output. If the output is not an envelope, it
+// returns one that says so instead of an error, because a killed Lobster writes none.
 func (r *run) lobster(ctx context.Context, env []string, args ...string) (*envelope, error) {
 	out, err := r.o.Lobster(ctx, append(slices.Clip(r.o.Env), env...), args...)
 	if ctx.Err() != nil {
@@ -250,7 +249,7 @@ func (r *run) lobster(ctx context.Context, env []string, args ...string) (*envel
 	return e, nil
 }
 
-// look reads the task. A daemon that is away is waited for.
+// look reads the task. If the daemon is away, it waits.
 func (r *run) look(ctx context.Context) error {
 	for {
 		v, err := taskclient.View(ctx, r.o.Daemon.Call, r.o.TaskID)
@@ -280,7 +279,7 @@ func (r *run) state() string {
 	return r.e.State
 }
 
-// approval is an approval of the effect.
+// approval returns an approval of the effect.
 func (r *run) approval(id string) *task.Approval {
 	i := slices.IndexFunc(r.v.Approvals, func(a task.Approval) bool { return a.ID == id })
 	if i < 0 || r.e == nil || r.v.Approvals[i].EffectID != r.e.ID {
@@ -289,26 +288,26 @@ func (r *run) approval(id string) *task.Approval {
 	return &r.v.Approvals[i]
 }
 
-// newest is the newest approval of the effect.
+// newest returns the newest approval of the effect.
 func (r *run) newest() *task.Approval {
 	if r.e == nil {
 		return nil
 	}
 	for i := range slices.Backward(r.v.Approvals) {
-		if a := &r.v.Approvals[i]; a.EffectID == r.e.ID {
+		if a := &r.v.Approvals[i]; a.EffectID == r.e.ID && a.Undo == 0 {
 			return a
 		}
 	}
 	return nil
 }
 
-// live reports whether the effect may still be run on its approval.
+// live reports whether the effect may still run under its newest approval.
 func (r *run) live() bool {
 	a := r.newest()
 	return a != nil && a.Status == task.ApprovalApproved && !a.Used && !a.Void && r.o.Now().Before(a.ExpiresAt)
 }
 
-// say tells what is waited for, once.
+// say reports a wait, unless it was reported last.
 func (r *run) say(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != r.said {
 		r.said = text
@@ -316,7 +315,7 @@ func (r *run) say(format string, args ...any) {
 	}
 }
 
-// waits says what is waited for, and waits a while.
+// waits reports a wait, and waits a while.
 func (r *run) waits(ctx context.Context, format string, args ...any) error {
 	r.say(format, args...)
 	return r.sleep(ctx)

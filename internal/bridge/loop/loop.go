@@ -1,9 +1,9 @@
-// Package loop takes tasks through their phases without a model: it reads a task, makes the
-// one step that what is stored asks for, and reads it again. The agents of the actors do the
-// work, each in a process of its own.
+// Package loop takes tasks through their phases without a model: it reads a task, takes the
+// one step that its stored state requires, and reads it again. The actors' agents do the
+// work, each in its own process.
 //
-// It is an orchestrator, a client of the daemon, and keeps nothing of its own: a loop that is
-// killed at any point is followed by another one that goes on by what is stored.
+// The loop is an orchestrator and a client of the daemon, and has no state of its own. If
+// it is killed at any point, another loop continues from the stored state.
 package loop
 
 import (
@@ -23,41 +23,41 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
-// Daemon is a connection that acts by an orchestrator's grant.
+// Daemon is a connection under an orchestrator's grant.
 type Daemon interface {
 	Call(ctx context.Context, method string, params, result any) error
 }
 
-// Actors are those whose agents do the work. Escalation, where it is set, makes the last
-// attempt in the executor's place, and Lobster runs the effects where a workflow does.
+// Actors are the actors whose agents do the work. Escalation, if set, makes the last
+// attempt instead of the executor. Lobster runs the effects of workflows.
 type Actors struct{ Executor, Escalation, SpecReviewer, QualityReviewer, Lobster string }
 
 // Work is one run of an actor's agent.
 type Work struct{ Actor, TaskID, AttemptID, Token string }
 
-// Options is what a loop is given.
+// Options are the inputs of a loop.
 type Options struct {
 	Daemon Daemon
 	// Me is the orchestrator's name.
 	Me     string
 	Actors Actors
-	// Token finds the token that a person has given an actor, "" where there is none.
+	// Token returns the token that a person gave an actor, or "".
 	Token func(actor string) (string, error)
-	// Bridge runs an actor's agent to its end. Its error says why that was no good end, and
-	// is for people: what is stored decides.
+	// Bridge runs an actor's agent to its end. Its error is for people; the stored state
+	// decides.
 	Bridge func(ctx context.Context, w Work) error
-	// Effects, where set, runs an effect through a workflow, up to its end. Its error is for
-	// people, as a bridge's is.
+	// Effects, if set, runs an effect through a workflow, to its end. Its error is for
+	// people too.
 	Effects func(ctx context.Context, w Work, key string) error
-	// Every is how often is looked at what is waited for.
+	// Every is the interval between checks.
 	Every time.Duration
-	// Tell is told what happens. It may be called by several goroutines at once.
+	// Tell reports events. Several goroutines may call it at once.
 	Tell  func(Event)
 	Now   func() time.Time
 	NewID func() string
 }
 
-// Event is something that a person or a program may want to know.
+// Event is a message to a person or a program.
 type Event struct {
 	Time   time.Time  `json:"time"`
 	TaskID string     `json:"task_id,omitzero"`
@@ -82,25 +82,25 @@ const (
 )
 
 const (
-	// claimFor is for how long a task is kept from other orchestrators, and claimEvery how
-	// often that is renewed.
+	// claimFor is how long a claim keeps other orchestrators away from a task, and
+	// claimEvery how often the loop renews it.
 	claimFor   = 60
 	claimEvery = 20 * time.Second
-	// maxReviews is how often a reviewer is run that gives no verdict, and maxSame how many
-	// steps may change nothing.
+	// maxReviews bounds the runs of a reviewer that gives no verdict, and maxSame the steps
+	// that change nothing.
 	maxReviews = 2
 	maxSame    = 4
 )
 
-// Result is where a task has come to.
+// Result is how far a task has come.
 type Result struct {
 	TaskID string     `json:"task_id"`
 	Phase  task.Phase `json:"phase"`
-	// Why is why it goes no further by itself.
+	// Why says why the task does not continue by itself.
 	Why string `json:"why,omitzero"`
 }
 
-// Run takes tasks as far as they go, so many at once.
+// Run takes tasks as far as they go, at most jobs at once.
 func Run(ctx context.Context, o *Options, ids []string, jobs int) []Result {
 	results := make([]Result, len(ids))
 	turns := make(chan struct{}, max(jobs, 1))
@@ -116,14 +116,14 @@ func Run(ctx context.Context, o *Options, ids []string, jobs int) []Result {
 	return results
 }
 
-// Ready takes all tasks that have something to do, so many at once, until there is none.
+// Ready takes all ready tasks, at most jobs at once, until there are none.
 func Ready(ctx context.Context, o *Options, labels []string, jobs int) (results []Result, err error) {
 	seen := make(map[string]bool)
 	ended := make(chan Result)
 	running := 0
 	for {
 		var list taskapi.List
-		// Those that were taken may be ready still, and stand before others.
+		// Tasks that were taken may still be ready, and come first in the list.
 		limit := min(len(seen)+max(jobs, 1), api.MaxPage)
 		if err = o.Daemon.Call(ctx, "task.list_ready", &taskapi.ListReadyParams{Limit: &limit, Labels: labels}, &list); err != nil && !taskclient.Away(err) {
 			break
@@ -159,18 +159,18 @@ func Ready(ctx context.Context, o *Options, labels []string, jobs int) (results 
 	return results, err
 }
 
-// loop is one task's.
+// loop is the loop of one task.
 type loop struct {
 	o  *Options
 	id string
 	v  *taskapi.View
-	// reviews counts the runs of a reviewer that gave no verdict, by what was reviewed.
+	// reviews counts a reviewer's runs without a verdict, by the reviewed version.
 	reviews map[string]int
-	// said is what was waited for last, and why what the last bridge said.
+	// said is the last reported wait, and why the last words of the last bridge.
 	said, why string
 }
 
-// next is what comes after a step: at once another one, one after a while, or none.
+// next says when the next step follows: at once, after a while, or never.
 type next struct {
 	wait time.Duration
 	stop bool
@@ -183,7 +183,7 @@ func stop(format string, args ...any) (next, error) {
 	return next{stop: true, why: fmt.Sprintf(format, args...)}, nil
 }
 
-// waits says what is waited for, once.
+// waits reports a wait, unless it was reported last.
 func (l *loop) waits(format string, args ...any) (next, error) {
 	if text := fmt.Sprintf(format, args...); text != l.said {
 		l.said = text
@@ -221,10 +221,10 @@ func take(ctx context.Context, o *Options, id string) Result {
 	return r
 }
 
-// claim keeps the task from other orchestrators, and gives it back at the end.
+// claim keeps other orchestrators away from the task, and releases it at the end.
 func (l *loop) claim(ctx context.Context) {
 	call := func(ctx context.Context, seconds int) {
-		_ = l.o.Daemon.Call(ctx, "task.claim", &taskapi.ClaimParams{Write: l.write(), LeaseS: &seconds}, nil) // a step is told where it is another's
+		_ = l.o.Daemon.Call(ctx, "task.claim", &taskapi.ClaimParams{Write: l.write(), LeaseS: &seconds}, nil) // a step fails if another orchestrator has it
 	}
 	tick := time.NewTicker(claimEvery)
 	defer tick.Stop()
@@ -241,7 +241,7 @@ func (l *loop) claim(ctx context.Context) {
 	}
 }
 
-// steps makes steps until there is none, and says why.
+// steps takes steps until there are none, and says why.
 func (l *loop) steps(ctx context.Context) string {
 	same, last := 0, ""
 	for {
@@ -267,7 +267,7 @@ func (l *loop) steps(ctx context.Context) string {
 			return n.why
 		}
 		if n.wait == 0 {
-			// Two steps that leave all as it was lead nowhere.
+			// Repeated steps without a change lead nowhere.
 			now := fmt.Sprint(l.v.Revision, l.v.Seq)
 			if same++; now != last {
 				same, last = 0, now
@@ -303,7 +303,7 @@ func (l *loop) look(ctx context.Context) error {
 	return nil
 }
 
-// step makes the one step that the task asks for.
+// step takes the one step that the task requires.
 func (l *loop) step(ctx context.Context) (next, error) {
 	switch l.v.Phase {
 	case task.SpecDraft:
@@ -349,7 +349,7 @@ func (l *loop) openCircuit(ctx context.Context, why string) (next, error) {
 	return next{}, l.o.Daemon.Call(ctx, "task.open_circuit", &p, nil)
 }
 
-// draft hands a spec on that is complete and that nobody has found wanting.
+// draft submits a spec that is complete and has no open objections.
 func (l *loop) draft(ctx context.Context) (next, error) {
 	if len(l.v.Missing) > 0 {
 		return stop("its spec is not complete: %s", l.v.Missing[0].String())
@@ -362,7 +362,7 @@ func (l *loop) draft(ctx context.Context) (next, error) {
 	return l.move(ctx, task.SpecReview, "the spec is complete")
 }
 
-// verdicts are the newest of each actor about what is reviewed now.
+// verdicts returns each actor's newest verdict on the version under review.
 func (l *loop) verdicts(kind string) map[string]string {
 	newest := make(map[string]string)
 	for i := range l.v.Reviews {
@@ -374,7 +374,7 @@ func (l *loop) verdicts(kind string) map[string]string {
 	return newest
 }
 
-// giver is the first of those who gave a verdict, "" where nobody did.
+// giver returns the first actor with a verdict, or "".
 func giver(verdicts map[string]string, verdict string) (first string) {
 	for actor, given := range verdicts {
 		if given == verdict && (first == "" || actor < first) {
@@ -384,7 +384,7 @@ func giver(verdicts map[string]string, verdict string) (first string) {
 	return first
 }
 
-// gate has what is to be reviewed reviewed, and goes by the verdict.
+// gate runs the reviewer, and acts on the verdict.
 func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward task.Phase) (next, error) {
 	state := l.v.Gates.Spec
 	if kind == task.ReviewQuality {
@@ -419,7 +419,7 @@ func (l *loop) gate(ctx context.Context, kind, reviewer string, back, forward ta
 	return again()
 }
 
-// token is what a person has given an actor, or a grant for the task.
+// token returns the token that a person gave an actor, or a new grant for the task.
 func (l *loop) token(ctx context.Context, actor string) (string, error) {
 	if token, err := l.o.Token(actor); err != nil || token != "" {
 		return token, err
@@ -436,7 +436,7 @@ func (l *loop) grant(ctx context.Context, actor, attempt string) (string, error)
 	return granted.Token, err
 }
 
-// bridge runs an agent, and keeps what it said for whoever has to see to the task.
+// bridge runs an agent, and keeps its last words for the person who looks after the task.
 func (l *loop) bridge(ctx context.Context, w Work) {
 	l.why = ""
 	if err := l.o.Bridge(ctx, w); err != nil {
@@ -459,7 +459,7 @@ func (l *loop) last() *task.Attempt {
 	return &l.v.Attempts[len(l.v.Attempts)-1]
 }
 
-// attempt begins an attempt and runs the agent that makes it.
+// attempt begins an attempt and runs its agent.
 func (l *loop) attempt(ctx context.Context) (next, error) {
 	actor := l.o.Actors.Executor
 	if l.v.RetriesLeft == 1 && l.o.Actors.Escalation != "" {
@@ -502,7 +502,7 @@ func (l *loop) attempt(ctx context.Context) (next, error) {
 	return next{}, l.ended(context.WithoutCancel(ctx), &started)
 }
 
-// ended ends an attempt whose bridge has ended and has not said how.
+// ended ends an attempt whose bridge ended without reporting an outcome.
 func (l *loop) ended(ctx context.Context, started *taskapi.AttemptStarted) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -517,7 +517,7 @@ func (l *loop) ended(ctx context.Context, started *taskapi.AttemptStarted) error
 	}, nil)
 }
 
-// executing goes by how the last attempt stands.
+// executing acts on the state of the last attempt.
 func (l *loop) executing(ctx context.Context) (next, error) {
 	a := l.last()
 	switch {
@@ -537,7 +537,7 @@ func (l *loop) executing(ctx context.Context) (next, error) {
 	return stop("attempt %d is %s (%s): %s. To try again: ocipd task transition %s execution_ready", a.Ordinal, a.Status, cmp.Or(a.Failure, "by hand"), a.Error, l.id)
 }
 
-// open are the effects that are to be done yet.
+// open returns the effects that remain to be done.
 func (l *loop) open() (list []*task.Effect) {
 	for i := range l.v.Effects {
 		if e := &l.v.Effects[i]; e.State == task.EffectPlanned || e.State == task.EffectFailed {
@@ -547,10 +547,10 @@ func (l *loop) open() (list []*task.Effect) {
 	return list
 }
 
-// newest is the newest approval of an effect, nil where none counts.
+// newest returns the newest valid approval of an effect, or nil.
 func (l *loop) newest(effect string) *task.Approval {
 	for i := range slices.Backward(l.v.Approvals) {
-		if a := &l.v.Approvals[i]; a.EffectID == effect {
+		if a := &l.v.Approvals[i]; a.EffectID == effect && a.Undo == 0 {
 			if a.Void || a.Used {
 				return nil
 			}
@@ -560,7 +560,7 @@ func (l *loop) newest(effect string) *task.Approval {
 	return nil
 }
 
-// approvals asks for those that are not there, and goes by what people say.
+// approvals requests missing approvals, and acts on people's decisions.
 func (l *loop) approvals(ctx context.Context) (next, error) {
 	pending := ""
 	for _, e := range l.open() {
@@ -589,10 +589,10 @@ func (l *loop) approvals(ctx context.Context) (next, error) {
 	return l.move(ctx, task.ReadyToResume, "all effects are approved")
 }
 
-// waitEffect is for how long an effect's end is waited for in one call.
+// waitEffect bounds one call that waits for an effect to end, in seconds.
 const waitEffect = 10
 
-// resume runs what is approved, in order.
+// resume runs the approved effects, in order.
 func (l *loop) resume(ctx context.Context) (next, error) {
 	for i := range l.v.Effects {
 		e := &l.v.Effects[i]
@@ -617,7 +617,7 @@ func (l *loop) resume(ctx context.Context) (next, error) {
 	return l.move(ctx, task.Completed, "all effects are done")
 }
 
-// effect runs an effect, itself or by what is there for it.
+// effect runs an effect, itself or through Effects.
 func (l *loop) effect(ctx context.Context, e *task.Effect) (next, error) {
 	if l.o.Effects != nil {
 		token, err := l.token(ctx, l.o.Actors.Lobster)

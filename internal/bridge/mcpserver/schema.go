@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// schemaOf is the schema of a method's parameters, of the very type that decodes them.
+// schemaOf is the schema of a method's parameters, from the type that decodes them.
 func schemaOf(params reflect.Type) (*jsonschema.Schema, error) {
 	return jsonschema.ForType(params, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[jsontext.Value](): {Type: "object"},
@@ -21,7 +21,7 @@ func schemaOf(params reflect.Type) (*jsonschema.Schema, error) {
 	}})
 }
 
-// describe is the tool as a client is shown it under a grant.
+// describe is the tool's description for a client under a grant.
 func (t *tool) describe(at *taskapi.Attached) (*mcp.Tool, error) {
 	s, err := schemaOf(t.params)
 	if err != nil {
@@ -52,7 +52,7 @@ func drop(s *jsonschema.Schema, member string) {
 	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return name == member })
 }
 
-// plain takes null out of the types: what is not given is left out.
+// plain removes null from the types, because optional members are left out.
 func plain(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -67,7 +67,7 @@ func plain(s *jsonschema.Schema) {
 	plain(s.AdditionalProperties)
 }
 
-// explain says what each member is, and which words it can be.
+// explain describes each member and its permitted words.
 func explain(s *jsonschema.Schema, where string) {
 	for name, member := range s.Properties {
 		about, known := members()[where+"."+name]
@@ -93,7 +93,7 @@ func explain(s *jsonschema.Schema, where string) {
 	}
 }
 
-// member is what is said of a member of parameters.
+// member is the description of a member of parameters.
 type member struct {
 	text        string
 	words       []string
@@ -107,7 +107,7 @@ func phases() (words []string) {
 	return words
 }
 
-// members explains the members of parameters, by name, or by what they are in and name.
+// members are the descriptions, by name, or by parent and name.
 func members() map[string]member {
 	return map[string]member{
 		"task_id":              {text: "The task's id, tsk_…"},
@@ -202,7 +202,7 @@ func members() map[string]member {
 		"reply_policy":         {text: "Who may answer.", words: []string{"agent-ok", "human-only", "no-reply-needed"}},
 		"cursor":               {text: "The cursor of the page before: its messages leave the inbox."},
 
-		"task_run_effect.compensation": {text: "Undoes the effect instead, once, by the compensation that was approved with it."},
+		"task_run_effect.compensation": {text: "Undoes the effect instead, once, by the compensation that was approved with it."}, "task_request_approval.undo": {text: "Asks whether the effect, which was run, may be undone: where the approval of its run does not allow that any more."},
 		"task_finish_effect.outcome":   {text: "How it ended.", words: []string{task.EffectDone, task.EffectFailed}},
 		"messages_read.limit":          {text: "How many messages to give at most; 20 unless said.", least: 1, most: 100},
 		"messages_read.wait_s":         {text: "For how many seconds to wait for a message where there is none.", least: 0, most: 20},

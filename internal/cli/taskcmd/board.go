@@ -44,7 +44,7 @@ token it has the tasks that are ready for it alone.`,
 	return c
 }
 
-// watchBoard shows the board again and again.
+// watchBoard shows the board repeatedly.
 func (t *command) watchBoard(ctx context.Context, every time.Duration) error {
 	if scr := t.Screen(); scr.Terminal && !t.asJSON {
 		return console.Run(ctx, console.Options{
@@ -78,10 +78,10 @@ func (t *command) watchBoard(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// doneShown is how many of the newest tasks that are closed the board shows.
+// doneShown is the number of the newest closed tasks on the board.
 const doneShown = 10
 
-// boardTasks are the tasks of the board: all open ones and the newest others.
+// boardTasks returns the tasks of the board: all open ones and the newest others.
 func (t *command) boardTasks(ctx context.Context) (*taskapi.List, error) {
 	list, err := t.tasks(ctx, &taskapi.ListParams{Open: true})
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *command) boardTasks(ctx context.Context) (*taskapi.List, error) {
 	}
 	token, err := t.token()
 	if err != nil || token != "" {
-		return list, err // an orchestrator sees what is ready alone
+		return list, err // an orchestrator sees only ready tasks
 	}
 	limit := doneShown
 	for _, phase := range []task.Phase{task.Completed, task.Failed} {
@@ -129,7 +129,7 @@ func boardLines(list *taskapi.List, scr term.Screen, now time.Time) ([]string, e
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n"), err
 }
 
-// columns are those of the board, with their phases.
+// boardColumns are the columns of the board, with their phases.
 func boardColumns() []struct {
 	title  string
 	phases []task.Phase
@@ -144,8 +144,8 @@ func boardColumns() []struct {
 	}
 }
 
-// boardColumn is where a phase stands on the board, and under which title. One that this
-// program does not know, as a newer daemon may have some, stands behind all others.
+// boardColumn returns the position and title of a phase's column. A phase that this program
+// does not know, from a newer daemon, comes last.
 func boardColumn(p task.Phase) (at int, title string) {
 	columns := boardColumns()
 	for i, c := range columns {
@@ -156,7 +156,7 @@ func boardColumn(p task.Phase) (at int, title string) {
 	return len(columns), strings.ToUpper(string(p))
 }
 
-// drawBoard draws a row a task: a person's first, then by phase.
+// drawBoard draws one row per task: first those that wait for a person, then by phase.
 func drawBoard(w io.Writer, list *taskapi.List, scr term.Screen, now time.Time) error {
 	rows := slices.Clone(list.Tasks)
 	slices.SortStableFunc(rows, func(a, b taskapi.Line) int {
@@ -195,8 +195,7 @@ func drawBoard(w io.Writer, list *taskapi.List, scr term.Screen, now time.Time) 
 	return table.Write(w, scr)
 }
 
-// ask puts a question to a person below its task's row: what it is, and the command that
-// answers it.
+// ask shows a question to a person below its task's row, with the command that answers it.
 func ask(table *term.Table, l *taskapi.Line, q *taskapi.Question, scr term.Screen) {
 	command := "ocipd task circuit close " + l.ID
 	switch q.About {
@@ -211,7 +210,7 @@ func ask(table *term.Table, l *taskapi.Line, q *taskapi.Question, scr term.Scree
 	table.Note(term.Tinted(command, term.Bold))
 }
 
-// noteIndent is how far the lines below a row are set in.
+// noteIndent is the indentation of the lines below a row.
 const noteIndent = 4
 
 func person(b bool) int {
@@ -321,7 +320,7 @@ func timelineRow(r *audit.Entry, clock string) []term.Cell {
 	}
 }
 
-// change says what a record is of.
+// change describes the subject of a record.
 func change(r *audit.Entry) string {
 	switch r.ActionType {
 	case audit.ActionTask:
@@ -351,7 +350,7 @@ func change(r *audit.Entry) string {
 	}
 }
 
-// taskChange is an event of a task with what changed.
+// taskChange describes an event of a task with its changes.
 func taskChange(r *audit.Entry) string {
 	was, _ := r.Details["was"].(map[string]any)
 	now, _ := r.Details["now"].(map[string]any)

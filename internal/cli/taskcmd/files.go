@@ -49,7 +49,7 @@ func (t *command) files(dir string) error {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		default:
-			// A link that leads nowhere is no place either.
+			// A dangling link is not a usable place either.
 			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return err

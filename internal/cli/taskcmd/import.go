@@ -53,7 +53,7 @@ imports.`,
 	return c
 }
 
-// importReport is what `ocipd task import --json` prints.
+// importReport is the output of `ocipd task import --json`.
 type importReport struct {
 	Directory string          `json:"directory"`
 	Applied   bool            `json:"applied"`
@@ -61,11 +61,11 @@ type importReport struct {
 	Project   *legacy.Project `json:",inline"`
 }
 
-// importedTask is a task of the project, and the one that it has become.
+// importedTask is a task of the project with the new task.
 type importedTask struct {
 	*legacy.Task `json:",inline"`
 	TaskID       string `json:"task_id,omitzero"`
-	// Before is set where an earlier import has made it.
+	// Before is set if an earlier import created it.
 	Before bool `json:"imported_before,omitzero"`
 }
 
@@ -106,7 +106,7 @@ func (t *command) importProject(ctx context.Context, dir string, apply bool, p *
 	return nil
 }
 
-// importAll imports tasks after those that they wait for.
+// importAll imports tasks after their dependencies.
 func (t *command) importAll(ctx context.Context, r *importReport, p *taskapi.ImportParams) error {
 	if token, err := t.token(); err != nil || token != "" {
 		return cli.Usagef("cannot import by a token: only the operator imports")
@@ -147,8 +147,8 @@ func (t *command) importAll(ctx context.Context, r *importReport, p *taskapi.Imp
 	return nil
 }
 
-// again is the command that imports what was shown, as a person copies it. A folder whose
-// name cannot be copied is called DIR there.
+// again is the command that imports the shown tasks, for copying. It shows DIR for a folder
+// whose name cannot be copied.
 func again(dir string, p *taskapi.ImportParams) string {
 	words := []string{"ocipd task import", "DIR", "--apply"}
 	if arg := cli.Argument(dir); strings.Contains(arg, dir) {
@@ -163,7 +163,7 @@ func again(dir string, p *taskapi.ImportParams) string {
 	return strings.Join(words, " ")
 }
 
-// printImport is the report for a person.
+// printImport prints the report for a person.
 func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bool) error {
 	scr := t.Screen()
 	table := &term.Table{Columns: []term.Column{

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewLobster makes the commands about workflows in Lobster.
+// NewLobster returns the commands about workflows in Lobster.
 func NewLobster(p *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "lobster", Short: "run an effect of a task through a workflow in Lobster"})
 	c.AddCommand(newLobsterRun(p))
@@ -92,7 +92,7 @@ func (l *lobsterRun) run(ctx context.Context, file string) error {
 	return nil
 }
 
-// workflow is a workflow in Lobster that effects are run through.
+// workflow is a Lobster workflow that runs effects.
 type workflow struct {
 	*command
 	file, socket, own, lobster string
@@ -116,7 +116,7 @@ func (t *command) workflow(file, program string) (*workflow, error) {
 	return &workflow{command: t, file: cli.Absolute(file), socket: cli.Absolute(socket), own: own, lobster: program}, nil
 }
 
-// run runs the workflow for an effect, by a grant.
+// run runs the workflow for an effect, under a grant.
 func (w *workflow) run(ctx context.Context, token, id, key string, say func(format string, args ...any)) (r lobster.Result, err error) {
 	daemon := taskclient.New(func(ctx context.Context) (*client.Client, error) {
 		return client.Dial(ctx, w.socket, client.WithDropEvents())
@@ -135,7 +135,7 @@ func (w *workflow) run(ctx context.Context, token, id, key string, say func(form
 	})
 }
 
-// effect runs the workflow for an effect of a task that runs by itself.
+// effect runs the workflow for an effect of a task in a task run.
 func (w *workflow) effect(ctx context.Context, e loop.Work, key string, say func(format string, args ...any)) error {
 	r, err := w.run(ctx, e.Token, e.TaskID, key, say)
 	if err == nil && !r.Done() {

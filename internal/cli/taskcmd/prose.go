@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewProse makes the commands about programs in OpenProse.
+// NewProse returns the commands about programs in OpenProse.
 func NewProse(p *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "prose", Short: "check programs in OpenProse"})
 	c.AddCommand(newProseCheck(p))
@@ -71,7 +71,7 @@ A standalone script declares its tools in a comment: # tools: mcp:ocipd, cli:lob
 	return c
 }
 
-// readProgram reads a file, as far as a program may be large.
+// readProgram reads a file up to the size limit of programs.
 func readProgram(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// runEvery is how often a run looks at what it waits for.
+// runEvery is the interval of checks while a run waits.
 const runEvery = time.Second
 
 func (t *command) newRun() *cobra.Command {
@@ -153,7 +153,7 @@ func (r *taskRun) options(ctx context.Context, token string) (*loop.Options, *ta
 	return o, daemon, nil
 }
 
-// givenToken is the token that a person has given an actor.
+// givenToken is the token that a person gave an actor.
 func (r *taskRun) givenToken(actor string) (string, error) {
 	if r.tokens == "" {
 		return "", nil
@@ -168,7 +168,7 @@ func (r *taskRun) givenToken(actor string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// tell prints an event: in a line of JSON, or for a person.
+// tell prints an event, as a line of JSON or for a person.
 func (r *taskRun) tell(e loop.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *taskRun) tell(e loop.Event) {
 		r.titles[e.TaskID] = e.Title
 	}
 	if r.asJSON {
-		_ = r.PrintJSON(&e) // whoever read it may have gone
+		_ = r.PrintJSON(&e) // the reader may be gone
 		return
 	}
 	text := map[string]string{

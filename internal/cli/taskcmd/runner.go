@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxOrder bounds what a runner is told at once: a command with all its input.
+// maxOrder bounds an order to a runner: a command with all its input.
 const maxOrder = 4 << 20
 
-// NewRunner makes the command that runs the commands of approved effects.
+// NewRunner returns the command that runs the commands of approved effects.
 func NewRunner(p *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "runner",
@@ -54,7 +54,8 @@ not start.`,
 				signal.Reset(syscall.SIGTERM, syscall.SIGINT) // nothing else is to end it
 				ended := make(chan os.Signal, 1)
 				signal.Notify(ended, syscall.SIGTERM)
-				// Taken and not heeded: what is ignored would be ignored by the command too.
+				// Caught but not handled: an ignored signal would be ignored by the command
+				// too.
 				signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 				return runner.Shim(p.Stdin, ended, time.Now)
 			},

@@ -22,7 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source reads a file, or stdin where it is -. What says in errors what is read.
+// source reads a file, or stdin for -. what names the content in errors.
 func (t *command) source(ctx context.Context, file, what string) ([]byte, error) {
 	if file == "-" {
 		return t.ReadStdin(ctx)
@@ -34,7 +34,7 @@ func (t *command) source(ctx context.Context, file, what string) ([]byte, error)
 	return text, nil
 }
 
-// readSpec reads the spec of a file that could create a task, and leaves out the rest.
+// readSpec reads the spec from a file that could create a task, and ignores the rest.
 func (t *command) readSpec(ctx context.Context, file string) (markdown *string, fields *task.Fields, err error) {
 	source, err := t.source(ctx, file, "spec file")
 	if err != nil {
@@ -61,7 +61,7 @@ func (t *command) readSpec(ctx context.Context, file string) (markdown *string, 
 	return &f.Markdown, nil, nil
 }
 
-// leavesOut says that of a file no more than its spec is taken.
+// leavesOut says that only the spec of a file is used.
 func (t *command) leavesOut(file string) {
 	fmt.Fprintf(t.Stderr, "of %s the spec is taken, and nothing else: title, labels, priority and dependencies have flags\n", term.OneLine(file))
 }
@@ -76,8 +76,8 @@ func readJSON(file string, source []byte) (*taskapi.CreateParams, error) {
 	return p, nil
 }
 
-// readTask reads what creates a task: Markdown under front matter, or JSON. All that is
-// wrong with it is said on stderr, each at its place.
+// readTask reads the description of a new task: Markdown with front matter, or JSON. It
+// prints all faults on stderr, each with its position.
 func (t *command) readTask(ctx context.Context, file string) (*taskapi.CreateParams, error) {
 	source, err := t.source(ctx, file, "spec file")
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *command) readTask(ctx context.Context, file string) (*taskapi.CreatePar
 	return nil, cli.ErrSaid
 }
 
-// jsonFault says where a JSON text is wrong.
+// jsonFault gives the position of an error in a JSON text.
 func jsonFault(file string, source []byte, err error) error {
 	at, what := int64(0), err.Error()
 	if e, ok := errors.AsType[*json.SemanticError](err); ok {
@@ -131,7 +131,7 @@ func jsonFault(file string, source []byte, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", file, line, column, what)
 }
 
-// fault is something wrong at a place of a file.
+// fault is an error at a position of a file.
 type fault struct {
 	line, column int
 	text         string
@@ -139,7 +139,7 @@ type fault struct {
 
 // frontReader reads front matter as the parameters of task.create.
 type frontReader struct {
-	// places are the nodes of members, by their paths.
+	// places are the nodes of members, by path.
 	places map[string]*yaml.Node
 	faults []fault
 }
@@ -194,7 +194,7 @@ func (r *frontReader) read(f task.File) *taskapi.CreateParams {
 	return p
 }
 
-// walk compares a node with the type that it is to be.
+// walk compares a node with its expected type.
 func (r *frontReader) walk(n *yaml.Node, want reflect.Type, path string) {
 	for want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -234,19 +234,19 @@ func (r *frontReader) walk(n *yaml.Node, want reflect.Type, path string) {
 		r.members(n, want, path)
 	default:
 		if want.Kind() == reflect.String {
-			n.Tag = "!!str" // true, 12 and dates are what their writer wrote
+			n.Tag = "!!str" // true, 12 and dates are meant as texts
 		}
 	}
 }
 
-// members compares a mapping with a struct, or with a map of texts.
+// members compares a mapping with a struct or a map of texts.
 func (r *frontReader) members(n *yaml.Node, want reflect.Type, path string) {
 	known := make(map[string]reflect.Type)
 	if want.Kind() == reflect.Struct {
 		namesOf(want, known)
 	}
 	if path == "" {
-		// The spec is what follows; a key of the request is the command's to say.
+		// The spec follows the front matter, and the command chooses the request key.
 		delete(known, "spec_markdown")
 		delete(known, "request_key")
 	}
@@ -293,7 +293,7 @@ func namesOf(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// kindOf says in words what a type takes.
+// kindOf describes a type's values.
 func kindOf(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -312,8 +312,8 @@ func kindOf(t reflect.Type) string {
 	}
 }
 
-// misnamed finds headings that look as if they named a field of the spec, and do not.
-// They are said with their line of the source.
+// misnamed finds headings that resemble a field of the spec but do not match it, with their
+// lines in the source.
 func misnamed(source []byte, markdown string) (hints []string) {
 	line := bytes.Count(source, []byte("\n")) - strings.Count(markdown, "\n")
 	var known []string

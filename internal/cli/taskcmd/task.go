@@ -1,4 +1,4 @@
-// Package taskcmd is the commands about tasks.
+// Package taskcmd has the commands about tasks.
 package taskcmd
 
 import (
@@ -22,17 +22,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// command is what the commands about tasks share: who calls, and how an answer is
-// printed.
+// command is the common part of the commands about tasks: the caller, and the output.
 type command struct {
 	*cli.Process
 	tokenFile string
-	// key names the key that the operator's calls are signed with.
+	// key names the key that signs the operator's calls.
 	key    string
 	asJSON bool
 }
 
-// New makes the commands about tasks.
+// New returns the commands about tasks.
 func New(p *cli.Process) *cobra.Command {
 	t := &command{Process: p}
 	c := cli.Group(&cobra.Command{
@@ -58,10 +57,10 @@ begins with its code, such as GUARD_FAILED.`,
 	return c
 }
 
-// token is the grant's token that the command acts by, "" for the operator.
+// token is the token of the command's grant, or "" for the operator.
 func (t *command) token() (string, error) { return t.Token(t.tokenFile) }
 
-// dial connects as whoever the command acts as.
+// dial connects as the operator or under the grant.
 func (t *command) dial(ctx context.Context) (*client.Client, error) {
 	token, err := t.token()
 	if err != nil {
@@ -108,17 +107,16 @@ func (t *command) ask(ctx context.Context, method string, params any) (raw jsont
 	return raw, t.said(c.Call(ctx, method, params, &raw))
 }
 
-// do makes one call, and prints its answer: as it is, or in a line.
+// do makes one call, and prints its answer: raw, or in a line.
 func (t *command) do(ctx context.Context, method string, params any, line func(*taskapi.View) string) error {
-	// All answers of writers have the members of a task that a line is made of.
+	// All answers to writers have the members that make up a line.
 	return answered(ctx, t, method, params, func(said *taskapi.View) error {
 		_, err := fmt.Fprintln(t.Stdout, term.Printable(line(said)))
 		return err
 	})
 }
 
-// answered makes one call, and prints its answer: as it is with --json, else by what is
-// given.
+// answered makes one call, and prints its answer: raw with --json, or through show.
 func answered[T any](ctx context.Context, t *command, method string, params any, show func(*T) error) error {
 	raw, err := t.ask(ctx, method, params)
 	if err != nil {
@@ -143,12 +141,12 @@ func decoded[T any](raw jsontext.Value) (*T, error) {
 	return said, nil
 }
 
-// moved is the line of what a task became.
+// moved describes a task's new state in a line.
 func moved(v *taskapi.View) string {
 	return fmt.Sprintf("%s is in %s, at revision %d", v.ID, v.Phase, v.Revision)
 }
 
-// said puts the code of a refusal before it.
+// said puts the code of a refusal in front.
 func (t *command) said(err error) error {
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
@@ -168,7 +166,7 @@ func (t *command) said(err error) error {
 	return cli.ErrSaid
 }
 
-// maxCompleted is how many tasks a shell is told of.
+// maxCompleted bounds the tasks offered to a shell.
 const maxCompleted = 200
 
 // complete completes ids of tasks, with their titles.
@@ -179,8 +177,7 @@ func (t *command) complete(cmd *cobra.Command, args []string, begun string) ([]s
 	return t.completeTask(cmd, nil, begun)
 }
 
-// completeTask completes a task's id wherever one is wanted: open ones, the newest
-// first.
+// completeTask completes the id of a task: open ones, the newest first.
 func (t *command) completeTask(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var list taskapi.List
 	limit := maxCompleted
@@ -206,7 +203,7 @@ func completePhase(_ *cobra.Command, _ []string, begun string) (names []string, 
 	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeEffect completes an effect of the task that --task names, with its key.
+// completeEffect completes an effect of the task in --task, with its key.
 func (t *command) completeEffect(cmd *cobra.Command, args []string, begun string) (ids []string, _ cobra.ShellCompDirective) {
 	id, err := cmd.Flags().GetString("task")
 	if len(args) > 0 || err != nil || id == "" {
@@ -224,7 +221,7 @@ func (t *command) completeEffect(cmd *cobra.Command, args []string, begun string
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completes has the flags of commands that take a task or a phase complete it.
+// completes adds completion to the flags that take a task or a phase.
 func (t *command) completes(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		t.completes(sub)
@@ -253,7 +250,7 @@ func (t *command) view(ctx context.Context, id string) (*taskapi.View, jsontext.
 	if err != nil {
 		return nil, nil, err
 	}
-	// What commands look for may be among the effects and approvals that are left out.
+	// A command may need effects and approvals that the answer omits.
 	return v, raw, taskclient.Whole(ctx, func(ctx context.Context, method string, params, result any) error {
 		raw, err := t.ask(ctx, method, params)
 		if err != nil {
@@ -332,7 +329,7 @@ orchestrator's token, those that are ready for it, in the order to take them.`,
 			}
 			p.Phase, p.Open = task.Phase(phase), !all
 			if phase != "" && p.Phase.Final() {
-				p.Open = false // whoever names the phase means them
+				p.Open = false // a named phase includes closed tasks
 			}
 			list, err := t.tasks(cmd.Context(), &p)
 			if err != nil {
@@ -350,7 +347,8 @@ orchestrator's token, those that are ready for it, in the order to take them.`,
 	return c
 }
 
-// tasks are those of all pages. An orchestrator sees what is ready for it.
+// tasks returns the tasks of all pages. An orchestrator sees only tasks that are ready for
+// it.
 func (t *command) tasks(ctx context.Context, p *taskapi.ListParams) (*taskapi.List, error) {
 	token, err := t.token()
 	if err != nil {

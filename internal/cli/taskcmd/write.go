@@ -2,7 +2,6 @@ package taskcmd
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -72,7 +71,7 @@ func (t *command) newUpdate() *cobra.Command {
 	return c
 }
 
-// me is the name and role that a command says it has: its own.
+// me returns the command's own name and role.
 func (t *command) me(ctx context.Context) (name, role string, err error) {
 	token, err := t.token()
 	if err != nil {
@@ -172,7 +171,7 @@ func (t *command) newFinishAttempt() *cobra.Command {
 	return c
 }
 
-// underway is the attempt that a command is about: the last one, unless it is named.
+// underway is the attempt in question: the named one, or the last.
 func (t *command) underway(ctx context.Context, id, attempt string) (string, error) {
 	if attempt != "" {
 		return attempt, nil
@@ -238,7 +237,7 @@ func (t *command) newCheckpoint() *cobra.Command {
 	return c
 }
 
-// given is the JSON of a flag, nil where there is none.
+// given parses the JSON of a flag; nil if it is empty.
 func given(flag, text string) (jsontext.Value, error) {
 	v := jsontext.Value(text)
 	if text == "" {
@@ -331,7 +330,7 @@ func (t *command) review(ctx context.Context, id, as, verdict, summary string, f
 	return err
 }
 
-// attached asks whose a token is.
+// attached asks for the holder of a token.
 func (t *command) attached(ctx context.Context, path, token string) (name, role string, err error) {
 	c, err := client.Dial(ctx, path)
 	if err != nil {
@@ -341,115 +340,6 @@ func (t *command) attached(ctx context.Context, path, token string) (name, role 
 	var a taskapi.Attached
 	err = t.said(c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: token}, &a))
 	return a.Actor, string(a.Role), err
-}
-
-func (t *command) newRequestApproval() *cobra.Command {
-	r := &approvalRequest{command: t}
-	c := &cobra.Command{
-		Use: "request-approval [-- PROGRAM [ARGUMENT...]]",
-		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
-			"  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key notify --kind notification -- bin/notify ops",
-		Short: "ask a person about an effect",
-		Long: `Ask a person about an effect of a task that awaits approval: one that the task plans,
-or a command that follows. A key that was asked about answers with what came of it.`,
-		RunE: func(cmd *cobra.Command, args []string) error { return r.ask(cmd.Context(), args) },
-	}
-	flags := c.Flags()
-	flags.StringVar(&r.id, "task", "", "the task's `ID`")
-	flags.StringVar(&r.key, "key", "", "the effect's idempotency `KEY`")
-	flags.StringVar(&r.kind, "kind", "", "what the command does in the world, a `WORD` such as deployment or notification")
-	flags.StringVar(&r.action, "action", "", "`TEXT` that says what is to be done (default the key)")
-	flags.StringSliceVar(&r.inputs, "input", nil, "the command's `INPUTS`, artifacts by id or uri")
-	cli.Required(c, "task", "key")
-	return c
-}
-
-// approvalRequest asks about an effect.
-type approvalRequest struct {
-	*command
-	id, key, kind, action string
-	inputs                []string
-}
-
-func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
-	p, planned, err := r.params(ctx, argv)
-	if err != nil {
-		return err
-	}
-	raw, err := r.command.ask(ctx, "task.request_approval", p)
-	if err != nil {
-		return err
-	}
-	asked, err := decoded[taskapi.ApprovalRequested](raw)
-	if err != nil {
-		return err
-	}
-	if !r.asJSON {
-		_, err := fmt.Fprintf(r.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
-		return err
-	}
-	return r.PrintJSON(lobsterRequest{
-		ApprovalRequested: *asked, IdempotencyKey: r.key, ActionDigest: asked.RequestDigest,
-		RequiresApproval: lobsterPrompt{
-			Prompt: "Approve: " + p.RequestedAction, Items: []lobsterItem{{asked.ApprovalID, *planned}}, Preview: p.RequestedAction + " (" + p.Kind + ")",
-		},
-	})
-}
-
-// params are those of the call, and what is to be done as far as it is known. What the task
-// plans needs no more than its key.
-func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi.RequestApprovalParams, planned *task.Planned, err error) {
-	v, _, err := r.view(ctx, r.id)
-	if err != nil {
-		return nil, nil, err
-	}
-	name, _, err := r.me(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	p = &taskapi.RequestApprovalParams{Write: write(r.id), RequestedBy: name}
-	p.Key, p.Kind, p.RequestedAction, planned = r.key, r.kind, r.action, &p.Planned
-	switch {
-	case len(argv) > 0:
-		p.Command = &task.Action{Argv: argv, Inputs: r.inputs}
-	case len(r.inputs) > 0:
-		return nil, nil, cli.Usagef("cannot give inputs to what is planned: --input is for a command behind --")
-	}
-	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.key })
-	switch {
-	case i >= 0:
-		e := &v.Effects[i]
-		p.Kind, p.RequestedAction = cmp.Or(p.Kind, e.Kind), cmp.Or(p.RequestedAction, e.RequestedAction)
-		if p.Command == nil {
-			planned = &e.Planned
-		}
-	case p.Command == nil:
-		return nil, nil, fmt.Errorf("the task plans no effect %q; behind -- may stand a command", r.key)
-	case p.Kind == "":
-		return nil, nil, cli.Usagef("cannot ask about a command without what it does: --kind deployment, for example")
-	}
-	p.RequestedAction = cmp.Or(p.RequestedAction, r.key)
-	return p, planned, nil
-}
-
-// lobsterRequest is what a workflow of Lobster reads of a request.
-type lobsterRequest struct {
-	taskapi.ApprovalRequested
-	IdempotencyKey   string        `json:"idempotency_key"`
-	ActionDigest     string        `json:"action_digest"`
-	RequiresApproval lobsterPrompt `json:"requiresApproval"`
-}
-
-type lobsterPrompt struct {
-	Prompt  string        `json:"prompt"`
-	Items   []lobsterItem `json:"items"`
-	Preview string        `json:"preview"`
-}
-
-// lobsterItem is what a gate asks about, with the approval that answers it.
-type lobsterItem struct {
-	ApprovalID string `json:"approval_id"`
-	task.Planned
 }
 
 func (t *command) newWait() *cobra.Command {
@@ -471,7 +361,7 @@ decided. If that has not happened at the timeout, the command exits with 1.`,
 	return c
 }
 
-// lookEvery is how often a command that waits looks.
+// lookEvery is the interval of checks while a command waits.
 const lookEvery = 300 * time.Millisecond
 
 func (t *command) wait(ctx context.Context, id string, phases []string, approval string, timeout time.Duration) error {
@@ -710,8 +600,9 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 	return c
 }
 
-// takesToken tells before a token is given, which is done once, whether there is a place for
-// it. What stands there stays: it may be the token that an earlier call was given.
+// takesToken checks the place for a token before the daemon issues it, because it does so
+// only once. It never replaces an existing file, which may hold the token of an earlier
+// call.
 func takesToken(file string) error {
 	if file == "" {
 		return nil
@@ -729,11 +620,11 @@ func takesToken(file string) error {
 	return nil
 }
 
-// tokenPart is behind the name of a token's file while that is written.
+// tokenPart ends the name of a token's file while it is being written.
 const tokenPart = ".part"
 
-// writeToken makes a file that nobody else can read. What had its name, or a link of it, is
-// not written into.
+// writeToken writes a file that nobody else can read. It replaces a file or link of that
+// name instead of writing into it.
 func writeToken(file, text string) error {
 	if err := durable.Replace(file, tokenPart, 0o600, []byte(text)); err != nil {
 		return fmt.Errorf("cannot write the token: %w", err)
@@ -741,8 +632,8 @@ func writeToken(file, text string) error {
 	return nil
 }
 
-// runs runs an effect and says how it stands. The token of what is the caller's to do is
-// printed, or written to a file where there is one.
+// runs starts an effect and prints its state. If the caller has to do the effect, it prints
+// the token or writes it to the file.
 func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, file string) error {
 	raw, err := t.ask(ctx, "task.run_effect", p)
 	if err != nil {
@@ -858,8 +749,8 @@ and without EFFECT for each such run of the task.`,
 	return c
 }
 
-// settle shows a person what is known of the runs that are asked for, and takes the
-// person's word for each.
+// settle shows a person the known facts about runs with an unknown outcome, and asks for
+// the outcome of each.
 func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) error {
 	v, _, err := t.view(ctx, p.TaskID)
 	if err != nil {
@@ -885,7 +776,7 @@ func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) err
 	case len(found) == 0 && p.EffectID == "":
 		return fmt.Errorf("nothing of task %s is unknown", p.TaskID)
 	case len(found) == 0:
-		// The daemon says what it is then.
+		// The daemon explains its state.
 		return t.settles(ctx, *p)
 	case len(found) > 1 && (p.Outcome != "" || !t.Asks()):
 		return cli.Usagef("%d runs of the task are unknown: name the effect, and its run with --run", len(found))
@@ -919,7 +810,7 @@ func (t *command) settles(ctx context.Context, p taskapi.SettleEffectParams) err
 	return t.do(ctx, "task.settle_effect", &p, func(*taskapi.View) string { return p.EffectID + " is settled as " + p.Outcome })
 }
 
-// unknownRun is what is known of a run that nobody knows the outcome of.
+// unknownRun describes a run with an unknown outcome.
 func unknownRun(e *task.Effect, r *task.Run) string {
 	var b strings.Builder
 	what := e.RequestedAction

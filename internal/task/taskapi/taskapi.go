@@ -519,40 +519,6 @@ type Reviewed struct {
 	Stale    bool   `json:"stale"`
 }
 
-// RequestApprovalParams asks a person about an effect (task.request_approval).
-// For an effect that is planned, the key is enough besides what is required.
-type RequestApprovalParams struct {
-	Write
-	AttemptID string `json:"attempt_id,omitzero"`
-	task.Planned
-	RequestedBy string `json:"requested_by"`
-	// Status is of the published protocol, and ignored.
-	Status string `json:"status,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *RequestApprovalParams) Validate() []api.FieldError {
-	var f fields
-	p.validate(&f)
-	f.Maybe("attempt_id", ids.Attempt, p.AttemptID)
-	f.planned("", &p.Planned, true)
-	f.Text("requested_action", p.RequestedAction, task.MaxText)
-	f.Text("side_effect_kind", p.Kind, 64)
-	f.UpTo("requested_by", p.RequestedBy, api.MaxName)
-	f.UpTo("status", p.Status, api.MaxName)
-	return f.Fields
-}
-
-// ApprovalRequested is the answer of task.request_approval.
-type ApprovalRequested struct {
-	Changed
-	ApprovalID    string    `json:"approval_id"`
-	EffectID      string    `json:"effect_id"`
-	Status        string    `json:"status"`
-	RequestDigest string    `json:"request_digest"`
-	ExpiresAt     time.Time `json:"expires_at"`
-}
-
 // ResolveApprovalParams decides about an approval (task.resolve_approval).
 type ResolveApprovalParams struct {
 	Write

@@ -96,7 +96,7 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	if err := json.Unmarshal(a.Bound, &pair); err != nil {
 		return err
 	}
-	digest, _, err := reader{own: true, private: s.t.o.Private}.digest(at, &e.Planned, pair.Salt)
+	digest, err := reader{own: true, private: s.t.o.Private}.again(at, &e.Planned, &pair)
 	if err != nil || digest != a.Digest {
 		s.r.Blocked = "the program, or what it works on, is another one by now"
 	}
@@ -109,7 +109,7 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 // for is not lowered.
 func (s *subject) recount(ctx context.Context, at *task.Task, a *task.Approval, e *task.Effect) {
 	answer := s.t.o.Ask(ctx, Question{
-		Question: task.Question{Action: task.AskEffect, Effect: e, Actor: a.RequestedBy, ActorAs: s.own.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels, Phase: at.Phase,
+		Question: task.Question{Action: task.AskEffect, Effect: e, Compensation: a.Undo > 0, Actor: a.RequestedBy, ActorAs: s.own.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels, Phase: at.Phase,
 	})
 	needed := s.t.config.Load().Rules.People(&answer)
 	if !answer.Allow {
@@ -239,6 +239,14 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 	var pair task.BoundPair
 	var planned task.Planned
 	build := func(at *task.Task) (task.Command, error) {
+		c := task.RequestApproval{ID: id, ExpiresAt: t.o.Now().Add(t.config.Load().ApproveWithin), Undo: p.Undo}
+		if p.RequestedBy != "" && p.RequestedBy != who.Name {
+			c.ClaimedBy = p.RequestedBy
+		}
+		if p.Undo {
+			err := toUndo(at, p.Key, &c, &pair)
+			return c, err
+		}
 		planned = p.Planned
 		if e := at.EffectOf(p.Key); e != nil && planned.Command == nil && len(planned.Params) == 0 {
 			// The key is enough for what is planned.
@@ -246,10 +254,7 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 		} else if planned.Command == nil && len(planned.Params) == 0 {
 			return nil, api.Errorf(api.InvalidParams, "command: want either command or params: %.64q is not planned", p.Key)
 		}
-		c := task.RequestApproval{Planned: planned, ID: id, ExpiresAt: t.o.Now().Add(t.config.Load().ApproveWithin)}
-		if p.RequestedBy != "" && p.RequestedBy != who.Name {
-			c.ClaimedBy = p.RequestedBy
-		}
+		c.Planned = planned
 		e := at.EffectOf(p.Key)
 		if e != nil && at.Phase != task.AwaitingApproval {
 			// Nothing new is made there, so nothing has to be looked at.
@@ -271,10 +276,6 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 		c.Bound, err = json.Marshal(&bound)
 		return c, err
 	}
-	answer := func(out *task.Outcome, c taskapi.Changed) taskapi.ApprovalRequested {
-		a := out.Task.Approval(out.Approval)
-		return taskapi.ApprovalRequested{Changed: c, ApprovalID: a.ID, EffectID: a.EffectID, Status: statusOf(a, t.o.Now()), RequestDigest: a.Digest, ExpiresAt: a.ExpiresAt}
-	}
 	return once(ctx, s, "task.request_approval", p, nil, func(keep func(*store.Change, taskapi.ApprovalRequested) error) (taskapi.ApprovalRequested, error) {
 		out, receipt, err := t.act(ctx, p.TaskID, who, build, func(change *store.Change, out *task.Outcome) error {
 			if !out.Replayed {
@@ -282,13 +283,21 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 					return err
 				}
 			}
-			return keep(change, answer(out, changed(out, store.Receipt{})))
+			return keep(change, requested(out, store.Receipt{}, t.o.Now()))
 		})
 		if err != nil {
 			return taskapi.ApprovalRequested{}, err
 		}
-		return answer(out, changed(out, receipt)), nil
+		return requested(out, receipt, t.o.Now()), nil
 	})
+}
+
+// requested is the answer about an approval that was asked for.
+func requested(out *task.Outcome, receipt store.Receipt, now time.Time) taskapi.ApprovalRequested {
+	a := out.Task.Approval(out.Approval)
+	return taskapi.ApprovalRequested{
+		Changed: changed(out, receipt), ApprovalID: a.ID, EffectID: a.EffectID, Status: statusOf(a, now), RequestDigest: a.Digest, ExpiresAt: a.ExpiresAt,
+	}
 }
 
 // statusOf is how an approval stands, also where its time is over and nobody has
@@ -312,11 +321,11 @@ func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Ac
 	if err != nil {
 		return err
 	}
-	content := describe(&e.Planned, &pair)
+	content, line := textOf(&e.Planned, &pair)
 	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfEffect, out.Task.ID, e.ID+a.ID), Own: kept, Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: a.ID, Kind: api.ApprovalOfEffect, State: api.ApprovalPending, Code: "EFFECT", Reason: "a person decides about what a task does in the world",
-			AgentID: who.Name, Agent: "task:" + out.Task.ID, TaskID: out.Task.ID, Classification: out.Task.Classification, Summary: summary(e.RequestedAction, content),
+			AgentID: who.Name, Agent: "task:" + out.Task.ID, TaskID: out.Task.ID, Classification: out.Task.Classification, Summary: line,
 			AskedAt: a.AskedAt.UnixMilli(), ExpiresAt: a.ExpiresAt.UnixMilli(), Approvable: true, Needed: a.Needed,
 		},
 		PolicyApplied: policy.Policy, PolicyRevision: policy.Revision, Content: content, ContentBytes: len(content),

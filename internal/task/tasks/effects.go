@@ -56,9 +56,10 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 		if err := t.rows.Agrees(ctx, p.TaskID); err != nil {
 			return err
 		}
-		a := out.Task.Approval(out.Task.Effect(out.Effect).Run(out.Run).ApprovalID)
+		run := out.Task.Effect(out.Effect).Run(out.Run)
+		a := out.Task.Approval(run.ApprovalID)
 		if stands, err := t.o.Approvals().Stands(ctx, a.ID); err != nil || !stands {
-			return t.refused(out.Task, who, &task.World{}, cmp.Or(err, a.Unsigned()))
+			return t.refused(out.Task, who, &task.World{}, cmp.Or(err, a.Unsigned(run.Compensation)))
 		}
 		order, err = approvedOrder(out.Task, out.Effect, out.Run)
 		return err

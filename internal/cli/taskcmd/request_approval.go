@@ -1,0 +1,128 @@
+package taskcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/spf13/cobra"
+)
+
+func (t *command) newRequestApproval() *cobra.Command {
+	r := &approvalRequest{command: t}
+	c := &cobra.Command{
+		Use: "request-approval [-- PROGRAM [ARGUMENT...]]",
+		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
+			"  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key notify --kind notification -- bin/notify ops",
+		Short: "ask a person about an effect",
+		Long: `Ask a person about an effect of a task that awaits approval: one that the task plans,
+or a command that follows. A key that was asked about answers with what came of it. With
+--undo, ask whether an effect that was run may be undone by what was approved with it, where
+too few people, or people who may not sign any more, approved that.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return r.ask(cmd.Context(), args) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&r.id, "task", "", "the task's `ID`")
+	flags.StringVar(&r.key, "key", "", "the effect's idempotency `KEY`")
+	flags.StringVar(&r.kind, "kind", "", "what the command does in the world, a `WORD` such as deployment or notification")
+	flags.StringVar(&r.action, "action", "", "`TEXT` that says what is to be done (default the key)")
+	flags.StringSliceVar(&r.inputs, "input", nil, "the command's `INPUTS`, artifacts by id or uri")
+	flags.BoolVar(&r.undo, "undo", false, "ask whether the effect may be undone")
+	cli.Required(c, "task", "key")
+	return c
+}
+
+// approvalRequest asks about an effect.
+type approvalRequest struct {
+	*command
+	id, key, kind, action string
+	inputs                []string
+	undo                  bool
+}
+
+func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
+	p, planned, err := r.params(ctx, argv)
+	if err != nil {
+		return err
+	}
+	raw, err := r.command.ask(ctx, "task.request_approval", p)
+	if err != nil {
+		return err
+	}
+	asked, err := decoded[taskapi.ApprovalRequested](raw)
+	if err != nil {
+		return err
+	}
+	if !r.asJSON {
+		_, err := fmt.Fprintf(r.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
+		return err
+	}
+	return r.PrintJSON(lobsterRequest{
+		ApprovalRequested: *asked, IdempotencyKey: r.key, ActionDigest: asked.RequestDigest,
+		RequiresApproval: lobsterPrompt{
+			Prompt: "Approve: " + p.RequestedAction, Items: []lobsterItem{{asked.ApprovalID, *planned}}, Preview: p.RequestedAction + " (" + p.Kind + ")",
+		},
+	})
+}
+
+// params are those of the call, and what is to be done as far as it is known. What the task
+// plans needs no more than its key.
+func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi.RequestApprovalParams, planned *task.Planned, err error) {
+	v, _, err := r.view(ctx, r.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, _, err := r.me(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p = &taskapi.RequestApprovalParams{Write: write(r.id), RequestedBy: name}
+	p.Key, p.Kind, p.RequestedAction, planned, p.Undo = r.key, r.kind, r.action, &p.Planned, r.undo
+	switch {
+	case r.undo && len(argv) > 0:
+		return nil, nil, cli.Usagef("cannot undo an effect by a command of your own: it is undone by what was approved with it")
+	case len(argv) > 0:
+		p.Command = &task.Action{Argv: argv, Inputs: r.inputs}
+	case len(r.inputs) > 0:
+		return nil, nil, cli.Usagef("cannot give inputs to what is planned: --input is for a command behind --")
+	}
+	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.key })
+	switch {
+	case i >= 0:
+		e := &v.Effects[i]
+		p.Kind, p.RequestedAction = cmp.Or(p.Kind, e.Kind), cmp.Or(p.RequestedAction, e.RequestedAction)
+		if p.Command == nil {
+			planned = &e.Planned
+		}
+	case p.Command == nil:
+		return nil, nil, fmt.Errorf("the task plans no effect %q; behind -- may stand a command", r.key)
+	case p.Kind == "":
+		return nil, nil, cli.Usagef("cannot ask about a command without what it does: --kind deployment, for example")
+	}
+	p.RequestedAction = cmp.Or(p.RequestedAction, r.key)
+	return p, planned, nil
+}
+
+// lobsterRequest is what a workflow of Lobster reads of a request.
+type lobsterRequest struct {
+	taskapi.ApprovalRequested
+	IdempotencyKey   string        `json:"idempotency_key"`
+	ActionDigest     string        `json:"action_digest"`
+	RequiresApproval lobsterPrompt `json:"requiresApproval"`
+}
+
+type lobsterPrompt struct {
+	Prompt  string        `json:"prompt"`
+	Items   []lobsterItem `json:"items"`
+	Preview string        `json:"preview"`
+}
+
+// lobsterItem is what a gate asks about, with the approval that answers it.
+type lobsterItem struct {
+	ApprovalID string `json:"approval_id"`
+	task.Planned
+}
