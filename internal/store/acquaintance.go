@@ -11,9 +11,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Heard is what an agent heard, from one counterparty or, where that is "", from
-// anybody: the causal chain it came in, and none where it was a person's word. As a part
-// it is written over what the agent heard from there before.
+// Heard is the causal chain that an agent heard from one counterparty, or with "" from anybody. A
+// person's word has no chain. As a part it replaces the agent's earlier row for that counterparty.
 type Heard struct {
 	Agent        string // an instance id
 	Counterparty string // an instance id, or ""
@@ -21,9 +20,9 @@ type Heard struct {
 	Chain        ocip.Chain
 }
 
-// Seen is the agent that an envelope has shown to be at a session. By is the tenant
-// of the agent that got the envelope, "" where that was not kept. As a part it is
-// written over an earlier one of its session and tenant.
+// Seen is the agent that an envelope has shown at a session. By is the tenant of the agent that got
+// the envelope, "" if that was not kept. As a part it replaces an earlier row of its session and
+// tenant.
 type Seen struct {
 	SessionKey, By string
 	ocip.Identity
@@ -46,8 +45,7 @@ func (s Seen) put(tx *transaction) error {
 		db.Text(s.SessionKey), db.Text(s.By), db.Text(s.InstanceID), db.Text(s.UserID), db.Text(s.OrgUnit), db.Text(s.TenantID))
 }
 
-// Heard returns what an agent heard from a counterparty, or from anybody where that
-// is "", or [ErrNotFound].
+// Heard returns what an agent heard from a counterparty, or with "" from anybody, or [ErrNotFound].
 func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, error) {
 	return db.Row(ctx, s.db, "what an agent heard", `SELECT agent, counterparty, at, chain FROM heard WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, func(stmt *sqlite.Stmt) (Heard, error) {
@@ -79,8 +77,8 @@ func scanSeen(stmt *sqlite.Stmt) (Seen, error) {
 	}}, nil
 }
 
-// Forgotten is a session of which nothing is known any more that a message of it
-// has shown: no agent, and no address. It is a part.
+// Forgotten is a session whose messages' knowledge is deleted: the agent seen there, and the
+// addresses. It is a part.
 type Forgotten string
 
 func (Forgotten) prepare() (int, error) { return 0, nil }
@@ -93,7 +91,7 @@ func (f Forgotten) put(tx *transaction) error {
 	return tx.Exec(what, `DELETE FROM main.brought WHERE session_key = ?`, db.Text(string(f)))
 }
 
-// encodeChain is the line as text, empty where there is none.
+// encodeChain encodes a chain, empty if there is none.
 func encodeChain(c ocip.Chain) (string, error) {
 	if c.ID == "" {
 		return "", nil

@@ -12,16 +12,16 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Approval is one approval request as the store keeps it. Summary and Body are in
-// the form of internal/approval. As a part it begins to wait, or a person has decided about it.
+// Approval is one approval request in stored form. Summary and Body are in the form of
+// internal/approval. As a part it begins to wait, or stores a person's decision.
 type Approval struct {
 	ID         string
-	Kind       string // what it is about
+	Kind       string // the request's kind
 	Agent      string // an instance id
 	AppID      string
 	ExchangeID string
-	// Asked is the digest of what the app asked for. It goes with the text, when the
-	// request is decided.
+	// Asked is the digest of the app's request. It is deleted with the text when the request is
+	// decided.
 	Asked     string
 	State     string
 	ExpiresAt time.Time
@@ -33,10 +33,10 @@ type Approval struct {
 	From string
 }
 
-// PendingApproval is the state of an approval that nobody has decided about.
+// PendingApproval is the state of an undecided approval.
 const PendingApproval = "pending"
 
-// ErrDecided means that an approval was to change that is no longer in the state it had.
+// ErrDecided means that an approval is no longer in the state from which it was to change.
 var ErrDecided = errors.New("the approval is decided already")
 
 const approvalColumns = `id, kind, agent, app_id, exchange_id, asked, state, expires_at, summary, body`
@@ -45,8 +45,7 @@ func (a *Approval) from() string { return cmp.Or(a.From, PendingApproval) }
 
 func (a *Approval) prepare() (int, error) { return len(a.Summary) + len(a.Body), nil }
 
-// guard refuses a decision about an approval that has left the state it had: nobody
-// decides twice.
+// guard refuses a decision about an approval that has left its state: nobody decides twice.
 func (a *Approval) guard(tx *transaction) (refusal, err error) {
 	if a.New {
 		return nil, nil
@@ -72,7 +71,7 @@ func (a *Approval) put(tx *transaction) error {
 	}, `id = ? AND state = ?`, db.Text(a.ID), db.Text(a.from()))
 	tx.removed.Or(removedTexts)
 	if err == nil && changed == 0 {
-		// The guard saw it as it was: the change itself has decided about it before.
+		// The guard passed, so the change itself has decided the approval before.
 		return ErrDecided
 	}
 	return err
@@ -127,8 +126,8 @@ type ApprovalFilter struct {
 	After string
 }
 
-// Summaries returns the summaries of up to limit approvals, oldest first, and
-// how many match in all.
+// Summaries returns the summaries of up to limit approvals, oldest first, and the number of all
+// that match.
 func (s *Store) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
 	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
 	var counts []int64

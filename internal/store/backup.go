@@ -13,18 +13,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// BackupPath is where a database at an older schema version is kept when a newer
-// daemon migrates it. To go back, stop the daemon, put this file in the
-// database's place, remove the -wal and -shm files beside it, move the file of
-// checkpoints and the mirror aside, and start the daemon that wrote it.
+// BackupPath returns the path of the copy that a newer daemon keeps of a database at an older
+// schema version when it migrates it. To go back, stop the daemon, put this file in the database's
+// place, remove the -wal and -shm files beside it, move the file of checkpoints and the mirror
+// aside, and start the daemon that wrote it.
 func BackupPath(database string, version int) string {
 	return fmt.Sprintf("%s.v%d.bak", database, version)
 }
 
-// migrate brings the database to the newest schema version. Before that changes
-// anything the database is copied: one copy is kept of each version, the newest. Nothing
-// is copied where the migration would find no room afterwards, and the copy goes again
-// where the migration changed nothing. Seal is done in the same transaction.
+// migrate brings the database to the newest schema version. It first copies the database, and keeps
+// one copy of each version, the newest. It makes no copy if the migration would then lack space,
+// and removes the copy if the migration changed nothing. It calls seal in the same transaction.
 func (s *Store) migrate(ctx context.Context, w *db.Writer, seal func() error) error {
 	version, newest, err := schema().Versions(w.Conn)
 	if err != nil {
@@ -76,17 +75,16 @@ func (s *Store) keepCopy(ctx context.Context, w *db.Writer, kept string, version
 // mebibytes rounds up.
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// The schema versions from which exchanges are in a table with row numbers, waiting
-// messages in one that says which app they are from, and seen agents in one that says
-// which tenant saw them: the migrations to them write all of them again.
+// The schema versions that introduced row numbers for exchanges, the app of each waiting message,
+// and the tenant of each seen agent. The migrations to them rewrite these tables.
 const (
 	exchangesByRow = 6
 	outboxByApp    = 7
 	seenByTenant   = 8
 )
 
-// rewrittenBytes is what the migrations from a version write again of what the
-// database holds: the size of those tables in it.
+// rewrittenBytes returns how many bytes the migrations from a version rewrite: the size of those
+// tables.
 func rewrittenBytes(w *db.Writer, version int) (int64, error) {
 	var tables string
 	switch {
@@ -103,15 +101,14 @@ func rewrittenBytes(w *db.Writer, version int) (int64, error) {
 	return int64(pages), err
 }
 
-// migrationRoom is what a migration takes of the disk that writes so many bytes
-// again: they are in the write-ahead log, and from there in the file, before
-// anything of either is given back. The key of a table with row numbers is a tree
-// of its own, and what is written in another order fills its pages less.
+// migrationRoom returns the disk space for a migration that rewrites so many bytes: they are in the
+// write-ahead log and then also in the file, before either frees anything. The key of a table with
+// row numbers is a separate tree, and rows written in another order fill its pages less.
 func migrationRoom(rewritten int64) int64 {
 	return 2*(rewritten+rewritten/4) + diskspace.Least
 }
 
-// NoRoomError means that a copy of the database finds no room beside it.
+// NoRoomError means that there is no space for a copy beside the database.
 type NoRoomError struct {
 	Dir          string
 	Free, Needed int64
@@ -121,11 +118,10 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("cannot copy the database: %d MiB are free in %s, %d are needed", e.Free>>20, e.Dir, mebibytes(e.Needed))
 }
 
-// Snapshot copies the database as it is now into a file beside it, for its owner
-// alone, and returns the file's path; whoever has read it calls remove. The copy is
-// made from one read transaction: commits go on, and what they write stays in the
-// write-ahead log until the copy is made. Copies are made one after another. What a
-// crash leaves of one is removed by the next start.
+// Snapshot copies the current database into a file beside it, readable only by its owner, and
+// returns the file's path. The caller calls remove after reading it. The copy is made from one read
+// transaction: commits go on, and their data stay in the write-ahead log until the copy is done.
+// Copies are made one after another. The next start removes the remains of a crash.
 func (s *Store) Snapshot(ctx context.Context) (path string, remove func() error, err error) {
 	path, err = s.snapshot(ctx)
 	if _, full := errors.AsType[*NoRoomError](err); full {

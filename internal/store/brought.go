@@ -11,26 +11,24 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Brought is what the last message from a session brought of its address: the
-// members that an answer may repeat. As a part it is written over what is known of
-// the session.
+// Brought holds the address members of a session's last message, which an answer may repeat. As a
+// part it replaces the session's earlier row.
 type Brought struct {
-	// SessionKey is the session's, or where there are several tenants, its
-	// [TenantSession].
+	// SessionKey is the session's, or with several tenants, its [TenantSession].
 	SessionKey string
 	Account    string
 	Members    map[string]string
 	At         time.Time
 }
 
-// TenantSession names a session as the agents of one of several tenants know it. No
-// session key has a zero in it.
+// TenantSession names a session for the agents of one of several tenants. No session key contains a
+// zero byte.
 func TenantSession(tenant, session string) string { return tenant + "\x00" + session }
 
-// sessionOf is the key of the session that a [TenantSession] names, or of itself.
+// sessionOf returns the session's key from a [TenantSession] or from the key itself.
 func sessionOf(key string) string { return key[strings.IndexByte(key, 0)+1:] }
 
-// tenantOf is the tenant of a [TenantSession], "" of a session's key.
+// tenantOf returns the tenant of a [TenantSession], "" for a session's key.
 func tenantOf(key string) string {
 	tenant, _, found := strings.Cut(key, "\x00")
 	if !found {
@@ -39,9 +37,8 @@ func tenantOf(key string) string {
 	return tenant
 }
 
-// maxBrought bounds the sessions that this is kept of for one tenant. Beyond it those
-// that were heard of first are forgotten, until they are heard of again. Another
-// tenant's are not touched.
+// maxBrought bounds the stored sessions of one tenant. Beyond it the ones first heard of are
+// deleted, until they are heard of again. Other tenants' rows are not affected.
 const maxBrought = 65536
 
 func (b Brought) prepare() (int, error) {
@@ -75,8 +72,7 @@ func (b Brought) put(tx *transaction) error {
 		first, first, last, db.Int(maxBrought))
 }
 
-// Brought returns what the last message from a session brought of its address, or
-// [ErrNotFound].
+// Brought returns the address members of a session's last message, or [ErrNotFound].
 func (s *Store) Brought(ctx context.Context, sessionKey string) (Brought, error) {
 	return db.Row(ctx, s.db, "the address of a session", `SELECT session_key, account, members, at FROM brought WHERE session_key = ?`, []any{sessionKey},
 		func(stmt *sqlite.Stmt) (Brought, error) {

@@ -14,10 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// commitQueue hands the one writer around. A caller that finds nobody leading
-// leads itself, so a caller alone pays for no switch to another goroutine.
-// Whoever comes while somebody leads waits; when the leader's own batch is
-// durable, the background task leads on until the queue is empty.
+// commitQueue hands the one writer around. If nobody leads, a caller leads itself, so a single
+// caller needs no switch to another goroutine. Callers that come while somebody leads wait. When
+// the leader's own batch is durable, the background task leads on until the queue is empty.
 type commitQueue struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -25,38 +24,38 @@ type commitQueue struct {
 	closed  bool
 	// last is the change that closes the store.
 	last *pending
-	// wait bounds how long a change may wait to be taken up; armed is set
-	// while somebody is watched for it.
+	// wait bounds how long a change may wait for its batch; armed is set while the timer for that
+	// runs.
 	wait  time.Duration
 	armed bool
 	// relay wakes the background task to lead.
 	relay chan struct{}
 }
 
-// maxBatch bounds the changes that share a commit, and so how long the first
-// of them waits for the last.
+// maxBatch bounds the changes that share a commit, and so the time that the first waits for the
+// last.
 const maxBatch = 512
 
 type pending struct {
 	*Change
-	// bodies are the records, encoded by the caller, so that the one writer does
-	// nothing that many callers can do side by side.
+	// bodies are the records, encoded by the callers in parallel, so that the one writer need not
+	// do it.
 	bodies [][]byte
-	// folded is what each record says of rows.
+	// folded holds each record's statements about rows.
 	folded [][]fold.Change
-	// guards are the parts that have a guard, and refused is what one of them said.
+	// guards are the parts that have a guard, and refused is a guard's refusal.
 	guards  []guarded
 	refused error
 	// waiting are the messages that will wait for a receiver.
 	waiting []quota.Message
-	// task, where set, is run in place of the change: see [Store.exclusively].
+	// task, if set, runs in place of the change: see [Store.exclusively].
 	task func(*writer) error
-	// size is what it takes of the disk, see [pending.cost].
+	// size is the disk space of the change, see [pending.cost].
 	size    int64
 	receipt Receipt
 	err     error
 	done    chan struct{}
-	// patience counts down while nobody takes the change up.
+	// patience counts down while no batch takes the change.
 	patience int
 }
 
@@ -65,16 +64,15 @@ func (p *pending) seals() bool {
 	return len(p.bodies) > 0 || p.Checkpoint || p.log != nil
 }
 
-// Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow],
-// [ErrLatched], [ErrMirrorLost], [ErrBusy], what a part was refused with or the
-// cause, and then Durable was not called and never will be. Nothing of the change was written either, but
-// with ErrLatched: what was under way then may be found by the next start.
+// Commit makes a change durable. It returns [ErrClosed], [ErrFull], [ErrLow], [ErrLatched],
+// [ErrMirrorLost], [ErrBusy], a part's refusal, or the cause. With an error, Durable was not called
+// and never will be. Nothing of the change was written either, except with ErrLatched: the next
+// start may find a change that was in progress then.
 //
 // A panic in a part or in Durable ends the process, whether or not the caller recovers.
 //
-// Commit takes no context, so that no caller can cut it short: a decision that
-// is being recorded is recorded. It has its own limit, [Options.Wait], on the
-// time until it is taken up.
+// Commit takes no context, so that no caller can interrupt the recording of a decision. It has its
+// own limit, [Options.Wait], on the time until a batch takes the change.
 func (s *Store) Commit(c *Change) (Receipt, error) {
 	for tries := 0; ; tries++ {
 		receipt, err := s.commitOnce(c, tries == 0)
@@ -84,8 +82,8 @@ func (s *Store) Commit(c *Change) (Receipt, error) {
 	}
 }
 
-// commitOnce is [Store.Commit] with the rows as they are now. It returns [fold.ErrStale] where
-// another change of them was faster. First says that nothing is redacted yet.
+// commitOnce is [Store.Commit] with the rows as they are now. It returns [fold.ErrStale] if another
+// change of the same rows was faster. First says that nothing is redacted yet.
 func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 	p := &pending{Change: c, bodies: make([][]byte, len(c.Records)), done: make(chan struct{})}
 	if err := p.prepare(); err != nil {
@@ -129,8 +127,8 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 // roomBytes is the memory for one record.
 const roomBytes = 2 << 10
 
-// encode encodes a record, in memory that was used for one before: what is taken anew
-// for each message is in no processor's cache.
+// encode encodes a record in memory that was used for one before: fresh memory for each message is
+// in no processor's cache.
 func (s *Store) encode(r *audit.Record) ([]byte, error) {
 	room, ok := s.rooms.Get().(*[roomBytes]byte)
 	if !ok {
@@ -139,7 +137,7 @@ func (s *Store) encode(r *audit.Record) ([]byte, error) {
 	return audit.EncodeInto(room[:0], r)
 }
 
-// forget gives back the memory of a change's records, once the writer has done with it.
+// forget gives back the memory of a change's records, once the writer no longer needs it.
 func (s *Store) forget(p *pending) {
 	for i, body := range p.bodies {
 		if cap(body) == roomBytes {
@@ -149,8 +147,8 @@ func (s *Store) forget(p *pending) {
 	}
 }
 
-// take counts what a change needs, of the disk and of what its app may have waiting,
-// or refuses it.
+// take reserves the disk space of a change and its app's places in the queues, or refuses the
+// change.
 func (s *Store) take(p *pending) error {
 	p.size = p.cost()
 	if err := s.space.Take(p.use(), p.size); err != nil {
@@ -163,14 +161,14 @@ func (s *Store) take(p *pending) error {
 	return nil
 }
 
-// drop uncounts a change that was not written.
+// drop gives back the reservations of a change that was not written.
 func (s *Store) drop(p *pending) {
 	s.space.GiveBack(p.size)
 	s.quotas.GiveBack(p.waiting)
 }
 
-// cost is about how much of the disk a change takes: what it writes, once in the
-// write-ahead log and once in the file, and the pages that it changes for that.
+// cost returns about how much disk space a change takes: its data, once in the write-ahead log and
+// once in the file, and the pages that it changes for them.
 func (p *pending) cost() int64 {
 	const pages = 8 << 10
 	size := p.size
@@ -211,8 +209,8 @@ func (q *commitQueue) add(p *pending) (lead bool) {
 	return true
 }
 
-// watch fails the changes that nobody has taken up for too long. One timer
-// watches them all, and only while somebody waits.
+// watch fails the changes that have waited too long for a batch. One timer watches them all, and
+// runs only while one waits.
 func (q *commitQueue) watch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,10 +229,10 @@ func (q *commitQueue) watch() {
 	q.arm(len(kept) > 0)
 }
 
-// watchesPerWait is how often a waiting change is looked at before it fails.
+// watchesPerWait is how often a waiting change is checked before it fails.
 const watchesPerWait = 4
 
-// arm is called with the lock.
+// arm needs the lock.
 func (q *commitQueue) arm(on bool) {
 	if q.armed = on; on {
 		time.AfterFunc(q.wait/watchesPerWait, q.watch)
@@ -248,7 +246,7 @@ func (q *commitQueue) take(into []*pending) []*pending {
 	n := min(len(q.waiting), maxBatch)
 	for i, p := range q.waiting[:n] {
 		if p.task != nil {
-			// It is alone.
+			// A task runs alone.
 			n = max(i, 1)
 			break
 		}
@@ -264,8 +262,8 @@ func (q *commitQueue) take(into []*pending) []*pending {
 	return into
 }
 
-// close refuses further changes and queues the last one. It reports false
-// where the queue was closed before.
+// close refuses further changes and queues the last one. It returns false if the queue was closed
+// before.
 func (q *commitQueue) close(last *pending) (lead, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -306,9 +304,9 @@ func (s *Store) leadUnderLoad() {
 	}
 }
 
-// commitBatch writes a batch in one transaction. Where one change cannot be
-// written, the others are tried again alone, so that nobody fails for a
-// stranger's fault. One that its guard refuses costs the others nothing.
+// commitBatch writes a batch in one transaction. If one change cannot be written, each is tried
+// again alone, so that no change fails because of another. A change that its guard refuses does not
+// affect the others.
 //
 // A panic in it ends the process: see [Store.crash].
 func (s *Store) commitBatch(batch []*pending) {
@@ -346,14 +344,14 @@ func (s *Store) commitOrFail(batch []*pending) {
 	}
 }
 
-// crashWithin bounds how long a process that is about to end takes to write down why.
+// crashWithin bounds how long an ending process takes to write down the reason.
 const crashWithin = 5 * time.Second
 
-// crash latches the store and ends the process. It is called where a commit panicked,
-// in a part, a guard, a task or a callback, on the goroutine of any caller, and does
-// not return: if somebody recovered the panic, the queue would have no leader, the
-// other changes of the batch no answer, and the memory of the daemon would not be
-// what its database says. The next start goes on from what is durable.
+// crash latches the store and ends the process. It is called if a commit panicked, in a part, a
+// guard, a task or a callback, on the goroutine of any caller, and does not return. If somebody
+// recovered the panic, the queue would have no leader, the other changes of the batch no answer,
+// and the daemon's memory would differ from its database. The next start continues from the durable
+// state.
 func (s *Store) crash(fault any) {
 	cause := fmt.Errorf("a commit panicked: %v", fault)
 	end := func() { panic(cause) }
@@ -366,15 +364,16 @@ func (s *Store) crash(fault any) {
 	select {}
 }
 
-// end says what became of a change with its transaction. A refusal holds only where
-// that was written: it may have been for what another change of it did.
+// end sets the result of a change after its transaction. A guard's refusal only counts if the
+// transaction was written: it may depend on another change of the transaction.
 func (p *pending) end(err error) {
 	if p.err = err; err == nil {
 		p.err = p.refused
 	}
 }
 
-// writeBatch commits and then releases: the log's end, effects in order, news.
+// writeBatch commits and then releases: it publishes the log's end, calls the effects in order, and
+// wakes followers.
 func (s *Store) writeBatch(batch []*pending) error {
 	if cause := s.Latched(); cause != nil {
 		return fmt.Errorf("%w: %w", ErrLatched, cause)
@@ -383,8 +382,8 @@ func (s *Store) writeBatch(batch []*pending) error {
 	if err := s.writer.write(batch, began); err != nil {
 		return s.judge(err)
 	}
-	// A file without a name takes an fsync like any other: only its name shows
-	// whether anybody will find what was written.
+	// An fsync also succeeds on a deleted file. Only the name shows whether the data can be found
+	// again.
 	if err := s.mayRelease(batch); err != nil {
 		return err
 	}
@@ -396,7 +395,7 @@ func (s *Store) writeBatch(batch []*pending) error {
 		if p.refused != nil {
 			continue
 		}
-		// Up to here the receipt proved nothing.
+		// Until here the receipt proved nothing.
 		p.receipt = gate.Committed(p.receipt.Seq, p.receipt.Time, p.Records)
 		if p.Durable != nil {
 			p.Durable(p.receipt)
@@ -406,7 +405,7 @@ func (s *Store) writeBatch(batch []*pending) error {
 	return nil
 }
 
-// judge decides what a failed commit means for the store.
+// judge decides the consequences of a failed commit for the store.
 func (s *Store) judge(err error) error {
 	if found, ok := errors.AsType[*AlteredError](err); ok {
 		s.altered(found)
@@ -415,7 +414,7 @@ func (s *Store) judge(err error) error {
 	case db.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case db.IsIO(err):
-		// A file that was taken away is why, where one was.
+		// If a file was taken away, that is the cause.
 		err = errors.Join(s.watch.Check(), err)
 		s.latch(err)
 		return fmt.Errorf("%w: %w", ErrLatched, err)

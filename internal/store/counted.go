@@ -5,8 +5,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
-// counted tells the metrics what a durable change was about: they count what is
-// on record, and nothing else.
+// counted updates the metrics for a durable change: they count what is on record, and nothing else.
 func (s *Store) counted(c *Change) {
 	if s.metrics == nil {
 		return
@@ -14,7 +13,7 @@ func (s *Store) counted(c *Change) {
 	for _, r := range c.Records {
 		switch r.ActionType {
 		case audit.ActionExchange:
-			// That an exchange expired or was resolved is no decision about a message.
+			// The expiry or resolution of an exchange is no decision about a message.
 			if r.PolicyResult != "" {
 				s.metrics.Decision(r.Side, r.PolicyResult, r.Code)
 			}

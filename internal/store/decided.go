@@ -12,24 +12,24 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Decision is a record that was read back, which may have let a message through, and the
-// receipt that proves it.
+// Decision is a record from the database that may have allowed a message, with the receipt that
+// proves it.
 type Decision struct {
 	audit.Entry
 	Receipt gate.Receipt
 }
 
-// decidedWithin is how many records from the one that a message names may be of its
-// decision. A person's words come before the records of what they let go, each side has
-// one, and a person may end many requests at once.
+// decidedWithin is how many records from the one that a message names may belong to its decision.
+// The record of a person's decision comes before those of its effects, each side has one, and a
+// person may end many requests at once.
 var decidedWithin = [...]int{8, 1024}
 
-// DecisionsOf returns the records of the decision about a message: those with its
-// dispatchID among the first from seq on, none if its row was not written by a decision or
-// the records were retired while it waited. The caller closes the message anew and opens it
-// with the receipt of one of them before it hands over what it read from the database:
-// whoever can write the file can put rows there. If somebody else than the daemon has written
-// one of the records that it reads, it returns an [*AlteredError].
+// DecisionsOf returns the records of the decision about a message: those with its dispatchID among
+// the first from seq on. There are none if no decision wrote its row, or the records were retired
+// while it waited. Before the caller hands over a message from the database, it closes it again and
+// opens it with the receipt of one of the records, since anybody who can write the file can add
+// rows. If somebody other than the daemon wrote one of the records that it reads, it returns an
+// [*AlteredError].
 func (s *Store) DecisionsOf(ctx context.Context, seq uint64, dispatchID string) (found []Decision, err error) {
 	for _, limit := range decidedWithin {
 		if found, err = s.decisionsAmong(ctx, seq, dispatchID, limit); err != nil || len(found) > 0 {
@@ -43,7 +43,7 @@ func (s *Store) decisionsAmong(ctx context.Context, seq uint64, dispatchID strin
 	rows, err := s.written(ctx, seq, limit)
 	for i := range rows {
 		if rows[i].Seq != seq+uint64(i) {
-			// It was retired, or is none.
+			// It was retired, or never existed.
 			break
 		}
 		if e := rows[i]; e.DispatchID == dispatchID {
@@ -53,9 +53,9 @@ func (s *Store) decisionsAmong(ctx context.Context, seq uint64, dispatchID strin
 	return found, err
 }
 
-// WrittenAs returns the record of a line that a search has found, by which something is
-// decided, or [ErrNotFound] if there is none under its number or it is of before records had
-// seals. One that somebody else than the daemon has written is an [*AlteredError].
+// WrittenAs returns the record of a search result that a decision depends on, or [ErrNotFound] if
+// there is none under its number or it is older than the seals of records. If somebody other than
+// the daemon wrote it, it returns an [*AlteredError].
 func (s *Store) WrittenAs(ctx context.Context, line []byte) (audit.Entry, error) {
 	head, err := audit.HeadOf(line)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *Store) WrittenAs(ctx context.Context, line []byte) (audit.Entry, error)
 	return rows[0], nil
 }
 
-// written is the one way in which the daemon reads a record to decide by it: some records
-// from a number on, up to the first that is of before records had seals.
+// written reads the records that decisions depend on, and is the only function that does: some from
+// a number on, up to the first that is older than the seals of records.
 func (s *Store) written(ctx context.Context, seq uint64, limit int) (found []audit.Entry, err error) {
 	_, err = db.Rows(ctx, s.db, "the record of a decision", `SELECT seq, line, seal FROM records WHERE seq >= ? ORDER BY seq LIMIT ?`,
 		[]any{int64(min(seq, math.MaxInt64)), limit}, func(stmt *sqlite.Stmt) (none struct{}, err error) {

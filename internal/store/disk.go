@@ -2,7 +2,7 @@ package store
 
 import "github.com/openclawos/ocipd/internal/store/diskspace"
 
-// use is what a change writes for, to the monitor of the disk.
+// use returns the purpose of a change, for the monitor of the disk.
 func (c *Change) use() diskspace.Use {
 	switch {
 	case c.last():
@@ -13,12 +13,11 @@ func (c *Change) use() diskspace.Use {
 	return diskspace.Begin
 }
 
-// Disk returns how the disk was when it was last looked at.
+// Disk returns the state of the disk at the last check.
 func (s *Store) Disk() diskspace.Disk { return s.space.Now() }
 
-// writeFull goes on with a batch that found no space: people's decisions and the
-// daemon's end are tried once more, on the reserve where there still is one.
-// Everything else fails.
+// writeFull continues a batch that found no space: people's decisions and the daemon's end are
+// tried again, on the reserve if there still is one. All other changes fail.
 func (s *Store) writeFull(batch []*pending, full error) {
 	s.space.Filled()
 	var last []*pending

@@ -1,37 +1,33 @@
-// Package store is the one database: what the daemon knows and the evidence of
-// what it decided, in the same file and the same transactions.
+// Package store is the one database: the daemon's state and the evidence of its decisions, in the
+// same file and the same transactions.
 //
-// All writing goes through [Store.Commit]. A commit returns only when its
-// change and its audit records are on disk together (WAL with
-// synchronous=FULL), or with an error when neither is. Many callers share one
-// fsync; a caller alone does not wait for company. What a change allows to
-// happen is run from [Change.Durable], after the fsync and in commit order.
+// All writing goes through [Store.Commit]. A commit returns only when its change and its audit
+// records are on disk together (WAL with synchronous=FULL), or with an error when neither is. Many
+// callers share one fsync; a single caller does not wait for others. The effects of a change run
+// from [Change.Durable], after the fsync and in commit order.
 //
-// The database is the record. Whatever else holds records, such as the JSONL
-// mirror, follows it through Head, WaitAfter and LinesAfter, so a copy that lags
-// or is lost costs no evidence.
+// The database is the record. Other holders of records, such as the JSONL mirror, follow it through
+// Head, WaitAfter and LinesAfter, so a copy that lags or is lost costs no evidence.
 //
-// After an input/output error nothing more is accepted until a restart has
-// checked the file: an fsync that failed once says nothing about what is on
-// the disk.
+// After an input/output error the store accepts nothing until a restart has checked the file: after
+// a failed fsync nobody knows what is on the disk.
 //
 // # The folder
 //
-// The folder internal/store holds the one database: state and records in one transaction.
-// Its packages may import each other and those of base, ocip, audit and api.
+// The folder internal/store holds the one database: state and records in one transaction. Its
+// packages may import each other and those of base, ocip, audit and api.
 //
-//   - db: opens, claims, migrates, copies and cleans SQLite databases; a connection that
-//     writes, a few that read; knows no table
+//   - db: opens, claims, migrates, copies and cleans SQLite databases; a connection that writes, a
+//     few that read; knows no table
 //   - diskspace: the levels of a disk that fills up, and the reserve for the last records
 //   - fileintegrity: notices that the files of a database were taken away, replaced or cut
-//   - foldrows: reads those rows as they stand in a database, and compares them with its
-//     log at a start
-//   - logstore: the audit log in the database: records, Merkle tree, checkpoints,
-//     tombstones, proofs; where the log ends
+//   - foldrows: reads those rows as they stand in a database, and compares them with its log at a
+//     start
+//   - logstore: the audit log in the database: records, Merkle tree, checkpoints, tombstones,
+//     proofs; the end of the log
 //   - quota: limits how many of one app's messages may be queued
-//   - rowseal: which tables have sealed rows, with which key, the seals of records, and
-//     when rows are taken for good that nothing has sealed
-//   - storeerror: words for callers why the store did not do what was asked of it
-//   - walfile: SQLite's `unix-excl` VFS with a write-ahead log that is written in one call
-//     a commit
+//   - rowseal: the tables with sealed rows, their key, the seals of records, and when unsealed rows
+//     are accepted
+//   - storeerror: words for callers why the store did not do a request
+//   - walfile: SQLite's `unix-excl` VFS with a write-ahead log that is written in one call a commit
 package store

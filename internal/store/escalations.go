@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Pair is two agents, in one order whichever way they are named.
+// Pair is two agents, in an order that does not depend on the caller.
 type Pair struct{ First, Second string }
 
 // PairOf returns the pair of two instance ids.
@@ -18,8 +18,8 @@ func PairOf(a, b string) Pair {
 	return Pair{First: a, Second: b}
 }
 
-// Escalation is a round limit that was reached between two agents and that no
-// person has settled. As a part it is opened.
+// Escalation is a reached round limit between two agents that no person has settled. As a part it
+// is opened.
 type Escalation struct {
 	Pair
 	ExchangeID string

@@ -15,8 +15,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Exchange is one side of an exchange, as a part: it is written over what is known
-// of it.
+// Exchange is one side of an exchange. As a part it replaces the stored one.
 type Exchange struct {
 	ocip.Exchange
 	state []byte
@@ -33,7 +32,7 @@ func (e *Exchange) put(tx *transaction) error {
 		db.Text(e.Agent), db.Text(e.ID), db.Text(e.ConversationID), db.Text(e.Counterparty), db.Text(string(e.Outcome)), db.Time(e.ExpiresAt), db.Bytes(e.state),
 	}
 	if e.Outcome == ocip.InProgress && e.Round > 1 {
-		// An exchange that goes on changes nothing that an index is made of.
+		// If an exchange goes on, no indexed column changes.
 		if found, err := tx.PutOver(what, "exchanges", "state", row...); err != nil || found {
 			return err
 		}
@@ -41,8 +40,7 @@ func (e *Exchange) put(tx *transaction) error {
 	return tx.Put(what, "exchanges", row...)
 }
 
-// Current binds a session to the exchange that its next message belongs to, for one
-// agent.
+// Current binds a session to the exchange of its next message, for one agent.
 type Current struct {
 	Agent      string
 	SessionKey string
@@ -76,8 +74,7 @@ type exchangeState struct {
 	Withheld   []ocip.Withheld   `json:"withheld,omitempty"`
 }
 
-// encodeState writes an [exchangeState], as the JSON library would: it is written
-// for every message.
+// encodeState encodes an [exchangeState] as the JSON library would: it runs for every message.
 func encodeState(e *ocip.Exchange) []byte {
 	b := make([]byte, 0, 896)
 	b = jsonline.Text(append(b, '{'), "type", string(e.Type))
@@ -113,7 +110,7 @@ func encodeState(e *ocip.Exchange) []byte {
 	return append(b, '}')
 }
 
-// appendTracked writes the data of an exchange, of which most have none.
+// appendTracked encodes the data of an exchange, which is empty for most.
 func appendTracked[T any](b []byte, name string, items []T) []byte {
 	if len(items) == 0 {
 		return b
@@ -170,7 +167,7 @@ func scanExchange(stmt *sqlite.Stmt) (ocip.Exchange, error) {
 	return e, nil
 }
 
-// exchange is what the state says of an exchange.
+// exchange returns the exchange of a state.
 func (s *exchangeState) exchange() ocip.Exchange {
 	e := ocip.Exchange{
 		Type: s.Type, SessionKey: s.SessionKey, Round: s.Round, MaxRounds: s.MaxRounds,
@@ -209,23 +206,21 @@ func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (fou
 	return found, nil
 }
 
-// ExchangeKey is a place in the order in which exchanges are kept.
+// ExchangeKey is a position in the order of the exchanges.
 type ExchangeKey struct{ ID, Agent string }
 
-// Expired looks at the next count exchange sides behind a place, and returns
-// those that are open and have expired, and the place to go on from: the zero
-// one where the end was reached.
+// Expired examines the next count exchange sides after a position. It returns the open ones that
+// have expired, and the position to continue from: the zero one at the end.
 //
-// No index finds them, on purpose: every message would pay for it with a page
-// more to sync, and an exchange that has expired takes no message whether or not
-// it was found yet.
+// No index finds them, on purpose: it would add a page to sync to every message, and an expired
+// exchange takes no message whether or not it was found yet.
 //
-// A row in progress that no record has opened is reported as altered: a start compares
-// the exchanges that the database lists, and this finds the others.
+// A row in progress that no record has opened is reported as altered: a start compares the
+// exchanges that the database lists, and this finds the others.
 func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
 	var open []ExchangeKey
 	seen := 0
-	// Most rows are passed over: the seal is for those that are not.
+	// Most rows are skipped; the seal is checked for the others.
 	_, err = db.Rows(ctx, s.db, "expired exchanges", `SELECT id, agent, outcome = 'in_progress', expires_at BETWEEN 1 AND ?3
 			FROM main.exchanges WHERE (id, agent) > (?1, ?2) ORDER BY id, agent LIMIT ?4`, []any{behind.ID, behind.Agent, now.UnixMilli(), count},
 		func(stmt *sqlite.Stmt) (none struct{}, err error) {
@@ -245,7 +240,7 @@ func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now 
 		var expired ocip.Exchange
 		expired, err = s.Exchange(ctx, open[i].Agent, open[i].ID)
 		if _, altered := errors.AsType[*AlteredError](err); altered || errors.Is(err, ErrNotFound) {
-			// An altered row is on record by now, and keeps no other exchange from expiring.
+			// The altered row is on record by now, and must not keep other exchanges from expiring.
 			err = nil
 			continue
 		}
@@ -261,10 +256,10 @@ func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now 
 	return page, next, nil
 }
 
-// countExchanges counts each exchange once: not the side of one between two
-// agents of this database whose other side has the lesser agent. The two sides
-// share the conversation, and nearly always the id. It reads around the seals: one row
-// that is altered keeps nobody from the numbers of the others.
+// countExchanges counts each exchange once: it skips the side of one between two agents of this
+// database if the other side has the lesser agent. The two sides share the conversation, and nearly
+// always the id. It does not check the seals: an altered row must not hide the numbers of the
+// others.
 const countExchanges = `SELECT outcome, count(*) FROM main.exchanges AS e WHERE e.counterparty >= e.agent OR NOT EXISTS (
 		SELECT 1 FROM main.exchanges AS o WHERE o.id = e.id AND o.agent = e.counterparty
 		AND o.counterparty = e.agent AND o.conversation_id = e.conversation_id AND o.agent < e.agent
@@ -276,8 +271,8 @@ const countExchanges = `SELECT outcome, count(*) FROM main.exchanges AS e WHERE 
 		AND o.conversation_id <> o.id AND o.id <> e.id AND o.counterparty = e.agent AND o.agent < e.agent
 	) GROUP BY outcome`
 
-// ExchangeCounts returns how many exchanges have each outcome. One between two
-// agents of this database is one, though each has its side of it.
+// ExchangeCounts returns the number of exchanges by outcome. One between two agents of this
+// database counts once, though each has its side of it.
 func (s *Store) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
 	counts := make(map[ocip.Outcome]int)
 	_, err := db.Rows(ctx, s.db, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {

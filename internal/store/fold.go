@@ -15,25 +15,25 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// This file holds the rows to the log: see internal/audit/fold. Every part of a change that is a row
-// of one of its tables is folded, so that the records of the change say what becomes of the
-// row, and every row that is read to decide by it is compared with what the log has said.
+// This file compares the rows with the log: see internal/audit/fold. Every part of a change that is
+// a row of one of its tables is folded, so that the records of the change state the row's new
+// content. Every row that a decision depends on is compared with the log's statement.
 
-// folded is a part that changes rows of which the log says what they are.
+// folded is a part that changes rows which the log describes.
 type folded interface {
 	fold(f *folding)
 }
 
-// folding gathers what one change makes of such rows.
+// folding collects the changes of such rows in one change.
 type folding struct {
 	s       *Store
 	changes []fold.Change
-	// before and behind are the rows that the change sets, in the order of the first set.
+	// rows are the changed rows before and after, in the order of their first change.
 	rows []foldingRow
 	room [4]foldingRow
 	// pairs are those whose escalation the change opens or settles.
 	pairs map[Pair]string
-	// err is the first error of reading what the change is about.
+	// err is the first error of a read for the change.
 	err error
 }
 
@@ -44,7 +44,7 @@ type foldingRow struct {
 	add      int64
 }
 
-// row returns the place of a row in the change.
+// row returns the entry of a row in the change.
 func (f *folding) row(t fold.Table, key []string) *foldingRow {
 	for i := range f.rows {
 		if r := &f.rows[i]; r.Table == t && slices.Equal(r.key, key) {
@@ -56,7 +56,7 @@ func (f *folding) row(t fold.Table, key []string) *foldingRow {
 	return &f.rows[len(f.rows)-1]
 }
 
-// foldOf enters into the records of a change what becomes of rows, and returns it for each record.
+// foldOf enters the changes of rows into the records of a change, and returns them for each record.
 func (s *Store) foldOf(c *Change) ([][]fold.Change, error) {
 	f := &folding{s: s, changes: slices.Clone(c.stated)}
 	f.rows = f.room[:0]
@@ -101,7 +101,7 @@ func (w *writer) stale(p *pending) error {
 	return nil
 }
 
-// foldTries is how often a change is folded anew that others were faster than.
+// foldTries is how often a change is folded again after others were faster.
 const foldTries = 16
 
 func (e *Exchange) fold(f *folding) {
@@ -112,7 +112,7 @@ func exchangeRow(e *ocip.Exchange) fold.Row {
 	return foldrows.Exchange(e.ConversationID, string(e.Type), string(e.Outcome), e.Round, e.MaxRounds, e.ExpiresAt, e.ForPerson)
 }
 
-// escalated is the exchange whose escalation is open between two agents, "" for none.
+// escalated returns the exchange whose escalation is open between two agents, "" for none.
 func (f *folding) escalated(p Pair) (id string) {
 	id, known := f.pairs[p]
 	if !known {
@@ -159,7 +159,7 @@ func (g *CommitmentGrant) row() fold.Row {
 }
 
 func (u GrantUse) fold(f *folding) {
-	// The use is counted in the row: one that somebody else has written counts for nothing.
+	// The use is counted in the row: one that somebody else has written does not count.
 	if _, err := f.s.CommitmentGrant(context.Background(), u.ID); err != nil && !errors.Is(err, ErrNotFound) {
 		f.err = err
 		return
@@ -190,13 +190,14 @@ func (r *Release) fold(f *folding) {
 
 func (r *Release) row() fold.Row { return foldrows.Release(r.State, r.ExpiresAt) }
 
-// adoptState has the log state all open rows, which it knows nothing of, and count them.
+// adoptState has the log state and count all open rows, which it knows nothing of.
 func (s *Store) adoptState() error {
 	return s.stateRows(fold.EventAdopted, func(uint64) bool { return true })
 }
 
-// stateRows has the log state the open rows that a function picks by the record which said them
-// whole, in one record or several, the first of which has the event. A checkpoint follows.
+// stateRows has the log state open rows, in one record or several, the first of which has the
+// event. A function picks the rows by the record that last stated them in full. A checkpoint
+// follows.
 func (s *Store) stateRows(event string, pick func(stated uint64) bool) error {
 	for tries := 0; ; tries++ {
 		chunks := foldrows.Stated(s.state, pick)
@@ -224,8 +225,8 @@ func (s *Store) stateChunks(event string, chunks [][]fold.Change) error {
 	return nil
 }
 
-// Agrees compares a row of [Store.Tables] as it stands with what the log has said of it, before
-// something is decided by it. It returns an [*AlteredError], as a query of the row would.
+// Agrees compares the current row of [Store.Tables] with the log's statement, before a decision
+// depends on it. It returns an [*AlteredError], as a query of the row would.
 func (s *Store) Agrees(ctx context.Context, t fold.Table, key string) error {
 	var row fold.Row
 	err := s.db.Scan(ctx, func(conn *sqlite.Conn) (err error) {
@@ -238,13 +239,13 @@ func (s *Store) Agrees(ctx context.Context, t fold.Table, key string) error {
 	return s.agrees(t, []string{key}, row)
 }
 
-// agrees compares a row that was read with what the log has said of it. It returns an
-// [*AlteredError] where somebody else has written the row.
+// agrees compares a row that was read with the log's statement. It returns an [*AlteredError] if
+// somebody else has written the row.
 func (s *Store) agrees(t fold.Table, key []string, row fold.Row) error {
 	if s.sameAsSaid(t, key, row) {
 		return nil
 	}
-	// It may have been read while it changed: between two commits it has not.
+	// A read during a change may differ; one between two commits may not.
 	differs := false
 	err := s.exclusively(func(w *writer) error {
 		row, err := foldrows.Find(w.Conn, t, key)
@@ -264,7 +265,7 @@ func (s *Store) agrees(t fold.Table, key []string, row fold.Row) error {
 	return s.db.Altered(db.NewAltered(t.Name(), key...))
 }
 
-// found is agrees for what was read of a key: a row, or that there is none.
+// found is agrees for the result of a read: a row, or its absence.
 func (s *Store) found(t fold.Table, key []string, row func() fold.Row, err error) error {
 	switch {
 	case err == nil:

@@ -10,16 +10,15 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// CommitmentGrant is what a person has approved beforehand, as the store keeps it. Body is in the
-// form of internal/approval/grants. As a part it begins to be in force.
+// CommitmentGrant is an approval given beforehand, in stored form. Body is in the form of
+// internal/approval/grants. As a part it comes into force.
 type CommitmentGrant struct {
 	ID    string
 	Agent string // an instance id
 	Kind  string
 	State string
 	Until time.Time
-	// Uses counts the messages that were let go with it, of at most MaxUses unless that
-	// is zero.
+	// Uses counts the messages that the grant released, of at most MaxUses unless that is zero.
 	Uses, MaxUses int
 	Body          []byte
 }
@@ -33,14 +32,14 @@ const (
 var (
 	// ErrGrantKnown means that there was a grant of the same id before.
 	ErrGrantKnown = errors.New("there is, or was, a grant with this id")
-	// ErrGrantOver means that a grant is not in force: it was revoked, its time has run
-	// out, or it was used as often as it may be.
+	// ErrGrantOver means that a grant is not in force: it was revoked, its time is over, or it was
+	// used as often as it may be.
 	ErrGrantOver = errors.New("the grant is no longer in force")
 )
 
 func (g *CommitmentGrant) prepare() (int, error) { return len(g.Body), nil }
 
-// guard refuses an id that was used before: who signed a grant has signed it once.
+// guard refuses an id that was used before: a signature is valid for one grant.
 func (g *CommitmentGrant) guard(tx *transaction) (refusal, err error) {
 	known, err := tx.Scalar("the grant", `SELECT count(*) FROM main.commitment_grants WHERE id = ?`, db.Text(g.ID))
 	if err == nil && known > 0 {
@@ -53,8 +52,8 @@ func (g *CommitmentGrant) put(tx *transaction) error {
 	return tx.Insert("the grant", "commitment_grants", db.Text(g.ID), db.Text(g.Agent), db.Text(g.Kind), db.Text(GrantInForce), db.Time(g.Until), db.Int(0), db.Int(int64(g.MaxUses)), db.Bytes(g.Body))
 }
 
-// GrantUse is a message that is let go with a grant, as a part of the change that lets
-// it go: the grant is counted down with the message or neither happens.
+// GrantUse is a message that a grant releases, as a part of the change that releases it: either
+// both the count and the message are durable or neither is.
 type GrantUse struct {
 	ID string
 	At time.Time
@@ -78,13 +77,13 @@ func (u GrantUse) put(tx *transaction) error {
 		row[uses] = row[uses].Plus(1)
 	}, `id = ? AND `+usable, db.Text(u.ID), db.Time(u.At))
 	if err == nil && used == 0 {
-		// The guard saw it good: the change itself has used it up before.
+		// The guard passed, so the change itself has used it up before.
 		return ErrGrantOver
 	}
 	return err
 }
 
-// GrantEnded is a grant that a person takes back, as a part.
+// GrantEnded is a grant that a person revokes, as a part.
 type GrantEnded string
 
 func (GrantEnded) prepare() (int, error) { return 0, nil }

@@ -38,9 +38,8 @@ func (s *Store) signInTime(every time.Duration) {
 	}
 }
 
-// RotateKey hands the log over to another key, of which next signs: the old one
-// signs a checkpoint that names it, and the new one signs that too. It returns
-// the record's number.
+// RotateKey hands the log over to another key, with the signer next: the old one signs a checkpoint
+// that names it, and the new one signs that too. It returns the record's number.
 func (s *Store) RotateKey(next note.Signer, public string) (uint64, error) {
 	if s.Origin() == "" {
 		return 0, errors.New("cannot rotate the key: the log has none")
@@ -49,13 +48,12 @@ func (s *Store) RotateKey(next note.Signer, public string) (uint64, error) {
 	return receipt.Seq, err
 }
 
-// Retire removes the records up to seq for good, leaving a signed tombstone in
-// their place, and returns it. The newest checkpoint must cover seq, and the
-// log must be signed. It takes time in proportion and is in nobody's way;
-// [Store.Prune] finishes what a crash interrupts.
+// Retire removes the records up to seq for good and leaves a signed tombstone in their place, which
+// it returns. The newest checkpoint must cover seq, and the log must be signed. The time is
+// proportional, and does not block others; [Store.Prune] completes an interrupted removal.
 func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error) {
 	if seq > s.Retired() && seq < s.Checkpoint().Seq {
-		// What is open then is said by the records that stay.
+		// The remaining records must state the rows that are open then.
 		if err := s.stateRows(fold.EventKept, func(stated uint64) bool { return stated <= seq }); err != nil {
 			return audit.Tombstone{}, err
 		}
@@ -75,8 +73,8 @@ func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error)
 	return s.Tombstone(ctx)
 }
 
-// Prune removes what is left of the records that a tombstone stands for, and with them
-// the exchanges that have ended before, and leaves nothing of either in the files.
+// Prune completes the removal of the records of a tombstone, and of the exchanges that ended before
+// it, and cleans both from the files.
 func (s *Store) Prune(ctx context.Context) error {
 	upTo := s.Retired()
 	for pruned := false; upTo > 0; pruned = true {

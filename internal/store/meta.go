@@ -2,8 +2,8 @@ package store
 
 import "context"
 
-// Meta is one named value of the database itself, such as a key made on first start.
-// As a part it is written over an earlier one.
+// Meta is one named value of the database itself, such as a key made on first start. As a part it
+// replaces an earlier one.
 type Meta struct {
 	Key   string
 	Value []byte
@@ -13,7 +13,7 @@ func (m Meta) prepare() (int, error) { return len(m.Value), nil }
 
 func (m Meta) put(tx *transaction) error { return tx.PutNamed(m.Key, m.Value) }
 
-// Dropped is the name of a value that goes, as a part.
+// Dropped is the name of a value to delete, as a part.
 type Dropped string
 
 func (Dropped) prepare() (int, error) { return 0, nil }

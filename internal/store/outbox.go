@@ -15,34 +15,32 @@ import (
 // MessageID names a message in the outbox.
 type MessageID struct {
 	Queue string
-	// ID orders the messages of all queues by when they were decided. The
-	// store assigns it.
+	// ID orders the messages of all queues by the time of their decisions. The store assigns it.
 	ID int64
 }
 
-// Message is one message on its way to a receiver. As a part it begins to wait.
+// Message is one message on its way to a receiver. As a part it is queued.
 type Message struct {
 	MessageID
-	// RecordSeq is the record of the decision that let it through. The store
-	// assigns it.
+	// RecordSeq is the record of the decision that allowed it. The store assigns it.
 	RecordSeq  uint64
 	DispatchID string
-	// ExpiresAt ends the waiting; zero never does.
+	// ExpiresAt is when it expires; zero never does.
 	ExpiresAt time.Time
-	// App is the app that it is from, which may have so much waiting and no more.
-	// The store fills it in from the change's records where it is empty.
+	// App is the app that sent it, whose queued messages are limited. If it is empty, the store
+	// sets it from the change's records.
 	App string
-	// Body is the message as its receiver will get it, in the kernel's form.
+	// Body is the message for its receiver, in the kernel's form.
 	Body []byte
-	// Altered is set of a message that was read back and is not as the daemon wrote it. All
-	// else of it but its id is empty: nothing of it may be used.
+	// Altered is set for a message from the database that is not as the daemon wrote it. Everything
+	// else except its id is empty: nothing of it may be used.
 	Altered bool
 }
 
 func (m *Message) prepare() (int, error) { return len(m.Body), nil }
 
-// attribute enters into a change's messages which app they are from: the one that
-// its records are about. It comes before anything is redacted in those.
+// attribute sets the app of a change's messages: the one in the change's records. It runs before
+// anything is redacted in those.
 func (p *pending) attribute() {
 	if len(p.waiting) == 0 {
 		return
@@ -82,7 +80,7 @@ func (m *Message) put(tx *transaction) error {
 // rememberedQueues bounds the queue numbers kept in memory.
 const rememberedQueues = 4096
 
-// queueNo returns the number of a queue, which it gets on first use.
+// queueNo returns the number of a queue, and assigns it on first use.
 func (tx *transaction) queueNo(name string) (int64, error) {
 	if no, ok := tx.queues[name]; ok {
 		return no, nil
@@ -126,10 +124,9 @@ func (tx *transaction) takeOut(first, last int64) error {
 	return err
 }
 
-// Messages returns up to limit messages of a queue after an id, in order. An altered one keeps
-// nobody from those behind it. They
-// are there to be delivered, so it returns none whose record is not yet known
-// to be kept, and an error where the database is lost.
+// Messages returns up to limit messages of a queue after an id, in order. An altered one does not
+// block those after it. Since they are about to be delivered, it returns none whose record is not
+// yet known to be kept, and an error if the database is lost.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) ([]*Message, error) {
 	if err := s.noticeLoss(s.watch.Check()); err != nil {
 		return nil, err
@@ -141,7 +138,7 @@ func (s *Store) Messages(ctx context.Context, queue string, after int64, limit i
 			m := &Message{MessageID: MessageID{Queue: queue, ID: stmt.ColumnInt64(0)}}
 			found := s.seals.Altered(outboxTable, stmt)
 			if found == nil && stmt.ColumnText(6) != queue {
-				// It is of a queue that had the same number.
+				// It belongs to an earlier queue with the same number.
 				found = db.NewAltered(outboxTable, stmt.ColumnText(0))
 			}
 			if found != nil {
@@ -158,7 +155,7 @@ func (s *Store) Messages(ctx context.Context, queue string, after int64, limit i
 	return slices.DeleteFunc(page, func(m *Message) bool { return m.RecordSeq > head }), err
 }
 
-// Queue is how much waits for one receiver.
+// Queue is the backlog of one receiver.
 type Queue struct {
 	Name string
 	// Last is the id of the newest message.
@@ -166,7 +163,7 @@ type Queue struct {
 	Count int
 }
 
-// Queues lists the receivers for whom something waits.
+// Queues lists the receivers with queued messages.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	return db.Rows(ctx, s.db, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN main.outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
 		func(stmt *sqlite.Stmt) (Queue, error) {
@@ -174,8 +171,8 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 		})
 }
 
-// NextQueue returns the name of the queue behind another that holds a message,
-// "" where there is none. The first one is behind "".
+// NextQueue returns the name of the next queue with a message after another, or "". The first one
+// is after "".
 func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err error) {
 	name, err = db.Row(ctx, s.db, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
 			(SELECT 1 FROM main.outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, db.ScanText)
@@ -185,7 +182,7 @@ func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err 
 	return name, err
 }
 
-// Waiting returns how much waits of each app's messages.
+// Waiting returns the backlog of each app's messages.
 func (s *Store) Waiting(ctx context.Context) ([]quota.Waiting, error) {
 	return db.Rows(ctx, s.db, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM main.outbox WHERE app <> '' GROUP BY app`, nil,
 		func(stmt *sqlite.Stmt) (quota.Waiting, error) {

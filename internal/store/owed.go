@@ -8,9 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Owed is what an agent owes another an answer to, whatever exchange that is in. As
-// a part it is written over what was owed; with an empty Value nothing is owed any
-// more.
+// Owed is the answer that an agent owes another, in any exchange. As a part it replaces the earlier
+// row; an empty Value ends the debt.
 type Owed struct {
 	Agent, Counterparty string // instance ids
 	// Value is in the kernel's form.
@@ -30,8 +29,7 @@ func (o Owed) put(tx *transaction) error {
 	return tx.Put("what an agent owes", "owed", db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until))
 }
 
-// Owed returns what an agent owes another, also where its time is over, or
-// [ErrNotFound].
+// Owed returns an agent's debt to another, even if its time is over, or [ErrNotFound].
 func (s *Store) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
 	return db.Row(ctx, s.db, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, scanOwed)
@@ -41,7 +39,7 @@ func scanOwed(stmt *sqlite.Stmt) (Owed, error) {
 	return Owed{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), Value: stmt.ColumnText(2), Until: db.TimeOf(stmt.ColumnInt64(3))}, nil
 }
 
-// lapsed takes away what is owed no longer, as long as nobody has written it over.
+// lapsed deletes an ended debt, unless it was replaced meanwhile.
 type lapsed Owed
 
 func (lapsed) prepare() (int, error) { return 0, nil }

@@ -12,56 +12,54 @@ import (
 	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
-// Part is one set of rows of a [Change]: a noun with a table of its own, which is
-// written with the change's records or not at all. The types of this package alone
-// are parts; tables of another package are [Rows].
+// Part is one set of rows of a [Change]: a noun with a table of its own, which is written with the
+// change's records or not at all. Only types of this package are parts; tables of another package
+// are [Rows].
 type Part interface {
-	// prepare refuses what may not be written and encodes the rest, before the change
-	// waits for its turn. It returns about how many bytes the rows take.
+	// prepare refuses invalid rows and encodes the others, before the change waits for its turn. It
+	// returns about how many bytes the rows take.
 	prepare() (size int, err error)
-	// put writes the rows within the change's transaction, behind its records.
+	// put writes the rows within the change's transaction, after its records.
 	put(tx *transaction) error
 }
 
-// guarded is a part that may be written only as long as something holds.
+// guarded is a part that may be written only under a condition.
 type guarded interface {
-	// guard looks within the change's transaction, before its records are sealed and
-	// behind the changes before it. A refusal drops the change alone, and its caller
-	// gets it; the others of the transaction stay. An error fails the transaction.
+	// guard checks the condition within the change's transaction, before its records are sealed and
+	// after the changes before it. A refusal drops only this change, and its caller gets it. An
+	// error fails the transaction.
 	guard(tx *transaction) (refusal, err error)
 }
 
-// transaction is the one that a change is written in, for its parts, and what is
-// remembered from one to the next.
+// transaction is the transaction of a change, for its parts, and the state that stays from one to
+// the next.
 type transaction struct {
 	*db.Writer
-	// receipt is that of the change which is written.
+	// receipt is the receipt of the change.
 	receipt     Receipt
 	nextMessage int64
 	queues      map[string]int64
-	// boot is the only one that app processes are remembered of, once it is known, and
-	// noted is how many were.
+	// boot is the boot whose app processes are kept, once it is known, and noted counts them.
 	boot  string
 	noted int
 	// removed is [Store.removed].
 	removed *atomic.Uint32
 }
 
-// Rows are a part in tables that another package knows, which reads them from
-// [Store.Tables].
+// Rows are a part in tables of another package, which reads them from [Store.Tables].
 type Rows struct {
 	// Size is about how many bytes they take.
 	Size int
-	// Guard, where set, looks whether they may be written, within the change's
-	// transaction. A refusal drops the change alone, an error fails the transaction.
+	// Guard, if set, checks within the change's transaction whether they may be written. A refusal
+	// drops only this change, an error fails the transaction.
 	Guard func(*db.Writer) (refusal, err error)
 	// Put writes them within the transaction.
 	Put func(*db.Writer) error
-	// Folded, where set, is what the log says of one of the rows: its table, key and columns.
+	// Folded, if set, is the log's statement about one of the rows: its table, key and columns.
 	Folded *FoldedRow
 }
 
-// FoldedRow is a row of which the log says what it is: see internal/audit/fold.
+// FoldedRow is a row that the log states: see internal/audit/fold.
 type FoldedRow struct {
 	Table fold.Table
 	Key   string
@@ -88,7 +86,7 @@ func (r Rows) put(tx *transaction) error { return r.Put(tx.Writer) }
 // ErrUnrecorded means that a change was to write a part without a record of it.
 var ErrUnrecorded = errors.New("a change of what is known needs a record")
 
-// ErrTooLarge means that a part is larger than what is kept of its kind.
+// ErrTooLarge means that a part exceeds the limit of its kind.
 var ErrTooLarge = errors.New("more than is kept")
 
 // Add adds parts to the change.
@@ -110,9 +108,9 @@ func Each[T Part](c *Change) iter.Seq[T] {
 	}
 }
 
-// housekeeping reports whether a part is about the daemon's own rows alone: values
-// of its own, what has been delivered, what has no effect any more, whose the sessions of an earlier version are. Nothing follows
-// from it, so it needs no record.
+// housekeeping reports whether a part concerns only the daemon's own rows: its own values,
+// delivered messages, rows without effect, the owners of an earlier version's sessions. It has no
+// consequences, so it needs no record.
 func housekeeping(p Part) bool {
 	switch p.(type) {
 	case Meta, Dropped, Taken, SettledSessions, lapsed, outdated, faded, forgotten:
@@ -121,9 +119,9 @@ func housekeeping(p Part) bool {
 	return false
 }
 
-// prepare readies a change's parts. It refuses those that are too large, and those
-// without a record or beside one about the log itself: from such a change nothing
-// may follow, see [Change.releases].
+// prepare readies a change's parts. It refuses parts that are too large, and parts without a record
+// or beside one about the log itself, because such a change may have no consequences, see
+// [Change.releases].
 func (p *pending) prepare() error {
 	for _, part := range p.Parts {
 		if (len(p.Records) == 0 || p.Alarm) && !housekeeping(part) {
@@ -144,12 +142,10 @@ func (p *pending) prepare() error {
 	return nil
 }
 
-// maxPartText bounds a text of a part, in bytes. What apps may choose is bounded
-// before it comes here.
+// maxPartText bounds a text of a part, in bytes. Texts that apps choose are bounded before.
 const maxPartText = 4096
 
-// bounded refuses texts of a part that are too long, and returns how long they are
-// together.
+// bounded refuses texts of a part that are too long, and returns their total length.
 func bounded(what string, texts ...string) (size int, err error) {
 	for _, text := range texts {
 		if len(text) > maxPartText {
@@ -164,12 +160,11 @@ func tooLarge(what string, size int) error {
 	return fmt.Errorf("cannot keep %s: %w: %d bytes, limit %d", what, ErrTooLarge, size, maxPartText)
 }
 
-// shareOf is the range of row numbers that is a tenant's own in a table of which each
-// tenant has a bounded part.
+// shareOf returns a tenant's own range of row numbers in a table that bounds each tenant's rows.
 func shareOf(tenant string) (first, last db.Value) {
 	const bits = 40
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(tenant)) // a hash takes everything
+	_, _ = h.Write([]byte(tenant)) // a hash never fails
 	at := int64(h.Sum32()&0x3fffff) << bits
 	return db.Int(at), db.Int(at + 1<<bits - 1)
 }

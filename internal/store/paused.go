@@ -8,15 +8,15 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Paused is what a person has stopped: "all", or one agent or channel. As a part it
-// is written over an earlier one of its scope.
+// Paused is a pause of a person: of "all", or of one agent or channel. As a part it replaces an
+// earlier one of its scope.
 type Paused struct {
 	Scope string
 	At    time.Time
 	By    string
 }
 
-// Resumed is a scope that goes on, as a part.
+// Resumed is the scope of a pause that ends, as a part.
 type Resumed string
 
 func (p Paused) prepare() (int, error) { return bounded("what is paused", p.Scope, p.By) }
@@ -31,7 +31,7 @@ func (p Resumed) put(tx *transaction) error {
 	return tx.Exec("what goes on", `DELETE FROM main.paused WHERE scope = ?`, db.Text(string(p)))
 }
 
-// Paused returns all that is paused.
+// Paused returns all pauses.
 func (s *Store) Paused(ctx context.Context) ([]Paused, error) {
 	return db.Rows(ctx, s.db, "what is paused", `SELECT scope, at, by FROM paused ORDER BY scope`, nil,
 		func(stmt *sqlite.Stmt) (Paused, error) {

@@ -8,26 +8,24 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// AppProcess is a process that is or was an app's. It is written as a part: one
-// that is known by its name is written over, and those of another boot go.
+// AppProcess is a process that is or was an app's. As a part it replaces the one of the same name,
+// and deletes those of another boot.
 type AppProcess struct {
-	// Boot is the id of the system's boot that the process was seen in.
+	// Boot is the id of the system's boot in which the process was seen.
 	Boot string
-	// Name is what no other process of that boot is called: its pid and when it
-	// began.
+	// Name is unique within the boot: the process's pid and start time.
 	Name string
 	App  string
 	At   time.Time
 }
 
-// EndedProcesses are the names of app processes that are no more, as a part.
+// EndedProcesses are the names of app processes that have ended, as a part.
 type EndedProcesses []string
 
-// countProcesses is after how many they are counted again.
+// countProcesses is the number of new ones after which they are counted again.
 const countProcesses = 64
 
-// maxAppProcesses bounds the app processes that are remembered. Beyond it those
-// that were seen first are forgotten.
+// maxAppProcesses bounds the stored app processes. Beyond it the ones first seen are deleted.
 const maxAppProcesses = 65536
 
 func (p AppProcess) prepare() (int, error) { return bounded("an app's process", p.Boot, p.Name, p.App) }
@@ -44,8 +42,8 @@ func (p AppProcess) put(tx *transaction) error {
 	if err == nil {
 		err = tx.Put(what, "app_processes", db.Int(no), db.Text(p.Boot), db.Text(p.Name), db.Text(p.App), db.Int(p.At.UnixMilli()))
 	}
-	// They are counted now and then: numbers alone would let whoever starts many
-	// processes, one after the other, push out one that runs.
+	// They are counted now and then: with numbers alone, many processes started one after the other
+	// would push out a running one.
 	if tx.noted++; err != nil || tx.noted%countProcesses != 0 {
 		return err
 	}
@@ -63,8 +61,8 @@ func (p EndedProcesses) put(tx *transaction) error {
 	return nil
 }
 
-// AppProcesses returns the remembered app processes of a boot, in the order in
-// which they were first seen.
+// AppProcesses returns the stored app processes of a boot, in the order in which they were first
+// seen.
 func (s *Store) AppProcesses(ctx context.Context, boot string) ([]AppProcess, error) {
 	return db.Rows(ctx, s.db, "the apps' processes", `SELECT boot, name, app, at FROM app_processes WHERE boot = ? ORDER BY no`, []any{boot},
 		func(stmt *sqlite.Stmt) (AppProcess, error) {

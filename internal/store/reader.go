@@ -20,10 +20,9 @@ type Reader struct {
 	db *db.Reader
 }
 
-// OpenReader opens a database to read its evidence, or returns [ErrRunning] where a
-// daemon uses it. A write-ahead log beside the file, as a crash leaves it, is read
-// along. Should a daemon start meanwhile, the queries fail rather than show a mixture
-// of old and new.
+// OpenReader opens a database to read its evidence, or returns [ErrRunning] if a daemon uses it. It
+// also reads a write-ahead log beside the file, for example after a crash. If a daemon starts
+// meanwhile, the queries fail rather than show a mixture of old and new.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -35,13 +34,13 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	return &Reader{logstore.EvidenceIn(reader), reader}, nil
 }
 
-// CopyTo copies the database into a new file, durable and for its owner alone.
+// CopyTo copies the database into a new file, durable and readable only by its owner.
 func (r *Reader) CopyTo(ctx context.Context, path string) error { return r.db.CopyTo(ctx, path) }
 
-// AlteredRows returns the rows that somebody else than the daemon has changed, as their seals
-// show with the daemon's key, or [rowseal.ErrOther]. If the database has other tables,
-// indexes, triggers or views than the daemon made, the error is an [audit.Fault]. Records
-// says to look at each record too, which takes as long as reading the log.
+// AlteredRows returns the rows that somebody other than the daemon has changed, by their seals and
+// the daemon's key, or [rowseal.ErrOther]. If the database has other tables, indexes, triggers or
+// views than the daemon made, the error is an [audit.Fault]. If records is set, it checks each
+// record too, which takes as long as reading the log.
 func (r *Reader) AlteredRows(ctx context.Context, key []byte, records bool) ([]*AlteredError, error) {
 	var version int
 	err := r.db.Read(ctx, func(conn *sqlite.Conn) (err error) {
@@ -56,8 +55,8 @@ func (r *Reader) AlteredRows(ctx context.Context, key []byte, records bool) ([]*
 	return rowseal.Inspect(ctx, r.db, key, version, records)
 }
 
-// UnlikeTheLog returns how the rows differ from what the log says of them, of which all records
-// were read.
+// UnlikeTheLog returns the differences between the rows and the log's statements. The caller has
+// read all records.
 func (r *Reader) UnlikeTheLog(ctx context.Context, log *fold.Replay) ([]fold.Difference, error) {
 	if log.Silent() {
 		// The tables may be those of an earlier version.
@@ -78,10 +77,10 @@ func (r *Reader) MetaUnder(ctx context.Context, prefix string) (map[string][]byt
 // Close closes the database. Queries that come later get [ErrClosed].
 func (r *Reader) Close() error { return r.db.Close() }
 
-// ErrDamaged means that a file is no database of ours, or not any more.
+// ErrDamaged means that a file is no database of ocipd, or not any more.
 var ErrDamaged = errors.New("the database is damaged")
 
-// Damaged adds [ErrDamaged] to errors that say so.
+// Damaged adds [ErrDamaged] to errors that mean it.
 func Damaged(err error) error {
 	switch code := sqlite.ErrCode(err).ToPrimary(); {
 	case err == nil:

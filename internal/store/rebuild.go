@@ -11,9 +11,9 @@ import (
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 )
 
-// Rebuild copies a database into a new file, and makes the rows there what the log says. Key is that
-// of its rows. It returns how the rows differ, and how those in the new file still do: what takes
-// more than records hold is left as it is.
+// Rebuild copies a database into a new file, and corrects the rows there by the log. Key is the key
+// of its rows. It returns the differences before and after: a row that needs more than the records
+// hold is left as it is.
 func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (differed, left []fold.Difference, err error) {
 	first, err := r.FirstSeq(ctx)
 	if err != nil {

@@ -10,34 +10,34 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Release is what a person has approved for a runtime that delivers by itself, as a part: it
-// begins to be ready, or goes from one state to another.
+// Release is an approval for a runtime that delivers by itself. As a part it becomes ready, or goes
+// from one state to another.
 type Release struct {
 	Approval, AppID string
 	State           string
-	// Claim is the digest of who has it at present, Key what the claim was asked with; of a
-	// word about a tool call, Key is the name of the call that may take it.
+	// Claim is the digest of the current claim, and Key the key of the request that made it. For a
+	// word about a tool call, Key names the call that may use it.
 	Claim, Key string
 	ExpiresAt  time.Time
-	// Origin is which part of the runtime asked for it, and Data what may be sent.
+	// Origin is the part of the runtime that asked for it, and Data the message that may be sent.
 	Origin string
 	Data   []byte
-	// RecordSeq is the first record of the decision that let the message go. The store
-	// assigns it; it is zero if that was before releases kept it.
+	// RecordSeq is the first record of the decision that released the message. The store assigns
+	// it; it is zero if that was before releases kept it.
 	RecordSeq uint64
-	// From are the state and the claim that it must have when it is written, empty for one that is new.
+	// From are the state and the claim that it must have when it is written, empty for a new one.
 	From, FromClaim string
 }
 
-// States of a release. Of the first two something can still come.
+// States of a release. The first two are not final.
 const (
 	ReleaseReady   = "ready"
 	ReleaseClaimed = "claimed"
-	// ReleaseAbandoned is of one that a person has given up: nothing comes of it any more.
+	// ReleaseAbandoned is the final state of a release that a person has given up.
 	ReleaseAbandoned = "abandoned"
 )
 
-// ErrMoved means that a release was to go on from a state in which it is not.
+// ErrMoved means that a release is not in the state from which it was to go on.
 var ErrMoved = errors.New("the release is in another state by now")
 
 const releaseColumns = `approval, app_id, state, claim, request_key, expires_at, origin, data, record_seq`
@@ -90,20 +90,20 @@ func (s *Store) Release(ctx context.Context, approval string) (Release, error) {
 	return r, s.found(fold.Releases, []string{approval}, r.row, err)
 }
 
-// ReadyReleases returns the oldest releases of an app that nobody has claimed, up to a limit:
-// those with a key, or those with none, so that the ones never crowd out the others.
+// ReadyReleases returns the oldest unclaimed releases of an app, up to a limit: those with a key,
+// or those without, so that neither kind crowds out the other.
 func (s *Store) ReadyReleases(ctx context.Context, app, key string, now time.Time, limit int) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE app_id = ? AND state = 'ready' AND request_key = ? AND expires_at > ? ORDER BY approval LIMIT ?`,
 		[]any{app, key, now.UnixMilli(), limit}, scanRelease)
 }
 
-// OpenReleases returns the releases of which something can still come: those that nobody has
-// claimed, and those that somebody has and has not confirmed.
+// OpenReleases returns the open releases: the unclaimed ones, and the claimed ones without
+// confirmation.
 func (s *Store) OpenReleases(ctx context.Context) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state IN ('ready', 'claimed') ORDER BY approval`, nil, scanRelease)
 }
 
-// ExpiredReleases returns up to limit releases whose time has run out and that nobody has claimed.
+// ExpiredReleases returns up to limit unclaimed releases whose time is over.
 func (s *Store) ExpiredReleases(ctx context.Context, now time.Time, limit int) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state = 'ready' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
 		[]any{now.UnixMilli(), limit}, scanRelease)

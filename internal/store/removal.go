@@ -11,21 +11,21 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// What is removed is to be gone from the files. internal/store/db knows how; this file sees to
-// it that it is done in small steps between commits, by [Store.Clean].
+// Deleted data must be gone from the files. internal/store/db knows how; this file does it in small
+// steps between commits, by [Store.Clean].
 
-// cleanPages is how many pages one step gives back or looks at, and cleanPause what is
-// left to commits before the next: so few that nobody waits for a step.
+// cleanPages is the number of pages that one step gives back or checks, and cleanPause the time for
+// commits before the next: no commit waits long for a step.
 const (
 	cleanPages = 128
 	cleanPause = 20 * time.Millisecond
 )
 
-// residual are the tables whose rows are moved between pages while they are there, and
-// hold what people or apps said.
+// residual are the tables whose rows are moved between pages during their life, and contain texts
+// of people or apps.
 var residual = [...]string{"approvals", "outbox", "releases", "exchanges"}
 
-// findRemoved finds out whether an earlier process has left anything to clean.
+// findRemoved checks whether an earlier process has left anything to clean.
 func (s *Store) findRemoved(w *db.Writer) error {
 	free, err := w.Free()
 	s.removed.Or(removedTexts)
@@ -60,9 +60,8 @@ func (s *Store) runTask(p *pending) error {
 	return s.noticeLoss(s.watch.Check())
 }
 
-// Clean takes what was removed out of the files, where something was since it was last
-// called, and makes the database file shorter by what is free in it. It goes on where
-// it was stopped when it is called again.
+// Clean removes deleted data from the files, if anything was deleted since its last call, and
+// shortens the database file by its free space. A call continues an interrupted one.
 func (s *Store) Clean(ctx context.Context) error {
 	removed := s.removed.Swap(0)
 	err := s.clean(ctx, removed)
@@ -72,7 +71,7 @@ func (s *Store) Clean(ctx context.Context) error {
 	return err
 }
 
-// What was removed: texts are in rows that may have been moved, and pages are free.
+// The kinds of deleted data: texts in rows that may have been moved, and free pages.
 const (
 	removedTexts = 1 << iota
 	removedPages
@@ -120,8 +119,8 @@ func (s *Store) inSteps(ctx context.Context, step func(*writer) (more bool, err 
 	}
 }
 
-// giveBack moves pages from the end of the file into its gaps, and cuts it by as many
-// with the next checkpoint.
+// giveBack moves pages from the end of the file into its gaps, and shortens it by as many with the
+// next checkpoint.
 func (s *Store) giveBack(w *writer) (more bool, err error) {
 	free, err := w.Free()
 	if err != nil || free == 0 {
@@ -132,7 +131,7 @@ func (s *Store) giveBack(w *writer) (more bool, err error) {
 		return false, err
 	}
 	n := min(free, cleanPages)
-	// Pages of SQLite's own map go with those that they are of.
+	// Pages of SQLite's own map go with the pages that they describe.
 	s.watch.Shrinks(uint64(max(0, pages-n-n/64-2)) * uint64(w.pageSize))
 	if err := w.GiveBack(n); err != nil {
 		return false, err
@@ -144,8 +143,7 @@ func (s *Store) giveBack(w *writer) (more bool, err error) {
 	return free > n && after < pages, err
 }
 
-// emptyLog empties the write-ahead log, or leaves it for the next time where somebody
-// still reads what is in it.
+// emptyLog empties the write-ahead log, or leaves it for the next time if somebody still reads it.
 func (s *Store) emptyLog(w *writer) error {
 	busy, err := w.EmptyLog(s.watch.Rewrites)
 	if busy {
@@ -154,7 +152,7 @@ func (s *Store) emptyLog(w *writer) error {
 	return err
 }
 
-// wipe overwrites what the pages of a table and its indexes hold beside their rows.
+// wipe overwrites the bytes of a table's pages and of its indexes that are beside their rows.
 func (s *Store) wipe(ctx context.Context, table string) error {
 	pages, err := s.db.PagesOf(ctx, table)
 	if err != nil {
@@ -168,8 +166,8 @@ func (s *Store) wipe(ctx context.Context, table string) error {
 	})
 }
 
-// removeExchanges takes away the exchanges that have ended and were not touched since
-// a moment, a few at a time.
+// removeExchanges deletes the exchanges that have ended and were not touched since a time, a few at
+// a time.
 func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
 	after := int64(0)
 	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
@@ -189,8 +187,8 @@ func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
 	})
 }
 
-// makeMovable writes a database of before all over once, so that from then on it can
-// be made shorter step by step. It says first what that takes.
+// makeMovable rewrites an older database once, so that it can be shortened step by step from then
+// on. It first logs the cost.
 func (s *Store) makeMovable(ctx context.Context, w *db.Writer) error {
 	movable, err := w.Movable()
 	if err != nil || movable {
@@ -217,11 +215,11 @@ func (s *Store) makeMovable(ctx context.Context, w *db.Writer) error {
 	return nil
 }
 
-// anewRoom is what writing a database anew takes of the disk: once beside it, and once
-// in the write-ahead log.
+// anewRoom returns the disk space for rewriting a database: once beside it, and once in the
+// write-ahead log.
 func anewRoom(size int64) int64 { return 2*size + size/8 }
 
-// anewTime is about how long it takes.
+// anewTime returns about how long that takes.
 func anewTime(size int64) time.Duration {
 	const bytesASecond = 40 << 20
 	return (time.Duration(size/bytesASecond) + 1) * time.Second

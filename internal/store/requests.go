@@ -8,15 +8,14 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// RequestKey is what a request was answered, as a part. Asked is a digest of what it
-// asked.
+// RequestKey is the answer to a request, as a part. Asked is a digest of the request.
 type RequestKey struct {
 	Actor, Key, Asked string
 	At                time.Time
 	Result            []byte
 }
 
-// keepRequests is for how long answers of requests are kept.
+// keepRequests is how long answers to requests are kept.
 const keepRequests = 24 * time.Hour
 
 func (k *RequestKey) prepare() (int, error) { return len(k.Result) + 128, nil }
@@ -25,7 +24,7 @@ func (k *RequestKey) put(tx *transaction) error {
 	return tx.Put("the answer", "request_keys", db.Text(k.Actor), db.Text(k.Key), db.Time(k.At), db.Text(k.Asked), db.Bytes(k.Result))
 }
 
-// RequestOf returns what an actor's request was answered, or [ErrNotFound].
+// RequestOf returns the answer to an actor's request, or [ErrNotFound].
 func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
 	return db.Row(ctx, s.db, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
 		func(stmt *sqlite.Stmt) (RequestKey, error) {
@@ -33,7 +32,7 @@ func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time)
 		})
 }
 
-// forgotten takes away the answer of a request that is kept no longer.
+// forgotten deletes the answer to a request after its time.
 type forgotten struct {
 	actor, key string
 	before     int64

@@ -12,10 +12,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// AlteredError means that a row was changed by somebody else than the daemon.
+// AlteredError means that somebody other than the daemon changed a row.
 type AlteredError = db.AlteredError
 
-// settleSeals migrates the database, and sees to the seals of its rows.
+// settleSeals migrates the database, and makes sure that its rows are sealed.
 func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (*db.Seals, error) {
 	version, newest, err := schema().Versions(w.Conn)
 	if err == nil {
@@ -34,8 +34,8 @@ func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (*db.S
 	return key.Settle(ctx, w, version, newest, func(seal func() error) error { return s.migrate(ctx, w, seal) })
 }
 
-// checkSchema returns an [audit.Fault] where the database has other tables, indexes, triggers
-// or views than the daemon made.
+// checkSchema returns an [audit.Fault] if the database has other tables, indexes, triggers or views
+// than the daemon made.
 func checkSchema(conn *sqlite.Conn) error {
 	err := schema().Check(conn)
 	if found, ok := errors.AsType[*db.SchemaError](err); ok {
@@ -44,9 +44,8 @@ func checkSchema(conn *sqlite.Conn) error {
 	return err
 }
 
-// checkTail returns an [audit.Fault] where a record at the end of the log is not of this
-// daemon: one of the last, or one that no checkpoint covers. Their hashes can be made to fit
-// by anybody.
+// checkTail returns an [audit.Fault] if this daemon did not write a record at the end of the log:
+// one of the last, or one that no checkpoint covers. Anybody can make their hashes fit.
 func (s *Store) checkTail(ctx context.Context) error {
 	const last = 256
 	from := max(s.sealedFrom, s.Retired()+1, s.Head().Seq-min(s.Head().Seq, last))
@@ -62,8 +61,8 @@ func (s *Store) checkTail(ctx context.Context) error {
 	return err
 }
 
-// SealedRows returns why rows were taken for good as they were found, where that is not on
-// record yet, or "". The part goes into the change that records it.
+// SealedRows returns the reason why rows were accepted as found, if that is not on record yet, or
+// "". The part goes into the change that records it.
 func (s *Store) SealedRows(ctx context.Context) (why string, recorded Part, err error) {
 	value, err := s.Meta(ctx, rowseal.Unrecorded)
 	if errors.Is(err, ErrNotFound) {
@@ -72,7 +71,7 @@ func (s *Store) SealedRows(ctx context.Context) (why string, recorded Part, err 
 	return string(value), Dropped(rowseal.Unrecorded), err
 }
 
-// altered puts on record that a row was changed, once for each row.
+// altered records that a row was changed, once for each row.
 func (s *Store) altered(found *AlteredError) {
 	s.alterations.Report(found, func() {
 		about := []zap.Field{zap.String("table", found.Table), zap.String("row", found.Row)}
@@ -86,8 +85,8 @@ func (s *Store) altered(found *AlteredError) {
 	})
 }
 
-// CheckRows reads every row that has a seal, puts those on record that are altered, and
-// returns how many there are. It reads on a connection of its own, so that it is in nobody's way.
+// CheckRows reads every sealed row, records the altered ones, and returns their number. It reads on
+// a connection of its own, so that it blocks nobody.
 func (s *Store) CheckRows(ctx context.Context) (altered int, err error) {
 	reader, err := db.NewReader(s.path, 1, nil)
 	if err != nil {

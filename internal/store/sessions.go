@@ -13,13 +13,12 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Session is what is known of a session. As a part it is a new one. Where another
-// tenant's agent has the session, its key is a [TenantSession] as a part, and the
-// session's own where it is read.
+// Session is the stored state of a session. As a part it is a new one. If another tenant's agent
+// owns the session, the part's key is a [TenantSession]; a read returns the session's own.
 type Session struct {
 	Key string
 	SessionOwner
-	// Former, as a part, is whose the session was that is nobody's by now.
+	// Former, in a part, is the previous owner that is gone.
 	Former       SessionOwner
 	ChannelID    string
 	AccountID    string
@@ -28,8 +27,8 @@ type Session struct {
 	MessageCount int64
 }
 
-// SessionOwner is the agent that has a session: its id, and what tells it from another
-// one of that id.
+// SessionOwner is the agent that owns a session: its id, and the identity that distinguishes it
+// from another agent under that id.
 type SessionOwner struct{ AgentID, Identified string }
 
 func (Session) prepare() (int, error) { return 0, nil }
@@ -50,8 +49,8 @@ func (s Session) put(tx *transaction) error {
 		db.Int(s.MessageCount), db.Text(s.Identified))
 }
 
-// SettledSessions says, as a part, whose the sessions are of before that was kept: those
-// of an agent's id are that agent's, and the others nobody's.
+// SettledSessions, as a part, sets the owners of sessions that were stored without one: the agents
+// that have their agents' ids, or else nobody.
 type SettledSessions []SessionOwner
 
 func (SettledSessions) prepare() (int, error) { return 0, nil }
@@ -68,7 +67,7 @@ func (s SettledSessions) put(tx *transaction) error {
 	return err
 }
 
-// UnsettledSessions reports whether there are sessions of before it was kept whose they are.
+// UnsettledSessions reports whether there are sessions that were stored without an owner.
 func (s *Store) UnsettledSessions(ctx context.Context) (bool, error) {
 	some, err := db.Row(ctx, s.db, "sessions", `SELECT EXISTS (SELECT 1 FROM sessions WHERE identified = '')`, nil, db.ScanInt)
 	return some > 0, err
@@ -94,22 +93,20 @@ func (s *Store) FreshSession(ctx context.Context, key string) (Session, error) {
 // SessionFilter selects sessions; an empty field selects all.
 type SessionFilter struct {
 	AgentID, ChannelID, AccountID string
-	// Of, where set, selects only the sessions of some agents and some channels.
+	// Of, if set, selects only the sessions of some agents and some channels.
 	Of *SessionOwners
-	// ActiveSince selects sessions used at or after it, IdleSince those used
-	// before it.
+	// ActiveSince selects sessions used at or after it, IdleSince those used before it.
 	ActiveSince, IdleSince time.Time
 }
 
-// SessionOwners are whose sessions may be seen: those of the agents, and those
-// whose key begins with one of the channels where they are of an agent that the
-// channels serve.
+// SessionOwners selects visible sessions: those of the agents, and those whose key begins with one
+// of the channels, if their agent is one that the channels serve.
 type SessionOwners struct {
 	Agents, Served []SessionOwner
 	Channels       []string
 }
 
-// lists are the owners as the query takes them.
+// lists returns the owners in the form for the query.
 func (o *SessionOwners) lists() (agents, channels, served string) {
 	if o == nil {
 		return "", "", ""
@@ -117,7 +114,7 @@ func (o *SessionOwners) lists() (agents, channels, served string) {
 	return pairs(o.Agents), jsonList(o.Channels), pairs(o.Served)
 }
 
-// pairs are owners as queries take them: a list of lists.
+// pairs encodes owners for queries: a list of lists.
 func pairs(owners []SessionOwner) string {
 	list := make([]string, len(owners))
 	for i, o := range owners {
@@ -144,8 +141,8 @@ const sessionMatch = ` WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_
 	AND (?6 = '' OR (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?6)) OR substr(key, 1, instr(key, ':') - 1) IN (SELECT value FROM json_each(?7))
 	AND (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?8)))`
 
-// Sessions returns a page of the sessions that match, last used first, and how
-// many match in all.
+// Sessions returns a page of the matching sessions, last used first, and the number of all that
+// match.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
 	s.flushTouches()
 	agents, channels, served := f.Of.lists()

@@ -9,21 +9,20 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Speaker is somebody who spoke where many read. As a part it is added to those who
-// are known to have spoken there.
+// Speaker is somebody who spoke at a place with several readers. As a part it is added to the known
+// ones there.
 type Speaker struct {
-	// Place is where that was, and Account the channel's own that read it there, ""
-	// where nothing says which.
+	// Place is the place, and Account the channel's account that read it there, "" if unknown.
 	Place, Account string
 	// By is the tenant whose agent got the message.
 	By string
-	// Agent is set where an agent spoke, and not a person.
+	// Agent is set if the speaker is an agent, not a person.
 	Agent bool
 	ocip.Identity
 }
 
-// maxSpeakers bounds those that are kept for one tenant. Beyond it those that were heard
-// first are forgotten, until they are heard again. Another tenant's are not touched.
+// maxSpeakers bounds the stored speakers of one tenant. Beyond it the ones first heard are deleted,
+// until they are heard again. Other tenants' rows are not affected.
 const maxSpeakers = 65536
 
 const aSpeaker = "who spoke at a place"
@@ -56,12 +55,12 @@ func (s Speaker) put(tx *transaction) error {
 		first, first, last, db.Int(maxSpeakers))
 }
 
-// Speakers returns who spoke at a place, as a tenant's agents heard.
+// Speakers returns the speakers at a place that a tenant's agents heard.
 func (s *Store) Speakers(ctx context.Context, tenant, place string) ([]Speaker, error) {
 	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` AND heard_by = ? ORDER BY no`, []any{place, tenant}, scanSpeaker)
 }
 
-// SpeakersToAll returns who spoke at a place, as the agents of any tenant heard.
+// SpeakersToAll returns the speakers at a place that the agents of any tenant heard.
 func (s *Store) SpeakersToAll(ctx context.Context, place string) ([]Speaker, error) {
 	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` ORDER BY no`, []any{place}, scanSpeaker)
 }
@@ -75,8 +74,7 @@ func scanSpeaker(stmt *sqlite.Stmt) (Speaker, error) {
 	}, nil
 }
 
-// Unheard is a place of which nobody is known any more to have spoken there. It is
-// a part.
+// Unheard is a place whose known speakers are deleted. It is a part.
 type Unheard string
 
 func (Unheard) prepare() (int, error) { return 0, nil }

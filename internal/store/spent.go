@@ -8,8 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Spent are messages that count for a scope, such as "session:telegram:bob". As a
-// part it adds to what is counted.
+// Spent are messages that count for a scope, such as "session:telegram:bob". As a part it adds to
+// the count.
 type Spent struct {
 	Scope string
 	At    time.Time
@@ -27,17 +27,17 @@ func (c Spent) put(tx *transaction) error {
 	return tx.Insert(what, "spent", db.Text(c.Scope), db.Int(minute(c.At)), db.Int(int64(c.Count)))
 }
 
-// minute is when the minute of a time began. Messages are counted by the minute.
+// minute returns the beginning of the minute of a time. Messages are counted by the minute.
 func minute(at time.Time) int64 { return at.Truncate(time.Minute).Unix() }
 
-// Spent returns how many messages were counted for a scope since a time, together
-// with those of the minute that the time is in: rather too many than too few.
+// Spent returns how many messages were counted for a scope since a time, including the whole minute
+// of that time: rather too many than too few.
 func (s *Store) Spent(ctx context.Context, scope string, since time.Time) (int, error) {
 	return db.Row(ctx, s.db, "a count", `SELECT coalesce(sum(count), 0) FROM spent WHERE scope = ? AND minute >= ?`, []any{scope, minute(since)},
 		func(stmt *sqlite.Stmt) (int, error) { return stmt.ColumnInt(0), nil })
 }
 
-// outdated takes away the counts of a scope from before a minute.
+// outdated deletes the counts of a scope from before a minute.
 type outdated struct {
 	scope  string
 	before int64

@@ -32,8 +32,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// applicationID marks the file as ours ("ocip" in ASCII), so that some other
-// program's database is never taken for it.
+// applicationID marks the file as ocipd's ("ocip" in ASCII), so that another program's database is
+// never mistaken for it.
 const applicationID = 0x6f636970
 
 // Errors of the store. A caller may act on each of them.
@@ -43,21 +43,21 @@ var (
 	// ErrFull means that the disk is full. Nothing was written; the store goes
 	// on when there is space.
 	ErrFull = diskspace.ErrFull
-	// ErrLow means that the disk is nearly full, so that nothing new is taken up;
-	// what ends something is still written. Nothing was written of the change.
+	// ErrLow means that the disk is nearly full: nothing new is accepted, and changes that end
+	// something are still written. Nothing was written of the change.
 	ErrLow = diskspace.ErrLow
 	// ErrLatched means that an input/output error, or the loss of a file (see
 	// [fileintegrity.LostError]), closed the store for writing until a restart has verified it.
 	ErrLatched = errors.New("the store is closed until a restart has verified it")
-	// ErrMirrorLost means that [Options.Alive] reported a loss. Nothing was
-	// written; the store goes on when it reports none.
+	// ErrMirrorLost means that [Options.Alive] reported a loss. Nothing was written; the store goes
+	// on when it reports none.
 	ErrMirrorLost = errors.New("a copy of the log that must be there is lost")
 	// ErrInUse means that another daemon has the database open.
 	ErrInUse = db.ErrInUse
-	// ErrRunning means that a daemon has the database open, which has to be asked.
+	// ErrRunning means that a daemon has the database open; ask it instead.
 	ErrRunning = db.ErrRunning
-	// ErrQuota means that too much waits already of what an app sent. Nothing was
-	// written of the change; it goes on when receivers have taken some of it.
+	// ErrQuota means that too many of an app's messages wait already. Nothing was written of the
+	// change; it goes on when receivers have taken some of them.
 	ErrQuota = quota.ErrExceeded
 	// ErrBusy means that the change waited too long for its turn.
 	ErrBusy = errors.New("the store did not take the change in time")
@@ -65,7 +65,7 @@ var (
 	ErrNotFound = db.ErrNotFound
 )
 
-// Options say where the database is and what the store is given from outside.
+// Options configure the store: the database and its dependencies.
 type Options struct {
 	// Path of the database file. Its directory is made with mode 0700.
 	Path string
@@ -74,38 +74,36 @@ type Options struct {
 	Log   *zap.Logger
 	// Wait bounds how long a change waits for its turn; zero is 10 s.
 	Wait time.Duration
-	// Space says what a filling disk leads to.
+	// Space sets the limits of a filling disk.
 	Space diskspace.Options
-	// DiskChanged, where set, returns what is to be recorded where the disk fills up
-	// or is freed.
+	// DiskChanged, if set, returns the change that records a new level of the disk.
 	DiskChanged func(was, now diskspace.Disk) *Change
-	// Quota bounds what may wait of one app's messages.
+	// Quota bounds one app's waiting messages.
 	Quota quota.Limit
-	// Alive, where set, reports that a copy of the log is lost without which
-	// nothing may be released. It is called for every batch and must be fast.
+	// Alive, if set, reports the loss of a copy of the log without which nothing may be released.
+	// It is called for every batch and must be fast.
 	Alive func() error
-	// Signing is with what checkpoints are signed; nil makes none.
+	// Signing signs checkpoints; nil makes none.
 	Signing *logstore.Signing
-	// Redact, where set, takes out of a record what must not be written down,
-	// before it is encoded. It is called by the callers of Commit, side by side.
+	// Redact, if set, removes secrets from a record before it is encoded. The callers of Commit
+	// call it in parallel.
 	Redact func(*audit.Record)
-	// Metrics, where set, counts what is made durable.
+	// Metrics, if set, counts durable changes.
 	Metrics *metrics.Set
-	// Unreadable, where set, words the error of a query that failed in a store that
-	// is closed for writing.
+	// Unreadable, if set, words the error of a query that failed in a store that is closed for
+	// writing.
 	Unreadable func(*UnreadableError) error
-	// RowKey takes up the key that rows are sealed with. Nil is for tests: everybody knows
-	// the key then.
+	// RowKey returns the key that rows are sealed with. Nil is for tests: everybody knows the key
+	// then.
 	RowKey func() (*rowseal.Key, error)
-	// Altered, where set, returns what is to be recorded where a row was changed by
-	// somebody else than the daemon. Row is that of [AlteredError].
+	// Altered, if set, returns the change that records that somebody other than the daemon changed
+	// a row. Row is that of [AlteredError].
 	Altered func(table, row string) *Change
-	// UnreadableRow, where set, words the error of a query that met a row which was changed.
+	// UnreadableRow, if set, words the error of a query that met an altered row.
 	UnreadableRow func(*AlteredError) error
-	// Claimed, where set, is called once the database is this store's alone and
-	// before anything is read or written: what belongs to it may be touched from
-	// then on. Made says that there was no file, or one without anything in it. An
-	// error ends the opening.
+	// Claimed, if set, is called once this store has claimed the database and before anything is
+	// read or written. From then on the caller may touch the files that belong to it. Made says
+	// that there was no file, or an empty one. An error ends the opening.
 	Claimed func(made bool) error
 }
 
@@ -134,7 +132,7 @@ type Store struct {
 	metrics    *metrics.Set
 
 	seals *db.Seals
-	// state are the open rows, as the log says what they are.
+	// state are the open rows, as the log states them.
 	state *fold.Set
 	// newID is that of [logstore.Signing].
 	newID func() string
@@ -147,8 +145,7 @@ type Store struct {
 	// rooms is memory in which records are encoded: see [Store.encode].
 	rooms   sync.Pool
 	latched atomic.Pointer[error]
-	// removed says what was removed since it was last taken out of the files: see
-	// [Store.Clean].
+	// removed says which data were deleted and not yet cleaned from the files: see [Store.Clean].
 	removed atomic.Uint32
 	// copying is full while a copy is being made: see [Store.Snapshot].
 	copying chan struct{}
@@ -158,15 +155,14 @@ type Store struct {
 	tasks     sync.WaitGroup
 }
 
-// schema is what the database of this daemon has in it.
+// schema is the schema of this daemon's database.
 var schema = sync.OnceValue(func() *db.Schema { return &db.Schema{Application: applicationID, Steps: migrations} })
 
 // readerCount bounds the queries that run side by side.
 const readerCount = 3
 
-// Open opens the database, migrates it and checks the end of its chain. A store
-// that was latched by an earlier process is verified from its first record to
-// its last, which takes time in proportion.
+// Open opens the database, migrates it and checks the end of its chain. If an earlier process
+// latched the store, Open verifies every record, which takes time in proportion.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Wait == 0 {
 		o.Wait = 10 * time.Second
@@ -183,7 +179,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if o.Claimed != nil {
 		if err := o.Claimed(claim.Made); err != nil {
-			// SQLite's files are none of what was made.
+			// Abandon must not remove SQLite's files.
 			return nil, errors.Join(err, claim.Abandon(false))
 		}
 	}
@@ -237,9 +233,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// open makes the database ready. Keep says of a failure that a key may have been made
-// for the log by its name, which is in the file.
-// Adopt says that the log knows nothing of the open rows yet.
+// open makes the database ready. Keep says after a failure that a key may have been made for the
+// log by its name, which is in the file. Adopt says that the log knows nothing of the open rows
+// yet.
 func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep bool, err error) {
 	if err := db.DropLeftovers(o.Path); err != nil {
 		return false, false, err
@@ -278,7 +274,7 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if s.writer, err = newWriter(s, w, log); err != nil {
 		return false, keyed, err
 	}
-	// From here on nothing waits for a lock with everybody behind it.
+	// From here on a lock fails at once, since everybody would wait behind it.
 	w.Conn.SetBusyTimeout(0)
 	if err := s.findRemoved(w); err != nil {
 		return false, keyed, err
@@ -297,15 +293,15 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	return adopt, keyed, nil
 }
 
-// otherLog is an error of [Signing] that says that there is a key, and it is of
-// another log: none was made for this one.
+// otherLog is an error of [Signing] for a key that exists and belongs to another log: none was made
+// for this one.
 type otherLog interface {
 	error
 	OtherLog()
 }
 
-// takeUp opens the log, which is verified where the last process left the store latched.
-// Keyed is called before a key is asked for.
+// takeUp opens the log, and verifies it if the last process latched the store. It calls keyed
+// before it asks for a key.
 func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func()) (*logstore.Writer, error) {
 	log := logstore.Options{
 		Log: o.Log, Closing: s.closing.Done(),
@@ -373,7 +369,7 @@ func (s *Store) Latched() error {
 	return nil
 }
 
-// integrity lets SQLite check its own structures.
+// integrity has SQLite check its own structures.
 func (s *Store) integrity(ctx context.Context) error {
 	said, err := db.Rows(ctx, s.db, "the structure of the store", `PRAGMA quick_check`, nil, db.ScanText)
 	if err == nil && !slices.Equal(said, []string{"ok"}) {
@@ -385,8 +381,8 @@ func (s *Store) integrity(ctx context.Context) error {
 // Tables reads the tables of packages that write [Rows].
 func (s *Store) Tables() *db.Reader { return s.db }
 
-// Close writes what is still waiting and closes the database. Changes that come
-// later get [ErrClosed]. Whoever follows the log is closed before.
+// Close writes the waiting changes and closes the database. Later changes get [ErrClosed]. Close
+// the followers of the log first.
 func (s *Store) Close() error {
 	s.alterations.Settle()
 	s.touches.rush()
@@ -395,9 +391,8 @@ func (s *Store) Close() error {
 	if !first {
 		return nil
 	}
-	// Changes are committed in the order they came, so when the last one is
-	// done nobody waits any more. It waits without a limit: while somebody
-	// still commits, the connection must not be closed.
+	// Changes are committed in the order they came, so when the last one is done, nobody waits any
+	// more. It waits without a limit: the connection must not be closed during a commit.
 	s.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()

@@ -8,16 +8,14 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// tidyAtOnce bounds the rows that one commit of [Store.Tidy] takes away, so that
-// nobody waits for it.
+// tidyAtOnce bounds the rows that one commit of [Store.Tidy] deletes, small enough not to delay
+// other commits.
 const tidyAtOnce = 256
 
-// Tidy takes away what has no effect any more: what was owed until before now, and
-// what was counted or heard before a time that nothing looks back beyond, and answers of
-// requests that nobody asks for again.
-// Then it cleans the files of what was removed: see [Store.Clean].
-// It is called every now and then. It reads without being in anybody's way, writes a
-// few rows at a time, and goes on where it was stopped when it is called again.
+// Tidy deletes rows without effect: debts that have ended, counts and chains from before a time
+// that no window reaches, and answers to old requests. Then it cleans the files: see [Store.Clean].
+// It is called regularly. It reads without blocking anybody, writes a few rows at a time, and
+// continues an interrupted call.
 func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 	for _, find := range []func(context.Context) ([]Part, error){
 		func(ctx context.Context) ([]Part, error) {
@@ -67,7 +65,7 @@ func (s *Store) Tidy(ctx context.Context, now, before time.Time) error {
 	return s.Clean(ctx)
 }
 
-// faded takes away what an agent heard before a time.
+// faded deletes an agent's chain from before a time.
 type faded struct {
 	agent, counterparty string
 	before              int64

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// touches collects what need not be durable before anybody is answered: that a
-// message has reached its receiver, and that a session was used. It rides on
-// the next commit, or on one of its own soon after. A crash before that costs
-// a second delivery of a message, under the same id, and never a message.
+// touches collects writes that may become durable later: that a message has reached its receiver,
+// and that a session was used. They ride on the next commit, or on one of their own soon after. A
+// crash before that costs a second delivery of a message, under the same id, and never a message.
 type touches struct {
 	mu sync.Mutex
-	// taken holds, by queue, up to which message its receiver has them.
+	// taken holds, by queue, the last message that its receiver has.
 	taken    map[string]int64
 	sessions map[string]touch
-	// flying is what the current transaction writes.
+	// flying is the part that the current transaction writes.
 	flyingTaken    map[string]int64
 	flyingSessions map[string]touch
 	lastSessions   time.Time
@@ -29,7 +28,7 @@ type touch struct {
 	messages int64
 }
 
-// add counts two touches as one. They may come out of order.
+// add merges two touches. They may come out of order.
 func (t touch) add(other touch) touch {
 	if t.at.Before(other.at) {
 		t.at = other.at
@@ -39,14 +38,14 @@ func (t touch) add(other touch) touch {
 }
 
 const (
-	// flushAfter bounds how long a touch waits for a commit to ride on.
+	// flushAfter bounds how long a touch waits for a commit.
 	flushAfter = 200 * time.Millisecond
 	// sessionsEvery bounds how often sessions are written under load.
 	sessionsEvery = time.Second
 )
 
-// Taken notes that receivers have messages, and with each all that came before
-// it in its queue. The messages leave the outbox with the next commit.
+// Taken notes that receivers have messages, and with each all earlier ones of its queue. The
+// messages leave the outbox with the next commit.
 func (s *Store) Taken(ids ...MessageID) {
 	s.touches.mu.Lock()
 	if s.touches.taken == nil {
@@ -70,7 +69,7 @@ func (s *Store) TouchSession(key string, at time.Time) {
 	s.touches.mu.Unlock()
 }
 
-// arm makes sure that a commit comes, also when nothing else is going on.
+// arm makes sure that a commit comes, even if there is no other.
 func (t *touches) arm(s *Store) {
 	if t.armed {
 		return
@@ -87,26 +86,24 @@ func (t *touches) arm(s *Store) {
 	})
 }
 
-// Flush writes now what would wait for the next commit.
+// Flush writes touches now, without waiting for the next commit.
 func (s *Store) Flush() { s.flushTouches() }
 
-// Shrink gives back the memory of pages and lines that are read again when they are
-// wanted.
+// Shrink frees the memory of pages and lines that are read again when needed.
 func (s *Store) Shrink(ctx context.Context) {
 	s.ForgetLines()
-	// What cannot be given back costs memory and nothing else.
+	// A failure only costs memory.
 	_, _ = s.Commit(&Change{shrink: true})
 	s.db.Shrink(ctx)
 }
 
-// flushTouches writes every touch now, where there is one. A failure keeps them
-// for the next commit.
+// flushTouches writes every touch now, if there is one. A failure keeps them for the next commit.
 func (s *Store) flushTouches() {
 	if !s.touches.any() {
 		return
 	}
 	s.touches.rush()
-	// The error is the store's own state, which the next caller is told.
+	// The error is the store's own state, which the next caller gets.
 	_, _ = s.Commit(&Change{})
 }
 
@@ -123,7 +120,7 @@ func (t *touches) any() bool {
 	return len(t.taken)+len(t.sessions)+len(t.flyingTaken)+len(t.flyingSessions) > 0
 }
 
-// due moves what is to be written now into flight.
+// due moves the touches for this commit into flight.
 func (t *touches) due(now time.Time) (taken map[string]int64, sessions map[string]touch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +132,7 @@ func (t *touches) due(now time.Time) (taken map[string]int64, sessions map[strin
 	return t.flyingTaken, t.flyingSessions
 }
 
-// forget drops what has become durable.
+// forget drops the touches that have become durable.
 func (t *touches) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +140,7 @@ func (t *touches) forget() {
 	t.flyingSessions = nil
 }
 
-// restore takes back what a failed transaction did not write.
+// restore takes back the touches of a failed transaction.
 func (t *touches) restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,6 +160,6 @@ func (t *touches) restore() {
 	for key, later := range t.sessions {
 		merged[key] = merged[key].add(later)
 	}
-	// Whoever asked for them to be written still wants it.
+	// The caller that asked for the flush still needs it.
 	t.sessions, t.rushing = merged, true
 }

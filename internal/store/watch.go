@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// noticeLoss closes the store where one of its files is lost.
+// noticeLoss closes the store if one of its files is lost.
 func (s *Store) noticeLoss(err error) error {
 	if err == nil {
 		return nil
@@ -22,8 +22,8 @@ func (s *Store) noticeLoss(err error) error {
 	return fmt.Errorf("%w: %w", ErrLatched, err)
 }
 
-// UnreadableError means that a query failed in a store that is closed for writing:
-// what is needed for a decision cannot be read any more.
+// UnreadableError means that a query failed in a store that is closed for writing: data for a
+// decision cannot be read any more.
 type UnreadableError struct {
 	// Closed is why the store was closed, Cause why the query failed.
 	Closed, Cause error
@@ -36,9 +36,8 @@ func (e *UnreadableError) Error() string {
 // Unwrap makes [ErrLatched] and the causes known.
 func (e *UnreadableError) Unwrap() []error { return []error{ErrLatched, e.Closed, e.Cause} }
 
-// readFailed looks at the files after a query that failed as on a broken disk: a
-// file that was taken away is seen by whoever reads first, and the next commit may
-// be long in coming.
+// readFailed checks the files after a query that failed as on a broken disk: the first reader may
+// notice a missing file long before the next commit.
 func (s *Store) readFailed(err error) error {
 	_ = s.noticeLoss(s.watch.Check())
 	if cause := s.Latched(); cause != nil {
@@ -51,8 +50,8 @@ func (s *Store) readFailed(err error) error {
 	return err
 }
 
-// mayWrite looks right before a batch goes to the disk, so that nothing is
-// written where nobody will find it.
+// mayWrite checks right before a batch goes to the disk, so that nothing is written to a file that
+// nobody can find.
 func (s *Store) mayWrite(batch []*pending) error {
 	if err := s.noticeLoss(s.watch.Check()); err != nil {
 		return err
@@ -63,14 +62,13 @@ func (s *Store) mayWrite(batch []*pending) error {
 	return nil
 }
 
-// copyPatience bounds how long a release waits for a copy of the log that was
-// lost during the transaction and may be mended.
+// copyPatience bounds how long a release waits for a copy of the log that was lost during the
+// transaction and may be restored.
 const copyPatience = 2 * time.Second
 
-// mayRelease looks after a transaction. A copy of the log that is lost by now is
-// waited for. What stays lost closes the store: the changes are in the database
-// and their callers fail, so what the daemon remembers no longer agrees with
-// what it has stored.
+// mayRelease checks after a transaction. It waits for a copy of the log that is lost by now. If it
+// stays lost, the store closes: the changes are in the database and their callers fail, so the
+// daemon's memory no longer agrees with the store.
 func (s *Store) mayRelease(batch []*pending) error {
 	err := s.copies(batch)
 	if err != nil {
@@ -100,7 +98,7 @@ func (s *Store) awaitCopies(batch []*pending) error {
 	}
 }
 
-// copies asks whether the copies of the log are there, where that matters.
+// copies checks that the copies of the log are there, if that matters.
 func (s *Store) copies(batch []*pending) error {
 	if s.alive == nil || !slices.ContainsFunc(batch, func(p *pending) bool { return p.refused == nil && p.releases() }) {
 		return nil
@@ -108,12 +106,11 @@ func (s *Store) copies(batch []*pending) error {
 	return s.alive()
 }
 
-// headMark begins the line of the latch's mark that says where the log ended.
+// headMark begins the line of the latch's mark with the end of the log.
 const headMark = "head "
 
-// mark writes down why the store was closed and the last record that anything
-// was released on. It is best effort: where the disk is gone, the next start
-// fails by itself.
+// mark writes down why the store was closed and the last record on which anything was released. It
+// is best effort: if the disk is gone, the next start fails by itself.
 func (s *Store) mark(cause error) error {
 	f, err := os.OpenFile(s.latchFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -124,8 +121,8 @@ func (s *Store) mark(cause error) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// CheckLog is [logstore.Log.CheckAll]. Where it finds a fault, the next start verifies every
-// record, and makes the tiles of the Merkle tree again if the records are good.
+// CheckLog is [logstore.Log.CheckAll]. If it finds a fault, the next start verifies every record,
+// and makes the tiles of the Merkle tree again if the records are good.
 func (s *Store) CheckLog(ctx context.Context, rest func(context.Context) error) error {
 	err := s.CheckAll(ctx, rest)
 	if _, damaged := errors.AsType[*audit.Fault](err); damaged {
@@ -134,9 +131,8 @@ func (s *Store) CheckLog(ctx context.Context, rest func(context.Context) error) 
 	return err
 }
 
-// matchMark compares the log with what a latched store had noted of it: a log
-// that was cut or replaced meanwhile has records missing that things were
-// released on, however sound it is in itself.
+// matchMark compares the log with a latched store's mark: a log that was cut or replaced meanwhile
+// lacks records on which something was released, even if it is sound in itself.
 func (s *Store) matchMark(ctx context.Context) error {
 	text, err := os.ReadFile(s.latchFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +153,7 @@ func (s *Store) matchMark(ctx context.Context) error {
 		}
 	}
 	if !found || noted.seq == 0 {
-		// The disk may have taken no more than half of the mark.
+		// The disk may have taken only part of the mark.
 		return nil
 	}
 	missing := fmt.Sprintf("ends at record %d", s.Head().Seq)

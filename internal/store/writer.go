@@ -12,22 +12,21 @@ import (
 	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
-// writer writes batches of changes, each in one transaction. Whoever leads a commit uses
-// it; nobody else does.
+// writer writes batches of changes, each in one transaction. Only the leader of a commit uses it.
 type writer struct {
 	transaction
 	log     *logstore.Writer
 	touches *touches
-	// state are the open rows, as the log says by now.
+	// state are the open rows, as the log states them now.
 	state    *fold.Set
 	pageSize int64
-	// ready has the last word before a batch goes to the disk.
+	// ready decides last whether a batch goes to the disk.
 	ready func([]*pending) error
-	// grown, where set, is told how large the database is after so many bytes more;
-	// counted is how many were written since.
+	// grown, if set, is called with the size of the database after so many more bytes; counted is
+	// how many were written since.
 	grown   func(bytes int64)
 	counted int64
-	// idle says that the last batch had nothing to write, and so took no fsync.
+	// idle says that the last batch had nothing to write, and so made no fsync.
 	idle bool
 }
 
@@ -48,8 +47,8 @@ func newWriter(s *Store, database *db.Writer, log *logstore.Writer) (*writer, er
 	return w, err
 }
 
-// write makes a batch durable. Changes that their guards refuse are left out of it, with
-// the refusal.
+// write makes a batch durable. It leaves out changes that their guards refuse, and notes the
+// refusal.
 func (w *writer) write(batch []*pending, at time.Time) error {
 	if err := w.Run(`BEGIN IMMEDIATE`); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 		after, err = w.changed(batch)
 		w.idle = after == before
 	}
-	// Up to here all is in memory: what is refused now leaves nothing behind.
+	// Until here everything is in memory: a refused change leaves no trace.
 	if err == nil {
 		err = w.ready(batch)
 	}
@@ -74,11 +73,11 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	if err != nil {
 		w.touches.restore()
 		w.state.Rollback()
-		// Queues that were numbered in this transaction are not.
+		// The numbers that this transaction gave to queues are gone.
 		clear(w.queues)
 		w.boot = ""
-		// SQLite has rolled back by itself after some errors; asking again is
-		// then an error that says nothing.
+		// SQLite rolls back by itself after some errors; another rollback would then be a
+		// meaningless error.
 		if !w.Conn.AutocommitEnabled() {
 			err = errors.Join(err, w.Run(`ROLLBACK`))
 		}
@@ -87,7 +86,7 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	w.touches.forget()
 	for _, p := range batch {
 		if p.shrink {
-			// What is not given back costs memory and nothing else.
+			// A failure only costs memory.
 			_ = w.Shrink()
 		}
 		if p.refused == nil {
@@ -96,7 +95,7 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	}
 	if w.counted >= countEvery && w.grown != nil {
 		w.counted = 0
-		// It is for the monitor of the disk alone: what cannot be told stays as it was.
+		// Only the monitor of the disk uses it: on failure the old value stays.
 		if pages, err := w.Scalar("the size of the store", `PRAGMA page_count`); err == nil {
 			w.grown(pages * w.pageSize)
 		}
@@ -104,11 +103,11 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 	return nil
 }
 
-// countEvery is after how many bytes the size of the database is looked at.
+// countEvery is the number of bytes after which the database's size is checked.
 const countEvery = 256 << 10
 
-// changed returns how many rows were ever written, where the batch brings no
-// record: one that does writes.
+// changed returns the number of rows ever written, if the batch brings no record: one that does
+// always writes.
 func (w *writer) changed(batch []*pending) (rows int64, err error) {
 	for _, p := range batch {
 		if len(p.bodies) > 0 {
@@ -193,7 +192,7 @@ func (w *writer) add(p *pending) error {
 		}
 	}
 	if head := w.log.Head(); head.Seq > before {
-		// All records of a change are of one time.
+		// All records of a change have the same time.
 		p.receipt = Receipt{Seq: before + 1, Time: head.Time}
 	}
 	w.receipt = p.receipt

@@ -12,14 +12,14 @@ import (
 var (
 	// ErrInUse means that another process has claimed the database.
 	ErrInUse = errors.New("cannot start: another daemon is using the database")
-	// ErrRunning means that a process that has claimed the database has to be asked.
+	// ErrRunning means that a running daemon has claimed the database; ask it instead.
 	ErrRunning = errors.New("a daemon is using the database")
 )
 
-// File is a database's file that this process has claimed: no other one that opens it
-// by this package does so until it is closed.
+// File is a database's file that this process has claimed: until it is closed, no other process
+// opens it with this package.
 type File struct {
-	// Made says that there was no file, or one without anything in it.
+	// Made says that there was no file, or an empty one.
 	Made bool
 
 	path string
@@ -28,9 +28,8 @@ type File struct {
 	ours bool
 }
 
-// Claim claims the file of a database with the schema, and makes it where there is
-// none. One of another program or of a newer daemon is refused and left exactly as it
-// is.
+// Claim claims the file of a database with the schema, and makes it if there is none. It refuses
+// the file of another program or of a newer daemon without changing it.
 func (s *Schema) Claim(path string) (*File, error) {
 	if err := s.refuseForeign(path); err != nil {
 		return nil, err
@@ -48,8 +47,8 @@ func (s *Schema) Claim(path string) (*File, error) {
 	return f, nil
 }
 
-// Abandon gives the file up. Where this process made it nothing is in it yet, so that it
-// is removed, and the write-ahead log as well where SQLite has opened it. An empty file that was there is somebody's.
+// Abandon gives the file up. If this process made it, it is still empty: Abandon removes it, and
+// the write-ahead log too if SQLite has opened it. An empty file that was there before stays.
 func (f *File) Abandon(opened bool) error {
 	var err error
 	if f.ours {
@@ -64,13 +63,12 @@ func (f *File) Abandon(opened bool) error {
 // Close gives the file up, after all its connections are closed.
 func (f *File) Close() error { return f.file.Close() }
 
-// claimFile takes the file for this process alone: two that write one log would fork
-// it, whatever SQLite's own locks allow. Made says that there is no log in it, which
-// is told by its length once it is claimed: whoever made it may have ended, or may
-// have lost it to another, before that was looked at. Ours says that this call made
-// the file. The lock is on the file, whatever name it was opened by, and ends with
-// the process. It is apart from SQLite's locks, which closing the file drops:
-// whoever claimed it closes it last.
+// claimFile takes the file for this process alone: two processes that write one log would fork it,
+// whatever SQLite's own locks allow. Made says that the file is empty. This is checked after the
+// claim: the process that made the file may have ended, or lost it to another, before that. Ours
+// says that this call made the file. The lock belongs to the file, whatever its name, and ends with
+// the process. It is separate from SQLite's locks, which are lost when any descriptor of the file
+// is closed: so this one is closed last.
 func claimFile(path string) (f *os.File, made, ours bool, err error) {
 	for {
 		// SQLite makes files by the umask; evidence is for its owner alone.
@@ -98,7 +96,7 @@ func claimFile(path string) (f *os.File, made, ours bool, err error) {
 		case err == nil && os.SameFile(info, named):
 			return f, info.Size() == 0, ours, nil
 		case err == nil, errors.Is(err, fs.ErrNotExist):
-			// Another that had made the file has given it up meanwhile.
+			// Another process had made the file and has given it up.
 			if err := f.Close(); err != nil {
 				return nil, false, false, fmt.Errorf("cannot open the store: %w", err)
 			}
@@ -108,18 +106,18 @@ func claimFile(path string) (f *os.File, made, ours bool, err error) {
 	}
 }
 
-// unclaimed returns [ErrRunning] where a store has the file, see [Schema.Claim].
+// unclaimed returns [ErrRunning] if a store has the file, see [Schema.Claim].
 func unclaimed(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("cannot open the store: %w", err)
 	}
-	// Closing the file gives the lock back at once.
+	// Closing the file releases the lock at once.
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("cannot read %s: %w", path, ErrRunning)
 	} else if err != nil {
-		// A file system without such locks has no daemon on it either.
+		// No daemon runs on a file system without such locks.
 		err = nil
 	}
 	return errors.Join(err, f.Close())

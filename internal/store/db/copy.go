@@ -14,10 +14,10 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// copyInfix stands in the names of copies that are made beside a database in use.
+// copyInfix marks the names of copies that are made beside a database in use.
 const copyInfix = ".copy-"
 
-// Size returns how many bytes a database takes, without its write-ahead log.
+// Size returns the size of a database in bytes, without its write-ahead log.
 func Size(conn *sqlite.Conn) (int64, error) {
 	pages, err := QueryInt(conn, "PRAGMA page_count")
 	if err != nil {
@@ -27,8 +27,8 @@ func Size(conn *sqlite.Conn) (int64, error) {
 	return int64(pages) * int64(size), err
 }
 
-// Keep copies the database into a file for its owner alone, which is on the disk when
-// Keep returns. What was there before is replaced as a whole or not at all.
+// Keep copies the database into a file readable only by its owner, which is on the disk when Keep
+// returns. An earlier file is replaced as a whole or not at all.
 func (w *Writer) Keep(ctx context.Context, path string) error {
 	partial := path + ".partial"
 	if err := errors.Join(copyPages(ctx, w.Conn, partial), syncPath(partial)); err != nil {
@@ -40,11 +40,10 @@ func (w *Writer) Keep(ctx context.Context, path string) error {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// CopyBeside copies a claimed database as it is now into a file beside it, for its
-// owner alone, and returns the file's path; whoever has read it removes it. The copy is
-// made from one read transaction: commits go on, and what they write stays in the
-// write-ahead log until the copy is made. Room is asked first whether there is room for
-// so many bytes.
+// CopyBeside copies the current state of a claimed database into a file beside it, readable only by
+// its owner, and returns the file's path. The caller removes it after reading. The copy is made
+// from one read transaction: commits go on, and their data stay in the write-ahead log until the
+// copy is done. CopyBeside first calls room to check the free space.
 func CopyBeside(ctx context.Context, database string, room func(size int64) error) (path string, err error) {
 	conn, err := openAlone(database, readerSettings)
 	if err != nil {
@@ -71,7 +70,7 @@ func CopyBeside(ctx context.Context, database string, room func(size int64) erro
 	return f.Name(), nil
 }
 
-// CopyTo copies the database into a new file, durable and for its owner alone.
+// CopyTo copies the database into a new file, durable and readable only by its owner.
 func (r *Reader) CopyTo(ctx context.Context, path string) error {
 	err := r.Scan(ctx, func(conn *sqlite.Conn) error { return copyState(ctx, conn, path) })
 	if err == nil {
@@ -83,20 +82,20 @@ func (r *Reader) CopyTo(ctx context.Context, path string) error {
 	return nil
 }
 
-// copyState copies what one read transaction sees.
+// copyState copies the state of one read transaction.
 func copyState(ctx context.Context, from *sqlite.Conn, path string) (err error) {
 	defer sqlitex.Transaction(from)(&err)
-	// A transaction begins with what it reads first.
+	// A transaction begins with its first read.
 	if _, err := QueryInt(from, "SELECT count(*) FROM sqlite_schema"); err != nil {
 		return err
 	}
 	return copyPages(ctx, from, path)
 }
 
-// pagesAtOnce is how many pages are copied between two looks at the context.
+// pagesAtOnce is the number of pages that are copied between two checks of the context.
 const pagesAtOnce = 1024
 
-// copyPages makes a copy for its owner alone. It is not durable yet.
+// copyPages makes a copy that only its owner can read. It is not durable yet.
 func copyPages(ctx context.Context, from *sqlite.Conn, path string) (err error) {
 	if err := removeIfThere(path); err != nil {
 		return err
@@ -143,8 +142,8 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// DropLeftovers removes what a crash has left of copies, and the shared memory of a
-// daemon of before, which had some.
+// DropLeftovers removes the remains of copies after a crash, and the shared-memory file of an
+// earlier daemon that used one.
 func DropLeftovers(database string) error {
 	target, err := filepath.EvalSymlinks(database)
 	if err != nil {

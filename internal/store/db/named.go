@@ -8,8 +8,8 @@ import (
 
 const insertNamed = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 
-// PutNamed writes a named value of the database itself over an earlier one. They are in
-// the table meta.
+// PutNamed stores a named value of the database itself in the table meta, in place of an earlier
+// one.
 func (w *Writer) PutNamed(key string, value []byte) error {
 	if w.Sealed("meta") {
 		return w.Put(key, "meta", Text(key), Bytes(value))
@@ -17,7 +17,7 @@ func (w *Writer) PutNamed(key string, value []byte) error {
 	return w.Exec(key, insertNamed, Text(key), Bytes(value))
 }
 
-// DropNamed takes a named value away.
+// DropNamed deletes a named value.
 func (w *Writer) DropNamed(key string) error {
 	return w.Exec("that "+key+" is dropped", `DELETE FROM main.meta WHERE key = ?`, Text(key))
 }

@@ -9,7 +9,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Rows reads what a query finds.
+// Rows reads the rows of a query.
 func Rows[T any](ctx context.Context, r *Reader, what, query string, args []any, scan func(*sqlite.Stmt) (T, error)) (found []T, err error) {
 	err = r.Scan(ctx, func(conn *sqlite.Conn) error { return Collect(conn, &found, query, args, scan) })
 	if err != nil {
@@ -18,7 +18,7 @@ func Rows[T any](ctx context.Context, r *Reader, what, query string, args []any,
 	return found, nil
 }
 
-// Collect appends what a query on a connection finds.
+// Collect appends the rows of a query on a connection.
 func Collect[T any](conn *sqlite.Conn, found *[]T, query string, args []any, scan func(*sqlite.Stmt) (T, error)) error {
 	return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
 		Args: args,
@@ -68,8 +68,7 @@ func ColumnBytes(stmt *sqlite.Stmt, column int) []byte {
 	return b
 }
 
-// Matching are the conditions and arguments of those members of a filter that
-// select something.
+// Matching returns the conditions and arguments for the members of a filter that are set.
 func Matching(members ...[2]string) (where string, args []any) {
 	where = "1"
 	for _, m := range members {

@@ -21,30 +21,28 @@ var ErrClosed = errors.New("the store is closed")
 type Reader struct {
 	conns chan reading
 	count int
-	// long is taken by the one query of [Reader.Long] that runs.
+	// long is held by the one running query of [Reader.Long].
 	long chan struct{}
-	// closed ends the waiting for a connection.
+	// closed ends the waits for a connection.
 	closed chan struct{}
-	// settled, where set, says after each query whether the file is still the
-	// one that was opened.
+	// settled, if set, checks after each query that the file is still the opened one.
 	settled func() error
-	// Failed, where set, says what it means that a query failed as on a broken disk. It
-	// is set before the reader is used by many.
+	// Failed, if set, interprets the error of a query that failed as on a broken disk. It is set
+	// before the reader is shared.
 	Failed func(error) error
-	// Altered, where set, is told of each altered row that ended a query, and words the
-	// query's error, which wraps what it is given. It must not wait for a query.
+	// Altered, if set, is called for each altered row that ended a query, and words the query's
+	// error, which wraps its argument. It must not wait for a query.
 	Altered func(*AlteredError) error
 }
 
-// reading is a connection that reads, with what checks the rows that it reads; that is
-// nil in a database without seals.
+// reading is a reading connection with the checker of its rows, nil in a database without seals.
 type reading struct {
 	*sqlite.Conn
 	checker *checker
 }
 
-// NewReader opens some connections of a claimed database, and has them check the seals
-// of the rows that they read, where there are some.
+// NewReader opens some connections of a claimed database. If there are seals, the connections check
+// those of the rows that they read.
 func NewReader(path string, count int, seals *Seals) (*Reader, error) {
 	r := &Reader{conns: make(chan reading, count), long: make(chan struct{}, 1), closed: make(chan struct{})}
 	for range count {
@@ -59,11 +57,10 @@ func NewReader(path string, count int, seals *Seals) (*Reader, error) {
 	return r, nil
 }
 
-// OpenUnclaimed opens a database with the schema for reading, one that no process has
-// claimed, or returns [ErrRunning]. A write-ahead log beside the file, as a crash leaves
-// it, is read along. Neither is changed, no file is made, and no process is kept from
-// claiming it. Should one do so meanwhile, the queries fail rather than show a mixture
-// of old and new.
+// OpenUnclaimed opens a database that no process has claimed for reading, or returns [ErrRunning].
+// It also reads a write-ahead log beside the file, for example after a crash. It changes neither,
+// makes no file, and keeps no process from claiming the database. If a process does that meanwhile,
+// the queries fail rather than show a mixture of old and new.
 func (s *Schema) OpenUnclaimed(path string) (*Reader, error) {
 	if err := unclaimed(path); err != nil {
 		return nil, err
@@ -86,7 +83,7 @@ func (s *Schema) OpenUnclaimed(path string) (*Reader, error) {
 func (r *Reader) add(conn *sqlite.Conn, seals *Seals) (err error) {
 	one := reading{Conn: conn}
 	if seals != nil {
-		// A connection that only reads makes no views either.
+		// Views cannot be made on a read-only connection.
 		err = sqlitex.ExecuteTransient(conn, "PRAGMA query_only=OFF", nil)
 		if err == nil {
 			one.checker, err = seals.install(conn)
@@ -118,7 +115,7 @@ func (r *Reader) Read(ctx context.Context, query func(*sqlite.Conn) error) error
 				}
 			}
 			if r.settled != nil {
-				// A file that is being written reads as a broken one.
+				// A file that is being written looks like a broken one.
 				err = cmp.Or(r.settled(), err)
 			}
 			if r.Failed != nil && IsIO(err) {
@@ -150,9 +147,9 @@ func (r *Reader) Scan(ctx context.Context, query func(*sqlite.Conn) error) error
 	})
 }
 
-// Long is [Reader.Scan] for a query that grows with what others have in the database, and
-// that whoever likes can ask for. They run one after another, so that however many are
-// asked for the other connections stay free.
+// Long is [Reader.Scan] for a query that anybody can ask for and whose cost grows with other
+// callers' data. Such queries run one after another, so that the other connections stay free,
+// however many are asked for.
 func (r *Reader) Long(ctx context.Context, query func(*sqlite.Conn) error) error {
 	select {
 	case r.long <- struct{}{}:
@@ -179,17 +176,15 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// Shrink gives back the memory of the connections' pages. What cannot be given back
-// costs memory and nothing else.
+// Shrink frees the memory of the connections' pages. A failure only costs memory.
 func (r *Reader) Shrink(ctx context.Context) {
 	for range r.count {
 		_ = r.Read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
 	}
 }
 
-// openBeside opens a database for reading in such a way that neither it nor
-// any file beside it is changed or made, and that no lock is taken. Settled says
-// whether both were left alone since.
+// openBeside opens a database for reading without a lock, and without changing or making any file.
+// Settled reports whether the database and its log were left alone since.
 func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -200,18 +195,17 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
 	}
 	if opened.Size() == 0 {
-		// SQLite would remove a write-ahead log beside it, also where it only
-		// reads, and with it what is left of the records.
+		// SQLite would remove a write-ahead log beside it, even if it only reads, and with it the
+		// remaining records.
 		return nil, nil, ErrEmpty
 	}
 	log, err := os.Stat(path + "-wal")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	// Where there is no log, or one that was begun and has no frame, the file is whole
-	// by itself. Otherwise the index of the log is made in memory; in exclusive mode
-	// SQLite needs no file for it, and the VFS takes no lock. That mode has to be set
-	// before anything is read.
+	// Without a log, or with one that has no frame yet, the file is complete. Otherwise SQLite
+	// makes the index of the log in memory: in exclusive mode it needs no file for it, and the VFS
+	// takes no lock. That mode must be set before anything is read.
 	mode, settings := "immutable=1", readerSettings
 	if log != nil && log.Size() > walHeader {
 		mode, settings = "vfs=unix-none", append([]string{"locking_mode=EXCLUSIVE"}, readerSettings...)
@@ -223,13 +217,12 @@ func openBeside(path string) (conn *sqlite.Conn, settled func() error, err error
 	return conn, func() error { return leftAlone(path, opened, log) }, nil
 }
 
-// walHeader is the length of a write-ahead log that holds nothing, in bytes.
+// walHeader is the length of a write-ahead log without frames, in bytes.
 //
 // Source: https://www.sqlite.org/fileformat2.html, section 4.1.
 const walHeader = 32
 
-// leftAlone reports an error where a file that is read without locks is being
-// written after all.
+// leftAlone returns an error if a file that is read without locks is being written.
 func leftAlone(path string, opened, log fs.FileInfo) error {
 	now, err := os.Stat(path)
 	if err == nil && same(now, opened) {

@@ -12,12 +12,11 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// What is removed is to be gone from the files. SQLite overwrites deleted rows and
-// freed pages with zeros (secure_delete); this file sees to the three places where
-// their bytes can be left: what a page keeps of rows that were moved to another one,
-// the write-ahead log, and the end of a file that is longer than what is in it.
+// Deleted data must be gone from the files. SQLite overwrites deleted rows and freed pages with
+// zeros (secure_delete). This file handles the three places where their bytes can remain: copies in
+// pages whose rows were moved to another one, the write-ahead log, and the free end of the file.
 
-// Overwrite has SQLite overwrite from now on what is deleted.
+// Overwrite has SQLite overwrite deleted data from now on.
 func (w *Writer) Overwrite() error {
 	if err := sqlitex.ExecuteTransient(w.Conn, "PRAGMA secure_delete=ON", nil); err != nil {
 		return fmt.Errorf("cannot open the store: %w", err)
@@ -25,14 +24,14 @@ func (w *Writer) Overwrite() error {
 	return nil
 }
 
-// Free returns how many pages of the file hold nothing.
+// Free returns the number of unused pages of the file.
 func (w *Writer) Free() (int, error) { return QueryInt(w.Conn, "PRAGMA freelist_count") }
 
-// Pages returns how many pages the file has.
+// Pages returns the number of pages of the file.
 func (w *Writer) Pages() (int, error) { return QueryInt(w.Conn, "PRAGMA page_count") }
 
-// GiveBack moves so many pages from the end of the file into its gaps, and cuts it by as
-// many with the next checkpoint.
+// GiveBack moves so many pages from the end of the file into its gaps, and shortens it by as many
+// with the next checkpoint.
 func (w *Writer) GiveBack(pages int) error {
 	if err := sqlitex.ExecuteTransient(w.Conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages), nil); err != nil {
 		return fmt.Errorf("cannot give free space of the store back: %w", err)
@@ -40,11 +39,10 @@ func (w *Writer) GiveBack(pages int) error {
 	return nil
 }
 
-// EmptyLog brings all of the write-ahead log into the file and cuts it to nothing, the
-// cut within rewrite. Where somebody still reads what is in it, it stays: then busy is
-// true.
+// EmptyLog brings all of the write-ahead log into the file and truncates it, the truncation within
+// rewrite. If somebody still reads from it, it stays, and busy is true.
 func (w *Writer) EmptyLog(rewrite func(cut func() error) error) (busy bool, err error) {
-	// Most of the work is done while others may look at the files.
+	// This does most of the work while others may still look at the files.
 	if err := sqlitex.ExecuteTransient(w.Conn, "PRAGMA wal_checkpoint(PASSIVE)", nil); err != nil {
 		return false, fmt.Errorf("cannot empty the write-ahead log: %w", err)
 	}
@@ -79,9 +77,8 @@ func (r *Reader) PagesOf(ctx context.Context, table string) (pages []int64, err 
 	return pages, nil
 }
 
-// Wipe overwrites with zeros what pages hold beside their rows: SQLite leaves there what
-// it has moved to another page. A page that is something else by now is wiped as what it
-// is.
+// Wipe overwrites with zeros the bytes of pages beside their rows, where SQLite leaves copies of
+// rows that it has moved. A page that is used otherwise by now is wiped accordingly.
 func (w *Writer) Wipe(pages []int64) (err error) {
 	defer sqlitex.Save(w.Conn)(&err)
 	for _, no := range pages {
@@ -100,8 +97,8 @@ func (w *Writer) Wipe(pages []int64) (err error) {
 	return nil
 }
 
-// wipeGap overwrites the unused part of a page of a tree, between the list of its cells
-// and the first of them, and reports whether there was anything in it.
+// wipeGap overwrites the unused part of a tree's page, between the list of its cells and the first
+// of them, and reports whether there was anything in it.
 //
 // Source: https://www.sqlite.org/fileformat2.html, section 1.6.
 func wipeGap(page []byte, first bool) (found bool) {
@@ -135,19 +132,18 @@ func wipeGap(page []byte, first bool) (found bool) {
 	return found
 }
 
-// autoVacuum is SQLite's name for a database whose pages can be moved, so that the file
-// can be made shorter.
+// autoVacuum is SQLite's mode for a database whose pages can be moved, so that the file can be
+// shortened.
 const autoVacuum = 2
 
-// Movable reports whether pages can be moved, so that the file can be made shorter step by
-// step.
+// Movable reports whether pages can be moved, so that the file can be shortened step by step.
 func (w *Writer) Movable() (bool, error) {
 	mode, err := QueryInt(w.Conn, "PRAGMA auto_vacuum")
 	return mode == autoVacuum, err
 }
 
-// MakeMovable writes the whole database anew so that it is [Writer.Movable], with what
-// it sorts in the same directory.
+// MakeMovable rewrites the whole database so that it is [Writer.Movable]. Its temporary files are
+// in the same directory.
 func (w *Writer) MakeMovable(ctx context.Context, path string) error {
 	w.Conn.SetInterrupt(ctx.Done())
 	defer w.Conn.SetInterrupt(nil)

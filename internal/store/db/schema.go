@@ -15,23 +15,22 @@ import (
 )
 
 var (
-	// ErrForeign means that a file is another program's.
+	// ErrForeign means that a file belongs to another program.
 	ErrForeign = errors.New("cannot use the store: the file is another program's")
 	// ErrEmpty means that a file is an empty database.
 	ErrEmpty = errors.New("cannot use the store: the file is an empty database")
 )
 
-// Schema is the tables that a database has, step by step.
+// Schema defines the tables of a database, step by step.
 type Schema struct {
-	// Application marks the file, so that some other program's database is never taken
-	// for it.
+	// Application marks the file, so that another program's database is never mistaken for it.
 	Application int
-	// Steps are SQL scripts in the order of their names. A database at a version has had
-	// so many of them.
+	// Steps are SQL scripts in the order of their names. A database's version is the number of
+	// steps that it has had.
 	Steps fs.FS
 
 	mu sync.Mutex
-	// made holds what the schema of each version has, once a database was checked at it.
+	// made caches the schema of each version, once a database was checked at it.
 	made map[int]map[object]string
 }
 
@@ -43,8 +42,8 @@ func (s *Schema) steps() ([]string, error) {
 	return steps, nil
 }
 
-// Versions returns the schema version of an open database, zero for an empty one, and
-// that of the schema. It refuses a database that is not for this daemon.
+// Versions returns the schema version of an open database, zero for an empty one, and that of the
+// schema. It refuses a database of another program or of a newer daemon.
 func (s *Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
 	version, err = QueryInt(conn, "PRAGMA user_version")
 	if err != nil {
@@ -72,8 +71,8 @@ func (s *Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
 	return version, newest, nil
 }
 
-// Migrate brings a database to the newest version, each step in its own transaction. A
-// database of a newer daemon, or of another program, is refused and left as it is.
+// Migrate brings a database to the newest version, each step in its own transaction. It refuses a
+// database of a newer daemon, or of another program, without changing it.
 func (s *Schema) Migrate(w *Writer) error {
 	version, _, err := s.Versions(w.Conn)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
 type SchemaError struct {
 	// Kind is "table", "index", "trigger" or "view", and Name which one it is.
 	Kind, Name string
-	// Problem says what is wrong with it.
+	// Problem describes the difference.
 	Problem string
 }
 
@@ -116,10 +115,9 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("the %s %.80q of the database %s", e.Kind, e.Name, e.Problem)
 }
 
-// Check compares all that the schema of an open database has with what the migrations to its
-// version make, in a database in memory. It returns a [*SchemaError] if they differ: a trigger
-// that somebody puts there would run in the daemon, and a column under another's name would
-// be read as that.
+// Check compares the schema of an open database with the one that the migrations to its version
+// make, in a database in memory. It returns a [*SchemaError] if they differ: a foreign trigger
+// would run in the daemon, and a renamed column would be read as another one.
 func (s *Schema) Check(conn *sqlite.Conn) error {
 	version, _, err := s.Versions(conn)
 	if err != nil || version == 0 {
@@ -149,7 +147,7 @@ func (s *Schema) Check(conn *sqlite.Conn) error {
 	return nil
 }
 
-// model returns what the schema of a version has. It is made once.
+// model returns the schema of a version. It is made once.
 func (s *Schema) model(version int) (_ map[object]string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,15 +179,15 @@ func (s *Schema) model(version int) (_ map[object]string, err error) {
 	return made, nil
 }
 
-// object names what a schema has.
+// object names an object of a schema.
 type object struct{ kind, name, table string }
 
 func (o object) compare(other object) int {
 	return cmp.Or(cmp.Compare(o.kind, other.kind), cmp.Compare(o.name, other.name), cmp.Compare(o.table, other.table))
 }
 
-// schemaOf returns the SQL of all that the schema of a database has. What SQLite makes by
-// itself, such as the index of a primary key, has none.
+// schemaOf returns the SQL of all objects in the schema of a database. Automatic ones, such as the
+// index of a primary key, have none.
 func schemaOf(conn *sqlite.Conn) (map[object]string, error) {
 	found := make(map[object]string)
 	err := sqlitex.ExecuteTransient(conn, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
@@ -203,8 +201,8 @@ func schemaOf(conn *sqlite.Conn) (map[object]string, error) {
 	return found, nil
 }
 
-// refuseForeign looks at a file before it is opened for writing, so that one
-// of another program or of a newer daemon is left exactly as it is.
+// refuseForeign checks a file before it is opened for writing, so that one of another program or of
+// a newer daemon is not changed at all.
 func (s *Schema) refuseForeign(path string) error {
 	conn, _, err := openBeside(path)
 	switch {
@@ -217,9 +215,9 @@ func (s *Schema) refuseForeign(path string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// blank reports whether a database has nothing in it and no write-ahead log, as
-// where that was lost before any of it was in the file. Where there is a log, a
-// first start may have ended while it made the tables.
+// blank reports whether a database is empty and has no write-ahead log, for example because the log
+// was lost before any of it was in the file. With a log, a first start may have ended while it made
+// the tables.
 func (s *Schema) blank(path string) (bool, error) {
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		return false, nil

@@ -19,23 +19,21 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A sealed table has a column "seal" beside its own: a keyed MAC over the table's name,
-// the names of its columns and their values in the row, counters excepted. Whoever edits a row without the
-// key is found out when the row is read.
+// A sealed table has a column "seal": a keyed MAC over the table's name, the names of its columns
+// and their values in the row, except counters. If somebody edits a row without the key, the daemon
+// notices when it reads the row.
 //
-// There is one place for writing and one for reading. Rows are written by
-// [Writer.Put], [Writer.Insert], [Writer.PutOver] and [Writer.Amend] alone. Queries are
-// written as for any table: on a connection with [Seals] the name of a sealed table
-// stands for a view in front of it, which the writer cannot write to, and which fails
-// with an [*AlteredError] at a row whose seal does not fit. A statement that names
-// main.<table> goes around that: only deletions and counts may, and queries of
-// [Seals.Columns], which look at each row with [Seals.Altered] and go on behind an
-// altered one.
+// There is one place for writing and one for reading. Only [Writer.Put], [Writer.Insert],
+// [Writer.PutOver] and [Writer.Amend] write rows. Queries are written as for any table: on a
+// connection with [Seals] the name of a sealed table stands for a view of it, which the writer
+// cannot write to, and which fails with an [*AlteredError] at a row whose seal does not fit. A
+// statement that names main.<table> bypasses that: only deletions and counts may, and queries of
+// [Seals.Columns], which check each row with [Seals.Altered] and continue after an altered one.
 
 // SealedTable names a table whose rows are sealed.
 type SealedTable struct {
 	Name string
-	// Counters are columns of numbers that may be written without the seal. The seal says nothing of them.
+	// Counters are number columns that may be written without the seal, which does not cover them.
 	Counters []string
 }
 
@@ -48,11 +46,11 @@ const sealColumn = "seal"
 // AlteredError means that a row is not as this daemon wrote it. The row was not used.
 type AlteredError struct {
 	Table string
-	// Row tells the row from the others of its table: 16 hexadecimal digits of a digest
-	// of its primary key. The key itself is text that somebody may have put there.
+	// Row distinguishes the row within its table: 16 hexadecimal digits of a digest of its primary
+	// key. The key itself is text that an attacker may have put there.
 	Row string
-	// Key is the primary key as it is now. It may go to the operator of this machine, who
-	// looks for the row, and to nobody else.
+	// Key is the current primary key. It may be shown to this machine's operator, who looks for the
+	// row, and to nobody else.
 	Key string
 }
 
@@ -64,17 +62,17 @@ func (e *AlteredError) Error() string {
 type Seals struct {
 	tables map[string]*sealedTable
 	order  []*sealedTable
-	// sealers are for whoever has none of its own.
+	// sealers is a pool for callers without their own.
 	sealers sync.Pool
 }
 
-// sealedTable is what statements and seals are made from.
+// sealedTable holds the statements of a table and the form of its seals.
 type sealedTable struct {
 	name string
-	// form begins what the seals of the rows are over.
+	// form is the beginning of the sealed text of each row.
 	form    []byte
 	columns []sealedColumn
-	// covered are the places of the columns that the seal is over, key those of the primary key.
+	// covered lists the places of the columns that the seal covers, key those of the primary key.
 	covered, key []int
 
 	put, insert string
@@ -84,9 +82,9 @@ type sealedTable struct {
 
 type sealedColumn struct {
 	name string
-	// kind is how the seal sees a value of the column, see [sealer.value].
+	// kind is how the seal encodes a value of the column, see [sealer.value].
 	kind byte
-	// counter is set of a column that the seal is not over.
+	// counter is set for a column that the seal does not cover.
 	counter bool
 }
 
@@ -99,9 +97,8 @@ const (
 	kindBlob  = 'b'
 )
 
-// NewSeals reads the columns of the sealed tables of a database that has been migrated.
-// The key has 32 bytes. Earlier is set for seals of before they were over the names of
-// columns.
+// NewSeals reads the columns of the sealed tables of a migrated database. The key has 32 bytes.
+// Earlier is set for older seals, which did not cover the names of columns.
 func NewSeals(conn *sqlite.Conn, key []byte, tables []SealedTable, earlier bool) (*Seals, error) {
 	s := &Seals{tables: make(map[string]*sealedTable, len(tables))}
 	s.sealers.New = func() any { return &sealer{mac: hmac.New(sha256.New, key), buffer: make([]byte, 0, 2048)} }
@@ -201,7 +198,7 @@ func (t *sealedTable) values() string {
 	return strings.Join(parts, ", ")
 }
 
-// placeholder is a parameter. Long texts are bound as blobs: see [Bytes].
+// placeholder returns a parameter. Long texts are bound as blobs: see [Bytes].
 func (c *sealedColumn) placeholder() string {
 	if c.kind == kindText {
 		return `CAST(? AS TEXT)`
@@ -220,8 +217,8 @@ func (s *Seals) sealer() *sealer { return s.sealers.Get().(*sealer) }
 // keptSealBuffer bounds the buffer that is kept for the next row, in bytes.
 const keptSealBuffer = 64 << 10
 
-// begin starts what a seal is over: the names of the table and of the covered columns, and
-// behind them the kind, length and bytes of each value.
+// begin starts the sealed text: the names of the table and of the covered columns, followed by the
+// kind, length and bytes of each value.
 func (s *sealer) begin(form []byte) {
 	if cap(s.buffer) > keptSealBuffer {
 		s.buffer = make([]byte, 0, 2048)
@@ -299,7 +296,7 @@ func (s *sealer) sum() []byte {
 	return s.buffer[:sealBytes]
 }
 
-// is reports whether a seal is that of the row that was begun.
+// is reports whether a seal belongs to the row that was begun.
 func (s *sealer) is(seal []byte) bool { return hmac.Equal(s.sum(), seal) || mutant.Off("row-seal") }
 
 // of returns the seal of a row that is to be written.
@@ -314,18 +311,18 @@ func (s *sealer) of(t *sealedTable, values []Value) []byte {
 // checker finds altered rows for one connection.
 type checker struct {
 	*sealer
-	// found is the row that ended the query under way, or nil.
+	// found is the row that ended the current query, or nil.
 	found *AlteredError
 }
 
-// checkFunction is the name of the SQL function that notes an altered row. Its arguments
-// are the number of the table, the seal, and the covered columns. It returns 1, or at an
-// altered row the number of which abs() ends the query: the SQLite package drops the
-// errors of functions.
+// checkFunction is the name of the SQL function that notes an altered row. Its arguments are the
+// number of the table, the seal, and the covered columns. It returns 1, or at an altered row the
+// number at which abs() fails and so ends the query: the SQLite package drops the errors of
+// functions.
 const checkFunction = "ocipd_unaltered"
 
-// install puts a view in front of each sealed table on a connection. Functions that only
-// temporary views call need no trust in the schema of the file.
+// install creates the view of each sealed table on a connection. Functions that only temporary
+// views call need no trust in the schema of the file.
 func (s *Seals) install(conn *sqlite.Conn) (*checker, error) {
 	c := &checker{sealer: s.sealer()}
 	err := s.function(conn, checkFunction, func(t *sealedTable, values []sqlite.Value) (sqlite.Value, error) {
@@ -339,8 +336,8 @@ func (s *Seals) install(conn *sqlite.Conn) (*checker, error) {
 		if err != nil {
 			break
 		}
-		// SQLite evaluates a subquery of the row last. Before the conditions of the query, it
-		// would be given their constants in place of the columns that they are compared with.
+		// SQLite evaluates a subquery of the row last. If it ran before the conditions of the
+		// query, it would get their constants instead of the compared columns.
 		err = sqlitex.ExecuteTransient(conn, fmt.Sprintf(`CREATE TEMP VIEW %s AS SELECT %s FROM main.%s WHERE abs((SELECT %s(%d, seal, %s)))`,
 			t.name, t.names(), t.name, checkFunction, no, t.list(t.covered)), nil)
 	}
@@ -358,7 +355,7 @@ func (c *checker) fits(t *sealedTable, seal []byte, covered []sqlite.Value) bool
 	return c.is(seal)
 }
 
-// altered names a row of which the covered columns are given.
+// altered returns the error for a row with the given covered columns.
 func (t *sealedTable) altered(covered []sqlite.Value) *AlteredError {
 	var key []string
 	for i, place := range t.covered {
@@ -369,12 +366,12 @@ func (t *sealedTable) altered(covered []sqlite.Value) *AlteredError {
 	return NewAltered(t.name, key...)
 }
 
-// Columns lists all columns of a sealed table, in its order, and the seal behind them: a query
-// of them is for [Seals.Altered].
+// Columns lists all columns of a sealed table in its order, followed by the seal, for a query that
+// uses [Seals.Altered].
 func (s *Seals) Columns(table string) string { return s.tables[table].names() + ", " + sealColumn }
 
-// Altered returns an error if the row of a sealed table at which a query of [Seals.Columns]
-// stands is not as the daemon wrote it.
+// Altered returns an error if the current row of a query of [Seals.Columns] is not as the daemon
+// wrote it.
 func (s *Seals) Altered(table string, stmt *sqlite.Stmt) *AlteredError {
 	t, c := s.tables[table], s.sealer()
 	defer s.sealers.Put(c)
@@ -392,17 +389,17 @@ func (s *Seals) Altered(table string, stmt *sqlite.Stmt) *AlteredError {
 	return NewAltered(table, key...)
 }
 
-// NewAltered is the error of an altered row with a primary key.
+// NewAltered returns the error for an altered row with a primary key.
 func NewAltered(table string, key ...string) *AlteredError {
 	h := sha256.New()
 	for _, text := range key {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(text), text) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "%d:%s", len(text), text) // a hash never fails
 	}
 	return &AlteredError{Table: table, Row: hex.EncodeToString(h.Sum(nil)[:8]), Key: strings.Join(key, " ")}
 }
 
-// Mark is the seal of something that is no row of a sealed table: of a kind, which is the
-// name of no such table, with a number and bytes.
+// Mark returns a seal for something that is no row of a sealed table, with a number and bytes. Its
+// kind must not be the name of such a table.
 func (s *Seals) Mark(kind string, no uint64, of []byte) []byte {
 	c := s.sealer()
 	defer s.sealers.Put(c)
@@ -417,8 +414,8 @@ func (s *Seals) Marked(kind string, no uint64, of, seal []byte) bool {
 	return hmac.Equal(s.Mark(kind, no, of), seal)
 }
 
-// take returns the altered row that ended a query, in place of the error that SQLite has
-// made of it, and otherwise that error.
+// take returns the altered row that ended a query, in place of the error that SQLite made of it,
+// and otherwise that error.
 func (c *checker) take(err error) error {
 	if c == nil || c.found == nil {
 		return err
@@ -427,20 +424,20 @@ func (c *checker) take(err error) error {
 	return err
 }
 
-// Seal has the writer seal rows, and check those that it reads, from now on.
+// Seal has the writer seal rows, and check the rows that it reads, from now on.
 func (w *Writer) Seal(s *Seals) (err error) {
 	w.sealer, w.seals = s.sealer(), s
 	w.checker, err = s.install(w.Conn)
 	return err
 }
 
-// Seals are those of [Writer.Seal], nil before.
+// Seals returns the seals of [Writer.Seal], nil before.
 func (w *Writer) Seals() *Seals { return w.seals }
 
 // Sealed reports whether the writer seals the rows of a table.
 func (w *Writer) Sealed(table string) bool { return w.seals != nil && w.seals.tables[table] != nil }
 
-// sealed returns a sealed table, with the values of a row of it.
+// sealed returns a sealed table, for the values of one of its rows.
 func (w *Writer) sealed(table string, values []Value) (*sealedTable, error) {
 	if !w.Sealed(table) {
 		return nil, fmt.Errorf("the table %s has no seals", table)
@@ -452,7 +449,8 @@ func (w *Writer) sealed(table string, values []Value) (*sealedTable, error) {
 	return t, nil
 }
 
-// Put writes a row over the one of its primary key. The values are those of all columns, in the table's order.
+// Put writes a row in place of the one with its primary key. The values are those of all columns,
+// in the table's order.
 func (w *Writer) Put(what, table string, values ...Value) error {
 	t, err := w.sealed(table, values)
 	if err != nil {
@@ -461,8 +459,8 @@ func (w *Writer) Put(what, table string, values ...Value) error {
 	return w.exec(what, t.put, values, w.sealer.of(t, values))
 }
 
-// Insert writes a new row. One that is there already, by any unique column, is an error.
-// The values are as for [Writer.Put].
+// Insert writes a new row. It returns an error if a unique column has the value already. The values
+// are as for [Writer.Put].
 func (w *Writer) Insert(what, table string, values ...Value) error {
 	t, err := w.sealed(table, values)
 	if err != nil {
@@ -471,9 +469,9 @@ func (w *Writer) Insert(what, table string, values ...Value) error {
 	return w.exec(what, t.insert, values, w.sealer.of(t, values))
 }
 
-// PutOver writes one column of the row of a primary key, where all others that the seal
-// covers are as given, and reports whether there was such a row. It spares the indexes
-// that the column is not in. The values are as for [Writer.Put].
+// PutOver writes one column of the row with a primary key, if all other sealed columns are as
+// given, and reports whether there was such a row. It does not touch indexes without that column.
+// The values are as for [Writer.Put].
 func (w *Writer) PutOver(what, table, column string, values ...Value) (found bool, err error) {
 	t, err := w.sealed(table, values)
 	if err != nil {
@@ -483,7 +481,7 @@ func (w *Writer) PutOver(what, table, column string, values ...Value) (found boo
 	return err == nil && w.Changes() > 0, err
 }
 
-// putOver is the statement for [Writer.PutOver], with the parameters of [Writer.Put].
+// putOver returns the statement for [Writer.PutOver], with the parameters of [Writer.Put].
 func (t *sealedTable) putOver(column string) string {
 	if query, ok := t.over[column]; ok {
 		return query
@@ -504,9 +502,9 @@ func (t *sealedTable) putOver(column string) string {
 	return query
 }
 
-// Amend has a function change the values of each row that a condition finds, which are in the
-// table's order, and writes the rows again. The primary key stays. It returns how many
-// rows there were. A row that is altered is an [*AlteredError].
+// Amend has a function change the values of each row that a condition selects, in the table's
+// order, and writes the rows again. The primary key must stay. It returns the number of rows. An
+// altered row is an [*AlteredError].
 func (w *Writer) Amend(what, table string, change func(values []Value), where string, args ...Value) (rows int, err error) {
 	if !w.Sealed(table) {
 		return 0, fmt.Errorf("cannot write %s: the table %s has no seals", what, table)
@@ -525,7 +523,7 @@ func (w *Writer) Amend(what, table string, change func(values []Value), where st
 	return len(found), nil
 }
 
-// read returns what a query finds of all columns of a table.
+// read returns all columns of the rows that a query selects.
 func (w *Writer) read(t *sealedTable, query string, args []Value) (found [][]Value, err error) {
 	stmt, err := w.stmt(query, args)
 	if err != nil {
@@ -553,8 +551,8 @@ func (w *Writer) read(t *sealedTable, query string, args []Value) (found [][]Val
 	}
 }
 
-// function registers a function on a connection that is given the number of a table, and values
-// of one of its rows.
+// function registers a function on a connection. Its arguments are the number of a table, and
+// values of one of its rows.
 func (s *Seals) function(conn *sqlite.Conn, name string, of func(t *sealedTable, values []sqlite.Value) (sqlite.Value, error)) error {
 	err := conn.CreateFunction(name, &sqlite.FunctionImpl{NArgs: -1, Deterministic: true, Scalar: func(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
 		return of(s.order[args[0].Int()], args[1:])
@@ -565,7 +563,7 @@ func (s *Seals) function(conn *sqlite.Conn, name string, of func(t *sealedTable,
 	return nil
 }
 
-// SealAll seals every row as it is. It comes before [Writer.Seal].
+// SealAll seals every row as it is. Call it before [Writer.Seal].
 func (s *Seals) SealAll(w *Writer) error {
 	c := s.sealer()
 	const function = "ocipd_seal"
@@ -608,7 +606,7 @@ func (s *Seals) Check(ctx context.Context, conn *sqlite.Conn, limit int) (altere
 		if err != nil {
 			return nil, err
 		}
-		// An index may be other than its table, and this is about the table.
+		// An index may differ from its table, and this is about the table.
 		err = sqlitex.ExecuteTransient(conn, fmt.Sprintf(`SELECT count(*) FROM main.%s NOT INDEXED WHERE %s(%d, seal, %s)`, t.name, function, no, t.list(t.covered)), nil)
 		if err != nil {
 			err = fmt.Errorf("cannot check the rows of the store: %w", err)

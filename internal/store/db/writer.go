@@ -18,7 +18,7 @@ type Writer struct {
 	Conn *sqlite.Conn
 	// stmts are the statements, by their texts.
 	stmts map[string]*sqlite.Stmt
-	// Those of [Writer.Seal]; nil in a database without seals.
+	// seals are those of [Writer.Seal]; nil in a database without seals
 	seals   *Seals
 	sealer  *sealer
 	checker *checker
@@ -32,8 +32,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Value is an argument of a statement. It is no interface, so that none takes memory of
-// its own.
+// Value is an argument of a statement. It is no interface, so that it needs no memory of its own.
 type Value struct {
 	kind  sqlite.ColumnType
 	n     int64
@@ -58,7 +57,7 @@ func Bool(b bool) Value {
 	return Int(0)
 }
 
-// Bytes is for blobs, and for long texts: those are copied once, and as one.
+// Bytes is for blobs, and for long texts, which are copied only once as blobs.
 func Bytes(b []byte) Value { return Value{kind: sqlite.TypeBlob, bytes: b} }
 
 // Time is a time in milliseconds, 0 for the zero time, which means "never" in tables.
@@ -70,8 +69,8 @@ func (v Value) Plus(n int64) Value { return Int(v.n + n) }
 // String is a text, and "" of other values.
 func (v Value) String() string { return v.text }
 
-// stmt returns a statement with its arguments, all of them. It is prepared on its
-// first use and kept with the connection.
+// stmt returns a statement with its arguments. It is prepared on its first use and kept with the
+// connection.
 func (w *Writer) stmt(query string, args []Value) (*sqlite.Stmt, error) {
 	stmt, ok := w.stmts[query]
 	if !ok {
@@ -108,7 +107,7 @@ func (w *Writer) Exec(what, query string, args ...Value) error {
 	return nil
 }
 
-// exec is [Writer.Exec] with a seal behind the arguments.
+// exec is [Writer.Exec] with a seal after the arguments.
 func (w *Writer) exec(what, query string, args []Value, seal []byte) error {
 	stmt, err := w.stmt(query, args)
 	if err == nil {
@@ -121,7 +120,7 @@ func (w *Writer) exec(what, query string, args []Value, seal []byte) error {
 	return nil
 }
 
-// Scalar returns the one number that a statement gives.
+// Scalar returns the single number of a statement.
 func (w *Writer) Scalar(what, query string, args ...Value) (n int64, err error) {
 	stmt, err := w.stmt(query, args)
 	if err == nil {
@@ -147,7 +146,7 @@ func (w *Writer) Run(statement string) error {
 	return exec(stmt)
 }
 
-// Together does something in one transaction, or not at all.
+// Together calls a function in one transaction.
 func (w *Writer) Together(do func() error) error {
 	var done error
 	err := func() (err error) {
@@ -164,10 +163,10 @@ func (w *Writer) Together(do func() error) error {
 // Changes returns how many rows the last statement wrote.
 func (w *Writer) Changes() int { return w.Conn.Changes() }
 
-// shrinkMemory gives back the memory of a connection's pages.
+// shrinkMemory frees the memory of a connection's pages.
 const shrinkMemory = `PRAGMA shrink_memory`
 
-// Shrink gives back the memory of the connection's pages.
+// Shrink frees the memory of the connection's pages.
 func (w *Writer) Shrink() error { return w.Run(shrinkMemory) }
 
 // exec runs a prepared statement that returns no rows.

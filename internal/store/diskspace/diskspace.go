@@ -1,9 +1,9 @@
-// Package diskspace watches the disk of a file that must go on growing, and says what
-// may still be written to it. As it fills up less is allowed: first
-// everything with a warning, then nothing new, then only what ends something, and at last, on a reserve that is kept
-// for it, people's decisions and the end itself.
+// Package diskspace watches the disk of a file that must keep growing, and says what may still be
+// written to it. As the disk fills up, it allows less: first everything with a warning, then
+// nothing new, then only changes that end something. At last it allows people's decisions and the
+// end itself, on a reserve that is kept for them.
 //
-// Whoever writes asks [Monitor.Take] before, and says afterwards whether it was written.
+// A writer calls [Monitor.Take] before, and afterwards reports whether it wrote.
 package diskspace
 
 import (
@@ -23,17 +23,17 @@ import (
 
 // Errors of [Monitor.Take].
 var (
-	// ErrLow means that the disk is nearly full, so that nothing new is taken up;
-	// what ends something is still written.
+	// ErrLow means that the disk is nearly full: nothing new is accepted, and changes that end
+	// something are still written.
 	ErrLow = errors.New("the disk is nearly full")
 	// ErrFull means that the disk is full.
 	ErrFull = errors.New("the disk is full")
 )
 
-// Use is what something is written for.
+// Use is the purpose of a write.
 type Use int
 
-// The uses. What begins something is refused first. What ends something is written
+// The uses. Changes that begin something are refused first. Changes that end something are written
 // as long as there is more than the reserve, and the last records always.
 const (
 	Begin Use = iota
@@ -41,11 +41,11 @@ const (
 	Last
 )
 
-// Level is how full the disk is.
+// Level says how full the disk is.
 type Level string
 
-// The levels, in order. On [Refuse] and below nothing is begun. [Full] means that a
-// write found no space.
+// The levels, in order. From [Refuse] on, nothing new begins. [Full] means that a write found no
+// space.
 const (
 	OK     Level = "ok"
 	Warn   Level = "warn"
@@ -53,40 +53,38 @@ const (
 	Full   Level = "full"
 )
 
-// Disk is how the disk is.
+// Disk is the state of the disk.
 type Disk struct {
 	Level Level
-	// Free is how many bytes the daemon's user may still write, besides those that
-	// what is in the write-ahead log will take.
+	// Free is how many bytes the daemon's user may still write, less those that the write-ahead log
+	// will take in the file.
 	Free int64
-	// Reserve says whether the space for the last records is kept.
+	// Reserve says whether the space for the last records is reserved.
 	Reserve bool
 }
 
-// Options say what a filling disk leads to. The zero value sets no limits:
-// only a disk that is full refuses.
+// Options set the limits of a filling disk. The zero value sets none: only a full disk refuses.
 type Options struct {
 	// WarnFree and MinFree are the bytes that must be free for [OK] and
 	// for anything new. Zero leaves out the level.
 	WarnFree, MinFree int64
-	// Reserve is the size in bytes of a file beside the one that grows, which is given
-	// up once for the last records; zero keeps none.
+	// Reserve is the size in bytes of a file beside the growing one, which is deleted once for the
+	// last records; zero keeps none.
 	Reserve int64
-	// Every is how often free space is looked at, 1 s where it is zero.
+	// Every is how often free space is checked; zero is 1 s.
 	Every time.Duration
-	// Free returns the free bytes; statfs(2) of the file's directory where
-	// it is nil.
+	// Free returns the free bytes; nil asks statfs(2) for the file's directory.
 	Free func() (int64, error)
 }
 
 // On reports whether there are limits.
 func (o *Options) On() bool { return o.WarnFree > 0 || o.MinFree > 0 || o.Reserve > 0 }
 
-// leave is what must be free for a level to be left again: an eighth more than
-// what it begins at, so that a disk at the border is not told of each second.
+// leave returns the free space at which a level ends: an eighth more than where it begins, so that
+// a disk at the limit does not change its level every second.
 func leave(limit int64) int64 { return limit + limit/8 }
 
-// Least is what must be free after a write found no space, where no limit is set.
+// Least is the free space that is needed after a write found none, if no limit is set.
 const Least = 1 << 20
 
 // Monitor watches the disk. Its methods are safe for concurrent use.
@@ -97,20 +95,20 @@ type Monitor struct {
 
 	now  atomic.Pointer[Disk]
 	wake chan struct{}
-	// file is what grows, and size how many bytes it will have, see [Monitor.Grown].
+	// file is the growing file, and size its future length, see [Monitor.Grown].
 	file string
 	size atomic.Int64
-	// flying is what is under way, and since what was written since the disk was
-	// looked at.
+	// flying counts the bytes of current writes, and since those written after the last check of
+	// the disk.
 	flying, since atomic.Int64
 
-	// mu makes a look and what follows from it one step.
+	// mu makes a check and its consequences one step.
 	mu sync.Mutex
-	// blind is set while free space cannot be told.
+	// blind is set while free space is unknown.
 	blind bool
 }
 
-// New looks at the disk of a file and makes the reserve.
+// New checks the disk of a file and makes the reserve.
 func New(o Options, file string, log *zap.Logger) *Monitor {
 	if o.Every == 0 {
 		o.Every = time.Second
@@ -126,7 +124,7 @@ func New(o Options, file string, log *zap.Logger) *Monitor {
 	return s
 }
 
-// freeBytes is what an ordinary user may still write in a directory.
+// freeBytes returns how many bytes an ordinary user may still write in a directory.
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -135,7 +133,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// Run looks every now and then until the context ends, and records each other level.
+// Run checks regularly until the context ends, and records each change of the level.
 func (s *Monitor) Run(ctx context.Context, record func(was, now Disk) error) {
 	ticker := time.NewTicker(s.Every)
 	defer ticker.Stop()
@@ -174,8 +172,7 @@ func (s *Monitor) say(d *Disk) {
 	}
 }
 
-// Look finds out how the disk is; full says that a write has just found no
-// space.
+// Look checks the disk. Full says that a write has just found no space.
 func (s *Monitor) Look(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,14 +202,13 @@ func (s *Monitor) Look(full bool) {
 	s.now.Store(&d)
 }
 
-// Kept is what is to stay free of the disk, whatever else is put on it.
+// Kept returns the space that must stay free, whatever else uses the disk.
 func (s *Monitor) Kept() int64 { return max(leave(s.MinFree), Least) }
 
-// Grown says how many bytes the file will have when all that was written is in it,
-// and not only in a write-ahead log beside it.
+// Grown sets the future length of the file, when everything in the write-ahead log is in it too.
 func (s *Monitor) Grown(size int64) { s.size.Store(size) }
 
-// growth is how much the file will take that it does not take yet.
+// growth returns how many bytes the file will still grow.
 func (s *Monitor) growth() int64 {
 	info, err := os.Stat(s.file)
 	if err != nil {
@@ -221,7 +217,7 @@ func (s *Monitor) growth() int64 {
 	return max(0, s.size.Load()-info.Size())
 }
 
-// level is the one that follows on another with so much free space.
+// level returns the level that follows another at so much free space.
 func (s *Monitor) level(was Level, free int64) Level {
 	low := was == Refuse || was == Full
 	switch {
@@ -235,9 +231,9 @@ func (s *Monitor) level(was Level, free int64) Level {
 	return OK
 }
 
-// Take counts so many bytes as taken, until they are written or given back. It
-// refuses what begins something while the disk is nearly full, or would fill it,
-// and what ends something where nothing is left but what was the reserve.
+// Take counts so many bytes as taken, until they are written or given back. It refuses changes that
+// begin something while the disk is nearly full or would become so, and changes that end something
+// if only the reserve is left.
 func (s *Monitor) Take(use Use, size int64) error {
 	flying := s.flying.Add(size)
 	if !s.On() || use == Last {
@@ -248,7 +244,7 @@ func (s *Monitor) Take(use Use, size int64) error {
 		return nil
 	}
 	if d.Level == OK || d.Level == Warn {
-		// So much was written since, or is about to be, that it is time to look.
+		// So many bytes were written or are about to be that the disk must be checked.
 		s.Look(false)
 		s.wakeUp()
 		if d = s.now.Load(); s.suffices(use, d, flying) {
@@ -263,13 +259,12 @@ func (s *Monitor) Take(use Use, size int64) error {
 		ErrLow, max(0, d.Free)>>20, s.MinFree>>20)
 }
 
-// suffices reports whether something may be written to a disk, besides what takes so
-// much already.
+// suffices reports whether a write may go to a disk, besides so many bytes that are taken already.
 func (s *Monitor) suffices(use Use, d *Disk, taken int64) bool {
 	low := d.Level == Refuse || d.Level == Full
 	switch {
 	case use == End:
-		// On a disk that was full the reserve may have been given up.
+		// On a full disk the reserve may have been given up.
 		return d.Level != Full || d.Reserve || s.Reserve == 0 || d.Free-taken >= s.Reserve
 	case s.MinFree == 0:
 		return true
@@ -277,16 +272,16 @@ func (s *Monitor) suffices(use Use, d *Disk, taken int64) bool {
 	return !low && d.Free-taken >= s.MinFree
 }
 
-// Written counts bytes as some that the next look at the disk will see.
+// Written counts bytes as written, which the next check of the disk will see.
 func (s *Monitor) Written(size int64) {
 	s.since.Add(size)
 	s.flying.Add(-size)
 }
 
-// GiveBack uncounts what was not written.
+// GiveBack uncounts bytes that were not written.
 func (s *Monitor) GiveBack(size int64) { s.flying.Add(-size) }
 
-// Filled looks at once after a write that found no space.
+// Filled checks the disk right after a write that found no space.
 func (s *Monitor) Filled() {
 	if !s.On() {
 		return
@@ -321,15 +316,15 @@ func (s *Monitor) Release() bool {
 	return true
 }
 
-// MakeRoom gives the reserve up where there is not enough space to open the file at
-// all: whoever decides about what waits must be able to.
+// MakeRoom gives the reserve up if there is not even enough space to open the file: people must be
+// able to decide pending requests.
 func (s *Monitor) MakeRoom() {
 	if d := s.now.Load(); d.Free < Least && s.Release() {
 		s.Look(false)
 	}
 }
 
-// startBytes is less than any start writes that is on record.
+// startBytes is less than the records of any start.
 const startBytes = 64 << 10
 
 // MayStart refuses a disk on which not even a start could be recorded.
@@ -340,7 +335,7 @@ func (s *Monitor) MayStart() error {
 	return nil
 }
 
-// Explain says of a failure on a full disk what to do about it.
+// Explain adds advice to a failure on a full disk.
 func (s *Monitor) Explain(err error) error {
 	free, failed := s.Free()
 	if failed != nil || free >= Least {
@@ -351,7 +346,7 @@ func (s *Monitor) Explain(err error) error {
 		dir, free>>10, Least>>10, err)
 }
 
-// makeReserve makes a file whose space is taken, not only promised.
+// makeReserve makes a file whose space is allocated.
 func makeReserve(path string, size int64) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot make the reserve: %w", err)
@@ -369,7 +364,7 @@ func makeReserve(path string, size int64) (err error) {
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
-	// A file system that cannot set space aside takes it for what is written.
+	// A file system that cannot allocate space in advance allocates it for written data.
 	block := make([]byte, 1<<20)
 	for size > 0 {
 		n := min(size, int64(len(block)))
@@ -381,10 +376,10 @@ func makeReserve(path string, size int64) (err error) {
 	return nil
 }
 
-// Now returns how the disk was when it was last looked at.
+// Now returns the state of the disk at the last check.
 func (s *Monitor) Now() Disk {
 	if !s.On() {
-		// Nobody looks by the clock.
+		// No timer checks it.
 		s.Look(false)
 	}
 	return *s.now.Load()

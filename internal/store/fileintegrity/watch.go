@@ -1,10 +1,10 @@
-// Package fileintegrity notices that the files of an SQLite database were taken away,
-// replaced or cut under the process that has them open. An open file goes on taking
-// writes and fsyncs when its name is gone, so a commit alone shows nothing.
+// Package fileintegrity notices that the files of an SQLite database were taken away, replaced or
+// cut under the process that has them open. An open file goes on taking writes and fsyncs when its
+// name is gone, so a commit alone shows nothing.
 //
-// It looks at names and never opens the files: closing any descriptor of them would
-// drop SQLite's locks (POSIX advisory locks belong to the process). Whoever writes
-// looks before a transaction and after it.
+// It looks at names and never opens the files: closing any descriptor of them would drop SQLite's
+// locks (POSIX advisory locks belong to the process). A writer checks before a transaction and
+// after it.
 package fileintegrity
 
 import (
@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LostError says that a file is no longer what it was: what is
-// written now is written where nobody will find it.
+// LostError says that a file is no longer the same: new data would be written to a file that nobody
+// can find.
 type LostError struct {
-	// What is lost ("the database"), the Path it is known by, and How.
+	// What names the lost file ("the database"), Path is its path, and How describes the loss.
 	What, Path, How string
 }
 
@@ -29,21 +29,21 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%s %s %s under the running daemon", e.What, e.Path, e.How)
 }
 
-// Watch knows the files of one database as they were last seen. Its methods are safe
-// for concurrent use.
+// Watch remembers the files of one database at the last check. Its methods are safe for concurrent
+// use.
 type Watch struct {
 	// dir is the directory of the write-ahead log, for shorter look-ups.
 	dir int
 
-	// mu makes looking and remembering one step: deliveries look too.
+	// mu makes checking and remembering one step: deliveries check too.
 	mu   sync.Mutex
 	main watched
-	// log is the write-ahead log. Its index is in memory: see store.openAlone.
+	// log is the write-ahead log. Its index is in memory: see db.openAlone.
 	log watched
 }
 
-// solid reports whether a file system takes space for what is written as it is,
-// so that a file in which everything was written has no holes.
+// solid reports whether a file system allocates space for all written data, so that a file that was
+// fully written has no holes.
 func solid(fd int) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(fd, &st) != nil {
@@ -56,7 +56,7 @@ func solid(fd int) bool {
 	return false
 }
 
-// watched is one file as it was last seen.
+// watched is one file at the last check.
 type watched struct {
 	what, path string
 	dir        int
@@ -66,15 +66,15 @@ type watched struct {
 	// shrinksTo is the size down to which the file may shrink. SQLite shortens the
 	// log to journal_size_limit, and the database only as [Watch.Shrinks] says.
 	shrinksTo uint64
-	// solid marks a file without holes. One that was cut and then written on
-	// behind where its end had been is as long as ever, and has one.
+	// solid marks a file without holes. If it was cut and then written on beyond its former end,
+	// its length is the same, and it has a hole.
 	solid bool
 }
 
 // New remembers the files of a database that was just opened. LogLimit is the size
 // that SQLite cuts the write-ahead log back to, its journal_size_limit.
 func New(path string, logLimit uint64) (*Watch, error) {
-	// SQLite keeps the log beside the file that a link leads to.
+	// SQLite keeps the log beside the target of a symbolic link.
 	target, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		target, err = filepath.Abs(target)
@@ -116,8 +116,8 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// Check reports the first file that is lost. It is two system calls that read names,
-// no input or output.
+// Check reports the first lost file. It makes two system calls that read names, without input or
+// output.
 func (w *Watch) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,16 +131,16 @@ func (w *Watch) check() error {
 	return w.log.check()
 }
 
-// Shrinks says to how many bytes the database is about to be made shorter by its own
-// process. It may be, once.
+// Shrinks announces that the database's own process is about to shorten it to so many bytes. It may
+// do so once.
 func (w *Watch) Shrinks(to uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.main.shrinksTo = to
 }
 
-// Rewrites has both files changed in whatever way by their own process. Nobody looks
-// meanwhile, and what they are afterwards is what they are to be.
+// Rewrites calls a function that changes both files in any way. No check runs meanwhile, and their
+// new state becomes the expected one.
 func (w *Watch) Rewrites(change func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,10 +154,10 @@ func (w *Watch) Rewrites(change func() error) error {
 	return w.check()
 }
 
-// look asks for what the watch compares and nothing more. Above all it does not
-// ask for times: a file whose time of change was asked for gets another one by its
-// next write, and that write's fsync then has the inode to journal besides the
-// data (Linux 6.13, multigrain timestamps), a tenth of a commit.
+// look asks for the compared properties and nothing more. Above all it does not ask for times:
+// after a query for its time of change, a file gets another one by its next write, and that write's
+// fsync then must journal the inode besides the data (Linux 6.13, multigrain timestamps), a tenth
+// of a commit.
 func (f *watched) look() (st unix.Statx_t, err error) {
 	const compared = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_SIZE | unix.STATX_BLOCKS
 	err = unix.Statx(f.dir, f.name, unix.AT_STATX_SYNC_AS_STAT, compared, &st)
@@ -177,14 +177,13 @@ func device(st *unix.Statx_t) uint64 { return unix.Mkdev(st.Dev_major, st.Dev_mi
 
 func holed(st *unix.Statx_t) bool { return st.Blocks*512 < st.Size }
 
-// settling bounds how long a file may look as if it had a hole.
+// settling bounds how long a file may seem to have a hole.
 const settling = 100 * time.Millisecond
 
-// staysHoled looks until a file has no hole, and reports true where it keeps it. A
-// look beside a write can see the new length before the blocks that were taken for
-// it: ext4 shows that once in some thousand looks, for up to a tenth of a
-// millisecond, or as long as the writer is kept off its processor. What was cut
-// stays as it is.
+// staysHoled checks until a file has no hole, and returns true if it keeps it. A check beside a
+// write can see the new length before the new blocks: ext4 shows that once in some thousand checks,
+// for up to a tenth of a millisecond, or as long as the writer gets no processor. A file that was
+// cut keeps its hole.
 func (f *watched) staysHoled() bool {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -192,7 +191,7 @@ func (f *watched) staysHoled() bool {
 	defer limit.Stop()
 	for {
 		if st, err := f.look(); err != nil || !holed(&st) {
-			// Another reason is found by the next look.
+			// The next check finds any other loss.
 			return false
 		}
 		select {

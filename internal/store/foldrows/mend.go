@@ -15,10 +15,9 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Mend makes the rows that differ what the log says, as far as it says enough. Columns that no
-// record holds stay as they are. A row that the log does not have is ended, or taken away where
-// that is what ends it. A row that is gone is made again where all that it takes is on record. The
-// writer seals what it writes.
+// Mend corrects the rows that differ, as far as the log has their content. Columns that no record
+// holds stay. A row that the log does not have is ended, or deleted if that is how it ends. A
+// missing row is made again if all its content is on record. The writer seals the rows.
 func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) error {
 	for i := range differences {
 		d := &differences[i]
@@ -38,7 +37,7 @@ func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.T
 	return w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
 }
 
-// mending is one row that is made what the log says, nil where that has no such row.
+// mending is one row that is corrected, nil if the log has no such row.
 type mending struct {
 	w    *db.Writer
 	key  []string
@@ -135,14 +134,15 @@ func (m *mending) actorGrant(v []db.Value) error {
 	return edit(&v[4], map[string]any{"actor": m.says[0], "role": m.says[1], "revoked_at": nil})
 }
 
-// task makes the head of a task. What belongs to it is on record by digests, and stays as it is. One that has ended is
-// made a failed one, on which no other task goes on: the log does not keep which of the two ends it was.
+// task makes the head of a task. Its parts are on record only as digests, and stay. A task that has
+// ended is made a failed one, which no other task continues: the log does not keep which of the two
+// ends it was.
 func (m *mending) task(v []db.Value) error {
 	tenant, phase, seq := v[1].String(), "failed", int64(0)
 	if m.says != nil {
 		tenant, phase, seq = m.says[0], m.says[1], fold.Number(m.says[2])
 	} else if open, err := m.w.Scalar("the task", `SELECT is_open FROM main.tasks WHERE id = ?`, db.Text(m.key[0])); err != nil || open == 0 {
-		// It has ended, and is open by what belongs to it.
+		// The task has ended, and is open because of its parts.
 		return err
 	}
 	head := map[string]any{"tenant_id": tenant, "phase": phase}
@@ -153,7 +153,7 @@ func (m *mending) task(v []db.Value) error {
 	return edit(&v[11], head)
 }
 
-// write changes a row that is there, whoever has written it, and seals it.
+// write changes an existing row, regardless of its seal, and seals it.
 func (m *mending) write(table, where string, change func([]db.Value) error) error {
 	values, err := m.raw(`SELECT ` + strings.TrimSuffix(m.w.Seals().Columns(table), ", seal") + ` FROM main.` + table + ` WHERE ` + where)
 	if err != nil || values == nil {
@@ -189,8 +189,8 @@ func (m *mending) raw(query string) (values []db.Value, err error) {
 	return values, err
 }
 
-// edit sets members of a column that is a JSON object; nil takes one away. What is none is left
-// to the comparison that follows.
+// edit sets members of a column that is a JSON object; nil removes one. It leaves anything else to
+// the comparison that follows.
 func edit(column *db.Value, members map[string]any) error {
 	object := make(map[string]jsontext.Value)
 	if json.Unmarshal([]byte(column.String()), &object) != nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/fold"
 )
 
-// Task is the row of a task, of which parts stand for the rows that belong to it.
+// Task returns the row of a task; parts stand for the rows that belong to it.
 func Task(tenant, phase string, seq int, parts *fold.Parts) fold.Row {
 	return fold.Row{tenant, phase, fold.Int(seq), parts.String(), parts.Bound(), fold.Int(parts.Unsettled())}
 }
 
-// TaskGrant is the row of a grant of an actor, of which the token is the SHA-256 of its token, and the body is as it
-// is stored.
+// TaskGrant returns the row of an actor's grant, with the SHA-256 of its token and the stored body.
 func TaskGrant(token []byte, task string, expires time.Time, body []byte) fold.Row {
 	row := fold.Row{unreadable, unreadable, task, fold.Time(expires), noNumber, base64.RawURLEncoding.EncodeToString(token), unreadable}
 	var g struct {
@@ -38,7 +37,7 @@ func TaskGrant(token []byte, task string, expires time.Time, body []byte) fold.R
 	return row
 }
 
-// part is what of an entry of one of a task's lists decides anything.
+// part is the part of an entry in a task's lists that decisions depend on.
 type part struct {
 	Approval     string    `json:"approval_id"`
 	Request      string    `json:"request_digest"`
@@ -64,8 +63,8 @@ type part struct {
 	} `json:"runs"`
 }
 
-// partsOf reads the lists of a task, entries of a kind and a body in the order of [fold.Parts], and the ids of its
-// dependencies. Nil is what cannot be read.
+// partsOf reads the lists of a task, entries of a kind and a body in the order of [fold.Parts], and
+// the ids of its dependencies. It returns nil if they cannot be read.
 func partsOf(text, dependencies []byte) *fold.Parts {
 	var list [][2]jsontext.Value
 	var ids []string

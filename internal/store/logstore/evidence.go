@@ -13,21 +13,20 @@ import (
 // ErrUnsigned means that no checkpoint covers a record yet.
 var ErrUnsigned = errors.New("no checkpoint covers the record yet")
 
-// Evidence is what a database shows of its log.
+// Evidence is the log as the database alone shows it.
 type Evidence struct{ Records }
 
-// EvidenceIn is the evidence in a database.
+// EvidenceIn returns the evidence in a database.
 func EvidenceIn(reader *db.Reader) Evidence { return Evidence{Records{reader}} }
 
-// Checkpoint returns the newest checkpoint; its Seq is zero where none was made.
+// Checkpoint returns the newest checkpoint; its Seq is zero if there is none.
 func (r Evidence) Checkpoint(ctx context.Context) (Signed, error) { return r.newestCheckpoint(ctx) }
 
-// PublicKey returns the public key that the log is signed with, "" where it never
-// was.
+// PublicKey returns the public key that the log is signed with, "" if it never was.
 func (r Evidence) PublicKey(ctx context.Context) (string, error) { return r.publicKey(ctx) }
 
-// RootAt returns the root of the tree over the first records, or [db.ErrNotFound]
-// where there are fewer.
+// RootAt returns the root of the tree over the first records, or [db.ErrNotFound] if there are
+// fewer.
 func (r Evidence) RootAt(ctx context.Context, size uint64) (audit.Hash, error) {
 	tree, err := r.wholeTree(ctx)
 	if err != nil {
@@ -59,8 +58,8 @@ func (r Evidence) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, e
 	return prove(ctx, seq)
 }
 
-// Prover returns what makes receipts of many records: the tree is read once, and all
-// receipts are under the checkpoint that was the newest by then.
+// Prover returns a function that makes receipts of many records. It reads the tree once, and all
+// receipts are under the checkpoint that was the newest at that time.
 func (r Evidence) Prover(ctx context.Context) (func(ctx context.Context, seq uint64) (audit.Receipt, error), error) {
 	tree, err := r.wholeTree(ctx)
 	if err != nil {
@@ -73,8 +72,8 @@ func (r Evidence) Prover(ctx context.Context) (func(ctx context.Context, seq uin
 	return func(ctx context.Context, seq uint64) (audit.Receipt, error) { return r.prove(ctx, seq, &tree, newest) }, nil
 }
 
-// ProveExtension returns the path that shows that the first records of a number are
-// the beginning of those of another, or [db.ErrNotFound] where there are fewer.
+// ProveExtension returns the path that shows that the log of size old is the beginning of the one
+// of another size, or [db.ErrNotFound] if there are fewer records.
 func (r Evidence) ProveExtension(ctx context.Context, old, size uint64) ([]audit.Hash, error) {
 	tree, err := r.wholeTree(ctx)
 	if err != nil {
@@ -91,8 +90,7 @@ func (r Evidence) wholeTree(ctx context.Context) (audit.Tree, error) {
 	return r.tree(ctx, last)
 }
 
-// newestCheckpoint returns the last plain checkpoint; its Seq is zero where
-// there is none.
+// newestCheckpoint returns the last plain checkpoint; its Seq is zero if there is none.
 func (r Records) newestCheckpoint(ctx context.Context) (newest Signed, err error) {
 	value, err := r.db.Named(ctx, checkpointName)
 	switch {

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// recent holds the newest lines in memory, so that whoever follows the log
-// closely reads no database: the mirror, the sinks, the index, operators.
+// recent holds the newest lines in memory, so that close followers of the log need not read the
+// database: the mirror, the sinks, the index, operators.
 type recent struct {
 	mu      sync.Mutex
 	batches []lineBatch
 	bytes   int
 }
 
-// lineBatch is what one commit wrote: whole lines with their newlines. It is
-// never changed.
+// lineBatch holds the lines of one commit, whole and with their newlines. It never changes.
 type lineBatch struct {
 	first, last uint64
 	text        []byte
@@ -32,21 +31,21 @@ func (r *recent) add(first, last uint64, text []byte) {
 	for ; r.bytes > recentBytes && drop < len(r.batches)-1; drop++ {
 		r.bytes -= len(r.batches[drop].text)
 	}
-	// The list wanders along its memory, and is copied when that has no more room
-	// alone: there are thousands of batches, and each commit drops one.
+	// The list moves along its memory, and is copied only when that is full: there are thousands of
+	// batches, and each commit drops one.
 	clear(r.batches[:drop])
 	r.batches = r.batches[drop:]
 }
 
-// forget drops all lines: who follows the log reads the database until there are new ones.
+// forget drops all lines: followers read the database until there are new ones.
 func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches, r.bytes = nil, 0
 }
 
-// after returns a page of the lines after seq and the number of the last one,
-// and false where memory does not reach back so far.
+// after returns a page of the lines after seq and the number of the last one, and false if memory
+// does not reach back so far.
 func (r *recent) after(seq uint64) (lines [][]byte, upTo uint64, ok bool) {
 	r.mu.Lock()
 	batches := r.batches
@@ -62,8 +61,7 @@ func (r *recent) after(seq uint64) (lines [][]byte, upTo uint64, ok bool) {
 			low = middle + 1
 		}
 	}
-	// The list is moved when its beginning is dropped: what is read without
-	// the lock is a copy.
+	// The list moves when its beginning is dropped, so copy it before reading without the lock.
 	page := append([]lineBatch(nil), batches[low:min(len(batches), low+pageLines)]...)
 	r.mu.Unlock()
 	upTo, size := seq, 0

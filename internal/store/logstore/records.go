@@ -14,22 +14,20 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Records are the records of a database, as they stand in it. It is safe for concurrent
-// use.
+// Records are the records in a database. It is safe for concurrent use.
 type Records struct{ db *db.Reader }
 
-// LastSeq returns the number of the last record, zero where there is none.
+// LastSeq returns the number of the last record, zero if there is none.
 func (r Records) LastSeq(ctx context.Context) (uint64, error) {
 	return r.seqOf(ctx, `SELECT coalesce(max(seq), 0) FROM records`)
 }
 
-// FirstSeq returns the number of the first record that was not removed, zero where there
-// is none.
+// FirstSeq returns the number of the first record that was not removed, zero if there is none.
 func (r Records) FirstSeq(ctx context.Context) (uint64, error) {
 	return r.seqOf(ctx, `SELECT coalesce(min(seq), 0) FROM records`)
 }
 
-// seqOf returns the one number that a query gives.
+// seqOf returns the single number of a query.
 func (r Records) seqOf(ctx context.Context, query string) (uint64, error) {
 	seq, err := db.Row(ctx, r.db, "the audit log", query, nil, db.ScanInt)
 	return uint64(seq), err
@@ -49,11 +47,9 @@ func (r Records) Line(ctx context.Context, seq uint64) ([]byte, error) {
 	return line, err
 }
 
-// A page is what one query reads at most, in records and, but for a last
-// record that is longer, in bytes. Reading in pages, nobody holds a snapshot
-// that would keep the write-ahead log from being reused; and a caller looks at
-// a page when the connection is free again, so one who is slow is in nobody's
-// way.
+// A page bounds one query, in records and, except for a longer last record, in bytes. With pages,
+// no reader holds a snapshot that would keep the write-ahead log from being reused. The connection
+// is free again before the caller looks at a page, so a slow caller blocks nobody.
 const (
 	pageLines = 512
 	pageBytes = 1 << 20
@@ -62,11 +58,11 @@ const (
 type page struct {
 	seqs  []uint64
 	lines [][]byte
-	// room is where the next line is put. It is doubled where it is full, so that a page of a few
-	// lines takes little and one that is read into again is made once.
+	// room is the memory for the next line. It doubles when it is full, so that a page of a few
+	// lines is small and a reused page is allocated once.
 	room []byte
-	// last is the number of the line that was checked last, zero before the first,
-	// and link the hash that its neighbour names, or, going back, has.
+	// last is the number of the last checked line, zero before the first. link is the hash that the
+	// next neighbour must name, or going back, must have.
 	last uint64
 	link audit.Hash
 }
@@ -106,7 +102,7 @@ func (p *page) read(ctx context.Context, r Records, query string, after, before 
 	return nil
 }
 
-// take returns so many bytes of the page's room.
+// take returns so many bytes of the page's memory.
 func (p *page) take(n int) []byte {
 	start := len(p.room)
 	if cap(p.room)-start < n {
@@ -116,8 +112,8 @@ func (p *page) take(n int) []byte {
 	return p.room[start : start+n : start+n]
 }
 
-// check returns a line, which is what was sealed: nobody is given one that was
-// changed since. Lines are checked in their order, and each with its neighbour.
+// check returns a line, if it is the sealed one: no caller gets a changed line. Lines are checked
+// in their order, each with its neighbour.
 func (p *page) check(i int) ([]byte, error) {
 	line, seq := p.lines[i], p.seqs[i]
 	head, prev, err := audit.Sealed(seq, line)
@@ -146,8 +142,8 @@ func (p *page) check(i int) ([]byte, error) {
 	return line, nil
 }
 
-// LinesAfter returns a page of records after seq, oldest first, and the number
-// of the last one, or seq where there is none.
+// LinesAfter returns a page of records after seq, oldest first, and the number of the last one, or
+// seq if there is none.
 func (r Records) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
 	var p page
 	if err := p.read(ctx, r, oldestFirst, seq, math.MaxInt64); err != nil {
@@ -159,22 +155,22 @@ func (r Records) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, up
 			return nil, seq, err
 		}
 		if err != nil {
-			break // those before it are good
+			break // the ones before it are good
 		}
 		lines, seq = append(lines, line), p.seqs[i]
 	}
 	return lines, seq, nil
 }
 
-// EachLine calls visit for every record after seq, oldest first, up to the
-// last one at the time of its call. The line is valid during the visit only.
-// An error of visit ends the walk and is returned as it is.
+// EachLine calls visit for every record after seq, oldest first, up to the last one at the time of
+// its call. The line is valid during the visit only. An error of visit ends the walk and is
+// returned unchanged.
 func (r Records) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	return r.each(ctx, after, (*page).check, visit)
 }
 
-// EachStored is [Records.EachLine] for a verifier: the lines are as they stand in the
-// file, and nobody has looked at them.
+// EachStored is [Records.EachLine] for a verifier: the lines are as they are in the file,
+// unchecked.
 func (r Records) EachStored(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	return r.each(ctx, after, func(p *page, i int) ([]byte, error) { return p.lines[i], nil }, visit)
 }
@@ -211,14 +207,13 @@ func (r Records) each(ctx context.Context, after uint64, get func(p *page, i int
 	return nil
 }
 
-// scanRecords is how many records one [Records.Query] looks at.
+// scanRecords bounds the records that one [Records.Query] examines.
 const scanRecords = 1 << 16
 
-// Query returns up to limit records between two, both exclusive, that a filter
-// selects, newest first, and where to go on: the number to give as before, or
-// zero where nothing more can match. Zero for before is the end of the log. It
-// looks at each record, but at no more than 65536 of them: a page may be short,
-// or empty, and have more behind it.
+// Query returns up to limit records between two, both exclusive, that a filter selects, newest
+// first, and the number to give as before to continue, zero if nothing more can match. Zero for
+// before is the end of the log. It examines each record, but at most 65536 of them: a page may be
+// short, or empty, and have more behind it.
 func (r Records) Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	if limit < 1 {
 		return nil, 0, nil
@@ -273,8 +268,7 @@ func (r Records) Query(ctx context.Context, f audit.Filter, after, before uint64
 	return lines, 0, nil
 }
 
-// Lines returns the lines of some records in the order they are asked for, nil
-// for one that is not there.
+// Lines returns the lines of some records in the given order, nil for one that is not there.
 func (r Records) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err error) {
 	err = r.db.Scan(ctx, func(conn *sqlite.Conn) error {
 		for i, seq := range seqs {
@@ -295,8 +289,8 @@ func (r Records) Lines(ctx context.Context, seqs []uint64) (lines [][]byte, err 
 	return lines, nil
 }
 
-// SeqAt returns the number of the last record before a moment. Records are
-// ordered by time, so a few look-ups find it however long the log is.
+// SeqAt returns the number of the last record before a time. Records are ordered by time, so a few
+// look-ups find it however long the log is.
 func (r Records) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
 	first, err := r.FirstSeq(ctx)
 	if err != nil {
@@ -326,8 +320,8 @@ func (r Records) SeqAt(ctx context.Context, at time.Time) (uint64, error) {
 	return low, nil
 }
 
-// noStrayRecords reports a record under a number that none can have: nothing reads it,
-// and whoever lists the table sees it.
+// noStrayRecords reports a record under an impossible number: nothing reads it, but a listing of
+// the table shows it.
 func (r Records) noStrayRecords(ctx context.Context) error {
 	first, err := db.Row(ctx, r.db, "the audit log", `SELECT coalesce(min(seq), 1) FROM records`, nil, db.ScanInt)
 	if err == nil && first <= 0 {
@@ -336,7 +330,7 @@ func (r Records) noStrayRecords(ctx context.Context) error {
 	return err
 }
 
-// tailCheck is how many records at the chain's end are checked at every start.
+// tailCheck is the number of records at the chain's end that every start checks.
 const tailCheck = 256
 
 // verifyTail checks the last records.
@@ -359,9 +353,8 @@ func (r Records) verifyTail(ctx context.Context, tombstone audit.Tombstone, last
 	return head, err
 }
 
-// Verify reads the whole log and holds it against what is known of it; the
-// tombstone is the log's own. Where it finds a [*audit.Fault] the report says how
-// far the log is good.
+// Verify reads the whole log and compares it with a proof; the tombstone is the log's own. If it
+// finds a [*audit.Fault], the report says how far the log is good.
 func (r Records) Verify(ctx context.Context, p audit.Proof) (audit.Report, error) {
 	tombstone, err := r.Tombstone(ctx)
 	switch {
@@ -380,7 +373,7 @@ func (r Records) Verify(ctx context.Context, p audit.Proof) (audit.Report, error
 	return v.Finish()
 }
 
-// Misplaced counts the rows of records that stand before the first number there is.
+// Misplaced counts the rows of records before the first possible number.
 func (r Records) Misplaced(ctx context.Context) (uint64, error) {
 	return r.seqOf(ctx, `SELECT count(*) FROM records WHERE seq < 1`)
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// Tombstone returns what stands for the records that were retired, or
-// [db.ErrNotFound] where none were.
+// Tombstone returns the tombstone of the retired records, or [db.ErrNotFound] if there is none.
 func (r Records) Tombstone(ctx context.Context) (t audit.Tombstone, err error) {
 	signed, err := db.Row(ctx, r.db, "what was retired", `SELECT note FROM retired ORDER BY upto DESC LIMIT 1`, nil, db.ScanText)
 	if err != nil {
@@ -22,8 +21,8 @@ func (r Records) Tombstone(ctx context.Context) (t audit.Tombstone, err error) {
 	return t, nil
 }
 
-// Entomb returns the step that writes a signed tombstone for the records up to seq, nil
-// where there is one. The newest checkpoint must cover seq, and the log must be signed.
+// Entomb returns the step that writes a signed tombstone for the records up to seq, nil if there is
+// one. The newest checkpoint must cover seq, and the log must be signed.
 func Entomb(ctx context.Context, l *Log, seq uint64) (Step, error) {
 	end := l.end.Load()
 	switch {
@@ -69,12 +68,11 @@ func Entomb(ctx context.Context, l *Log, seq uint64) (Step, error) {
 	}, nil
 }
 
-// removedAtOnce is how many records one commit removes: so few that nobody
-// waits for it.
+// removedAtOnce is the number of records that one commit removes, small enough not to delay other
+// commits.
 const removedAtOnce = 512
 
-// Remove is the step that removes the first few of the records up to one that a
-// tombstone stands for.
+// Remove returns the step that removes the first few of the records that a tombstone stands for.
 func Remove(upTo uint64) Step {
 	return func(w *Writer) error {
 		return w.tx.Exec("that records are retired", `DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE seq <= ? ORDER BY seq LIMIT ?)`,
@@ -82,8 +80,8 @@ func Remove(upTo uint64) Step {
 	}
 }
 
-// retiredLeaves returns the leaf hashes from an index on that retention took out
-// of the tile that begins there.
+// retiredLeaves returns the leaf hashes from an index on that retention removed from the tile that
+// begins there.
 func (r Records) retiredLeaves(ctx context.Context, from uint64) ([]audit.Hash, error) {
 	leaves, err := db.Row(ctx, r.db, "what was retired", `SELECT leaves FROM retired WHERE upto > ? ORDER BY upto DESC LIMIT 1`, []any{int64(from)}, scanHashes)
 	if errors.Is(err, db.ErrNotFound) {

@@ -26,7 +26,7 @@ func (r Records) tile(ctx context.Context, level int, n uint64) ([]audit.Hash, e
 	return t.Hashes, err
 }
 
-// storedTile is a complete tile with the root that is stated of it.
+// storedTile is a complete tile with its stated root.
 type storedTile struct {
 	audit.Tile
 	root audit.Hash
@@ -54,7 +54,7 @@ func (r Records) storedTile(ctx context.Context, level int, n uint64) (storedTil
 
 func scanHashes(stmt *sqlite.Stmt) ([]audit.Hash, error) { return hashList(db.ColumnBytes(stmt, 0)) }
 
-// hashBytes and hashList are how hashes are kept: one after another.
+// hashBytes and hashList encode and decode hashes, one after another.
 func hashBytes(hashes []audit.Hash) []byte {
 	b := make([]byte, 0, len(hashes)*len(audit.Hash{}))
 	for _, h := range hashes {
@@ -111,10 +111,10 @@ func (r Records) tree(ctx context.Context, size uint64) (audit.Tree, error) {
 		})
 }
 
-// growTree reads the tree of a log. It makes it where an older daemon wrote the log
-// without one, and makes it again where the tiles are not those of the records. Of a log
-// that has a checkpoint it looks only at the tiles that lead to it and at those since, so
-// that a start takes the same time however long the log is; all has it look at every tile.
+// growTree reads the tree of a log. It makes the tree if an older daemon wrote the log without one,
+// and again if the tiles do not fit the records. If the log has a checkpoint, it checks only the
+// tiles that lead to it and those since, so that a start takes the same time however long the log
+// is; all has it check every tile.
 func (l *Log) growTree(ctx context.Context, w *db.Writer, size uint64, tombstone audit.Tombstone, all bool, log *zap.Logger) (audit.Tree, error) {
 	have, err := db.QueryInt(w.Conn, fmt.Sprintf(`SELECT coalesce(max(id) + 1, 0) FROM tiles WHERE id < %d`, tileID(1, 0)))
 	if err != nil {
@@ -147,9 +147,9 @@ func (r Records) checkedTree(ctx context.Context, size uint64) (audit.Tree, erro
 	return r.checked(ctx, size, 0)
 }
 
-// checkedEdge reads the tree of all records, and checks the tiles since the newest checkpoint
-// and those that lead to its root. The others are checked by [Log.CheckAll], and whatever is
-// read of them later, such as the path of a receipt, leads to a signed root or to a fault.
+// checkedEdge reads the tree of all records, and checks the tiles since the newest checkpoint and
+// those that lead to its root. [Log.CheckAll] checks the others, and a later read of one, such as
+// for the path of a receipt, leads to a signed root or to a fault.
 func (r Records) checkedEdge(ctx context.Context, size uint64) (audit.Tree, error) {
 	c, err := r.newestOf(ctx)
 	if err != nil {
@@ -158,8 +158,7 @@ func (r Records) checkedEdge(ctx context.Context, size uint64) (audit.Tree, erro
 	return r.checked(ctx, size, min(c.Size, size))
 }
 
-// checked reads the tree of all records, and checks the tiles that were not complete at a
-// size.
+// checked reads the tree of all records, and checks the tiles that were not complete at a size.
 func (r Records) checked(ctx context.Context, size, since uint64) (audit.Tree, error) {
 	tree, err := r.tree(ctx, size)
 	if err == nil {
@@ -178,8 +177,8 @@ func (r Records) checked(ctx context.Context, size, since uint64) (audit.Tree, e
 	return tree, err
 }
 
-// CheckTree checks the tiles of the Merkle tree, over so many records, whose root was
-// made of the records. What is wrong with them is an [*audit.Fault].
+// CheckTree checks the tiles of the Merkle tree over so many records, whose root was computed from
+// the records. A wrong tile is an [*audit.Fault].
 func (r Records) CheckTree(ctx context.Context, size uint64, root audit.Hash) error {
 	tree, err := r.checkedTree(ctx, size)
 	if err == nil && tree.Root() != root {
@@ -191,15 +190,15 @@ func (r Records) CheckTree(ctx context.Context, size uint64, root audit.Hash) er
 	return err
 }
 
-// badTile is a tile that is not that of the records.
+// badTile returns the fault of a tile that does not fit the records.
 func badTile(level int, n uint64, problem string) error {
 	return &audit.Fault{Problem: fmt.Sprintf("tile %d of level %d of the Merkle tree %s", n, level, problem)}
 }
 
-// checkTiles holds the tiles over so many records against each other: each tile that is not
-// complete at a size has the root that it states, and that root stands in the tile above it.
-// With the root of a tree that is known, nothing in them is another. Rest is called after each
-// tile, and ends the check with its error.
+// checkTiles compares the tiles over so many records with each other: each tile that was not
+// complete at a size has its stated root, and the tile above it contains that root. Together with a
+// known root of the tree, this proves all tiles. Rest is called after each tile, and its error ends
+// the check.
 func (r Records) checkTiles(ctx context.Context, size, since uint64, rest func(context.Context) error) error {
 	for level, n := 0, size>>audit.TileHeight; n > 0; level, n = level+1, n>>audit.TileHeight {
 		first := since >> (audit.TileHeight * (level + 1))
@@ -234,7 +233,7 @@ func (r Records) checkTiles(ctx context.Context, size, since uint64, rest func(c
 	return nil
 }
 
-// newestOf reads the newest checkpoint, the zero one where there is none.
+// newestOf reads the newest checkpoint, or the zero one.
 func (r Records) newestOf(ctx context.Context) (audit.Checkpoint, error) {
 	newest, err := r.newestCheckpoint(ctx)
 	if err != nil {
@@ -243,7 +242,7 @@ func (r Records) newestOf(ctx context.Context) (audit.Checkpoint, error) {
 	return newest.open()
 }
 
-// open reads the checkpoint, the zero one where there is none.
+// open reads the checkpoint, or the zero one.
 func (s Signed) open() (audit.Checkpoint, error) {
 	if s.Seq == 0 {
 		return audit.Checkpoint{}, nil
@@ -255,10 +254,10 @@ func (s Signed) open() (audit.Checkpoint, error) {
 	return c, nil
 }
 
-// fits holds a tree against a checkpoint.
+// fits compares a tree with a checkpoint.
 func (r Records) fits(ctx context.Context, tree *audit.Tree, c audit.Checkpoint) error {
 	if c.Size == 0 || c.Size > tree.Size() {
-		return nil // of more: records are missing, and not tiles
+		return nil // it covers more: records are missing, not tiles
 	}
 	root, err := r.rootAt(ctx, c.Size, tree)
 	if err == nil && root != c.Root {
@@ -267,7 +266,7 @@ func (r Records) fits(ctx context.Context, tree *audit.Tree, c audit.Checkpoint)
 	return err
 }
 
-// lastTiles wants the last tile of each level to be the one that so many records have.
+// lastTiles checks that the last tile of each level fits the number of records.
 func (r Records) lastTiles(ctx context.Context, size uint64) error {
 	for level, want := 0, size; level < tileLevels; level++ {
 		want >>= audit.TileHeight
@@ -282,10 +281,10 @@ func (r Records) lastTiles(ctx context.Context, size uint64) error {
 	return nil
 }
 
-// CheckAll checks what a start does not look at: every complete tile, and every record
-// against the tile that has its hash. What is wrong is an [*audit.Fault]. It takes as long as
-// reading the log; rest is called after each tile's worth of work, and ends the check with its
-// error. The log may grow and be retired meanwhile.
+// CheckAll makes the checks that a start leaves out: every complete tile, and every record against
+// the tile with its hash. A failure is an [*audit.Fault]. It takes as long as reading the log; rest
+// is called after each tile's worth of work, and its error ends the check. The log may grow and be
+// retired meanwhile.
 func (l *Log) CheckAll(ctx context.Context, rest func(context.Context) error) error {
 	for {
 		retired := l.Retired()
@@ -293,7 +292,7 @@ func (l *Log) CheckAll(ctx context.Context, rest func(context.Context) error) er
 		if _, damaged := errors.AsType[*audit.Fault](err); !damaged || l.Retired() == retired {
 			return err
 		}
-		// What was removed meanwhile could not be read.
+		// Records that were removed meanwhile could not be read.
 	}
 }
 
@@ -309,7 +308,7 @@ func (l *Log) checkAll(ctx context.Context, end *end, rest func(context.Context)
 	if err := l.checkTiles(ctx, size, 0, rest); err != nil {
 		return err
 	}
-	// As it stands in the database, and not as it is remembered.
+	// Read the database, not the tree in memory.
 	tree, err := l.tree(ctx, size)
 	if err == nil {
 		err = l.fits(ctx, &tree, c)
@@ -348,9 +347,8 @@ func (l *Log) checkAll(ctx context.Context, end *end, rest func(context.Context)
 	return err
 }
 
-// plantTree makes the tiles of a log from its lines, whose chain it checks. Of
-// records that were retired it takes the tiles that there are, if they are those
-// that the tombstone stands for.
+// plantTree makes the tiles of a log from its lines, whose chain it checks. For retired records it
+// takes the existing tiles, if they fit the tombstone.
 func (l *Log) plantTree(ctx context.Context, w *db.Writer, size uint64, tombstone audit.Tombstone) (tree audit.Tree, err error) {
 	head := tombstone.Head
 	tree, err = l.tree(ctx, head.Seq)
@@ -380,7 +378,7 @@ func (l *Log) plantTree(ctx context.Context, w *db.Writer, size uint64, tombston
 	return tree, err
 }
 
-// tileLevels is how many levels of tiles a tree can have.
+// tileLevels is the largest number of levels of tiles in a tree.
 const tileLevels = 64 / audit.TileHeight
 
 func putTile(w *db.Writer, t audit.Tile) error {

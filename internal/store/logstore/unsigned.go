@@ -10,21 +10,21 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Unsigned are the records that a start found behind the last checkpoint of the key
-// in force. A daemon that stops leaves none, and one that is killed no more than a
-// minute of them, or 1024: whoever can write the database can put more there.
+// Unsigned are the records that a start found after the last checkpoint of the key in force. A
+// daemon that stops leaves none, and a killed one at most a minute of them, or 1024. Anybody who
+// can write the database can add more there.
 type Unsigned struct {
 	audit.Stretch
-	// Long says that there are more than a daemon leaves behind.
+	// Long says that there are more than a daemon leaves.
 	Long bool
 }
 
-// FoundUnsigned returns what this start found; its Last is zero where all was
-// signed. Since then they are signed with everything else.
+// FoundUnsigned returns the records that this start found; its Last is zero if all were signed.
+// Since then they are signed with everything else.
 func (l *Log) FoundUnsigned() Unsigned { return l.unsigned }
 
-// findUnsigned looks for the last checkpoint from the end of the log on, whatever
-// the database says where it is, and takes up what is behind it.
+// findUnsigned searches the log from its end for the last checkpoint, regardless of the position
+// that the database names, and notes the records after it.
 func (l *Log) findUnsigned(ctx context.Context, log *end, key note.Verifier) error {
 	found, first, err := l.lastSigned(ctx, log, key)
 	if err != nil {
@@ -47,8 +47,8 @@ func (l *Log) findUnsigned(ctx context.Context, log *end, key note.Verifier) err
 	return nil
 }
 
-// lastSigned returns the last checkpoint in the log that the key signed and that the
-// records before it fit, and the line behind it, nil where it is the last.
+// lastSigned returns the last checkpoint in the log that the key signed and that fits the records
+// before it, and the line after it, nil if it is the last.
 func (l *Log) lastSigned(ctx context.Context, log *end, key note.Verifier) (found Signed, first []byte, err error) {
 	var p page
 	for before := uint64(math.MaxInt64); ; before = p.seqs[len(p.seqs)-1] {

@@ -1,7 +1,7 @@
-// Package quota bounds how much of one app's messages may wait for their receivers.
+// Package quota bounds one app's messages that wait for their receivers.
 //
-// Most of what is sent is taken soon, and nobody counts that down: what waits in truth
-// is looked up when an app seems to have too much waiting.
+// Most messages are taken soon, and the counts are not reduced for that: if an app seems to have
+// too many waiting, the package looks up the actual number.
 package quota
 
 import (
@@ -13,38 +13,37 @@ import (
 	"time"
 )
 
-// ErrExceeded means that too much waits already of what an app sent. It goes on when
-// receivers have taken some of it.
+// ErrExceeded means that too many of an app's messages wait already. It ends when receivers have
+// taken some of them.
 var ErrExceeded = errors.New("too much of what the app sent waits for its receivers")
 
-// Limit bounds what may wait of one app's messages. Zero members take the defaults.
+// Limit bounds one app's waiting messages. Zero members take the defaults.
 type Limit struct {
 	Messages int
 	Bytes    int64
 }
 
-// The defaults: more than any conversation leaves behind while a receiver is away,
-// and little enough for a disk that holds hundreds of apps.
+// The defaults: more than any conversation leaves while a receiver is away, and small enough for a
+// disk that holds hundreds of apps.
 const (
 	defaultMessages = 1 << 16
 	defaultBytes    = 64 << 20
 )
 
-// Waiting is how much waits of one app's messages.
+// Waiting is the backlog of one app's messages.
 type Waiting struct {
 	App      string
 	Messages int
 	Bytes    int64
 }
 
-// Message is one message that is to wait, of an app; none where that is "".
+// Message is one message to be queued, of an app, or "" for none.
 type Message struct {
 	App   string
 	Bytes int
 }
 
-// Counts are how much waits, by the app that sent it. Its methods are safe for
-// concurrent use.
+// Counts are the backlogs by sending app. Its methods are safe for concurrent use.
 type Counts struct {
 	limit Limit
 	clock func() time.Time
@@ -52,17 +51,16 @@ type Counts struct {
 	count func(context.Context) ([]Waiting, error)
 
 	mu sync.Mutex
-	// sent is what an app had waiting when that was looked up, and what it has sent
-	// since; flying is what is being written.
+	// sent is an app's backlog at the last look-up plus the messages that it has sent since; flying
+	// is the part that is being written.
 	sent, flying map[string]Waiting
 	counted      time.Time
 }
 
-// RecountEvery is how often what waits is looked up at most.
+// RecountEvery is the shortest time between two look-ups.
 const RecountEvery = time.Second
 
-// Begin counts what an earlier process left waiting: count asks for it, then and
-// later.
+// Begin counts the backlog from earlier processes. It asks count for it, now and later.
 func (q *Counts) Begin(ctx context.Context, limit Limit, clock func() time.Time, count func(context.Context) ([]Waiting, error)) error {
 	q.limit = Limit{Messages: cmp.Or(limit.Messages, defaultMessages), Bytes: cmp.Or(limit.Bytes, defaultBytes)}
 	q.clock, q.count, q.flying = clock, count, make(map[string]Waiting)
@@ -84,8 +82,8 @@ func (q *Counts) recountLocked(ctx context.Context) error {
 	return nil
 }
 
-// Take counts messages, or refuses all of them. What ends something is counted and
-// never refused: a person let it go.
+// Take counts messages, or refuses all of them. Messages that end something are counted and never
+// refused: a person released them.
 func (q *Counts) Take(ctx context.Context, ends bool, messages []Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -114,7 +112,7 @@ func (q *Counts) Take(ctx context.Context, ends bool, messages []Message) error 
 	return nil
 }
 
-// exceedsLocked reports whether an app would have too much waiting.
+// exceedsLocked reports whether an app would exceed its limit.
 func (q *Counts) exceedsLocked(app string, more Waiting) bool {
 	sent, flying := q.sent[app], q.flying[app]
 	return sent.Messages+flying.Messages+more.Messages > q.limit.Messages || sent.Bytes+flying.Bytes+more.Bytes > q.limit.Bytes
@@ -137,7 +135,7 @@ func (q *Counts) giveBackLocked(messages []Message) {
 	}
 }
 
-// Written counts messages as some that wait.
+// Written counts messages as queued.
 func (q *Counts) Written(messages []Message) {
 	if len(messages) == 0 {
 		return
@@ -152,7 +150,7 @@ func (q *Counts) Written(messages []Message) {
 	}
 }
 
-// add changes what is counted for an app. One without any takes no memory.
+// add changes the counts of an app. An app without any takes no memory.
 func add(counts map[string]Waiting, app string, more Waiting) {
 	w := counts[app]
 	w.Messages, w.Bytes = w.Messages+more.Messages, w.Bytes+more.Bytes

@@ -1,7 +1,6 @@
-// Package rowseal decides which rows of the database carry a seal, with which key, and
-// when rows are taken for good that nothing has sealed: once, when a database of before is
-// migrated, and where the operator says so. How seals are made and checked is in
-// internal/store/db.
+// Package rowseal decides which rows of the database are sealed, with which key, and when unsealed
+// rows are accepted: once, when an older database is migrated, and when the operator says so.
+// internal/store/db makes and checks the seals.
 package rowseal
 
 import (
@@ -20,20 +19,20 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// The versions of the schema from which rows are sealed at all, and from which seals are over
-// the names of columns and records have seals.
+// The schema versions that introduced the seals of rows, and the seals that cover the names of
+// columns and the seals of records.
 const (
 	rowsSealed    = 19
 	recordsSealed = 20
 )
 
-// Tables are those whose rows carry a seal: all but those of the log. Each of its records has
+// Tables returns the tables with sealed rows: all except those of the log. Each of its records has
 // a seal too, see [Record].
 func Tables() []db.SealedTable {
 	return append(earlierTables(), db.SealedTable{Name: "outbox"}, db.SealedTable{Name: "queues"}, db.SealedTable{Name: "releases"})
 }
 
-// earlierTables are those whose rows carried a seal before records did.
+// earlierTables returns the tables whose rows were sealed before records were.
 func earlierTables() []db.SealedTable {
 	return []db.SealedTable{
 		{Name: "app_processes"},
@@ -61,21 +60,21 @@ func earlierTables() []db.SealedTable {
 	}
 }
 
-// Key is the one that rows are sealed with. It is kept outside the database.
+// Key is the key that seals rows. It is kept outside the database.
 type Key struct {
 	// Key has 32 bytes.
 	Key []byte
 	// Sealed says that rows of a database were sealed with it.
 	Sealed bool
-	// Accept says that the operator takes the rows for good as they are, whatever their seals.
+	// Accept says that the operator accepts the rows as they are, regardless of their seals.
 	Accept bool
-	// HowToAccept is the command by which an operator says so.
+	// HowToAccept is the operator's command for that.
 	HowToAccept string
-	// Done, where set, remembers that rows are sealed with the key.
+	// Done, if set, remembers that rows are sealed with the key.
 	Done func() error
 }
 
-// seals are for a database at a version of the schema.
+// seals returns the seals for a database at a version of the schema.
 func (k *Key) seals(conn *sqlite.Conn, version int) (*db.Seals, error) {
 	if version < recordsSealed {
 		return db.NewSeals(conn, k.Key, earlierTables(), true)
@@ -83,33 +82,33 @@ func (k *Key) seals(conn *sqlite.Conn, version int) (*db.Seals, error) {
 	return db.NewSeals(conn, k.Key, Tables(), false)
 }
 
-// KnownToAll is a key for tests.
+// KnownToAll returns a key for tests.
 func KnownToAll() (*Key, error) { return &Key{Key: make([]byte, sha256.Size)}, nil }
 
-// id tells the key from others, and nothing else about it.
+// id identifies the key, and reveals nothing else about it.
 func (k *Key) id() string {
 	sum := sha256.Sum256(append([]byte("ocipd row key\x00"), k.Key...))
 	return hex.EncodeToString(sum[:8])
 }
 
-// keyName is where the database keeps the id of the key that its rows are sealed with.
+// keyName is the named value for the id of the key that the rows are sealed with.
 const keyName = "row-key"
 
-// Unrecorded is the named value that says why rows were taken for good, until that is on
-// record: [First] or [Accepted].
+// Unrecorded is the named value for the reason why rows were accepted, until that is on record:
+// [First] or [Accepted].
 const Unrecorded = "rows-sealed"
 
 const (
-	// First means that the database is of before rows were sealed.
+	// First means that the database is older than the seals of rows.
 	First = "first"
-	// Accepted means that the operator takes the rows for good.
+	// Accepted means that the operator accepts the rows.
 	Accepted = "accepted"
 )
 
-// Settle makes sure that all rows of a database are sealed with the key, and returns what
-// seals and checks them. If the schema is to be migrated or rows are to be sealed, it calls
-// migrate, which calls seal in the transaction of the migration. Settle returns an error if
-// rows may have been changed since the daemon wrote them.
+// Settle makes sure that all rows of a database are sealed with the key, and returns the seals. If
+// the schema is to be migrated or rows are to be sealed, it calls migrate, which calls seal in the
+// transaction of the migration. Settle returns an error if rows may have been changed since the
+// daemon wrote them.
 func (k *Key) Settle(ctx context.Context, w *db.Writer, version, newest int, migrate func(seal func() error) error) (*db.Seals, error) {
 	why, err := k.mayTake(ctx, w, version, newest)
 	if err != nil {
@@ -128,9 +127,8 @@ func (k *Key) Settle(ctx context.Context, w *db.Writer, version, newest int, mig
 	return k.seals(w.Conn, newest)
 }
 
-// mayTake reports an error where the rows may have been changed since the daemon
-// wrote them, and otherwise why they are to be sealed as they are: "" where they are
-// sealed already.
+// mayTake returns an error if the rows may have been changed since the daemon wrote them, and
+// otherwise the reason to seal them as they are: "" if they are sealed already.
 func (k *Key) mayTake(ctx context.Context, w *db.Writer, version, newest int) (why string, err error) {
 	if k.Accept {
 		return Accepted, nil
@@ -151,7 +149,7 @@ func (k *Key) mayTake(ctx context.Context, w *db.Writer, version, newest int) (w
 	case migrated:
 		return "", nil
 	}
-	// What is sealed anew must be as it was sealed.
+	// Rows must fit their seals before they are sealed again.
 	seals, err := k.seals(w.Conn, version)
 	if err != nil {
 		return "", err
@@ -163,8 +161,8 @@ func (k *Key) mayTake(ctx context.Context, w *db.Writer, version, newest int) (w
 	return "", err
 }
 
-// sealedWith returns the id of the key that the rows of a database are sealed with, "" where
-// they are not, and whether there is any record.
+// sealedWith returns the id of the key that the rows of a database are sealed with, "" if they are
+// not, and whether there is any record.
 func sealedWith(conn *sqlite.Conn) (id string, records bool, err error) {
 	has, err := db.QueryInt(conn, `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'`)
 	if err != nil || has == 0 {
@@ -181,8 +179,8 @@ func sealedWith(conn *sqlite.Conn) (id string, records bool, err error) {
 	return id, records, nil
 }
 
-// sealAll seals all rows of a database that was at a version before. Records get no seal from
-// it: those that lack one are remembered as of before.
+// sealAll seals all rows of a database that was at an older version. It does not seal records:
+// those without a seal are marked as older.
 func (k *Key) sealAll(w *db.Writer, why string, version, newest int) error {
 	const put = `INSERT INTO main.meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 	err := w.Exec("which key rows are sealed with", put, db.Text(keyName), db.Bytes([]byte(k.id())))
@@ -203,8 +201,8 @@ func (k *Key) sealAll(w *db.Writer, why string, version, newest int) error {
 	return seals.SealAll(w)
 }
 
-// sealedFromName is where the database keeps the number of the first record that has a seal,
-// nothing if all have one.
+// sealedFromName is the named value for the number of the first record that has a seal, absent if
+// all have one.
 const sealedFromName = "records-sealed-from"
 
 // SealedFrom returns the number of the first record that must have a seal.
@@ -223,20 +221,20 @@ func SealedFrom(ctx context.Context, r *db.Reader) (uint64, error) {
 	return seq, nil
 }
 
-// ErrUnsealed means that a record is of before records had seals.
+// ErrUnsealed means that a record is older than the seals of records.
 var ErrUnsealed = errors.New("the record is of before records had seals")
 
-// markOfRecord is what the seals of records are told from others by.
+// markOfRecord distinguishes the seals of records from others.
 const markOfRecord = "record"
 
-// OfRecord is the seal of a record, by its number and the hash of its line.
+// OfRecord returns the seal of a record, from its number and the hash of its line.
 func OfRecord(seals *db.Seals, seq uint64, hash audit.Hash) []byte {
 	return seals.Mark(markOfRecord, seq, hash[:])
 }
 
-// Record reads a record by which something is decided, with its line and its seal as the
-// database has them. Sealed is [SealedFrom]. It returns [ErrUnsealed], or a
-// [*db.AlteredError] if the daemon has not written the line under that number.
+// Record reads a record that a decision depends on, with its line and its seal from the database.
+// Sealed is [SealedFrom]. It returns [ErrUnsealed], or a [*db.AlteredError] if the daemon has not
+// written the line under that number.
 func Record(seals *db.Seals, sealed, seq uint64, line, seal []byte) (audit.Entry, error) {
 	if !Wrote(seals, seq, line, seal) {
 		if seq < sealed {
@@ -253,19 +251,20 @@ func Wrote(seals *db.Seals, seq uint64, line, seal []byte) bool {
 	return err == nil && seals.Marked(markOfRecord, seq, head.Hash[:], seal)
 }
 
-// maxAltered bounds the altered rows that one process puts on record.
+// maxAltered bounds the altered rows that one process records.
 const maxAltered = 1000
 
-// Altered are the altered rows that were found since the database was opened. The zero value has none.
+// Altered are the altered rows that were found since the database was opened. The zero value has
+// none.
 type Altered struct {
 	mu    sync.Mutex
 	known map[[2]string]bool
-	// reports are those that are under way.
+	// reports are the reports in progress.
 	reports sync.WaitGroup
 	closed  bool
 }
 
-// Report has a row reported, beside everything else, unless it was before.
+// Report reports a row in the background, unless it was reported before.
 func (a *Altered) Report(found *db.AlteredError, report func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,11 +276,11 @@ func (a *Altered) Report(found *db.AlteredError, report func()) {
 		a.known = make(map[[2]string]bool)
 	}
 	a.known[row] = true
-	// Whoever reads may be in a commit.
+	// The reader may be in a commit, so do not wait.
 	a.reports.Go(report)
 }
 
-// Settle waits until all reports are made, and takes no more.
+// Settle waits until all reports are made, and accepts no more.
 func (a *Altered) Settle() {
 	a.mu.Lock()
 	a.closed = true
@@ -289,8 +288,8 @@ func (a *Altered) Settle() {
 	a.reports.Wait()
 }
 
-// Check reads all sealed rows of a database, and returns those that are altered, up to a limit
-// that nobody reads to the end.
+// Check reads all sealed rows of a database, and returns the altered ones, up to a limit that
+// nobody reads to the end.
 func Check(ctx context.Context, seals *db.Seals, reader *db.Reader) (found []*db.AlteredError, err error) {
 	err = reader.Scan(ctx, func(conn *sqlite.Conn) (err error) {
 		found, err = seals.Check(ctx, conn, maxAltered)
@@ -299,11 +298,12 @@ func Check(ctx context.Context, seals *db.Seals, reader *db.Reader) (found []*db
 	return found, err
 }
 
-// ErrOther means that the rows of a database are not sealed with a key, but with another one or none.
+// ErrOther means that the rows of a database are sealed with another key or with none.
 var ErrOther = errors.New("its rows are not sealed with this key")
 
-// Inspect is [Check] for a database at a version of the schema that nobody uses. It returns
-// [ErrOther] where the rows are not sealed with the key. Records says to look at each of those too.
+// Inspect is [Check] for a database that nobody uses, at a version of the schema. It returns
+// [ErrOther] if the rows are not sealed with the key. If records is set, it checks each of them
+// too.
 func Inspect(ctx context.Context, reader *db.Reader, key []byte, version int, records bool) (found []*db.AlteredError, err error) {
 	sealed := uint64(math.MaxInt64)
 	if records && version >= recordsSealed {

@@ -1,6 +1,5 @@
-// Package storeerror words for a caller why the store did not do what was asked of it.
-// What fails to be recorded was not done; a caller is told so, and why, in the form of
-// the protocol's errors.
+// Package storeerror words for a caller why the store did not do a request. An act that cannot be
+// recorded was not done; the caller is told so, and why, in the form of the protocol's errors.
 package storeerror
 
 import (
@@ -13,15 +12,15 @@ import (
 	"github.com/openclawos/ocipd/internal/store/fileintegrity"
 )
 
-// NotRecorded is what a caller is told for whom something was not done because it
-// could not be recorded.
+// NotRecorded returns the error for a caller whose request was not done because it could not be
+// recorded.
 func NotRecorded(message string, cause error) *api.Error {
 	var lost *fileintegrity.LostError
 	var altered *store.AlteredError
 	code, verdict := api.InternalError, ocip.AuditWriteFailed
 	switch {
 	case errors.Is(cause, store.ErrQuota):
-		// Nothing is wrong with the log: it is the app that has to wait.
+		// The log is fine: the app has to wait.
 		message, code, verdict = "nothing was done: "+cause.Error(), api.Forbidden, ocip.BudgetExceeded
 	case errors.Is(cause, store.ErrFull), errors.Is(cause, syscall.ENOSPC):
 		message += ": the disk is full"
@@ -39,14 +38,14 @@ func NotRecorded(message string, cause error) *api.Error {
 	return &api.Error{Code: code, Message: message, Details: map[string]any{"ocip": map[string]any{"code": verdict, "reason": message}}}
 }
 
-// unreadable is what a caller is told where something that a decision needs cannot be
-// read: the code, and the file that is lost, where one is.
+// unreadable is the error for a caller whose decision needs something that cannot be read: the
+// code, and the lost file, if there is one.
 type unreadable struct{ *store.UnreadableError }
 
-// Unreadable words what [store.Options] asks for.
+// Unreadable words the error for [store.Options].
 func Unreadable(err *store.UnreadableError) error { return unreadable{err} }
 
-// OCIP makes it known to [api.AsError].
+// OCIP implements the interface for [api.AsError].
 func (e unreadable) OCIP() (code ocip.Code, reason string) {
 	why := "the audit store failed and is closed until the daemon is restarted"
 	if lost, ok := errors.AsType[*fileintegrity.LostError](e.Closed); ok {
@@ -55,19 +54,19 @@ func (e unreadable) OCIP() (code ocip.Code, reason string) {
 	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + why
 }
 
-// altered is what a caller is told where something that a decision needs was changed in
-// the database by somebody else than the daemon: neither what it is nor which row.
+// altered is the error for a caller whose decision needs a row that somebody other than the daemon
+// changed. It reveals neither the matter nor the row.
 type altered struct{ *store.AlteredError }
 
-// AlteredRow words what [store.Options] asks for.
+// AlteredRow words the error for [store.Options].
 func AlteredRow(err *store.AlteredError) error { return altered{err} }
 
 const alteredRow = "something that is kept about it was changed by somebody else than the daemon; the audit log says what"
 
-// Unwrap makes the row known to the daemon itself.
+// Unwrap shows the row to the daemon itself.
 func (e altered) Unwrap() error { return e.AlteredError }
 
-// OCIP makes it known to [api.AsError].
+// OCIP implements the interface for [api.AsError].
 func (e altered) OCIP() (code ocip.Code, reason string) {
 	return ocip.AuditWriteFailed, "cannot read what was recorded, so nothing was done: " + alteredRow
 }

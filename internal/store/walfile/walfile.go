@@ -1,13 +1,12 @@
-// Package walfile is SQLite's unix-excl VFS with a write-ahead log that is written in
-// one system call a commit. SQLite writes a page in two calls, one for the page's
-// header and one for the page, so that a commit of eight pages enters the kernel
-// sixteen times before its fsync. Here the pieces that follow one another are
-// gathered, and written when SQLite syncs the log.
+// Package walfile is SQLite's unix-excl VFS with a write-ahead log that is written in one system
+// call a commit. SQLite writes a page in two calls, one for the page's header and one for the page,
+// so that a commit of eight pages enters the kernel sixteen times before its fsync. This package
+// gathers consecutive pieces, and writes them when SQLite syncs the log.
 //
-// Every file is opened by unix-excl, and every call but those to a write-ahead log goes
-// straight to it. A crash before the sync loses what was gathered, which SQLite has
-// not promised to anybody yet: a connection that writes must set synchronous=FULL,
-// with which a commit ends with the sync, before another connection sees it.
+// Every file is opened by unix-excl, and every call except those to a write-ahead log goes straight
+// to it. A crash before the sync loses the gathered pieces, which SQLite has not promised to
+// anybody yet: a connection that writes must set synchronous=FULL, with which a commit ends with
+// the sync, before another connection sees it.
 package walfile
 
 import (
@@ -21,15 +20,15 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// name is what SQLite knows the VFS by.
+// name is the VFS's name in SQLite.
 const name = "ocipd-excl"
 
-// most is how many bytes are gathered: unix-excl takes less than 128 KiB at once. A
-// longer commit is written in several calls.
+// most is the number of gathered bytes: unix-excl takes less than 128 KiB at once. A longer commit
+// is written in several calls.
 const most = 127 << 10
 
-// VFS returns the name of the VFS, for the parameter vfs of a database's URI. It
-// registers the VFS with SQLite when it is first called.
+// VFS returns the name of the VFS, for the parameter vfs of a database's URI. Its first call
+// registers the VFS with SQLite.
 func VFS() (string, error) { return name, register() }
 
 var register = sync.OnceValue(func() error {
@@ -43,7 +42,7 @@ var register = sync.OnceValue(func() error {
 		return err
 	}
 	defer libc.Xfree(tls, parentName)
-	ownName, err := libc.CString(name) // SQLite keeps it, and what follows
+	ownName, err := libc.CString(name) // SQLite keeps it, and the following allocations
 	if err != nil {
 		return err
 	}
@@ -61,30 +60,30 @@ var register = sync.OnceValue(func() error {
 	return nil
 })
 
-// vfs is what SQLite knows of a VFS, and behind it the one that opens the files.
+// vfs is SQLite's structure of a VFS, followed by the one that opens the files.
 type vfs struct {
 	lib.Tsqlite3_vfs
 	parent uintptr
 }
 
-// behind is where this package's part of an open file begins, in bytes.
+// behind is the offset of this package's part of an open file, in bytes.
 func (v *vfs) behind() uintptr {
 	const word = unsafe.Sizeof(uintptr(0))
 	return (uintptr(at[lib.Tsqlite3_vfs](v.parent).FszOsFile) + word - 1) / word * word
 }
 
-// gathered is what is kept of an open write-ahead log. SQLite allocates it behind what
-// unix-excl keeps, and finds it again by the first member, which are the methods that
-// it calls: no other file has these.
+// gathered is this package's state of an open write-ahead log. SQLite allocates it after
+// unix-excl's own, and finds it again by the first member, the methods that it calls: no other file
+// has these.
 type gathered struct {
 	methods lib.Tsqlite3_io_methods
 	parent  uintptr // the methods of unix-excl
 	bytes   uintptr // of most bytes, 0 before the first is written
-	n       int64   // how many of them are to be written
-	from    int64   // where in the log they belong
-	// failed is set for good once a sync has failed: the kernel reports an error once, and a
-	// later sync says nothing about what that one has lost. SQLite keeps the error of a
-	// checkpoint to itself, so that the next commit has to see it.
+	n       int64   // how many of them must be written
+	from    int64   // their offset in the log
+	// failed is set for good once a sync has failed: the kernel reports an error once, and a later
+	// sync does not report the lost data again. SQLite does not report the error of a checkpoint,
+	// so the next commit must see it.
 	failed bool
 }
 
@@ -134,8 +133,8 @@ func write(tls *libc.TLS, f, bytes uintptr, n int32, from int64) int32 {
 	return lib.SQLITE_OK
 }
 
-// flush writes what is gathered. What cannot be written is dropped: SQLite is told so,
-// and takes back the commit that it belongs to.
+// flush writes the gathered pieces. On failure it drops them: SQLite gets the error, and rolls back
+// the commit that they belong to.
 func (g *gathered) flush(tls *libc.TLS, f uintptr) int32 {
 	n := g.n
 	if n == 0 {
@@ -153,9 +152,9 @@ func read(tls *libc.TLS, f, bytes uintptr, n int32, from int64) int32 {
 	return function[func(*libc.TLS, uintptr, uintptr, int32, int64) int32](g.unix().FxRead)(tls, f, bytes, n, from)
 }
 
-// syncLog syncs by fdatasync(2), as SQLite does where it is built from C: the translated
-// one asks for the file's times too, which are a write of their own wherever the clock
-// has ticked since the last commit. A new length is synced by either.
+// syncLog syncs by fdatasync(2), as SQLite does when it is built from C: the translated one asks
+// for the file's times too, which are a write of their own if the clock has ticked since the last
+// commit. Both sync a new length.
 func syncLog(tls *libc.TLS, f uintptr, flags int32) int32 {
 	g := of(f)
 	if rc := g.flush(tls, f); rc != lib.SQLITE_OK {
@@ -166,7 +165,7 @@ func syncLog(tls *libc.TLS, f uintptr, flags int32) int32 {
 	}
 	file, rc := at[lib.TunixFile](f), int32(lib.SQLITE_OK)
 	if file.FctrlFlags&lib.UNIXFILE_DIRSYNC != 0 {
-		// A new log: its name has to be on the disk too, once.
+		// A new log: its name must be on the disk too, once.
 		rc = function[func(*libc.TLS, uintptr, int32) int32](g.unix().FxSync)(tls, f, flags)
 	} else if libc.Xfdatasync(tls, file.Fh) != 0 {
 		rc = lib.SQLITE_IOERR_FSYNC
@@ -205,12 +204,11 @@ func closeLog(tls *libc.TLS, f uintptr) int32 {
 	return flushed
 }
 
-// at is the value at an address of SQLite's memory, which no garbage collector moves
-// or frees.
+// at returns the value at an address of SQLite's memory, which no garbage collector moves or frees.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) } //nolint:gosec // memory of SQLite, see above
 
-// pointer and function go between a function that is declared in Go and SQLite's
-// pointer to it, in the form that modernc.org/sqlite gives pointers to functions.
+// pointer and function convert between a function that is declared in Go and SQLite's pointer to
+// it, in the form that modernc.org/sqlite gives pointers to functions.
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f F }{f})) } //nolint:gosec // as SQLite's own pointers to functions
 
 func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&struct{ p uintptr }{address})) } //nolint:gosec // as SQLite's own pointers to functions
