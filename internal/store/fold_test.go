@@ -336,6 +336,35 @@ func reseal(t *testing.T, path string) {
 	}
 }
 
+// An exchange that ends and is opened again behind the newest checkpoint does not keep the
+// daemon from starting. An edit of the row does.
+func TestReopenedRowStarts(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		o := foldOptions(t)
+		s := open(t, o)
+		e := exchange("agent-alice-1", "e1", "c-e1")
+		commit(t, s, with(&Exchange{Exchange: e}))
+		if err := s.Sign(); err != nil {
+			t.Fatal(err)
+		}
+		ended := e
+		ended.Outcome = ocip.Escalated
+		commit(t, s, with(&Exchange{Exchange: ended}))
+		e.Round = 3
+		commit(t, s, with(&Exchange{Exchange: e}))
+		shut(t, s)
+		want := ""
+		if edited {
+			change(t, o.Path, `UPDATE exchanges SET state = json_set(state, '$.round', 2) WHERE id = 'e1'`)
+			reseal(t, o.Path)
+			want = "exchange e1"
+		}
+		if got := faultOf(t, o); got != want && (want == "" || !strings.Contains(got, want)) {
+			t.Errorf("edited %t: the start says %q, want %q", edited, got, want)
+		}
+	}
+}
+
 // An old copy of the rows of a table, each with the seal that it had, is found.
 func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants"} {

@@ -188,10 +188,11 @@ func (s *Since) Touched(visit func(t Table, key []string)) {
 }
 
 // Compare returns how rows differ from the log. Found are all rows that are open at the time of the base, and those of
-// [Since.Touched], open or not. Where Counted is false, the differences are of single rows;
-// otherwise the rows are other ones than the base counts, which does not say which. Of a log of an earlier
-// form the columns that it has are compared.
-func (s *Since) Compare(found *Found) (differences []Difference, counted bool) {
+// [Since.Touched], open or not. The differences name single rows, or else, without a key, the
+// tables of which the base counts other rows. A row that ended and was opened again behind the base is a
+// difference too: the base cannot be computed from it. Of a log of an earlier form the columns
+// that it has are compared.
+func (s *Since) Compare(found *Found) (differences []Difference) {
 	found = s.former(found)
 	now := make([]map[string]foundRow, len(definitions()))
 	for i := range now {
@@ -238,15 +239,15 @@ func (s *Since) Compare(found *Found) (differences []Difference, counted bool) {
 		}
 	}
 	if len(rows) > 0 {
-		return sorted(rows), false
+		return sorted(rows)
 	}
 	if len(differences) > 0 {
-		return differences, false
+		return differences
 	}
 	for _, t := range counts {
 		differences = append(differences, Difference{Table: t, Record: s.Base, Problem: fmt.Sprintf("the rows of %s are not those that record %d counts", t.Name(), s.Base)})
 	}
-	return differences, true
+	return differences
 }
 
 // former makes of the changes behind the base, and of rows, what a log of its form has.

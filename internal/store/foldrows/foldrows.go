@@ -1,5 +1,5 @@
-// Package foldrows reads the rows that the audit log speaks of (internal/audit/fold) as they stand in
-// a database, whatever their seals say, and compares them with the log that is there.
+// Package foldrows reads the rows that the audit log states (internal/audit/fold) as they are in a
+// database, regardless of their seals, and compares them with its log.
 package foldrows
 
 import (
@@ -24,12 +24,12 @@ const (
 	noNumber   = "-1"
 )
 
-// Exchange is the row of an exchange.
+// Exchange returns the row of an exchange.
 func Exchange(conversation, kind, outcome string, round, maxRounds int, expires time.Time, forPerson bool) fold.Row {
 	return fold.Row{conversation, kind, outcome, fold.Int(round), fold.Int(maxRounds), fold.Time(expires), fold.Bool(forPerson)}
 }
 
-// Approval is the row of a request, of which the summary and the body are as they are stored.
+// Approval returns the row of a request, with the stored summary and body.
 func Approval(kind, agent, exchange, state string, expires time.Time, summary, body []byte) fold.Row {
 	row := fold.Row{kind, agent, exchange, state, fold.Time(expires), unreadable, noNumber}
 	var text struct {
@@ -45,27 +45,27 @@ func Approval(kind, agent, exchange, state string, expires time.Time, summary, b
 	return row
 }
 
-// Grant is the row of a grant.
+// Grant returns the row of a grant.
 func Grant(agent, kind, state string, until time.Time, uses, maxUses int) fold.Row {
 	return fold.Row{agent, kind, state, fold.Time(until), fold.Int(uses), fold.Int(maxUses)}
 }
 
-// Pause is the row of what is paused.
+// Pause returns the row of a pause.
 func Pause(at time.Time) fold.Row { return fold.Row{fold.Int(at.UnixMilli())} }
 
-// Release is the row of a release.
+// Release returns the row of a release.
 func Release(state string, expires time.Time) fold.Row { return fold.Row{state, fold.Time(expires)} }
 
-// table is how the rows of a table are read.
+// table describes how to read the rows of a table.
 type table struct {
-	// columns are read; open and is are conditions: of the open rows, with the time of now in
-	// milliseconds as the only argument, and of the key.
+	// columns are the columns to read. open is the condition for open rows, with the current time
+	// in milliseconds as the only argument, and is the one for the key.
 	columns, open, is string
 	scan              func(stmt *sqlite.Stmt) (key []string, row fold.Row)
 }
 
-// unsettled is the condition of an effect that [fold.Parts.Unsettled] counts, as the index has it that is made for
-// it. What cannot be read is looked at too.
+// unsettled is the condition for an effect that [fold.Parts.Unsettled] counts, in the form of its
+// index. It also selects effects that cannot be read.
 const unsettled = `CASE WHEN json_valid(body) THEN body ->> '$.runs[#-1].state' IN ('started', 'outcome_unknown') OR body ->> '$.compensation' IS NOT NULL AND body ->> '$.runs[#-1].state' IS NOT NULL AND body ->> '$.runs[#-1].compensation' IS NOT 1 ELSE 1 END`
 
 func of(t fold.Table) table {
@@ -137,18 +137,18 @@ func ofTasks() table {
 				row[3], row[4], row[5] = unreadable, unreadable, noNumber
 			}
 			if ended := row[1] == "completed" || row[1] == "failed"; stmt.ColumnBool(6) == ended {
-				// Lists and limits go by a column that says the same once more.
+				// Lists and limits use a column that repeats the state.
 				row[1] = unreadable
 			}
 			return []string{stmt.ColumnText(0)}, row
 		}}
 }
 
-// listed is the condition of the exchanges that the newest checkpoint has found open, and
-// those of the transaction that made it.
+// listed is the condition for the exchanges that were open at the newest checkpoint, and those of
+// the transaction that made it.
 const listed = `(id, agent) IN (SELECT id, agent FROM main.listed_exchanges) AND ?1 = ?1`
 
-// List brings the list of open exchanges up to date with a set.
+// List updates the list of open exchanges from a set.
 func List(w *db.Writer, set *fold.Set) error {
 	for _, exchange := range set.Unlisted() {
 		query := `DELETE FROM main.listed_exchanges WHERE id = ? AND agent = ?`
@@ -162,7 +162,7 @@ func List(w *db.Writer, set *fold.Set) error {
 	return nil
 }
 
-// Open adds the rows that are open at a time, as they stand in a database.
+// Open adds the rows that are open at a time, as they are in a database.
 func Open(conn *sqlite.Conn, at time.Time, found *fold.Found) error {
 	return open(conn, at, found, of(fold.Exchanges).open)
 }
@@ -188,7 +188,7 @@ func open(conn *sqlite.Conn, at time.Time, found *fold.Found, exchanges string) 
 	return nil
 }
 
-// Find returns one row as it stands, nil for none.
+// Find returns one row as it is in a database, or nil.
 func Find(conn *sqlite.Conn, t fold.Table, key []string) (row fold.Row, err error) {
 	how := of(t)
 	args := make([]any, len(key))
@@ -206,7 +206,7 @@ func Find(conn *sqlite.Conn, t fold.Table, key []string) (row fold.Row, err erro
 	return row, nil
 }
 
-// Log is what is read of a log.
+// Log is the part of a log that is read.
 type Log interface {
 	Head() audit.Head
 	Checkpoint() logstore.Signed
@@ -220,10 +220,10 @@ type Lines interface {
 	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
 }
 
-// TakeUp compares the open rows of a database with its log, and puts them into a set. It returns
-// an [audit.Fault] that names the rows which differ. Adopt says that the log knows nothing of
-// the rows, which are to be stated then; accept says so beforehand. It reads no more of the log than what
-// follows the newest checkpoint, unless rows differ.
+// TakeUp compares the open rows of a database with its log, and puts them into a set. It returns an
+// [audit.Fault] that names the rows which differ. Adopt says that the log knows nothing of the
+// rows, which must then be stated; accept says so beforehand. It reads only the part of the log
+// after the newest checkpoint, unless rows differ.
 func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now time.Time, accept bool, logger *zap.Logger) (adopt bool, err error) {
 	since, adopt, err := sinceCounted(ctx, log)
 	if err != nil {
@@ -258,13 +258,15 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		return false, err
 	}
 	if !adopt {
-		differences, counted := since.Compare(found)
+		differences := since.Compare(found)
 		if len(differences) > 0 && since.Base == 0 && !since.Marks && log.Head().Seq > 0 {
 			adopt = true
 		} else if len(differences) > 0 {
-			return false, unlike(ctx, reader, log, now, differences, counted, logger)
+			if err := unlike(ctx, reader, log, now, differences, logger); err != nil {
+				return false, err
+			}
 		}
-		// The rows are as an earlier version has counted them, with fewer columns.
+		// An earlier version counted the rows with fewer columns.
 		adopt = adopt || since.Base > 0 && since.Form < fold.Form
 	}
 	found.Each(func(t fold.Table, key []string, row fold.Row) {
@@ -278,8 +280,8 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 	return adopt, nil
 }
 
-// sinceCounted reads the records since the newest checkpoint. Adopt says that an earlier
-// version made that, which counts no rows.
+// sinceCounted reads the records since the newest checkpoint. Adopt says that an earlier version
+// made that one, without counting rows.
 func sinceCounted(ctx context.Context, log Log) (since *fold.Since, adopt bool, err error) {
 	since = new(fold.Since)
 	at := log.Checkpoint().Seq
@@ -315,7 +317,7 @@ func eachAfter(ctx context.Context, log Lines, seq uint64, visit func(seq uint64
 	}
 }
 
-// Replay makes the open rows from a whole log, and compares the rows of the database with them.
+// Replay computes the open rows from a whole log, and compares the rows of the database with them.
 func Replay(ctx context.Context, reader *db.Reader, log Lines, first uint64, now time.Time) (*fold.Replay, []fold.Difference, error) {
 	replay, found := fold.NewReplay(), fold.NewFound()
 	err := eachAfter(ctx, log, max(first, 1)-1, replay.Add)
@@ -328,10 +330,10 @@ func Replay(ctx context.Context, reader *db.Reader, log Lines, first uint64, now
 	return replay, append(replay.Problems(), replay.Compare(found, now)...), nil
 }
 
-// namedAtOnce is how many rows that differ are named in one error.
+// namedAtOnce bounds the differing rows that one error names.
 const namedAtOnce = 5
 
-// Words say what rows differ in.
+// Words describes the differences of rows.
 func Words(differences []fold.Difference) string {
 	var b strings.Builder
 	for i := range differences {
@@ -347,22 +349,25 @@ func Words(differences []fold.Difference) string {
 	return b.String()
 }
 
-// unlike is the error of a start with rows that are not as the log says. Where it is not
-// known which they are, the whole log is read for it.
-func unlike(ctx context.Context, reader *db.Reader, log Log, now time.Time, differences []fold.Difference, counted bool, logger *zap.Logger) error {
-	if counted {
-		logger.Warn("rows of the database are not as the log says: reading the whole log to name them")
-		first, err := log.FirstSeq(ctx)
-		if err != nil {
-			return err
-		}
-		_, named, err := Replay(ctx, reader, log, first, now)
-		if err != nil {
-			return err
-		}
-		if len(named) > 0 {
-			differences = named
-		}
+// unlike is the error of a start with rows that differ from the log. It reads the whole log, which
+// has the last word: a row that ended and was opened again behind the newest checkpoint cannot be
+// compared with that checkpoint. It returns nil if the rows are as the whole log says.
+func unlike(ctx context.Context, reader *db.Reader, log Log, now time.Time, differences []fold.Difference, logger *zap.Logger) error {
+	logger.Warn("rows of the database are not what the records since the newest checkpoint say: reading the whole log")
+	first, err := log.FirstSeq(ctx)
+	if err != nil {
+		return err
+	}
+	replay, named, err := Replay(ctx, reader, log, first, now)
+	switch {
+	case err != nil:
+		return err
+	case len(named) == 0 && replay.Whole() && !replay.Silent():
+		logger.Info("the rows of the database are what the whole log says")
+		return nil
+	case len(named) > 0 && differences[0].Key == nil:
+		// The checkpoint counts rows, and does not say which.
+		differences = named
 	}
 	return fmt.Errorf("cannot start with rows that are not as the audit log says: %w", &audit.Fault{
 		Problem: Words(differences) + "; somebody else has changed the database, or put older rows back: put a backup back (ocipd restore DIR), or make the rows anew from the log (ocipd audit rebuild-state FILE)",
@@ -372,8 +377,8 @@ func unlike(ctx context.Context, reader *db.Reader, log Log, now time.Time, diff
 // stateBytes is about how many bytes of rows one record states.
 const stateBytes = 128 << 10
 
-// Stated are changes that say open rows once more, for several records: those of a set that a function
-// picks by the record which said them whole.
+// Stated returns changes that state open rows again, in portions for several records. A function
+// picks the rows of a set by the record that last stated them in full.
 func Stated(set *fold.Set, pick func(stated uint64) bool) (chunks [][]fold.Change) {
 	size := stateBytes
 	for _, t := range fold.Tables() {
