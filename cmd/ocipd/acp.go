@@ -43,7 +43,7 @@ This is no sandbox: what the agent's program can do without asking, it can do. G
 actor acp.wrap for that.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Whoever reads what is said may go, and the agent's work goes on.
+			// If the reader of the output goes away, the agent's work continues.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			o, daemon, err := s.bridge(cmd.Context(), file, id, workspace)
 			if err != nil {
@@ -75,13 +75,13 @@ actor acp.wrap for that.`,
 	return c
 }
 
-// saidOf is a result in a line.
+// saidOf describes a result in a line.
 func saidOf(r *acp.Result) string {
 	parts := slices.DeleteFunc([]string{r.TaskID, r.Outcome, r.Failure, r.Verdict, r.Summary}, func(part string) bool { return part == "" })
 	return strings.Join(parts, ": ")
 }
 
-// bridge is what runs the agent of a token's actor.
+// bridge returns the options to run the agent of a token's actor.
 func (s *shell) bridge(ctx context.Context, file, id, workspace string) (*acp.Options, *taskclient.Conn, error) {
 	token, err := s.Token(file)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *shell) bridge(ctx context.Context, file, id, workspace string) (*acp.Op
 	}
 	o := &acp.Options{
 		Daemon: daemon, Attached: at, Token: token, TaskID: id, Workspace: cli.Absolute(workspace), Lease: cfg.Tasks.Lease, Version: s.Version,
-		// An attempt is finished by the bridge, once its outputs are recorded.
+		// The bridge finishes an attempt, after it has recorded the outputs.
 		Server: []string{program, "mcp", "--socket", cli.Absolute(socket), "--without", "task_finish_attempt"},
 		Socket: cli.Absolute(socket), Lookup: acp.Lookup(s.Env), Now: time.Now, NewID: uuid.NewString,
 		Say: func(format string, args ...any) {

@@ -32,7 +32,7 @@ pending messages in the clear, and its keys can sign as this log.`,
 			if err != nil {
 				return err
 			}
-			// A daemon that runs has it on record, and in the copy.
+			// A running daemon records the backup, and the copy contains that record.
 			err = s.Operate(cmd.Context(), "backup.note", &api.BackupNoteParams{Directory: cli.Absolute(args[0])}, nil)
 			noted := err == nil
 			if err != nil && !errors.Is(err, client.ErrNotRunning) {
@@ -99,7 +99,7 @@ the loss.`,
 	return c
 }
 
-// contents says what is in a backup.
+// contents describes a backup.
 func contents(c *backup.Contents) string {
 	has := func(is bool) string {
 		if is {
@@ -111,7 +111,7 @@ func contents(c *backup.Contents) string {
 		has(c.Witnessed > 0), has(c.SigningKey), has(c.DigestKeys))
 }
 
-// statePlaces are where this daemon's state is.
+// statePlaces are the places of this daemon's state.
 func (s *shell) statePlaces() (backup.Places, error) {
 	cfg, err := s.Places("store.url", "audit.keys", "audit.checkpoints", "audit.mirror")
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// callApp is the app that calls are made as where no other is named.
+// callApp is the default app for calls.
 const callApp = "@ocipd/call"
 
 type callFlags struct {
@@ -87,8 +87,8 @@ func newCall(s *shell) *cobra.Command {
 	return c
 }
 
-// onOperator decides by a fixed rule which socket serves a method. Some, such
-// as exchange.get, are served on both; whoever calls them as an app says so.
+// onOperator chooses the socket for a method by a fixed rule. Some methods, such as
+// exchange.get, are on both sockets; to call them as an app, use the flag.
 func onOperator(method string, f callFlags) bool {
 	if f.kernel || f.operator {
 		return f.operator
@@ -99,8 +99,7 @@ func onOperator(method string, f callFlags) bool {
 	return slices.ContainsFunc(operatorMethods(), func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 }
 
-// operatorMethods are how the names of methods begin that are for operators, alone or
-// too.
+// operatorMethods are prefixes of methods that operators may call.
 func operatorMethods() []string {
 	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "sending.", "store.", "task.watch"}
 }
@@ -165,8 +164,8 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 	}
 }
 
-// callFailed prints an error of the daemon. One that is the verdict about a message is
-// a refusal of it.
+// callFailed prints an error of the daemon. A verdict about a message becomes a
+// [verdictError].
 func (s *shell) callFailed(err error) error {
 	refused, ok := errors.AsType[*api.Error](err)
 	if err = s.Refused(err); err != nil && ok && verdictOf(refused) != nil {
@@ -175,8 +174,8 @@ func (s *shell) callFailed(err error) error {
 	return err
 }
 
-// answered is what a result says of a message that may not be sent yet, or not at all.
-// One that the daemon sends by itself once it may is taken, held or not.
+// answered returns a [verdictError] if a result says that a message must not be sent, or
+// not yet. A message that the daemon has accepted counts as done, even if it is held.
 func answered(result jsontext.Value) error {
 	var message struct {
 		Allowed *bool       `json:"allowed"`
@@ -207,7 +206,7 @@ func (s *shell) listMethods(ctx context.Context) error {
 	return t.Write(s.Stdout, s.Screen())
 }
 
-// params reads the parameters of a request from the command line or stdin.
+// params reads a request's parameters from the command line or stdin.
 func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error) {
 	if text == "-" {
 		read, err := s.ReadStdin(ctx)
@@ -226,7 +225,7 @@ func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error)
 	return params, nil
 }
 
-// introduceForCall makes the connection that of the grant or the app that the call is made as.
+// introduceForCall attaches the connection to the call's grant or registers its app.
 func (s *shell) introduceForCall(ctx context.Context, c *client.Client, f callFlags) error {
 	if f.token != "" {
 		token, err := s.Token(f.token)
@@ -257,7 +256,7 @@ func (s *shell) introduceForCall(ctx context.Context, c *client.Client, f callFl
 	_, err := c.Register(ctx, &m)
 	var taken *api.Error
 	if errors.As(err, &taken) && taken.Code == api.Conflict && m.ID == callApp {
-		// Another call is under way.
+		// Another call uses the id.
 		m.ID = fmt.Sprintf("%s-%d", callApp, os.Getpid())
 		_, err = c.Register(ctx, &m)
 	}

@@ -16,11 +16,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// values offers what a flag or an argument can be, with a word about each.
+// values returns the possible values of a flag or an argument, with a short description of each.
 type values func(ctx context.Context) []cobra.Completion
 
-// complete has the shell complete the values that every command takes in the same
-// words, wherever a command has nothing of its own for them.
+// complete adds completion for the values that all commands name alike, unless a command has its own.
 func (s *shell) complete(root *cobra.Command) {
 	flags := map[string]values{"agent": s.agentValues, "app": s.appValues, "exchange": s.exchangeValues, "set": configValues}
 	arguments := map[string]values{"ocipd call": s.methodValues, "ocipd audit show": s.recordValues, "ocipd audit receipt": s.recordValues, "ocipd send": s.sessionValues, "ocipd check": s.sessionValues}
@@ -34,7 +33,7 @@ func (s *shell) complete(root *cobra.Command) {
 			if name == "set" {
 				more |= cobra.ShellCompDirectiveNoSpace
 			}
-			// It fails where the command completes the flag itself.
+			// It fails if the command completes the flag itself.
 			_ = c.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return of(cmd.Context()), more
 			})
@@ -54,7 +53,7 @@ func (s *shell) complete(root *cobra.Command) {
 	walk(root)
 }
 
-// offer is a completion, where every shell takes it as the word it is.
+// offer adds a completion, if every shell takes it as a plain word.
 func offer(all []cobra.Completion, word, about string) []cobra.Completion {
 	if !cli.PlainWord(word) || slices.ContainsFunc(all, func(c cobra.Completion) bool { return c == word || strings.HasPrefix(c, word+"\t") }) {
 		return all
@@ -65,7 +64,7 @@ func offer(all []cobra.Completion, word, about string) []cobra.Completion {
 	return append(all, cobra.CompletionWithDesc(word, term.Printable(about)))
 }
 
-// now is the daemon's status; where none runs nothing is offered.
+// now is the daemon's status. If none runs, there are no completions.
 func (s *shell) now(ctx context.Context) (status api.Status) {
 	if err := s.Operate(ctx, "kernel.status", nil, &status); err != nil {
 		return api.Status{}
@@ -126,7 +125,7 @@ func (s *shell) recordValues(ctx context.Context) (all []cobra.Completion) {
 	return all
 }
 
-// sessionValues are the sessions that messages were in.
+// sessionValues are the known sessions.
 func (s *shell) sessionValues(ctx context.Context) (all []cobra.Completion) {
 	var page api.ContactListResult
 	if err := s.Operate(ctx, "contact.list", api.ContactListParams{}, &page); err != nil {

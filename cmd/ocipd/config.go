@@ -21,7 +21,7 @@ func newConfig(s *shell) *cobra.Command {
 	return c
 }
 
-// checkReport is what `ocipd config check --json` prints.
+// checkReport is the output of `ocipd config check --json`.
 type checkReport struct {
 	File   string          `json:"file"`
 	OK     bool            `json:"ok"`
@@ -96,8 +96,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 	return c
 }
 
-// printLacking prints the lines that a configuration must have and lacks, as one
-// piece to be added to it.
+// printLacking prints the mandatory lines that a configuration lacks, as one block to add.
 func (s *shell) printLacking(cfg *config.Config) {
 	lacks, err := kernelconfig.Undeclared(cfg, nil)
 	if err != nil || len(lacks) == 0 {
@@ -130,7 +129,7 @@ func (s *shell) reportCheck(file string, cfg *config.Config, failure error) erro
 	return failure
 }
 
-// configArg is the configuration a command is about.
+// configArg is the configuration file of a command.
 func (s *shell) configArg(args []string) (string, error) {
 	switch {
 	case len(args) == 0:

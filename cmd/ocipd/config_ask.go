@@ -18,11 +18,10 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// agentProgram is a program that runs agents, and the id of the app that speaks for
-// them.
+// agentProgram is a program that runs agents, with the id of the app that speaks for them.
 type agentProgram struct{ name, command, app string }
 
-// foundPrograms are the known programs that are on this machine.
+// foundPrograms returns the known programs on this machine.
 func (s *shell) foundPrograms() (found []agentProgram) {
 	for _, p := range []agentProgram{
 		{"OpenClaw", "openclaw", "@openclaw/gateway"},
@@ -39,15 +38,15 @@ func (s *shell) foundPrograms() (found []agentProgram) {
 	return found
 }
 
-// question is one that is asked where no flag has answered it. Take checks the answer
-// at once; after an error it is asked again.
+// question is asked if no flag has answered it. take checks the answer; after an error, the
+// question is asked again.
 type question struct {
 	wanted         func() bool
 	text, proposed string
 	take           func(answer string) error
 }
 
-// questions are those about the agent, in the order in which they are asked.
+// questions are the questions about the agent, in order.
 func (s *shell) questions(a *answers) []question {
 	me := cmp.Or(s.Getenv("USER"), "me")
 	first := "Which program runs your agent? Its app id or a short name, such as mybot (Enter: none yet)"
@@ -103,7 +102,7 @@ func (s *shell) questions(a *answers) []question {
 	}
 }
 
-// fields are the parts of an answer that commas separate.
+// fields splits an answer at commas.
 func fields(given string) (parts []string) {
 	for part := range strings.SplitSeq(given, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -113,8 +112,7 @@ func fields(given string) (parts []string) {
 	return parts
 }
 
-// answer asks for what no flag said, where somebody is there to be asked, and takes
-// what is proposed otherwise.
+// answer asks the questions that no flag answers. If nobody can answer, it takes the proposals.
 func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
 	ask := func(q *question) error {
 		if !asks || !q.wanted() {
@@ -134,7 +132,7 @@ func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
 		}
 	}
 	for i := range len(s.questions(a)) {
-		q := s.questions(a)[i] // an answer may be what the next one proposes
+		q := s.questions(a)[i] // an answer may change the next proposal
 		if err := ask(&q); err != nil {
 			return err
 		}
@@ -161,8 +159,8 @@ func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
 	return a.check()
 }
 
-// next says what to do with a configuration that was just written. Where the daemon is
-// running by it, a first message is offered.
+// next describes the next steps after a new configuration. If the daemon runs with it, next
+// offers to send a first message.
 func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answers, asks bool) error {
 	session := append(a.sessions(), cmp.Or(a.channel, "telegram")+":4711")[0]
 	var live api.Status
@@ -203,7 +201,7 @@ func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answ
 	return nil
 }
 
-// outlook is what becomes of a first message.
+// outlook describes the treatment of a first message.
 func (a *answers) outlook() string {
 	switch {
 	case len(a.sessions()) > 0 || a.strangers == "yes":
@@ -214,7 +212,7 @@ func (a *answers) outlook() string {
 	return "a first message to somebody new, which waits for you in ocipd approvals"
 }
 
-// firstMessage offers to send one, and says what became of it.
+// firstMessage offers to send a first message, and prints the result.
 func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session string, a *answers, asks bool) error {
 	if !asks {
 		return nil
@@ -226,7 +224,7 @@ func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session stri
 	}
 	err = s.speak(ctx, "sending.message", "", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: api.Said(text)}}, false)
 	if verdict := new(verdictError); errors.As(err, &verdict) {
-		return nil // a decision is what was asked for
+		return nil // any decision is a success here
 	}
 	return err
 }

@@ -27,18 +27,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// answers are what a first configuration is made from. An empty app names no
-// agent, an empty channel no session, and an empty chat no owner's.
+// answers are the values of a first configuration. Without an app it has no agent, without
+// a channel no session, and without a chat no session of the owner.
 type answers struct {
 	app, user, tenant, channel string
-	// chat is the owner's own, as the channel names it, and known are those of people
-	// whom the agent may write to.
+	// chat is the owner's own chat, as the channel names it. known are the chats of people
+	// to whom the agent may write.
 	chat  string
 	known []string
-	// strangers is what becomes of the first message to anybody else, in a word of
-	// strangerRules.
+	// strangers is the treatment of the first message to anybody else, a word of strangerRules.
 	strangers string
-	// media are the folders out of which the agent may send files.
+	// media are the folders from which the agent may send files.
 	media []string
 	// signer is the file of a public key that signs decisions.
 	signer string
@@ -105,12 +104,12 @@ every process of yours, your agents' included.`,
 	return c
 }
 
-// begin writes what the answers make: the configuration last, because a daemon may
-// be waiting for it.
+// begin writes the files for the answers. It writes the configuration last, because a
+// daemon may be waiting for it.
 func (s *shell) begin(file string, a *answers) error {
 	signers := ""
 	if a.signer != "" {
-		// Relative to nothing: the daemon runs somewhere else.
+		// Absolute, because the daemon runs in another folder.
 		signers = filepath.Join(filepath.Dir(cli.Absolute(file)), "allowed_signers")
 	}
 	text, err := a.config(signers)
@@ -167,10 +166,10 @@ func bases(paths []string) []string {
 	return names
 }
 
-// channelID is what a channel's id looks like that init writes into session keys.
+// channelID matches the channel ids that init writes into session keys.
 var channelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// check says which answer cannot be.
+// check returns an error if an answer is impossible.
 func (a *answers) check() error {
 	if a.app == "" {
 		_, err := a.signerLine()
@@ -219,7 +218,7 @@ func (a *answers) checkChannel() error {
 	return nil
 }
 
-// sessions are the chats that are named, the owner's own first.
+// sessions are the named chats, the owner's first.
 func (a *answers) sessions() (keys []string) {
 	for _, chat := range append([]string{a.chat}, a.known...) {
 		if chat != "" {
@@ -229,7 +228,7 @@ func (a *answers) sessions() (keys []string) {
 	return keys
 }
 
-// strangerRules are the answers about strangers, as the configuration has them.
+// strangerRules maps the answers about strangers to values of the configuration.
 func strangerRules() map[string]string {
 	return map[string]string{"yes": "allow", "ask": "hold", "no": "deny"}
 }
@@ -254,10 +253,10 @@ func (a *answers) checkMedia() error {
 	return nil
 }
 
-// touchedKey is a public key in ~/.ssh whose private part waits for a touch.
+// touchedKey is a public key in ~/.ssh whose private key needs a touch.
 type touchedKey struct{ path, name string }
 
-// touchedKeys are those that may be offered.
+// touchedKeys are the keys to propose.
 func (s *shell) touchedKeys() (keys []touchedKey) {
 	found, _ := filepath.Glob(filepath.Join(s.Getenv("HOME"), ".ssh", "*.pub")) // the pattern is well-formed
 	for _, path := range found {
@@ -268,7 +267,7 @@ func (s *shell) touchedKeys() (keys []touchedKey) {
 	return keys
 }
 
-// touched reads a public key that waits for a touch with each use.
+// touched reads a public key, if it needs a touch for each use.
 func touched(path string) (ssh.PublicKey, error) {
 	text, err := cli.ReadFile(path)
 	if err != nil {
@@ -285,7 +284,7 @@ func touched(path string) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// signerLine is the file of signers, "" where none is wanted.
+// signerLine is the file of signers, or "" if there is no signer.
 func (a *answers) signerLine() (string, error) {
 	if a.signer == "" {
 		return "", nil
@@ -297,7 +296,7 @@ func (a *answers) signerLine() (string, error) {
 	return fmt.Sprintf("%s namespaces=%q %s", cmp.Or(agentID(a.user), "owner"), api.ApprovalNamespace, ssh.MarshalAuthorizedKey(key)), nil
 }
 
-// contacts are the lines of the directory file about the people who are named.
+// contacts are the lines of the directory file for the named people.
 func (a *answers) contacts() string {
 	var b strings.Builder
 	for _, session := range a.sessions() {
@@ -310,8 +309,8 @@ func (a *answers) contacts() string {
 	return b.String()
 }
 
-// config is the default configuration with the answers in it, and the file of who
-// may sign. An answer that cannot be is an error.
+// config returns the default configuration with the answers in it. signers is the file of
+// signers. An impossible answer is an error.
 func (a *answers) config(signers string) ([]byte, error) {
 	text, id := configs.Default(), agentID(a.user)
 	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + configfile.DirectoryName + "\n"}}
@@ -358,13 +357,13 @@ func (a *answers) filled(text []byte, replace []struct{ was, is string }) ([]byt
 		text = bytes.Replace(text, []byte("\n"+r.was), []byte("\n"+r.is), 1)
 	}
 	if _, err := config.Parse("the configuration", text); err != nil {
-		// The places in it are of no interest: nobody has the file.
+		// Its positions mean nothing to the person, who has not seen the file.
 		return nil, errors.New("cannot use these answers: " + err.Error())
 	}
 	return text, nil
 }
 
-// agentID is the id of a user's agent: what session keys can hold of the name.
+// agentID derives an agent's id from the user's name, in the characters of session keys.
 func agentID(user string) string {
 	id := strings.Map(func(r rune) rune {
 		switch {
@@ -380,7 +379,7 @@ func thereAlready(file string) error {
 	return fmt.Errorf("cannot write %s: it is there already; edit it, or name another file", file)
 }
 
-// writeNew writes a file for its owner alone, and none that is there.
+// writeNew writes a new file for its owner alone, and fails if it exists.
 func writeNew(file string, text []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("cannot make the configuration's directory: %w", err)
@@ -394,7 +393,7 @@ func writeNew(file string, text []byte) (err error) {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		// Half a configuration is none.
+		// Do not leave a partial configuration.
 		return errors.Join(fmt.Errorf("cannot write the configuration: %w", err), os.Remove(file))
 	}
 	return nil

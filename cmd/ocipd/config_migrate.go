@@ -45,10 +45,10 @@ writes only together with --yes.`,
 	return c
 }
 
-// tracedRecords is how far back the log is read.
+// tracedRecords is how many of the newest records are read.
 const tracedRecords = 20_000
 
-// trace asks the daemon, and reads the log, for what apps did.
+// trace finds out from the daemon and its log how apps have acted.
 func (s *shell) trace(ctx context.Context) (kernelconfig.Traces, error) {
 	found := kernelconfig.Traces{}
 	var live api.Status
@@ -126,7 +126,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 	return s.migrated(cfg, len(list)-left, left, asJSON)
 }
 
-// migrated says how the configuration is afterwards.
+// migrated describes the configuration after the change.
 func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error {
 	again, err := s.Load(nil)
 	if err != nil {
@@ -174,8 +174,8 @@ func (s *shell) printProposal(p *configfile.Proposal) {
 	}
 }
 
-// agree asks whether a line is to be written, and for the app where nothing shows
-// which. Names holds what was said of placeholders already: each is asked for once.
+// agree asks whether to write a line, and if its app is unknown, for the app. names holds
+// earlier answers about placeholders, so that each is asked for once.
 func (s *shell) agree(in *bufio.Reader, p *configfile.Proposal, names map[string]string) (bool, error) {
 	if !p.Unnamed {
 		return s.Consents(in, "Write it? [y/N]")
@@ -201,8 +201,8 @@ func (s *shell) agree(in *bufio.Reader, p *configfile.Proposal, names map[string
 	return true, err
 }
 
-// namesApp reports whether an answer is the id of an app. A yes or a no could be one,
-// and is meant as an answer to another question.
+// namesApp reports whether an answer is the id of an app. A yes or a no would be a valid
+// id, but is meant for another question.
 func namesApp(answer string) bool {
 	words := []string{"y", "yes", "n", "no"}
 	return api.ValidAppID(answer) && !slices.Contains(words, strings.ToLower(answer))

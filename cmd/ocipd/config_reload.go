@@ -48,15 +48,14 @@ is refused, and nothing changes.`,
 	return c
 }
 
-// tellReload has the daemon reload, and says what of the files it refuses: many faults
-// have a line each.
+// tellReload has the daemon reload. It prints the refused faults of files, one a line if
+// there are several.
 func (s *shell) tellReload(ctx context.Context, asJSON bool, result *api.PolicyReloadResult) (printed bool, err error) {
 	printed, err = s.TellOperator(ctx, "policy.reload", asJSON, result)
 	return printed, s.splitRefusal(err)
 }
 
-// splitRefusal prints the faults of files that the daemon refuses, where there are
-// several.
+// splitRefusal prints the faults for which the daemon refuses files, if there are several.
 func (s *shell) splitRefusal(err error) error {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok || refused.Code != api.Conflict {
@@ -74,7 +73,7 @@ func (s *shell) splitRefusal(err error) error {
 	return cli.ErrSaid
 }
 
-// faultLines are the faults of files, a line each.
+// faultLines formats the faults of files, one a line.
 func faultLines(faults []api.PolicyFault, n int) []string {
 	lines := make([]string, 0, len(faults)+1)
 	for _, f := range faults {
@@ -90,7 +89,7 @@ func faultLines(faults []api.PolicyFault, n int) []string {
 	return lines
 }
 
-// printReload lists what a reload did with the configuration.
+// printReload lists the effects of a reload on the configuration.
 func (s *shell) printReload(r *api.ConfigReload) error {
 	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
 		return err
@@ -99,7 +98,7 @@ func (s *shell) printReload(r *api.ConfigReload) error {
 	return err
 }
 
-// printDifferences lists values that differ, a line each.
+// printDifferences lists different values, one a line.
 func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string) error {
 	for _, d := range list {
 		if _, err := fmt.Fprintf(s.Stdout, "  %s: %s -> %s%s\n", term.Printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
@@ -114,7 +113,7 @@ func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string
 	return nil
 }
 
-// valueText is a value of the configuration in one line.
+// valueText formats a value of the configuration in one line.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -131,7 +130,7 @@ func valueText(value any) string {
 	return term.Printable(string(encoded))
 }
 
-// configDiff says what a reload of the running daemon would do.
+// configDiff describes the effect of a reload of the running daemon.
 func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
 	var d api.ConfigDiffResult
 	if printed, err := s.TellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {

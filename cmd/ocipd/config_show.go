@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// showReport is what `ocipd config show --json` prints.
+// showReport is the output of `ocipd config show --json`.
 type showReport struct {
 	File    string            `json:"file"`
 	Config  map[string]any    `json:"config"`
 	Sources map[string]string `json:"sources"`
-	// Listed is how many entries the directory file has.
+	// Listed is the number of entries in the directory file.
 	Listed int `json:"listed"`
 }
 
-// showConfig writes a configuration with who set each value.
+// showConfig prints a configuration with the source of each value.
 func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 	text, err := cfg.Redacted()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
 	return err
 }
 
-// annotate puts beside each value who set it.
+// annotate adds the source of each value.
 func annotate(n *yaml.Node, at keypath.Path, cfg *config.Config, sources map[string]string) {
 	switch n.Kind {
 	case yaml.DocumentNode:

@@ -118,7 +118,7 @@ func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, 
 
 const kindUnknown = "unknown"
 
-// whoIs says who somebody is to an agent.
+// whoIs describes a counterparty of an agent.
 func whoIs(c *api.Contact) term.Cell {
 	name := cmp.Or(c.InstanceID, c.UserID)
 	if c.TenantID != "" && c.Kind == "agent" {
@@ -227,8 +227,8 @@ contacts.jsonl beside it becomes that file. ` + afterwards,
 	return c
 }
 
-// oneSession refuses a session that stands for many where the command does not say that it
-// is meant so: an agent chooses the names of sessions, and a person copies them.
+// oneSession refuses a pattern of sessions, unless the command permits it explicitly: an
+// agent chooses the names of sessions, and a person copies them.
 func oneSession(pattern bool, sessions ...string) error {
 	for _, session := range sessions {
 		if !pattern && text.IsPattern(session) {
@@ -238,7 +238,7 @@ func oneSession(pattern bool, sessions ...string) error {
 	return nil
 }
 
-// contactName is what an entry is called in a message.
+// contactName describes an entry in a message.
 func contactName(c *config.Contact) string {
 	name := c.Kind
 	if who := cmp.Or(c.InstanceID, c.UserID); who != "" {
@@ -321,8 +321,7 @@ func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes,
 	return s.keepContacts(ctx, f, noReload, "bound "+contactName(known))
 }
 
-// ownerOf is the user that an agent belongs to, which is to be named where there are
-// several.
+// ownerOf is the user of an agent. With several users, the agent must be named.
 func ownerOf(cfg *config.Config, agent string) (string, error) {
 	owner := ""
 	for i := range cfg.Agents {
@@ -344,8 +343,8 @@ func ownerOf(cfg *config.Config, agent string) (string, error) {
 	return "", fmt.Errorf("there is no agent in %s, so there is no owner of one: ocipd config init", cfg.File)
 }
 
-// proposeOwner asks whether a session that nobody knows is the owner's: one that somebody
-// wrote from, since an agent can write to any session it likes.
+// proposeOwner asks whether an unknown session belongs to the owner. It proposes only
+// sessions from which somebody wrote, because an agent can write to any session.
 func (s *shell) proposeOwner(ctx context.Context, cfg *config.Config, agent string, yes bool) (*api.Contact, error) {
 	if !yes && !s.Asks() {
 		return nil, cli.Usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and that somebody wrote from last")
@@ -387,7 +386,7 @@ func (s *shell) proposeOwner(ctx context.Context, cfg *config.Config, agent stri
 }
 
 // wroteFrom reports whether somebody wrote to an agent from a session, by the newest
-// records of that. A reporter is the agent's own app where nobody else says so.
+// records. reporter is the agent's own app if no other app has reported it.
 func (s *shell) wroteFrom(ctx context.Context, c *client.Client, cfg *config.Config, from *api.Contact) (wrote bool, reporter string, err error) {
 	i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.ID == from.Agent })
 	if i < 0 {
@@ -479,7 +478,7 @@ func (s *shell) forgetContact(ctx context.Context, key string, params *api.Conta
 	return err
 }
 
-// openContacts reads the directory file that the running daemon reads, or would.
+// openContacts reads the directory file that the running daemon uses, or would use.
 func (s *shell) openContacts(ctx context.Context) (*configfile.Directory, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
@@ -499,7 +498,7 @@ func (s *shell) openContacts(ctx context.Context) (*configfile.Directory, error)
 	return configfile.OpenDirectory(cfg)
 }
 
-// keepContacts writes the file, and has a running daemon take it.
+// keepContacts writes the file, and has a running daemon reload it.
 func (s *shell) keepContacts(ctx context.Context, f *configfile.Directory, noReload bool, did string) error {
 	if err := f.Write(s.LoadFile); err != nil {
 		return err
@@ -514,7 +513,7 @@ func (s *shell) keepContacts(ctx context.Context, f *configfile.Directory, noRel
 	return s.taken(ctx)
 }
 
-// taken waits until a running daemon has taken what was written.
+// taken waits until a running daemon has loaded the changes.
 func (s *shell) taken(ctx context.Context) error {
 	var result api.PolicyReloadResult
 	switch err := s.Operate(ctx, "policy.reload", nil, &result); {

@@ -22,25 +22,25 @@ func newContent(s *shell) *cobra.Command {
 	return c
 }
 
-// maxExplained bounds the text that is read. Messages are shorter.
+// maxExplained bounds the text, in bytes. Messages are shorter.
 const maxExplained = 16 << 20
 
-// explained is what `ocipd content explain --json` prints.
+// explained is the output of `ocipd content explain --json`.
 type explained struct {
-	// Level is what the text is raised to.
+	// Level is the level to which the findings raise the text.
 	Level    string    `json:"level"`
 	Findings []finding `json:"findings"`
 }
 
-// finding is one of them. It has no word of the text.
+// finding is one finding, without any of the text.
 type finding struct {
 	Rule   string `json:"rule"`
 	Source string `json:"source"`
 	Level  string `json:"level"`
-	// Shadow is what is recorded and raises nothing.
+	// Shadow is set if the finding is recorded but does not raise the level.
 	Shadow bool `json:"shadow,omitzero"`
-	// Start and End are bytes of the text; Line and Column, in characters and both from
-	// 1, are where it begins for people.
+	// Start and End are byte offsets in the text. Line and Column give its start for
+	// people, in characters, both from 1.
 	Start  int `json:"start"`
 	End    int `json:"end"`
 	Line   int `json:"line"`

@@ -24,7 +24,7 @@ reads the whole log.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := doctor.New(cmd.Context(), &s.Process)
 			if !noCanary {
-				// Where it cannot be told, there is nothing to try.
+				// Without a known place, there is no gate to test.
 				d.Gates, _ = s.integrationPlace()
 			}
 			return d.Run(asJSON, quiet, fix)

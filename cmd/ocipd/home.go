@@ -19,8 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// home is what the bare command shows at a terminal: one live screen over what the
-// other commands show one by one.
+// home is the screen of the bare command at a terminal: a live view of several other commands.
 func (s *shell) home(ctx context.Context) error {
 	panes := []console.Pane{
 		{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
@@ -40,7 +39,7 @@ func (s *shell) home(ctx context.Context) error {
 // paneLines draws a pane, see [console.Pane].
 type paneLines = func(ctx context.Context, scr term.Screen, rows int) ([]string, error)
 
-// orBegin also says how to begin, where no daemon runs and nothing is configured.
+// orBegin also says how to begin if no daemon runs and there is no configuration.
 func (s *shell) orBegin(lines paneLines) paneLines {
 	return func(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
 		drawn, err := lines(ctx, scr, rows)
@@ -53,7 +52,7 @@ func (s *shell) orBegin(lines paneLines) paneLines {
 
 func (s *shell) decide(ctx context.Context) error { return s.people().Watch(ctx, "") }
 
-// overview is a third of each: how the daemon is, what waits for a person, and the
+// overview shows, in a third each, the daemon's status, the pending requests, and the
 // newest records.
 func (s *shell) overview(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
 	third := max(3, rows/3)

@@ -117,10 +117,11 @@ func runtimeNames() (names []string) {
 	return names
 }
 
-// integrationNotes is the folder beside the database in which it is kept what was changed in the runtimes' files.
+// integrationNotes is the folder, beside the database, of notes about changes to the
+// runtimes' files.
 const integrationNotes = "integrations"
 
-// integrationPlace is where the runtimes' files are, and what starts this program.
+// integrationPlace gives the places of the runtimes' files, and the command line of this program.
 func (s *shell) integrationPlace() (*integrate.Place, error) {
 	home := s.Getenv("HOME")
 	if !filepath.IsAbs(home) {
@@ -217,8 +218,8 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 	return s.tryUnless(ctx, remove, r, p)
 }
 
-// mayAsk looks whether a runtime is to ask about calls of tools, and whether it would be
-// refused where nobody answers.
+// mayAsk decides whether a runtime asks about tool calls. It returns an error if the
+// runtime's hooks would fail open.
 func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string) error {
 	cfg, err := s.Load(nil)
 	if err != nil || !p.Tools {
@@ -240,10 +241,10 @@ func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.P
 	return nil
 }
 
-// tokenLasts is for how long a token is good that is made here.
+// tokenLasts is the lifetime of a token made here.
 const tokenLasts = 365 * 24 * time.Hour
 
-// makeToken has the daemon give an agent a token, unless its file is there.
+// makeToken has the daemon issue a token for an agent, unless the file exists.
 func (s *shell) makeToken(ctx context.Context, agent, key, file string) error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
@@ -263,7 +264,7 @@ func (s *shell) makeToken(ctx context.Context, agent, key, file string) error {
 	return nil
 }
 
-// sayOpen says what of a runtime goes past the daemon still.
+// sayOpen lists a runtime's remaining ways past the daemon.
 func (s *shell) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrate.Place, removed bool) error {
 	if removed {
 		return nil
@@ -320,7 +321,7 @@ func shownLine(words []string) string {
 	})
 }
 
-// integratedAgent is the agent that a runtime's servers are gated as.
+// integratedAgent is the agent for which a runtime's servers are gated.
 func (s *shell) integratedAgent(named string) (string, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
@@ -343,7 +344,7 @@ func (s *shell) integratedAgent(named string) (string, error) {
 	return named, nil
 }
 
-// listed is a server of a runtime as --json prints it.
+// listed is a server of a runtime in the output of --json.
 type listed struct {
 	Runtime string `json:"runtime"`
 	Version string `json:"version,omitzero"`

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
 
-// tryGate has a canary sent through a runtime's gate, and says what became of it.
+// tryGate sends a canary through a runtime's gate, and prints the result.
 func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.Place) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -26,7 +26,8 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 	return nil
 }
 
-// tryAsks tries what a runtime asks about, and notes it: on the day on which a version asks, that is open no more.
+// tryAsks tests about which actions a runtime asks, and notes the results, so that an
+// action counts as closed once a version asks about it.
 func (s *shell) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
 	program := r.Installed(p)
 	if out || !p.Tools || program == "" || !r.Tries() {
@@ -40,8 +41,7 @@ func (s *shell) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.
 	return err
 }
 
-// tryUnless says what of a runtime is open still, and tries its gate, unless it was taken
-// out.
+// tryUnless lists a runtime's open actions, and tests its gate, unless the runtime was taken out.
 func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
 	if err := s.tryAsks(ctx, r, p, out); err != nil {
 		return err

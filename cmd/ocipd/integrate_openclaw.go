@@ -30,7 +30,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config/yamltext"
 )
 
-// owner is whose the agents of a runtime are, as far as flags say it.
+// owner is the owner of a runtime's agents, as far as flags name it.
 type owner struct{ user, tenant string }
 
 // integrateOpenClaw puts OpenClaw's Gateway behind the daemon, or takes it out again.
@@ -101,8 +101,8 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 	return s.tryGate(ctx, integrate.Find("openclaw"), p)
 }
 
-// openClawState reports whether what OpenClaw's agents send is decided, and why, or why not:
-// by its files, and by what the daemon sees of its Gateway.
+// openClawState reports whether the messages of OpenClaw's agents are decided, and why or
+// why not, by OpenClaw's files and the daemon's view of its Gateway.
 func (s *shell) openClawState(ctx context.Context, p *integrate.Place, version string) (gated bool, why string, err error) {
 	socket, err := s.KernelSocket()
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *shell) openClawState(ctx context.Context, p *integrate.Place, version s
 	return true, why, nil
 }
 
-// runningDaemon is what the daemon says of itself, nil where none runs.
+// runningDaemon is the daemon's status, or nil if none runs.
 func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
 	live := new(api.Status)
 	err := s.Operate(ctx, "kernel.status", nil, live)
@@ -135,8 +135,7 @@ func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
 	return live, err
 }
 
-// agentsOf plans to put the agents of OpenClaw into the daemon's configuration, nil where
-// all of them are there.
+// agentsOf plans to add OpenClaw's agents to the daemon's configuration; nil if all are there.
 func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*configEdit, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
@@ -188,7 +187,7 @@ func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*c
 	return e, nil
 }
 
-// configEdit is a change of the daemon's own configuration.
+// configEdit is a change to the daemon's own configuration.
 type configEdit struct {
 	integrate.ConfigNote
 	after []byte
@@ -196,12 +195,12 @@ type configEdit struct {
 	rounds bool
 }
 
-// hostRounds is how many messages an exchange needs in OpenClaw: a question, its answer, and
-// the five turns that the host has the two agents answer each other by default.
+// hostRounds is the number of messages that an exchange needs in OpenClaw: a question, its
+// answer, and the host's default of five turns between the two agents.
 const hostRounds = 8
 
-// askOwners asks whose each agent is and of which organisation, where no flag says it,
-// and returns the agents as the configuration has them.
+// askOwners asks for the owner and organisation of each agent, unless flags name them, and
+// returns the agents' entries in the configuration.
 func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
 	in, asks := bufio.NewReader(s.Stdin), s.Asks()
 	if !asks && (who.user == "" || who.tenant == "") {
@@ -230,7 +229,7 @@ func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
 	return items, nil
 }
 
-// withAgents puts agents into the text of a configuration.
+// withAgents adds agents to the text of a configuration.
 func withAgents(file string, text []byte, items []string) ([]byte, error) {
 	at := keypath.Path{}.Key("agents")
 	one := bytes.Clone(text)
@@ -245,7 +244,7 @@ func withAgents(file string, text []byte, items []string) ([]byte, error) {
 			return one, nil
 		}
 	}
-	// Without a list of agents there, one is put there.
+	// Without a list of agents, add one.
 	all, whole := yamltext.Edit(text, at, "["+strings.Join(items, ", ")+"]")
 	if whole == nil {
 		if _, whole = config.Parse(file, all); whole == nil {
@@ -277,7 +276,7 @@ func replaceConfig(file string, text []byte) error {
 	return durable.Rewrite(target, ".part", text)
 }
 
-// showOpenClaw says what is changed, file by file.
+// showOpenClaw lists the changes, file by file.
 func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files, settings bool) {
 	s.Say("%s, agents: %s", o.Version, strings.Join(o.Agents, ", "))
 	if edit != nil {
@@ -304,7 +303,7 @@ func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket str
 	}
 }
 
-// showEdit shows what is put into the daemon's configuration.
+// showEdit shows the additions to the daemon's configuration.
 func (s *shell) showEdit(e *configEdit) {
 	if e.Was {
 		s.Say("%s", e.File)
@@ -357,8 +356,8 @@ func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live 
 	return nil
 }
 
-// undoConfig takes agents out of the daemon's configuration again: byte for byte where
-// nobody has changed it since, else their own lines alone.
+// undoConfig removes agents from the daemon's configuration. If nobody has changed it
+// since, the result is byte for byte the original; otherwise only the added lines go.
 func undoConfig(n *integrate.ConfigNote) error {
 	now, err := cli.ReadFile(n.File)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -394,7 +393,7 @@ func undoConfig(n *integrate.ConfigNote) error {
 	return replaceConfig(n.File, []byte(text))
 }
 
-// note is what is kept of an edit, nil for none.
+// note is the note about an edit, or nil.
 func (e *configEdit) note() *integrate.ConfigNote {
 	if e == nil {
 		return nil

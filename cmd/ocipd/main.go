@@ -1,10 +1,9 @@
-// Command ocipd is the kernel daemon of OpenClawOS: it stands between agents,
-// decides what they may say to each other, and keeps the record of it.
+// Command ocipd is the kernel daemon of OpenClawOS: it stands between agents, decides which
+// messages they may send to each other, and records the decisions.
 //
-// `ocipd serve` runs it in the foreground; the other commands talk to a running
-// daemon over its operator socket, or read what it left behind. Each command is
-// one file. This package holds flags, signals and exit codes; everything else is done
-// by the packages under internal.
+// `ocipd serve` runs it in the foreground. The other commands talk to a running daemon over
+// its operator socket, or read its files. Each command is one file. This package has flags,
+// signals and exit codes; the packages under internal do everything else.
 //
 // Exit codes: 0 done, 1 failed, 2 used wrongly, 3 no daemon is running,
 // 4 verification found a fault, 5 a message is held, 6 a message is refused.
@@ -47,8 +46,7 @@ func main() {
 	os.Exit(run(catchSignals(os.Stderr), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }
 
-// run is the program with everything it takes from its process handed in, and
-// returns its exit code.
+// run is the whole program with its process's inputs as parameters, and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	s := &shell{Process: cli.Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env, Version: buildVersion(), Interrupted: ctx.Done()}}
 	root := newRoot(s)
@@ -69,7 +67,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(err)
 }
 
-// exitCode is the one place where errors become exit codes.
+// exitCode is the one place that turns errors into exit codes.
 func exitCode(err error) int {
 	var (
 		fault   *audit.Fault
@@ -86,8 +84,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// complain says why the program failed: in one line, or one for each problem of
-// a configuration.
+// complain prints why the program failed: in one line, or one for each problem of a configuration.
 func complain(stderr io.Writer, err error) {
 	var problems config.Errors
 	switch {
@@ -154,13 +151,13 @@ func newRoot(s *shell) *cobra.Command {
 	return root
 }
 
-// commandGroup is what of the subcommands stands together in the help.
+// commandGroup is a group of subcommands in the help.
 type commandGroup struct {
 	title    string
 	commands []*cobra.Command
 }
 
-// toolsGroup is where cobra's own commands stand.
+// toolsGroup is the group of cobra's own commands.
 const toolsGroup = "Tools"
 
 // commandGroups lists the subcommands in the order of the help.

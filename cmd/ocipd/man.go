@@ -50,8 +50,7 @@ type manPage struct {
 	text []byte
 }
 
-// manPages makes the manual pages of a command and all below it that people see,
-// sorted by name.
+// manPages makes the manual pages of a command and its visible subcommands, sorted by name.
 func (s *shell) manPages(root *cobra.Command) ([]manPage, error) {
 	date, err := s.buildDate()
 	if err != nil {
@@ -86,11 +85,10 @@ func (s *shell) manPages(root *cobra.Command) ([]manPage, error) {
 	return pages, nil
 }
 
-// manFlag is the line of a flag as cobra writes it: its names, and its default.
+// manFlag matches a flag's line in cobra's format: its names and its default.
 var manFlag = regexp.MustCompile(`(?m)^((?:\\fB-\w\\fP, )?\\fB--([\w-]+)\\fP)\[?=.*$`)
 
-// manFlags says behind each flag of a page what it takes, as help pages do, in the place
-// of its default.
+// manFlags replaces each flag's default by the name of its value, as in help pages.
 func manFlags(c *cobra.Command, page []byte) []byte {
 	return manFlag.ReplaceAllFunc(page, func(line []byte) []byte {
 		found := manFlag.FindSubmatch(line)
@@ -106,8 +104,8 @@ func manFlags(c *cobra.Command, page []byte) []byte {
 	})
 }
 
-// buildDate is the date that manual pages bear: SOURCE_DATE_EPOCH, in seconds, for
-// those who build packages, else when the program was written to its place.
+// buildDate is the date of the manual pages: SOURCE_DATE_EPOCH, in seconds, for builders of
+// packages, or else the program file's modification time.
 //
 // Source: reproducible-builds.org, SOURCE_DATE_EPOCH.
 func (s *shell) buildDate() (time.Time, error) {

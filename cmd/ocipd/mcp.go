@@ -64,7 +64,7 @@ OCIPD_TOKEN_FILE or OCIPD_TOKEN, and is made by: ocipd task grant.`,
 	return c
 }
 
-// keepOpen is an output that outlives whoever writes to it.
+// keepOpen is an output that its writer does not close.
 type keepOpen struct{ io.Writer }
 
 // Close does nothing.

@@ -73,7 +73,7 @@ agent's token.`,
 			}}
 			defer link.Close()
 			if err := link.Check(cmd.Context()); err != nil {
-				// It may come before the first call.
+				// The daemon may start before the first call.
 				log.Warn("no tool is called until this is well", "error", err)
 			}
 			o := &mcpproxy.Options{
@@ -134,8 +134,8 @@ a tool. All is written as a map, to be put into a file for --map.`,
 	return c
 }
 
-// newID makes an id that stands behind those made before, so that what the daemon keeps by
-// it is written in one place.
+// newID makes an id that sorts after earlier ones, so that the daemon's rows with new ids
+// are next to each other.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // speaks refuses a server that does not speak MCP.
@@ -147,7 +147,8 @@ func speaks(ctx context.Context, target *url.URL, log *slog.Logger) error {
 	return err
 }
 
-// sourceOf tells the server from others of its name. One over HTTP gets nothing of this process's.
+// sourceOf distinguishes the server from others with its name. A server over HTTP gets
+// nothing from this process's environment.
 func sourceOf(s *shell, name, shown, address string, command []string) *mcpproxy.Source {
 	if address != "" {
 		return &mcpproxy.Source{Name: name, Shown: shown, Address: address}
@@ -155,8 +156,8 @@ func sourceOf(s *shell, name, shown, address string, command []string) *mcpproxy
 	return &mcpproxy.Source{Name: name, Shown: shown, Command: command, Env: withoutToken(s.Env), Folder: workingFolder()}
 }
 
-// workingFolder is the folder that the server starts in. One that cannot be named is no other
-// session's.
+// workingFolder is the folder in which the server starts. If it is unknown, it is unique to
+// this session.
 func workingFolder() string {
 	folder, err := os.Getwd()
 	if err == nil {
@@ -168,7 +169,7 @@ func workingFolder() string {
 	return folder
 }
 
-// serverOf is the server that is meant: one over HTTP, or a command; and its map.
+// serverOf is the server over HTTP or the command, with its map.
 func serverOf(address, given, name string, command []string) (target *url.URL, m *toolmap.Map, err error) {
 	if (address == "") == (len(command) == 0) {
 		return nil, nil, cli.Usagef("name either the server's command, behind --, or its address with --url")
@@ -183,7 +184,7 @@ func serverOf(address, given, name string, command []string) (target *url.URL, m
 	return target, m, err
 }
 
-// withoutToken is an environment without what an agent speaks by.
+// withoutToken removes the agent's token from an environment.
 func withoutToken(env []string) (rest []string) {
 	for _, v := range env {
 		if !strings.HasPrefix(v, "OCIPD_TOKEN=") && !strings.HasPrefix(v, "OCIPD_TOKEN_FILE=") {

@@ -80,10 +80,10 @@ with the messages that each rule held.`,
 	return c
 }
 
-// measured is what `ocipd measure FILE --json` prints.
+// measured is the output of `ocipd measure FILE --json`.
 type measured struct {
 	measure.Report
-	// Secrets is there where texts are labelled with secrets or personal data.
+	// Secrets is set if texts have labels for secrets or personal data.
 	Secrets *measure.SecretsReport `json:"secrets,omitempty"`
 }
 
@@ -215,7 +215,7 @@ func showMatch(w io.Writer, r *measure.Report) {
 	fmt.Fprintf(w, "recall     %v%s\n", r.Strict.Recall, leniently(func(m *measure.Match) measure.Share { return m.Recall }))
 }
 
-// fewQuotes is how many texts of a list people are shown.
+// fewQuotes is the number of shown texts in a list for people.
 const fewQuotes = 5
 
 func (f *measureFlags) most() int {
@@ -230,8 +230,8 @@ type ruleQuotes struct {
 	quotes []measure.Quote
 }
 
-// byRule sorts holds by what holds them, the rule with the most first. A text is
-// listed once, under the first of its rules.
+// byRule groups texts by the rules that hold them, the rule with the most texts first. A
+// text is listed once, under the first of its rules.
 func byRule(quotes []measure.Quote) (groups []ruleQuotes) {
 	count := map[string]int{}
 	for _, q := range quotes {
@@ -259,7 +259,7 @@ func byRule(quotes []measure.Quote) (groups []ruleQuotes) {
 	return groups
 }
 
-// listQuotes prints texts, each on a line, and says how many more there are.
+// listQuotes prints texts, one a line, and the number of further ones.
 func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quote, most int) {
 	if len(quotes) == 0 {
 		return
@@ -334,7 +334,7 @@ func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
 	return w.Flush()
 }
 
-// measureLog counts what people decided.
+// measureLog counts people's decisions.
 func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 	since, err := cli.Moment(f.since, time.Now())
 	if err != nil {

@@ -90,7 +90,7 @@ func (s *shell) changePause(ctx context.Context, method, key string, params *api
 	return nil
 }
 
-// scopeName is what a scope is for a person.
+// scopeName describes a scope to a person.
 func scopeName(scope string) string {
 	if scope == api.PausedAll {
 		return "all sending"
@@ -99,7 +99,7 @@ func scopeName(scope string) string {
 	return kind + " " + term.Printable(name)
 }
 
-// pausedLine says what is paused, since when and by whom.
+// pausedLine describes a pause: its scope, its time and who ordered it.
 func pausedLine(p *api.PausedScope, now time.Time) string {
 	return fmt.Sprintf("paused: %s, for %s, by %s", scopeName(p.Scope), term.Age(now.Sub(p.Since)), term.Printable(p.By))
 }

@@ -23,7 +23,7 @@ func newPolicy(s *shell) *cobra.Command {
 	return c
 }
 
-// policyPath is the policy to look at: the one named, else the configuration's.
+// policyPath is the named policy, or else the configuration's.
 func (s *shell) policyPath(args []string) (path string, data map[string]any, err error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
@@ -160,7 +160,7 @@ check --diff" preview it.`,
 	return c
 }
 
-// policyTest is one test as programs read it.
+// policyTest is one test in JSON.
 type policyTest struct {
 	Package string `json:"package"`
 	Name    string `json:"name"`

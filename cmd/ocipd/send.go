@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verdictError ends a command whose message may not go, after it was said why.
+// verdictError ends a command whose message may not be sent, after the reason was printed.
 type verdictError struct{ code int }
 
 func (e *verdictError) Error() string { return cli.ErrSaid.Error() }
@@ -51,7 +51,7 @@ asks as an operator: an agent's token does not allow it.
 	return c
 }
 
-// newSpeak makes a command that asks a method about a message.
+// newSpeak makes a command that calls a method about a message.
 func newSpeak(s *shell, method string) *cobra.Command {
 	var (
 		params              api.SendParams
@@ -108,8 +108,8 @@ func newSpeak(s *shell, method string) *cobra.Command {
 	return c
 }
 
-// withoutGrant says to who has an agent's token what it is of use for: send and check ask as an
-// operator.
+// withoutGrant explains to the holder of an agent's token where the token is useful,
+// because send and check act as an operator.
 func withoutGrant(method string) func(*cobra.Command, error) error {
 	return func(c *cobra.Command, err error) error {
 		if !strings.HasSuffix(err.Error(), "unknown flag: --token-file") {
@@ -123,12 +123,11 @@ func withoutGrant(method string) func(*cobra.Command, error) error {
 	}
 }
 
-// maxSendBytes is the longest message that is read from stdin: what a line to the
-// daemon holds.
+// maxSendBytes bounds a message on stdin, so that it fits into a line to the daemon.
 const maxSendBytes = 1 << 20
 
-// speak asks about a message, says what became of it, and returns a [verdictError]
-// where it may not go.
+// speak calls a method about a message, and prints the result. It returns a [verdictError]
+// if the message may not be sent.
 func (s *shell) speak(ctx context.Context, method, key string, params *api.SendParams, asJSON bool) error {
 	var answer jsontext.Value
 	err := s.OperateSigned(ctx, key, method, params, &answer)
@@ -166,15 +165,14 @@ func (s *shell) speak(ctx context.Context, method, key string, params *api.SendP
 	return nil
 }
 
-// spoken is what became of a message, or would.
+// spoken is the result for a message, or for a check.
 type spoken struct {
 	api.CheckResult
 	ApprovalID, DispatchID string
 	Waiting                bool
 }
 
-// readAnswer reads the answer of either method, or the refusal in its place. An error
-// that is no verdict is returned.
+// readAnswer reads either method's answer or refusal. It returns an error that is not a verdict.
 func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	var said spoken
 	if refused != nil {
@@ -208,14 +206,14 @@ func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	return &said, nil
 }
 
-// verdictOf is the verdict that an error carries, nil where it is none.
+// verdictOf is the verdict in an error, or nil.
 func verdictOf(refused *api.Error) map[string]any {
 	details, _ := refused.Details.(map[string]any)
 	verdict, _ := details["ocip"].(map[string]any)
 	return verdict
 }
 
-// say tells a person what became of a message, in a line or two.
+// say describes the result for a message in a line or two.
 func (s *shell) say(method string, said *spoken) error {
 	would, gone := "", "sent"
 	if method == "sending.check" {

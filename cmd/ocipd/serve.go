@@ -18,23 +18,22 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// gcPercent is how much the heap may grow between two collections.
+// gcPercent is the permitted growth of the heap between two collections.
 const gcPercent = 180
 
-// tune fits the runtime to a daemon that waits for its disk, where its user has
-// not said otherwise. It returns how much the heap may grow, zero where the user has
-// said it.
+// tune adapts the Go runtime to a daemon that waits for its disk, unless the user has set
+// GOGC. It returns the permitted growth of the heap, or zero if the user has set it.
 func (s *shell) tune() (percent int) {
 	if s.Getenv("GOGC") == "" {
-		// A message makes much garbage and keeps little: collecting less often
-		// costs memory and saves processor. Beside 250, in turns under full load, 180
-		// takes 13 MB less for 1.5 % of the processor, and 120 another 11 MB for 9 %.
+		// A message makes much garbage and keeps little: collecting less often costs memory
+		// and saves processor time. Compared with 250 under full load, 180 takes 13 MB less
+		// memory for 1.5 % more processor time, and 120 another 11 MB less for 9 %.
 		percent = gcPercent
 		debug.SetGCPercent(percent)
 	}
 	if s.Getenv("GOMAXPROCS") == "" {
-		// One thread is always waiting for the disk, and the runtime takes a
-		// while to see that its processor is free.
+		// One thread always waits for the disk, and the runtime takes a while to notice
+		// that its processor is free.
 		runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	}
 	return percent
@@ -58,7 +57,7 @@ Sockets passed by systemd are used unless --socket or OPENCLAWOS_KERNEL_SOCKET
 names another; "ocipd service install" sets both up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Before anything else: until then a hangup would end the program.
+			// First of all, because until then a SIGHUP would end the program.
 			reload := hangups()
 			flags, err := cli.KeyValues(set)
 			if err != nil {
@@ -98,8 +97,7 @@ names another; "ocipd service install" sets both up.`,
 	return c
 }
 
-// newLogger logs to w as the configuration says, and from a level on that can be
-// set.
+// newLogger returns a logger for the configuration, which writes to w, and its adjustable level.
 func newLogger(l config.Log, w io.Writer, screen term.Screen) (*zap.Logger, zap.AtomicLevel) {
 	level, err := zap.ParseAtomicLevel(l.Level)
 	if err != nil {

@@ -100,8 +100,8 @@ func newServiceStatus(s *shell) *cobra.Command {
 	return c
 }
 
-// shellFiles makes what is installed beside the units: completion and manual pages,
-// given the directories of data and configuration.
+// shellFiles returns the completion and the manual pages to install with the units, given
+// the directories of data and configuration.
 func (s *shell) shellFiles(root *cobra.Command) func(dataHome, configHome string) ([]service.File, error) {
 	return func(dataHome, configHome string) ([]service.File, error) {
 		var files []service.File
@@ -130,5 +130,5 @@ func (s *shell) shellFiles(root *cobra.Command) func(dataHome, configHome string
 	}
 }
 
-// manager is the commands about the service.
+// manager is the service manager for the commands about the service.
 func (s *shell) manager() *service.Manager { return &service.Manager{Process: &s.Process} }

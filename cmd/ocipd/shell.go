@@ -10,11 +10,11 @@ import (
 type shell struct {
 	cli.Process
 
-	// ran is set when a command begins: what fails before it is wrong usage.
+	// ran is set when a command begins: an earlier error is wrong usage.
 	ran bool
 }
 
-// mark has every command below c set ran.
+// mark makes every command below c set ran.
 func (s *shell) mark(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -27,5 +27,5 @@ func (s *shell) mark(c *cobra.Command) {
 	}
 }
 
-// people are the commands about approvals.
+// people is the common part of the commands about approvals.
 func (s *shell) people() *approvalsui.People { return &approvalsui.People{Process: &s.Process} }

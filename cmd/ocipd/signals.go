@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// catchSignals returns a context that ends with the first SIGINT or SIGTERM. A
-// second one ends the program, where no command has another use for it
-// ([onSecondSignal]); the one after that does in any case.
+// catchSignals returns a context that ends with the first SIGINT or SIGTERM. A second signal
+// ends the program, unless a command handles it ([onSecondSignal]). A third one always does.
 func catchSignals(stderr io.Writer) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	again := &second{}
@@ -33,13 +32,13 @@ func catchSignals(stderr io.Writer) context.Context {
 
 type secondKey struct{}
 
-// second is what a second signal does.
+// second holds the action of a second signal.
 type second struct {
 	mu  sync.Mutex
 	act func()
 }
 
-// taken does what a command wants done, and reports whether one does.
+// taken runs a command's action, and reports whether there is one.
 func (s *second) taken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +49,7 @@ func (s *second) taken() bool {
 	return true
 }
 
-// onSecondSignal has a second signal call act, which must not block, in place of
-// ending the program.
+// onSecondSignal makes a second signal call act, which must not block, instead of ending the program.
 func onSecondSignal(ctx context.Context, act func()) {
 	if s, ok := ctx.Value(secondKey{}).(*second); ok {
 		s.mu.Lock()
@@ -60,7 +58,7 @@ func onSecondSignal(ctx context.Context, act func()) {
 	}
 }
 
-// hangups delivers SIGHUP, of which one that waits stands for all.
+// hangups delivers SIGHUP. One pending signal stands for several.
 func hangups() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)

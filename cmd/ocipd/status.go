@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// askAgain is how often a daemon that is not there yet is looked for.
+// askAgain is the interval of attempts to reach a daemon that is starting.
 const askAgain = 25 * time.Millisecond
 
 func newStatus(s *shell) *cobra.Command {
@@ -53,11 +53,10 @@ func newStatus(s *shell) *cobra.Command {
 	return c
 }
 
-// minInterval keeps a watch from keeping the daemon busy.
+// minInterval is the shortest interval of a watch, so that it does not keep the daemon busy.
 const minInterval = 100 * time.Millisecond
 
-// status asks the daemon, and goes on asking for as long as wait where none
-// answers.
+// status asks the daemon for its status. If none answers, it tries again for the time wait.
 func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value, error) {
 	deadline, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -98,12 +97,11 @@ func (s *shell) printStatus(status *api.Status) error {
 type fact struct {
 	name string
 	term.Cell
-	// wrong marks what is not as it should be, aside what a watch leaves out:
-	// places, and what to do.
+	// wrong marks a problem. aside marks lines that a watch omits: places and advice.
 	wrong, aside bool
 }
 
-// facts are what is said of the daemon as a whole, wherever its status is shown.
+// facts are the lines about the daemon as a whole, for all displays of its status.
 func facts(status *api.Status, now time.Time) (list []fact) {
 	say := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c}) }
 	aside := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c, aside: true}) }
@@ -204,12 +202,12 @@ func facts(status *api.Status, now time.Time) (list []fact) {
 	return list
 }
 
-// statusName is how wide the names of facts are.
+// statusName is the width of the names of facts.
 const statusName = len("decisions")
 
-// draw is a status in lines of text. A brief one is for watching: without places
-// and advice, with what is wrong first, and each line within the screen's width,
-// so that 80 by 24 shows a daemon with a dozen apps whole.
+// draw formats a status. The brief form is for watching: without places and advice,
+// problems first, and each line within the screen's width, so that 80 by 24 shows a daemon
+// with a dozen apps completely.
 func draw(status *api.Status, scr term.Screen, now time.Time, brief bool) []string {
 	p := scr.Colour
 	lines := []string{fmt.Sprintf("%s %s, pid %d, up %s, %s", p.Paint(term.Bold, "ocipd"), term.Printable(status.Version), status.PID,
@@ -244,14 +242,14 @@ func draw(status *api.Status, scr term.Screen, now time.Time, brief bool) []stri
 			continue
 		}
 		var b strings.Builder
-		// A strings.Builder takes everything.
+		// A strings.Builder never fails.
 		_ = t.Write(&b, scr)
 		lines = append(append(lines, ""), strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
 	}
 	return lines
 }
 
-// diskCell is how the disk is and what that means.
+// diskCell describes the free space of the disk and its effect.
 func diskCell(s *api.StoreStatus) term.Cell {
 	text := term.Mebibytes(s.FreeBytes) + " free"
 	if !s.Reserve {
@@ -315,7 +313,7 @@ func queueTable(status *api.Status) *term.Table {
 	return t
 }
 
-// absent is for whom a queue waits, "" where they are there.
+// absent says for whom a queue waits, or is "" if the receiver is there.
 func absent(status *api.Status, queue string) string {
 	kind, name, _ := strings.Cut(queue, ":")
 	switch kind {

@@ -14,8 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/doctor"
 )
 
-// watchStatus shows the daemon's status again and again: on a terminal in place,
-// and otherwise one after another.
+// watchStatus shows the daemon's status repeatedly: on a terminal in place, otherwise one
+// after another.
 func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
 	if scr := s.Screen(); scr.Terminal && !asJSON {
 		return console.Run(ctx, console.Options{
@@ -44,7 +44,7 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 	}
 }
 
-// showStatus writes what the daemon said of itself. One of many is brief.
+// showStatus prints a status, in the brief form for a watch.
 func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if asJSON {
 		_, err := s.Stdout.Write(s.Screen().JSONLine(raw))
@@ -61,7 +61,7 @@ func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	return err
 }
 
-// latencyText is how long decisions and commits take.
+// latencyText describes how long decisions and commits take.
 func latencyText(l *api.LatencyStatus) string {
 	if l.Decisions == 0 {
 		return "none yet"
@@ -71,7 +71,7 @@ func latencyText(l *api.LatencyStatus) string {
 		took(l.DecisionP50), took(l.DecisionP99), took(l.CommitP50), took(l.CommitP99))
 }
 
-// heldText is what waits for a person.
+// heldText describes the pending requests.
 func heldText(status *api.Status, now time.Time) string {
 	text := term.Count(status.Held, "message") + " for a person"
 	if !status.OldestHeld.IsZero() {
@@ -80,7 +80,7 @@ func heldText(status *api.Status, now time.Time) string {
 	return text + ": ocipd approvals"
 }
 
-// logCell is how far the log is, and what follows it.
+// logCell describes the end of the log, and how far its followers are.
 func logCell(a *api.AuditStatus) term.Cell {
 	if a.Seq == 0 {
 		return term.Plain("no record yet")

@@ -62,7 +62,7 @@ of a machine's settings, and finds what ocipd integrate has kept of the user.`,
 					return client.Dial(ctx, socket, client.WithDropEvents())
 				},
 				Token: token, Runtime: runtime, Without: without, Prompts: prompts, Hold: hold, Version: s.Version, In: io.NopCloser(s.Stdin), Out: keepOpen{s.Stdout},
-				// Claude Code says so where a program or a script runs it, and nobody sits there.
+				// Claude Code sets this if a program or a script runs it, without a person.
 				Defers: strings.HasPrefix(s.Getenv("CLAUDE_CODE_ENTRYPOINT"), "sdk"),
 				Log:    slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

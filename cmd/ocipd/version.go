@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionReport is what `ocipd version --json` prints.
+// versionReport is the output of `ocipd version --json`.
 type versionReport struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
@@ -19,8 +19,7 @@ type versionReport struct {
 	Platform string `json:"platform"`
 }
 
-// buildVersion is the linker's version, or what the go command knows of a build
-// it made by itself.
+// buildVersion is the linker's version, or else the go command's information about the build.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -53,7 +52,7 @@ func thisVersion() versionReport {
 	}
 }
 
-// versionLine is this program's version as `ocipd version` prints it.
+// versionLine is the output of `ocipd version`.
 func versionLine() string {
 	v := thisVersion()
 	return fmt.Sprintf("ocipd %s (commit %s, protocol %s, %s, %s)\n", v.Version, v.Commit, v.Protocol, v.Go, v.Platform)

@@ -2,9 +2,8 @@ package cli
 
 import "strings"
 
-// Argument is an id as it is given to a command in a shell, or the word ID where
-// a shell could make something else of it: agents choose ids, and people copy
-// what they are shown.
+// Argument is an id for a command line, or the word ID if a shell could interpret the id
+// otherwise. Agents choose ids, and people copy what they see.
 func Argument(id string) string {
 	switch {
 	case PlainWord(id):
@@ -15,8 +14,8 @@ func Argument(id string) string {
 	return "'" + id + "'"
 }
 
-// PlainWord reports whether every shell takes a text as the word it is, and no
-// command takes it for a flag.
+// PlainWord reports whether every shell takes a text as one plain word, and no command
+// takes it for a flag.
 func PlainWord(text string) bool {
 	odd := func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("._:@/-", r)

@@ -1,10 +1,9 @@
-// Package cli is what a command is given of the process that it runs in: streams,
-// environment, the flags that every command has, the configuration, and the way to the
-// daemon.
+// Package cli gives commands access to their process: streams, environment, the common
+// flags, the configuration, and the connection to the daemon.
 //
-// A command is called with a [Process], asks it for all of these, and returns an
-// error: [ErrSaid] where it has said why already, one made by [Usagef] for a command
-// line that makes no sense. Whoever made the Process turns errors into exit codes.
+// A command gets a [Process] and returns an error: [ErrSaid] if it has already printed the
+// reason, or one of [Usagef] for a wrong command line. The creator of the Process turns
+// errors into exit codes.
 //
 // # The folder
 //
@@ -13,15 +12,13 @@
 // kernel, task, daemon and bridge.
 //
 //   - approvalcmd: the commands about approval requests and grants
-//   - approvalsui: how people see and decide approval requests: live screen, text, what is
-//     signed
+//   - approvalsui: how people see and decide approval requests: live screen, text, signatures
 //   - auditcmd: the commands about the audit log
-//   - demo: plays `ocipd demo`: scenes on a daemon of its own, what the apps see beside
-//     what the log records
-//   - doctor: checks everything that a daemon needs, and words the fix
-//   - logview: how records look on a terminal: rows, pages, charts
-//   - measure: says how well the detectors do on texts that people have judged, and what
-//     people did with what was held
+//   - demo: plays `ocipd demo`: scenes on its own daemon, the apps' view beside the log's records
+//   - doctor: checks everything that a daemon needs, and suggests fixes
+//   - logview: shows records on a terminal: rows, pages, charts
+//   - measure: measures the detectors on texts that people have judged, and people's
+//     decisions about held messages
 //   - service: installs, removes and shows the systemd service of a user
 //   - taskcmd: the commands about tasks, and the runner
 package cli

@@ -14,7 +14,7 @@ func SetFlag(c *cobra.Command, into *[]string) {
 	c.Flags().StringArrayVar(into, "set", nil, "set a configuration key that holds one value, as `KEY=VALUE`")
 }
 
-// KeyValues reads what --set was given.
+// KeyValues parses the values of --set.
 func KeyValues(set []string) (map[string]any, error) {
 	flags := map[string]any{}
 	for _, kv := range set {
@@ -27,7 +27,7 @@ func KeyValues(set []string) (map[string]any, error) {
 	return flags, nil
 }
 
-// Moment reads a time given by a person, empty for none.
+// Moment parses a person's time; an empty text is the zero time.
 func Moment(text string, now time.Time) (time.Time, error) {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	switch text {
@@ -59,14 +59,14 @@ func Moment(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no time such as 2026-01-02T15:04:05Z, 2026-01-02, 2h, 7d or today", text)
 }
 
-// Choices completes a flag of a command, which must be there, with the values it takes.
+// Choices completes an existing flag of a command with its values.
 func Choices(c *cobra.Command, flag string, values []string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("cli: " + err.Error())
 	}
 }
 
-// Required has a command fail without some of its flags.
+// Required makes flags of a command mandatory.
 func Required(c *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		if err := c.MarkFlagRequired(flag); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// HelpWidth is how many columns a help page takes: those of the smallest common terminal.
+// HelpWidth is the width of a help page in columns, that of the smallest common terminal.
 const HelpWidth = 80
 
-// ShowHelp has the whole command tree print its help pages folded to [HelpWidth], and
-// answer a misspelt flag with the one that was probably meant.
+// ShowHelp makes the whole command tree print its help pages folded to [HelpWidth], and
+// suggest the likely flag for a misspelt one.
 func ShowHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { WriteHelp(c.OutOrStdout(), c) })
 	root.SetUsageFunc(func(c *cobra.Command) error { return nil })
@@ -57,7 +57,7 @@ func ShowHelp(root *cobra.Command) {
 	})
 }
 
-// unknownCommand names a command that is not there, and the one that was probably meant.
+// unknownCommand reports an unknown command, and suggests the likely one.
 func unknownCommand(c *cobra.Command, name string) error {
 	message := fmt.Sprintf("unknown command %q", name)
 	if near := nearestCommand(c, name); near != "" {
@@ -66,8 +66,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return Usagef("%s", message)
 }
 
-// nearestCommand is the command below c that begins with a name or resembles it; ""
-// where none does.
+// nearestCommand is the command below c that begins with a name or resembles it, or "".
 func nearestCommand(c *cobra.Command, name string) string {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -82,8 +81,7 @@ func nearestCommand(c *cobra.Command, name string) string {
 	return text.Nearest(name, names, text.Near(name))
 }
 
-// nearestFlag is the flag of c that resembles the unknown one that err names; "" where
-// err names none, or none resembles it.
+// nearestFlag is the flag of c that resembles the unknown one in err, or "".
 func nearestFlag(c *cobra.Command, err error) string {
 	_, wrong, found := strings.Cut(err.Error(), "unknown flag: --")
 	if !found {
@@ -98,8 +96,7 @@ func nearestFlag(c *cobra.Command, err error) string {
 	return text.Nearest(wrong, names, text.Near(wrong))
 }
 
-// WriteHelp writes the help page of a command: what it does, how it is used, what it
-// has, and examples.
+// WriteHelp writes the help page of a command: description, usage, flags and examples.
 func WriteHelp(w io.Writer, c *cobra.Command) {
 	about := cmp.Or(c.Long, sentence(c.Short))
 	fmt.Fprintf(w, "%s\n\nUsage:\n", foldParagraphs(about))
@@ -130,11 +127,10 @@ func WriteHelp(w io.Writer, c *cobra.Command) {
 	}
 }
 
-// mostExamples is how many examples a group of commands takes from those in it.
+// mostExamples is how many examples a group takes from its commands.
 const mostExamples = 3
 
-// example are a command's examples. A group without any has the first ones of the
-// commands in it.
+// example returns a command's examples. A group without any has its commands' first ones.
 func example(c *cobra.Command) string {
 	if c.Example != "" {
 		return c.Example
@@ -183,7 +179,7 @@ func foldParagraphs(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// sentence makes a sentence of a command's short description.
+// sentence turns a command's short description into a sentence.
 func sentence(short string) string {
 	if short == "" {
 		return ""
@@ -191,14 +187,12 @@ func sentence(short string) string {
 	return strings.ToUpper(short[:1]) + short[1:] + "."
 }
 
-// Group makes a command that only holds others: without one of them it is used
-// wrongly.
+// Group makes a command that only holds others. Calling it alone is a usage error.
 func Group(c *cobra.Command) *cobra.Command {
 	return GroupAround(c, nil)
 }
 
-// GroupAround makes a command that holds others. Without one of them it does what
-// usual does, with its flags.
+// GroupAround makes a command that holds others. Alone, it runs usual, with its flags.
 func GroupAround(c, usual *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.SuggestionsMinimumDistance = 2

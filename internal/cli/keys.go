@@ -29,14 +29,14 @@ func KeyFlag(c *cobra.Command, key *string) { c.Flags().StringVar(key, "key", ""
 // Keys sign decisions: a key read from a file, or one of ssh-agent's.
 type Keys struct {
 	file ssh.Signer
-	// wanted is which of the agent's keys, empty for the only one.
+	// wanted names one of the agent's keys; empty for the only one.
 	wanted string
-	// Socket is where the agent listens.
+	// Socket is the agent's socket.
 	Socket string
 }
 
-// OpenKey reads the key that was named, and asks for its passphrase if it has
-// one. What is no private key is left for ssh-agent to know.
+// OpenKey reads the named key, and asks for its passphrase if it has one. A name that is
+// not a private key's file is left to ssh-agent.
 func (s *Process) OpenKey(name string) (*Keys, error) {
 	k := &Keys{wanted: name, Socket: s.Getenv("SSH_AUTH_SOCK")}
 	if name == "" || strings.HasPrefix(name, "SHA256:") {
@@ -74,7 +74,7 @@ func (s *Process) passphrase(name string) ([]byte, error) {
 	return term.ReadPassword(f)
 }
 
-// Named reports whether a person has said which key signs.
+// Named reports whether a person has chosen the key.
 func (k *Keys) Named() bool { return k.wanted != "" || k.file != nil }
 
 // Sign signs a text. It may wait for a person to touch a key.
@@ -90,7 +90,7 @@ func (k *Keys) Sign(ctx context.Context, text string) (string, error) {
 		return "", fmt.Errorf("cannot reach ssh-agent: %w", err)
 	}
 	defer conn.Close()
-	// The agent's protocol knows no way to stop waiting but this.
+	// The agent's protocol has no other way to stop waiting.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	signature := ""
@@ -109,7 +109,7 @@ func signed(signer ssh.Signer, text string) (string, error) {
 	return string(armored), err
 }
 
-// chosen is the agent's key that was named, or the only one that it has.
+// chosen is the named key of the agent, or its only one.
 func chosen(conn io.ReadWriter, wanted string) (ssh.Signer, error) {
 	a := agent.NewClient(conn)
 	if wanted != "" {
@@ -140,9 +140,9 @@ func chosen(conn io.ReadWriter, wanted string) (ssh.Signer, error) {
 	return nil, fmt.Errorf("cannot sign: ssh-agent has %d keys; --key SHA256:… says which, and ssh-add -l lists them", len(names))
 }
 
-// CallSigned makes a call on the operator socket, which may take long. Where the daemon wants
-// the method signed, it signs the call with the key that is named, or with the only one of
-// ssh-agent.
+// CallSigned makes a call on the operator socket, which may take long. If the daemon
+// requires a signature for the method, it signs the call with the named key, or with
+// ssh-agent's only one.
 func (s *Process) CallSigned(ctx context.Context, c *client.Client, key, method string, params, result any) error {
 	encoded, err := encode(method, params)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Process) CallSigned(ctx context.Context, c *client.Client, key, method 
 	return c.CallSigned(ctx, method, encoded, signature, result)
 }
 
-// OperateSigned is [Process.Operate] for a method that the daemon may want signed.
+// OperateSigned is [Process.Operate] for a method that may require a signature.
 func (s *Process) OperateSigned(ctx context.Context, key, method string, params, result any) error {
 	encoded, err := encode(method, params)
 	if err != nil {
@@ -186,8 +186,8 @@ func encode(method string, params any) (jsontext.Value, error) {
 	return encoded, nil
 }
 
-// SignCall makes the signature of a call, "" where the daemon wants none. It may wait for a
-// person to touch a key.
+// SignCall signs a call, and returns "" if the daemon requires no signature. It may wait
+// for a person to touch a key.
 func (s *Process) SignCall(ctx context.Context, c *client.Client, key, method string, params jsontext.Value) (string, error) {
 	challenge, err := s.challenge(ctx, c, method)
 	if err != nil || challenge.Nonce == "" {
@@ -204,14 +204,14 @@ func (s *Process) SignCall(ctx context.Context, c *client.Client, key, method st
 	return keys.Sign(ctx, text)
 }
 
-// SignatureRequired reports whether a method's parameters have to carry a signature.
+// SignatureRequired reports whether the daemon requires a signature for a method.
 func (s *Process) SignatureRequired(ctx context.Context, c *client.Client, method string) (bool, error) {
 	challenge, err := s.challenge(ctx, c, method)
 	return challenge.SignatureRequired, err
 }
 
-// challenge asks how a method is signed. A daemon that does not know the method says so to
-// the call.
+// challenge asks how to sign a method. A daemon that does not know the method refuses the
+// call itself.
 func (s *Process) challenge(ctx context.Context, c *client.Client, method string) (challenge api.Challenge, err error) {
 	err = s.AskPage(ctx, c.Call, "operator.challenge", api.ChallengeParams{Method: method}, &challenge)
 	if refused, ok := errors.AsType[*api.Error](err); ok && (refused.Code == api.MethodNotFound || refused.Code == api.NotFound) {

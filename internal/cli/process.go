@@ -23,27 +23,26 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// Process is what a command is given of the process it runs in, with the flags that
-// every command has.
+// Process is a command's access to its process, with the common flags.
 type Process struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Env is the environment in the form of os.Environ.
 	Env []string
-	// Version is that of this program.
+	// Version is this program's version.
 	Version string
 
-	// Interrupted is closed when the user wants the command to end; nil never is.
+	// Interrupted is closed when the user interrupts the command; nil never is.
 	Interrupted <-chan struct{}
 
 	ConfigFile string
 	Socket     string
 
-	// warned is set when it was said that the configuration is broken.
+	// warned is set after the warning about a broken configuration.
 	warned bool
 }
 
-// Getenv is os.Getenv over the shell's environment.
+// Getenv is os.Getenv over Env.
 func (s *Process) Getenv(name string) string {
 	value := ""
 	for _, kv := range s.Env {
@@ -54,8 +53,7 @@ func (s *Process) Getenv(name string) string {
 	return value
 }
 
-// Load reads the configuration, with further values by dotted key that were
-// given as flags.
+// Load reads the configuration, with values from flags by dotted key.
 func (s *Process) Load(flags map[string]any) (*config.Config, error) {
 	return s.LoadFile(s.ConfigFile, flags)
 }
@@ -70,13 +68,13 @@ func (s *Process) LoadFile(file string, flags map[string]any) (*config.Config, e
 	return config.Load(config.Options{File: file, Env: s.Env, Flags: all})
 }
 
-// SocketKey says where the daemon is.
+// SocketKey is the configuration key of the daemon's socket.
 const SocketKey = "ipc.socket"
 
-// locate reads the configuration for where things are, see [config.Locate].
+// locate reads the configuration to locate files, see [config.Locate].
 func (s *Process) locate() (*config.Config, error) { return s.LocateBy(s.ConfigFile) }
 
-// LocateBy reads a file for where things are, see [config.Locate].
+// LocateBy reads a file to locate files, see [config.Locate].
 func (s *Process) LocateBy(file string) (*config.Config, error) {
 	flags := map[string]any{}
 	if s.Socket != "" {
@@ -85,10 +83,9 @@ func (s *Process) LocateBy(file string) (*config.Config, error) {
 	return config.Locate(config.Options{File: file, Env: s.Env, Flags: flags})
 }
 
-// Places is the configuration for a command that only looks for the daemon or its
-// files, by the keys that are given. What is broken in it, the command says and
-// goes on, but where it cannot tell for certain what one of the keys is: it would
-// go to another daemon, or read another's files.
+// Places returns the configuration for a command that only needs the places of the daemon
+// or its files, by key. If the configuration is broken, the command warns and continues. If
+// a key's value is uncertain, it fails, because it could use another daemon or its files.
 func (s *Process) Places(keys ...string) (*config.Config, error) {
 	cfg, broken := s.locate()
 	if cfg == nil {
@@ -110,14 +107,13 @@ func (s *Process) Places(keys ...string) (*config.Config, error) {
 		if more != "" {
 			what += " (and more)"
 		}
-		// What is wrong names the file, or the variable.
+		// The error names the file or the variable.
 		fmt.Fprintf(s.Stderr, "warning: cannot use the configuration as it is, and the daemon may run with an earlier one: %s\n", term.Printable(what))
 	}
 	return cfg, nil
 }
 
-// KernelSocket is where apps connect. A broken configuration does not matter
-// where --socket names the place.
+// KernelSocket is the socket for apps. With --socket, a broken configuration does not matter.
 func (s *Process) KernelSocket() (string, error) {
 	if s.Socket != "" {
 		return s.Socket, nil
@@ -129,7 +125,7 @@ func (s *Process) KernelSocket() (string, error) {
 	return config.SocketPath(cfg, s.Getenv), nil
 }
 
-// OperatorSocket is where a daemon answers operators.
+// OperatorSocket is the socket for operators.
 func (s *Process) OperatorSocket() (string, error) {
 	path, err := s.KernelSocket()
 	return config.OperatorPath(path), err
@@ -144,16 +140,16 @@ func (s *Process) DialOperator(ctx context.Context) (*client.Client, error) {
 	return client.Dial(ctx, path)
 }
 
-// AnswerTime bounds how long a command waits for one answer.
+// AnswerTime bounds a command's wait for one answer.
 const AnswerTime = 30 * time.Second
 
-// Screen is how stdout shows things.
+// Screen describes stdout's display.
 func (s *Process) Screen() term.Screen { return term.ScreenOf(s.Stdout, s.Getenv) }
 
-// height is how many lines of stdout are seen at once.
+// height is the number of visible lines of stdout.
 func (s *Process) height() int { return term.HeightOf(s.Stdout, s.Getenv) }
 
-// RowsShown is how many lines of a list are printed. A program is given all of them.
+// RowsShown is the number of printed lines of a list. A program gets all of them.
 func (s *Process) RowsShown() int {
 	if s.Screen().Terminal || s.Getenv("LINES") != "" {
 		return s.height()
@@ -171,7 +167,7 @@ func (s *Process) PrintJSON(value any) error {
 	return err
 }
 
-// Report prints a result: as JSON for a program, and in words for a person.
+// Report prints a result, as JSON or for a person.
 func (s *Process) Report(asJSON bool, result any, format string, args ...any) error {
 	if asJSON {
 		return s.PrintJSON(result)
@@ -192,23 +188,21 @@ func (s *Process) Operate(ctx context.Context, method string, params, result any
 	return c.Call(ctx, method, params, result)
 }
 
-// AskPage asks for one page, in the time that an answer may take.
+// AskPage asks for one page, within [AnswerTime].
 func (s *Process) AskPage(ctx context.Context, call func(context.Context, string, any, any) error, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	return call(ctx, method, params, result)
 }
 
-// AskOperator is operate for a method that takes no parameters, with the answer
-// as it is.
+// AskOperator is Operate for a method without parameters; it returns the raw answer.
 func (s *Process) AskOperator(ctx context.Context, method string) (raw jsontext.Value, err error) {
 	err = s.Operate(ctx, method, nil, &raw)
 	return raw, err
 }
 
-// TellOperator calls a method without parameters on the operator socket. For a
-// program the answer, or the error, is printed as it is; for a person it is put
-// into result.
+// TellOperator calls a method without parameters on the operator socket. With asJSON, it
+// prints the raw answer or error; otherwise it decodes the answer into result.
 func (s *Process) TellOperator(ctx context.Context, method string, asJSON bool, result any) (printed bool, err error) {
 	raw, err := s.AskOperator(ctx, method)
 	switch {
@@ -226,23 +220,22 @@ func (s *Process) TellOperator(ctx context.Context, method string, asJSON bool, 
 	return false, nil
 }
 
-// Say prints a line of printable words. At a terminal it is folded between words.
+// Say prints a line of printable text, folded between words at a terminal.
 func (s *Process) Say(format string, args ...any) {
 	_ = term.Line(s.Stdout, fmt.Sprintf(format, args...)) // as with every other word for people
 }
 
-// Consents asks for a yes or a no. Anything but a yes is a no.
+// Consents asks a yes-or-no question. Only a yes is a yes.
 func (s *Process) Consents(in *bufio.Reader, text string) (bool, error) {
 	answer, err := s.Question(in, text, "")
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
 }
 
-// questionWidth is how wide a question's lines are, so that they fit every terminal, and
-// answerWidth what is kept free for the answer: a question that leaves less has it on a
-// line of its own.
+// questionWidth is the width of a question, which fits every terminal. answerWidth is the
+// room for the answer; if a question leaves less, the answer gets its own line.
 const questionWidth, answerWidth = 76, 24
 
-// Question asks on stderr, and returns what is proposed where nothing is said.
+// Question asks on stderr, and returns the proposal if the answer is empty.
 func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, error) {
 	if proposed != "" {
 		text += " [" + proposed + "]"
@@ -258,7 +251,7 @@ func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, err
 		line string
 		err  error
 	}
-	// A terminal is read to the end of its line, and an interrupt does not wait for it.
+	// Read a terminal to the end of the line, without delaying an interrupt.
 	answer := make(chan outcome, 1)
 	go func() {
 		line, err := in.ReadString('\n')
@@ -275,11 +268,11 @@ func (s *Process) Question(in *bufio.Reader, text, proposed string) (string, err
 	}
 }
 
-// maxInput bounds what is read from stdin, and of a file that a person names.
+// maxInput bounds stdin and files that a person names.
 const maxInput = 16 << 20
 
-// ReadFile reads a file that a person has named, be it a pipe, up to 16 MiB. What has more, or
-// has no end, is an error.
+// ReadFile reads a file or pipe that a person has named, up to 16 MiB. A longer or endless
+// one is an error.
 func ReadFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -300,7 +293,7 @@ func readUpTo(r io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// ReadStdin reads stdin to its end, or fails when the context ends first.
+// ReadStdin reads stdin to its end, and fails if the context ends first.
 func (s *Process) ReadStdin(ctx context.Context) ([]byte, error) {
 	type outcome struct {
 		text []byte
@@ -322,8 +315,8 @@ func (s *Process) ReadStdin(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Refused prints the daemon's error as it is. An interrupt is how one stops
-// watching, and no failure.
+// Refused prints the daemon's error unchanged. An interrupt is the normal end of watching,
+// not a failure.
 func (s *Process) Refused(err error) error {
 	var e *api.Error
 	switch {
@@ -340,8 +333,8 @@ func (s *Process) Refused(err error) error {
 	return ErrSaid
 }
 
-// Ask reads a yes or a no from the terminal, and refuses where nobody answers. The command
-// has a flag --yes.
+// Ask asks a yes-or-no question on the terminal, and refuses if nobody can answer; the
+// command has a flag --yes.
 func (s *Process) Ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(s.Stdout, "%s [y/N] ", question)
 	answers := make(chan string, 1)
@@ -362,15 +355,15 @@ func (s *Process) Ask(ctx context.Context, question string) (bool, error) {
 	}
 }
 
-// Interactive reports whether a person sits at both ends.
+// Interactive reports whether stdin and stdout are a person's terminal.
 func (s *Process) Interactive() bool {
 	return term.IsTerminal(s.Stdin) && term.IsTerminal(s.Stdout) && s.Getenv("TERM") != "dumb"
 }
 
-// Asks reports whether somebody is there who can answer.
+// Asks reports whether somebody can answer a question.
 func (s *Process) Asks() bool { return term.IsTerminal(s.Stdin) && term.IsTerminal(s.Stderr) }
 
-// Progress tells a person how far long work is. Where all is not known it is 0.
+// Progress shows a person the progress of long work. all is 0 if it is unknown.
 func (s *Process) Progress(what string, all int) (step func(done int), end func()) {
 	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
 		return func(int) {}, func() {}
@@ -395,8 +388,7 @@ func (s *Process) Progress(what string, all int) (step func(done int), end func(
 	}
 }
 
-// XDG is a directory of the XDG Base Directory specification, empty where there is
-// none.
+// XDG is a directory of the XDG Base Directory specification, or "".
 func (s *Process) XDG(variable, below string) string {
 	if dir := s.Getenv(variable); filepath.IsAbs(dir) {
 		return filepath.Clean(dir)
@@ -407,27 +399,26 @@ func (s *Process) XDG(variable, below string) string {
 	return ""
 }
 
-// Exists reports whether there is a file of a name.
+// Exists reports whether a file exists.
 func Exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }
 
-// ErrSaid fails a command that has said why already.
+// ErrSaid is the error of a command that has already printed the reason.
 var ErrSaid = errors.New("said already")
 
-// UsageError is a command line that makes no sense.
+// UsageError is an error in the command line.
 type UsageError struct{ message string }
 
 func (e *UsageError) Error() string { return e.message }
 
-// Usagef makes an error of a command line that makes no sense.
+// Usagef returns an error in the command line.
 func Usagef(format string, args ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, args...)}
 }
 
-// ReplaceFile writes a file as a whole or not at all, and reports whether it is
-// another one than before.
+// ReplaceFile writes a file completely or not at all, and reports whether the content changed.
 func ReplaceFile(path string, text []byte, mode fs.FileMode) (changed bool, err error) {
 	if old, err := ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return false, nil
@@ -447,7 +438,7 @@ func ReplaceFile(path string, text []byte, mode fs.FileMode) (changed bool, err 
 	return true, nil
 }
 
-// Absolute is a path as it is from anywhere, "" where none is known.
+// Absolute makes a path absolute; it returns "" if that fails.
 func Absolute(path string) string {
 	if path == "" {
 		return ""

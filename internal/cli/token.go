@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Token is the token of the grant that a command acts by: what stands in the file, or in
-// that of OCIPD_TOKEN_FILE, or OCIPD_TOKEN. It is "" where there is none.
+// Token returns the token of the command's grant: from the file, from the file in
+// OCIPD_TOKEN_FILE, or from OCIPD_TOKEN. It is "" if there is none.
 func (s *Process) Token(file string) (string, error) {
 	if file = cmp.Or(file, s.Getenv("OCIPD_TOKEN_FILE")); file == "" {
 		return s.Getenv("OCIPD_TOKEN"), nil

@@ -15,14 +15,14 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
-// The configuration of the start, d.cfg, says what holds from start to stop: what
-// the tag reload of [config.Config] calls restart. What it calls live is asked of
-// config, and here is what of that reaches the other packages.
+// The configuration of the start, d.cfg, applies until the stop to keys with the tag
+// reload:"restart" in [config.Config]. For live keys, use config. This file hands the live
+// values to the other packages.
 
 // config is the configuration in force.
 func (d *Daemon) config() *config.Config { return d.live.Load() }
 
-// terms are what a configuration and a policy make messages to be decided by.
+// terms are the terms of decisions under a configuration and a policy.
 func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, err error) {
 	if lacks := kernelconfig.CheckDeclared(cfg); len(lacks) > 0 {
 		return t, lacks
@@ -37,8 +37,7 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 		}
 	}
 	if file := cfg.Approvals.AllowedSigners; file != "" {
-		// A file of signers that cannot be read is refused: without it nobody could
-		// decide.
+		// An unreadable file of signers is refused: without it nobody could decide.
 		s := allowedSigners(file)
 		s.Seen = d.signersSeen(file)
 		if _, err := s.Load(); err != nil {
@@ -50,8 +49,8 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 	return t, err
 }
 
-// sealing is what makes sealed texts for records, nil where they hold none. With held they hold
-// those alone that wait for a person.
+// sealing returns the function that seals texts for records, or nil if records hold none.
+// If held is set, it applies only to held messages.
 func sealing(cfg *config.Config) (seal func(text string) (string, error), held bool, err error) {
 	if cfg.Audit.Content == "digest" {
 		return nil, false, nil
@@ -63,7 +62,7 @@ func sealing(cfg *config.Config) (seal func(text string) (string, error), held b
 	return recipients.Seal, cfg.Audit.Content == "held", nil
 }
 
-// tenants are those whose texts this daemon digests.
+// tenants are the tenants whose texts this daemon digests.
 func tenants(cfg *config.Config) (names []string) {
 	for i := range cfg.Agents {
 		if name := cfg.Agents[i].TenantID; !slices.Contains(names, name) {
@@ -90,14 +89,14 @@ func limits(cfg *config.Config) ipc.Limits {
 	return ipc.Limits{
 		LineBytes: cfg.IPC.MaxLineBytes, QueueBytes: cfg.IPC.MaxQueueBytes, TotalQueueBytes: max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes),
 		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections, ProcessConnections: cfg.IPC.MaxConnectionsPerProcess,
-		// Users that may connect share what there is.
+		// Users that may connect share the connections.
 		UserConnections: max(1, cfg.IPC.MaxConnections/(1+len(cfg.IPC.AllowUIDs))),
 	}
 }
 
-// prepare makes everything that another configuration and policy need and that
-// can fail. What it returns puts them in force, which cannot: messages are decided
-// by them from one swap in the kernel on.
+// prepare does everything for another configuration and policy that can fail. The function
+// that it returns cannot fail, and puts them in force; one swap in the kernel changes the
+// decisions about messages.
 func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), err error) {
 	terms, err := d.terms(cfg, p)
 	if err != nil {
@@ -129,21 +128,20 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), er
 		d.setLogLevel(cfg.Log.Level)
 		notify()
 		d.retention.Look()
-		// Last: who asks before this may be told by what was in force.
+		// Last: an exemption given before this may still rest on the old rules.
 		d.kernel.Exempt.End()
 	}, nil
 }
 
-// setLogLevel sets how much is logged, where the log was given with a level that
-// can be set.
+// setLogLevel sets the log's level, if the log has an adjustable one.
 func (d *Daemon) setLogLevel(level string) {
 	if d.level != nil {
-		// A configuration that was checked has a level.
+		// A checked configuration has a valid level.
 		_ = d.level.UnmarshalText([]byte(level))
 	}
 }
 
-// allowedSigners is the file of those who may sign decisions.
+// allowedSigners is the file of the signers who may decide.
 func allowedSigners(path string) sshsig.File {
 	return sshsig.File{Path: path, Key: "approvals.allowed_signers", Namespace: api.ApprovalNamespace}
 }

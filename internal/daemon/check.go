@@ -13,10 +13,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
-// Check says why a daemon could not start with a configuration, beyond what the
-// configuration itself was checked for: it compiles and tries the policy, and reads
-// the other files that are named. It changes nothing, takes no socket and opens no
-// store. The error is [config.Errors] with all that is wrong.
+// Check finds out why a daemon could not start with a configuration, beyond the checks at
+// loading: it compiles and tries the policy, and reads the other named files. It changes
+// nothing, takes no socket and opens no store. The error is [config.Errors] with all faults.
 func Check(ctx context.Context, cfg *config.Config) error {
 	found := kernelconfig.CheckDeclared(cfg)
 	if k, err := kernelconfig.New(cfg); err == nil {
@@ -39,7 +38,7 @@ func Check(ctx context.Context, cfg *config.Config) error {
 	return found
 }
 
-// checkSinks looks at the files that sinks are started with.
+// checkSinks checks the files that sinks need.
 func checkSinks(cfg *config.Config) (found config.Errors) {
 	for i, spec := range sinkSpecs(cfg.Audit.Sinks) {
 		if err := export.Check(&spec); err != nil {
@@ -49,9 +48,9 @@ func checkSinks(cfg *config.Config) (found config.Errors) {
 	return found
 }
 
-// startable says why the daemon could not start again with a configuration of which
-// something waits for that. A file that is taken now must not keep the daemon down
-// then. What is live of it is put to the proof by being prepared.
+// startable returns an error if the daemon could not restart with a configuration that has
+// keys waiting for a restart, so that an accepted file cannot prevent a later start. It
+// tests live keys by preparing them.
 func (d *Daemon) startable(ctx context.Context, cfg *config.Config) error {
 	next, err := New(Options{Config: cfg, Getenv: d.getenv, Version: d.version, Log: d.log})
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// checkShare is how long the check of the whole log rests after each piece of work, in times
-// of what that took: it may take long, and messages may not.
+// checkShare is how long the check of the whole log rests after each piece of work, as a
+// multiple of the work's time. The check may take long, but must not slow down messages.
 const checkShare = 7
 
-// checkLog begins to check the whole log, which a start does not: it looks at the newest
-// records and at what leads to the newest checkpoint.
+// checkLog starts the check of the whole log. The start itself checks only the newest
+// records and the path to the newest checkpoint.
 func (d *Daemon) checkLog(ctx context.Context) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -44,15 +44,15 @@ func (d *Daemon) checkLog(ctx context.Context) error {
 	return nil
 }
 
-// logCheck is who pauses sending because of a damaged log, and logNotice what people are told
-// of it by.
+// logCheck is the name under which a damaged log pauses sending, and logNotice the id of
+// the notice about it.
 const (
 	logCheck  = "check of the log"
 	logNotice = "log-damaged"
 )
 
-// logDamaged stops all sending because the log is not what was written: nobody can tell yet
-// who changed it, and what else.
+// logDamaged pauses all sending because the log was changed: nobody knows yet who changed
+// it, and what else.
 func (d *Daemon) logDamaged(found error) {
 	fault, damaged := errors.AsType[*audit.Fault](found)
 	if !damaged {

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// openConfigs takes up which configuration was on record last.
+// openConfigs loads the configuration that was on record last.
 func (d *Daemon) openConfigs(ctx context.Context) error {
 	value, err := d.store.Meta(ctx, configlog.MetaName())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -32,7 +32,7 @@ func (d *Daemon) openConfigs(ctx context.Context) error {
 	return nil
 }
 
-// noteConfig words the records of a configuration that is about to be in force.
+// noteConfig makes the records of a configuration that is about to be in force.
 func (d *Daemon) noteConfig(first *audit.Record, cfg *config.Config, whole bool) ([]*audit.Record, store.Part, func(), error) {
 	return d.configs.Note(first, cfg, configlog.Place{Head: d.store.Head().Seq, Retired: d.store.Retired(), Whole: whole})
 }

@@ -45,24 +45,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options is what a daemon is given from outside.
+// Options are the inputs of a daemon.
 type Options struct {
 	Config *config.Config
 	// Getenv reads the environment, for the places of sockets and files.
 	Getenv  func(string) string
 	Version string
 	Log     *zap.Logger
-	// Level, where it is given, is the log's, set by a reload of log.level.
+	// Level, if set, is the log's level, which a reload of log.level changes.
 	Level *zap.AtomicLevel
-	// Passed are the open sockets that a service manager passed, and Manager is
-	// who hears how the daemon is. Both may be nil.
+	// Passed are the open sockets from a service manager. Manager receives the daemon's
+	// state. Both may be nil.
 	Passed  []*os.File
 	Manager *supervisor.Manager
-	// GCPercent is how much the heap may grow between two collections while there are
-	// messages. Where it is zero, the daemon leaves that as it is.
+	// GCPercent is the permitted growth of the heap between two collections while there are
+	// messages. Zero leaves the setting unchanged.
 	GCPercent int
-	// Gates, unless nil, says of each agent runtime whose files were changed for this daemon what of its
-	// gate does not hold as it was entered.
+	// Gates, unless nil, returns for each agent runtime whose files were changed for this
+	// daemon the problems that keep its gate from working as entered.
 	Gates func() map[string][]string
 }
 
@@ -80,15 +80,15 @@ type Daemon struct {
 	passed  []*os.File
 	manager *supervisor.Manager
 	gates   func() map[string][]string
-	// aborted is closed when a stop is to wait for nothing.
+	// aborted is closed when a stop must not wait any more.
 	aborted chan struct{}
 	abort   sync.Once
 
 	socket, operator string
-	// unused is where a service manager's socket is that is not used, or "".
+	// unused is the path of a service manager's unused socket, or "".
 	unused           string
 	database, mirror string
-	// left is how many requests the stop left unanswered.
+	// left counts the requests that the stop left unanswered.
 	left int
 
 	policy   *policy.Holder
@@ -108,13 +108,13 @@ type Daemon struct {
 	apps, operators *net.UnixListener
 
 	settings *appconfig.Settings
-	// configs words the records of configurations.
+	// configs makes the records of configurations.
 	configs  *configlog.Log
 	reloader *reload.Engine
 
 	sinks *export.Set
-	// seenBy is what the witnesses said of the log, and recorded is closed once the start is on
-	// record: from then on the kernel is there, and what witnesses say can be put on record.
+	// seenBy is what each witness has seen of the log. recorded is closed after the record of
+	// the start: from then on, the kernel exists, and answers of witnesses can be recorded.
 	seenBy    seenBy
 	recorded  chan struct{}
 	retention *retention.Keeper
@@ -122,9 +122,9 @@ type Daemon struct {
 	metrics   *metrics.Set
 
 	signer *keyring.Signer
-	// rotating keeps two rotations of the key apart.
+	// rotating serializes rotations of the key.
 	signers seenSigners
-	// damaged is what the check of the whole log found, nil for nothing.
+	// damaged is the fault that the check of the whole log found, or nil.
 	damaged atomic.Pointer[string]
 	// outside are the checkpoints outside the log.
 	outside  atomic.Pointer[checkpoints.File]
@@ -133,12 +133,11 @@ type Daemon struct {
 	// gcPercent is [Options.GCPercent].
 	gcPercent int
 
-	// undo holds what ends each step that was started, newest last. A start
-	// that fails and a stop use the same list.
+	// undo holds the undo of each completed step, newest last. A failed start and a stop both use it.
 	undo []ending
 }
 
-// New checks what can be checked without touching anything.
+// New checks everything that can be checked without touching anything.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
@@ -165,8 +164,8 @@ func New(o Options) (*Daemon, error) {
 // Sockets returns where apps and operators connect.
 func (d *Daemon) Sockets() (apps, operators string) { return d.socket, d.operator }
 
-// Start brings everything up and returns when the daemon answers. Where a step
-// fails, what was started before it is undone.
+// Start brings everything up and returns when the daemon answers. If a step fails, it
+// undoes the earlier ones.
 func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.started = time.Now()
 	defer func() {
@@ -220,25 +219,25 @@ func (d *Daemon) steps() []step {
 		{"server", d.makeServer},
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},
-		// Whoever is answered finds the daemon by it.
+		// A command that gets an answer can also find the daemon by its place file.
 		{"place for commands", d.publishPlaces},
 		{"answers", d.listen},
 		{"service manager", d.supervise},
 	}
 }
 
-// ending ends what a step has started.
+// ending undoes a step.
 type ending struct {
 	name string
 	run  func() error
 }
 
-// longStop is from when on the end of a step is worth a line in the log.
+// longStop is the time from which the end of a step is logged.
 const longStop = 5 * time.Second
 
-// Stop ends everything, newest first: no new connections, requests in flight
-// answered within drain_timeout, then kernel, mirror, store and sockets. What does
-// not end in order is logged by its name, and keeps nothing else from its end.
+// Stop ends everything, newest first: it takes no new connections, answers requests in
+// flight within drain_timeout, and then closes kernel, mirror, store and sockets. It logs
+// each step that does not end in order, and continues with the others.
 func (d *Daemon) Stop() error {
 	var failures []error
 	for _, end := range slices.Backward(d.undo) {
@@ -257,8 +256,8 @@ func (d *Daemon) Stop() error {
 	return errors.Join(failures...)
 }
 
-// Run starts the daemon, reloads whenever something comes over the channel, waits
-// for the context to end, and stops.
+// Run starts the daemon, reloads for each value from the channel, waits for the context to
+// end, and stops.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := d.Start(ctx); err != nil {
 		return unsound(err)
@@ -279,8 +278,8 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	return err
 }
 
-// unsound marks an error of a start that found the records other than they were left, by
-// what is there in the place of the database too, and says who tells what to do.
+// unsound marks an error of a start that found the records changed, including another file
+// in place of the database, and adds where to find advice.
 func unsound(err error) error {
 	if err = store.Damaged(err); errors.Is(err, store.ErrDamaged) {
 		err = &audit.Fault{Problem: err.Error()}
@@ -291,8 +290,8 @@ func unsound(err error) error {
 	return err
 }
 
-// tellUnsound tells people of a start that found the records other than they were left: nobody
-// may be reading the log of a service that does not start.
+// tellUnsound notifies people of a start that found the records changed, because nobody may
+// read the log of a service that does not start.
 func tellUnsound(d *Daemon, err error) {
 	fault, found := errors.AsType[*audit.Fault](unsound(err))
 	if !found {
@@ -306,14 +305,13 @@ func tellUnsound(d *Daemon, err error) {
 
 func (d *Daemon) onStop(name string, end func() error) { d.undo = append(d.undo, ending{name, end}) }
 
-// claimSockets comes first: where a daemon is running already, nothing of its
-// is touched.
+// claimSockets is the first step: if a daemon is already running, it touches nothing of that daemon.
 func (d *Daemon) claimSockets(context.Context) (err error) {
 	d.apps, d.operators, err = d.openSockets()
 	return err
 }
 
-// closer closes a listener that the server may have closed before.
+// closer closes a listener that the server may have closed already.
 func closer(l net.Listener) func() error {
 	return func() error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -323,8 +321,8 @@ func closer(l net.Listener) func() error {
 	}
 }
 
-// allows reports whether a user may connect: the daemon's own, and as apps
-// those that the configuration lists.
+// allows reports whether a user may connect: the daemon's own user, and for apps the users
+// in the configuration.
 func (d *Daemon) allows(uid uint32, operator bool) bool {
 	return uid == uint32(os.Geteuid()) || !operator && slices.Contains(d.cfg.IPC.AllowUIDs, int(uid))
 }
@@ -360,8 +358,8 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// claimed is called when the database is this daemon's: what stands beside it is,
-// too, and not before. The records of the store go through what is made here.
+// claimed is called when the database is this daemon's. Only then are the files beside it
+// this daemon's too. The store's records need the parts made here.
 func (d *Daemon) claimed(made bool) error {
 	if made {
 		if err := d.refuseMissing(); err != nil {
@@ -378,13 +376,13 @@ func (d *Daemon) claimed(made bool) error {
 	return err
 }
 
-// settleKeys takes up the digest keys.
+// settleKeys checks and loads the digest keys.
 func (d *Daemon) settleKeys(ctx context.Context) error {
 	return d.keys.Settle(ctx, d.store, tenants(d.cfg)...)
 }
 
-// openIndex begins to index the log. Without an index the log is read, so that
-// nothing here fails.
+// openIndex starts to index the log. It cannot fail, because without an index the daemon
+// reads the log itself.
 func (d *Daemon) openIndex(ctx context.Context) error {
 	d.index = index.Open(ctx, index.Options{
 		Path: index.Path(d.database), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
@@ -423,10 +421,10 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	return nil
 }
 
-// recordStart puts on record which daemon decides from here on, and under which
-// policy; its end is on record too, so that a gap shows.
+// recordStart records which daemon decides from now on, under which policy. The end is
+// recorded too, so that a gap is visible.
 func (d *Daemon) recordStart(ctx context.Context) error {
-	// Also on a disk that is nearly full: what waits must be ended by somebody.
+	// Permitted on a nearly full disk, because somebody must end the waiting requests.
 	restored, settle, err := d.restored(ctx)
 	if err != nil {
 		return err
@@ -466,10 +464,9 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 	return nil
 }
 
-// watchFiles follows the configuration file and the files of the policy. Where
-// there is no configuration yet, it follows the place where one is looked for. It
-// comes after the record of the start, so that no other policy is on record
-// before it.
+// watchFiles follows the configuration file and the policy's files. If there is no
+// configuration file yet, it follows its usual place. It comes after the record of the
+// start, so that no other policy is recorded before that.
 func (d *Daemon) watchFiles(context.Context) error {
 	d.onStop("the watch of the configuration and the policy", func() error {
 		d.reloader.Close()
@@ -478,8 +475,8 @@ func (d *Daemon) watchFiles(context.Context) error {
 	return d.reloader.Watch(cmp.Or(d.cfg.File, config.FilePath(d.getenv)))
 }
 
-// listen comes last: whoever connected meanwhile has waited in the sockets'
-// queues and is answered from now on.
+// listen is the last step. Earlier connections have waited in the sockets' queues, and get
+// answers from now on.
 func (d *Daemon) listen(context.Context) error {
 	d.server.Serve()
 	d.onStop("connections", func() error {
@@ -496,7 +493,7 @@ func (d *Daemon) listen(context.Context) error {
 	return nil
 }
 
-// giveBack has memory given back after each burst of messages.
+// giveBack returns memory to the system after each burst of messages.
 func (d *Daemon) giveBack() {
 	ctx, cancel := context.WithCancel(context.Background())
 	looks, ended := time.NewTicker(memory.Every), make(chan struct{})

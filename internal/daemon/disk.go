@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/diskspace"
 )
 
-// space is what a filling disk leads to, as it is configured.
+// space is the configured reaction to a filling disk.
 func (d *Daemon) space() diskspace.Options {
 	c := &d.cfg.Store
 	return diskspace.Options{
@@ -15,8 +15,8 @@ func (d *Daemon) space() diskspace.Options {
 	}
 }
 
-// diskChanged is what goes on record of a disk that fills up or is freed: later
-// it explains why messages were refused.
+// diskChanged is the record of a disk that fills up or has space again. It later explains
+// why messages were refused.
 func (d *Daemon) diskChanged(was, now diskspace.Disk) *store.Change {
 	event := "disk_low"
 	switch now.Level {
@@ -32,7 +32,7 @@ func (d *Daemon) diskChanged(was, now diskspace.Disk) *store.Change {
 	}}}
 }
 
-// storeStatus is how the disk is, for operators.
+// storeStatus is the state of the disk, for operators.
 func (d *Daemon) storeStatus() api.StoreStatus {
 	disk := d.store.Disk()
 	return api.StoreStatus{Disk: string(disk.Level), FreeBytes: disk.Free, Reserve: disk.Reserve}

@@ -17,14 +17,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// gatewayLook is how often processes are looked at, and gatewayGrace how long one may be
-// without its plugin: OpenClaw's Gateway takes some ten seconds to load it.
+// gatewayLook is the interval of checks. gatewayGrace is how long a process may be without
+// its plugin, which OpenClaw's Gateway takes some ten seconds to load.
 const (
 	gatewayLook  = 5 * time.Second
 	gatewayGrace = 30 * time.Second
 )
 
-// watchGateways begins to watch for runtimes that run without their gate.
+// watchGateways starts to watch for runtimes that run without their gate.
 func (d *Daemon) watchGateways(ctx context.Context) error {
 	d.gateways = gateways.New(gateways.Options{
 		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, UID: os.Getuid(), Now: time.Now,
@@ -77,7 +77,7 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 
 func gatewayNotice(u gateways.Ungated) string { return "gateway-" + strconv.Itoa(u.PID) }
 
-// recordGateway puts on record what is seen of a Gateway.
+// recordGateway records an observation about a Gateway.
 func (d *Daemon) recordGateway(event string, u gateways.Ungated) error {
 	details := map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)}
 	if u.Why != "" {

@@ -12,15 +12,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// ids makes UUIDs of version 7, which sort by time: none that is made later by this
-// process comes before one that was. Every message needs several, so randomness is
-// fetched for many at once, and side by side.
+// ids makes UUIDs of version 7, which sort by time: a later id of this process never sorts
+// before an earlier one. Every message needs several, so it reads randomness for many at
+// once, and in parallel.
 type ids struct {
 	last    atomic.Uint64
 	sources sync.Pool
 }
 
-// source is randomness, and where an id is put together.
+// source is a source of randomness, with a buffer for an id.
 type source struct {
 	*bufio.Reader
 	id uuid.UUID
@@ -34,7 +34,7 @@ func (i *ids) next() string {
 	s := i.sources.Get().(*source)
 	defer i.sources.Put(s)
 	at := i.moment()
-	// 48 bits of milliseconds, the version, 12 bits of their parts, the variant, and chance.
+	// 48 bits of milliseconds, the version, 12 bits of their fraction, the variant, and random bits.
 	binary.BigEndian.PutUint64(s.id[:8], at>>12<<16|7<<12|at&0xfff)
 	if _, err := io.ReadFull(s, s.id[8:]); err != nil {
 		panic("daemon: the system's randomness cannot fail: " + err.Error())
@@ -43,7 +43,7 @@ func (i *ids) next() string {
 	return s.id.String()
 }
 
-// moment is the time in 4096ths of a millisecond, later at each call.
+// moment is the time in 4096ths of a millisecond, and increases with each call.
 func (i *ids) moment() uint64 {
 	now := time.Now().UnixNano()
 	const milli = int64(time.Millisecond)

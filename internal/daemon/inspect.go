@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// auditInspect answers commands that would read the database: while the daemon runs
-// no other process can.
+// auditInspect answers commands that need to read the database, because no other process
+// can while the daemon runs.
 func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (found api.AuditInspection, err error) {
 	fail := func(err error) (api.AuditInspection, error) {
 		if ctx.Err() != nil {

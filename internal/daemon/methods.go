@@ -13,12 +13,11 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// client is who calls the methods of apps: one app's connection.
+// client is the caller of the apps' methods: one app's connection.
 type client = *kernel.Client
 
-// methods is the table of everything that can be called: a row names a method, says
-// who may call it and which function answers. What it takes and gives are the types of
-// that function.
+// methods is the table of all methods. A row has a method's name, its permitted callers and
+// the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
 	k, log, reads := d.kernel, logquery.Log{Store: d.store, Search: d.index}, &reads{d: d}
 	return []ipc.Method{
@@ -133,10 +132,10 @@ func (d *Daemon) methods() []ipc.Method {
 	}
 }
 
-// granted is who calls the methods of agents that speak by grants.
+// granted is the caller of methods for agents with grants.
 type granted = *kernel.Granted
 
-// agentRow makes the row of a method of such agents.
+// agentRow makes the row of a method for agents with grants.
 func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
 	return ipc.Agent(name, func(s taskSession, ctx context.Context, p *P) (result R, after api.AfterReply, err error) {
 		who, err := d.granted(ctx, s, name)
@@ -147,7 +146,7 @@ func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context,
 	})
 }
 
-// granted is who a connection speaks for by its grant as it is now.
+// granted is the agent of a connection's grant, with the grant's current state.
 func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (granted, error) {
 	grant, err := s.Agent(ctx, method)
 	if err != nil {
@@ -159,7 +158,7 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 	}
 	var lasts time.Time
 	if grant.TaskID == "" {
-		// What ends with a task ends by many ways.
+		// A grant that ends with a task can end in many ways.
 		lasts = grant.ExpiresAt
 	}
 	who.While(func(ctx context.Context) error {
@@ -169,8 +168,8 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 	return who, nil
 }
 
-// agentWatch makes the row of the stream that tells such an agent of its requests. A grant
-// that is over ends it.
+// agentWatch makes the row of the stream that tells an agent with a grant about its
+// requests. The stream ends with the grant.
 func (d *Daemon) agentWatch(name string) ipc.Method {
 	return ipc.AgentStream[api.AgentNews](name, api.Watching{Watching: true}, func(s taskSession, ctx context.Context, _ *api.Empty) (ipc.Feed, error) {
 		who, err := d.granted(ctx, s, name)
@@ -186,7 +185,7 @@ func (d *Daemon) agentWatch(name string) ipc.Method {
 	})
 }
 
-// checked is a stream each of whose chunks is sent to who may still have it.
+// checked is a stream that checks the recipient's right before each chunk.
 type checked struct {
 	api.Stream
 	may func(context.Context) error
@@ -199,18 +198,18 @@ func (s checked) Send(ctx context.Context, chunk any) error {
 	return s.Stream.Send(ctx, chunk)
 }
 
-// checkDescriptors comes first: a daemon that turns apps away is refused before it has a socket.
+// checkDescriptors comes first, so that a daemon with too few descriptors for its apps
+// fails before it has a socket.
 func (d *Daemon) checkDescriptors(context.Context) error {
 	return ipc.CheckDescriptors(limits(d.cfg).Connections)
 }
 
-// makeServer comes after all that its methods are of, and answers nobody yet.
+// makeServer comes after everything that its methods use. The server does not answer yet.
 func (d *Daemon) makeServer(context.Context) error {
 	d.server = ipc.NewServer(ipc.Options{
 		Methods: d.methods(),
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
-		// The socket's mode and the check of users have kept others out already; this
-		// keeps apps out.
+		// The socket's mode and the check of users already exclude other users; this excludes apps.
 		Admit: d.kernel.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Tasks: d.connectTasks, Limits: limits(d.cfg),
 		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: d.apps, Operators: d.operators,

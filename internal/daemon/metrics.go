@@ -11,8 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// newMetrics makes what counts, with all the words of the protocol that labels
-// may say.
+// newMetrics makes the counters, with all words of the protocol that labels may have.
 func newMetrics() *metrics.Set {
 	w := metrics.Words{
 		Sides:   []string{audit.SideSender, audit.SideReceiver},
@@ -27,7 +26,7 @@ func newMetrics() *metrics.Set {
 	return metrics.New(w)
 }
 
-// latency is what people are told of how long things take.
+// latency is the summary of times for people.
 func (d *Daemon) latency() api.LatencyStatus {
 	l := d.metrics.Latencies()
 	micro := func(t time.Duration) int64 { return t.Microseconds() }
@@ -37,8 +36,7 @@ func (d *Daemon) latency() api.LatencyStatus {
 	}
 }
 
-// serveMetrics serves the numbers where the configuration says, and nowhere
-// unless it does.
+// serveMetrics serves the metrics if they are configured.
 func (d *Daemon) serveMetrics(ctx context.Context) error {
 	server, err := metricshttp.Serve(ctx, metricshttp.Options{
 		Socket: d.cfg.Metrics.Socket, Listen: d.cfg.Metrics.Listen, Metrics: d.metrics,

@@ -12,11 +12,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// mirrored is the mirror, once it is open: the store asks for it from its
-// beginning on.
+// mirrored is the mirror, once it is open; the store asks for it from the start.
 type mirrored struct{ atomic.Pointer[mirror.Mirror] }
 
-// alive reports an error while the mirror's file is not what was written.
+// alive returns an error while the mirror's file is not the expected one.
 func (m *mirrored) alive() error {
 	if open := m.Load(); open != nil {
 		return open.Check()
@@ -24,8 +23,7 @@ func (m *mirrored) alive() error {
 	return nil
 }
 
-// openMirror comes right after the store, and so ends right before it: by then
-// everything that is recorded at a stop has been.
+// openMirror comes right after the store, so it ends right before it, after all records of a stop.
 func (d *Daemon) openMirror(ctx context.Context) error {
 	open, err := mirror.Open(ctx, mirror.Options{
 		Path: d.mirror, Source: d.store, Database: d.database, Clock: time.Now, Log: d.log.Named("mirror"),
@@ -43,11 +41,10 @@ func (d *Daemon) openMirror(ctx context.Context) error {
 	return nil
 }
 
-// mirrorPatience bounds how long a stop waits for the mirror. What it has not
-// got by then it gets at the next start.
+// mirrorPatience bounds a stop's wait for the mirror. The next start completes the mirror.
 const mirrorPatience = 30 * time.Second
 
-// mirrorLost puts on record that the mirror's file was tampered with.
+// mirrorLost records that the mirror's file was tampered with.
 func (d *Daemon) mirrorLost(problem string) {
 	_, err := d.store.Commit(&store.Change{Alarm: true, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "mirror_lost",

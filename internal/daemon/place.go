@@ -17,9 +17,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// checkPlaces looks at the places of the daemon's files before any of them is
-// opened, and touches nothing. The packages look at theirs as well; here is what they
-// cannot, or would say in the words of a system call.
+// checkPlaces checks the places of the daemon's files before any is opened, and touches
+// nothing. The packages check their own places too. These are the checks that they cannot
+// make, or would report as a bare system error.
 func (d *Daemon) checkPlaces(context.Context) error {
 	for _, at := range []struct{ key, dir string }{
 		{"store.url", filepath.Dir(d.database)}, {"audit.keys", config.KeysPath(d.cfg, d.database)},
@@ -29,8 +29,7 @@ func (d *Daemon) checkPlaces(context.Context) error {
 			return err
 		}
 	}
-	// The database may be a symbolic link, and SQLite's files are beside what it
-	// leads to.
+	// The database may be a symbolic link, and SQLite's files are beside its target.
 	database := d.database
 	if target, err := filepath.EvalSymlinks(database); err == nil {
 		database = target
@@ -45,7 +44,7 @@ func (d *Daemon) checkPlaces(context.Context) error {
 	} {
 		err := place.Single(file.what, file.path)
 		if info, statErr := os.Lstat(file.path); err != nil && statErr == nil && file.path == database && !info.Mode().IsRegular() {
-			// The records are not where they were.
+			// The records have disappeared.
 			err = &audit.Fault{Problem: err.Error()}
 		}
 		if err != nil {
@@ -55,8 +54,8 @@ func (d *Daemon) checkPlaces(context.Context) error {
 	return nil
 }
 
-// refuseMissing refuses to begin a new log where there was one: SQLite would remove what
-// is left of it, and whoever reads the log would take the new one for all there is.
+// refuseMissing refuses to begin a new log in place of an earlier one: SQLite would remove
+// its remains, and readers would take the new log for the whole.
 func (d *Daemon) refuseMissing() error {
 	missing := func(path, there string) error {
 		return &audit.Fault{Problem: fmt.Sprintf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, to begin a new log knowingly, move %s and the directory %s aside",
@@ -75,7 +74,7 @@ func (d *Daemon) refuseMissing() error {
 	}
 	var records uint64
 	for _, note := range notes {
-		// Who signed it does not matter here.
+		// The signer does not matter here.
 		c, err := audit.OpenCheckpoint(note)
 		if !errors.Is(err, audit.ErrUnsigned) {
 			return fmt.Errorf("cannot read the checkpoints in %s: %w", path, err)
@@ -88,8 +87,8 @@ func (d *Daemon) refuseMissing() error {
 	return missing(path, fmt.Sprintf("%s holds a signed checkpoint of %d records in it", path, records))
 }
 
-// warnOfWriters says in the log where others can change what this daemon decides
-// by: its configuration and the files of its policy.
+// warnOfWriters logs a warning if other users can change files that determine decisions:
+// the configuration and the policy's files.
 func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 	files := []string{}
 	if c.File != "" {
@@ -99,11 +98,11 @@ func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 		files = append(files, path)
 	}
 	if path := c.Approvals.AllowedSigners; path != "" {
-		files = append(files, path) // whoever is in it lets go what is held
+		files = append(files, path) // its signers can release held messages
 	}
 	for i := range c.Agents {
 		if path := c.Agents[i].Exe; path != "" {
-			files = append(files, path) // whatever is in its place speaks for the agent
+			files = append(files, path) // a program in its place could speak for the agent
 		}
 	}
 	if c.Policy.Path != "" {

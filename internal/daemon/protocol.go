@@ -7,11 +7,12 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 )
 
-// Protocol is the published schema of the methods of the sockets of apps, of operators, or
-// of both. It takes no running daemon.
+// Protocol returns the published schema of the methods for apps, for operators, or for
+// both. It needs no running daemon.
 func Protocol(apps, operators bool) (*jsonschema.Schema, error) {
 	return schema.Protocol(ipc.DescribeFor(methodTable(), apps, operators))
 }
 
-// methodTable is the table of methods with nothing behind it: no method of it is called.
+// methodTable is the table of methods without a running daemon behind it; its methods must
+// not be called.
 func methodTable() []ipc.Method { return (&Daemon{kernel: new(kernel.Kernel)}).methods() }

@@ -11,20 +11,20 @@ import (
 	"github.com/openclawos/ocipd/internal/store/storeerror"
 )
 
-// reads puts on record who reads what is not for everybody: texts that wait, the log that is taken
-// elsewhere, and copies of the state. What cannot be recorded is not handed out.
+// reads records who reads confidential content: held texts, exports of the log, and copies
+// of the state. It refuses a read that it cannot record.
 type reads struct {
 	d *Daemon
 
 	mu sync.Mutex
-	// seen are the texts that are on record as read, by whom: once is enough.
+	// seen are the recorded reads of texts, by reader; one record each is enough.
 	seen map[readText]bool
 }
 
-// readText is a request as somebody was shown it.
+// readText is a request that a reader has seen.
 type readText struct{ by, approval, digest string }
 
-// someReads is how many are remembered. Whatever was forgotten is on record once more.
+// someReads bounds the remembered reads. A forgotten one is recorded again.
 const someReads = 4096
 
 func (r *reads) record(event string, about audit.Record, details map[string]any) error {
@@ -77,7 +77,7 @@ func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, 
 	return open(ctx, p)
 }
 
-// backup answers backup.note: a process of an operator is about to copy the state.
+// backup answers backup.note: an operator's process is about to copy the state.
 func (r *reads) backup(_ context.Context, who api.Peer, p *api.BackupNoteParams) (api.OK, error) {
 	details := api.ByPerson(who, "")
 	details["directory"] = p.Directory

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// restored is the record of the first start on a state that somebody restored. Settle comes
-// after it: approvals of messages, tool calls and effects are taken back that may have been used
-// since, and the mark is taken away that says so.
+// restored makes the record of the first start on a restored state. The caller then calls
+// settle, which withdraws approvals of messages, tool calls and effects that may have been
+// used since, and removes the mark of the restoration.
 func (d *Daemon) restored(ctx context.Context) (records []*audit.Record, settle func() error, err error) {
 	mark, err := backup.Marked(d.database)
 	if err != nil || mark == nil {

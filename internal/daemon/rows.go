@@ -8,14 +8,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// alteredRow is what goes on record where a row was changed by somebody else than the daemon.
+// alteredRow is the record of a row that something other than the daemon changed.
 func (d *Daemon) alteredRow(table, row string) *store.Change {
 	return &store.Change{Alarm: true, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "altered_row", Details: map[string]any{"table": table, "row": row},
 	}}}
 }
 
-// sealedRows puts on record that rows were sealed as they were found.
+// sealedRows records that rows were sealed in the state in which they were found.
 func (d *Daemon) sealedRows(ctx context.Context, c *store.Change) error {
 	why, recorded, err := d.store.SealedRows(ctx)
 	if err != nil || why == "" {
@@ -26,8 +26,8 @@ func (d *Daemon) sealedRows(ctx context.Context, c *store.Change) error {
 	return nil
 }
 
-// checkRows reads all rows that are sealed, beside everything else: an altered row is not
-// used in any case, and so it is found also where nobody asks for it.
+// checkRows reads all sealed rows in the background. The daemon never uses an altered row,
+// but this finds altered rows that nobody asks for.
 func (d *Daemon) checkRows(ctx context.Context) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

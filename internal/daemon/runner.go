@@ -17,8 +17,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
-// runners hands runs to the process that runs commands, and takes its word for what
-// became of them. There is one such process at a time.
+// runners passes runs to the process that runs commands, and takes its reports of the
+// results. There is one such process at a time.
 type runners struct {
 	d   *Daemon
 	dir string
@@ -34,15 +34,14 @@ func newRunners(d *Daemon) *runners {
 	return &runners{d: d, dir: filepath.Join(filepath.Dir(d.database), "runner"), more: make(chan struct{}, 1)}
 }
 
-// Attached reports whether there is a process to run commands in.
+// Attached reports whether there is a runner process.
 func (r *runners) Attached() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.attached
 }
 
-// Start begins a run that is on record as started. Where nobody is there to hear it, the
-// next one who attaches does.
+// Start begins a run that is recorded as started. If no runner is attached, the next one gets it.
 func (r *runners) Start(o tasks.RunOrder) { r.tell(taskapi.RunnerChunk{Run: order(&o)}) }
 
 // Kill ends a run's processes.
@@ -102,7 +101,7 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 	return r.feed, nil
 }
 
-// feed tells the runner what to do, first of all that is on record as started.
+// feed tells the runner what to do, beginning with all runs that are recorded as started.
 func (r *runners) feed(ctx context.Context, out api.Stream) error {
 	defer func() {
 		r.mu.Lock()
@@ -158,7 +157,7 @@ func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerRe
 	}
 }
 
-// waits keeps a process that is about to run a command, and all that it starts, from the
+// waits excludes a process that is about to run a command, and its descendants, from the
 // operator socket.
 func (r *runners) waits(said *taskapi.RunnerReportParams) error {
 	change := &store.Change{Drains: true, Records: []*audit.Record{{

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// signersName is where the database keeps which file of allowed signers was seen last.
+	// signersName is the database key of the last seen file of allowed signers.
 	signersName = "allowed-signers"
-	// signersOnRecord is how many lines of it a record lists.
+	// signersOnRecord bounds the lines of the file in a record.
 	signersOnRecord = 64
 )
 
-// seenSigners is what was seen last of the file of allowed signers: its digest, and behind which
-// record it was put on record with its lines.
+// seenSigners is the last seen state of the file of allowed signers: its digest, and the
+// number before its record.
 type seenSigners struct {
 	mu     sync.Mutex
 	read   bool
@@ -29,16 +29,16 @@ type seenSigners struct {
 	behind uint64
 }
 
-// load reads what the database has. Earlier versions kept the digest alone, since they recorded
-// no lines: what they saw is recorded anew.
+// load reads the value in the database. Earlier versions kept only the digest, because they
+// recorded no lines; their state is recorded anew.
 func (s *seenSigners) load(value []byte) {
-	n, _ := fmt.Sscan(string(value), &s.digest, &s.behind) // what is absent stays zero
+	n, _ := fmt.Sscan(string(value), &s.digest, &s.behind) // absent parts stay zero
 	s.read, s.listed = true, n == 2
 }
 
-// signersSeen puts on record that the file of allowed signers is another one, before
-// anybody decides by it: who a principal was is told by the file of that moment. The record has
-// the file's digest and its first lines. It is made anew where retention has removed it.
+// signersSeen records a changed file of allowed signers before anybody decides by it,
+// because the file at that time tells who a principal was. The record has the file's digest
+// and its first lines. If retention has removed the record, it is made anew.
 func (d *Daemon) signersSeen(file string) func(sum [32]byte, list *sshsig.Signers) error {
 	return func(sum [32]byte, list *sshsig.Signers) error {
 		s := &d.signers

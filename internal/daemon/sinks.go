@@ -13,8 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/export"
 )
 
-// openSinks begins to hand the log to other systems. It comes before all that
-// records something at a stop, and so ends after it.
+// openSinks starts to export the log to other systems. It comes before all steps that
+// record something at a stop, and so ends after them.
 func (d *Daemon) openSinks(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// status is the kernel's status with what only the daemon knows.
+// status is the kernel's status with the daemon's additions.
 func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	s, err := d.kernel.Status(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	s.Version, s.PID, s.StartedAt = d.version, os.Getpid(), d.started.UTC()
 	s.Socket, s.OperatorSocket, s.ConfigFile, s.Database, s.Mirror = d.socket, d.operator, d.reloader.File(), d.database, d.mirror
 	s.UnusedSocket = d.unused
-	// Who asks is somewhere else.
+	// The caller is in another folder.
 	for _, path := range []*string{&s.Socket, &s.OperatorSocket, &s.ConfigFile, &s.Database, &s.Mirror} {
 		if whole, err := filepath.Abs(*path); err == nil && *path != "" {
 			*path = whole
@@ -51,8 +51,7 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 	return s, nil
 }
 
-// auditRotateKey hands the log over to a new key. It does not end with its
-// caller.
+// auditRotateKey hands the log over to a new key. It continues if the caller goes away.
 func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
 	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "key_rotation", Details: api.ByPeer(who),
@@ -75,9 +74,9 @@ func (d *Daemon) auditVerify(ctx context.Context, _ *api.Empty) (api.AuditVerify
 	return r, err
 }
 
-// auditStats returns the numbers of records.
+// auditStats counts records.
 func (d *Daemon) auditStats(ctx context.Context, p *api.AuditStatsParams) (api.AuditStats, error) {
-	// A longer one than there are records is as good as any that is longer.
+	// Larger buckets than this make no difference.
 	const longest = 1 << 31
 	return d.index.Stats(ctx, p.Since, p.Until, time.Duration(min(max(0, p.Bucket), longest))*time.Second)
 }

@@ -19,18 +19,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrAborted means that the daemon was stopped without waiting for requests that
-// were under way. What was committed is whole.
+// ErrAborted means that the daemon stopped without waiting for requests in flight.
+// Everything committed is complete.
 var ErrAborted = errors.New("stopped at once")
 
-// openSockets takes the sockets for this daemon: those that were asked for, else
-// those that a service manager passed, else those at the usual place.
+// openSockets takes the configured sockets, or else those that a service manager passed, or
+// else those at the default place.
 //
 // Source: protocol, section 1.
 func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	mode := fs.FileMode(0o600)
 	if len(d.cfg.IPC.AllowUIDs) > 0 {
-		// Whoever else may connect must get as far as being asked who it is.
+		// Other users that may connect must be able to reach the check of users.
 		mode = 0o666
 	}
 	passed, err := ipc.TakePassed(d.passed)
@@ -63,10 +63,9 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	return apps, operators, nil
 }
 
-// warnOfUnused says that the sockets of a service manager are not used. It is no
-// reason not to start: who was told of the configured place finds the daemon
-// there. But the service manager goes on listening, and whoever connects to its
-// sockets waits for an answer that never comes.
+// warnOfUnused warns that the sockets of a service manager are unused. That is no reason
+// not to start, because apps that know the configured place find the daemon there. But the
+// service manager keeps listening, and connections to its sockets never get an answer.
 func (d *Daemon) warnOfUnused(passed *ipc.Passed, wanted string) {
 	by := d.cfg.Source("ipc.socket")
 	d.unused = passed.Apps.Addr().String()
@@ -92,8 +91,8 @@ func (d *Daemon) usePassed(passed *ipc.Passed, mode fs.FileMode) (apps, operator
 	return passed.Apps, passed.Operators, nil
 }
 
-// publishPlaces says where this daemon is, for commands beside a configuration file that
-// is broken. Without it they ask for --socket then.
+// publishPlaces writes the place file, by which commands find the daemon if the
+// configuration file is broken. Otherwise they ask for --socket then.
 func (d *Daemon) publishPlaces(context.Context) error {
 	dir := config.RunningPath(d.socket, d.getenv)
 	if dir == "" {
@@ -112,8 +111,7 @@ func (d *Daemon) publishPlaces(context.Context) error {
 	return nil
 }
 
-// supervise tells the service manager that the daemon answers, and from here on
-// how it is.
+// supervise tells the service manager that the daemon answers, and from now on its state.
 func (d *Daemon) supervise(ctx context.Context) error {
 	d.manager.Ready(d.condition())
 	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -135,7 +133,7 @@ func (d *Daemon) supervise(ctx context.Context) error {
 	return nil
 }
 
-// probe goes the way of a decision from beginning to end.
+// probe goes through a whole decision.
 func (d *Daemon) probe(ctx context.Context) error {
 	if err := d.policy.Load().Check(ctx); err != nil {
 		return err
@@ -143,7 +141,7 @@ func (d *Daemon) probe(ctx context.Context) error {
 	return d.kernel.Probe(ctx)
 }
 
-// condition says in one line how the daemon is.
+// condition describes the daemon's state in one line.
 func (d *Daemon) condition() string {
 	p, c := d.reloader.PolicyStatus(), d.reloader.ConfigStatus()
 	line := "serving, policy " + p.Revision
@@ -163,9 +161,9 @@ func (d *Daemon) condition() string {
 	return line
 }
 
-// Reload takes what the configuration file and the policy say now, as a person
-// with the operator socket may ask for. What cannot be used changes nothing; the
-// error says why. The daemon must be started and not be stopped meanwhile.
+// Reload loads the configuration file and the policy again, as an operator can request. A
+// refusal changes nothing, and the error gives the reason. The daemon must be started, and
+// must not be stopped meanwhile.
 func (d *Daemon) Reload(context.Context) error {
 	d.manager.Reloading()
 	result, err := d.reloader.ReloadBySignal()
@@ -178,12 +176,11 @@ func (d *Daemon) Reload(context.Context) error {
 	return nil
 }
 
-// Abort cuts short how long a stop waits for requests under way, whether it has
-// begun or not. [Daemon.Run] then returns [ErrAborted], where a request was left
-// unanswered. It may be called more than once, and at any time.
+// Abort ends a stop's wait for requests in flight, now or later. [Daemon.Run] then returns
+// [ErrAborted], if a request was left unanswered. It may be called more than once, and at any time.
 func (d *Daemon) Abort() { d.abort.Do(func() { close(d.aborted) }) }
 
-// closeServer closes the server, in a abort where one is in one.
+// closeServer closes the server; an abort ends its wait.
 func (d *Daemon) closeServer() {
 	closed := make(chan struct{})
 	go func() {

@@ -25,17 +25,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// taskSession is who calls the methods of tasks: one connection.
+// taskSession is the caller of the tasks' methods: one connection.
 type taskSession = *tasks.Session
 
-// bootName is how much of the id of a boot tells it from others.
+// bootName is the length of the shortened id of a boot.
 const bootName = 8
 
-// permitWithin is for how long it is waited for a person's word about a tool call.
+// permitWithin bounds the wait for a person's decision about a tool call.
 const permitWithin = 10 * time.Minute
 
-// tasksConfig types what the configuration says of tasks. Seal, where set, makes sealed texts for
-// records, with held those that wait for a person alone.
+// tasksConfig types the tasks' part of the configuration. seal, if set, seals texts for
+// records; with held, only those that wait for a person.
 func tasksConfig(c *config.Config, seal func(text string) (string, error), held bool) tasks.Config {
 	t := tasks.Config{
 		Rules: task.Rules{
@@ -67,8 +67,7 @@ func tasksConfig(c *config.Config, seal func(text string) (string, error), held 
 	return t
 }
 
-// privateFolders are those of the daemon's state, evidence, keys, sockets and
-// configuration.
+// privateFolders are the folders of the daemon's state, evidence, keys, sockets and configuration.
 func (d *Daemon) privateFolders() []string {
 	dirs := []string{filepath.Dir(d.socket), filepath.Dir(d.database), filepath.Dir(d.mirror)}
 	if keys := d.cfg.Audit.Keys; keys != "" {
@@ -80,7 +79,7 @@ func (d *Daemon) privateFolders() []string {
 	return dirs
 }
 
-// startTasks comes after the kernel, under whose rules people decide.
+// startTasks comes after the kernel, whose rules apply to people's decisions.
 func (d *Daemon) startTasks(ctx context.Context) error {
 	detector, err := content.New(content.Options{})
 	if err != nil {
@@ -117,8 +116,8 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	return nil
 }
 
-// recordKeys are the keys of digests for records. What fails is told as a text that cannot be
-// recorded.
+// recordKeys returns keyed digests for records. On failure, the error is that of a text
+// that cannot be recorded.
 func (d *Daemon) recordKeys(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 	digest, err := d.keys.DigestForm(tenant, label, form)
 	if err != nil {
@@ -128,8 +127,8 @@ func (d *Daemon) recordKeys(tenant, label string, form func([]byte) ([]byte, err
 	return digest, err
 }
 
-// askTask asks the policy in force, where it judges tasks, and else the built-in rules.
-// What goes wrong denies, and the cause is for the record alone.
+// askTask asks the policy in force if it has rules for tasks, or else the built-in rules.
+// An error means a refusal; its cause appears only in the record.
 func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
 	p := d.policy.Load()
 	if !p.JudgesTasks() {
@@ -161,7 +160,7 @@ func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
 	return task.Answer{Allow: said.Allow, RequireApproval: said.RequireApproval, Reason: said.Reason, Approvers: said.Approvers, Policy: name, Revision: revision}
 }
 
-// raised is the level that texts come to, at least the one that is given.
+// raised is the level to which texts raise a given level.
 func raised(detector *content.Detector, level string, texts []string) string {
 	names := make([]string, 0, 4)
 	for _, l := range ocip.Levels() {
@@ -178,7 +177,7 @@ func raised(detector *content.Detector, level string, texts []string) string {
 	return names[at]
 }
 
-// taskSubject finds what an approval request of tasks is about.
+// taskSubject finds the subject of an approval request about a task.
 func (d *Daemon) taskSubject(r *approval.Request) (approval.Subject, error) {
 	if t := d.tasks.Load(); t != nil {
 		return t.Subject(r)
@@ -186,7 +185,7 @@ func (d *Daemon) taskSubject(r *approval.Request) (approval.Subject, error) {
 	return nil, approval.NotFound(r.ApprovalID)
 }
 
-// taskOf says whose a task is that a message is about.
+// taskOf finds the tenant and the level of the task that a message is about.
 func (d *Daemon) taskOf(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
 	if t := d.tasks.Load(); t != nil {
 		return t.Whose(ctx, id)
@@ -194,7 +193,7 @@ func (d *Daemon) taskOf(ctx context.Context, id string) (tenant, level string, o
 	return "", "", false, nil
 }
 
-// connectTasks begins a connection's part in tasks.
+// connectTasks makes a connection's session for tasks.
 func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
 	app := func() string { return "" }
 	if client, ok := c.(*kernel.Client); ok {

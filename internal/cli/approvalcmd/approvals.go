@@ -1,4 +1,4 @@
-// Package approvalcmd is the commands about approval requests and grants.
+// Package approvalcmd has the commands about approval requests and grants.
 package approvalcmd
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// New makes the commands about approval requests.
+// New returns the commands about approval requests.
 func New(s *cli.Process) *cobra.Command {
 	p := &approvalsui.People{Process: s}
 	var key string
@@ -86,13 +86,13 @@ can be passed to the other commands. --json prints one request a line.`,
 	c.MarkFlagsMutuallyExclusive("in-force", "order")
 	cli.Choices(c, "order", approvalsui.Orders())
 	cli.Choices(c, "state", states)
-	// It fails for a flag that does not exist, and this one does.
+	// The call fails only for a missing flag.
 	_ = c.RegisterFlagCompletionFunc("agent", completeHeldAgent(p))
 	return c
 }
 
-// completeApproval completes the id of a held message in a state: its end, as it
-// is listed, and the whole of it once it is begun.
+// completeApproval completes the id of a held message in a state. It offers the end of the
+// id, as listed; if the person has begun to type an id, it offers the whole.
 func completeApproval(p *approvalsui.People, state string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -106,7 +106,7 @@ func completeApproval(p *approvalsui.People, state string) cobra.CompletionFunc 
 	}
 }
 
-// completeHeldAgent completes the agents that have messages waiting.
+// completeHeldAgent completes the agents with pending requests.
 func completeHeldAgent(p *approvalsui.People) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return p.Agents(cmd.Context()), cobra.ShellCompDirectiveNoFileComp

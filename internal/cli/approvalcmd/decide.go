@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// decideEach takes the same decision about each request, in order, and ends with the
-// first that cannot be decided.
+// decideEach makes the same decision about each request, in order, and stops at the first failure.
 func decideEach(ctx context.Context, p *approvalsui.People, ids []string, decision string, f approvalsui.DecideOptions) error {
 	for _, id := range ids {
 		if err := p.Decide(ctx, id, decision, f); err != nil {
@@ -22,7 +21,7 @@ func decideEach(ctx context.Context, p *approvalsui.People, ids []string, decisi
 	return nil
 }
 
-// denyAll ends every pending request of an agent. A person is asked once for all.
+// denyAll ends every pending request of an agent, after one question to the person.
 func denyAll(ctx context.Context, p *approvalsui.People, agent, decision string, f approvalsui.DecideOptions) error {
 	ids, err := p.Pending(ctx, agent)
 	switch {
@@ -61,7 +60,7 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	}
 	flags := c.Flags()
 	if !approvalsui.Sends(decision) {
-		// What is sent is read one by one.
+		// A person reads messages that are sent one by one.
 		c.Use = command + " ID..."
 		c.Example += " e05ca40c\n  ocipd approvals " + command + " --all-of alice --note 'a flood'"
 		flags.StringVar(&agent, "all-of", "", "every pending request of the agent with this `ID`")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// beyond makes the flags of who approves the exchange of a message too.
+// beyond makes the flags that also approve the exchange of a message.
 func beyond(c *cobra.Command, b *approvalsui.Beyond) {
 	flags := c.Flags()
 	flags.BoolVar(&b.Exchange, "exchange", false, "approve its exchange too, within the bounds that are shown")
@@ -20,7 +20,7 @@ func beyond(c *cobra.Command, b *approvalsui.Beyond) {
 	flags.Var((*days)(&b.For), "for", "with --exchange, for this `DURATION` at most, such as 2h (default to its end)")
 }
 
-// days is a duration that may be given in days.
+// days is a duration that also accepts days.
 type days time.Duration
 
 func (d *days) String() string {
@@ -62,7 +62,7 @@ func revokeCommand(p *approvalsui.People, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// NewGrants makes the commands about standing grants.
+// NewGrants returns the commands about standing grants.
 func NewGrants(s *cli.Process) *cobra.Command {
 	p := &approvalsui.People{Process: s}
 	c := cli.Group(&cobra.Command{

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 )
 
-// DecideOptions are what a person says along with a decision.
+// DecideOptions are the flags of a decision.
 type DecideOptions struct {
 	Note, Digest, Content string
 	Yes, JSON             bool
@@ -23,13 +23,12 @@ type DecideOptions struct {
 	Beyond
 }
 
-// Sends reports whether a decision lets something happen, which is then what the
-// person has to have seen.
+// Sends reports whether a decision lets something happen. If so, the person must have seen it.
 func Sends(decision string) bool {
 	return decision == api.DecideApprove || decision == api.DecideTakeover
 }
 
-// Check says what of the flags makes no sense.
+// Check returns an error if flags contradict each other.
 func (f *DecideOptions) Check(decision string, interactive bool) error {
 	if err := f.Beyond.Check(); err != nil {
 		return err
@@ -51,7 +50,7 @@ func (f *DecideOptions) Check(decision string, interactive bool) error {
 	return nil
 }
 
-// Decide takes a person's decision about a held message to the daemon.
+// Decide sends a person's decision about a held message to the daemon.
 func (s *People) Decide(ctx context.Context, name, decision string, f DecideOptions) error {
 	keys, err := s.OpenKey(f.Key)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	if params.Signature, err = s.signature(ctx, &a.Approval, decision, content, f.Note, exchange, keys, f); err != nil {
 		return err
 	}
-	// What sends nothing may be decided about whatever it has become.
+	// A decision that sends nothing applies to any version.
 	if Sends(decision) || params.Signature != "" {
 		params.Digest = a.Digest
 	}
@@ -106,14 +105,14 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 }
 
 func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
-	// Interceptors may be asked before the answer.
+	// The daemon may ask interceptors before it answers.
 	ctx, cancel := context.WithTimeout(ctx, 4*cli.AnswerTime)
 	defer cancel()
 	err = c.Call(ctx, "approval.resolve", params, &result)
 	return result, err
 }
 
-// mayDecide says at once what the daemon would say.
+// mayDecide returns the refusal that the daemon would give.
 func (s *People) mayDecide(a *api.Approval, decision, digest string) error {
 	switch {
 	case decision == api.DecideDeny && canTakeBack(a):
@@ -130,8 +129,8 @@ func (s *People) mayDecide(a *api.Approval, decision, digest string) error {
 	return nil
 }
 
-// canTakeBack reports whether what was approved has not been fetched yet, or may not have been
-// done yet.
+// canTakeBack reports whether an approval can still be withdrawn: nobody has fetched the
+// message, or the effect may not have been done.
 func canTakeBack(a *api.Approval) bool {
 	return a.Kind == api.ApprovalOfEffect && a.State == api.ApprovalApproved || a.Delivery == "ready" && (a.State == api.ApprovalApproved || a.State == api.ApprovalTakenOver)
 }
@@ -140,7 +139,7 @@ func decidedBefore(id, decision, state, by string, at int64, now time.Time) erro
 	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", verbOf(decision), id, stateWords(state), by, term.When(at, now))
 }
 
-// stale shows what changed since a person looked, and fails.
+// stale shows the changes since the person looked, and returns an error.
 func (s *People) stale(decision, id string, changed []api.ApprovalChange) error {
 	p := &approvalText{term.Page{Screen: s.Screen()}}
 	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.Stderr)
@@ -161,7 +160,7 @@ func (s *People) refusedDecision(err error, decision, id string) error {
 	return fmt.Errorf("cannot %s %s: %w", verbOf(decision), id, err)
 }
 
-// words are what a person says in place of a message.
+// words is the person's text in place of a message.
 func (s *People) words(ctx context.Context, text string) (string, error) {
 	if text != "-" {
 		return text, nil
@@ -176,7 +175,7 @@ func (s *People) words(ctx context.Context, text string) (string, error) {
 	return text, nil
 }
 
-// confirm shows what is decided about and asks, unless that is settled.
+// confirm shows the decision and asks for confirmation, unless the flags settle it.
 func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content string, exchange *api.Bounds, yes bool) error {
 	if yes || !s.Interactive() {
 		return nil
@@ -213,7 +212,7 @@ func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content
 	return err
 }
 
-// instead shows what a person says in place of the message.
+// instead shows the person's text in place of the message.
 func (p *approvalText) instead(content string) {
 	p.Heading("What you say in its place")
 	p.Quote(content)
@@ -222,7 +221,7 @@ func (p *approvalText) instead(content string) {
 	}
 }
 
-// signature is a person's signature over a decision, where one is wanted.
+// signature is a person's signature for a decision, if one is required.
 func (s *People) signature(ctx context.Context, a *api.Approval, decision, content, note string, exchange *api.Bounds, k *cli.Keys, f DecideOptions) (string, error) {
 	if f.Signature != "" {
 		return s.readSignature(ctx, f.Signature)

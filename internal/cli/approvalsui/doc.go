@@ -1,7 +1,6 @@
-// Package approvalsui is what a person sees of the messages that wait for one, and how
-// decisions about them are made: the list, a message with all there is to know, the
-// live screen, and signatures.
+// Package approvalsui shows held messages to people and takes their decisions: the list,
+// the page of a message, the live screen, and signatures.
 //
-// The commands call methods of [People]. What is decided about is what was shown:
-// a decision that sends something carries the digest of what was on the screen.
+// The commands call methods of [People]. A decision is about the text that was shown: if it
+// sends something, it carries the digest of the text on the screen.
 package approvalsui

@@ -14,9 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 )
 
-// What a feed tells: that it begins anew with all that waits, a message, that
-// all that waits has come, that the daemon is gone and looked for, and that the
-// daemon does not want to go on.
+// The messages of a feed: the list begins anew, an approval request, the list is complete,
+// the daemon is away, and the daemon has refused.
 type (
 	newsBegin  struct{}
 	newsHeld   struct{ message *api.ApprovalSummary }
@@ -25,18 +24,18 @@ type (
 	newsEnd    struct{ err error }
 )
 
-// newsMsg is what a feed has told since it was last asked, in order.
+// newsMsg holds the messages of a feed since the last question, in order.
 type newsMsg []any
 
 const (
-	// lookEvery is how often a daemon that is gone is looked for.
+	// lookEvery is the interval of attempts to reach a daemon that is away.
 	lookEvery = 250 * time.Millisecond
-	// gather is for how long news are gathered before they are shown, so that
-	// a flood of them costs no more than that.
+	// gather is how long messages are gathered before they are shown, so that a flood costs
+	// no more than one update.
 	gather = 40 * time.Millisecond
 )
 
-// feed follows what waits for a person, over as many connections as it takes.
+// feed follows pending requests, over as many connections as necessary.
 type feed struct {
 	dial func(context.Context) (*client.Client, error)
 	wake chan struct{}
@@ -50,7 +49,7 @@ func newFeed(dial func(context.Context) (*client.Client, error)) *feed {
 	return &feed{dial: dial, wake: make(chan struct{}, 1)}
 }
 
-// run follows until the context ends, over c at first.
+// run follows until the context ends, first over c.
 func (f *feed) run(ctx context.Context, c *client.Client) {
 	for c != nil {
 		err := f.follow(ctx, c)
@@ -67,7 +66,7 @@ func (f *feed) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// follow tells what one connection has to tell, until it ends.
+// follow passes on the messages of one connection until it ends.
 func (f *feed) follow(ctx context.Context, c *client.Client) error {
 	defer c.Close()
 	f.mu.Lock()
@@ -99,8 +98,7 @@ func (f *feed) follow(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// reach looks for a daemon until there is one, and returns nil at the end of the
-// context.
+// reach tries to reach a daemon. It returns nil when the context ends.
 func (f *feed) reach(ctx context.Context) *client.Client {
 	again := time.NewTicker(lookEvery)
 	defer again.Stop()
@@ -126,8 +124,7 @@ func (f *feed) tell(news any) {
 	}
 }
 
-// next is the command that waits for news. It returns nil at the end of the
-// context.
+// next is the command that waits for messages. It returns nil when the context ends.
 func (f *feed) next(ctx context.Context) tea.Cmd {
 	return func() tea.Msg {
 		select {
@@ -150,14 +147,14 @@ func (f *feed) next(ctx context.Context) tea.Cmd {
 	}
 }
 
-// client is the connection of the moment.
+// client is the current connection.
 func (f *feed) client() *client.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current
 }
 
-// daemonDecider asks the daemon that the feed follows.
+// daemonDecider sends decisions to the daemon that the feed follows.
 type daemonDecider struct {
 	feed *feed
 	keys *cli.Keys

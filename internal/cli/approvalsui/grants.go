@@ -18,18 +18,18 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Beyond is what a person approves beside a message: its exchange, for as many rounds
-// and as long as they say, or as is offered.
+// Beyond is an approval of a message's exchange, in addition to the message: for the rounds
+// and the time in the flags, or as the daemon offers.
 type Beyond struct {
 	Exchange bool
-	// Words are those that the rest of the exchange may speak of, with commas, or all:
-	// the ones that were found where it is empty.
+	// Words are the permitted words for the rest of the exchange, separated by commas, or
+	// all. If it is empty, they are the words found in the message.
 	Words string
 	Round int
 	For   time.Duration
 }
 
-// Check says what of the flags makes no sense.
+// Check returns an error if flags contradict each other.
 func (b *Beyond) Check() error {
 	switch {
 	case !b.Exchange && (b.Words != "" || b.Round != 0 || b.For != 0):
@@ -40,7 +40,7 @@ func (b *Beyond) Check() error {
 	return nil
 }
 
-// bounds are those that a person approves, of those that are offered.
+// bounds returns the approved bounds, which are within the offered ones.
 func (b *Beyond) bounds(a *api.Approval, now time.Time) (*api.Bounds, error) {
 	if !b.Exchange {
 		return nil, nil
@@ -65,7 +65,7 @@ func (b *Beyond) bounds(a *api.Approval, now time.Time) (*api.Bounds, error) {
 	return &some, nil
 }
 
-// within says bounds in words.
+// within describes bounds.
 func within(b *api.Bounds, now time.Time) string {
 	text := fmt.Sprintf("%s; up to %s", strings.Join(b.Words, ", "), b.Classification)
 	if b.MaxRound > 0 {
@@ -74,7 +74,7 @@ func within(b *api.Bounds, now time.Time) string {
 	return text + "; until " + term.When(b.Until, now)
 }
 
-// exchange shows what can be approved with a message of its exchange.
+// exchange shows how a request's exchange can be approved too.
 func (p *approvalText) exchange(a *api.Approval, now time.Time) {
 	if a.State != api.ApprovalPending || a.Kind == api.ApprovalOfEscalation {
 		return
@@ -87,13 +87,13 @@ func (p *approvalText) exchange(a *api.Approval, now time.Time) {
 	}
 }
 
-// GrantOptions are what a list of grants is asked for.
+// GrantOptions select grants for a list.
 type GrantOptions struct {
 	Agent, Kind string
 	All, JSON   bool
 }
 
-// Grants prints what people have approved beforehand.
+// Grants prints the grants.
 func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 	var list api.GrantListResult
 	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{Agent: f.Agent, Kind: f.Kind, All: f.All}, &list); err != nil {
@@ -130,7 +130,7 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 	return t.Write(s.Stdout, s.Screen())
 }
 
-// RevokeGrant takes a grant back. Its id may be cut where only one begins or ends so.
+// RevokeGrant revokes a grant. name may be the beginning or end of one id.
 func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	var list api.GrantListResult
 	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{All: true}, &list); err != nil {
@@ -166,7 +166,7 @@ func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	return nil
 }
 
-// NewGrant is a standing grant that a person makes.
+// NewGrant is a new standing grant.
 type NewGrant struct {
 	From, To, Level, Note string
 	Words                 []string
@@ -176,7 +176,7 @@ type NewGrant struct {
 	Key                   string
 }
 
-// Check says what of the flags makes no sense.
+// Check returns an error if flags contradict each other.
 func (g *NewGrant) Check(interactive bool) error {
 	for _, w := range g.Words {
 		if !slices.Contains(ocip.Keywords(), w) {
@@ -248,8 +248,8 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 	return nil
 }
 
-// ends finds the instance ids of the two ends, which people may name as session keys do.
-// A receiver that is no agent of the daemon stays as it is named.
+// ends returns the instance ids of the agent and the receiver, which people may name as in
+// session keys. A receiver that is not an agent of the daemon keeps its name.
 func ends(ctx context.Context, c *client.Client, from, to string) (agent, receiver string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
@@ -273,7 +273,7 @@ func ends(ctx context.Context, c *client.Client, from, to string) (agent, receiv
 	return agent, receiver, nil
 }
 
-// besides are the approvals of a request but the one that was the last needed: that is its decision.
+// besides returns the approvals of a request without the last required one, which is the decision.
 func besides(a *api.Approval) (list []api.ApprovalDecision) {
 	for _, d := range a.Approvals {
 		if last := a.Decision; last == nil || d.By != last.By || d.At != last.At {

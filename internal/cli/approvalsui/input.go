@@ -9,14 +9,14 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// input is a text that a person types.
+// input is a text field.
 type input struct {
 	text []rune
-	// at is before which character the cursor stands.
+	// at is the index of the character after the cursor.
 	at int
-	// lines is set where the text may have more than one line.
+	// lines permits more than one line.
 	lines bool
-	// limit is how long it may get, in bytes.
+	// limit bounds the text, in bytes.
 	limit int
 }
 
@@ -27,7 +27,7 @@ func newInput(text string, lines bool, limit int) input {
 
 func (in *input) String() string { return string(in.text) }
 
-// insert puts a text in where the cursor stands, as far as there is room.
+// insert inserts a text at the cursor, as far as there is room.
 func (in *input) insert(text string) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	if !in.lines {
@@ -45,7 +45,7 @@ func (in *input) insert(text string) {
 	in.at += len(fits)
 }
 
-// key takes a key press.
+// key handles a key press.
 func (in *input) key(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "left", "ctrl+b":
@@ -88,7 +88,7 @@ func (in *input) key(k tea.KeyPressMsg) {
 	}
 }
 
-// start and end are where the cursor's line begins and ends.
+// start and end are the bounds of the cursor's line.
 func (in *input) start() int {
 	start := in.at
 	for start > 0 && in.text[start-1] != '\n' {
@@ -105,7 +105,7 @@ func (in *input) end() int {
 	return end
 }
 
-// layOut shows the text in lines of a width, and where in them the cursor is.
+// layOut breaks the text into lines of a width, and returns the cursor's position in them.
 func (in *input) layOut(width int) (lines []string, x, y int) {
 	at := len(string(in.text[:in.at]))
 	begin := 0

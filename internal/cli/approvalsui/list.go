@@ -23,20 +23,19 @@ func sortBy(all []listed, order string) {
 	slices.SortFunc(all, func(a, b listed) int { return compare(&a.ApprovalSummary, &b.ApprovalSummary) })
 }
 
-// People are what the commands about approvals have in common: what a person sees of
-// held messages, and decides.
+// People is the common part of the commands about approvals.
 type People struct{ *cli.Process }
 
-// ListOptions is what a list of held messages is asked for.
+// ListOptions select held messages for a list.
 type ListOptions struct {
 	State, Agent string
-	// Order is one of [Orders], where it is empty by likelihood what waits, and by age
-	// what is decided.
+	// Order is one of [Orders]. If it is empty, pending requests are ordered by likelihood
+	// and decided ones by age.
 	Order      string
 	Flat, JSON bool
 }
 
-// listed is one held message in a list, with the JSON that it came as.
+// listed is one held message in a list, with its original JSON.
 type listed struct {
 	api.ApprovalSummary
 	raw jsontext.Value
@@ -94,8 +93,8 @@ func (s *People) List(ctx context.Context, f ListOptions) error {
 	return nil
 }
 
-// Lines draws the pending requests as the live list has them, fairly cut to so many
-// rows, and says how many there are.
+// Lines draws the pending requests as in the live list, shortened fairly to a number of
+// rows, and returns how many are pending.
 func (s *People) Lines(ctx context.Context, scr term.Screen, rows int) (lines []string, pending int, err error) {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
@@ -127,8 +126,8 @@ func (s *People) Pending(ctx context.Context, agent string) (ids []string, err e
 	return ids, err
 }
 
-// listFrame is how many lines of a screen a list does not have for itself: its
-// titles, the advice, and the shell's lines before and after it.
+// listFrame is the number of screen lines outside a list: its titles, the advice, and the
+// shell's lines before and after it.
 const listFrame = 4
 
 func emptyList(f ListOptions) string {
@@ -141,12 +140,12 @@ func emptyList(f ListOptions) string {
 	return "no such requests of agent " + term.Printable(f.Agent)
 }
 
-// listPage is how many held messages are asked for at a time: few enough that
-// the daemon finds the next ones while these are read.
+// listPage is the number of held messages in one call. It is small enough that the daemon
+// finds the next page while this one is read.
 const listPage = 1000
 
-// approvalsIn returns all held messages in a state, oldest first: those that
-// wait where it is empty, and those of one agent unless that is empty.
+// approvalsIn returns all held messages in a state, oldest first. An empty state means
+// pending ones, and an empty agent all agents.
 func approvalsIn(ctx context.Context, c *client.Client, state, agent string) (all []listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
@@ -196,14 +195,14 @@ func read(raw jsontext.Value) (l listed, err error) {
 	return l, err
 }
 
-// found is one held message, with the JSON that it came as.
+// found is one held message, with its original JSON.
 type found struct {
 	api.Approval
 	raw jsontext.Value
 }
 
-// findApproval returns the held message that a person named by its id, or by
-// the beginning or the end of its id. Those that wait are looked through first.
+// findApproval returns a held message by its id, or by the beginning or the end of its id.
+// It searches pending ones first.
 func findApproval(ctx context.Context, c *client.Client, name string) (*found, error) {
 	a, err := getApproval(ctx, c, name)
 	if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Code != api.NotFound {
@@ -249,7 +248,7 @@ func getApproval(ctx context.Context, c *client.Client, id string) (*found, erro
 	return a, nil
 }
 
-// heldNow asks a daemon that may not be there, for a completion.
+// heldNow returns held messages for a completion, or nil if there is no daemon.
 func (s *People) heldNow(ctx context.Context, state string) []listed {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
@@ -263,11 +262,11 @@ func (s *People) heldNow(ctx context.Context, state string) []listed {
 	return all
 }
 
-// Named is a held message as it can be named in a command.
+// Named is a held message for a completion.
 type Named struct{ ID, About string }
 
-// Names are the held messages in a state as commands take them, for completion: by
-// the end of the id, as it is listed, or the whole of it where that is begun.
+// Names returns the held messages in a state for a completion: by the end of the id, as
+// listed, or by the whole id if the person has begun to type it.
 func (s *People) Names(ctx context.Context, state, begun string) (all []Named) {
 	held := summaries(s.heldNow(ctx, state))
 	t := newTable(held, state, time.Now())
@@ -284,7 +283,7 @@ func (s *People) Names(ctx context.Context, state, begun string) (all []Named) {
 	return all
 }
 
-// Agents are those that have messages waiting, by both of their ids.
+// Agents returns both ids of each agent with pending requests.
 func (s *People) Agents(ctx context.Context) (ids []string) {
 	for _, part := range byAgent(alone(summaries(s.heldNow(ctx, "")))) {
 		a := part[0].oldest()

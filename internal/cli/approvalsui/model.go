@@ -14,8 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// Watch shows what waits for a person as it changes, and takes
-// decisions by keys.
+// Watch shows the pending requests live, and takes decisions by keys.
 func (s *People) Watch(ctx context.Context, key string) error {
 	keys, err := s.OpenKey(key)
 	if err != nil {
@@ -40,25 +39,24 @@ func (s *People) Watch(ctx context.Context, key string) error {
 	return errors.Join(err, d.fatal)
 }
 
-// decider is where a model's decisions are taken.
+// decider carries out a model's decisions.
 type decider interface {
 	look(ctx context.Context, id string) (*api.Approval, error)
 	decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (api.ApprovalResolveResult, error)
 }
 
-// What a model learns besides keys and news.
+// Messages of a model, besides keys and the feed's.
 type (
 	tickMsg time.Time
-	// lookedMsg is a held message that was asked for.
+	// lookedMsg is a held message that the model requested.
 	lookedMsg struct {
 		id string
 		a  *api.Approval
-		// decision is what it was asked for, "" to be read.
+		// decision is the intended decision, or "" to read the message.
 		decision string
 		err      error
 	}
-	// decidedMsg is how a decision went, or several about messages that are
-	// alike.
+	// decidedMsg is the result of a decision about one or several similar messages.
 	decidedMsg struct {
 		id, kind, decision string
 		done               int
@@ -67,29 +65,29 @@ type (
 	}
 )
 
-// stage is what a person is about at a model.
+// stage is the person's current activity.
 type stage int
 
 const (
-	// choosing is going through the list, with the chosen message below it.
+	// choosing: the person goes through the list, with the chosen message below it.
 	choosing stage = iota
-	// reading is having the chosen message on the whole screen.
+	// reading: the chosen message has the whole screen.
 	reading
-	// fetching is waiting for the message that is to be decided about.
+	// fetching: the model waits for the message to decide about.
 	fetching
-	// writing is saying what stands in place of a message that is taken over.
+	// writing: the person writes a text in place of the message.
 	writing
-	// confirming is being asked for the last word.
+	// confirming: the person is asked for confirmation.
 	confirming
-	// deciding is waiting for the daemon to take the decision.
+	// deciding: the model waits for the daemon to take the decision.
 	deciding
-	// noting and filtering are typing one line.
+	// noting and filtering: the person types one line.
 	noting
 	filtering
 )
 
-// model is where a person sees what waits and decides: the model of the
-// interactive command. It is used by one goroutine, as bubbletea does.
+// model is the bubbletea model of the interactive command, in which a person sees pending
+// requests and decides. One goroutine uses it.
 type model struct {
 	ctx     context.Context
 	decider decider
@@ -99,10 +97,10 @@ type model struct {
 	now     time.Time
 
 	connected bool
-	// fresh holds what came since the feed began anew, nil once all has come.
+	// fresh holds the requests since the list began anew; nil if the list is complete.
 	fresh map[string]bool
 	held  map[string]*api.ApprovalSummary
-	// rows are what is listed, and top is the first of them that is seen.
+	// rows are the rows of the list. top is the first visible one.
 	rows    []group
 	listed  int      // how many messages the rows are
 	waiting []string // how many of which agent, in the order of rows
@@ -114,25 +112,25 @@ type model struct {
 	chosen  string // the id of a message of the chosen row
 
 	stage stage
-	// shown is the message whose page is seen, from line pageTop on.
+	// shown is the message on the page, and pageTop its first visible line.
 	shown   *api.Approval
 	asking  string // the id that was asked for last, to be read
 	page    []string
 	pageTop int
 
-	// decision is what is being decided, about shown.
+	// decision is the decision in progress about shown.
 	decision string
 	alike    []string // further messages that it may be decided about at once
-	// marked are messages to be decided about one by one, queue those of them that
-	// come after shown, and queued is how many there were.
+	// marked are messages to decide about one by one. queue are those after shown, and
+	// queued is their original number.
 	marked map[string]bool
 	queue  []string
 	queued int
-	// help is set while the keys are shown, of which helpFrom are above the screen, and
-	// unfolded where all metadata are.
+	// help is set while the keys are shown; helpFrom is the first visible line. unfolded is
+	// set while all metadata are shown.
 	help, unfolded bool
 	helpFrom       int
-	words          input  // what is said in place of the message
+	words          input  // the text in place of the message
 	wordsFor       string // which message that is, "" for none
 	typed          input  // the line that is being typed
 	note           string
@@ -149,12 +147,12 @@ func newModel(ctx context.Context, scr term.Screen, next tea.Cmd, o decider, now
 	}
 }
 
-// Init begins to wait for news and for time to pass.
+// Init starts to wait for messages of the feed and for ticks.
 func (d *model) Init() tea.Cmd { return tea.Batch(d.next, tick()) }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
 
-// Update takes one message.
+// Update handles one message.
 func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
@@ -179,7 +177,7 @@ func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return d, tea.Batch(cmd, d.follow())
 }
 
-// paste takes a text that is pasted, which is never the answer to a question.
+// paste takes a pasted text, which is never the answer to a question.
 func (d *model) paste(text string) {
 	switch d.stage {
 	case writing:
@@ -198,7 +196,7 @@ func (d *model) say(c term.Colour, format string, args ...any) {
 	d.said, d.tone = term.Printable(fmt.Sprintf(format, args...)), c
 }
 
-// hear takes news.
+// hear handles messages of the feed.
 func (d *model) hear(news newsMsg) tea.Cmd {
 	var cmd tea.Cmd
 	for _, n := range news {
@@ -232,7 +230,7 @@ func (d *model) hear(news newsMsg) tea.Cmd {
 	return cmd
 }
 
-// change takes a message that is new, or no longer as it was.
+// change handles a new or changed message.
 func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	if a.State == api.ApprovalPending {
 		d.held[a.ApprovalID] = a
@@ -245,7 +243,7 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || d.shown.ApprovalSummary == *a {
 		return nil
 	}
-	// What is on the screen is no longer so.
+	// The screen is out of date.
 	switch d.stage {
 	case confirming, writing:
 		d.back()
@@ -258,7 +256,7 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	return d.look(a.ApprovalID, "")
 }
 
-// sort works out the rows anew. Who had chosen a message goes on to have it.
+// sort computes the rows anew. The chosen message stays chosen.
 func (d *model) sort() {
 	messages := make([]*api.ApprovalSummary, 0, len(d.held))
 	wanted := strings.ToLower(strings.TrimSpace(d.filter))
@@ -294,14 +292,14 @@ func (d *model) sort() {
 	}
 }
 
-// matches reports whether a message has a text somewhere, as a whole.
+// matches reports whether a message contains a text.
 func matches(a *api.ApprovalSummary, wanted string) bool {
 	return strings.Contains(strings.ToLower(strings.Join([]string{
 		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, a.Code, why(a.Code), string(a.Likelihood), a.LikelyBecause, a.Summary,
 	}, "\n")), wanted)
 }
 
-// at is the index of the chosen row, -1 where there is none.
+// at is the index of the chosen row, or -1.
 func (d *model) at() int { return d.rowOf(d.chosen) }
 
 func (d *model) rowOf(id string) int {
@@ -310,7 +308,7 @@ func (d *model) rowOf(id string) int {
 	})
 }
 
-// choose goes to a row, or the nearest.
+// choose goes to a row, or the nearest one.
 func (d *model) choose(at int) {
 	d.chosen = ""
 	if len(d.rows) > 0 {
@@ -318,7 +316,7 @@ func (d *model) choose(at int) {
 	}
 }
 
-// follow keeps the page that of the chosen row.
+// follow fetches the page of the chosen row.
 func (d *model) follow() tea.Cmd {
 	if d.stage != choosing && d.stage != filtering {
 		return nil
@@ -345,15 +343,14 @@ func (d *model) look(id, decision string) tea.Cmd {
 	}
 }
 
-// looked takes a message that was asked for, unless something else is wanted by
-// now.
+// looked handles a requested message, unless the person has moved on.
 func (d *model) looked(msg lookedMsg) {
 	if msg.decision == "" {
 		if msg.id != d.asking || d.stage == confirming || d.stage == deciding || d.stage == writing {
 			return
 		}
 		if msg.err != nil {
-			if d.asking = ""; d.connected { // else what is wrong has been said
+			if d.asking = ""; d.connected { // otherwise the status already shows the problem
 				d.say(term.Red, "cannot look at it: %v", msg.err)
 			}
 			return
@@ -395,7 +392,7 @@ func (d *model) looked(msg lookedMsg) {
 	d.said = ""
 }
 
-// turnTo makes a message the one that is seen.
+// turnTo shows a message.
 func (d *model) turnTo(a *api.Approval) {
 	if a == nil || d.shown == nil || a.ApprovalID != d.shown.ApprovalID {
 		d.pageTop = 0
@@ -417,17 +414,17 @@ func (d *model) turnTo(a *api.Approval) {
 	d.page = append(d.page, approvalPage(d.screen, a, d.now, d.unfolded)...)
 }
 
-// maxWords bounds what is typed in place of a message, in bytes, so that it
-// stays well below the longest line that a daemon reads.
+// maxWords bounds the text in place of a message, in bytes, well below the longest line
+// that a daemon reads.
 const maxWords = 64 << 10
 
-// back goes to the list, with the chosen message below it from its beginning.
+// back returns to the list, with the start of the chosen message below it.
 func (d *model) back() {
 	d.stage, d.said, d.pageTop, d.queue = choosing, "", 0, nil
 	d.turnTo(d.shown)
 }
 
-// instead is what is said in place of the message, empty where it stays as it is.
+// instead is the text in place of the message, or "" if it is unchanged.
 func (d *model) instead() string {
 	if d.shown == nil || d.words.String() == d.shown.Content {
 		return ""
@@ -435,7 +432,7 @@ func (d *model) instead() string {
 	return d.words.String()
 }
 
-// press takes a key.
+// press handles a key.
 func (d *model) press(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "ctrl+c":
@@ -465,7 +462,7 @@ func (d *model) press(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// command takes a key of the list or of a page.
+// command handles a key of the list or of a page.
 func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 	if d.scroll(k) {
 		return nil
@@ -516,7 +513,7 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// mark marks the messages of the chosen row, or no longer, and goes on to the next.
+// mark marks or unmarks the messages of the chosen row, and goes to the next row.
 func (d *model) mark() {
 	row := d.at()
 	if row < 0 || d.stage != choosing {
@@ -532,7 +529,7 @@ func (d *model) mark() {
 	d.say(term.Dim, "%d marked", len(d.marked))
 }
 
-// order goes on to the next order of the list.
+// order switches to the next order of the list.
 func (d *model) order() {
 	d.orders = append(d.orders[1:], d.orders[0])
 	d.sort()
@@ -543,7 +540,7 @@ func (d *model) isMarked(row group) bool {
 	return !slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return !d.marked[a.ApprovalID] })
 }
 
-// scroll takes the keys that move. It reports whether it was one.
+// scroll handles keys that move, and reports whether this is one.
 func (d *model) scroll(k tea.KeyPressMsg) bool {
 	key := k.String()
 	page := max(1, d.pageHeight()-1)
@@ -568,7 +565,7 @@ func (d *model) scroll(k tea.KeyPressMsg) bool {
 	return true
 }
 
-// typing takes a key of a line that is typed.
+// typing handles a key while a line is typed.
 func (d *model) typing(k tea.KeyPressMsg) {
 	switch key := k.String(); {
 	case key == "enter" && d.stage == noting:
@@ -589,7 +586,7 @@ func (d *model) typing(k tea.KeyPressMsg) {
 	}
 }
 
-// writing takes a key of the words in place of a message.
+// writing handles a key while the text in place of a message is written.
 func (d *model) writing(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "esc":
@@ -607,8 +604,8 @@ func (d *model) writing(k tea.KeyPressMsg) {
 	}
 }
 
-// begin fetches the chosen message to decide about it: what is decided about is
-// what the daemon has now, and not what was listed.
+// begin fetches the chosen message to decide about it, because the decision is about the
+// daemon's current version, not the listed one.
 func (d *model) begin(decision string) tea.Cmd {
 	row := d.at()
 	var id string
@@ -617,7 +614,7 @@ func (d *model) begin(decision string) tea.Cmd {
 		d.say(term.Red, "no daemon: nothing can be decided")
 		return nil
 	case d.stage == reading && d.shown != nil:
-		// It is this page's message, wherever it is listed by now.
+		// The message on the page, wherever it is in the list now.
 		id = d.shown.ApprovalID
 		row = d.rowOf(id)
 	case row >= 0:
@@ -652,7 +649,7 @@ func (d *model) begin(decision string) tea.Cmd {
 	return d.fetch(id)
 }
 
-// nextMarked goes to the next of those that are marked.
+// nextMarked goes to the next marked message.
 func (d *model) nextMarked() tea.Cmd {
 	id := d.queue[0]
 	d.queue = d.queue[1:]
@@ -667,7 +664,7 @@ func (d *model) fetch(id string) tea.Cmd {
 	return d.look(id, d.decision)
 }
 
-// confirm takes a key of the last question.
+// confirm handles a key at the confirmation.
 func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 	if d.scroll(k) {
 		d.said = ""
@@ -704,13 +701,12 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// offers reports whether the exchange of the message can be approved with it.
+// offers reports whether the exchange can be approved together with the message.
 func (d *model) offers() bool { return d.decision == api.DecideApprove && d.shown.Exchange != nil }
 
 func (d *model) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
 
-// decide takes the decision to the decider, and the same one about others that
-// are alike, or about the exchange too.
+// decide carries out the decision, also for similar messages or for the exchange.
 func (d *model) decide(others []string, exchange bool) tea.Cmd {
 	ctx, decider, a := d.ctx, d.decider, d.shown
 	p := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: d.decision, Digest: a.Digest, Note: d.note}
@@ -742,7 +738,7 @@ func (d *model) decide(others []string, exchange bool) tea.Cmd {
 	}
 }
 
-// decided takes how a decision went.
+// decided handles the result of a decision.
 func (d *model) decided(msg decidedMsg) tea.Cmd {
 	queue := d.queue
 	d.back()
@@ -775,16 +771,14 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 	return nil
 }
 
-// The parts of the screen that are always there: the title above, and below a
-// rule, what is said, and the keys.
+// The fixed parts of the screen: the title above; below, a rule, the status, and the keys.
 const (
 	titleLines  = 1
 	footerLines = 2
 	ruleLines   = 1
 )
 
-// listHeight is how many rows of the list are seen, none where the page has the
-// screen to itself.
+// listHeight is the number of visible rows of the list; 0 if the page has the whole screen.
 func (d *model) listHeight() int {
 	switch d.stage {
 	case choosing, noting, filtering, fetching:
@@ -794,7 +788,7 @@ func (d *model) listHeight() int {
 	return max(1, min(len(d.rows), (d.height-titleLines-footerLines-ruleLines-1)*2/5))
 }
 
-// pageHeight is how many lines of the page are seen.
+// pageHeight is the number of visible lines of the page.
 func (d *model) pageHeight() int {
 	left := d.height - titleLines - footerLines - ruleLines
 	if list := d.listHeight(); list > 0 {
@@ -803,7 +797,7 @@ func (d *model) pageHeight() int {
 	return max(0, left)
 }
 
-// View is what is seen.
+// View draws the screen.
 func (d *model) View() tea.View {
 	p := &term.Page{Screen: d.screen}
 	if d.help {
@@ -859,7 +853,7 @@ func (d *model) title() string {
 	return d.screen.Colour.Paint(term.Bold, text) + pad + term.Gap + d.screen.Colour.Paint(c, state)
 }
 
-// list shows the rows around the chosen one.
+// list draws the rows around the chosen one.
 func (d *model) list(p *term.Page, height int) {
 	at := d.at()
 	if at >= 0 {
@@ -892,7 +886,7 @@ func (d *model) list(p *term.Page, height int) {
 	}
 }
 
-// rule parts the list from the page, and says how much of the page is seen.
+// rule separates the list from the page, and says how much of the page is visible.
 func (d *model) rule() string {
 	text := "──"
 	if d.stage == confirming && d.queued > 1 {
@@ -923,7 +917,7 @@ func (d *model) readPage(p *term.Page) {
 	}
 }
 
-// writePage shows the words that are being written.
+// writePage shows the text that is being written.
 func (d *model) writePage(p *term.Page) *tea.Cursor {
 	height := d.pageHeight()
 	lines, x, y := d.words.layOut(d.screen.Width - term.Width(term.Gutter))
@@ -939,7 +933,7 @@ func (d *model) writePage(p *term.Page) *tea.Cursor {
 	return cursor
 }
 
-// prompt is the line that is being typed. The cursor's part of it is seen.
+// prompt is the line that is being typed, scrolled to the cursor.
 func (d *model) prompt(y int) (string, *tea.Cursor) {
 	name := "note: "
 	if d.stage == filtering {
@@ -950,7 +944,7 @@ func (d *model) prompt(y int) (string, *tea.Cursor) {
 	return d.screen.Colour.Paint(term.Bold, name) + lines[at], tea.NewCursor(len(name)+x, y)
 }
 
-// status is what is said below the page.
+// status is the line below the page.
 func (d *model) status() string {
 	text, c := d.said, d.tone
 	switch {
@@ -960,7 +954,7 @@ func (d *model) status() string {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
 		if Sends(d.decision) {
-			// With the digest it fits 80 columns just so.
+			// With the digest it just fits 80 columns.
 			text = strings.TrimSuffix(text, "?")
 		}
 	case text == "" && d.note != "":
@@ -969,7 +963,7 @@ func (d *model) status() string {
 	return d.screen.Colour.Paint(c, term.Cut(text, d.screen.Width))
 }
 
-// keys says which keys do what.
+// keys describes the keys of a stage.
 func (d *model) keys() string {
 	switch d.stage {
 	case noting, filtering:
@@ -1000,7 +994,7 @@ func (d *model) keys() string {
 	return d.decisionKeys() + "m mark  / filter  enter read  ? help  q quit"
 }
 
-// decisionKeys are the keys of what can be decided about the request that is seen.
+// decisionKeys describes the keys for decisions about the shown request.
 func (d *model) decisionKeys() string {
 	kind := api.ApprovalOfMessage
 	if d.shown != nil {
@@ -1019,17 +1013,17 @@ func (d *model) decisionKeys() string {
 	return "a approve  d deny  t take over  "
 }
 
-// helpRoom is how many lines of the help are seen at once.
+// helpRoom is the number of visible lines of the help.
 func (d *model) helpRoom() int { return max(1, d.height-1) }
 
-// nextHelp goes on to what of the help is below the screen, or closes it.
+// nextHelp shows the next part of the help, or closes it.
 func (d *model) nextHelp() {
 	if d.helpFrom += d.helpRoom(); d.helpFrom >= len(keyHelp(d.screen.Width)) {
 		d.help, d.helpFrom = false, 0
 	}
 }
 
-// helpLines are what all keys do, as many as fit.
+// helpLines are the visible lines of the help.
 func (d *model) helpLines() []string {
 	lines := keyHelp(d.screen.Width)
 	if len(lines) <= d.height {
@@ -1045,7 +1039,7 @@ func (d *model) helpLines() []string {
 	return append(lines, term.Cut(more, d.screen.Width))[:max(1, d.height)]
 }
 
-// keyHelp is what all keys do.
+// keyHelp describes all keys.
 func keyHelp(width int) []string {
 	return append([]string{"ocipd approvals: keys", ""}, term.KeyHelp([][2]string{
 		{"up, down, k, j", "choose a request; in a page, scroll by a line"},

@@ -20,14 +20,13 @@ const (
 	OrderAge        = "age"
 )
 
-// Orders lists them, the one of what waits first.
+// Orders lists them, beginning with the default for pending requests.
 func Orders() []string { return []string{OrderLikelihood, OrderAge} }
 
-// rank is where a request stands by its likelihood: first what no guess holds, then
-// the likeliest.
+// rank orders requests by likelihood: first those that are not held by a guess, then the likeliest.
 func rank(a *api.ApprovalSummary) int { return slices.Index(ocip.Likelihoods(), a.Likelihood) }
 
-// before compares requests by an order. The older of two that are alike comes first.
+// before compares requests by an order; the older of two equal ones comes first.
 func before(order string) func(a, b *api.ApprovalSummary) int {
 	return func(a, b *api.ApprovalSummary) int {
 		likelier := 0
@@ -38,7 +37,7 @@ func before(order string) func(a, b *api.ApprovalSummary) int {
 	}
 }
 
-// group are held messages that a person need read only once, oldest first.
+// group are similar held messages, of which a person needs to read only one, oldest first.
 type group []*api.ApprovalSummary
 
 func (l group) oldest() *api.ApprovalSummary { return l[0] }
@@ -51,7 +50,7 @@ func summaries(all []listed) []*api.ApprovalSummary {
 	return messages
 }
 
-// alone makes every message a row.
+// alone makes a row of every message.
 func alone(all []*api.ApprovalSummary) []group {
 	rows := make([]group, len(all))
 	for i := range all {
@@ -60,8 +59,8 @@ func alone(all []*api.ApprovalSummary) []group {
 	return rows
 }
 
-// alike makes those messages one row that have the same agent, counterparty,
-// reason, likelihood, first line and state.
+// alike puts messages with the same agent, counterparty, reason, likelihood, first line and
+// state into one row.
 func alike(all []*api.ApprovalSummary) []group {
 	type kind struct {
 		agent, to, code, summary, state string
@@ -72,12 +71,12 @@ func alike(all []*api.ApprovalSummary) []group {
 	})
 }
 
-// byAgent parts rows by their agent, in the order of their first.
+// byAgent groups rows by agent, in the order of their first rows.
 func byAgent(rows []group) [][]group {
 	return parted[[]group](rows, func(row group) string { return row.oldest().Agent })
 }
 
-// parted parts a list by a key, the groups in the order of their first.
+// parted groups a list by a key, in the order of first occurrence.
 func parted[G ~[]V, V any, K comparable](all []V, key func(V) K) (parts []G) {
 	at := make(map[K]int)
 	for _, one := range all {
@@ -93,8 +92,7 @@ func parted[G ~[]V, V any, K comparable](all []V, key func(V) K) (parts []G) {
 	return parts
 }
 
-// inTurn orders rows so that the agents take turns: no agent comes a second time
-// before every one has come once.
+// inTurn orders rows so that the agents take turns: each agent comes once before any comes twice.
 func inTurn(rows []group) []group {
 	parts := byAgent(rows)
 	ordered := make([]group, 0, len(rows))
@@ -108,15 +106,15 @@ func inTurn(rows []group) []group {
 	return ordered
 }
 
-// more counts what of an agent is left out behind a row.
+// more counts an agent's rows that are left out.
 type more struct {
 	agent    string
 	messages int
 }
 
-// fair orders rows by agent and leaves so many of them out that all agents fit
-// into the room, as far as one line for each and one for the count of what is
-// left out do. More is by the index of the row that it comes behind.
+// fair orders rows by agent, and drops so many that all agents fit into the room. Each
+// agent needs at least one line, and another for the count of dropped rows. left is by the
+// index of the row before it.
 func fair(rows []group, room int) (shown []group, left map[int]more) {
 	parts := byAgent(rows)
 	most := 1
@@ -137,7 +135,7 @@ func fair(rows []group, room int) (shown []group, left map[int]more) {
 	return shown, left
 }
 
-// need is how many lines there are where no agent has more rows than most.
+// need is the number of lines if no agent shows more than most rows.
 func need(parts [][]group, most int) (lines int) {
 	for _, part := range parts {
 		lines += min(len(part), most)
@@ -153,23 +151,22 @@ type table struct {
 	rows []group
 	more map[int]more
 	now  time.Time
-	// states is set where not all of them wait.
+	// states is set if some of them are decided.
 	states bool
-	// oneAgent is set where all are of one agent, which the caller names: it has no
-	// column then.
+	// oneAgent is set if all belong to one agent, which the caller names elsewhere; the
+	// column is omitted.
 	oneAgent bool
-	// brief leaves out what makes a commitment likely, for want of room: the page of a
-	// request says it.
+	// brief omits the reason for a commitment's likelihood, which is on the page of the request.
 	brief bool
-	// tail is how much of the end of an id is shown.
+	// tail is the shown length of the end of an id.
 	tail int
-	// widths are how wide the columns are at least, as far as there is room.
+	// widths are the minimum widths of the columns, as far as there is room.
 	widths []int
 }
 
-// Bounds on the short form of an id, in bytes. The ids of this daemon begin with
-// the time and end with chance, so it is the end that tells them apart soonest.
-// What is decided is told apart from all there ever was.
+// Bounds on the short form of an id, in bytes. The daemon's ids begin with the time and end
+// with random bytes, so the end distinguishes them best. Decided requests must be
+// distinguishable from all earlier ones.
 const (
 	shortID    = 8
 	decidedID  = 12
@@ -185,8 +182,7 @@ func newTable(all []*api.ApprovalSummary, state string, now time.Time) *table {
 	return t
 }
 
-// tellApart returns how many bytes of the ends of their ids tell messages apart,
-// at least so many.
+// tellApart returns how many bytes at the end of the ids distinguish the messages, at least least.
 func tellApart(all []*api.ApprovalSummary, least int) int {
 	for n := least; ; n++ {
 		seen, longer := make(map[string]bool, len(all)), false
@@ -204,7 +200,7 @@ func endOf(id string, n int) string { return id[max(0, len(id)-n):] }
 
 func (t *table) short(id string) string { return endOf(id, t.tail) }
 
-// The columns of the table that are not in every one of them.
+// The optional columns of the table.
 const (
 	timesColumn  = 1
 	agentColumn  = 2
@@ -223,7 +219,7 @@ func (t *table) columns() []term.Column {
 	return columns
 }
 
-// row shows messages that are alike by the oldest of them.
+// row shows similar messages by the oldest of them.
 func (t *table) row(row group) []term.Cell {
 	a := row.oldest()
 	times := ""
@@ -244,10 +240,10 @@ func (t *table) row(row group) []term.Cell {
 	}
 }
 
-// briefWidth is the width below which the table says nothing that takes long.
+// briefWidth is the width below which the table omits long texts.
 const briefWidth = 120
 
-// lines is the table, at most as wide as the screen: its titles, and the rows.
+// lines draws the table with its titles, at most as wide as the screen.
 func (t *table) lines(scr term.Screen) []string {
 	columns := t.columns()
 	titles := make([]term.Cell, len(columns))
@@ -265,7 +261,7 @@ func (t *table) lines(scr term.Screen) []string {
 	if widths[likelyColumn] > 0 {
 		widths[likelyColumn] = max(widths[likelyColumn], len(columns[likelyColumn].Title))
 	}
-	// From the right, so that those on the left stay where they are.
+	// From the right, so that the positions on the left stay valid.
 	for _, at := range [...]int{likelyColumn, agentColumn, timesColumn} {
 		if at == agentColumn && !t.oneAgent || at != agentColumn && widths[at] > 0 {
 			continue
@@ -287,14 +283,14 @@ func (t *table) lines(scr term.Screen) []string {
 	return lines
 }
 
-// measure widens the columns to what is in them.
+// measure widens the columns to their content.
 func (t *table) measure(rows [][]term.Cell) {
 	if t.widths == nil {
 		t.widths = make([]int, len(rows[0]))
 	}
 	for n, row := range rows {
 		for i := range row {
-			// A column without any text but its title is left out.
+			// A column without content is omitted.
 			if n > 0 || i != timesColumn && i != likelyColumn {
 				t.widths[i] = max(t.widths[i], term.Width(row[i].Text))
 			}
@@ -302,8 +298,8 @@ func (t *table) measure(rows [][]term.Cell) {
 	}
 }
 
-// whyOf is why something waits, in a word or two: an escalation waits for nothing
-// but a person to see to it, and a delivery for one to say whether it was sent.
+// whyOf says briefly why a request waits. An escalation waits for a person to look at it,
+// and a delivery for a person to say whether it was sent.
 func whyOf(a *api.ApprovalSummary) string {
 	switch a.Kind {
 	case api.ApprovalOfEscalation:
@@ -314,7 +310,7 @@ func whyOf(a *api.ApprovalSummary) string {
 	return why(a.Code)
 }
 
-// why is a code in a word.
+// why describes a code in a word.
 func why(code string) string {
 	switch ocip.Code(code) {
 	case ocip.CommitmentRequiresHuman:

@@ -20,7 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Show prints one held message, or the text that a decision about it signs.
+// Show prints one held message, or the text to sign for a decision about it.
 func (s *People) Show(ctx context.Context, name, decision, content, note string, with Beyond, asJSON bool) error {
 	content, err := s.words(ctx, content)
 	if err != nil {
@@ -53,9 +53,9 @@ func (s *People) Show(ctx context.Context, name, decision, content, note string,
 	return err
 }
 
-// textToSign returns what a signature over a decision is about, with what is
-// said in place of the message and the note unless they are empty. It is made of what was
-// shown; a daemon that wants something else signed does not get it.
+// textToSign returns the text that a signature for a decision covers, with the person's own
+// text and the note unless they are empty. It derives the text from the shown message, so a
+// daemon cannot have another text signed.
 func textToSign(a *api.Approval, decision, content, note string, exchange *api.Bounds) (string, error) {
 	text := api.SignedText(a.ApprovalID, decision, a.Digest)
 	offered := api.DecisionsOf(a.Kind)
@@ -83,9 +83,9 @@ func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Tim
 	return w.Flush()
 }
 
-// approvalPage is a held message in lines, without how to decide about it: its text
-// first, and last its metadata. What the daemon wrote of these is shown where it is
-// asked for, and only named elsewhere; what the app wrote is always shown.
+// approvalPage describes a held message without the advice, the text first and the metadata
+// last. It always shows the app's metadata. It only names the daemon's metadata unless
+// unfolded is set.
 func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool) []string {
 	p := &approvalText{term.Page{Screen: scr}}
 	p.title(a)
@@ -98,16 +98,15 @@ func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool
 	p.facts(a, now)
 	p.metadata(metadata, unfolded)
 	p.Line()
-	// It is for copying, and fits whole on a line of its own.
+	// Copyable: it fits on a line of its own.
 	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
 	return p.Lines
 }
 
-// approvalText is a held message in lines of text.
+// approvalText formats a held message in lines.
 type approvalText struct{ term.Page }
 
-// title says what matters most: who speaks for whom, to whom, and why that
-// waits.
+// title names the main facts: who speaks for whom, to whom, and why the message is held.
 func (p *approvalText) title(a *api.Approval) {
 	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
 	p.Hang("", "    ", term.Bold, whose(a))
@@ -129,7 +128,7 @@ func (p *approvalText) title(a *api.Approval) {
 	}
 }
 
-// deciding says what a decision takes, and until when.
+// deciding describes the required approvals and the time limit.
 func (p *approvalText) deciding(a *api.Approval, now time.Time) {
 	if a.State != api.ApprovalPending {
 		return
@@ -148,7 +147,7 @@ func (p *approvalText) deciding(a *api.Approval, now time.Time) {
 	p.exchange(a, now)
 }
 
-// acting says for whom an agent speaks.
+// acting describes for whom an agent speaks.
 func acting(agent, user string) string {
 	if user == "" {
 		return agent
@@ -156,8 +155,8 @@ func acting(agent, user string) string {
 	return agent + " for " + user
 }
 
-// whose says who asks, and for whom it is: a message goes to somebody, and what a
-// task asks for is its own.
+// whose describes who asks and for whom: a message has a receiver, and a task's request
+// belongs to the task.
 func whose(a *api.Approval) string {
 	if a.Kind == api.ApprovalOfPermission && a.TaskID == "" {
 		return acting(a.AgentID, a.UserID)
@@ -168,8 +167,7 @@ func whose(a *api.Approval) string {
 	return acting(a.Agent, a.UserID) + " → " + receiving(a)
 }
 
-// receiving says who hears it, as far as that is known, and what has become of who
-// was nobody known then.
+// receiving describes the receiver, and what has become of a receiver that was unknown at the time.
 func receiving(a *api.Approval) string {
 	switch a.CounterpartyNow {
 	case ocip.KindOwner:
@@ -194,7 +192,7 @@ func receiving(a *api.Approval) string {
 	}
 }
 
-// address is where a message goes, where its session does not say just that.
+// address is the message's address, if the session does not show it.
 func address(a *api.Approval) string {
 	at := a.Address
 	if at.Target == "" || !a.Group && a.SessionKey == at.Channel+":"+at.Target {
@@ -232,7 +230,7 @@ func (p *approvalText) facts(a *api.Approval, now time.Time) {
 	}
 }
 
-// urgent is how long before a message expires that is told in colour.
+// urgent is the time before expiry from which it is shown in colour.
 const urgent = 10 * time.Minute
 
 func urgency(expires int64, now time.Time) term.Colour {
@@ -242,7 +240,7 @@ func urgency(expires int64, now time.Time) term.Colour {
 	return term.NoColour
 }
 
-// outcome says who has decided what.
+// outcome describes the decisions.
 func (p *approvalText) outcome(a *api.Approval, now time.Time) {
 	for _, d := range besides(a) {
 		p.decided("approved", term.Green, &d, now)
@@ -269,8 +267,8 @@ func (p *approvalText) decided(what string, c term.Colour, d *api.ApprovalDecisi
 	}
 }
 
-// changes shows what is no longer as a person saw it: of texts of many lines
-// only those that differ.
+// changes shows the differences from the version that the person saw: for long texts, only
+// the differing lines.
 func (p *approvalText) changes(changed []api.ApprovalChange) {
 	if len(changed) == 0 {
 		return
@@ -291,8 +289,7 @@ func (p *approvalText) changes(changed []api.ApprovalChange) {
 	}
 }
 
-// changeLines is one side of a change, with JSON laid out so that lines can be
-// compared.
+// changeLines is one side of a change, with JSON formatted in comparable lines.
 func changeLines(text string) []string {
 	if text == "" {
 		return nil
@@ -305,7 +302,7 @@ func changeLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// metadata shows what goes along with the text.
+// metadata shows the metadata of the text.
 func (p *approvalText) metadata(object jsontext.Value, unfolded bool) {
 	if len(object) == 0 {
 		return
@@ -335,7 +332,7 @@ func (p *approvalText) metadata(object jsontext.Value, unfolded bool) {
 	}
 }
 
-// members writes a JSON object with a line for each of its members.
+// members writes a JSON object, one member a line.
 func (p *approvalText) members(object jsontext.Value) {
 	shown := term.PrintableJSON(object.Clone())
 	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
@@ -363,7 +360,7 @@ func (p *approvalText) members(object jsontext.Value) {
 	p.Quote(strings.Join(lines, "\n"))
 }
 
-// differing leaves out what two texts begin and end with alike.
+// differing removes the common beginning and end of two texts.
 func differing(was, now []string) (only, instead []string) {
 	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
 		was, now = was[1:], now[1:]
@@ -374,7 +371,7 @@ func differing(was, now []string) (only, instead []string) {
 	return was, now
 }
 
-// message shows what the agent wrote, or would do, with what was found in it.
+// message shows the agent's text, or its intended action, with the findings in it.
 func (p *approvalText) message(a *api.Approval) {
 	p.Heading(wordsOf(a.Kind).title)
 	switch {
@@ -395,8 +392,7 @@ func (p *approvalText) message(a *api.Approval) {
 	}
 }
 
-// quote shows a part of one of the message's texts, with what was found in that text, and
-// what to beware of in it.
+// quote shows a part of one of the message's texts, with the findings in it and warnings about it.
 func (p *approvalText) quote(a *api.Approval, e api.Extract) {
 	spans := make([]term.Span, 0, len(a.Detections))
 	for _, d := range a.Detections {
@@ -410,8 +406,7 @@ func (p *approvalText) quote(a *api.Approval, e api.Extract) {
 	}
 }
 
-// elsewhere shows the other texts of the message in which something was found, but for
-// those of files.
+// elsewhere shows the other texts with findings, except those of files.
 func (p *approvalText) elsewhere(a *api.Approval) {
 	for i, e := range a.Extracts {
 		if !strings.HasPrefix(e.Member, api.FileMember) && (i == 0 || a.Extracts[i-1].Member != e.Member) {
@@ -421,8 +416,8 @@ func (p *approvalText) elsewhere(a *api.Approval) {
 	}
 }
 
-// extracts shows what there is of a member's text, and how much is left out. It reports
-// whether there is any.
+// extracts shows the available parts of a member's text, and the size of the omitted ones.
+// It reports whether there are any.
 func (p *approvalText) extracts(a *api.Approval, member string) (some bool) {
 	at, of := 0, 0
 	leftOut := func(n int) {
@@ -441,7 +436,7 @@ func (p *approvalText) extracts(a *api.Approval, member string) (some bool) {
 	return some
 }
 
-// along shows the files, inline parts and addresses that go along with the message.
+// along shows the files, inline parts and addresses of the message.
 func (p *approvalText) along(a *api.Approval) {
 	if len(a.Media) > 0 {
 		p.Heading("What goes along")
@@ -469,7 +464,7 @@ func (p *approvalText) along(a *api.Approval) {
 	}
 }
 
-// finding names what was found, and where that makes a difference.
+// finding names a finding and, if relevant, its place.
 func finding(d *audit.Detection) string {
 	name := strings.TrimPrefix(d.Rule, "commitment.")
 	if d.Zone != "" {
@@ -478,8 +473,8 @@ func finding(d *audit.Detection) string {
 	return name
 }
 
-// findingAt says what was found and where: in the text, in a named file or inline part, or
-// in a member of the metadata.
+// findingAt names a finding and its place: the text, a named file or inline part, or a
+// member of the metadata.
 func findingAt(a *api.Approval, d *audit.Detection) string {
 	text, member := d.Rule, cmp.Or(d.Member, "the text")
 	if in, ok := strings.CutPrefix(d.Member, api.FileMember); ok {
@@ -507,7 +502,7 @@ func findingAt(a *api.Approval, d *audit.Detection) string {
 	return text
 }
 
-// background shows what led to the message.
+// background shows the messages that led to this one.
 func (p *approvalText) background(a *api.Approval) {
 	if len(a.Transcript) > 0 {
 		p.Heading("What was said before in this exchange")
@@ -528,15 +523,15 @@ func (p *approvalText) background(a *api.Approval) {
 	}
 }
 
-// sent is what would leave.
+// sent is the message as it would be sent.
 type sent struct {
 	SessionKey string         `json:"sessionKey"`
 	Content    string         `json:"content"`
 	Metadata   jsontext.Value `json:"metadata"`
 }
 
-// sending shows what would leave, and what would not, but for the metadata, which it
-// returns.
+// sending shows the message as it would be sent, and the parts that would not be. It
+// returns the metadata.
 func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
 	if len(a.Sending) > 0 {
 		p.Heading("What would be sent")
@@ -554,8 +549,7 @@ func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
 	return metadata
 }
 
-// content shows a text that would be sent, next to the one that was shown
-// already.
+// content shows a text to be sent, compared with the text already shown.
 func (p *approvalText) content(shown, sending string) {
 	rest, more := strings.CutPrefix(sending, shown)
 	begin, behind := strings.CutSuffix(sending, shown)
@@ -618,7 +612,7 @@ func (p *approvalText) advice(a *api.Approval) {
 	}
 }
 
-// stateWords is a state as people say it.
+// stateWords is a state in words for people.
 func stateWords(state string) string { return strings.ReplaceAll(state, "_", " ") }
 
 func stateColour(state string) term.Colour {

@@ -9,23 +9,21 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// words are how one kind of request is spoken of.
+// words are the words for one kind of request.
 type words struct {
-	// what is decided about, and title stands above what is known of it.
+	// what names the subject, and title is the heading of its description.
 	what, title string
-	// does says what each decision does that can be taken, and done what it did, by
-	// the state that it made.
+	// does describes the effect of each available decision. done describes it afterwards, by state.
 	does, done map[string]string
-	// delivery says how far is what a runtime takes once it is decided.
+	// delivery describes how far the runtime has got with a decided request.
 	delivery map[string]string
-	// waiting is said while more people have to approve.
+	// waiting is shown while more approvals are needed.
 	waiting string
-	// refused is why one cannot be approved that does not say so itself, and instead
-	// what can be done.
+	// refused is the default reason why a request cannot be approved, and instead the alternative.
 	refused, instead string
 }
 
-// wordsOf are the words of a kind of request.
+// wordsOf returns the words for a kind of request.
 func wordsOf(kind string) words {
 	switch kind {
 	case api.ApprovalOfEffect:
@@ -112,7 +110,7 @@ var (
 		},
 		refused: "nothing waits to be sent", instead: "deny it, or resolve it",
 	}
-	// A delivery is by a runtime: what a person decides, the runtime hears, and then does.
+	// A runtime carries out the decision about a delivery after it learns of it.
 	deliveryWords = words{
 		what: "a delivery", title: "What was approved, and may have been sent",
 		does: map[string]string{
@@ -129,13 +127,13 @@ var (
 	}
 )
 
-// CommandOf is a decision as it is a command.
+// CommandOf is a decision as a command's name.
 func CommandOf(decision string) string { return strings.ReplaceAll(decision, "_", "-") }
 
-// verbOf is a decision as people say it.
+// verbOf is a decision in words for people.
 func verbOf(decision string) string { return strings.ReplaceAll(decision, "_", " ") }
 
-// decidedLine says what became of a request of a kind.
+// decidedLine describes the result of a decision about a kind of request.
 func decidedLine(kind string, r api.ApprovalResolveResult) string {
 	w := wordsOf(kind)
 	if r.State == api.ApprovalPending {
@@ -148,7 +146,7 @@ func decidedLine(kind string, r api.ApprovalResolveResult) string {
 	return fmt.Sprintf("%s (record %d)", said, r.AuditSeq)
 }
 
-// question asks for the last word, about what was shown.
+// question asks for confirmation of a decision about the shown request.
 func question(a *api.Approval, decision string) string {
 	verb := verbOf(decision)
 	verb = strings.ToUpper(verb[:1]) + verb[1:]
@@ -158,13 +156,13 @@ func question(a *api.Approval, decision string) string {
 	return verb + " it?"
 }
 
-// notOffered says that a decision is none about a kind of request.
+// notOffered says that a decision does not apply to a kind of request.
 func notOffered(kind string) string {
 	w := wordsOf(kind)
 	return "that is no decision about " + w.what + "; " + w.instead
 }
 
-// cannotApprove is why a request cannot be approved.
+// cannotApprove says why a request cannot be approved.
 func cannotApprove(a *api.Approval) string {
 	return cmp.Or(a.Blocked, wordsOf(a.Kind).refused)
 }

@@ -1,4 +1,4 @@
-// Package auditcmd is the commands about the audit log.
+// Package auditcmd has the commands about the audit log.
 package auditcmd
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// New makes the commands about the audit log.
+// New returns the commands about the audit log.
 func New(s *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "audit", Short: "read, search and verify the audit log"})
 	c.AddCommand(newTail(s), newQuery(s), newStats(s), newShow(s), newVerify(s), newExport(s), newReceipt(s), newProve(s), newConfig(s), newCase(s), newRetire(s), newRebuild(s), newForget(s), newKey(s), newWitness(s))
@@ -38,7 +38,7 @@ func (f *filterFlags) add(c *cobra.Command) {
 	}
 }
 
-// resolve checks what was given and gives the filter.
+// resolve checks the flags and returns the filter.
 func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	var err error
 	if f.filter.Since, err = cli.Moment(f.since, now); err != nil {
@@ -58,7 +58,7 @@ func (f *filterFlags) resolve(now time.Time) (audit.Filter, error) {
 	return f.filter, nil
 }
 
-// forPeople are values of a member in the words that people are shown.
+// forPeople replaces values of a member by the words that people see.
 func forPeople(values []string) []string {
 	words := slices.Clone(values)
 	if i := slices.Index(words, audit.ResultApproval); i >= 0 {

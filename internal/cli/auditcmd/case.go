@@ -63,7 +63,7 @@ Write down the SHA-256 that is printed: it stands for the whole folder.`,
 	return c
 }
 
-// about is what a case is of, as records and as words.
+// about returns the records of a case, and its subject in words.
 func (f *caseFlags) about(now time.Time) (filter audit.Filter, of string, err error) {
 	times := filterFlags{since: f.since, until: f.until}
 	if filter, err = times.resolve(now); err != nil {
@@ -88,7 +88,7 @@ func (f *caseFlags) about(now time.Time) (filter audit.Filter, of string, err er
 	return filter, strings.Join(parts, " "), nil
 }
 
-// caseReport is what `ocipd audit case --json` prints.
+// caseReport is the output of `ocipd audit case --json`.
 type caseReport struct {
 	Dir      string `json:"dir"`
 	Records  int    `json:"records"`
@@ -98,8 +98,8 @@ type caseReport struct {
 	Digest   string `json:"sha256"`
 }
 
-// noteExport has the daemon record that records or a text are about to be taken from its log. If no daemon runs, it
-// prints that nothing is on record. For a database that is not the daemon's it does nothing.
+// noteExport has the daemon record that records or a text are being exported from its log. If no
+// daemon runs, it says that there will be no record of it. For another database it does nothing.
 func noteExport(ctx context.Context, s *cli.Process, database string, filter audit.Filter, what string) error {
 	if database != "" {
 		return nil

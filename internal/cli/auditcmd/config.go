@@ -101,7 +101,7 @@ func showConfig(ctx context.Context, s *cli.Process, path string, f configFlags)
 	return err
 }
 
-// configReport is what `ocipd audit config --json` prints.
+// configReport is the output of `ocipd audit config --json`.
 type configReport struct {
 	At        uint64    `json:"at"`
 	Seq       uint64    `json:"since,omitzero"`
@@ -119,8 +119,7 @@ type wholeLog interface {
 	Close() error
 }
 
-// openAll opens a log to be read from its first record on: a copy, or this daemon's, whether it
-// runs or not.
+// openAll opens a log from its first record: a copy, or this daemon's log whether or not it runs.
 func openAll(ctx context.Context, s *cli.Process, path string) (wholeLog, error) {
 	if path != "" {
 		return logreader.OpenPath(ctx, path, s.OperatorSocket)

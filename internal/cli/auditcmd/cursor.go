@@ -13,17 +13,16 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 )
 
-// tailCursor is the place in a log that somebody has read up to, kept in a file.
-// It is written after what it stands for was printed, so that nothing is missed
-// and, after a crash, a record may come twice.
+// tailCursor is the position up to which a log was read, in a file. It is written after the
+// records were printed. So none is missed, and after a crash a record may be printed twice.
 type tailCursor struct {
 	file string
-	// Seq and Hash are the last record that was printed.
+	// Seq and Hash identify the last printed record.
 	Seq  uint64     `json:"seq"`
 	Hash audit.Hash `json:"hash"`
 }
 
-// openCursor reads a cursor; one that is not there yet is at the beginning.
+// openCursor reads a cursor; a missing file means the beginning.
 func openCursor(file string) (*tailCursor, error) {
 	c := &tailCursor{file: file}
 	text, err := cli.ReadFile(file)
@@ -39,7 +38,7 @@ func openCursor(file string) (*tailCursor, error) {
 	return c, nil
 }
 
-// belongs reports an error where the log has another record at the cursor.
+// belongs returns an error if the log has a different record at the cursor.
 func (c *tailCursor) belongs(ctx context.Context, daemon *client.Client) error {
 	if c.Seq == 0 {
 		return nil
@@ -68,11 +67,11 @@ func (c *tailCursor) belongs(ctx context.Context, daemon *client.Client) error {
 	case status.Audit.Seq < c.Seq:
 		return fmt.Errorf("cannot go on at the cursor in %s: it is at record %d, and the log ends at %d, so it was cut or is another one; remove the file to begin anew", c.file, c.Seq, status.Audit.Seq)
 	}
-	// The record was retired; what follows it is still there.
+	// Retention removed the record; later ones are still there.
 	return nil
 }
 
-// save moves the cursor. A crash leaves the old one or the new one.
+// save moves the cursor. After a crash, the file has the old or the new one.
 func (c *tailCursor) save(line []byte) error {
 	head, err := audit.HeadOf(line)
 	if err != nil {

@@ -90,8 +90,7 @@ func exportRecords(ctx context.Context, s *cli.Process, f *exportFlags, filter a
 	return errors.Join(err, out.Flush())
 }
 
-// eachRecord visits the records of wherever they are to be read from. A daemon
-// selects them already.
+// eachRecord visits the records from a copy or the daemon. The daemon already filters them.
 func eachRecord(ctx context.Context, s *cli.Process, f *exportFlags, filter audit.Filter, path string, visit func(line []byte) error) error {
 	c, left, err := openLog(ctx, s, path)
 	if err != nil {

@@ -21,14 +21,14 @@ func newKey(s *cli.Process) *cobra.Command {
 	return c
 }
 
-// shownKey is one public key as programs read it.
+// shownKey is one public key in JSON.
 type shownKey struct {
 	Log      string `json:"log"`
 	Verifier string `json:"verifier"`
 	File     string `json:"file"`
 	InForce  bool   `json:"inForce"`
-	// Since is when the key came in force, and Until when another followed it;
-	// of the first key there is no Since, where others have followed.
+	// Since is when the key came into force, and Until when the next one did. Since is
+	// unknown for the first of several keys.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
@@ -98,7 +98,7 @@ func showKeys(s *cli.Process, keys []shownKey, asJSON bool) error {
 			}
 			continue
 		}
-		// The key alone is for programs, and for a file; the rest is for people.
+		// Programs and files get the key alone; the rest is for people.
 		p := &term.Page{Screen: s.Screen()}
 		if i > 0 {
 			p.Line()

@@ -83,7 +83,7 @@ func prove(ctx context.Context, s *cli.Process, database string, args []string) 
 		}
 		old, _ := audit.OpenCheckpoint(signed)
 		c.Old = old.Size
-		// A proof from another log's checkpoint would prove nothing.
+		// A checkpoint of another log would prove nothing.
 		root, err := r.RootAt(ctx, old.Size)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
@@ -109,9 +109,9 @@ func prove(ctx context.Context, s *cli.Process, database string, args []string) 
 	return err
 }
 
-// handOvers are the checkpoints in which a key of the log hands over to the next, of more
-// records than the one number and of at most the other, the smallest first: who knows an
-// earlier key follows them to the one that has signed a proof.
+// handOvers returns the checkpoints in which a key of the log hands over to the next, the
+// smallest first. They cover more than from and at most to records. With them, a verifier
+// can follow an earlier key to the one that signed a proof.
 func handOvers(ctx context.Context, r logreader.Log, from, to uint64) (notes []string, err error) {
 	filter := audit.Filter{Like: audit.Record{ActionType: audit.ActionCheckpoint, Event: audit.EventRotated}}
 	for before := uint64(0); ; {
@@ -132,8 +132,8 @@ func handOvers(ctx context.Context, r logreader.Log, from, to uint64) (notes []s
 	}
 }
 
-// checkpointOf returns the note of a checkpoint: the one of a number of records that
-// stands in the log, or the last in a file.
+// checkpointOf returns the note of a checkpoint: from the log by its number of records, or
+// the last one in a file.
 func checkpointOf(ctx context.Context, r logreader.Log, text string) (string, error) {
 	size, err := strconv.ParseUint(text, 10, 62)
 	if err != nil {
@@ -156,7 +156,7 @@ func checkpointOf(ctx context.Context, r logreader.Log, text string) (string, er
 	return "", fmt.Errorf("there is no checkpoint of %d records in the log; ocipd audit query --type checkpoint lists them: each is of the records before it", size)
 }
 
-// checkProof checks a proof as somebody does who has no log.
+// checkProof checks a proof without the log.
 func checkProof(s *cli.Process, f proveFlags, old string) error {
 	var keys []note.Verifier
 	for _, text := range f.keys {

@@ -62,7 +62,7 @@ sealed.`,
 	return c
 }
 
-// pathOf is the copy of a log that a command names, "" where it names none.
+// pathOf is the copy of a log that a command names, or "".
 func pathOf(args []string, database string) (string, error) {
 	if len(args) == 0 {
 		return database, nil
@@ -108,8 +108,8 @@ func query(ctx context.Context, s *cli.Process, path string, filter audit.Filter
 
 const noRecord = "no record matches"
 
-// onlyAgent is the instance id of the daemon's only agent, "" where it has several or
-// where nothing on this screen would be shorter for it.
+// onlyAgent is the instance id of the daemon's only agent. It is "" if there are several,
+// or if the screen needs no shortening.
 func onlyAgent(ctx context.Context, s *cli.Process, path string) string {
 	var status api.Status
 	if scr := s.Screen(); path != "" || !scr.Terminal || !logview.Folds(scr) || s.Operate(ctx, "kernel.status", nil, &status) != nil || len(status.Agents) != 1 {
@@ -118,8 +118,7 @@ func onlyAgent(ctx context.Context, s *cli.Process, path string) string {
 	return status.Agents[0].InstanceID
 }
 
-// OpenSearch searches a copy of a log, or else asks the daemon, or what it left behind
-// where none runs.
+// OpenSearch searches a copy of a log, or asks the daemon, or searches its files if none runs.
 func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, path string) (*logreader.Search, error) {
 	c, left, err := openLog(ctx, s, path)
 	switch {
@@ -131,8 +130,7 @@ func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, path s
 	return logreader.SearchLeft(left, filter), nil
 }
 
-// openLog opens a copy that is named, or connects to the daemon, or opens what it left
-// behind where none runs.
+// openLog opens a named copy, or connects to the daemon, or opens its files if none runs.
 func openLog(ctx context.Context, s *cli.Process, path string) (*client.Client, logreader.Left, error) {
 	if path != "" {
 		left, err := logreader.OpenPath(ctx, path, s.OperatorSocket)
@@ -146,7 +144,7 @@ func openLog(ctx context.Context, s *cli.Process, path string) (*client.Client, 
 	return nil, left, err
 }
 
-// openLeft opens what a daemon left behind, where none runs to be asked.
+// openLeft opens a daemon's files if none runs.
 func openLeft(ctx context.Context, s *cli.Process, notRunning error) (logreader.Left, error) {
 	cfg, err := s.Places("store.url", "audit.mirror")
 	if err != nil {

@@ -108,8 +108,7 @@ func sequence(text string) (uint64, error) {
 	return seq, nil
 }
 
-// openRecord opens a database, this daemon's where none is named, and says where
-// its public keys are.
+// openRecord opens a database, by default this daemon's, and returns the place of its public keys.
 func openRecord(ctx context.Context, s *cli.Process, database string) (r logreader.Log, keys string, err error) {
 	own := database == ""
 	if own {
@@ -129,7 +128,7 @@ func openRecord(ctx context.Context, s *cli.Process, database string) (r logread
 	return r, keys, err
 }
 
-// lineOf returns a record's line, with an error a person can use.
+// lineOf returns a record's line, with a helpful error.
 func lineOf(ctx context.Context, r logreader.Log, seq uint64) ([]byte, error) {
 	line, err := r.Line(ctx, seq)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -190,8 +189,7 @@ func showRecord(ctx context.Context, s *cli.Process, database string, seq uint64
 	return err
 }
 
-// record shows every member but those of the chain.
-// recordText is a record in lines of text.
+// recordText formats a record in lines.
 type recordText struct{ term.Page }
 
 func (p *recordText) record(line []byte) error {
@@ -227,7 +225,7 @@ func (p *recordText) record(line []byte) error {
 	return nil
 }
 
-// sealed shows what the record's content says, or how to read it.
+// sealed shows the record's sealed content, or says how to read it.
 func (p *recordText) sealed(content, identity string) error {
 	p.Heading("Content")
 	if identity == "" {
@@ -242,8 +240,7 @@ func (p *recordText) sealed(content, identity string) error {
 	return nil
 }
 
-// proof says whether a checkpoint covers a record, and whether its path to it
-// holds.
+// proof says whether a checkpoint covers a record, and whether the proof holds.
 func (p *recordText) proof(ctx context.Context, r logreader.Log, line []byte, seq uint64, keys string) {
 	receipt, err := r.ProveRecord(ctx, seq)
 	switch {
@@ -307,7 +304,7 @@ func printReceipt(ctx context.Context, s *cli.Process, database string, seq uint
 	return err
 }
 
-// checkReceipt checks a receipt as somebody does who has no log.
+// checkReceipt checks a receipt without the log.
 func checkReceipt(s *cli.Process, f receiptFlags) error {
 	if f.line == "" || f.key == "" {
 		return cli.Usagef("cannot check a receipt without the record's line (--line) and the log's public key (--key)")
@@ -340,8 +337,7 @@ func checkReceipt(s *cli.Process, f receiptFlags) error {
 	return nil
 }
 
-// heldOfOthers prints what other daemons said of their logs, in the form in
-// which checkpoints are kept.
+// heldOfOthers prints the checkpoints of other daemons' logs in the usual format.
 func heldOfOthers(ctx context.Context, s *cli.Process, database, origin string) error {
 	r, _, err := openRecord(ctx, s, database)
 	if err != nil {

@@ -70,7 +70,7 @@ one of these files.`,
 	return c
 }
 
-// count asks the daemon, or counts what it left behind where none runs.
+// count asks the daemon, or counts in its files if none runs.
 func count(ctx context.Context, s *cli.Process, path string, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
 	c, left, err := openLog(ctx, s, path)
 	switch {

@@ -140,7 +140,7 @@ func tail(ctx context.Context, s *cli.Process, path string, params api.AuditTail
 	}
 }
 
-// tailLeft reads what a daemon left behind, or a copy of it.
+// tailLeft reads a daemon's files, or a copy of them.
 func tailLeft(ctx context.Context, left logreader.Left, params api.AuditTailParams, out *logview.Tail) error {
 	defer left.Close()
 	if params.After != nil {

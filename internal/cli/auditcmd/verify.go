@@ -20,7 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// verifyFlags say what a log is held against.
+// verifyFlags select what to verify, and against what.
 type verifyFlags struct {
 	asJSON, inDatabase bool
 	keys               []string
@@ -83,7 +83,7 @@ func newVerify(s *cli.Process) *cobra.Command {
 	return c
 }
 
-// advice is what to do about a fault of this daemon's own log.
+// advice says what to do about a fault of this daemon's own log.
 func advice(ctx context.Context, l *verify.Log, f *verify.Findings) string {
 	if l.Database != "" && f.Path == l.Path && l.Readable() {
 		alone := *l
@@ -99,8 +99,8 @@ func advice(ctx context.Context, l *verify.Log, f *verify.Findings) string {
 	return "stop the daemon, keep a copy of its files for whoever looks into it, and put a backup back: ocipd restore DIR"
 }
 
-// log is the log at a path, this daemon's where none is named, with what it is held
-// against. About says of this daemon's mirror what it is.
+// log returns the log at a path, by default this daemon's, with everything to verify it
+// against. about describes this daemon's mirror.
 func (f *verifyFlags) log(s *cli.Process, path string) (l *verify.Log, about string, err error) {
 	l = &verify.Log{Path: path, InDatabase: f.inDatabase, Socket: s.OperatorSocket, Progress: progress(s)}
 	var ownCheckpoints string
@@ -144,7 +144,7 @@ func (f *verifyFlags) log(s *cli.Process, path string) (l *verify.Log, about str
 	return l, about, nil
 }
 
-// bounds are those on what a witness has not cosigned.
+// bounds are the limits for the part of a log that a witness has not cosigned.
 func (f *verifyFlags) bounds() (verify.Within, error) {
 	w := verify.Within{Records: audit.CheckpointEvery, Age: 10 * time.Minute}
 	if len(f.within) > 0 && len(f.witnesses) == 0 {
@@ -164,8 +164,8 @@ func (f *verifyFlags) bounds() (verify.Within, error) {
 	return w, nil
 }
 
-// ownLog takes what this daemon's configuration says of its log, and returns the file of
-// checkpoints that is there where no other was named.
+// ownLog applies this daemon's configuration. It returns the existing file of checkpoints
+// if no other was named.
 func (f *verifyFlags) ownLog(s *cli.Process, l *verify.Log) (ownCheckpoints string, err error) {
 	keys := []string{"store.url"}
 	if !f.inDatabase {
@@ -212,33 +212,31 @@ func (f *verifyFlags) ownLog(s *cli.Process, l *verify.Log) (ownCheckpoints stri
 	return ownCheckpoints, nil
 }
 
-// verifyReport is what `ocipd audit verify --json` prints.
+// verifyReport is the output of `ocipd audit verify --json`.
 type verifyReport struct {
 	File    string `json:"file"`
 	OK      bool   `json:"ok"`
 	Records uint64 `json:"records"`
 	Retired uint64 `json:"retired,omitzero"`
 	Log     string `json:"log,omitempty"`
-	// Database is what was checked besides, and agrees, and Behind how many records
-	// more it has than the mirror.
+	// Database was also checked and agrees. Behind is how many more records it has than the mirror.
 	Database string      `json:"database,omitempty"`
 	Behind   uint64      `json:"behind,omitzero"`
 	Head     *verifyHead `json:"head,omitempty"`
 	Signed   uint64      `json:"signedUpTo"`
 	KeyUsed  bool        `json:"keyGiven"`
 	Points   int         `json:"checkpoints"`
-	// Held counts the checkpoints from outside that fit and that a known key signed, HeldUpTo
-	// is how many records the largest of them is of, and Unproven counts those that none
-	// signed.
+	// Held counts the outside checkpoints that match the log and have a known key's
+	// signature. HeldUpTo is the number of records of the largest. Unproven counts those
+	// without such a signature.
 	Held     int               `json:"heldOutside"`
 	HeldUpTo uint64            `json:"heldUpTo,omitzero"`
 	Unproven int               `json:"unproven,omitzero"`
 	Cosigned []verify.Cosigned `json:"cosigned,omitempty"`
-	// Notices say what is not as it should be beside the log, and no fault.
+	// Notices describe problems beside the log that are not faults.
 	Notices []string `json:"notices,omitempty"`
-	// Late counts the times that records were signed long after they were written,
-	// Gaps those that no checkpoint stood for long between two records of an older
-	// version.
+	// Late counts the stretches of records that were signed long after they were written. Gaps
+	// counts those without a checkpoint for a long time, between two records of an older version.
 	Late     int            `json:"signedLate,omitzero"`
 	LastLate *verifyStretch `json:"lastSignedLate,omitempty"`
 	Gaps     int            `json:"gaps,omitzero"`
@@ -342,7 +340,7 @@ func tell(s *cli.Process, l *verify.Log, f *verify.Findings, about string) {
 	tellOutside(s, l, f)
 }
 
-// tellOutside says up to which record the log is held outside, and by what.
+// tellOutside prints up to which record outside checkpoints hold the log, and which ones.
 func tellOutside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	for i := range l.Against {
 		e := &l.Against[i]
@@ -382,7 +380,7 @@ func tellOutside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	}
 }
 
-// tellBeside says what else was checked.
+// tellBeside prints the other checks.
 func tellBeside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	if !f.Beside {
 		return
@@ -400,7 +398,7 @@ func tellBeside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	}
 }
 
-// times is how often something is the case, in words.
+// times describes a count.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -408,8 +406,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// textOrFile is what stands in a file of this name, or the text itself where there is
-// none.
+// textOrFile returns the content of a file, or the text itself if there is no such file.
 func textOrFile(text string) string {
 	if read, err := durable.ReadFile(text); err == nil {
 		return strings.TrimSpace(string(read))
@@ -417,7 +414,7 @@ func textOrFile(text string) string {
 	return text
 }
 
-// publicKey reads a public key, or the file that holds it.
+// publicKey parses a public key, or reads it from a file.
 func publicKey(text string) (note.Verifier, error) {
 	text = textOrFile(text)
 	key, err := note.NewVerifier(text)
@@ -427,7 +424,7 @@ func publicKey(text string) (note.Verifier, error) {
 	return key, nil
 }
 
-// progress tells a person how far a long check is.
+// progress shows a person the progress of a long check.
 func progress(s *cli.Process) func(size int64) func(seq uint64, bytes int64, end bool) {
 	if !term.IsTerminal(s.Stderr) || s.Getenv("TERM") == "dumb" {
 		return nil

@@ -1,5 +1,4 @@
-// Package demo plays short scenes on a daemon of its own: what the apps see beside what
-// the log records.
+// Package demo plays short scenes on its own daemon: the apps' view beside the log's records.
 package demo
 
 import (
@@ -28,18 +27,18 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Options are what the demo needs of its process.
+// Options are the inputs of the demo.
 type Options struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Screen term.Screen
 	Getenv func(string) string
-	// Pause has the demo wait for Enter after each scene.
+	// Pause makes the demo wait for Enter after each scene.
 	Pause bool
 }
 
-// Run plays the demo in a temporary directory, with this very program as the daemon.
-// Nothing of it stays.
+// Run plays the demo in a temporary directory, with this program as the daemon, and removes
+// everything afterwards.
 func Run(ctx context.Context, o Options) error {
 	dir, err := os.MkdirTemp("", "ocipd-demo-")
 	if err != nil {
@@ -53,8 +52,8 @@ func Run(ctx context.Context, o Options) error {
 	return d.tell()
 }
 
-// The demo's world. Its policy opens marketing and nothing else, so that both
-// ends of a cross-org decision can be seen.
+// The demo's world. Its policy permits marketing and nothing else, so that a cross-org
+// decision can go either way.
 const (
 	demoConfig = `
 # The story's apps and its person are one process.
@@ -90,14 +89,14 @@ else := sprintf("%s is not in policy.data.open_units", [input.target_org_unit])
 `
 )
 
-// demo is the story's state: a daemon in a process of its own, and the apps.
+// demo is the state of the story: a daemon in its own process, and the apps.
 type demo struct {
 	Options
 	ctx context.Context
 	dir string
-	// enter is where a person says to go on, nil where nobody is waited for.
+	// enter gets a person's Enter; nil if the demo does not wait.
 	enter *bufio.Reader
-	// counts are of the decisions, by result.
+	// counts are the numbers of decisions, by result.
 	counts map[string]int
 
 	daemon   *exec.Cmd
@@ -107,15 +106,14 @@ type demo struct {
 
 	scene    int
 	recorded uint64
-	// approval is the message that was held last.
+	// approval is the last held message.
 	approval string
-	// received holds the dispatch ids of what came: after a crash a message can
-	// come again, and an app that sees its id again drops it.
+	// received holds the dispatch ids of delivered messages. After a crash, a message can
+	// come again, and an app drops a known id.
 	received map[string]bool
 }
 
-// demoPatience bounds every wait of the demo; nothing waits that long unless
-// something is broken.
+// demoPatience bounds every wait of the demo. Only a fault takes that long.
 const demoPatience = 15 * time.Second
 
 func (d *demo) cleanUp() {
@@ -210,14 +208,14 @@ func (d *demo) prepare() error {
 	)
 }
 
-// startDaemon runs this very program as a daemon and waits until it answers.
+// startDaemon runs this program as a daemon and waits until it answers.
 func (d *demo) startDaemon() error {
 	self, err := exec.LookPath(os.Args[0])
 	if err != nil {
 		return err
 	}
 	d.daemon = exec.CommandContext(d.ctx, self, "serve", "--config", d.path("ocipd.yaml"), "--socket", d.path("run", "kernel.sock"))
-	// The story is the same on every machine, whatever is set on this one.
+	// The story must not depend on this machine's settings.
 	d.daemon.Env = []string{"PATH=" + d.Getenv("PATH"), "HOME=" + d.dir, "XDG_STATE_HOME=" + d.dir}
 	log, err := d.daemon.StderrPipe()
 	if err != nil {
@@ -257,7 +255,7 @@ func (d *demo) connectApps() (err error) {
 	return err
 }
 
-// connect goes through the connection flow of the protocol, as an app does.
+// connect follows the protocol's connection flow, as an app does.
 func (d *demo) connect(id string, c api.Capabilities) (*client.Client, error) {
 	app, err := client.Dial(d.ctx, d.path("run", "kernel.sock"))
 	if err != nil {
@@ -281,7 +279,7 @@ func (d *demo) connect(id string, c api.Capabilities) (*client.Client, error) {
 	return app, app.Call(d.ctx, "app.ready", map[string]any{}, nil)
 }
 
-// send is a scene: alice's app dispatches a message, and telegram may get it.
+// send is a scene in which alice's app dispatches a message, which telegram may get.
 func (d *demo) send(session, content string, exchange map[string]any) func() ([]term.Cell, error) {
 	return func() ([]term.Cell, error) {
 		result, saw, err := d.dispatch(d.alice, "alice", session, content, exchange)
@@ -293,8 +291,7 @@ func (d *demo) send(session, content string, exchange map[string]any) func() ([]
 	}
 }
 
-// dispatch sends a message, and says what its sender saw. A refusal is an
-// answer and no error.
+// dispatch sends a message, and returns the sender's view. A refusal is an answer, not an error.
 func (d *demo) dispatch(from *client.Client, name, session, content string, exchange map[string]any) (*api.DispatchResult, []term.Cell, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
 	defer cancel()
@@ -325,7 +322,7 @@ func (d *demo) dispatch(from *client.Client, name, session, content string, exch
 	return &result, saw, nil
 }
 
-// receive says what an app was sent.
+// receive returns the view of an app that gets a message.
 func (d *demo) receive(app *client.Client, name, event string) ([]term.Cell, error) {
 	var message api.Inbound
 	for message.DispatchID == "" || d.received[message.DispatchID] {
@@ -357,7 +354,7 @@ func (d *demo) receive(app *client.Client, name, event string) ([]term.Cell, err
 	), nil
 }
 
-// next waits for an event of an app; others in between are passed over.
+// next waits for an event of an app, and skips others.
 func (d *demo) next(app *client.Client, event string) (payload api.HookEvent, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, demoPatience)
 	defer cancel()
@@ -382,7 +379,7 @@ func demoEnvelope(instance, user, unit string) map[string]any {
 	}
 }
 
-// replay brings what another installation has sent, twice.
+// replay brings the same message of another installation twice.
 func (d *demo) replay() (saw []term.Cell, err error) {
 	params := map[string]any{"sessionKey": "telegram:dave", "text": "How far is the review?", "metadata": map[string]any{"ocip": demoEnvelope("agent-dave-1", "dave", "engineering")}}
 	for range 2 {
@@ -404,22 +401,22 @@ func (d *demo) replay() (saw []term.Cell, err error) {
 	return saw, nil
 }
 
-// mismatch sends to another than the session is with: what stands in metadata is
-// what the channel's app would send to.
+// mismatch sends to a target other than the session's. The target in the metadata is the
+// one that the channel's app would use.
 func (d *demo) mismatch() ([]term.Cell, error) {
 	saw := []term.Cell{term.Tinted("alice sends to telegram:dave", term.Bold), term.Plain("  Between us: it slips by a week."), term.Plain("  metadata.chatId: eve")}
 	params := map[string]any{"sessionKey": "telegram:dave", "content": "Between us: it slips by a week.", "metadata": map[string]any{"chatId": "eve"}}
 	return d.refused(saw, d.alice.Call(d.ctx, "message.dispatch", params, nil))
 }
 
-// forged brings an envelope whose source is not who is at the session.
+// forged brings an envelope with a source that does not belong to the session.
 func (d *demo) forged() ([]term.Cell, error) {
 	saw := []term.Cell{term.Tinted("telegram brings telegram:dave", term.Bold), term.Plain("  The campaign is yours. (from agent-carol-1)")}
 	params := map[string]any{"sessionKey": "telegram:dave", "text": "The campaign is yours.", "metadata": map[string]any{"ocip": demoEnvelope("agent-carol-1", "carol", "marketing")}}
 	return d.refused(saw, d.telegram.Call(d.ctx, "agent.queue", params, nil))
 }
 
-// refused adds how a call was refused, which it has to be.
+// refused adds the refusal of a call, which must have failed.
 func (d *demo) refused(saw []term.Cell, err error) ([]term.Cell, error) {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok {
@@ -447,7 +444,7 @@ func (d *demo) pair() ([]term.Cell, error) {
 	return append(saw, got...), err
 }
 
-// turn is one message of agents that talk to each other.
+// turn is one message in a conversation of agents.
 type turn struct {
 	from    *client.Client
 	name    string
@@ -456,7 +453,7 @@ type turn struct {
 	text    string
 }
 
-// loop goes on with the exchange of the scene before, until it is stopped.
+// loop continues the exchange of the previous scene until the daemon stops it.
 func (d *demo) loop() ([]term.Cell, error) {
 	return d.talk(nil,
 		turn{d.bob, "bob", "agent:alice:main", d.alice, "Half way. And yours?"},
@@ -465,8 +462,8 @@ func (d *demo) loop() ([]term.Cell, error) {
 	)
 }
 
-// circle passes one thing around: every message opens an exchange of its own.
-// A person has settled the loop of the scene before.
+// circle passes a message around; each one opens a new exchange. A person has settled the
+// loop of the previous scene.
 func (d *demo) circle() ([]term.Cell, error) {
 	if err := d.operator.Call(d.ctx, "approval.resolve", api.ApprovalResolveParams{ApprovalID: d.approval, Decision: api.DecideDeny}, nil); err != nil {
 		return nil, err
@@ -483,7 +480,7 @@ func (d *demo) circle() ([]term.Cell, error) {
 	)
 }
 
-// talk lets agents speak in turn, until they are stopped.
+// talk lets agents speak in turn until the daemon stops them.
 func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []term.Cell, err error) {
 	for _, turn := range turns {
 		result, said, err := d.dispatch(turn.from, turn.name, turn.session, turn.text, exchange)
@@ -501,8 +498,7 @@ func (d *demo) talk(exchange map[string]any, turns ...turn) (saw []term.Cell, er
 	return saw, nil
 }
 
-// killed shows that what was accepted is not lost: the daemon dies without a
-// warning while a message waits.
+// killed shows that accepted messages are not lost: the daemon is killed while a message waits.
 func (d *demo) killed() ([]term.Cell, error) {
 	if err := d.telegram.Call(d.ctx, "app.shutdown", map[string]any{"reason": "out for a walk"}, nil); err != nil {
 		return nil, err
@@ -523,8 +519,7 @@ func (d *demo) killed() ([]term.Cell, error) {
 	return append(saw, got...), err
 }
 
-// approve shows that a held message outlives the daemon, and leaves once a person
-// has seen it and said so.
+// approve shows that a held message survives the daemon, and is sent after a person approves it.
 func (d *demo) approve() (saw []term.Cell, err error) {
 	if err := d.restart(); err != nil {
 		return nil, err
@@ -556,7 +551,7 @@ func (d *demo) approve() (saw []term.Cell, err error) {
 	return append(saw, term.Tinted("a second approval", term.Bold), term.Tinted("  "+string(again.Code), term.Red), term.Plain("  "+again.Message)), nil
 }
 
-// restart kills the daemon without a warning and starts another.
+// restart kills the daemon and starts another.
 func (d *demo) restart() error {
 	if err := d.daemon.Process.Kill(); err != nil {
 		return err
@@ -565,13 +560,13 @@ func (d *demo) restart() error {
 	return d.startDaemon()
 }
 
-// skipRecords notes how far the log is, so that a scene shows its own records.
+// skipRecords notes the end of the log, so that a scene shows only its own records.
 func (d *demo) skipRecords() error {
 	_, err := d.newRecords()
 	return err
 }
 
-// newRecords returns the records since it was last called.
+// newRecords returns the records since the last call.
 func (d *demo) newRecords() (entries []audit.Entry, err error) {
 	err = d.operator.Each(d.ctx, "audit.tail", api.AuditTailParams{After: &d.recorded}, func(line jsontext.Value) error {
 		e, err := audit.Parse(line)
@@ -585,7 +580,7 @@ func (d *demo) newRecords() (entries []audit.Entry, err error) {
 	return entries, err
 }
 
-// show prints a scene: what the apps saw beside what the log recorded.
+// show prints a scene: the apps' view beside the log's records.
 func (d *demo) show(title string, saw []term.Cell) error {
 	entries, err := d.newRecords()
 	if err != nil {
@@ -627,10 +622,10 @@ func (d *demo) show(title string, saw []term.Cell) error {
 	return d.pause()
 }
 
-// sideBySide is the least width of a terminal for two columns.
+// sideBySide is the minimum width of a terminal for two columns.
 const sideBySide = 80
 
-// pause waits until the person has read a scene. At the end of their input it goes on.
+// pause waits until the person has read a scene. At the end of the input it continues.
 func (d *demo) pause() error {
 	if d.enter == nil {
 		return nil
@@ -680,7 +675,7 @@ func (d *demo) recordCells(e *audit.Entry) []term.Cell {
 	return append(cells, term.Tinted("  "+e.PolicyApplied+": "+e.PolicyReason, term.Dim))
 }
 
-// wrap breaks lines at spaces to fit a width, and keeps their indentation.
+// wrap breaks lines at spaces to fit a width, with their indentation.
 func wrap(lines []term.Cell, width int) (wrapped []term.Cell) {
 	for _, line := range lines {
 		indent := line.Text[:len(line.Text)-len(strings.TrimLeft(line.Text, " "))]

@@ -1,10 +1,10 @@
-// Package doctor looks at a daemon's place from outside: the machine, the configuration,
-// files, the daemon itself, its service, clock, disk, policy and log. It says of each
-// whether it is well, and what to do where it is not.
+// Package doctor examines a daemon from outside: the machine, the configuration, files, the
+// daemon itself, its service, clock, disk, policy and log. For each it reports whether it
+// is well, and if not, what to do.
 //
-// [New] makes an examiner for the place that a command's process is about, and its Run
-// prints a [Diagnosis] for each of the [Checks]. It needs no daemon. Without repairs it
-// changes nothing but for a file that measures the disk and is removed again.
+// [New] makes an examiner for the places of a command's process, and its Run prints a
+// [Diagnosis] for each of the [Checks]. It needs no running daemon. Without repairs, it
+// changes nothing, except for a temporary file that measures the disk.
 package doctor
 
 import (
@@ -28,28 +28,28 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// Health is how a thing that was looked at is.
+// Health is the result of a check.
 type Health string
 
-// How a thing can be.
+// The results of a check.
 const (
 	Pass Health = "pass"
 	Warn Health = "warn"
 	Fail Health = "fail"
-	// Mended is what --fix did.
+	// Mended means that --fix repaired it.
 	Mended Health = "fixed"
 )
 
-// Diagnosis is what is said of one thing that was looked at.
+// Diagnosis is one finding.
 type Diagnosis struct {
 	Check  string `json:"check"`
 	Health Health `json:"health"`
 	Text   string `json:"text"`
-	// Advice is what to do, where something is.
+	// Advice says what to do, if anything.
 	Advice string `json:"advice,omitzero"`
 
-	// repair, where set, does what is advised and says what it did. It loses
-	// nothing and gives nobody more than before.
+	// repair, if set, carries out the advice and describes what it did. It never loses data
+	// and never widens access.
 	repair func() (string, error)
 }
 
@@ -65,42 +65,42 @@ func failed(format string, args ...any) Diagnosis {
 	return Diagnosis{Health: Fail, Text: fmt.Sprintf(format, args...)}
 }
 
-// advise adds what to do.
+// advise sets the advice.
 func (f Diagnosis) advise(format string, args ...any) Diagnosis {
 	f.Advice = fmt.Sprintf(format, args...)
 	return f
 }
 
-// by adds what --fix does.
+// by sets the repair for --fix.
 func (f Diagnosis) by(repair func() (string, error)) Diagnosis {
 	f.repair = repair
 	return f
 }
 
-// Examiner looks at a daemon's place from outside: what it needs, what it left
-// behind, and whether it answers. Without repairs it changes nothing but for a
-// file of a few hundred kilobytes that measures the disk and is removed again.
+// Examiner examines a daemon from outside: what it needs, what it left behind, and whether
+// it answers. Without repairs, it changes nothing, except for a temporary file of a few
+// hundred kilobytes that measures the disk.
 type Examiner struct {
 	*cli.Process
 	ctx context.Context
 	now func() time.Time
 
-	// Gates is where the agent runtimes are whose gates are tried, nil where none is to be:
-	// each takes a turn of an agent, and as long as one.
+	// Gates is the place of the agent runtimes whose gates are tested; nil for none. Each
+	// test takes a turn of an agent.
 	Gates *integrate.Place
 
-	// cfg is the configuration, and the defaults where that has an error.
+	// cfg is the configuration, or the defaults if it has an error.
 	cfg    *config.Config
 	cfgErr error
 	places places
-	// live is what the daemon says of itself, nil where none answers.
+	// live is the daemon's status, or nil if none answers.
 	live    *api.Status
 	liveErr error
-	// other says that the daemon reads another configuration file, "" where it does not.
+	// other says that the daemon uses another configuration file, or is "".
 	other string
 }
 
-// places are where things are.
+// places are the locations of the daemon's files.
 type places struct {
 	config                    string
 	socket, operator, runtime string
@@ -108,13 +108,13 @@ type places struct {
 	mirror, keys, checkpoints string
 }
 
-// examination is one check, with its name in the second column.
+// examination is one check; its name is in the second column.
 type examination struct {
 	name string
 	ask  func(*Examiner) []Diagnosis
 }
 
-// examinations are all checks, in the order of the report.
+// examinations returns all checks, in the order of the report.
 func examinations() []examination {
 	return []examination{
 		{"machine", (*Examiner).machine},
@@ -139,7 +139,7 @@ func examinations() []examination {
 	}
 }
 
-// Checks are all checks, in the order of the report.
+// Checks returns the names of all checks, in the order of the report.
 func Checks() (names []string) {
 	for _, e := range examinations() {
 		names = append(names, e.name)
@@ -147,8 +147,8 @@ func Checks() (names []string) {
 	return names
 }
 
-// AnotherFile says that the daemon reads another configuration than this command
-// would, and which; both are "" where it does not.
+// AnotherFile says that the daemon uses another configuration than this command would, and
+// names it; both results are "" if it does not.
 func (d *Examiner) AnotherFile() (note, file string) {
 	if d.look(); d.other == "" {
 		return "", ""
@@ -156,13 +156,13 @@ func (d *Examiner) AnotherFile() (note, file string) {
 	return d.other, d.live.ConfigFile
 }
 
-// New is a doctor for the place that a command's process is about.
+// New returns an examiner for the places of a command's process.
 func New(ctx context.Context, p *cli.Process) *Examiner {
 	return &Examiner{Process: p, ctx: ctx, now: time.Now}
 }
 
-// Run makes all checks and prints what they find, and what was mended where that is wanted. It fails
-// where one of them does.
+// Run makes all checks and prints the findings, with the repairs if fix is set. It returns
+// an error if a check fails.
 func (d *Examiner) Run(asJSON, quiet, fix bool) error {
 	d.look()
 	tally := map[Health]int{}
@@ -194,7 +194,7 @@ func (d *Examiner) Run(asJSON, quiet, fix bool) error {
 		}
 		text := strings.Join(parts, ", ")
 		if d.Screen().Terminal && tally[Warn]+tally[Fail] > 0 {
-			text += "; these alone: ocipd doctor -q" // what stands above may be off the screen
+			text += "; these alone: ocipd doctor -q" // the findings may have scrolled away
 		}
 		if _, err := fmt.Fprintln(d.Stdout, text); err != nil {
 			return err
@@ -206,8 +206,7 @@ func (d *Examiner) Run(asJSON, quiet, fix bool) error {
 	return nil
 }
 
-// mend does the repairs, where they are wanted, and returns what was done and
-// what could not be.
+// mend makes the repairs if fix is set, and returns the results.
 func mend(found []Diagnosis, fix bool) (done []Diagnosis) {
 	for _, f := range found {
 		if f.repair == nil || !fix {
@@ -223,12 +222,12 @@ func mend(found []Diagnosis, fix bool) (done []Diagnosis) {
 	return done
 }
 
-// look finds out where things are and asks the daemon.
+// look locates the daemon's files and asks it for its status.
 func (d *Examiner) look() {
 	d.lookAt(d.ConfigFile)
 	d.live, d.liveErr, d.other = nil, nil, ""
 	if d.idle() {
-		// Asking would start it.
+		// A connection would start it.
 		return
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
@@ -245,8 +244,8 @@ func (d *Examiner) look() {
 	d.compareFiles()
 }
 
-// compareFiles finds out whether the daemon that answers reads another configuration
-// file. Where none was named, that one is meant.
+// compareFiles finds out whether the answering daemon uses another configuration file. If
+// the person named none, the examiner uses the daemon's.
 func (d *Examiner) compareFiles() {
 	reads, here := d.live.ConfigFile, d.places.config
 	switch {
@@ -263,7 +262,7 @@ func (d *Examiner) compareFiles() {
 	}
 }
 
-// lookAt reads a configuration file and finds out where things are by it.
+// lookAt reads a configuration file and derives the locations from it.
 func (d *Examiner) lookAt(file string) {
 	if d.cfg, d.cfgErr = d.LocateBy(file); d.cfg == nil {
 		d.cfg = config.Default()
@@ -282,8 +281,8 @@ func (d *Examiner) lookAt(file string) {
 	}
 }
 
-// uncertain says of which places it is not known where they are, nil for none. What
-// is looked at in their stead may be another daemon's, and is not touched.
+// uncertain names the places that the configuration does not determine; nil for none. The
+// defaults used instead may be another daemon's, and are not touched.
 func (d *Examiner) uncertain() error {
 	var errs []error
 	if d.cfg.File == "" && d.cfgErr != nil && d.ConfigFile != "" {
@@ -295,7 +294,7 @@ func (d *Examiner) uncertain() error {
 	return errors.Join(errs...)
 }
 
-// statusPatience bounds how long a daemon may take to say how it is.
+// statusPatience bounds the daemon's answer about its status.
 const statusPatience = 5 * time.Second
 
 // askAt calls a method of the operator socket at a path.
@@ -309,8 +308,7 @@ func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err er
 	return raw, err
 }
 
-// show writes one diagnosis: a line for a program that reads JSON, and else what
-// a person reads.
+// show writes one diagnosis, as a line of JSON or for a person.
 func (d *Examiner) show(f *Diagnosis, asJSON bool) error {
 	if asJSON {
 		return d.PrintJSON(f)
@@ -319,9 +317,8 @@ func (d *Examiner) show(f *Diagnosis, asJSON bool) error {
 	return err
 }
 
-// draw is a diagnosis as a person reads it. On a terminal it is folded at blanks
-// alone, so that paths and words of commands can be copied; what is no terminal
-// gets whole lines.
+// draw formats a diagnosis for a person. A terminal gets lines folded only at blanks, so
+// that paths and commands can be copied; other outputs get whole lines.
 func (f *Diagnosis) draw(scr term.Screen) string {
 	const left = len("fixed  machine  ")
 	colours := map[Health]term.Colour{Pass: term.Green, Warn: term.Yellow, Fail: term.Red, Mended: term.Green}
@@ -352,8 +349,7 @@ func (f *Diagnosis) draw(scr term.Screen) string {
 	return b.String()
 }
 
-// orWell is what was found, with the one that says all is well where nothing
-// else was.
+// orWell returns the findings, and adds the one that says all is well if there are no problems.
 func orWell(found []Diagnosis, well Diagnosis) []Diagnosis {
 	if slices.ContainsFunc(found, func(f Diagnosis) bool { return f.Health != Pass }) {
 		return found

@@ -18,26 +18,25 @@ import (
 	"github.com/openclawos/ocipd/systemd"
 )
 
-// rule is what a file or directory of the daemon's should be.
+// rule describes a file or directory of the daemon.
 type rule struct {
 	what, path string
 	// kind is fs.ModeDir, fs.ModeSocket, or zero for a plain file.
 	kind fs.FileMode
-	// need are the bits of the mode that its owner needs, and most are those
-	// that it may have.
+	// need are the mode bits that its owner needs, and most the permitted ones.
 	need, most fs.FileMode
-	// strict marks what the daemon does not start with if others can read it,
-	// and plain what it does not start with if it is a link.
+	// strict marks files that must not be readable by others for the daemon to start, and
+	// plain those that must not be links.
 	strict, plain bool
-	// key names another place for it in the configuration.
+	// key is the configuration key of its place.
 	key string
-	// link is what to do about one that the daemon makes itself and that is a link
-	// all the same, and free marks what may be one.
+	// link is the advice about a link in place of a file that the daemon makes itself. free
+	// permits a link.
 	link string
 	free bool
 }
 
-// configuration checks the file and what is in it.
+// configuration checks the configuration file and its content.
 func (d *Examiner) configuration() (found []Diagnosis) {
 	path := d.places.config
 	info, err := os.Stat(path)
@@ -77,8 +76,8 @@ func (d *Examiner) configuration() (found []Diagnosis) {
 	return []Diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
 }
 
-// configMode is the mode that a configuration may have: one with secrets in it is
-// for its owner alone.
+// configMode is the permitted mode of a configuration; with secrets in it, only the owner
+// may read it.
 func (d *Examiner) configMode(now fs.FileMode) fs.FileMode {
 	secrets := len(d.cfg.Channels) > 0 || len(d.cfg.Apps) > 0
 	for i := range d.cfg.Audit.Sinks {
@@ -90,8 +89,8 @@ func (d *Examiner) configMode(now fs.FileMode) fs.FileMode {
 	return 0o755
 }
 
-// named looks at the files that the configuration names and that decide what the
-// daemon does: who may change one of them decides too.
+// named checks the files that the configuration names and that affect decisions. A user who
+// may change one can change decisions.
 func (d *Examiner) named() (found []Diagnosis) {
 	c := d.cfg
 	look := func(what, path, key string) {
@@ -119,13 +118,12 @@ func (d *Examiner) named() (found []Diagnosis) {
 	return found
 }
 
-// decides looks at who else can change what files say, or put others in their
-// place. Key names another place for them, and of known places nothing is said.
-// Nothing here is repaired: a file may have been changed already, and a directory
-// is not the daemon's.
+// decides reports who else can change or replace files. key is their configuration key; it
+// skips known places. There is no repair: a file may have been changed already, and a
+// directory is not the daemon's.
 func decides(what, key string, paths []string, known ...string) (found []Diagnosis) {
 	for _, path := range paths {
-		// One that is not there is said where it is needed.
+		// Another check reports a missing file.
 		list, _ := place.Exposed(path)
 		for i := range list {
 			e := &list[i]
@@ -148,7 +146,7 @@ func decides(what, key string, paths []string, known ...string) (found []Diagnos
 	return found
 }
 
-// shellWord is a path as it is given to a command in a shell.
+// shellWord quotes a path for a shell.
 func shellWord(path string) string {
 	if cli.PlainWord(path) {
 		return path
@@ -156,7 +154,7 @@ func shellWord(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// rules are what the daemon's own files should be.
+// rules describe the daemon's own files.
 //
 // Source: protocol, section 1.
 func (d *Examiner) rules() []rule {
@@ -178,7 +176,7 @@ func (d *Examiner) rules() []rule {
 		{what: "the directory of the sinks' places", path: filepath.Join(p.state, "sinks"), kind: fs.ModeDir, need: 0o700, most: 0o700, key: "store.url"},
 		{what: "the database", path: p.database, need: 0o600, most: 0o600, key: "store.url"},
 	}
-	// SQLite keeps its files beside what a link leads to.
+	// SQLite keeps its files beside the target of a link.
 	beside := p.database
 	if target, err := filepath.EvalSymlinks(p.database); err == nil {
 		beside = target
@@ -189,11 +187,11 @@ func (d *Examiner) rules() []rule {
 	}
 	list = append(list,
 		rule{what: "the index", path: strings.TrimSuffix(p.database, filepath.Ext(p.database)) + ".index.db", need: 0o600, most: 0o600, key: "store.url"},
-		// A group may read the mirror: shippers do.
+		// A group may read the mirror, for log shippers.
 		rule{what: "the mirror", path: p.mirror, need: 0o600, most: 0o640, key: "audit.mirror"},
 		rule{what: "the file of checkpoints", path: p.checkpoints, need: 0o600, most: 0o600, key: "audit.checkpoints"},
 	)
-	// A directory that cannot be read shows by its own rule.
+	// A directory that cannot be read violates its own rule.
 	keys, _ := os.ReadDir(p.keys)
 	for _, e := range keys {
 		if !strings.HasPrefix(e.Name(), "checkpoint.") && !strings.HasPrefix(e.Name(), digestKeys) {
@@ -233,8 +231,7 @@ func (d *Examiner) files() (found []Diagnosis) {
 	return orWell(found, passed("%d files and directories in %s and %s: their owner's alone", there, d.places.state, d.places.runtime))
 }
 
-// missing looks for directories that the daemon does not make by itself, and for
-// what is lost.
+// missing reports directories that the daemon does not make itself, and lost files.
 func (d *Examiner) missing() (found []Diagnosis) {
 	p := &d.places
 	for i := range d.cfg.Audit.Sinks {
@@ -252,7 +249,7 @@ func (d *Examiner) missing() (found []Diagnosis) {
 	return append(found, d.lost()...)
 }
 
-// lost is about a database that was there.
+// lost reports a database that has disappeared.
 func (d *Examiner) lost() []Diagnosis {
 	p := &d.places
 	if cli.Exists(p.database) {
@@ -272,7 +269,7 @@ func (d *Examiner) lost() []Diagnosis {
 	return nil
 }
 
-// programs looks at who can change what runs as the daemon.
+// programs reports who can change the programs that run as the daemon.
 func (d *Examiner) programs() (found []Diagnosis) {
 	if program, err := os.Executable(); err == nil {
 		found = append(found, decides("this program", "install it there", []string{program})...)
@@ -286,7 +283,7 @@ func (d *Examiner) programs() (found []Diagnosis) {
 	return found
 }
 
-// missingDir is about a directory that somebody has to make.
+// missingDir reports a directory that somebody has to create.
 func missingDir(what, dir string, how Health) []Diagnosis {
 	if cli.Exists(dir) {
 		return nil
@@ -297,10 +294,9 @@ func missingDir(what, dir string, how Health) []Diagnosis {
 	return []Diagnosis{f.by(func() (string, error) { return did, os.MkdirAll(dir, 0o700) })}
 }
 
-// ours reports whether a directory is the daemon's, so that its mode may be
-// changed: one named openclawos, or one that holds the daemon's keys or places.
-// One that others share, by the sticky bit or a group's, and the user's home never
-// are, whatever they are named.
+// ours reports whether a directory is the daemon's, so that its mode may be changed: it is
+// named openclawos, contains the daemon's keys, or is openclawos's folder of sinks. Shared
+// directories (sticky, or setgid and writable by the group) and the user's home never are.
 func (d *Examiner) ours(path string, info fs.FileInfo) bool {
 	home, err := os.Stat(d.Getenv("HOME"))
 	shared := info.Mode()&fs.ModeSticky != 0 || info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&0o020 != 0
@@ -320,13 +316,12 @@ func (d *Examiner) ours(path string, info fs.FileInfo) bool {
 	return false
 }
 
-// chmod is the command that gives a file a mode, with the further bits it has.
+// chmod is the command that sets a file's mode and keeps its further bits.
 func chmod(mode fs.FileMode, stat *syscall.Stat_t, path string) string {
 	return fmt.Sprintf("chmod %03o %s", uint32(mode.Perm())|stat.Mode&0o7000, shellWord(path))
 }
 
-// holdTo compares a file with what it should be. One that is not there is no
-// fault of its mode.
+// holdTo compares a file with its rule. A missing file does not violate it.
 func (d *Examiner) holdTo(r *rule) []Diagnosis {
 	info, err := os.Lstat(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -360,7 +355,7 @@ func (d *Examiner) holdTo(r *rule) []Diagnosis {
 	if !ok {
 		return []Diagnosis{failed("cannot tell whose %s is", r.path).advise("put it on a file system with owners")}
 	}
-	// What anybody may read may be the administrator's.
+	// A file that everybody may read may belong to the administrator.
 	if uid := os.Geteuid(); int(stat.Uid) != uid && (stat.Uid != 0 || r.most&0o004 == 0) {
 		f := failed("%s %s belongs to user %d, and this is user %d", r.what, r.path, stat.Uid, uid)
 		if r.kind == fs.ModeDir {

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
 
-// gates checks the agent runtimes that were put behind the daemon: through the gate of each
-// a canary is sent, which the daemon has to refuse and to have on record.
+// gates checks the agent runtimes behind the daemon. It sends a canary through the gate of
+// each, which the daemon has to refuse and record.
 func (d *Examiner) gates() (found []Diagnosis) {
 	if d.live != nil {
 		for i := range d.live.Ungated {
@@ -45,7 +45,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 	return found
 }
 
-// gate tries the gate of one runtime.
+// gate tests the gate of one runtime.
 func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 	if d.live == nil {
 		return warned("%s: not tried, since the daemon does not run; its agents send nothing meanwhile", r.Title)
@@ -76,8 +76,8 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.trial(r))
 }
 
-// trial tries what a runtime asks about, and says what could not be tried. What it does not ask about says
-// [staysOpen].
+// trial tests about which actions a runtime asks its gate, and names those that it could
+// not test. See [staysOpen] for the others.
 func (d *Examiner) trial(r *integrate.Runtime) string {
 	program := r.Installed(d.Gates)
 	if program == "" || !r.Tries() {
@@ -89,7 +89,7 @@ func (d *Examiner) trial(r *integrate.Runtime) string {
 	return ""
 }
 
-// staysOpen warns of what no gate of a runtime is asked about.
+// staysOpen warns of actions about which a runtime does not ask its gate.
 func staysOpen(d *Examiner, r *integrate.Runtime) []Diagnosis {
 	version := ""
 	if program := r.Installed(d.Gates); program != "" && r.Tries() {
@@ -105,7 +105,7 @@ func staysOpen(d *Examiner, r *integrate.Runtime) []Diagnosis {
 	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/guides/agent-runtimes.md")}
 }
 
-// ask asks the daemon that is looked at.
+// ask calls a method of the examined daemon.
 func (d *Examiner) ask(ctx context.Context, method string, params, result any) error {
 	c, err := client.Dial(ctx, d.places.operator)
 	if err != nil {

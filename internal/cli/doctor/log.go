@@ -26,8 +26,8 @@ import (
 
 const verifyAdvice = "ocipd audit verify --database says more"
 
-// log checks the end of the audit log: its chain, its newest checkpoint, and what
-// was kept of that outside.
+// log checks the end of the audit log: its chain, its newest checkpoint, and the outside
+// copy of that.
 func (d *Examiner) log() (found []Diagnosis) {
 	p := &d.places
 	if !cli.Exists(p.database) {
@@ -62,13 +62,13 @@ func (d *Examiner) log() (found []Diagnosis) {
 	return orWell(found, passed("record %d; the last records are chained, the newest checkpoint covers %d and is signed by the key in force", head.Seq, signed))
 }
 
-// openLog opens the log that is examined.
+// openLog opens the examined log.
 func (d *Examiner) openLog() (logreader.Log, error) {
 	return logreader.Open(d.ctx, d.places.database, func() (string, error) { return d.places.operator, nil })
 }
 
-// checkpoint checks the newest checkpoint against the key in force and the
-// records, and returns how many it covers.
+// checkpoint checks the newest checkpoint against the current key and the records, and
+// returns how many records it covers.
 func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered uint64, found []Diagnosis) {
 	if newest.Seq == 0 {
 		return 0, []Diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
@@ -106,18 +106,16 @@ func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered 
 	return c.Size, append(found, d.digestKeys(r)...)
 }
 
-// digestKeys is the file in the directory of keys that holds those of the digests
-// of texts.
+// digestKeys is the file of digest keys in the directory of keys.
 const digestKeys = "digest.json"
 
-// digestKeys checks that the keys are there with which the digests in the log were
-// made.
+// digestKeys checks that the keys of the log's digests are there.
 func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
 	path := filepath.Join(d.places.keys, digestKeys)
 	if cli.Exists(path) {
 		return nil
 	}
-	// A page may be empty and have more behind it.
+	// A page may be empty although others follow.
 	for before, first := uint64(0), true; before > 0 || first; first = false {
 		lines, next, err := r.Query(d.ctx, audit.Filter{Like: audit.Record{ActionType: string(audit.ActionExchange)}}, 0, before, 256)
 		if err != nil {
@@ -132,7 +130,7 @@ func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
 	return nil
 }
 
-// reaches compares the log with the newest checkpoint that was kept outside.
+// reaches compares the log with the newest checkpoint outside.
 func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed) []Diagnosis {
 	path := d.places.checkpoints
 	notes, err := checkpoints.Read(path)
@@ -171,8 +169,7 @@ func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed)
 	return nil
 }
 
-// tombstone checks that what stands for records that were removed stands beside
-// the mirror too.
+// tombstone checks that the mirror also has the tombstone of removed records.
 func (d *Examiner) tombstone(r logreader.Log) []Diagnosis {
 	stone, err := r.Tombstone(d.ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -197,7 +194,7 @@ func (d *Examiner) tombstone(r logreader.Log) []Diagnosis {
 	})}
 }
 
-// keep checks how long records are kept.
+// keep checks the retention time of records.
 func (d *Examiner) keep() []Diagnosis {
 	switch keep := d.cfg.Audit.Keep; {
 	case keep == 0:
@@ -210,7 +207,7 @@ func (d *Examiner) keep() []Diagnosis {
 	}
 }
 
-// mirror checks how far the copy in files is behind.
+// mirror checks how far the mirror is behind.
 func (d *Examiner) mirror() []Diagnosis {
 	if d.live != nil {
 		return d.liveMirror()
@@ -252,8 +249,8 @@ func (d *Examiner) liveMirror() (found []Diagnosis) {
 	return orWell(found, passed("up to record %d, in %s (%s)", a.Mirrored, term.Count(a.Mirror.Segments+a.Mirror.Pending, "segment"), term.Mebibytes(a.Mirror.SegmentBytes)))
 }
 
-// lastMirrored is the last record in a mirror's files: that of the live file, and
-// where that has none, of the segments.
+// lastMirrored is the last record in a mirror's files: of the live file, or of the segments
+// if that is empty.
 func lastMirrored(ctx context.Context, path string) (last uint64, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, err
@@ -273,7 +270,7 @@ func lastMirrored(ctx context.Context, path string) (last uint64, err error) {
 		err = mirror.Walk(path, 0, visit)
 	}
 	if errors.Is(err, mirror.ErrTorn) {
-		// A crash tears the last line; the next start mends it.
+		// A crash can cut the last line; the next start repairs it.
 		err = nil
 	}
 	return last, err

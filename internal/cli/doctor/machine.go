@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine checks what the kernel can tell of who connects.
+// machine checks which facts about peers the kernel can report.
 func (d *Examiner) machine() []Diagnosis {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -51,11 +51,10 @@ func closeAll(fds ...int) {
 }
 
 const (
-	// maxBehind is how far the clock may be behind the last record's time: what
-	// is recorded meanwhile has that record's time, since time never runs back
-	// in a log.
+	// maxBehind is how far the clock may be behind the last record. Until it catches up,
+	// new records get that record's time, because time never goes back in a log.
 	maxBehind = time.Minute
-	// slack is what is no jump: the time between two looks.
+	// slack is the permitted difference from the time between two checks.
 	slack = 2 * time.Second
 )
 
@@ -83,7 +82,7 @@ func (d *Examiner) clock() (found []Diagnosis) {
 	return orWell(found, passed("%s, %s", d.now().Format(time.RFC3339), service))
 }
 
-// lastTime is when the last record was made, zero where there is none.
+// lastTime is the time of the last record; zero if there is none.
 func (d *Examiner) lastTime() (time.Time, error) {
 	if d.live != nil {
 		return d.live.Audit.Time, nil
@@ -97,19 +96,18 @@ func (d *Examiner) lastTime() (time.Time, error) {
 	return head.Time, err
 }
 
-// What a disk takes for one commit, as it is judged.
+// Limits for a disk's time for one commit.
 const (
-	// tooFast is less than any disk needs that keeps what it was given.
+	// tooFast is faster than any disk that really stores the data.
 	tooFast = 20 * time.Microsecond
-	// tooSlow is what makes itself felt in each message.
+	// tooSlow is noticeable in each message.
 	tooSlow = 20 * time.Millisecond
-	// syncs is how many commits are measured, of commitBytes each.
+	// syncs is the number of measured commits, of commitBytes each.
 	syncs       = 50
 	commitBytes = 4096
 )
 
-// disk checks the file system of the database: its kind, its room and what an
-// fsync takes.
+// disk checks the file system of the database: its kind, its free space and the time of an fsync.
 func (d *Examiner) disk() (found []Diagnosis) {
 	dir := d.places.state
 	for !cli.Exists(dir) && dir != filepath.Dir(dir) {
@@ -146,7 +144,7 @@ func (d *Examiner) disk() (found []Diagnosis) {
 	return orWell(found, passed("%s free on %s; %s", term.Mebibytes(free), kind, took))
 }
 
-// room compares free space with what the configuration asks for.
+// room compares the free space with the configuration.
 func (d *Examiner) room(free int64) (found []Diagnosis) {
 	c := &d.cfg.Store
 	const advice = "make room, or have old records removed: ocipd audit retire, audit.keep"
@@ -164,8 +162,7 @@ func (d *Examiner) room(free int64) (found []Diagnosis) {
 	return found
 }
 
-// fileSystem is the name of a kind of file system, and whether it is another
-// machine's.
+// fileSystem returns the name of a kind of file system, and whether it is remote.
 //
 // Source: statfs(2), include/uapi/linux/magic.h.
 func fileSystem(magic uint32) (name string, remote bool) {
@@ -192,8 +189,8 @@ func fileSystem(magic uint32) (name string, remote bool) {
 	return fmt.Sprintf("a file system of kind %#x", magic), false
 }
 
-// measureSync appends and syncs as commits do, and returns what each took,
-// shortest first. It ends early where stop says so.
+// measureSync appends and syncs as commits do, and returns the times, shortest first. It
+// ends early if stop returns an error.
 func measureSync(stop func() error, dir string) (times []time.Duration, err error) {
 	f, err := os.CreateTemp(dir, ".ocipd-doctor-*")
 	if err != nil {

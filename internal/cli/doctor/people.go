@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 )
 
-// people says what holds towards those who are no agents of anybody known.
+// people reports the rules for people that the directory does not know.
 func (d *Examiner) people() (found []Diagnosis) {
 	c := d.cfg
 	if len(c.Agents) == 0 {
@@ -45,8 +45,7 @@ func (d *Examiner) people() (found []Diagnosis) {
 	return append(found, d.known()...)
 }
 
-// known says of which owners the own chat is unknown, and that of nobody else is
-// anything known.
+// known reports the owners whose own chat is unknown, and whether the directory knows anybody else.
 func (d *Examiner) known() (found []Diagnosis) {
 	owners, entries := map[string]bool{}, 0
 	for e := range d.cfg.Contacts {
@@ -72,7 +71,7 @@ func (d *Examiner) known() (found []Diagnosis) {
 	return found
 }
 
-// access says what apps may do.
+// access reports what apps may do.
 func (d *Examiner) access() []Diagnosis {
 	lacks, err := kernelconfig.Undeclared(d.cfg, nil)
 	switch {
@@ -90,7 +89,7 @@ func (d *Examiner) access() []Diagnosis {
 	return []Diagnosis{passed("one tenant and one user: an app has the channels that it registers and sees its own agents' messages, and nothing need be declared")}
 }
 
-// operators says what is known of who decides.
+// operators reports how operators are identified.
 func (d *Examiner) operators() (found []Diagnosis) {
 	if d.cfg.IPC.AppsMayOperate {
 		return []Diagnosis{failed("APPS DECIDE ABOUT THEIR OWN MESSAGES: their processes may use the operator socket (ipc.apps_may_operate)").advise("for anything but a test: ipc.apps_may_operate: false")}
@@ -103,7 +102,7 @@ func (d *Examiner) operators() (found []Diagnosis) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil // is said where the configuration is looked at
+		return nil // reported with the configuration
 	}
 	keys := 0
 	for line := range strings.Lines(string(text)) {

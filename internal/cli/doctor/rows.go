@@ -13,8 +13,8 @@ import (
 
 const rowsAdvice = "ocipd audit verify --database names them; keep a copy of the database for whoever looks into it, and put a backup back: ocipd restore DIR"
 
-// rows checks the seals of the rows beside the log. A daemon that runs has checked them
-// itself: what it found is on record.
+// rows checks the seals of the rows beside the log. A running daemon has checked them
+// itself, and recorded its findings.
 func (d *Examiner) rows() []Diagnosis {
 	p := &d.places
 	if !cli.Exists(p.database) {
@@ -45,7 +45,7 @@ func (d *Examiner) rows() []Diagnosis {
 	return []Diagnosis{passed("all as the daemon wrote them")}
 }
 
-// alteredOnRecord looks for altered rows that the daemon that runs has found.
+// alteredOnRecord finds the altered rows that the running daemon has recorded.
 func (d *Examiner) alteredOnRecord() []Diagnosis {
 	r, err := d.openLog()
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Examiner) alteredOnRecord() []Diagnosis {
 	return []Diagnosis{passed("the daemon has found none that somebody else has changed")}
 }
 
-// alteredSinceTheStart counts the altered rows on record since the daemon was started.
+// alteredSinceTheStart counts the altered rows on record since the daemon's start.
 func alteredSinceTheStart(d *Examiner, r logreader.Log) (found int, err error) {
 	const page = 100
 	for before := uint64(0); ; {

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// daemon checks whether the daemon answers, and as which version.
+// daemon checks whether the daemon answers, and its version.
 func (d *Examiner) daemon() []Diagnosis {
 	if d.live != nil {
 		return d.answers()
@@ -53,7 +53,7 @@ func (d *Examiner) daemon() []Diagnosis {
 	return []Diagnosis{failed("cannot ask the daemon: %v", d.liveErr).advise("see whether it is the daemon that answers on %s, and what its log says", d.places.operator)}
 }
 
-// answers checks what the daemon says of itself.
+// answers checks the daemon's status.
 func (d *Examiner) answers() (found []Diagnosis) {
 	s := d.live
 	if mine := d.Version; s.Version != mine {
@@ -82,9 +82,8 @@ func (d *Examiner) answers() (found []Diagnosis) {
 	return orWell(found, passed("%s answers on %s, pid %d, up %s", s.Version, s.Socket, s.PID, term.Age(d.now().Sub(s.StartedAt))))
 }
 
-// databaseHolder is the process of the daemon that writes a database, "" where
-// none does. Who asks opens the file, so it is no daemon itself: closing it would
-// drop the locks of SQLite in that process.
+// databaseHolder is the process of the daemon that writes a database, or "". The caller opens
+// the file and must not be a daemon: closing it would drop SQLite's locks in that process.
 func databaseHolder(path string) string {
 	if holder := lockHolder(path); holder == "" {
 		return ""
@@ -94,7 +93,7 @@ func databaseHolder(path string) string {
 	if err != nil || unix.Stat(path, &stat) != nil {
 		return "unknown"
 	}
-	// The device there is not the one of stat(2) on every file system.
+	// On some file systems, the device there differs from that of stat(2).
 	//
 	// Source: proc_locks(5).
 	inode := ":" + strconv.FormatUint(stat.Ino, 10)
@@ -106,7 +105,7 @@ func databaseHolder(path string) string {
 	return "unknown"
 }
 
-// lockHolder is the process that holds a lock, "" where none does.
+// lockHolder is the process that holds a lock, or "".
 func lockHolder(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,8 +123,8 @@ func lockHolder(path string) string {
 	return "unknown"
 }
 
-// removeSockets removes what a daemon left that is gone. It holds the lock that a
-// daemon takes before it makes its sockets, so none is taken from one.
+// removeSockets removes the sockets of a daemon that is gone. It holds the lock that a
+// daemon takes before it makes its sockets, so it cannot remove a live daemon's.
 func (d *Examiner) removeSockets() (did string, err error) {
 	lock, err := os.OpenFile(d.places.socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -160,13 +159,13 @@ func (d *Examiner) unitInstalled() bool {
 	return cli.Exists(filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
 }
 
-// usualSocket reports whether the sockets are where the units have them.
+// usualSocket reports whether the sockets are in the units' default place.
 func (d *Examiner) usualSocket() bool {
 	dir := d.Getenv("XDG_RUNTIME_DIR")
 	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
 }
 
-// unit asks the service manager about a unit, nil where there is none to ask.
+// unit asks the service manager about a unit; nil if there is no service manager.
 func (d *Examiner) unit(name string) map[string]string {
 	if _, err := exec.LookPath("systemctl"); err != nil || d.Getenv("XDG_RUNTIME_DIR") == "" {
 		return nil
@@ -180,8 +179,7 @@ func (d *Examiner) unit(name string) map[string]string {
 	return properties
 }
 
-// idle reports whether the service manager holds the sockets and the daemon is
-// not started.
+// idle reports whether the service manager holds the sockets and has not started the daemon.
 func (d *Examiner) idle() bool {
 	if !d.usualSocket() || !d.unitInstalled() && (&service.Manager{Process: d.Process}).Packaged() == "" {
 		return false
@@ -190,7 +188,7 @@ func (d *Examiner) idle() bool {
 	return socket["ActiveState"] == "active" && unit["ActiveState"] == "inactive"
 }
 
-// service checks the units of the service, where there are any.
+// service checks the units of the service, if there are any.
 func (d *Examiner) service() (found []Diagnosis) {
 	unit := d.unit(systemd.ServiceName)
 	switch {
@@ -211,7 +209,7 @@ func (d *Examiner) service() (found []Diagnosis) {
 			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, unit["MainPID"]).advise("stop one of them"))
 		}
 	}
-	// What is no number is none.
+	// A text that is not a number counts as 0.
 	if restarts, _ := strconv.Atoi(unit["NRestarts"]); restarts > 0 {
 		found = append(found, warned("it was started again %s by itself", term.Count(restarts, "time")).advise("journalctl --user -u ocipd says why; having looked: systemctl --user reset-failed ocipd.service"))
 	}
@@ -219,7 +217,7 @@ func (d *Examiner) service() (found []Diagnosis) {
 		found = append(found, warned("it is %s: it does not start at login", state).advise("systemctl --user enable ocipd.socket ocipd.service"))
 	}
 	well := passed("%s is %s (%s), %s", systemd.ServiceName, unit["ActiveState"], unit["SubState"], unit["UnitFileState"])
-	// Right where agents end with the session as well, so no fault.
+	// This is right for agents that end with the session, so it is not a fault.
 	if name := currentUser(); !service.Lingers(name) {
 		well = well.advise("it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s", name)
 	}
@@ -279,14 +277,14 @@ func (d *Examiner) policy() (found []Diagnosis) {
 	return orWell(found, passed("%s compiles, %s%s", policyName(c.Path), compiled.Revision(), tests))
 }
 
-// policyPlaces are the directories and files of a policy, but for its tests.
+// policyPlaces are the directories and files of a policy, without its tests.
 func policyPlaces(path string) []string {
 	places := []string{path}
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return places
 	}
-	// What cannot be read is said where it is compiled.
+	// Compiling the policy reports files that cannot be read.
 	_ = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && (entry.IsDir() || filepath.Ext(name) == ".rego" && !strings.HasSuffix(name, "_test.rego")) {
 			places = append(places, name)
@@ -318,7 +316,7 @@ func (d *Examiner) sinks() (found []Diagnosis) {
 	return orWell(found, passed("%s, all up to date", term.Count(len(d.live.Sinks), "sink")))
 }
 
-// witnesses checks whether others sign the log's checkpoints.
+// witnesses checks whether the witnesses cosign the log's checkpoints.
 func (d *Examiner) witnesses() (found []Diagnosis) {
 	if d.live == nil {
 		return []Diagnosis{passed("looked at when the daemon runs")}
@@ -327,7 +325,7 @@ func (d *Examiner) witnesses() (found []Diagnosis) {
 		name, refused := strings.CutPrefix(p.By, "witness:")
 		shown := slices.ContainsFunc(d.live.Witnesses, func(w api.WitnessStatus) bool { return w.Refused && w.Name == name })
 		if refused && !shown {
-			// The witness was taken off the list.
+			// The witness was removed from the list.
 			found = append(found, failed("sending is paused since %s: the witness %s refused the log, and is not listed any more", term.Age(d.now().Sub(p.Since)), term.Printable(name)).
 				advise("find out which log the witness has signed (ocipd audit query --event witness_refused); then ocipd resume"))
 		}
@@ -348,11 +346,11 @@ func (d *Examiner) witnesses() (found []Diagnosis) {
 	return orWell(found, passed("listed: %d; each signs the log", len(d.live.Witnesses)))
 }
 
-// ManyBehind is how many records behind the log something is that does not keep
-// up: more than come in the moments until it looks again.
+// ManyBehind is the backlog of records that shows that a follower does not keep up: more
+// than arrive between two of its checks.
 const ManyBehind = 5000
 
-// index checks whether records are found as fast as they should be.
+// index checks whether the index keeps up with the log.
 func (d *Examiner) index() []Diagnosis {
 	if d.live == nil {
 		return []Diagnosis{passed("looked at when the daemon runs; without one the log is read")}
@@ -363,5 +361,5 @@ func (d *Examiner) index() []Diagnosis {
 	return []Diagnosis{passed("up to record %d", d.live.Audit.Indexed)}
 }
 
-// policyName is where a policy comes from.
+// policyName names the source of a policy.
 func policyName(path string) string { return cmp.Or(path, "the built-in policy") }

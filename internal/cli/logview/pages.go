@@ -15,13 +15,13 @@ type Pages struct {
 	Screen term.Screen
 	// JSON prints records as they were sealed.
 	JSON bool
-	// Only is the instance id of the only agent, "" where there are several.
+	// Only is the instance id of the only agent, or "".
 	Only string
-	// titled is set once the columns' titles were printed.
+	// titled is set after the titles of the columns were printed.
 	titled bool
 }
 
-// reasonIndent is where a reason begins that stands below its record.
+// reasonIndent is the indentation of a reason below its record.
 const reasonIndent = 4
 
 // Print prints a page.
@@ -62,8 +62,7 @@ func (p *Pages) Print(lines [][]byte) error {
 	return err
 }
 
-// rows writes a table whose last column stands below each row where it has no room
-// beside it.
+// rows writes a table. If the last column does not fit beside a row, it goes below.
 func (p *Pages) rows(b *strings.Builder, t *term.Table) {
 	last := len(t.Columns) - 1
 	columns, widths := t.Columns, t.Widths()
@@ -87,7 +86,7 @@ func (p *Pages) rows(b *strings.Builder, t *term.Table) {
 	}
 }
 
-// writeBelow writes what has no room in a row below it.
+// writeBelow writes the part of a row that does not fit below it.
 func writeBelow(w io.Writer, text string, screen term.Screen) error {
 	if text == "" {
 		return nil

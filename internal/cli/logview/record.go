@@ -1,5 +1,5 @@
-// Package logview shows records of the audit log on a terminal: in a row each, page by
-// page or as they come, and in charts of how many there were.
+// Package logview shows records of the audit log on a terminal: one a row, by page or as
+// they come, and in charts of their numbers.
 package logview
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// Hold is the word that people are shown for [audit.ResultApproval].
+// Hold is the word for [audit.ResultApproval] in texts for people.
 const Hold = "hold"
 
-// recordColumns are a record's fields for people: first when, what became of it and
-// what it was. None of them is ever cut. Where the screen is narrow, the last column is who,
-// and the rest stands below.
+// recordColumns are the columns of a record for people: the time, the result and the kind
+// come first, and are never cut. On a narrow screen, the last column is the agent, and the
+// rest goes below.
 func recordColumns(narrow bool) []term.Column {
 	columns := []term.Column{
 		{Title: "TIME", Whole: true}, {Title: "SEQ", Right: true, Whole: true}, {Title: "RESULT", Whole: true}, {Title: "WHAT", Whole: true},
@@ -35,7 +35,7 @@ func recordColumns(narrow bool) []term.Column {
 // narrowScreen is the width below which a record takes more than one line.
 const narrowScreen = 140
 
-// recordRow shows a record in a row of [recordColumns], for a wide screen.
+// recordRow formats a record as a row of [recordColumns] for a wide screen.
 func recordRow(e *audit.Entry) []term.Cell {
 	return []term.Cell{
 		{Text: e.Time.Local().Format(time.DateTime), Colour: term.Dim}, {Text: strconv.FormatUint(e.Seq, 10)}, Result(e), term.Plain(What(e)),
@@ -43,12 +43,12 @@ func recordRow(e *audit.Entry) []term.Cell {
 	}
 }
 
-// narrowWidths are how wide the columns before the last are on a narrow screen. A row
-// with more in one of them is longer.
+// narrowWidths are the widths of the columns before the last on a narrow screen. Longer
+// content makes a row longer.
 func narrowWidths() []int { return []int{14, 5, 8, 17} }
 
-// writeNarrow shows a record in a line, and below it what has no room there. The only
-// agent there is, if one is named, is not named again beside the other end.
+// writeNarrow shows a record in a line, and the rest below it. It omits the only agent, if
+// one is given.
 func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry, only string) error {
 	columns, row := recordColumns(true), recordRow(e)[:4]
 	row[0].Text = e.Time.Local().Format("01-02 15:04:05")
@@ -69,7 +69,7 @@ func writeNarrow(w io.Writer, scr term.Screen, e *audit.Entry, only string) erro
 	return writeBelow(w, below, scr)
 }
 
-// joined is those of two texts that are not empty, with something in between.
+// joined joins the texts that are not empty.
 func joined(between, first, second string) string {
 	if first == "" || second == "" {
 		return first + second
@@ -77,7 +77,7 @@ func joined(between, first, second string) string {
 	return first + between + second
 }
 
-// lineWidth is how wide a row is with nothing cut.
+// lineWidth is the width of an uncut row.
 func lineWidth(columns []term.Column, widths []int, row []term.Cell) int {
 	return term.Width(strings.TrimSuffix(term.RowLine(columns[:len(row)], widths, row, term.Screen{}), "\n"))
 }
@@ -92,7 +92,7 @@ func writeTitles(w io.Writer, scr term.Screen, columns []term.Column, widths []i
 	return err
 }
 
-// agent is whose record it is.
+// agent is the agent, app or user of a record.
 func agent(e *audit.Entry) string { return cmp.Or(e.AgentID, e.AppID, e.UserID) }
 
 func round(e *audit.Entry) string {
@@ -102,7 +102,7 @@ func round(e *audit.Entry) string {
 	return fmt.Sprintf("%d/%d", e.Round, e.MaxRounds)
 }
 
-// With is the other end, with the way the message went.
+// With is the other end, with the direction of the message.
 func With(e *audit.Entry) string {
 	c := &e.Counterparty
 	other := cmp.Or(c.InstanceID, cmp.Or(c.UserID, e.SessionKey))
@@ -117,7 +117,7 @@ func With(e *audit.Entry) string {
 	return other
 }
 
-// What is what a record is of, and who decided it.
+// What is the subject of a record, and who decided it.
 func What(e *audit.Entry) string {
 	what := strings.TrimSpace(e.ActionType + " " + e.Event)
 	switch {
@@ -132,12 +132,12 @@ func What(e *audit.Entry) string {
 	return what
 }
 
-// decided reports a record of what became of an approval request.
+// decided reports whether a record is about the outcome of an approval request.
 func decided(e *audit.Entry) bool {
 	return e.ActionType == audit.ActionApproval && e.PolicyResult == "" && e.Event != ""
 }
 
-// Result is what was decided.
+// Result is the decision.
 func Result(e *audit.Entry) term.Cell {
 	switch e.PolicyResult {
 	case audit.ResultAllow:
@@ -153,7 +153,7 @@ func Result(e *audit.Entry) term.Cell {
 	return term.Plain(cmp.Or(e.PolicyResult, e.Outcome))
 }
 
-// Reason is why, with the code of it.
+// Reason is the reason with its code.
 func Reason(e *audit.Entry) string {
 	switch {
 	case e.Code == "":

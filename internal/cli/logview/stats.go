@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// verdictKind is one of the numbers of [audit.Verdicts], as people are shown it.
+// verdictKind is one of the numbers of [audit.Verdicts], for display.
 type verdictKind struct {
 	name   string
 	colour term.Colour
@@ -27,10 +27,10 @@ func verdictKinds() []verdictKind {
 	}
 }
 
-// statsRows is how many rows each list has for people.
+// statsRows is the number of rows in each list for people.
 const statsRows = 20
 
-// Stats prints how many records there were, and draws them over time.
+// Stats prints the numbers of records, and charts them over time.
 func Stats(out io.Writer, scr term.Screen, stats *audit.Stats) error {
 	w := bufio.NewWriter(out)
 	total := stats.Verdicts.Total()
@@ -83,9 +83,9 @@ func Stats(out io.Writer, scr term.Screen, stats *audit.Stats) error {
 	return w.Flush()
 }
 
-// drawVerdicts draws a line of bars for each verdict there was, each to its own
-// scale: the highest bar is the peak that stands beside it. Where there are more
-// buckets than columns, some share a bar.
+// drawVerdicts draws a line of bars for each kind of verdict, each to its own scale: the
+// highest bar is the peak, which is printed beside it. If there are more buckets than
+// columns, several share a bar.
 func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr term.Screen) {
 	const label = 6
 	number := max(len("ALL"), len("PEAK"), len(term.Thousands(stats.Verdicts.Total())))
@@ -114,7 +114,7 @@ func drawVerdicts(w *bufio.Writer, stats *audit.Stats, scr term.Screen) {
 	}
 }
 
-// merged adds up so many neighbouring buckets at a time.
+// merged adds up groups of share neighbouring buckets.
 func merged(stats *audit.Stats, share int) []audit.Verdicts {
 	steps := make([]audit.Verdicts, (len(stats.Buckets)+share-1)/share)
 	for i := range stats.Buckets {
@@ -127,7 +127,7 @@ func merged(stats *audit.Stats, share int) []audit.Verdicts {
 	return steps
 }
 
-// bars draws numbers as blocks of eight heights, and nothing for none.
+// bars draws numbers as blocks of eight heights; zero is blank.
 func bars(steps []audit.Verdicts, k verdictKind) (drawn string, peak int) {
 	for i := range steps {
 		peak = max(peak, k.of(&steps[i]))
@@ -145,7 +145,7 @@ func bars(steps []audit.Verdicts, k verdictKind) (drawn string, peak int) {
 	return b.String(), peak
 }
 
-// howLong says how long a bar is, such as "15 min" or "2 h".
+// howLong describes the time of a bar, such as "15 min" or "2 h".
 func howLong(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

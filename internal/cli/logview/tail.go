@@ -10,12 +10,12 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// Tail prints records one by one, after the columns' titles. The columns are fixed from
-// the beginning, since nobody knows what will come.
+// Tail prints records one by one, after the columns' titles. The widths of the columns are
+// fixed, because future records are unknown.
 type Tail struct {
-	// Printed, where it is set, is told the last record that was given out.
+	// Printed, if set, receives the last flushed record.
 	Printed func(line []byte) error
-	// Only is the instance id of the only agent, "" where there are several.
+	// Only is the instance id of the only agent, or "".
 	Only string
 
 	w      *bufio.Writer
@@ -23,13 +23,12 @@ type Tail struct {
 	asJSON bool
 	narrow bool
 	titled bool
-	// seq is the last record that was printed, and line, where somebody is told of
-	// it, what it says.
+	// seq is the last printed record, and line its text if Printed is set.
 	seq  uint64
 	line []byte
 }
 
-// Flush gives out what was printed.
+// Flush writes the printed records.
 func (p *Tail) Flush() error {
 	if err := p.w.Flush(); err != nil || p.Printed == nil || p.line == nil {
 		return err
@@ -44,11 +43,11 @@ func NewTail(scr term.Screen, w io.Writer, asJSON bool) *Tail {
 	return &Tail{w: bufio.NewWriter(w), screen: scr, asJSON: asJSON, narrow: Folds(scr)}
 }
 
-// tailWidths are how wide the columns of a wide screen are. What is longer moves the
-// rest of its row.
+// tailWidths are the widths of the columns on a wide screen. Longer content shifts the rest
+// of its row.
 func tailWidths() []int { return []int{19, 6, 8, 24, 16, 18, 12, 5, 0} }
 
-// Last is the number of the last record that was printed.
+// Last is the number of the last printed record.
 func (p *Tail) Last() uint64 { return p.seq }
 
 // Print prints a record.

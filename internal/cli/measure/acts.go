@@ -6,33 +6,31 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Acts counts the decisions that people are asked for in conversations.
+// Acts counts people's decisions in conversations.
 type Acts struct {
 	Exchanges int `json:"exchanges"`
 	Messages  int `json:"messages"`
-	// Asked is how many messages wait for a person when each is decided by
-	// itself: those whose words hold them, and those that answer such a one.
+	// Asked is the number of held messages if each is decided by itself: those that their
+	// own words hold, and answers to such messages.
 	Asked int `json:"asked"`
-	// Least is how many are left where the first decision of each side's person stands
-	// for all that the side does in the exchange: fewer no approval of exchanges can ask.
+	// Least is the number of decisions if the first one of each side's person covers the
+	// rest of that side's exchange. No approval of exchanges can need fewer.
 	Least int `json:"least"`
-	// Within is how many decisions are left when a person who approves a message
-	// approves with it what the rest of the exchange may say, where that can be.
+	// Within is the number of decisions if a person who approves a message also approves
+	// the words of the rest of the exchange, if that is possible.
 	Within []Within `json:"within"`
 }
 
-// Within is a number of rounds that such an approval is good for, 0 for all of the
-// exchange, and what is left.
+// Within is the result for approvals that last a number of rounds; 0 means the whole exchange.
 type Within struct {
 	Rounds int `json:"rounds"`
 	Asked  int `json:"asked"`
-	// Ticked is what is left where the person ticks all words that can be approved
-	// beforehand, and not only those of the message.
+	// Ticked is the number if the person selects all words that can be approved beforehand,
+	// not only those of the message.
 	Ticked int `json:"ticked"`
 }
 
-// CountActs plays the exchanges of texts that were looked at. Texts that are in
-// no exchange are left out.
+// CountActs plays through the exchanges in texts. It ignores texts outside exchanges.
 func CountActs(seen []Seen, rounds ...int) Acts {
 	exchanges := map[string][]*Seen{}
 	for i := range seen {
@@ -59,10 +57,9 @@ func CountActs(seen []Seen, rounds ...int) Acts {
 	return a
 }
 
-// play counts the decisions that an exchange takes, and the people who take any. A message waits for the person
-// of its sender where its words hold it, or where the sender owes an answer to words
-// that would hold them. The person of either side may have approved some words for
-// the rest of the exchange: then they are no question there.
+// play counts the decisions in an exchange, and the people who make any. A message waits
+// for the sender's person if its words hold it, or if it answers a held message. Words
+// that a side's person approved for the rest of the exchange need no decision on that side.
 func play(messages []*Seen, given *approvals) (asked, people int) {
 	owes := map[string]bool{}
 	sides, decided := map[string]bool{}, map[string]bool{}
@@ -85,12 +82,11 @@ func play(messages []*Seen, given *approvals) (asked, people int) {
 	return asked, len(decided)
 }
 
-// approvals are what people have approved for the rest of an exchange, by the side
-// whose person it was. There are none in nil.
+// approvals are approved words for the rest of an exchange, by side. nil has none.
 type approvals struct {
 	rounds int
 	given  map[string][]approval
-	// words are those that each is for, beside what the message has.
+	// words are approved in addition to those of the message.
 	words []string
 }
 
@@ -99,8 +95,8 @@ type approval struct {
 	last  int
 }
 
-// approve has the sender's person approve a message's words for the rest of the
-// exchange, where that can be.
+// approve records the sender's person's approval of a message's words for the rest of the
+// exchange, if that is possible.
 func (a *approvals) approve(m *Seen, round int) {
 	if a != nil && m.Held && m.Grantable {
 		a.given[m.From] = append(a.given[m.From], approval{slices.Concat(m.Names, a.words), round + a.rounds})

@@ -10,36 +10,35 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// Rules are the detectors that are measured. Either may be nil.
+// Rules are the measured detectors. Either may be nil.
 type Rules struct {
 	Commitments *commitment.Detector
 	Content     *content.Detector
 }
 
-// Seen is a text and what the detectors made of it.
+// Seen is a text with the detectors' findings.
 type Seen struct {
 	*Text
-	// Held is set where the text alone would wait for a person.
+	// Held is set if the text alone would be held.
 	Held bool
-	// Names are the keywords and families that hold it, Shadowed those that
-	// would where they enforced. Both are sorted.
+	// Names are the keywords and families that hold it. Shadowed are those that would if
+	// they were enforced. Both are sorted.
 	Names, Shadowed []string
 	// Keyword and Cue say which of the two kinds of rules hold it.
 	Keyword, Cue bool
-	// Likelihood is how likely it binds somebody, where it is held.
+	// Likelihood is how likely a held text binds its sender.
 	Likelihood commitment.Likelihood
-	// Grantable is set where a person can approve its words beforehand.
+	// Grantable is set if a person can approve its words beforehand.
 	Grantable bool
-	// Findings are the rules that raise its level, Noted those that only take
-	// note of what they find. Both are sorted.
+	// Findings are the rules that raise its level. Noted are those that only note a
+	// finding. Both are sorted.
 	Findings, Noted []string
-	// Level is what they raise it to, public for none.
+	// Level is the raised level, or public.
 	Level string
 }
 
-// Look runs the detectors over texts, which stand in the order in which they were
-// said: a yes binds where it answers a question. It tells step, which may be nil, how many
-// are done.
+// Look runs the detectors over texts in the order in which they were said, because a yes
+// binds if it answers a question. It reports progress to step, which may be nil.
 func (r Rules) Look(texts []Text, step func(done int)) []Seen {
 	seen := make([]Seen, len(texts))
 	asked := map[string]bool{}
@@ -97,11 +96,11 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 	return s
 }
 
-// Answer is the name of what holds a message because of the one it answers.
+// Answer is the name of the rule that holds an answer to a held message.
 const Answer = "answer"
 
-// Answering is what was seen, as a daemon between agents has it: what answers a
-// held message is held too, whatever its words.
+// Answering returns the texts as a daemon between agents treats them: an answer to a held
+// message is held too, whatever its words.
 func Answering(seen []Seen) []Seen {
 	held := map[string]bool{}
 	for i := range seen {
@@ -116,7 +115,7 @@ func Answering(seen []Seen) []Seen {
 	return all
 }
 
-// insert puts a name into a sorted list unless it is there.
+// insert puts a name into a sorted list if it is missing.
 func insert(sorted []string, name string) []string {
 	at, found := slices.BinarySearch(sorted, name)
 	if found {
@@ -125,34 +124,34 @@ func insert(sorted []string, name string) []string {
 	return slices.Insert(sorted, at, name)
 }
 
-// Report says how well the commitment detector agrees with the labels.
+// Report compares the commitment detector with the labels.
 type Report struct {
 	Texts int `json:"texts"`
-	// Held is the share of all texts that would wait for a person.
+	// Held is the share of all texts that would be held.
 	Held   Share `json:"held"`
 	Strict Match `json:"strict"`
-	// Lenient is absent where the texts have no labels of their own for it.
+	// Lenient is absent if the texts have no lenient labels.
 	Lenient *Match `json:"lenient,omitempty"`
-	// ByKeyword, ByCue and ByBoth part the held texts by what holds them.
+	// ByKeyword, ByCue and ByBoth divide the held texts by the kinds of rules that hold them.
 	ByKeyword Held `json:"byKeyword"`
 	ByCue     Held `json:"byCue"`
 	ByBoth    Held `json:"byBoth"`
-	// ByLikelihood parts the held texts by how likely they bind somebody.
+	// ByLikelihood divides the held texts by their likelihood.
 	ByLikelihood map[commitment.Likelihood]Held `json:"byLikelihood"`
-	// Rules are the keywords and families, most texts first. A text counts once
+	// Rules are the keywords and families, with the most texts first. A text counts once
 	// for each of them.
 	Rules []Rule `json:"rules"`
-	// Misses are the commitments that pass, Useless the texts that are held
-	// though they are none by the lenient label either.
+	// Misses are commitments that pass. Useless are held texts that are not commitments
+	// even by the lenient label.
 	Misses  []Quote `json:"misses"`
 	Useless []Quote `json:"useless"`
 }
 
-// Match says how well holding agrees with a label.
+// Match compares holding with a label.
 type Match struct {
 	Labelled int `json:"labelled"`
-	// Precision is the share of the held texts that bear the label, Recall the
-	// share of those that bear it that are held.
+	// Precision is the share of held texts that have the label. Recall is the share of
+	// texts with the label that are held.
 	Precision Share `json:"precision"`
 	Recall    Share `json:"recall"`
 }
@@ -165,26 +164,25 @@ type Held struct {
 	Lenient Share `json:"lenient"`
 }
 
-// Rule is what one keyword or family contributes.
+// Rule is the contribution of one keyword or family.
 type Rule struct {
 	Name string `json:"name"`
 	Held
-	// Alone counts the texts that nothing else holds, AloneRight the
-	// commitments among them: what switching it off would spare, and lose.
+	// Alone counts the texts that nothing else holds, and AloneRight the commitments among
+	// them. Switching the rule off would spare the former and lose the latter.
 	Alone      int `json:"alone"`
 	AloneRight int `json:"aloneRight"`
-	// Shadow is set where the rule asks nobody, so that it can be judged before
-	// it is enforced.
+	// Shadow is set for a rule that is not enforced yet, so that it can be judged first.
 	Shadow bool `json:"shadow,omitzero"`
 }
 
-// Quote is a text of a list, with the rules that hold it.
+// Quote is a listed text, with the rules that hold it.
 type Quote struct {
 	ID    string   `json:"id"`
 	Rules []string `json:"rules,omitempty"`
 	// Shadowed are the rules that would hold it if they were enforced.
 	Shadowed []string `json:"shadowed,omitempty"`
-	// Answers is the message before it, where that is known.
+	// Answers is the previous message, if known.
 	Answers string `json:"answers,omitzero"`
 	Text    string `json:"text"`
 }
@@ -205,7 +203,7 @@ func (c *tally) held(all int) Held {
 	return Held{Rate: ShareOf(c.texts, all), Strict: ShareOf(c.strict, c.texts), Lenient: ShareOf(c.lenient, c.texts)}
 }
 
-// Commitments reports on texts that were looked at.
+// Commitments reports on texts with findings.
 func Commitments(seen []Seen) Report {
 	r := Report{Texts: len(seen), Rules: []Rule{}, Misses: []Quote{}, Useless: []Quote{}}
 	type name struct {
@@ -255,7 +253,7 @@ func Commitments(seen []Seen) Report {
 			continue
 		}
 		held.count(s.Text)
-		if c := likely[s.Likelihood]; c != nil { // an answer to what is held has none
+		if c := likely[s.Likelihood]; c != nil { // answers to held messages have none
 			c.count(s.Text)
 		}
 		switch {

@@ -2,32 +2,31 @@ package measure
 
 import "github.com/openclawos/ocipd/internal/ocip/content"
 
-// Comparison is what another set of rules does with the same texts.
+// Comparison is the effect of another set of rules on the same texts.
 type Comparison struct {
 	Now   Report `json:"now"`
 	Other Report `json:"other"`
-	// Freed are the texts that the present rules hold and the others let pass,
-	// Caught those that only the others hold.
+	// Freed are the texts that only the present rules hold. Caught are those that only the
+	// others hold.
 	Freed  Difference `json:"freed"`
 	Caught Difference `json:"caught"`
-	// Raised are the texts that the others raise to a higher level than the present
-	// rules do, Lowered those that they raise to a lower one.
+	// Raised are the texts that the other rules raise to a higher level, and Lowered to a lower one.
 	Raised  Difference `json:"raised"`
 	Lowered Difference `json:"lowered"`
 }
 
-// Same reports whether the two treat all texts alike.
+// Same reports whether both sets of rules treat all texts alike.
 func (c *Comparison) Same() bool {
 	return c.Freed.Texts+c.Caught.Texts+c.Raised.Texts+c.Lowered.Texts == 0
 }
 
-// Difference is a list of texts that the two do not treat alike.
+// Difference lists texts that the two sets treat differently.
 type Difference struct {
 	Texts   int `json:"texts"`
 	Strict  int `json:"strict"`
 	Lenient int `json:"lenient"`
-	// Quotes name the rules that hold the text, or raise it: of the present rules where
-	// it is freed or lowered, and of the others where it is caught or raised.
+	// Quotes name the rules that hold or raise the text: the present rules for freed and
+	// lowered texts, and the others for caught and raised ones.
 	Quotes []DifferentQuote `json:"quotes"`
 }
 
@@ -35,7 +34,7 @@ type Difference struct {
 type DifferentQuote struct {
 	Quote
 	Commitment bool `json:"commitment"`
-	// Level is what the others raise a text to that they do not raise alike.
+	// Level is the level under the other rules, if it differs.
 	Level string `json:"level,omitzero"`
 }
 
@@ -50,7 +49,7 @@ func (d *Difference) add(s *Seen, rules []string, level string) {
 	d.Quotes = append(d.Quotes, DifferentQuote{Quote{ID: s.ID, Rules: rules, Text: s.Text.Text}, s.Commitment, level})
 }
 
-// Compare compares what two sets of rules made of the same texts.
+// Compare compares the findings of two sets of rules in the same texts.
 func Compare(now, other []Seen) Comparison {
 	c := Comparison{Now: Commitments(now), Other: Commitments(other)}
 	for _, d := range []*Difference{&c.Freed, &c.Caught, &c.Raised, &c.Lowered} {

@@ -1,14 +1,13 @@
-// Package measure says how well the detectors do on texts that people have
-// judged: how many they hold, how many of those rightly, how much they find,
-// which they miss, and how many decisions people are asked for.
+// Package measure measures the detectors on texts that people have judged: how many they
+// hold, how many of those rightly, how many they find and miss, and how many decisions
+// people have to make.
 //
 //	texts, err := measure.Read(file)
 //	seen := rules.Look(texts, nil)
 //	report := measure.Commitments(seen)
 //
-// Everything is pure. A share says between which bounds it lies at 95 %
-// confidence, so that a difference of two texts is not taken for progress.
+// All functions are pure. A share has its bounds at 95 % confidence, so that nobody takes a
+// difference of two texts for progress.
 //
-// The caller's duty: a report quotes the texts it was made of, which may be
-// other people's.
+// A report quotes its texts, which may be other people's; the caller has to protect it.
 package measure

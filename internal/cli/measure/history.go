@@ -10,16 +10,16 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Decisions says what people did with the messages that were held.
+// Decisions summarizes people's decisions about held messages.
 type Decisions struct {
-	// Since is when the first of the messages was held, zero for none.
+	// Since is when the first of the messages was held; zero for none.
 	Since time.Time `json:"since,omitzero"`
-	// Held counts the approval requests, Open those that nobody has decided yet.
+	// Held counts the approval requests, and Open the undecided ones.
 	Held int `json:"held"`
 	Open int `json:"open"`
 	Ends
-	// Rules are what the messages were held for, the most frequent first. A
-	// message counts once for each of its rules.
+	// Rules are the reasons for holding, the most frequent first. A message counts once for
+	// each of its rules.
 	Rules []DecidedRule `json:"rules"`
 }
 
@@ -30,17 +30,17 @@ type Ends struct {
 	TakenOver int `json:"takenOver"`
 	Resolved  int `json:"resolved"`
 	Expired   int `json:"expired"`
-	// Stopped is the share of what people decided that did not leave as it was
-	// written: denied, taken over or resolved. It is the precision of holding as
-	// people saw it, from below: an approval can be a needed one too.
+	// Stopped is the share of people's decisions after which the message was not sent as
+	// written: denied, taken over or resolved. It is a lower bound of the precision of
+	// holding in people's view, because an approval can be a needed one too.
 	Stopped Share `json:"stopped"`
 }
 
-// DecidedRule is what people did with the messages that one rule held.
+// DecidedRule summarizes the decisions about messages that one rule held.
 type DecidedRule struct {
 	Name string `json:"name"`
 	Held int    `json:"held"`
-	// Alone counts those that nothing else held.
+	// Alone counts the messages that nothing else held.
 	Alone int `json:"alone"`
 	Ends
 }
@@ -52,13 +52,13 @@ type History struct {
 	ends  map[string]string
 }
 
-// NewHistory makes one for no records.
+// NewHistory returns an empty history.
 func NewHistory() *History {
 	return &History{held: map[string][]string{}, ends: map[string]string{}}
 }
 
-// Add takes a record. Those that say nothing about held messages are passed over:
-// people are asked about tools and tasks too.
+// Add adds a record. It skips records that are not about held messages, such as those about
+// tools and tasks.
 func (h *History) Add(e *audit.Entry) {
 	switch {
 	case e.ApprovalID == "":
@@ -75,8 +75,7 @@ func (h *History) Add(e *audit.Entry) {
 	}
 }
 
-// reasons are what a message is held for: the commitments seen in it, or else the
-// code.
+// reasons are the reasons for holding a message: the commitments found in it, or else the code.
 func reasons(r *audit.Record) (names []string) {
 	for _, d := range r.Detections {
 		if name, commitment := strings.CutPrefix(d.Rule, "commitment."); commitment && !d.Shadow && r.Code == string(ocip.CommitmentRequiresHuman) {
@@ -89,8 +88,8 @@ func reasons(r *audit.Record) (names []string) {
 	return names
 }
 
-// Decisions sums up. A decision about a message that was held before the first
-// record is left out.
+// Decisions returns the summary. It ignores decisions about messages that were held before
+// the first record.
 func (h *History) Decisions() Decisions {
 	d := Decisions{Since: h.since, Rules: []DecidedRule{}}
 	rules := map[string]*DecidedRule{}

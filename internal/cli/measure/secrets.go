@@ -2,19 +2,18 @@ package measure
 
 import "slices"
 
-// SecretsReport says how well the content detector agrees with the labels.
+// SecretsReport compares the content detector with the labels.
 type SecretsReport struct {
-	// Found is the share of the texts with a secret in which one is found,
-	// False the share of the texts with neither a secret nor personal data that
-	// are raised all the same.
+	// Found is the share of texts with a secret in which the detector finds one. False is
+	// the share of texts without secrets and personal data whose level it raises.
 	Found Share `json:"found"`
 	False Share `json:"false"`
-	// Families are the labels, Rules what speaks up.
+	// Families are the labels, and Rules the rules with findings.
 	Families []Family `json:"families"`
 	Missed   []Quote  `json:"missed"`
 	Useless  []Quote  `json:"useless"`
-	// Personal are the kinds of personal data and in how many texts something
-	// is found, by a rule that raises or one that takes note.
+	// Personal are the kinds of personal data, with the number of texts with findings, by
+	// rules that raise the level or only note.
 	Personal []Family `json:"personal"`
 }
 
@@ -24,7 +23,7 @@ type Family struct {
 	Found Share  `json:"found"`
 }
 
-// Secrets reports on texts that were looked at.
+// Secrets reports on texts with findings.
 func Secrets(seen []Seen) SecretsReport {
 	r := SecretsReport{Families: []Family{}, Missed: []Quote{}, Useless: []Quote{}, Personal: []Family{}}
 	families, personal := map[string]*[2]int{}, map[string]*[2]int{}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Share is a part of a whole, and between which bounds the true share lies at
-// 95 % confidence (Wilson's interval). All are 0 where the whole is.
+// Share is a part of a whole, with the bounds of the true share at 95 % confidence
+// (Wilson's interval). If Whole is 0, everything is 0.
 type Share struct {
 	Part  int     `json:"part"`
 	Whole int     `json:"whole"`
@@ -16,7 +16,7 @@ type Share struct {
 	High  float64 `json:"high"`
 }
 
-// ShareOf is a part of a whole.
+// ShareOf returns a part of a whole.
 func ShareOf(part, whole int) Share {
 	if whole == 0 {
 		return Share{}
@@ -33,7 +33,7 @@ func ShareOf(part, whole int) Share {
 	}
 }
 
-// String writes the share in hundredths with its bounds: "41.9 [41-43]".
+// String formats the share in hundredths with its bounds: "41.9 [41-43]".
 func (s Share) String() string {
 	if s.Whole == 0 {
 		return "-"
@@ -41,7 +41,7 @@ func (s Share) String() string {
 	return fmt.Sprintf("%.1f [%.0f-%.0f]", 100*s.Value, 100*s.Low, 100*s.High)
 }
 
-// UnmarshalJSON reads a share as it is written, or as "part/whole".
+// UnmarshalJSON parses the format of a share, or "part/whole".
 func (s *Share) UnmarshalJSON(raw []byte) error {
 	var short string
 	if json.Unmarshal(raw, &short) == nil {

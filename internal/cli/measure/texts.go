@@ -11,10 +11,10 @@ import (
 
 // Text is one message that a person has judged.
 type Text struct {
-	// ID names it in reports; where a file gives none it is the line's number.
+	// ID is its name in reports; the default is the line's number.
 	ID string `json:"id"`
-	// Kind, Half and Lang sort it, Exchange, Turn, From and Answers say where it
-	// stands in a conversation. All may be empty.
+	// Kind, Half and Lang sort it. Exchange, Turn, From and Answers give its place in a
+	// conversation. All may be empty.
 	Kind     string `json:"kind,omitzero"`
 	Half     string `json:"half,omitzero"`
 	Lang     string `json:"lang,omitzero"`
@@ -26,10 +26,10 @@ type Text struct {
 	Text string `json:"text"`
 	// Commitment is the strict label: the text should be held.
 	Commitment bool `json:"commitment"`
-	// Lenient is set where the text commits, asks for a commitment, or promises
-	// weakly. Where a file does not say, it is Commitment.
+	// Lenient is set if the text commits, asks for a commitment, or promises weakly. The
+	// default is Commitment.
 	Lenient bool `json:"lenient"`
-	// Secrets and Personal are the families of what is in it.
+	// Secrets and Personal are the families of data in it.
 	Secrets  []string `json:"secrets,omitempty"`
 	Personal []string `json:"personal,omitempty"`
 }
@@ -37,10 +37,10 @@ type Text struct {
 // maxText bounds a line in bytes.
 const maxText = 1 << 20
 
-// Read reads judged texts, one a line: either a JSON object with at least
-// "text" and "commitment", or a label, a tab and the text. Labels are true,
-// yes, 1, commitment and false, no, 0, none, in any case. Empty lines and lines
-// that begin with # are passed over. An error names the line.
+// Read reads judged texts, one a line: either a JSON object with at least "text" and
+// "commitment", or a label, a tab and the text. Labels are true, yes, 1, commitment and
+// false, no, 0, none, in any case. It skips empty lines and lines that begin with #. An
+// error names the line.
 func Read(from io.Reader) ([]Text, error) {
 	var texts []Text
 	seen := map[string]bool{}
@@ -77,7 +77,7 @@ func Read(from io.Reader) ([]Text, error) {
 
 func read(line string) (t Text, err error) {
 	if strings.HasPrefix(strings.TrimLeft(line, " \t"), "{") {
-		// These may not be left out.
+		// The mandatory members.
 		var given struct {
 			Text       *string `json:"text"`
 			Commitment *bool   `json:"commitment"`

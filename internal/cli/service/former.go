@@ -13,23 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An upgrade replaces the program of all users at once, and each decides about the
-// own configuration. The package and make install keep the former program, so that a
-// service whose configuration lacks what this version wants goes on with it until
-// its user has written that.
+// An upgrade replaces the program of all users at once, but each user decides about their
+// own configuration. The package and make install keep the former program. If a service's
+// configuration lacks lines that this version requires, the service continues with the
+// former program until its user has written them.
 const (
-	// formerSuffix ends the name of the former program, beside this one.
+	// formerSuffix ends the name of the former program, which is beside this one.
 	formerSuffix = ".former"
-	// packagedProgram is where the package has this one, and packagedFormer where it
-	// keeps the former.
+	// packagedProgram is the package's program, and packagedFormer its former program.
 	packagedProgram = "/usr/bin/ocipd"
 	packagedFormer  = "/usr/libexec/ocipd/ocipd" + formerSuffix
-	// FormerMark is set for a former program, which goes on with none itself. It is
-	// no OCIPD_… variable: those are keys of the configuration.
+	// FormerMark is set in the environment of a former program, which does not look for
+	// another one. It is not an OCIPD_… variable, because those are configuration keys.
 	FormerMark = "FORMER_OCIPD"
 )
 
-// formerOf is the former version of a program, "" where none is kept.
+// formerOf is the former version of a program, or "".
 func formerOf(program string) string {
 	path := program + formerSuffix
 	if program == packagedProgram {
@@ -41,8 +40,7 @@ func formerOf(program string) string {
 	return path
 }
 
-// lacking is how many lines a configuration lacks without which this version does
-// not start.
+// lacking counts the missing lines without which this version does not start.
 func lacking(cfg *config.Config) int {
 	lacks, err := kernelconfig.Undeclared(cfg, nil)
 	if err != nil {
@@ -51,10 +49,9 @@ func lacking(cfg *config.Config) int {
 	return len(lacks)
 }
 
-// GoOnWithFormer becomes the former program, where a service is started with a
-// configuration that this one refuses and that one takes. It does so before anything
-// of the service is touched, sockets and database. It returns where there is no such
-// program, and the start says what is wrong.
+// GoOnWithFormer executes the former program if a service is started with a configuration
+// that only the former program accepts. It does so before it touches the service's sockets
+// or database. It returns if there is no such program, and the start then reports the error.
 func (s *Manager) GoOnWithFormer(ctx context.Context, cfg *config.Config) error {
 	if s.Getenv("NOTIFY_SOCKET") == "" || s.Getenv(FormerMark) != "" {
 		return nil
@@ -83,8 +80,8 @@ func (s *Manager) GoOnWithFormer(ctx context.Context, cfg *config.Config) error 
 	return unix.Exec(former, append([]string{former}, os.Args[1:]...), env)
 }
 
-// HeldBack says why another version runs than is installed, "" where that is not for
-// the configuration's sake.
+// HeldBack says why a version other than the installed one runs, or "" if the configuration
+// is not the reason.
 func (s *Manager) HeldBack(running string) string {
 	if running == "" || running == s.Version {
 		return ""

@@ -1,9 +1,9 @@
-// Package service runs the daemon as a service of its user: it installs and removes
-// the systemd units with what belongs to them, says what the service manager runs, and
-// goes on with the former program where a configuration lacks what this one wants.
+// Package service runs the daemon as a user's service. It installs and removes the systemd
+// units and their files, reports the service's state, and continues with the former program
+// if a configuration lacks lines that this one requires.
 //
-// A [Manager] asks the user's service manager, by systemctl. Whoever installs hands in
-// the files that go along with the units.
+// A [Manager] asks the user's service manager through systemctl. The caller of an
+// installation passes the further files.
 package service
 
 import (
@@ -28,28 +28,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Manager is a user's service manager, and what is asked of it.
+// Manager asks a user's service manager.
 type Manager struct{ *cli.Process }
 
-// Installation puts the service in its place, and takes it out.
+// Installation installs and removes the service.
 type Installation struct {
 	*Manager
 	ctx context.Context
-	// made makes what is installed beside the units, given where that belongs.
+	// made returns the further files to install, given the XDG directories.
 	made    func(dataHome, configHome string) ([]File, error)
 	dryRun  bool
 	program string
-	// units is where the service manager looks, and the others are the user's
-	// directories by the XDG specification.
+	// units is the service manager's directory. The others are the user's XDG directories.
 	units, configHome, dataHome string
-	// changed is set when a unit is another one than before, and enables are the units
-	// that are enabled.
+	// changed is set if a unit's text changed. enables are the enabled units.
 	changed bool
 	enables []string
 }
 
-// Installation finds out where things belong. Made makes what is installed beside the
-// units, given the directories of data and configuration.
+// Installation determines the places of an installation. made returns the further files,
+// given the directories of data and configuration.
 func (s *Manager) Installation(ctx context.Context, made func(dataHome, configHome string) ([]File, error), dryRun bool) (*Installation, error) {
 	if s.Socket != "" {
 		return nil, cli.Usagef("cannot use --socket here: the service is where ocipd.socket listens")
@@ -68,7 +66,7 @@ func (s *Manager) Installation(ctx context.Context, made func(dataHome, configHo
 	return i, nil
 }
 
-// say tells what was done: a word for it and the rest.
+// say reports an action: its name and details.
 func (i *Installation) say(did, format string, args ...any) {
 	if i.dryRun {
 		did = map[string]string{"wrote": "would write", "made": "would make", "ran": "would run", "removed": "would remove", "left": "would leave"}[did]
@@ -76,14 +74,13 @@ func (i *Installation) say(did, format string, args ...any) {
 	fmt.Fprintln(i.Stdout, term.Printable(did+" "+fmt.Sprintf(format, args...)))
 }
 
-// File is a file that install writes and uninstall removes.
+// File is a file that Install writes and Uninstall removes.
 type File struct {
 	Path string
 	Text []byte
 }
 
-// Install writes the units and what belongs to them, and starts the service, with the
-// runner where that is asked for.
+// Install writes the units and their files, and starts the service, with the runner if requested.
 func (i *Installation) Install(noStart, runner bool) error {
 	service, err := i.unit(systemd.Service(), "serve")
 	if err != nil {
@@ -108,7 +105,7 @@ func (i *Installation) Install(noStart, runner bool) error {
 	}
 	where := i.units
 	if dir := i.Packaged(); dir != "" && !i.installed() && same(dir, units) {
-		// What is the package's is upgraded with it; a copy would go before it.
+		// The package upgrades its own files; a copy would override them.
 		units, files, where = nil, nil, dir
 	}
 	for _, unit := range units {
@@ -144,7 +141,7 @@ func (i *Installation) Install(noStart, runner bool) error {
 	return i.start()
 }
 
-// same reports whether a directory has the files as they are.
+// same reports whether a directory has exactly these files.
 func same(dir string, files []File) bool {
 	for _, f := range files {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(f.Path)))
@@ -155,8 +152,7 @@ func same(dir string, files []File) bool {
 	return true
 }
 
-// Packaged is the directory where a package of the system has put the service for
-// all users, empty where none has.
+// Packaged is the directory in which a system package has put the service for all users, or "".
 //
 // Source: systemd.unit(5), Unit File Load Path.
 func (s *Manager) Packaged() string {
@@ -175,7 +171,7 @@ func (s *Manager) Packaged() string {
 	return ""
 }
 
-// write writes a file, and reports whether it is another one than before.
+// write writes a file, and reports whether it changed.
 func (i *Installation) write(f File) (bool, error) {
 	if i.dryRun {
 		old, err := os.ReadFile(f.Path)
@@ -187,7 +183,7 @@ func (i *Installation) write(f File) (bool, error) {
 	return cli.ReplaceFile(f.Path, f.Text, 0o644)
 }
 
-// unit is the text of a unit with this program in it, and the command that it runs.
+// unit returns the text of a unit with this program in it, and its command.
 func (i *Installation) unit(text, command string) (string, error) {
 	program, err := quoteExec(i.program)
 	if err != nil {
@@ -208,9 +204,8 @@ func (i *Installation) unit(text, command string) (string, error) {
 	return strings.Replace(text, " "+command+"\n", " "+command+" --config "+quoted+"\n", 1), nil
 }
 
-// quoteExec writes a path as a word of a command line of a unit. Paths that need
-// more than quotes are refused: nobody has one, and one who makes one may mean
-// something by it.
+// quoteExec quotes a path for a command line in a unit. It refuses paths that need more
+// than quotes: nobody uses such paths by accident.
 //
 // Source: systemd.service(5), Command lines; systemd.unit(5), Specifiers.
 func quoteExec(path string) (string, error) {
@@ -227,8 +222,8 @@ func quoteExec(path string) (string, error) {
 }
 
 // places makes the directories of configuration and state, for their owner alone.
-// Before it first starts the service, systemd from 254 on would make the latter a
-// link to the former where only that is there.
+// Otherwise, systemd from 254 on would make the state directory a link to the
+// configuration's if only the latter exists at the first start.
 func (i *Installation) places() error {
 	state := i.XDG("XDG_STATE_HOME", ".local/state")
 	for _, dir := range []string{filepath.Join(i.configHome, "openclawos"), filepath.Join(state, "openclawos")} {
@@ -245,14 +240,13 @@ func (i *Installation) places() error {
 	return nil
 }
 
-// systemctl runs the service manager's client for the user, and returns what it
-// printed. Its error says what was asked and what was said.
+// systemctl runs systemctl for the user, and returns its output. An error includes the
+// command and the output.
 func (i *Installation) systemctl(args ...string) (string, error) {
 	return i.Manager.systemctl(i.ctx, args...)
 }
 
-// managerTime bounds how long the service manager may take for one thing. A start
-// may have to verify the whole log.
+// managerTime bounds one action of the service manager. A start may have to verify the whole log.
 const managerTime = 16 * time.Minute
 
 func (s *Manager) systemctl(ctx context.Context, args ...string) (string, error) {
@@ -272,7 +266,7 @@ func (s *Manager) systemctl(ctx context.Context, args ...string) (string, error)
 	return out.String(), nil
 }
 
-// noManager says what to do where no service manager answers.
+// noManager says what to do if no service manager answers.
 func (i *Installation) noManager(cause error) error {
 	fmt.Fprintln(i.Stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
 	fmt.Fprintf(i.Stderr, `What was to be written is written; nothing was started. Either
@@ -292,8 +286,7 @@ func (i *Installation) userName() string {
 	return strconv.Itoa(os.Geteuid())
 }
 
-// start enables the units, and starts the service again where another version of
-// it runs.
+// start enables the units, and restarts a service that runs another version.
 func (i *Installation) start() error {
 	if i.dryRun {
 		i.say("ran", "systemctl --user daemon-reload")
@@ -306,8 +299,8 @@ func (i *Installation) start() error {
 	}
 	i.compareEnvironment(environment)
 	stale := i.stale()
-	// Where it failed too often, it would not be started. It fails itself for
-	// units that are not known yet.
+	// A service that failed too often would not start. This fails only for units that are
+	// not loaded yet.
 	_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
 	for _, args := range [][]string{
 		{"daemon-reload"},
@@ -323,7 +316,7 @@ func (i *Installation) start() error {
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
 		}
 		i.say("ran", "systemctl --user restart %s: another version was running", systemd.ServiceName)
-		// Where it runs; its commands go on.
+		// A running runner restarts; its commands continue.
 		if _, err := i.systemctl("try-restart", systemd.RunnerName); err != nil {
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd-runner -n 20", err)
 		}
@@ -336,8 +329,8 @@ func (i *Installation) start() error {
 	return nil
 }
 
-// callable says what to do where a shell does not find the program by its name, as
-// in the session that made ~/.local/bin.
+// callable says what to do if a shell does not find the program, as in the session that
+// created ~/.local/bin.
 func (i *Installation) callable() {
 	dir := filepath.Dir(i.program)
 	if slices.Contains(filepath.SplitList(i.Getenv("PATH")), dir) {
@@ -349,8 +342,7 @@ func (i *Installation) callable() {
 	}
 }
 
-// stale reports whether the service runs something else than it would after it was
-// started now.
+// stale reports whether a restart would run something else.
 func (i *Installation) stale() bool {
 	unit, err := i.ShowUnit(i.ctx, systemd.ServiceName)
 	if err != nil || unit["ActiveState"] != "active" {
@@ -373,8 +365,7 @@ func Lingers(name string) bool {
 	return err == nil
 }
 
-// compareEnvironment warns of variables that decide where things are, and are not
-// the same for the service.
+// compareEnvironment warns of variables for places that differ in the service's environment.
 func (i *Installation) compareEnvironment(environment string) {
 	theirs := map[string]string{}
 	for line := range strings.SplitSeq(environment, "\n") {
@@ -396,7 +387,7 @@ func orNone(text string) string {
 	return text
 }
 
-// Uninstall stops the service and removes what Install wrote.
+// Uninstall stops the service and removes Install's files.
 func (i *Installation) Uninstall() error {
 	manager := i.dryRun
 	if !i.dryRun {
@@ -407,7 +398,7 @@ func (i *Installation) Uninstall() error {
 	ours := i.installed() || packaged != ""
 	gone := []string{systemd.SocketName, systemd.ServiceName}
 	for _, dir := range []string{i.units, packaged} {
-		// An earlier version had none.
+		// An earlier version had no runner.
 		if dir != "" && cli.Exists(filepath.Join(dir, systemd.RunnerName)) {
 			gone = append(gone, systemd.RunnerName)
 			break
@@ -458,7 +449,7 @@ func (i *Installation) Uninstall() error {
 			return err
 		}
 		i.say("ran", "systemctl --user daemon-reload")
-		// It fails for units that never failed, and are now forgotten.
+		// This fails for units that never failed, which are now unloaded.
 		_, _ = i.systemctl(append([]string{"reset-failed"}, gone...)...)
 	}
 	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
@@ -476,18 +467,17 @@ func (i *Installation) Uninstall() error {
 	return nil
 }
 
-// prune removes the directories above a file as far as they are empty and below
-// those that are not the service's own.
+// prune removes the empty directories above a file, up to the service's own.
 func (i *Installation) prune(path string) {
 	for dir := filepath.Dir(path); strings.HasPrefix(dir, i.configHome+"/") || strings.HasPrefix(dir, i.dataHome+"/"); dir = filepath.Dir(dir) {
-		// Not os.Remove, which would take a symbolic link to a directory.
+		// os.Remove would also remove a symbolic link to a directory.
 		if unix.Rmdir(dir) != nil {
 			return
 		}
 	}
 }
 
-// installed reports whether a unit is there.
+// installed reports whether a unit is installed.
 func (i *Installation) installed() bool {
 	for _, name := range []string{systemd.SocketName, systemd.ServiceName} {
 		if _, err := os.Lstat(filepath.Join(i.units, name)); err == nil {

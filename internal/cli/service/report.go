@@ -15,14 +15,14 @@ import (
 	"github.com/openclawos/ocipd/systemd"
 )
 
-// Status is what `ocipd service status --json` prints.
+// Status is the output of `ocipd service status --json`.
 type Status struct {
 	Service unitReport `json:"service"`
 	Socket  unitReport `json:"socket"`
-	// Runner runs approved commands. It is off until it is asked for.
+	// Runner runs approved commands. It is off by default.
 	Runner unitReport `json:"runner"`
-	// Running is the version of the daemon that answers, Installed that of the
-	// program in the unit; empty where there is none.
+	// Running is the version of the daemon that answers. Installed is the version of the
+	// unit's program. They are "" if there is none.
 	Running   string `json:"running"`
 	Installed string `json:"installed"`
 	Program   string `json:"program"`
@@ -39,7 +39,7 @@ type unitReport struct {
 	Result  string `json:"result"`
 }
 
-// String says how a unit is.
+// String describes the state of a unit.
 func (u unitReport) String() string {
 	text := u.State
 	if u.Sub != "" {
@@ -87,14 +87,14 @@ func (s *Manager) Report(ctx context.Context) (*Status, error) {
 		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Runner: unitOf(systemd.RunnerName, runner), Status: service["StatusText"],
 		Program: programOf(service["ExecStart"]),
 	}
-	// What is not a number is none.
+	// A text that is not a number counts as 0.
 	r.PID, _ = strconv.Atoi(service["MainPID"])
 	r.Restarts, _ = strconv.Atoi(service["NRestarts"])
 	if r.Program != "" {
 		r.Installed = s.versionOf(ctx, r.Program)
 	}
 	if r.Service.State == "active" {
-		// Asked only of a service that is there: asking would start it.
+		// Ask only a running service, because a connection would start it.
 		if raw, err := s.AskOperator(ctx, "kernel.status"); err == nil {
 			var status api.Status
 			if json.Unmarshal(raw, &status) == nil {
@@ -113,7 +113,7 @@ func unitOf(name string, p map[string]string) unitReport {
 	return r
 }
 
-// programOf is the path in the ExecStart property, as systemctl show prints it.
+// programOf is the path in the ExecStart property in the output of systemctl show.
 func programOf(execStart string) string {
 	_, rest, ok := strings.Cut(execStart, "path=")
 	if !ok {
@@ -123,7 +123,7 @@ func programOf(execStart string) string {
 	return path
 }
 
-// versionOf asks a program for its version, empty where it does not say.
+// versionOf asks a program for its version, and returns "" on failure.
 func (s *Manager) versionOf(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
@@ -151,7 +151,7 @@ func (s *Manager) Print(r *Status) error {
 		}
 	}
 	if r.PID > 0 {
-		// The manager keeps the last one of what has ended.
+		// The manager keeps the last status of an ended service.
 		line("status", r.Status)
 	}
 	if r.PID > 0 {

@@ -1,5 +1,4 @@
-// Package appconfig serves apps what they may see of the configuration: config.get
-// and config.watch.
+// Package appconfig serves apps their part of the configuration: config.get and config.watch.
 package appconfig
 
 import (
@@ -15,17 +14,15 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 )
 
-// Settings serves the app-visible part of the configuration, and tells who
-// watches what changed when the file did.
+// Settings serves the app-visible part of the configuration, and tells watchers about changes to it.
 type Settings struct {
 	mu       sync.Mutex
 	tree     map[string]any
 	watchers map[*watch]struct{}
 }
 
-// watch is one app's wish to hear of changes. What is not fetched yet is kept
-// as the tree that was last told, so a slow reader costs one tree and gets the
-// newest state.
+// watch is one app's subscription to changes. It keeps only the last tree that the app got,
+// so a slow reader costs one tree and then gets the newest state.
 type watch struct {
 	view  func() registry.View
 	paths []keypath.Path
@@ -38,8 +35,8 @@ func New(cfg *config.Config) *Settings {
 	return &Settings{tree: cfg.Visible(), watchers: make(map[*watch]struct{})}
 }
 
-// visible returns what an app may see of a tree: its channels' sections and its
-// own. Other apps' sections can hold their secrets.
+// visible returns the part of a tree that an app may see: its channels' sections and its
+// own. Other apps' sections can hold secrets.
 func visible(tree map[string]any, v registry.View) map[string]any {
 	pick := func(section string, names ...string) map[string]any {
 		all, _ := tree[section].(map[string]any)
@@ -54,8 +51,8 @@ func visible(tree map[string]any, v registry.View) map[string]any {
 	return map[string]any{"channels": pick("channels", v.Channels...), "apps": pick("apps", v.App)}
 }
 
-// own is where an app finds its section under the last part of its id too, as
-// apps do that were written for the stock kernel: "lobster" for @openclawos/lobster.
+// own is the app's section under the last part of its id, which apps for the stock kernel
+// expect: "lobster" for @openclawos/lobster.
 func own(v registry.View) keypath.Path {
 	name := v.App[strings.LastIndexByte(v.App, '/')+1:]
 	if name == "channels" || name == "apps" {
@@ -64,8 +61,8 @@ func own(v registry.View) keypath.Path {
 	return keypath.Path(nil).Key(name)
 }
 
-// seen is what an app may see, as the paths name it: its own section also under
-// the last part of its id, where a path begins with that.
+// seen is the part that an app may see. If a path begins with the last part of the app's
+// id, it has the app's own section under that name too.
 func seen(tree map[string]any, v registry.View, paths ...keypath.Path) map[string]any {
 	all, short := visible(tree, v), own(v)
 	if len(short) > 0 && slices.ContainsFunc(paths, func(p keypath.Path) bool { return len(p) > 0 && p.Covers(short) }) {
@@ -77,10 +74,9 @@ func seen(tree map[string]any, v registry.View, paths ...keypath.Path) map[strin
 	return all
 }
 
-// Get returns the value at a path of what an app may see, nil where there is
-// none.
+// Get returns the value at a path in the app's part, or nil.
 func (s *Settings) Get(view func() registry.View, path string) (any, error) {
-	// A path that cannot be read names nothing, and Lookup says what is wrong.
+	// An invalid path selects nothing, and Lookup reports the error.
 	named, _ := keypath.Compile(path)
 	tree := s.current()
 	value, _, err := keypath.Lookup(seen(tree, view(), named), path)
@@ -129,8 +125,8 @@ func (s *Settings) Watch(ctx context.Context, view func() registry.View, paths [
 	return changes, nil
 }
 
-// current is the tree in force. Whoever shows it asks afterwards what an app may see
-// of it: what is decided by is put in force before the tree is.
+// current is the tree in force. Callers must determine an app's rights after this call,
+// because the rules of decisions change before the tree does.
 func (s *Settings) current() map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +139,7 @@ func (s *Settings) forget(w *watch) {
 	delete(s.watchers, w)
 }
 
-// news returns what changed since a watcher was last told.
+// news returns the changes since a watcher's last batch.
 func (s *Settings) news(w *watch) (batch []api.ConfigChange) {
 	before, tree := w.told, s.current()
 	w.told = seen(tree, w.view(), w.paths...)
@@ -160,8 +156,8 @@ func (w *watch) concerned(changed string) bool {
 	return len(w.paths) == 0 || err != nil || slices.ContainsFunc(w.paths, func(p keypath.Path) bool { return p.Covers(at) })
 }
 
-// Take serves another configuration from here on, and tells the watchers. What
-// is not visible to apps is not taken here.
+// Take serves another configuration from now on, and tells the watchers. It keeps only the
+// part that apps may see.
 func (s *Settings) Take(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

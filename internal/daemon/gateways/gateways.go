@@ -1,8 +1,8 @@
-// Package gateways watches the processes of agent runtimes that are gated by a plugin inside of
-// them, or by what was entered into their files. Nothing but the plugin's connection tells
-// that one with a plugin is gated: where such a process runs and the plugin in it is missing,
-// disabled, broken or not connected, its agents send what nobody decides about. So do those of one
-// that runs while its files say something else than was entered.
+// Package gateways watches the processes of agent runtimes that a plugin inside them or
+// entries in their files gate. For a runtime with a plugin, only the plugin's connection
+// shows that it is gated: if the plugin is missing, disabled, broken or not connected,
+// nobody decides about its agents' messages. The same is true if a runtime's files differ
+// from the entries.
 package gateways
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/openclawos/ocipd/internal/base/peer"
 )
 
-// Kind is a runtime that is watched.
+// Kind is a watched runtime.
 type Kind struct {
-	// App is the app of its plugin, or its own name where it is gated by its files, and Title
-	// what people call it.
+	// App is the app of its plugin, or for a runtime gated by its files the runtime's name.
+	// Title is the name for people.
 	App, Title string
-	// Files is set where it is gated by its files.
+	// Files is set if its files gate it.
 	Files bool
-	// Process is what its process calls itself, cut to 15 bytes by the system.
+	// Process is the name of its process, cut to 15 bytes by the system.
 	Process string
 }
 
-// Kinds are those that are known.
+// Kinds are the known kinds.
 func Kinds() []Kind {
 	return []Kind{
 		{App: "@openclaw/gateway", Title: "OpenClaw", Process: "openclaw-gatewa"},
@@ -37,72 +37,72 @@ func Kinds() []Kind {
 	}
 }
 
-// Ungated is a process whose agents' messages nobody decides about.
+// Ungated is a process without a gate.
 type Ungated struct {
 	Kind
 	PID int
-	// Since is when that was first seen.
+	// Since is the time of the first observation.
 	Since time.Time
-	// Why says what its files say in place of what was entered, "" where it has a plugin.
+	// Why describes the differences in its files; "" for a plugin.
 	Why string
 }
 
-// Client is an app that a process has connected.
+// Client is an app with the process that has connected it.
 type Client struct {
 	App string
 	PID int
 }
 
-// Options is what a watch is made from.
+// Options are the inputs of a watch.
 type Options struct {
-	// Every is how often is looked, and Grace for how long a process may be without its
-	// plugin: it starts, or the daemon did.
+	// Every is the interval of checks. Grace is how long a process may be without its
+	// plugin, because it or the daemon may be starting.
 	Every, Grace time.Duration
-	// Processes are those of the machine.
+	// Processes returns the machine's processes.
 	Processes func() []peer.Listed
-	// UID is the user whose processes are looked at: what others run is theirs.
+	// UID is the user whose processes are watched; other users' are their own affair.
 	UID int
-	// Bound reports whether agents of the configuration speak by an app, and Attached
-	// which apps are connected, and by which process.
+	// Bound reports whether agents of the configuration are bound to an app. Attached
+	// returns the connected apps with their processes.
 	Bound    func(app string) bool
 	Attached func() map[Client]bool
-	// Held says of each runtime that is gated by its files what does not stand there as it was
-	// entered: nothing where all does. One that was not put behind the daemon is not among them.
+	// Held returns for each runtime gated by its files the differences from the entries;
+	// none if all is well. It omits runtimes that were not integrated.
 	Held func() map[string][]string
-	// Alarm is told of each process that is found ungated, once, and Over when that has
-	// ended, and how. What cannot be told is told at the next look.
+	// Alarm is called once for each process found ungated, and Over when that has ended. If
+	// a call fails, the next check repeats it.
 	Alarm func(Ungated) error
 	Over  func(u Ungated, how End) error
 	Now   func() time.Time
 }
 
-// End is how it ended that a process was ungated.
+// End is how an ungated process ceased to be one.
 type End string
 
-// Its plugin is connected; it is gone; no agent of the configuration speaks by its app any
-// more, so that nobody looks.
+// Its plugin has connected; the process is gone; or no agent of the configuration is bound
+// to its app any more, so nobody watches it.
 const (
 	Gated   End = "gated"
 	Gone    End = "gone"
 	Unbound End = "unbound"
 )
 
-// Watch looks at processes until its context ends.
+// Watch checks processes until its context ends.
 type Watch struct {
 	Options
 	mu sync.Mutex
-	// seen are the processes that were found without their plugin, and told those of them
-	// that the alarm was raised for.
+	// seen are the processes found without their plugin, and told those for which the alarm
+	// was raised.
 	seen map[int]Ungated
 	told map[int]bool
 }
 
-// New makes a watch.
+// New returns a watch.
 func New(o Options) *Watch {
 	return &Watch{Options: o, seen: make(map[int]Ungated), told: make(map[int]bool)}
 }
 
-// Run looks again and again.
+// Run checks repeatedly.
 func (w *Watch) Run(ctx context.Context) {
 	ticker := time.NewTicker(w.Every)
 	defer ticker.Stop()
@@ -116,7 +116,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Ungated are the processes that the alarm is raised for.
+// Ungated returns the processes for which the alarm was raised.
 func (w *Watch) Ungated() (list []Ungated) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,8 +127,8 @@ func (w *Watch) Ungated() (list []Ungated) {
 	return list
 }
 
-// Look looks once, and raises the alarm for a process that has had its time. One caller
-// looks at a time.
+// Look checks once, and raises the alarm for a process whose grace is over. Call it from
+// one goroutine at a time.
 func (w *Watch) Look(grace time.Duration) {
 	held := w.Held()
 	running := w.running(held)
@@ -142,7 +142,7 @@ func (w *Watch) Look(grace time.Duration) {
 		}
 	}
 	for _, s := range w.steps(running, attached, held, grace) {
-		// What is told takes as long as the disk does, and nobody who asks waits for it.
+		// A record takes as long as the disk, so callers of Ungated must not wait for it.
 		switch {
 		case s.alarm:
 			if w.Alarm(s.Ungated) == nil {
@@ -154,7 +154,7 @@ func (w *Watch) Look(grace time.Duration) {
 	}
 }
 
-// step is what has to be done about a process: the alarm is raised, or it is over.
+// step is a pending call of Alarm or Over.
 type step struct {
 	Ungated
 	alarm, told bool
@@ -204,7 +204,7 @@ func (w *Watch) forget(pid int) {
 	delete(w.told, pid)
 }
 
-// bound reports whether processes of a kind are looked at.
+// bound reports whether processes of a kind are watched.
 func (w *Watch) bound(k Kind, held map[string][]string) bool {
 	if k.Files {
 		_, ok := held[k.App]
@@ -213,7 +213,7 @@ func (w *Watch) bound(k Kind, held map[string][]string) bool {
 	return w.Bound(k.App)
 }
 
-// running are the watched processes that run.
+// running returns the running processes of watched kinds.
 func (w *Watch) running(held map[string][]string) map[int]Kind {
 	var kinds []Kind
 	for _, k := range Kinds() {

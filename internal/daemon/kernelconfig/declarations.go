@@ -12,11 +12,11 @@ import (
 // Declaration is one line that a configuration lacks.
 type Declaration = directory.Declaration
 
-// Lines are declarations as YAML to be added to a configuration.
+// Lines formats declarations as YAML, to be added to a configuration.
 func Lines(lacks []Declaration) string { return directory.Lines(lacks) }
 
-// Undeclared lists what a configuration must say about apps and does not. Owners
-// says which app had a channel of late, as far as somebody knows.
+// Undeclared lists the mandatory lines about apps that a configuration lacks. owners names
+// the recent app of each channel, as far as it is known.
 func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
 	d, err := directoryOf(cfg)
 	if err != nil {
@@ -25,7 +25,7 @@ func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, er
 	return directory.Missing(&d, owners), nil
 }
 
-// Declared reports whether apps may do only what a configuration grants them.
+// Declared reports whether a configuration limits apps to its grants.
 func Declared(cfg *config.Config) (bool, error) {
 	d, err := directoryOf(cfg)
 	if err != nil {
@@ -38,8 +38,8 @@ func Declared(cfg *config.Config) (bool, error) {
 	return made.Declared(), nil
 }
 
-// CheckDeclared refuses a configuration in which it is not said what apps may do
-// and has to be. Each line that it lacks is an error with that line in it.
+// CheckDeclared returns an error for each mandatory line about apps that a configuration
+// lacks, with that line in it.
 func CheckDeclared(cfg *config.Config) (found config.Errors) {
 	lacks, err := Undeclared(cfg, nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func CheckDeclared(cfg *config.Config) (found config.Errors) {
 	return found
 }
 
-// listOf is a list as YAML has it on one line.
+// listOf formats a list as YAML on one line.
 func listOf(values []string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {

@@ -1,5 +1,5 @@
-// Package kernelconfig types a configuration for the kernel: what [config.Config] holds as
-// text becomes [kernel.Config]. It also says what a configuration lacks about apps.
+// Package kernelconfig types a configuration for the kernel: texts in [config.Config]
+// become [kernel.Config]. It also finds the lines about apps that a configuration lacks.
 package kernelconfig
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// New types what the configuration holds as text. The configuration
-// was checked when it was loaded, so an error here is one of the program.
+// New types the texts of a configuration. The configuration was checked when it was loaded,
+// so an error here is a fault of the program.
 func New(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
 		Config: registry.Config{
@@ -49,7 +49,7 @@ func New(c *config.Config) (kernel.Config, error) {
 	return k, err
 }
 
-// directoryOf types who there is, and what apps may do.
+// directoryOf types the directory and the rights of apps.
 func directoryOf(c *config.Config) (directory.Config, error) {
 	d := directory.Config{DefaultAgent: c.DefaultAgent}
 	for _, r := range c.Routes {
@@ -74,7 +74,7 @@ func directoryOf(c *config.Config) (directory.Config, error) {
 	return d, nil
 }
 
-// declare types what apps may do, and how their channels address people.
+// declare types the rights of apps and the address members of their channels.
 func declare(d *directory.Config, c *config.Config) {
 	d.Grants = make(map[string]directory.Grant, len(c.Access.Apps))
 	for app, grant := range c.Access.Apps {

@@ -16,9 +16,9 @@ import (
 	"github.com/openclawos/ocipd/internal/config/configfile"
 )
 
-// trace is what is known of how an app was used.
+// trace is the evidence of an app's use.
 type trace struct {
-	owns                  map[string]string // what shows it, by channel
+	owns                  map[string]string // the evidence, by channel
 	intercepts, observes  []string
 	brought, delivered    map[string]int
 	last                  map[string]string
@@ -26,7 +26,7 @@ type trace struct {
 	lastChange, lastBlock string
 }
 
-// Traces are what is known of all apps, by id.
+// Traces is the evidence of all apps, by id.
 type Traces map[string]*trace
 
 func (t Traces) of(app string) *trace {
@@ -38,7 +38,7 @@ func (t Traces) of(app string) *trace {
 	return one
 }
 
-// Running takes up what a running daemon says of its apps.
+// Running adds a running daemon's status of its apps.
 func (t Traces) Running(live *api.Status) {
 	for i := range live.Apps {
 		a := &live.Apps[i]
@@ -55,7 +55,7 @@ func (t Traces) Running(live *api.Status) {
 	}
 }
 
-// Record takes up what a record shows. Records come newest first.
+// Record adds a record. Records come newest first.
 func (t Traces) Record(e *audit.Entry) {
 	channel, _, _ := strings.Cut(e.SessionKey, ":")
 	when := fmt.Sprintf("%s (record %d)", e.Time.Local().Format(time.DateTime), e.Seq)
@@ -85,9 +85,8 @@ func (t Traces) Record(e *audit.Entry) {
 	}
 }
 
-// owners says which app had which channel, as far as anything shows it. An app that
-// speaks for agents is handed what comes in through a channel, too, so that what was
-// delivered to it shows nothing.
+// owners returns the likely app of each channel. A delivery to an app that speaks for
+// agents is no evidence, because the agents' app also gets the channel's incoming messages.
 func (t Traces) owners(cfg *config.Config) map[string]string {
 	best, owners := map[string]int{}, map[string]string{}
 	for _, app := range slices.Sorted(maps.Keys(t)) {
@@ -113,7 +112,7 @@ func (t Traces) owners(cfg *config.Config) map[string]string {
 	return owners
 }
 
-// evidence is what shows that an app had a channel.
+// evidence lists the evidence that an app had a channel.
 func (t *trace) evidence(channel string) (all []string) {
 	if has := t.owns[channel]; has != "" {
 		all = append(all, channel+": "+has)
@@ -127,8 +126,7 @@ func (t *trace) evidence(channel string) (all []string) {
 	return all
 }
 
-// watching is what an app did with messages of others: as an interceptor, or else as
-// one that subscribed to what is said.
+// watching describes an app's use of other messages: as an interceptor, or else as an observer.
 func (t *trace) watching() (name, reason string, all []string) {
 	if len(t.intercepts) > 0 {
 		all = append(all, "it has hooks now, as the running daemon says: "+strings.Join(t.intercepts, ", "))
@@ -150,8 +148,8 @@ func (t *trace) watching() (name, reason string, all []string) {
 	return "", "", nil
 }
 
-// Proposals are all lines that a configuration lacks: those without which it is
-// refused, and those without which an app does no more what it did.
+// Proposals returns all lines that a configuration lacks: those that are mandatory, and
+// those without which an app could not do what it did before.
 func (t Traces) Proposals(cfg *config.Config) ([]configfile.Proposal, error) {
 	var list []configfile.Proposal
 	granted := *cfg

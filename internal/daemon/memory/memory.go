@@ -1,5 +1,5 @@
-// Package memory gives back to the system what a burst of work has left behind: the
-// runtime keeps it for the next burst, and so do caches.
+// Package memory returns the memory of a burst of work to the system; otherwise the Go
+// runtime and caches keep it for the next burst.
 package memory
 
 import (
@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// Every is how often to look.
+	// Every is the interval of checks.
 	Every = 5 * time.Second
-	// busy is how much is allocated between two looks where there is work to do, and
-	// worth from how much on it is worth it to give back what is left of it.
+	// busy is how much is allocated between two checks while there is work. worth is from
+	// how much on it pays to return the rest of a burst.
 	busy  = 16 << 20
 	worth = 64 << 20
-	// rest is how little is allocated between two looks where nothing is left to do, and
-	// worthAtRest from how much on it is worth it then: what follows a burst, as the index
-	// that catches up, is done by then too, and nobody waits.
+	// rest is how little is allocated between two checks when there is no work. worthAtRest
+	// is from how much on it pays then: work after a burst, such as the catching up of the
+	// index, is done too, and nobody waits.
 	rest        = 64 << 10
 	worthAtRest = 4 << 20
-	// idlePercent is how much the heap may grow between two collections while there is
-	// little to do: they cost nobody anything then.
+	// idlePercent is the permitted growth of the heap between two collections when there is
+	// little to do, because collections cost nobody anything then.
 	idlePercent = 50
 )
 
-// Options is what memory is given back with.
+// Options are the inputs of [GiveBack].
 type Options struct {
-	// Looks says when to look whether a burst is over.
+	// Looks says when to check whether a burst is over.
 	Looks <-chan time.Time
-	// Shrink is called first, for what is kept in caches.
+	// Shrink is called first, to shrink caches.
 	Shrink func()
-	// BusyPercent is how much the heap may grow while there is work to do. Zero leaves
-	// that to the operator at all times.
+	// BusyPercent is the permitted growth of the heap while there is work. Zero always
+	// leaves the setting to the operator.
 	BusyPercent int
 }
 
-// GiveBack gives memory back once a burst is over, until the context ends.
+// GiveBack returns memory after each burst, until the context ends.
 func GiveBack(ctx context.Context, o Options) {
 	var k keeper
 	for {
@@ -53,7 +53,7 @@ func GiveBack(ctx context.Context, o Options) {
 		case over:
 			o.grow(idlePercent)
 			o.Shrink()
-			runtime.GC() // pools keep what they have over one collection
+			runtime.GC() // pools keep their content over one collection
 			debug.FreeOSMemory()
 			UnmapProgram()
 			k.given = allocated()
@@ -68,18 +68,18 @@ func (o *Options) grow(percent int) {
 	}
 }
 
-// keeper knows how much had been allocated, since the program began, when it looked
-// last and when it last gave something back.
+// keeper knows how much the program had allocated in total at the last check, and when it
+// last returned memory.
 type keeper struct{ last, given uint64 }
 
-// seen is what a look shows.
+// seen is the result of a check.
 type seen uint8
 
 const (
 	nothing seen = iota
-	// burst: there is work to do.
+	// burst: there is work.
 	burst
-	// over: a burst is over that left something behind.
+	// over: a burst is over and has left memory behind.
 	over
 )
 

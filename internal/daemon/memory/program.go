@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnmapProgram gives back the pages of the program's own file. The system maps many where
-// one is wanted, so that starting maps nearly all there are, and takes none away while
-// nobody lacks memory: of 40 MB, a daemon under full load has 31 mapped again, and uses 13.
-// What is wanted again is found in the system's cache of files. What cannot be given back
-// costs memory and nothing else.
+// UnmapProgram returns the pages of the program's own file. The system maps many pages
+// where one is needed, so a start maps nearly all of them, and none go while memory is
+// plentiful: of 40 MB, a daemon under full load maps 31 again, and uses 13. The system's
+// file cache still has the pages. A failure costs memory and nothing else.
 func UnmapProgram() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -31,12 +30,12 @@ func UnmapProgram() {
 	}
 }
 
-// mapping is where a part of a file is in memory.
+// mapping is the position of a part of a file in memory.
 type mapping struct{ from, to uintptr }
 
-// readOnly returns where a file is mapped for reading and running alone, and not a byte of
-// it was changed in memory: a change is nowhere else, as that of a debugger which has set
-// a breakpoint. The mappings are in the form of /proc/PID/smaps.
+// readOnly returns the mappings of a file that are only for reading and execution, and have
+// no changed byte: a change, such as a debugger's breakpoint, exists nowhere else. smaps is
+// in the form of /proc/PID/smaps.
 func readOnly(smaps io.Reader, file string) (found []mapping) {
 	lines, ours := bufio.NewScanner(smaps), false
 	for lines.Scan() {
@@ -45,7 +44,7 @@ func readOnly(smaps io.Reader, file string) (found []mapping) {
 		case len(fields) >= 5 && bytes.IndexByte(fields[0], '-') > 0:
 			from, to, _ := bytes.Cut(fields[0], []byte("-"))
 			m := mapping{address(from), address(to)}
-			// A name can have blanks in it; it is the last field, behind five others.
+			// The name is the last field, after five others, and may contain blanks.
 			ours = m.from > 0 && m.to > m.from && !bytes.ContainsRune(fields[1], 'w') && len(fields) > 5 && bytes.HasSuffix(lines.Bytes(), []byte(" "+file))
 			if ours {
 				found = append(found, m)

@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// maxConnections bounds the connections of all listeners together: a scraper needs one.
+// maxConnections bounds the connections of all listeners together; a scraper needs one.
 const maxConnections = 32
 
-// bound keeps the connections of a server within maxConnections. Beyond that a new one
-// takes the place of the one that has asked for nothing for longest, or is closed if
-// every other one is being answered.
+// bound keeps a server's connections within maxConnections. A further connection replaces
+// the one that has been quiet longest. If all are in use, it is closed.
 type bound struct {
 	mu   sync.Mutex
 	open map[net.Conn]struct{}
-	// quiet are those that ask for nothing, the longest first.
+	// quiet are the connections without a request, the longest first.
 	quiet []net.Conn
 }
 

@@ -1,6 +1,5 @@
-// Package metricshttp serves what the daemon counts, and what of its status is a
-// number, to Prometheus' scrapers: on a socket of the file system for the daemon's
-// user alone, or on a port of the loopback.
+// Package metricshttp serves the daemon's counters, and the numbers in its status, to Prometheus'
+// scrapers: on a Unix socket for the daemon's user alone, or on a port of the loopback.
 package metricshttp
 
 import (
@@ -27,8 +26,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// scrapeTime bounds how long one answer to a scraper may take, headerTime how long a
-// request may, and scrapes how many are answered at a time, on the socket and on the port.
+// scrapeTime bounds one answer, headerTime the reading of a request, and scrapes the
+// answers in progress, on the socket and on the port each.
 const (
 	scrapeTime     = 10 * time.Second
 	headerTime     = 2 * time.Second
@@ -36,18 +35,17 @@ const (
 	scrapes        = 2
 )
 
-// Options say where the numbers are served, and where those come from that nobody
-// counts.
+// Options give the places of the metrics, and the sources of those that are not counted.
 type Options struct {
 	// Socket is a path, and Listen an address of the loopback; empty for none.
 	Socket, Listen string
-	// Metrics is what is counted, Status what is looked up, and Traffic how many
-	// connections are open and how many bytes wait for their readers.
+	// Metrics are the counters, Status the source of the status, and Traffic the numbers of
+	// open connections and of bytes that wait for readers.
 	Metrics *metrics.Set
 	Status  func(context.Context) (api.Status, error)
 	Traffic func() (connections int, waiting int64)
-	// Shared reports whether the agents are of several tenants. Then the port, which every
-	// user of the machine can read, shows only the numbers of [public].
+	// Shared reports whether there are agents of several tenants. If so, the port, which
+	// every user of the machine can read, serves only the metrics of [public].
 	Shared  func() bool
 	Version string
 	Now     func() time.Time
@@ -63,8 +61,7 @@ type Server struct {
 	serving   sync.WaitGroup
 }
 
-// Serve serves the numbers where the options say. It returns nil where they name no
-// place.
+// Serve serves the metrics in the places of the options. It returns nil if they name none.
 func Serve(ctx context.Context, o Options) (s *Server, err error) {
 	if o.Socket == "" && o.Listen == "" {
 		return nil, nil
@@ -116,7 +113,7 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what is under way, and the listeners.
+// Close ends the answers in progress and the listeners.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -134,7 +131,7 @@ func (s *Server) Close() error {
 	return errors.Join(failures...)
 }
 
-// byListener serves requests of a socket of the file system and of a port.
+// byListener passes a request to the handler for its listener: the Unix socket or the port.
 func byListener(onSocket, onPort http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if portOf(r) != nil {
@@ -145,16 +142,15 @@ func byListener(onSocket, onPort http.Handler) http.Handler {
 	})
 }
 
-// portOf is the port that a request came to, nil where it is a socket of the file system.
+// portOf is the port of a request, or nil for the Unix socket.
 func portOf(r *http.Request) *net.TCPAddr {
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return at
 }
 
-// named answers on a port only who asked for this machine by one of its own names:
-// a page in a browser here can have a name of its own point to the loopback, and
-// would then read the numbers as if they were its own (DNS rebinding). On a socket
-// of the file system there is nobody to ask so.
+// named answers requests on a port only if they name this machine. Otherwise a page in a
+// browser here could point its own name to the loopback and read the metrics (DNS
+// rebinding). On a Unix socket this is impossible.
 func named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !names(r.Host, portOf(r)) {
@@ -165,12 +161,11 @@ func named(next http.Handler) http.Handler {
 	})
 }
 
-// names reports whether the host of a request means the loopback address it came
-// to.
+// names reports whether the host of a request means its loopback address.
 func names(host string, at *net.TCPAddr) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
-		// The port that HTTP leaves out.
+		// The default port of HTTP.
 		name, port = strings.Trim(host, "[]"), "80"
 	}
 	if port != strconv.Itoa(at.Port) {
@@ -183,8 +178,8 @@ func names(host string, at *net.TCPAddr) bool {
 	return name == at.IP.String()
 }
 
-// listenUnix opens a socket for the daemon's user alone. One that a daemon
-// left that is gone is replaced.
+// listenUnix opens a socket for the daemon's user alone. It replaces the socket of a daemon
+// that is gone.
 func listenUnix(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot serve metrics on %s: %w", path, err)
@@ -200,8 +195,7 @@ func listenUnix(path string) (net.Listener, error) {
 			return fail(err)
 		}
 	}
-	// Made under another name and moved there, so that it is never open to
-	// others, whatever the umask is.
+	// Created under another name and moved, so that it is never open to others, whatever the umask.
 	hidden, err := os.MkdirTemp(filepath.Dir(path), ".m")
 	if err != nil {
 		return fail(err)
@@ -235,8 +229,8 @@ func (u unlinker) Close() error {
 
 func (u unlinker) Addr() net.Addr { return &net.UnixAddr{Name: u.path, Net: "unix"} }
 
-// handlers answer scrapers of the socket and of the port with what is counted, and with
-// what the runtime and the kernel say of the process.
+// handlers returns the handlers for the socket and the port, with the daemon's metrics and
+// the process's.
 func (s *Server) handlers() (onSocket, onPort http.Handler, err error) {
 	registry := s.o.Metrics.Registry()
 	for _, c := range []prometheus.Collector{metrics.Look(s.gauges), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
@@ -261,16 +255,15 @@ func (s *Server) handlers() (onSocket, onPort http.Handler, err error) {
 	})), nil
 }
 
-// public are the names of the numbers that count nothing that a tenant did: neither
-// records, messages, requests and connections, nor what the process spends on them.
+// public are the names of metrics that reveal nothing about a tenant's activity: neither
+// records, messages, requests and connections, nor the resources used for them.
 func public() []string {
 	return []string{
 		"ocipd_build_info", "ocipd_start_time_seconds", "ocipd_log_damaged", "ocipd_store_latched", "ocipd_store_free_bytes", "ocipd_store_reserve_kept", "ocipd_policy_refused",
 	}
 }
 
-// gauges looks up the numbers that are not counted. Where that fails they are
-// left out.
+// gauges returns the metrics that are not counted. On failure, it omits them.
 func (s *Server) gauges() []metrics.Gauge {
 	list := []metrics.Gauge{{Name: "ocipd_build_info", Help: "1; the labels say what was built.", Value: 1,
 		Labels: prometheus.Labels{"version": s.o.Version, "goversion": runtime.Version()}}}

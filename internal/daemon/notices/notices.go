@@ -1,5 +1,4 @@
-// Package notices words what people are told of approval requests, and tells them in
-// the ways that the configuration names.
+// Package notices words notices about approval requests, and sends them in the configured ways.
 package notices
 
 import (
@@ -19,38 +18,36 @@ import (
 	"go.uber.org/zap"
 )
 
-// notifyDrain bounds how long the last notices may take when the daemon stops, or
-// tells people by other means.
+// notifyDrain bounds the delivery of the last notices when the daemon stops or the ways change.
 const notifyDrain = time.Second
 
-// Notices words what people are told, by what is configured. The message itself
-// is no part of it: it may be shown on a locked screen, or mailed.
+// Notices words notices for people. They never contain the message itself, because they may
+// be shown on a locked screen, or mailed.
 type Notices struct {
 	getenv func(string) string
 	log    *zap.Logger
-	// ways are the notifiers, nil where nobody is told. wanted is the configuration
-	// they were made from, and belongs to who prepares others.
+	// ways are the notifiers, or nil. wanted is their configuration, and is used only by
+	// Prepare's callers, one at a time.
 	ways    atomic.Pointer[notify.Fanout]
 	wanted  config.Notify
 	drain   time.Duration
 	closing sync.WaitGroup
 }
 
-// New makes notices that tell nobody yet.
+// New returns notices without a way to send them yet.
 func New(getenv func(string) string, log *zap.Logger) *Notices {
 	return &Notices{getenv: getenv, log: log, drain: notifyDrain}
 }
 
-// Close waits until what is being told is told.
+// Close waits until pending notices are sent.
 func (n *Notices) Close() error {
 	n.put(nil)
 	n.closing.Wait()
 	return nil
 }
 
-// Prepare makes what tells people as a configuration wants it, and returns what
-// has it do so in place of what did. Those ways are ended by and by: what waits
-// in them is told yet.
+// Prepare makes the notifiers of a configuration, and returns the function that replaces
+// the old ones by them. The old ones still send their pending notices.
 func (n *Notices) Prepare(c config.Notify) (begin func(), err error) {
 	if n.ways.Load() != nil && reflect.DeepEqual(c, n.wanted) {
 		return func() {}, nil
@@ -76,15 +73,15 @@ func (n *Notices) Prepare(c config.Notify) (begin func(), err error) {
 	}, nil
 }
 
-// put has people told by other ways, none where they are nil.
+// put replaces the ways; nil means none.
 func (n *Notices) put(ways *notify.Fanout) {
 	if old := n.ways.Swap(ways); old != nil {
 		n.closing.Go(old.Close)
 	}
 }
 
-// tell hands something to the ways there are. Those that were replaced meanwhile
-// take nothing more, and then it is for the others.
+// tell passes something to the current ways. If they were just replaced and take nothing
+// more, it uses the new ones.
 func (n *Notices) tell(what func(*notify.Fanout) error) error {
 	for {
 		ways := n.ways.Load()
@@ -97,7 +94,7 @@ func (n *Notices) tell(what func(*notify.Fanout) error) error {
 	}
 }
 
-// title says what a request is about in one line.
+// title describes a request in one line.
 func title(a *api.ApprovalSummary) string {
 	switch a.Kind {
 	case api.ApprovalOfEscalation:
@@ -112,9 +109,9 @@ func title(a *api.ApprovalSummary) string {
 	return fmt.Sprintf("%s wants to send to %s", a.AgentID, a.To())
 }
 
-// found lists what was found and in which part of the message, each once: "commitment.promise
-// in the text, commitment.money in a file". The words are the daemon's, since the sender
-// chooses the names of members and files.
+// found lists each finding with its part of the message, once: "commitment.promise in the
+// text, commitment.money in a file". The words are the daemon's, because the sender chooses
+// the names of members and files.
 func found(a *api.Approval) string {
 	var list []string
 	for _, d := range a.Detections {
@@ -128,7 +125,7 @@ func found(a *api.Approval) string {
 	return strings.Join(list, ", ")
 }
 
-// part says which part of the message a member is.
+// part names the part of the message that a member is.
 func part(a *api.Approval, member string) string {
 	in, file := strings.CutPrefix(member, api.FileMember)
 	switch {
@@ -144,7 +141,7 @@ func part(a *api.Approval, member string) string {
 	return "the metadata"
 }
 
-// Held tells that a request waits.
+// Held sends a notice about a pending request.
 func (n *Notices) Held(a *api.Approval) {
 	found := found(a)
 	body := a.Reason
@@ -168,7 +165,7 @@ func (n *Notices) Held(a *api.Approval) {
 	}
 }
 
-// Alarm tells people of something that waits for no decision, and that they must know.
+// Alarm sends a notice about something that needs no decision, but that people must know.
 func (n *Notices) Alarm(id, title, body string) {
 	err := n.tell(func(f *notify.Fanout) error {
 		return f.Notify(context.Background(), notify.Notice{ID: id, Urgency: notify.Critical, Title: title, Body: body})
@@ -178,8 +175,8 @@ func (n *Notices) Alarm(id, title, body string) {
 	}
 }
 
-// Last tells people, in the ways that a configuration names, of something that keeps the daemon
-// from starting. It returns when they are told, after the limit at the latest.
+// Last sends a notice, in the ways of a configuration, about a failed start. It returns
+// when the notice is sent, at the latest after the limit.
 func Last(getenv func(string) string, log *zap.Logger, c config.Notify, limit time.Duration, title, body string) error {
 	n := New(getenv, log)
 	n.drain = limit
@@ -192,7 +189,7 @@ func Last(getenv func(string) string, log *zap.Logger, c config.Notify, limit ti
 	return n.Close()
 }
 
-// Decided takes the notice back.
+// Decided withdraws a notice.
 func (n *Notices) Decided(id string) {
 	err := n.tell(func(f *notify.Fanout) error { return f.Withdraw(context.Background(), id) })
 	if err != nil {

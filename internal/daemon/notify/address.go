@@ -10,11 +10,10 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// busSockets returns where the session bus may be reached, in order of trial,
-// as names for a Unix socket: those in DBUS_SESSION_BUS_ADDRESS (D-Bus
-// Specification, "Server Addresses"), else the socket at $XDG_RUNTIME_DIR/bus.
-// Other addresses are passed over: over the network anybody could be the bus, and
-// autolaunch: would start one. None at all is [ErrNoDesktop].
+// busSockets returns the possible Unix sockets of the session bus, in order of trial: those
+// in DBUS_SESSION_BUS_ADDRESS (D-Bus Specification, "Server Addresses"), else the socket at
+// $XDG_RUNTIME_DIR/bus. It skips other addresses: over the network anybody could be the
+// bus, and autolaunch: would start one. None at all is [ErrNoDesktop].
 func busSockets(getenv func(string) string) (sockets []string, err error) {
 	for address := range strings.SplitSeq(getenv("DBUS_SESSION_BUS_ADDRESS"), ";") {
 		params, ok := strings.CutPrefix(address, "unix:")
@@ -24,7 +23,7 @@ func busSockets(getenv func(string) string) (sockets []string, err error) {
 		for param := range strings.SplitSeq(params, ",") {
 			key, value, _ := strings.Cut(param, "=")
 			if key != "path" && key != "abstract" {
-				continue // guid, and what is said to servers only
+				continue // guid, and options for servers
 			}
 			value, err := dbus.UnescapeBusAddressValue(value)
 			if err != nil || value == "" || strings.ContainsRune(value, 0) || key == "path" && !filepath.IsAbs(value) {

@@ -8,17 +8,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// clean returns a text as it may be shown on a screen, in a mail or on a
-// terminal, in at most limit characters. Terminal sequences, control
-// characters, bidirectional controls and all else that does not show are
-// removed, bytes that are no UTF-8 replaced. Runs of spaces become one. Line
-// ends are kept where lines is true, two in a row at most, and become spaces
-// otherwise. What is cut off is shown as "…".
+// clean makes a text safe for a screen, a mail or a terminal, in at most limit characters. It
+// removes terminal sequences, control characters, bidirectional controls and all other invisible
+// characters, and replaces bytes that are not UTF-8. Runs of spaces become one. Line ends become
+// spaces, unless lines is true, which keeps up to two in a row. A cut is shown as "…".
 func clean(s string, limit int, lines bool) string {
 	var b strings.Builder
 	var ends, marks, length int // length and ends of b, in characters
 	var space bool
-	cut := 0 // how much of b stays, in bytes, where the text is too long
+	cut := 0 // how many bytes of b remain if the text is too long
 	put := func(r rune) {
 		if length++; length == limit {
 			cut = b.Len()
@@ -38,7 +36,7 @@ func clean(s string, limit int, lines bool) string {
 			ends++
 		case lineEnd(r), r == '\t', unicode.Is(unicode.Zs, r):
 			space = true
-		case r != utf8.RuneError && !text.Shows(r): // U+FFFD is the sign for what was lost
+		case r != utf8.RuneError && !text.Shows(r): // U+FFFD stands for lost bytes
 		default:
 			if text.IsMark(r) {
 				if marks++; marks > text.MaxMarks {
@@ -66,7 +64,7 @@ func clean(s string, limit int, lines bool) string {
 	return strings.TrimRight(b.String()[:cut], " \n") + "…"
 }
 
-// lineEnd reports whether a character ends a line somewhere.
+// lineEnd reports whether some program ends a line at a character.
 func lineEnd(r rune) bool {
 	switch r {
 	case '\n', '\v', '\f', '\r', '\u0085', '\u2028', '\u2029':

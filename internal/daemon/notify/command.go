@@ -22,47 +22,46 @@ import (
 
 const (
 	commandTimeout = 10 * time.Second
-	// pipeDelay is how long output is waited for once the command has ended:
-	// a process that left its group may keep the pipe open.
+	// pipeDelay bounds the wait for output after the command has ended, because a process
+	// that left its group may keep the pipe open.
 	pipeDelay = time.Second
-	// killDelay is how long a killed command may take to end. One that hangs
-	// in the kernel ends when that lets it.
+	// killDelay bounds the end of a killed command. A process that hangs in the kernel can
+	// take longer.
 	killDelay = 2 * time.Second
 	// maxOutput bounds the output that is logged, in bytes from its end.
 	maxOutput = 2048
 )
 
-// CommandOptions are what a [Command] is given from outside.
+// CommandOptions are the inputs of a [Command].
 type CommandOptions struct {
 	// Argv is the program, as an absolute path, and its arguments. No shell
 	// reads them.
 	Argv []string
 	// Timeout bounds one run, 0 is 10 s.
 	Timeout time.Duration
-	// Getenv reads the few variables that are passed on.
+	// Getenv reads the few variables that the program gets.
 	Getenv func(string) string
 	Log    *zap.Logger
 }
 
-// Command tells a notice to a program of the operator's choice.
+// Command passes notices to a program that the operator chooses.
 //
 // The program reads the notice as one line of JSON from its standard input,
 //
 //	{"id":"…","title":"…","body":"…","urgency":"normal","fields":{"agent":"…"}}
 //
-// and finds the same in OCIPD_NOTICE_ID, _TITLE, _BODY, _URGENCY and, for each
-// field, OCIPD_NOTICE_FIELD_ and its key in capitals. Of the daemon's own
-// environment it gets HOME, LANG, LOGNAME, PATH, TZ, USER and XDG_RUNTIME_DIR,
-// where they are set. It runs in /, in a session of its own and so without a
-// terminal. All limits together keep a notice below 32 KiB in either form.
+// and gets the same in OCIPD_NOTICE_ID, _TITLE, _BODY, _URGENCY and, for each field,
+// OCIPD_NOTICE_FIELD_ and its key in capitals. Of the daemon's own environment it gets
+// HOME, LANG, LOGNAME, PATH, TZ, USER and XDG_RUNTIME_DIR, where they are set. It runs in
+// /, in a session of its own and so without a terminal. All limits together keep a notice
+// below 32 KiB in either form.
 //
-// The run is over when the program ends or its time is up. Whatever is left of
-// its process group is killed then; a process that must live on has to leave
-// the group, as with setsid(1). One run goes on at a time.
+// The run is over when the program ends or its time is up. The Command then kills the rest
+// of its process group; a process that must live on has to leave the group, as with
+// setsid(1). Runs happen one at a time.
 //
-// The exit status is logged, and of a run that failed the last 2 KiB of what it
-// wrote, in which the words of the notice are masked. A program that writes
-// them in another form, such as base64, defeats that.
+// The Command logs the exit status, and for a failed run the last 2 KiB of the output, in which the
+// words of the notice are masked. A program that encodes them, such as in base64, defeats that.
 type Command struct {
 	argv    []string
 	timeout time.Duration
@@ -100,8 +99,8 @@ func NewCommand(o CommandOptions) (*Command, error) {
 	return c, nil
 }
 
-// Notify runs the program and waits for its end. Where it fails, takes too long
-// or cannot be started, the error says so.
+// Notify runs the program and waits for its end. It returns an error if the program fails,
+// takes too long or cannot be started.
 func (c *Command) Notify(ctx context.Context, n Notice) error {
 	n = n.clean()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -124,7 +123,7 @@ func (c *Command) Notify(ctx context.Context, n Notice) error {
 	return c.failed(c.run(ctx, n))
 }
 
-// Close kills a run under way and waits for its end.
+// Close kills a run in progress and waits for its end.
 func (c *Command) Close() {
 	c.quit()
 	c.turn <- struct{}{}
@@ -146,7 +145,7 @@ func (c *Command) failed(err error) error {
 	return fmt.Errorf("cannot notify by the command %q: %w", c.argv[0], err)
 }
 
-// run runs the program once, and logs how it went.
+// run runs the program once, and logs the result.
 func (c *Command) run(ctx context.Context, n Notice) error {
 	log := c.log.With(zap.String("command", c.argv[0]), zap.String("notice", n.ID))
 	input, err := encode(n)
@@ -192,10 +191,9 @@ func (c *Command) run(ctx context.Context, n Notice) error {
 // errStuck says that a killed process did not end.
 var errStuck = errors.New("it does not end though it was killed")
 
-// finish waits for the first process of a group to end, or for the context,
-// and kills what is left of the group. The process is not reaped, so its id
-// cannot have become another group's when the signal is sent. The error says
-// why the process was not left to end by itself.
+// finish waits until the first process of a group or the context ends, and kills the rest
+// of the group. The process is not reaped yet, so no other group can have its id when the
+// signal is sent. The error says why the process was ended early.
 func finish(ctx context.Context, pid int) (cut error) {
 	ended := make(chan struct{})
 	go func() {
@@ -208,7 +206,7 @@ func finish(ctx context.Context, pid int) (cut error) {
 	case <-ctx.Done():
 		cut = context.Cause(ctx)
 	}
-	// Without an error even where nothing is left: the first process counts.
+	// This never fails, because the unreaped first process still counts.
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	late := time.NewTimer(killDelay)
 	defer late.Stop()
@@ -220,7 +218,7 @@ func finish(ctx context.Context, pid int) (cut error) {
 	}
 }
 
-// encode writes the notice for standard input.
+// encode formats the notice for standard input.
 func encode(n Notice) ([]byte, error) {
 	line, err := json.Marshal(struct {
 		ID      string            `json:"id"`
@@ -235,7 +233,7 @@ func encode(n Notice) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// variables writes the notice for the environment.
+// variables formats the notice for the environment.
 func variables(n Notice) []string {
 	env := []string{
 		"OCIPD_NOTICE_ID=" + n.ID, "OCIPD_NOTICE_TITLE=" + n.Title,

@@ -31,7 +31,7 @@ const (
 	maxShown = 256
 )
 
-// DesktopOptions are what a [Desktop] is given from outside.
+// DesktopOptions are the inputs of a [Desktop].
 type DesktopOptions struct {
 	// Getenv reads DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR.
 	Getenv func(string) string
@@ -51,8 +51,8 @@ type Desktop struct {
 	closing context.Context
 	quit    context.CancelFunc
 
-	// mu guards service: the bus and the process on it whose ids shown holds, by
-	// the IDs of notices. To a service started later they mean nothing.
+	// mu guards service: the bus and the process on it that issued the ids in shown, which
+	// are by the IDs of notices. They mean nothing to a service that starts later.
 	mu      sync.Mutex
 	service string
 	shown   *lru.Cache[string, uint32]
@@ -69,11 +69,10 @@ func NewDesktop(o DesktopOptions) *Desktop {
 	return d
 }
 
-// Notify shows a notice, in place of an earlier one with the same ID. It takes
-// no longer than the timeout. A notification that the service shows only after
-// that is out of reach, and one that it was given as it ended is lost. The error
-// is [ErrNoDesktop] where there is nothing to show it on, which is logged at
-// debug level alone.
+// Notify shows a notice, in place of an earlier one with the same ID, within the timeout.
+// It cannot withdraw a notification that the service shows only later, and loses one that
+// the service got while it ended. The error is [ErrNoDesktop] if nothing can show it, which
+// is logged only at debug level.
 func (d *Desktop) Notify(ctx context.Context, n Notice) error {
 	n = n.clean()
 	err := d.call(ctx, func(ctx context.Context, conn *dbus.Conn) error {
@@ -103,8 +102,7 @@ func (d *Desktop) Notify(ctx context.Context, n Notice) error {
 	return d.report(err, "cannot show a desktop notification", n.ID)
 }
 
-// Withdraw closes the notification of a notice, if it is still on the screen.
-// It takes no longer than the timeout.
+// Withdraw closes the notification of a notice, if it is still shown, within the timeout.
 func (d *Desktop) Withdraw(ctx context.Context, id string) error {
 	id = cleanID(id)
 	if !d.shown.Contains(id) && d.closing.Err() == nil {
@@ -119,8 +117,7 @@ func (d *Desktop) Withdraw(ctx context.Context, id string) error {
 			return nil // it went with its service
 		}
 		err := conn.Object(serviceName, servicePath).CallWithContext(ctx, serviceName+".CloseNotification", dbus.FlagNoAutoStart, shown).Err
-		// Whatever the service answers, it shows it no more: the person may have
-		// closed it.
+		// Whatever the answer, the service does not show it any more: the person may have closed it.
 		if refused := refusal(err); refused != "" {
 			d.log.Debug("a desktop notification was closed already", zap.String("notice", id), zap.String("answer", refused))
 			err = nil
@@ -133,7 +130,7 @@ func (d *Desktop) Withdraw(ctx context.Context, id string) error {
 	return d.report(err, "cannot withdraw a desktop notification", id)
 }
 
-// Close ends a call under way. What is on the screen stays there: it still waits.
+// Close ends a call in progress. Shown notifications stay, because their requests still wait.
 func (d *Desktop) Close() { d.quit() }
 
 // report logs an error and returns it in words.
@@ -149,7 +146,7 @@ func (d *Desktop) report(err error, what, id string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// call runs what on a connection to the bus, within the timeout.
+// call calls what with a connection to the bus, within the timeout.
 func (d *Desktop) call(ctx context.Context, what func(context.Context, *dbus.Conn) error) error {
 	if d.closing.Err() != nil {
 		return ErrClosed
@@ -163,8 +160,8 @@ func (d *Desktop) call(ctx context.Context, what func(context.Context, *dbus.Con
 	if err != nil {
 		return err
 	}
-	// Closing the socket ends reading and writing alike, whatever the library
-	// waits for; to close the connection alone waits for a write to end.
+	// Closing the socket ends reading and writing, whatever the library waits for; closing
+	// only the connection waits for a write to end.
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	conn, err := dbus.NewConn(raw)
 	if err != nil {
@@ -193,8 +190,8 @@ func (d *Desktop) call(ctx context.Context, what func(context.Context, *dbus.Con
 	return err
 }
 
-// dial connects to the bus. The socket is dialled here and not by the library,
-// which would let anybody on the bus send file descriptors.
+// dial connects to the bus. It dials the socket itself, because the library would let
+// anybody on the bus send file descriptors.
 func (d *Desktop) dial(ctx context.Context) (raw net.Conn, err error) {
 	sockets, err := busSockets(d.getenv)
 	if err != nil {
@@ -213,16 +210,14 @@ func (d *Desktop) dial(ctx context.Context) (raw net.Conn, err error) {
 	return nil, failed
 }
 
-// meet finds out which service shows notifications, and forgets what was shown
-// where it is another one. If start is set, the bus starts one where there is
-// none.
+// meet finds the service that shows notifications, and forgets the shown ones if it is
+// another service. With start, the bus starts one if there is none.
 func (d *Desktop) meet(ctx context.Context, conn *dbus.Conn, start bool) error {
 	var bus, owner string
 	ask := func(method string, answer any, args ...any) error {
 		return conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus."+method, 0, args...).Store(answer)
 	}
-	// Its id is new with each start of a bus, where names of its connections begin
-	// anew.
+	// The id changes with each start of a bus, when names of connections begin anew.
 	if err := ask("GetId", &bus); err != nil {
 		return err
 	}
@@ -251,8 +246,7 @@ const (
 	errNoService = "org.freedesktop.DBus.Error.ServiceUnknown"
 )
 
-// refusal returns the name of the D-Bus error that was the answer to a call,
-// "" if there was no such answer.
+// refusal returns the name of the D-Bus error in the answer to a call, or "".
 func refusal(err error) string {
 	if answer, ok := errors.AsType[dbus.Error](err); ok {
 		return answer.Name
@@ -260,8 +254,7 @@ func refusal(err error) string {
 	return ""
 }
 
-// escapeMarkup writes text so that it stands for itself in the body of a
-// notification, which is markup.
+// escapeMarkup escapes text for the body of a notification, which is markup.
 func escapeMarkup(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

@@ -11,28 +11,28 @@ import (
 const (
 	fanoutQueue = 32
 	fanoutDrain = 5 * time.Second
-	// fanoutGrace is how long notifiers may take to notice the end: as long as
-	// a [Command] waits for a killed process and its output, and a little more.
+	// fanoutGrace is how long notifiers may take to end: as long as a [Command] waits for a
+	// killed process and its output, and a little more.
 	fanoutGrace = killDelay + pipeDelay + time.Second
 )
 
-// FanoutOptions are what a [Fanout] is given from outside.
+// FanoutOptions are the inputs of a [Fanout].
 type FanoutOptions struct {
-	// Notifiers are told each notice. The Fanout closes them.
+	// Notifiers get each notice. The Fanout closes them.
 	Notifiers []Notifier
-	// Queue is how many notices may wait for one notifier, at least 2; 0 is 32.
+	// Queue is the length of a notifier's queue, at least 2; 0 is 32.
 	Queue int
-	// Drain is how long Close lets what waits be told, 0 is 5 s.
+	// Drain is how long Close lets queued notices be sent, 0 is 5 s.
 	Drain time.Duration
 	Log   *zap.Logger
 }
 
-// Fanout tells several notifiers without anybody waiting for them: each has a
-// queue and a goroutine, so a slow one does not hold up the others either.
+// Fanout passes notices to several notifiers, and its callers never wait. Each notifier has
+// a queue and a goroutine, so a slow one does not delay the others.
 //
-// Where notices come faster than a notifier tells them, the newest of its queue
-// are merged into one, with the ID [MoreID], the title "and N more", the highest
-// of their urgencies and N as the field "more".
+// If notices come faster than a notifier sends them, the newest of its queue are merged
+// into one, with the ID [MoreID], the title "and N more", the highest of their urgencies
+// and N as the field "more".
 type Fanout struct {
 	lanes []*lane
 	drain time.Duration
@@ -60,8 +60,8 @@ func NewFanout(o FanoutOptions) *Fanout {
 	return f
 }
 
-// Notify queues a notice for every notifier. It never waits, and ctx does not
-// matter to it. Its one error is [ErrClosed]; what goes wrong later is logged.
+// Notify queues a notice for every notifier. It never waits, and ignores ctx. Its one error
+// is [ErrClosed]; later failures are logged.
 func (f *Fanout) Notify(_ context.Context, n Notice) error {
 	n = n.clean()
 	for _, l := range f.lanes {
@@ -72,9 +72,8 @@ func (f *Fanout) Notify(_ context.Context, n Notice) error {
 	return nil
 }
 
-// Withdraw takes a notice out of the queues, and has it withdrawn by each
-// [Withdrawer] that may have told it. It never waits, and ctx does not matter
-// to it. Its one error is [ErrClosed].
+// Withdraw takes a notice out of the queues, and has each [Withdrawer] that may have shown
+// it withdraw it. It never waits, and ignores ctx. Its one error is [ErrClosed].
 func (f *Fanout) Withdraw(_ context.Context, id string) error {
 	if id = cleanID(id); id == "" {
 		return nil
@@ -87,9 +86,9 @@ func (f *Fanout) Withdraw(_ context.Context, id string) error {
 	return nil
 }
 
-// Close lets nothing in any more, waits until what was queued is told, but no
-// longer than the drain limit, then ends what is still under way and closes the
-// notifiers. A notifier that does not end within another 4 s is left behind.
+// Close takes nothing more, sends the queued notices within the drain limit, ends those
+// still in progress and closes the notifiers. It abandons a notifier that does not end
+// within another 4 s.
 func (f *Fanout) Close() { f.once.Do(f.shut) }
 
 func (f *Fanout) shut() {
@@ -111,7 +110,7 @@ func (f *Fanout) shut() {
 	}
 }
 
-// wait waits for all lanes to end, and says whether they did.
+// wait waits for all lanes to end, and reports whether they did.
 func (f *Fanout) wait(limit time.Duration) bool {
 	late := time.NewTimer(limit)
 	defer late.Stop()

@@ -9,19 +9,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// MoreID is the ID of the notice that stands for those that were too many.
+// MoreID is the ID of the notice that stands for the merged ones.
 const MoreID = "more"
 
 const (
-	// maxMerged bounds the ids remembered of merged notices; more are only
-	// counted.
+	// maxMerged bounds the remembered ids of merged notices; more are only counted.
 	maxMerged = 1024
-	// maxWithdrawn bounds the ids that wait to be withdrawn. It is that of the
-	// notifications a desktop can withdraw at all.
+	// maxWithdrawn bounds the ids that wait to be withdrawn: as many as a desktop can
+	// withdraw at all.
 	maxWithdrawn = maxShown
 )
 
-// lane is the queue of one notifier and the goroutine that empties it.
+// lane is the queue of one notifier and its goroutine.
 type lane struct {
 	to    Notifier
 	limit int // of waiting, at least 2
@@ -31,8 +30,7 @@ type lane struct {
 
 	mu      sync.Mutex
 	waiting []entry // oldest first; the newest may stand for several
-	// withdrawn are ids to withdraw, before anything else: what waited when
-	// they came and had such an id waits no more.
+	// withdrawn are ids to withdraw first. Queued notices with these ids were dropped.
 	withdrawn []string
 	merging   bool // logged, until the queue is empty
 	closed    bool
@@ -42,7 +40,7 @@ type lane struct {
 type entry struct {
 	notice Notice // of merged ones the urgency alone
 	merged int    // 0 for a notice as it is
-	// ids are those of merged notices, at most maxMerged.
+	// ids are the ids of merged notices, at most maxMerged.
 	ids map[string]struct{}
 }
 
@@ -50,8 +48,8 @@ func newLane(to Notifier, limit int, log *zap.Logger) *lane {
 	return &lane{to: to, limit: limit, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// add queues a notice that was cleaned. It takes the place of a waiting one with
-// the same ID. In a full queue it is merged with the newest one.
+// add queues a cleaned notice. It replaces a queued one with the same ID. In a full queue
+// it is merged with the newest one.
 func (l *lane) add(n Notice) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +98,7 @@ func (e *entry) merge(n Notice) {
 
 func urgencyRank(urgency string) int { return slices.Index([]string{Low, Normal, Critical}, urgency) }
 
-// told is the notice as it is told.
+// told is the notice to send.
 func (e *entry) told() Notice {
 	if e.merged == 0 {
 		return e.notice
@@ -114,8 +112,8 @@ func (e *entry) told() Notice {
 	}
 }
 
-// withdraw takes a notice out of the queue and, where the notifier can, off the
-// screen. The id is not empty.
+// withdraw takes a notice out of the queue and, if the notifier can, off the screen. The id
+// is not empty.
 func (l *lane) withdraw(id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +143,7 @@ func (l *lane) withdraw(id string) error {
 	return nil
 }
 
-// shut lets nothing in any more. What waits is still told.
+// shut takes nothing more. Queued notices are still sent.
 func (l *lane) shut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +158,7 @@ func (l *lane) wakeUp() {
 	}
 }
 
-// run tells what waits, until the lane is shut and empty or the context ends.
+// run sends queued notices until the lane is shut and empty or the context ends.
 func (l *lane) run(ctx context.Context) {
 	defer close(l.done)
 	for {
@@ -181,8 +179,7 @@ func (l *lane) run(ctx context.Context) {
 	}
 }
 
-// next takes what is to be done next out of the queue: nothing where it is
-// empty.
+// next takes the next action from the queue, or nil.
 func (l *lane) next(ctx context.Context) (act func() error, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

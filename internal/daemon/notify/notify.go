@@ -1,22 +1,20 @@
-// Package notify tells a person that something waits for them: by a desktop
-// notification over D-Bus ([Desktop]), by a command that may send a mail or a
-// chat message ([Command]), and by both without anybody waiting ([Fanout]).
+// Package notify tells a person that something waits for them: by a desktop notification
+// over D-Bus ([Desktop]), by a command that may send a mail or a chat message ([Command]),
+// and through both without waiting ([Fanout]).
 //
-// Use: make the notifiers, hand them to [NewFanout], call [Fanout.Notify] when
-// a request begins to wait and [Fanout.Withdraw] when it was decided, and
-// [Fanout.Close] at the end.
+// Use: make the notifiers, pass them to [NewFanout], call [Fanout.Notify] when a request
+// begins to wait and [Fanout.Withdraw] when it was decided, and [Fanout.Close] at the end.
 //
-// What a notice says may come from messages, so every notifier cleans it first:
-// nothing in it can steer a terminal, read as something else or fill a screen.
-// It cannot know what may be said at all. The caller's duty:
+// A notice's texts may come from messages, so every notifier cleans them first: they cannot
+// control a terminal, imitate other text or fill a screen. It cannot know which contents
+// are confidential, so callers have two duties:
 //
-//   - Put nothing into a [Notice] that may not leave the daemon. A desktop
-//     shows it on a locked screen, a command may mail it; whichever process of
-//     the user owns org.freedesktop.Notifications on the session bus reads it.
-//   - Treat a notice as a hint. It may be lost, come late or come twice; what
-//     waits is in the store.
+//   - Put nothing confidential into a [Notice]. A desktop shows it on a locked screen, and
+//     a command may mail it. Any process of the user that owns
+//     org.freedesktop.Notifications on the session bus reads it.
+//   - Treat a notice as a hint. It may be lost, late or repeated; the store has the pending requests.
 //
-// Nothing of a notice but its ID is ever logged.
+// The log never contains any part of a notice except its ID.
 package notify
 
 import (
@@ -33,20 +31,19 @@ const (
 	Critical = "critical" // stays on the screen until the person acts
 )
 
-// Errors a caller may act on.
+// Errors on which a caller may act.
 var (
-	// ErrNoDesktop says that there is no session bus, or nothing on it that
-	// shows notifications, as on a server.
+	// ErrNoDesktop means that there is no session bus, or no service on it that shows
+	// notifications, as on a server.
 	ErrNoDesktop = errors.New("no desktop to show a notification on")
-	// ErrClosed says that the notifier was closed.
+	// ErrClosed means that the notifier was closed.
 	ErrClosed = errors.New("notifier is closed")
 )
 
-// Notice is what a person is told. Each text is cut to its limit, in characters.
+// Notice is a message to a person. Each text is cut to its limit, in characters.
 type Notice struct {
-	// ID names what waits, such as an approval. A later notice with the same
-	// ID takes the place of the earlier one; one without an ID stands alone.
-	// Limit 128.
+	// ID names the subject, such as an approval. A later notice with the same ID replaces
+	// the earlier one; one without an ID stands alone. Limit 128.
 	ID string
 	// Title is one line. Limit 120.
 	Title string
@@ -54,10 +51,9 @@ type Notice struct {
 	Body string
 	// Urgency is Low, Normal or Critical.
 	Urgency string
-	// Fields are facts for a program to read, one line each; a desktop does
-	// not show them. A key is a letter followed by up to 31 letters, digits
-	// and underscores, ASCII alone; others are left out, as is what comes
-	// after the 16th in the order of keys. Limit of a value 200.
+	// Fields are facts for a program, one line each; a desktop does not show them. A key is
+	// an ASCII letter followed by up to 31 ASCII letters, digits and underscores. Other keys
+	// are dropped, and so are all after the 16th in the order of keys. Limit of a value 200.
 	Fields map[string]string
 }
 
@@ -70,18 +66,17 @@ const (
 	maxValue  = 200
 )
 
-// Notifier tells a person. Notify returns when the person was told or cannot
-// be, at the latest soon after ctx ends. A Notifier logs its own failures. Its
-// methods may be called from several goroutines.
+// Notifier notifies a person. Notify returns when the notice was sent or cannot be, at the
+// latest soon after ctx ends. A Notifier logs its own failures. Its methods may be called
+// from several goroutines.
 type Notifier interface {
 	Notify(ctx context.Context, n Notice) error
-	// Close ends what is under way and gives back what is held. Notify returns
-	// [ErrClosed] afterwards. It may be called more than once.
+	// Close ends calls in progress and releases resources. Notify returns [ErrClosed]
+	// afterwards. It may be called more than once.
 	Close()
 }
 
-// Withdrawer is a [Notifier] that can take back what it said once it no longer
-// holds. A notice it does not know is no error.
+// Withdrawer is a [Notifier] that can withdraw a notice. An unknown notice is no error.
 type Withdrawer interface {
 	Notifier
 	Withdraw(ctx context.Context, id string) error
@@ -93,8 +88,7 @@ var (
 	_ Withdrawer = (*Fanout)(nil)
 )
 
-// clean returns the notice as it may be shown. What was cleaned stays the same
-// when it is cleaned again.
+// clean returns the notice in a safe form. Cleaning it again changes nothing.
 func (n Notice) clean() Notice {
 	c := Notice{
 		ID:      cleanID(n.ID),

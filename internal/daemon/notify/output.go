@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// tail keeps the end of what is written to it, in bounded memory.
+// tail is a writer that keeps the end of the text, in bounded memory.
 type tail struct {
 	limit int
 	kept  []byte // at most twice limit
@@ -25,8 +25,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// text returns the last limit bytes. A word or character cut at their
-// beginning is left out.
+// text returns the last limit bytes, without a cut word or character at the start.
 func (t *tail) text() string {
 	kept := t.kept[max(0, len(t.kept)-t.limit):]
 	if int64(len(kept)) == t.total {
@@ -38,9 +37,8 @@ func (t *tail) text() string {
 	return string(bytes.TrimLeftFunc(kept, isWordRune))
 }
 
-// mask returns a program's output as it may be logged: cleaned like a notice,
-// and each word of three characters or more that stands in the notice, whatever
-// its case, replaced by "***".
+// mask makes a program's output safe to log: cleaned like a notice, and with each word of
+// three characters or more that is in the notice, in any case, replaced by "***".
 func mask(output string, n Notice) string {
 	words := make(map[string]bool)
 	collect := func(text string) {
@@ -50,7 +48,7 @@ func mask(output string, n Notice) string {
 	}
 	collect(n.Title)
 	collect(n.Body)
-	// As JSON and shells write it, where the n of \n joins the next word.
+	// In JSON and shells, the n of \n joins the next word.
 	collect(strings.ReplaceAll(n.Body, "\n", " n"))
 	for _, value := range n.Fields {
 		collect(value)

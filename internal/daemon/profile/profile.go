@@ -10,10 +10,10 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// chunk bounds what one chunk of a profile holds, in bytes.
+// chunk bounds one chunk of a profile, in bytes.
 const chunk = 64 << 10
 
-// Feed takes a profile and sends it in chunks. Apps must never get here.
+// Feed takes a profile and sends it in chunks. Apps must never be able to call it.
 func Feed(_ context.Context, p *api.ProfileParams) (func(context.Context, api.Stream) error, error) {
 	return func(ctx context.Context, s api.Stream) error {
 		var text bytes.Buffer

@@ -25,26 +25,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// By whom a policy or a configuration was put to the daemon, in the records of
-// it.
+// The origin of a policy or a configuration, in records.
 const (
 	byStart    = "start"
 	byOperator = "operator"
 	byFile     = "file"
 	bySignal   = "signal"
-	// byRetention is by nobody: what is in force is on record again before the record that says
-	// it is removed.
+	// byRetention: the configuration in force is recorded again before retention removes its record.
 	byRetention = "retention"
 )
 
-// asker is who put something to the daemon. The peer is an operator's process,
-// and nil otherwise.
+// asker is the origin of a reload. The peer is an operator's process, or nil.
 type asker struct {
 	by   string
 	peer api.Peer
 }
 
-// details begins the details of a record.
+// details starts the details of a record.
 func (a asker) details() map[string]any {
 	d := map[string]any{"by": a.by}
 	if a.peer != nil {
@@ -53,93 +50,90 @@ func (a asker) details() map[string]any {
 	return d
 }
 
-// Bounds of a refusal, as it is recorded and told. What is wrong may repeat
-// what stands in the files. Sizes are in bytes.
+// Bounds of a refusal in records and answers, because errors may quote the files. Sizes are in bytes.
 const (
 	maxFaults     = 20
 	maxFaultBytes = 512
 	maxRefusal    = 2048
 )
 
-// Options are what an engine is given from outside.
+// Options are the inputs of an engine.
 type Options struct {
 	Log    *zap.Logger
 	Now    func() time.Time
 	NewID  func() string
 	Commit func(*store.Change) (store.Receipt, error)
 	Policy *policy.Holder
-	// Prepare makes all that a configuration and a policy need to be in force,
-	// and returns what puts them there.
+	// Prepare does everything for a configuration and a policy that can fail, and returns
+	// the function that puts them in force.
 	Prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
 	// Startable says why a start with a configuration would fail.
 	Startable func(context.Context, *config.Config) error
-	// Note puts into records which configuration is about to be in force, beginning with the one
-	// given, and as a whole where that is asked for. The part goes into the commit of them, and
-	// done is called once that is durable. Former is the one that was on record last, "" for
-	// none, and Goes reports whether what all the others go on from is among the first records.
+	// Note makes the records of a configuration that is about to be in force. They begin
+	// with first; whole asks for the configuration as a whole. The part belongs into their
+	// commit, and done is called once the commit is durable. Former is the last recorded
+	// configuration, or "". Goes reports whether the record that later differences build on
+	// is among the first records up to a number.
 	Note   func(first *audit.Record, cfg *config.Config, whole bool) (records []*audit.Record, part store.Part, done func(), err error)
 	Former func() string
 	Goes   func(upTo uint64) bool
-	// Tell is called whenever operators are told something else.
+	// Tell is called whenever the status for operators changes.
 	Tell func()
 }
 
 // Engine puts configurations and policies in force, one after another.
 //
-// What can fail comes first: the configuration as a whole, the policy's reading,
-// compiling and trial, and all that is made of both. Then the records are made
-// durable, in one commit, and then everything is swapped in at once. So every
-// decision is made under what a record announced before, and what fails on the
-// way leaves what is in force as it was. A call that is under way keeps what it
-// began with.
+// Everything that can fail comes first: checking the whole configuration, reading,
+// compiling and trying the policy, and Prepare. Then one commit makes the records durable,
+// and then everything is swapped in at once. So every decision is made under rules that are
+// already on record, and a failure leaves the rules in force unchanged. A call in progress
+// keeps the rules with which it began.
 type Engine struct {
 	o Options
 
-	// closing ends with the daemon, and nothing else cuts a reload short.
+	// closing ends with the daemon; nothing else interrupts a reload.
 	closing context.Context
 	stop    context.CancelFunc
-	// news says that a file changed since it was last taken.
+	// news is signalled when a file has changed since it was last loaded.
 	news  chan struct{}
 	tasks sync.WaitGroup
 
-	// What operators are told. It is replaced under mu.
+	// The status for operators, replaced under mu.
 	status atomic.Pointer[api.PolicyStatus]
 	config atomic.Pointer[api.ConfigStatus]
-	// file is the name of the file that was read last, empty for none.
+	// file is the name of the last loaded file, or "".
 	file atomic.Pointer[string]
-	// later is in what the file differs from what is in force for want of a
-	// restart.
+	// later is the difference between the file and the configuration in force that needs a restart.
 	later atomic.Pointer[config.Delta]
 
-	// mu makes reloads one after another. It is held over the disk, which
-	// nobody waits for but those who ask for a reload.
+	// mu serializes reloads. It is held during disk access, and only callers that ask for a
+	// reload wait for it.
 	mu sync.Mutex
-	// started is the configuration of the start, read the last one that was valid
-	// as a whole, and inForce what of the two is in force.
+	// started is the configuration of the start, read the last valid one, and inForce the
+	// combination in force.
 	started, read, inForce *config.Config
 	// own follows the configuration file.
 	own *filewatch.Watcher
-	// watcher follows the policy's path watched, where that is not empty, and
-	// listing the directory file listed.
+	// watcher follows the policy's path watched, if that is set, and listing the directory
+	// file listed.
 	watcher, listing *filewatch.Watcher
 	watched, listed  string
-	// asked counts the reloads that somebody asked for. What a watch saw last is
-	// then no longer what was taken last.
+	// asked counts the requested reloads. After one, the last state that a watch saw is not
+	// the last loaded one.
 	asked atomic.Uint64
-	// refused identifies what was refused last and is on record as that, until
-	// something is taken again.
+	// refused identifies the last recorded refusal, until something is accepted again.
 	refused string
 }
 
-// Source is where a configuration says the policy comes from.
+// Source is the policy's source in a configuration.
 func Source(p *config.Policy) policy.Source {
 	return policy.Source{Path: p.Path, Data: p.Data.Map(), Timeout: p.Timeout}
 }
 
-// sourceName is a policy's path, as it is shown.
+// sourceName is a policy's path for display.
 func sourceName(p *config.Policy) string { return cmp.Or(Recorded(p.Path), "built-in") }
 
-// New takes charge of a configuration and a policy that was compiled already.
+// New makes an engine for a configuration and a compiled policy.
 func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
 	r := &Engine{o: o, started: cfg, read: cfg, inForce: cfg, news: make(chan struct{}, 1)}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -150,9 +144,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
 	return r
 }
 
-// Watch follows the configuration file, where there is a name of one, and the files
-// that the configuration names. An edit from here on is not missed, and one since the
-// start is taken at once.
+// Watch follows the configuration file, if it has a name, and the files that the configuration
+// names. It misses no edit from here on, and loads edits since the start at once.
 func (r *Engine) Watch(file string) (err error) {
 	if file != "" {
 		r.own, err = filewatch.Start(r.closing, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.wakeUp)
@@ -163,7 +156,7 @@ func (r *Engine) Watch(file string) (err error) {
 	if err := r.follow(r.inForce); err != nil {
 		return err
 	}
-	// What becomes of a change is logged, recorded and shown.
+	// The result is logged, recorded and shown.
 	_, _ = r.reload(asker{by: byFile})
 	r.tasks.Go(func() {
 		for {
@@ -178,7 +171,7 @@ func (r *Engine) Watch(file string) (err error) {
 	return nil
 }
 
-// Close waits for a reload that is under way and ends the watch.
+// Close waits for a reload in progress and ends the watch.
 func (r *Engine) Close() {
 	r.stop()
 	r.tasks.Wait()
@@ -191,7 +184,7 @@ func (r *Engine) Close() {
 	}
 }
 
-// wakeUp has the files looked at, soon.
+// wakeUp schedules a check of the files.
 func (r *Engine) wakeUp() {
 	select {
 	case r.news <- struct{}{}:
@@ -199,9 +192,8 @@ func (r *Engine) wakeUp() {
 	}
 }
 
-// follow watches the files that a configuration names from here on: the policy's
-// path, but where the policy is built in or not to be watched, and the directory
-// file.
+// follow watches the files that a configuration names: the directory file, and the policy's
+// path unless the policy is built in or must not be watched.
 func (r *Engine) follow(cfg *config.Config) error {
 	path := cfg.Policy.Path
 	if !cfg.Policy.Watch {
@@ -216,7 +208,7 @@ func (r *Engine) follow(cfg *config.Config) error {
 	return nil
 }
 
-// watch has a watcher follow another path, none where that is empty.
+// watch makes a watcher follow another path, or none if the path is empty.
 func (r *Engine) watch(watcher **filewatch.Watcher, watched *string, path string, state func(path string) string) (err error) {
 	if path == *watched {
 		return nil
@@ -235,11 +227,11 @@ func (r *Engine) watch(watcher **filewatch.Watcher, watched *string, path string
 	return nil
 }
 
-// since tells states of files apart that were looked at before and after somebody
-// asked for a reload: an edit that was taken so and then undone is an edit.
+// since distinguishes states before and after a requested reload: an edit that the reload
+// loaded and that was then undone is another edit.
 func (r *Engine) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
 
-// contents tells apart what would be loaded from a path.
+// contents identifies the policy that would be loaded from a path.
 func contents(path string) string {
 	text, err := policy.Read(policy.Source{Path: path})
 	if err != nil {
@@ -248,33 +240,32 @@ func contents(path string) string {
 	return text.Digest()
 }
 
-// plan is what a reload would put in force, with everything done that can fail.
+// plan is the result of everything in a reload that can fail.
 type plan struct {
 	cfg    *config.Config
 	policy *policy.Policy
-	// policyChanged is set where the policy is another one, and policyAnew where
-	// it goes on record: also when a refusal of it is over.
+	// policyChanged is set if the policy is a different one. policyAnew is set if it must
+	// be recorded, also because an earlier refusal of it is over.
 	policyChanged, policyAnew bool
 	delta, pending            config.Delta
-	// configAnew is set where the configuration goes on record.
+	// configAnew is set if the configuration must be recorded.
 	configAnew bool
 	adopt      func()
 }
 
-// refusal is why a plan cannot be made: for the configuration's sake, or the
-// policy's.
+// refusal is why a plan is impossible, because of the configuration or the policy.
 type refusal struct {
 	cause error
-	// policy is where the policy comes from that is refused, nil where the
-	// configuration is; digest is of what was read of it.
+	// policy is the source of the refused policy, or nil if the configuration is refused.
+	// digest is of the policy's text.
 	policy *config.Policy
 	digest string
 }
 
-// plan reads the configuration file and the policy again and makes of them what
-// can be put in force. Look only looks: the path that is watched stays the same.
+// plan reads the configuration file and the policy again, and prepares to put them in
+// force. With look, it keeps watching the same path.
 //
-// Where policy.watch is off, a change of files leaves the policy alone.
+// If policy.watch is off, a change of files does not reload the policy.
 func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 	read, err := r.read.Reload()
 	if err != nil {
@@ -294,7 +285,7 @@ func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 	if !look {
 		r.read = read
 		r.file.Store(&read.File)
-		// Watched first: what changes after it was read is an event.
+		// Watch first: a change after the reading is an event.
 		if err := r.follow(p.cfg); err != nil {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
 		}
@@ -325,8 +316,7 @@ func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 	return &p, nil
 }
 
-// samePending reports whether two configurations wait for a restart for the same
-// reasons, as far as those are shown.
+// samePending reports whether two configurations have the same shown reasons for a restart.
 func samePending(a, b config.Delta) bool {
 	return a.Count == b.Count && slices.Equal(a.Keys, b.Keys) &&
 		slices.EqualFunc(a.Changes, b.Changes, func(x, y keypath.Change) bool {
@@ -334,21 +324,21 @@ func samePending(a, b config.Delta) bool {
 		})
 }
 
-// Reload is asked for by an operator. It does not end with its caller.
+// Reload reloads for an operator. It continues if the caller goes away.
 func (r *Engine) Reload(_ context.Context, who api.Peer, _ *api.Empty) (api.PolicyReloadResult, error) {
 	return r.reload(asker{by: byOperator, peer: who})
 }
 
-// ReloadBySignal is asked for by a signal to the process.
+// ReloadBySignal reloads for a signal to the process.
 func (r *Engine) ReloadBySignal() (api.PolicyReloadResult, error) {
 	return r.reload(asker{by: bySignal})
 }
 
-// reload reads the configuration file and the policy again, and puts in force
-// what has changed in them. What takes a restart keeps its value, and is named.
+// reload reads the configuration file and the policy again, and puts the changes in force.
+// Keys that need a restart keep their values, and are named.
 //
-// An error is an [*api.Error]: CONFLICT with [api.PolicyRefusal] for what cannot
-// be used, INTERNAL_ERROR for what cannot be recorded.
+// The error is an [*api.Error]: CONFLICT with [api.PolicyRefusal] for a refusal,
+// INTERNAL_ERROR if the records cannot be written.
 func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -385,7 +375,7 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	p.adopt()
 	r.inForce = p.cfg
 	r.later.Store(&p.pending)
-	// A refusal of the policy stands until the policy itself is looked at again.
+	// A refusal of the policy stands until the policy itself is checked again.
 	if p.policyAnew {
 		r.policyStands()
 	}
@@ -407,8 +397,8 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	return r.result(p), nil
 }
 
-// compile compiles and tries a policy. One that brings the compiler down is a
-// bad policy, and no reason for the daemon to end.
+// compile compiles and tries a policy. If the compiler panics, the policy is refused and
+// the daemon continues.
 func (r *Engine) compile(text *policy.Text) (p *policy.Policy, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -427,22 +417,22 @@ func (r *Engine) configStands() {
 	r.config.Store(&api.ConfigStatus{})
 }
 
-// PolicyStatus and ConfigStatus are what operators are told.
+// PolicyStatus and ConfigStatus are the status for operators.
 func (r *Engine) PolicyStatus() api.PolicyStatus { return *r.status.Load() }
 
 // ConfigStatus is as [Engine.PolicyStatus].
 func (r *Engine) ConfigStatus() api.ConfigStatus { return *r.config.Load() }
 
-// File is the name of the file that was read last, empty for none.
+// File is the name of the last loaded file, or "".
 func (r *Engine) File() string { return *r.file.Load() }
 
-// Waiting are the keys that take a restart.
+// Waiting are the keys that need a restart.
 func (r *Engine) Waiting() []string { return pendingKeys(*r.later.Load()) }
 
 // pendingKeys are never nil, so that programs find a list.
 func pendingKeys(d config.Delta) []string { return append([]string{}, d.Keys...) }
 
-// refusedFor leaves what is in force and tells operators why.
+// refusedFor keeps the rules in force and tells operators why.
 func (r *Engine) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFault) {
 	now := r.o.Now().UTC()
 	if ofPolicy {
@@ -457,8 +447,7 @@ func (r *Engine) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFau
 	r.o.Tell()
 }
 
-// result is what a reload is answered with that has put a plan in force, or found
-// nothing to do.
+// result is the answer to a reload that has put a plan in force, or found nothing to do.
 func (r *Engine) result(p *plan) api.PolicyReloadResult {
 	now := r.o.Policy.Load()
 	return api.PolicyReloadResult{
@@ -469,7 +458,7 @@ func (r *Engine) result(p *plan) api.PolicyReloadResult {
 	}
 }
 
-// differences are changes as operators and records see them.
+// differences are changes in the form for operators and records.
 func differences(d config.Delta) []api.ConfigDifference {
 	list := make([]api.ConfigDifference, len(d.Changes))
 	for i, c := range d.Changes {
@@ -478,7 +467,7 @@ func differences(d config.Delta) []api.ConfigDifference {
 	return list
 }
 
-// overridden are the keys whose values in the file do not count.
+// overridden are the keys whose values in the file are overridden.
 func overridden(cfg *config.Config) []api.ConfigOverride {
 	list := []api.ConfigOverride{}
 	for _, key := range cfg.Overridden() {
@@ -487,7 +476,7 @@ func overridden(cfg *config.Config) []api.ConfigOverride {
 	return list
 }
 
-// Diff says what a reload would do, and does nothing of it.
+// Diff describes the effect of a reload, without making it.
 func (r *Engine) Diff(context.Context, *api.Empty) (api.ConfigDiffResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -501,8 +490,8 @@ func (r *Engine) Diff(context.Context, *api.Empty) (api.ConfigDiffResult, error)
 	}, nil
 }
 
-// Start adds the records of the configuration and the policy that the daemon starts with. The
-// caller commits them, and then calls done.
+// Start adds the records of the configuration and the policy of the start. The caller
+// commits them, and then calls done.
 func (r *Engine) Start(c *store.Change) (done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -519,8 +508,8 @@ func (r *Engine) Start(c *store.Change) (done func(), err error) {
 	return done, nil
 }
 
-// differs is what people are shown of the difference to a configuration that is on record. Where
-// this version cannot read that one, it is nothing: the records have the lines that changed.
+// differs is the shown difference from a recorded configuration. If this version cannot
+// read the recorded one, it is empty: the records have the changed lines.
 func differs(former string, now *config.Config) config.Delta {
 	shown, err := now.Redacted()
 	if err != nil {
@@ -534,8 +523,8 @@ func differs(former string, now *config.Config) config.Delta {
 	return is.Since(was)
 }
 
-// Restate puts the configuration in force on record as a whole, before records up to a number
-// are removed from whose one the differences go on.
+// Restate records the whole configuration in force, before retention removes the record
+// that later differences build on. upTo is the last record to be removed.
 func (r *Engine) Restate(upTo uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -556,7 +545,7 @@ func (r *Engine) Restate(upTo uint64) error {
 	return nil
 }
 
-// loaded is the record of a policy that is about to be in force.
+// loaded makes the record of a policy that is about to be in force.
 func (r *Engine) loaded(p *policy.Policy, from *config.Policy, who asker) *audit.Record {
 	d := who.details()
 	d["digest"], d["source"], d["files"], d["timeout"] = p.Digest(), sourceName(from), printed(p, from), from.Timeout.String()
@@ -565,7 +554,7 @@ func (r *Engine) loaded(p *policy.Policy, from *config.Policy, who asker) *audit
 	}
 }
 
-// changed is the record of a configuration that is about to be in force.
+// changed makes the record of a configuration that is about to be in force.
 func (r *Engine) changed(p *plan, who asker) *audit.Record {
 	d := who.details()
 	d["file"], d["changeCount"], d["diff"], d["needsRestart"] = Recorded(p.cfg.File), p.delta.Count, differences(p.delta), pendingKeys(p.pending)
@@ -574,7 +563,7 @@ func (r *Engine) changed(p *plan, who asker) *audit.Record {
 	}
 }
 
-// refusal is what is told of what cannot be used.
+// refusal is the answer about a refused plan.
 func (r *Engine) refusal(why *refusal) *api.Error {
 	faults, stays := r.faults(why), r.o.Policy.Load().Revision()
 	return &api.Error{
@@ -590,9 +579,8 @@ func (r *Engine) faults(why *refusal) []api.PolicyFault {
 	return faultsOf(why.cause, r.started.File)
 }
 
-// refuse records that what was wanted cannot be used, and returns the error
-// that says so. What files say wrong is recorded once, what a person asked for
-// each time.
+// refuse records a refusal, and returns the error for it. It records a fault in files once,
+// and a refused request each time.
 func (r *Engine) refuse(who asker, why *refusal) error {
 	if r.closing.Err() != nil {
 		return api.Errorf(api.InternalError, "cannot reload: the daemon is stopping")
@@ -602,7 +590,8 @@ func (r *Engine) refuse(who asker, why *refusal) error {
 	refused := r.refusal(why)
 	what := "config\n" + why.cause.Error()
 	if ofPolicy {
-		// With another configuration it is another refusal: that is not taken either.
+		// With another configuration it is another refusal, because that configuration is
+		// not loaded either.
 		what = r.read.Sum() + sourceName(why.policy) + "\n" + cmp.Or(why.digest, why.cause.Error())
 	}
 	if who.by == byFile && what == r.refused {
@@ -631,8 +620,7 @@ func (r *Engine) refuse(who asker, why *refusal) error {
 	return refused
 }
 
-// unrecorded says that what is wanted is good and yet not in force, for want of
-// its record.
+// unrecorded reports that a valid plan is not in force because its record could not be written.
 func (r *Engine) unrecorded(p *plan, cause error) error {
 	r.o.Log.Error("cannot record a reload: what is in force stays", zap.Error(cause))
 	what := "the configuration"
@@ -645,8 +633,7 @@ func (r *Engine) unrecorded(p *plan, cause error) error {
 	return told
 }
 
-// faultsOf lists what is wrong, at least one thing. What has no place of its
-// own is laid to the source.
+// faultsOf lists the faults, at least one. A fault without a place counts for the source.
 func faultsOf(cause error, source string) []api.PolicyFault {
 	var faults []api.PolicyFault
 	add := func(file string, line int, message string) {
@@ -673,7 +660,7 @@ func faultsOf(cause error, source string) []api.PolicyFault {
 	return faults
 }
 
-// reasonOf says in one line why something is refused.
+// reasonOf gives the reason of a refusal in one line.
 func reasonOf(cause error) string {
 	reason := strings.ReplaceAll(cause.Error(), "\n", "; ")
 	if _, ok := errors.AsType[policy.CompileError](cause); ok {
@@ -685,8 +672,8 @@ func reasonOf(cause error) string {
 	return text.Clip(reason, maxRefusal)
 }
 
-// Recorded is the name of a file as records have it, from the root on: without the folder it
-// would name nothing later. It is "" for none. printed has those of many.
+// Recorded is the absolute name of a file for records, because a relative one would mean
+// nothing later. It is "" for none. printed is for several files.
 func Recorded(file string) string {
 	if file == "" {
 		return ""
@@ -697,7 +684,7 @@ func Recorded(file string) string {
 	return strings.ToValidUTF8(file, "\ufffd")
 }
 
-// printed are the names of a policy's files. Those of the built-in one are in no folder.
+// printed are the names of a policy's files. The built-in policy's have no folder.
 func printed(p *policy.Policy, from *config.Policy) []string {
 	files := p.Files()
 	for i, f := range files {

@@ -1,14 +1,14 @@
-// Package supervisor talks to the service manager that started the daemon: it
-// takes the sockets that were opened before (sd_listen_fds(3)), and tells how
-// the daemon is (sd_notify(3)). systemd speaks both; other supervisors may
-// speak one, and without any of them every call here does nothing.
+// Package supervisor talks to the service manager that started the daemon: it takes the
+// sockets that the manager opened (sd_listen_fds(3)), and reports the daemon's state
+// (sd_notify(3)). systemd supports both, and other supervisors may support one. Without a
+// service manager, every call does nothing.
 //
-// Use: [Files] once, before anything else is opened, and one [Manager] for the
-// life of the process. Both read the environment of the process itself, since
-// that is where a service manager puts its words.
+// Use: call [Files] once, before anything else is opened, and make one [Manager] for the
+// life of the process. Both read the environment of the process itself, where a service
+// manager puts its variables.
 //
-// The caller's duty: say ready after the daemon answers and not before, and
-// [Manager.Alive] only for work that was really done.
+// The caller must report ready only when the daemon answers, and call [Manager.Alive] only
+// after real work.
 package supervisor
 
 import (
@@ -23,10 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files returns the open files that the service manager passed to this process,
-// each under the name it was given, and removes the words about them from the
-// environment, so that no child takes them for its own. A second call finds
-// none.
+// Files returns the open files from the service manager, each under its given name. It
+// removes the variables about them from the environment, so that no child process uses
+// them. A second call finds none.
 //
 // Source: sd_listen_fds(3).
 func Files() []*os.File { return activation.Files(true) }
@@ -37,12 +36,12 @@ const maxStatus = 512
 // Manager is the service manager, or nobody. The nil Manager is nobody too.
 type Manager struct {
 	log *zap.Logger
-	// patience is how long the daemon may stay silent; zero if nobody minds.
+	// patience is how long the daemon may stay silent; zero means forever.
 	patience time.Duration
 }
 
-// New finds out who listens. The variables of the watchdog are removed from the
-// environment, so that no child takes them for its own.
+// New finds the service manager. It removes the watchdog's variables from the environment,
+// so that no child process uses them.
 //
 // Source: sd_watchdog_enabled(3).
 func New(log *zap.Logger) *Manager {
@@ -53,8 +52,8 @@ func New(log *zap.Logger) *Manager {
 	return &Manager{log: log, patience: patience}
 }
 
-// Patience is how long the service manager waits for a sign of life before it
-// acts, zero where it does not wait for one. A sign is due twice within it.
+// Patience is how long the service manager waits for a sign of life before it acts, or zero
+// if it does not. A sign is due twice within it.
 func (m *Manager) Patience() time.Duration {
 	if m == nil {
 		return 0
@@ -62,17 +61,16 @@ func (m *Manager) Patience() time.Duration {
 	return m.patience
 }
 
-// Ready says that the daemon answers, or has finished reloading.
+// Ready reports that the daemon answers, or has finished reloading.
 func (m *Manager) Ready(status string) { m.tell(daemon.SdNotifyReady, statusLine(status)) }
 
-// Status says in one line how the daemon is.
+// Status reports the daemon's state in one line.
 func (m *Manager) Status(status string) { m.tell(statusLine(status)) }
 
-// Reloading says that the daemon takes another configuration. [Manager.Ready]
-// ends it.
+// Reloading reports that the daemon loads another configuration. [Manager.Ready] ends it.
 func (m *Manager) Reloading() {
 	words := []string{daemon.SdNotifyReloading, statusLine("reloading")}
-	// What began later than this is another reload.
+	// The time identifies this reload.
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil {
 		words = append(words, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/int64(time.Microsecond)))
@@ -80,14 +78,14 @@ func (m *Manager) Reloading() {
 	m.tell(words...)
 }
 
-// Stopping says that the daemon ends.
+// Stopping reports that the daemon ends.
 func (m *Manager) Stopping(status string) { m.tell(daemon.SdNotifyStopping, statusLine(status)) }
 
 // Alive is a sign of life.
 func (m *Manager) Alive() { m.tell(daemon.SdNotifyWatchdog) }
 
-// Broken asks to be ended and started again, now and not when patience is out.
-// Without a watchdog it says why alone.
+// Broken asks for an immediate restart, without waiting for the watchdog. Without a
+// watchdog, it only reports the reason.
 func (m *Manager) Broken(status string) {
 	if m.Patience() > 0 {
 		m.tell("WATCHDOG=trigger", statusLine(status))
@@ -96,7 +94,7 @@ func (m *Manager) Broken(status string) {
 	m.Status(status)
 }
 
-// statusLine makes a status one line of UTF-8, as the protocol wants it.
+// statusLine makes a status one line of UTF-8, as the protocol requires.
 func statusLine(status string) string {
 	status = strings.Join(strings.Fields(strings.ToValidUTF8(status, "\ufffd")), " ")
 	if len(status) > maxStatus {
@@ -105,8 +103,7 @@ func statusLine(status string) string {
 	return "STATUS=" + status
 }
 
-// tell sends words, each a line of one message. That nobody hears them is no
-// reason for the daemon to do anything else.
+// tell sends words, each a line of one message. It only logs a failure.
 func (m *Manager) tell(words ...string) {
 	if m == nil {
 		return

@@ -1,5 +1,5 @@
-// Package watchdog tells a service manager that the daemon lives, each time its work was
-// done from beginning to end, and otherwise not.
+// Package watchdog sends signs of life to a service manager, each only after the daemon has
+// gone through its work from beginning to end.
 package watchdog
 
 import (
@@ -19,19 +19,18 @@ type Manager interface {
 	Status(status string)
 }
 
-// Options is what signs of life are given with.
+// Options are the inputs of [Feed].
 type Options struct {
 	Manager Manager
-	// Every is how often one is given.
+	// Every is the interval of signs.
 	Every time.Duration
 	// Probe does the daemon's work once, without effect.
 	Probe func(context.Context) error
 	Log   *zap.Logger
 }
 
-// Feed gives a sign of life each time the way of a decision was gone from
-// beginning to end. A store that is closed for writing stays so until a restart
-// has verified it, so a restart is what is asked for.
+// Feed sends a sign of life after each complete probe. A store that is closed for writing
+// stays closed until a restart has verified it, so Feed then asks for a restart.
 func Feed(ctx context.Context, o Options) {
 	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
@@ -56,8 +55,8 @@ func Feed(ctx context.Context, o Options) {
 	}
 }
 
-// probe goes the way of a decision, and returns when it has come through, however
-// long that takes, or the context ends.
+// probe runs the probe, and returns when it has completed, however long that takes, or when
+// the context ends.
 func (o *Options) probe(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- o.Probe(ctx) }()
