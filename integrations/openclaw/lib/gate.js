@@ -216,7 +216,7 @@ export class Gate {
       return undefined;
     }
     const from = source.sourceSessionKey ?? "";
-    if (event.prompt === ANNOUNCE) {
+    if (this.withoutNotices(ctx.agentId, event.prompt) === ANNOUNCE) {
       // Its system prompt has the last reply in it.
       return this.refused.has(pair(from, ctx.sessionKey)) || this.refused.has(pair(ctx.sessionKey, from)) ? withheld("the last message of these two was refused") : undefined;
     }

@@ -439,6 +439,8 @@ test("a notice before the next message does not stop it", async () => {
   first.close(); // the host keeps the notice over its restart
   const g = gate({ state });
   const { params } = await g.beforeTool(call({ agentId: "bob", message: "How far are you?" }), alice);
+  // The host's own step for telling a channel may come first.
+  assert.equal(await g.beforeRun({ prompt: `${told[0]}\n\nAgent-to-agent announce step.` }, from(alice, bob, "r")), undefined);
   assert.equal(await g.beforeRun({ prompt: `${told[0]}\n\n${params.message}` }, from(alice, bob, "r")), undefined);
   assert.equal((await g.beforeRun({ prompt: `${told[0]} And more.\n\n${params.message}` }, from(alice, bob, "r"))).outcome, "block", "it is another text");
 });
