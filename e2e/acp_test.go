@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -320,5 +321,53 @@ func TestAgentsThatDecideForThemselves(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Nobody answers an agent that asks once the daemon has stopped: what it asked about is not done, and the attempt ends.
+func TestAgentsWithoutTheDaemon(t *testing.T) {
+	for name, agent := range map[string]func(*trial) (string, *standIn){
+		"claude-agent-acp": func(r *trial) (string, *standIn) { return r.claudeAgent("agent", shell("echo made >> out.txt")) },
+		"codex-acp":        func(r *trial) (string, *standIn) { return r.codexAgent("agent", outside("echo made >> out.txt")) },
+		"opencode": func(r *trial) (string, *standIn) {
+			run := shell("echo made >> out.txt")
+			run.tool = "bash"
+			return r.openCode("agent", run)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t)
+			acp, api := agent(r)
+			r.agents(map[string]string{"builder": acp})
+			// The model makes its call once the daemon has stopped.
+			asked, stopped, answer := make(chan struct{}, 1), make(chan struct{}), api.Config.Handler
+			api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.Method == http.MethodPost {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+					<-stopped
+				}
+				answer.ServeHTTP(w, q)
+			})
+			ended := r.attempt()
+			select {
+			case <-asked:
+			case err := <-ended:
+				t.Fatalf("it has ended before its model was asked: %v", err)
+			}
+			r.stopped()
+			close(stopped)
+			if err := <-ended; err == nil || !strings.Contains(err.Error(), "refused: echo made >> out.txt") {
+				t.Errorf("it ended with %v", err)
+			}
+			if text, err := os.ReadFile(r.at("work/out.txt")); err == nil {
+				t.Errorf("it made %q", text)
+			}
+			if _, calls := api.outcome(); calls != 1 {
+				t.Errorf("the model made %d calls", calls)
+			}
+		})
 	}
 }

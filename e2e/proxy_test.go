@@ -103,10 +103,10 @@ func converse(t *testing.T, cmd *exec.Cmd) []string {
 	return slices.Concat(ask(t, cmd, everything...)...)
 }
 
-// calls has a client begin with a server and call tools of it, and returns what it is answered.
+// calls has a client that answers a server nothing begin with one and call tools of it, and returns what it is answered.
 func calls(t *testing.T, cmd *exec.Cmd, requests ...string) (answers []string) {
 	t.Helper()
-	begins := []string{everything[0], `"method":"tools/list"`}
+	begins := []string{`"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, `"method":"tools/list"`}
 	for _, said := range ask(t, cmd, append(begins, requests...)...)[len(begins):] {
 		answers = append(answers, said[len(said)-1])
 	}
