@@ -10,9 +10,8 @@ import (
 
 // appendCanonical appends a JSON text in the canonical form of RFC 8785.
 //
-// It is written for every message, so what messages usually are made of goes by
-// [canonical.value], which the fuzz tests hold against the library. All else goes by
-// the library.
+// It runs for every message, so [canonical.value] handles the usual parts of messages; the fuzz
+// tests compare it with the library. The library handles everything else.
 func appendCanonical(b []byte, text jsontext.Value) ([]byte, error) {
 	c := canonical{to: b, from: text}
 	if end := c.value(c.blank(0), 0); end >= 0 && c.blank(end) == len(text) {
@@ -25,35 +24,35 @@ func appendCanonical(b []byte, text jsontext.Value) ([]byte, error) {
 	return append(b, text...), nil
 }
 
-// canonical writes the canonical form of what it reads. What stands there in that form
-// already is copied as one piece: from mark on nothing is written yet. Its methods take
-// where something begins and return where it ends, below zero where they meet what they
-// do not know: they refuse nothing by themselves.
+// canonical writes the canonical form of its input. It copies parts that have that form already as
+// one piece: nothing after mark is written yet. Its methods take the beginning of something and
+// return its end, or a negative number if they do not know its form: they refuse nothing by
+// themselves.
 type canonical struct {
 	to, from []byte
 	mark     int
 }
 
 const (
-	// usualDepth and usualMembers bound what is written without the library.
+	// usualDepth and usualMembers bound the input that is written without the library.
 	usualDepth   = 6
 	usualMembers = 32
-	// exactDigits is how many digits of a whole number every double has.
+	// exactDigits is the number of digits that every double holds exactly.
 	exactDigits = 15
 	unknown     = -1
 )
 
-// copied writes what stands before an index.
+// copied writes the input before an index.
 func (c *canonical) copied(end int) []byte {
 	c.to = append(c.to, c.from[c.mark:end]...)
 	c.mark = end
 	return c.to
 }
 
-// written is how much is written once all before an index is.
+// written returns the length of the output once everything before an index is written.
 func (c *canonical) written(at int) int { return len(c.to) + at - c.mark }
 
-// blank leaves white space out.
+// blank skips white space.
 func (c *canonical) blank(at int) int {
 	end := at
 	for end < len(c.from) && (c.from[end] == ' ' || c.from[end] == '\n' || c.from[end] == '\t' || c.from[end] == '\r') {
@@ -66,7 +65,7 @@ func (c *canonical) blank(at int) int {
 	return end
 }
 
-// is reports whether a byte stands somewhere.
+// is reports whether the input has a byte at an index.
 func (c *canonical) is(at int, b byte) bool { return at < len(c.from) && c.from[at] == b }
 
 func (c *canonical) value(at, depth int) (end int) {
@@ -99,7 +98,7 @@ func (c *canonical) word(at int, word string) (end int) {
 	return unknown
 }
 
-// whole is for a whole number that a double has exactly.
+// whole handles a whole number that a double holds exactly.
 func (c *canonical) whole(at int) (end int) {
 	digits := at
 	if c.from[at] == '-' {
@@ -116,7 +115,7 @@ func (c *canonical) whole(at int) (end int) {
 	return end
 }
 
-// plain is for a string without escapes that is ASCII. It looks at eight bytes at a time.
+// plain handles an ASCII string without escapes, eight bytes at a time.
 func (c *canonical) plain(at int) (end int) {
 	at++
 	at += jsonline.PlainLength(c.from[at:])
@@ -126,7 +125,7 @@ func (c *canonical) plain(at int) (end int) {
 	return unknown
 }
 
-// text is for a string whose escapes are those of the canonical form.
+// text handles a string whose escapes are those of the canonical form.
 func (c *canonical) text(at int) (end int) {
 	if end = c.plain(at); end >= 0 {
 		return end
@@ -167,11 +166,11 @@ func (c *canonical) array(at, depth int) (end int) {
 	}
 }
 
-// member is where a member stands in what is written, and its name in what is read.
+// member is the position of a member in the output, and of its name in the input.
 type member struct{ begin, end, name, nameEnd int }
 
-// object puts the members in order where they are not. Only names that are plain ASCII
-// are known: those are ordered as their bytes are.
+// object sorts the members if they are not sorted. It knows only names in plain ASCII, which sort
+// as their bytes do.
 func (c *canonical) object(at, depth int) (end int) {
 	var members [usualMembers]member
 	if at = c.blank(at + 1); c.is(at, '}') {
@@ -194,7 +193,7 @@ func (c *canonical) object(at, depth int) (end int) {
 			return unknown
 		}
 		m.end = c.written(at)
-		// What is in order so far stays so: the member is put before those that it precedes.
+		// The members before are sorted: insert this one before those that it precedes.
 		to := n
 		for ; to > 0; to-- {
 			before := members[to-1]
@@ -224,7 +223,7 @@ func (c *canonical) object(at, depth int) (end int) {
 	return at + 1
 }
 
-// order rewrites the members of an object that was written last.
+// order rewrites the members of the object that was written last.
 func (c *canonical) order(members []member) {
 	end := len(c.to)
 	start := end

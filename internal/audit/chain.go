@@ -36,8 +36,8 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Head is the end of a chain. The zero Head is the start of an empty one, and
-// its zero hash is what the first record names as the one before it.
+// Head is the end of a chain. The zero Head is the start of an empty one, and the first record
+// names its zero hash as the previous one.
 type Head struct {
 	Seq  uint64
 	Time time.Time
@@ -47,8 +47,8 @@ type Head struct {
 // timeLayout is fixed in width, so that times sort as text.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// The fixed ends of a line. Their exact bytes are part of the format: the
-// verifier cuts a line at them instead of encoding it again.
+// The fixed ends of a line. Their exact bytes are part of the format: the verifier cuts a line at
+// them instead of encoding it again.
 const (
 	idMember   = `"id":"`
 	prevMember = `,"prev":"`
@@ -58,10 +58,9 @@ const (
 	tailLen    = len(hashMember) + hashText + len(lineEnd)
 )
 
-// Seal appends to dst the line that follows h, without a newline, and returns
-// it with the new head. A clock that stepped back does not show: a record is
-// never older than the one before it. The hash covers every byte of the line
-// before the hash member.
+// Seal appends to dst the line that follows h, without a newline, and returns it with the new head.
+// If the clock stepped back, it does not show: a record is never older than the one before it. The
+// hash covers every byte of the line before the hash member.
 func (h Head) Seal(dst []byte, now time.Time, body []byte) ([]byte, Head) {
 	start := len(dst)
 	now = h.Next(now)
@@ -81,7 +80,7 @@ func (h Head) Seal(dst []byte, now time.Time, body []byte) ([]byte, Head) {
 	return dst, next
 }
 
-// Next is the time of the next record, which is written now.
+// Next returns the time of the next record, if it is written now.
 func (h Head) Next(now time.Time) time.Time {
 	if now = now.UTC().Truncate(time.Microsecond); now.Before(h.Time) {
 		return h.Time
@@ -89,10 +88,9 @@ func (h Head) Next(now time.Time) time.Time {
 	return now
 }
 
-// Fault says which record breaks a chain and how.
+// Fault names the record that breaks a chain, and the problem.
 type Fault struct {
-	// Seq is the number the record should have had, zero for a fault of no
-	// record.
+	// Seq is the number that the record should have had, zero for a fault of no record.
 	Seq     uint64
 	Problem string
 }
@@ -104,12 +102,11 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("audit record %d: %s", f.Seq, f.Problem)
 }
 
-// Check reads the line that should follow h and returns the head after it. A
-// line that does not fit is a [*Fault]: changed, missing, moved or doubled.
+// Check reads the line that should follow h and returns the head after it. A line that does not fit
+// is a [*Fault]: changed, missing, moved or doubled.
 //
-// It cuts the line at its fixed ends and decodes nothing between them: what a
-// record says is covered by its hash, and whether somebody else wrote it is for
-// a checkpoint to tell.
+// It cuts the line at its fixed ends and decodes nothing between them: the hash covers the record's
+// content, and only a checkpoint shows whether somebody else wrote it.
 func (h Head) Check(line []byte) (Head, error) {
 	next, _, err := h.follow(line)
 	return next, err
@@ -138,9 +135,9 @@ func (h Head) follow(line []byte) (Head, place, error) {
 	return next, p, nil
 }
 
-// Sealed returns where a line stands in a chain, and the hash of the line before it,
-// for a line that is read by itself and is kept under a number. One whose hash is not
-// that of its content, or that has another number, is a [*Fault].
+// Sealed returns a line's position in the chain, and the hash of the line before it, for a line
+// that is read by itself and is stored under a number. If the hash does not match the content, or
+// the number differs, the error is a [*Fault].
 func Sealed(seq uint64, line []byte) (head Head, prev Hash, err error) {
 	head, p, err := unseal(seq, line)
 	if err == nil && p.seq != seq {
@@ -152,8 +149,7 @@ func Sealed(seq uint64, line []byte) (head Head, prev Hash, err error) {
 	return head, prev, err
 }
 
-// unseal holds a line, which should have a number, against its hash, and cuts it at
-// its fixed ends.
+// unseal compares a line, which should have a number, with its hash, and cuts it at its fixed ends.
 func unseal(want uint64, line []byte) (Head, place, error) {
 	fault := func(format string, args ...any) (Head, place, error) {
 		return Head{}, place{}, &Fault{Seq: want, Problem: fmt.Sprintf(format, args...)}
@@ -188,16 +184,16 @@ func (h Hash) text() (b [hashText]byte) {
 	return b
 }
 
-// place is where a line says it stands.
+// place is the position that a line claims.
 type place struct {
 	seq  uint64
 	time time.Time
-	// members are what the record itself says, between the time and prev.
+	// members is the record's own content, between the time and prev.
 	members []byte
 	prev    []byte
 }
 
-// placeOf reads the fixed ends of what a line's hash covers.
+// placeOf parses the fixed ends of the part that a line's hash covers.
 func placeOf(covered []byte) (p place, ok bool) {
 	const (
 		seqMember  = `{"seq":`
@@ -235,11 +231,11 @@ func placeOf(covered []byte) (p place, ok bool) {
 	return p, ok && bytes.HasPrefix(p.members, []byte(idMember))
 }
 
-// maxDigits bounds a number, so that it cannot run over.
+// maxDigits bounds a number, so that it cannot overflow.
 const maxDigits = 18
 
-// parseTime reads a time of the fixed layout. [time.Parse] takes it too, at
-// several times the cost.
+// parseTime parses a time of the fixed layout. [time.Parse] takes it too, at several times the
+// cost.
 func parseTime(b []byte) (time.Time, bool) {
 	var n [7]int
 	field := 0
@@ -257,14 +253,14 @@ func parseTime(b []byte) (time.Time, bool) {
 		}
 	}
 	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], n[6]*int(time.Microsecond), time.UTC)
-	// A day or an hour that does not exist would be carried over.
+	// Otherwise a day or an hour that does not exist would be carried over.
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
 	return t, year == n[0] && int(month) == n[1] && day == n[2] && hour == n[3] && minute == n[4] && second == n[5]
 }
 
-// HeadOf returns the head a line claims, without checking that the line's
-// content matches. Use it to take up a chain at a line known to be good.
+// HeadOf returns the head that a line claims, without checking that the line's content matches. Use
+// it to continue a chain from a line known to be good.
 func HeadOf(line []byte) (Head, error) {
 	entry, err := Parse(line)
 	if err != nil {

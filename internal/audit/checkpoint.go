@@ -13,21 +13,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint is a signed statement of what a log's first Size records are: a
-// tlog-checkpoint in a signed note (C2SP).
+// Checkpoint is a signed statement about the first Size records of a log: a tlog-checkpoint in a
+// signed note (C2SP).
 type Checkpoint struct {
-	// Origin names the log. It is also the name of the key that signs for it.
+	// Origin names the log, and the key that signs for it.
 	Origin string
 	Size   uint64
 	Root   Hash
-	// Extension are the lines after the root, for a checkpoint that says more.
+	// Extension are the lines after the root, for a checkpoint with further statements.
 	Extension []string
 }
 
 // MaxNoteBytes bounds a signed note.
 const MaxNoteBytes = 16 << 10
 
-// NextKey is the key that a checkpoint hands the log over to, "" where it does not.
+// NextKey returns the key to which a checkpoint hands the log over, or "".
 func (c *Checkpoint) NextKey() string {
 	if len(c.Extension) != 1 || !strings.HasPrefix(c.Extension[0], keyMember) {
 		return ""
@@ -38,7 +38,7 @@ func (c *Checkpoint) NextKey() string {
 // HandsOver reports whether a checkpoint hands the log over to another key.
 func (c *Checkpoint) HandsOver() bool { return c.NextKey() != "" }
 
-// Text returns what is signed.
+// Text returns the signed text.
 func (c *Checkpoint) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Root[:]))
@@ -58,7 +58,7 @@ func (c *Checkpoint) Sign(signers ...note.Signer) (string, error) {
 	return string(signed), nil
 }
 
-// errCheckpoint says what a text lacks to be a checkpoint.
+// errCheckpoint returns the error of a text that is no checkpoint.
 func errCheckpoint(format string, args ...any) error {
 	return fmt.Errorf("not a checkpoint: %w", fmt.Errorf(format, args...))
 }
@@ -97,14 +97,14 @@ func parseCheckpoint(text string) (Checkpoint, error) {
 // ErrUnsigned means that none of the known keys signed a note.
 var ErrUnsigned = errors.New("not signed by a known key")
 
-// OpenCheckpoint reads a signed note. With keys, one of them must have signed
-// it, else the error is [ErrUnsigned] beside the checkpoint; a known key's
-// signature that is wrong is another error, and the checkpoint is empty.
+// OpenCheckpoint reads a signed note. If keys are given, one of them must have signed it: otherwise
+// the error is [ErrUnsigned] beside the checkpoint. A wrong signature of a known key is another
+// error, and the checkpoint is empty.
 func OpenCheckpoint(signed string, keys ...note.Verifier) (Checkpoint, error) {
 	if len(signed) > MaxNoteBytes {
 		return Checkpoint{}, errCheckpoint("longer than %d bytes", MaxNoteBytes)
 	}
-	// The library reads base64 generously; what is kept as evidence has one form.
+	// The library accepts several forms of base64; evidence has only one.
 	_, signatures, _ := strings.Cut(signed, "\n\n")
 	for line := range strings.Lines(signatures) {
 		text := strings.TrimSuffix(line[strings.LastIndexByte(line, ' ')+1:], "\n")
@@ -128,7 +128,7 @@ func OpenCheckpoint(signed string, keys ...note.Verifier) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	// A key speaks for the log of its own name and for no other.
+	// A key speaks only for the log of its own name.
 	for _, s := range opened.Sigs {
 		if s.Name != c.Origin {
 			return Checkpoint{}, errCheckpoint("the key %s signed for the log %s", s.Name, c.Origin)
@@ -137,8 +137,7 @@ func OpenCheckpoint(signed string, keys ...note.Verifier) (Checkpoint, error) {
 	return c, nil
 }
 
-// Annotation is the newest checkpoint as it travels beside an envelope, for the
-// other side to keep.
+// Annotation is the newest checkpoint in the form beside an envelope, for the other side to keep.
 type Annotation struct {
 	Origin    string `json:"origin"`
 	Size      uint64 `json:"size"`
@@ -146,8 +145,7 @@ type Annotation struct {
 	Signature string `json:"signature"`
 }
 
-// Annotate cuts a plain checkpoint's signed note down to what cannot be told
-// from the rest of it.
+// Annotate reduces a plain checkpoint's signed note to the parts that the rest does not determine.
 func Annotate(signed string) (Annotation, error) {
 	c, err := OpenCheckpoint(signed)
 	if !errors.Is(err, ErrUnsigned) {
@@ -165,8 +163,8 @@ func Annotate(signed string) (Annotation, error) {
 // MaxOriginBytes bounds the name of a log in an annotation.
 const MaxOriginBytes = 128
 
-// Note returns the signed note that was cut down, or an error where the
-// annotation is none of a checkpoint. Nothing is said about the signature.
+// Note restores the signed note, or returns an error if the annotation is none of a checkpoint. It
+// does not check the signature.
 func (a *Annotation) Note() (string, error) {
 	if len(a.Origin) > MaxOriginBytes {
 		return "", errCheckpoint("its origin is longer than %d bytes", MaxOriginBytes)
@@ -178,8 +176,8 @@ func (a *Annotation) Note() (string, error) {
 	return signed, nil
 }
 
-// Receipt shows that one record is in a log, to somebody who has only that
-// record and the log's public key: a transparency log proof (C2SP tlog-proof).
+// Receipt proves that one record is in a log, to somebody who has only that record and the log's
+// public key: a transparency log proof (C2SP tlog-proof).
 type Receipt struct {
 	// Seq is the record's number; the index in the tree is one less.
 	Seq  uint64
@@ -192,8 +190,7 @@ type Receipt struct {
 
 const receiptHeader = "c2sp.org/tlog-proof@v1\n"
 
-// maxHandOvers bounds the checkpoints that go along with a proof, and maxHandOverBytes all of
-// them together.
+// maxHandOvers bounds the checkpoints in a proof, and maxHandOverBytes all of them together.
 const (
 	maxHandOvers     = 128
 	maxHandOverBytes = 64 << 10
@@ -210,8 +207,8 @@ func (r *Receipt) MarshalText() ([]byte, error) {
 	return appendProof(b, r.Path, r.Note, r.HandOvers), nil
 }
 
-// appendProof writes the end of a proof: a line for each hash, and behind a blank one the
-// signed checkpoint, and each of those that hand over.
+// appendProof appends the end of a proof: a line for each hash, and after a blank one the signed
+// checkpoint, and each of those that hand over.
 func appendProof(b []byte, path []Hash, signed string, handOvers []string) []byte {
 	for _, h := range path {
 		b = base64.StdEncoding.AppendEncode(b, h[:])
@@ -224,7 +221,7 @@ func appendProof(b []byte, path []Hash, signed string, handOvers []string) []byt
 	return b
 }
 
-// apart parts the notes at the end of a proof.
+// apart separates the notes at the end of a proof.
 func apart(text string) (signed string, handOvers []string, err error) {
 	parts := strings.Split(text, "\n\n")
 	if len(parts) <= 2 {
@@ -244,15 +241,15 @@ func apart(text string) (signed string, handOvers []string, err error) {
 		}
 		handOvers = append(handOvers, one)
 	}
-	// There is one form of it.
+	// There is only one form of it.
 	if string(appendProof(nil, nil, signed, handOvers)) != "\n"+text {
 		return "", nil, errors.New("blank lines stand between the checkpoints")
 	}
 	return signed, handOvers, nil
 }
 
-// followed are keys, with those that they hand over to in checkpoints, one after another. Each
-// counts that one of the keys before it has signed.
+// followed returns keys, with those that they hand over to in checkpoints, one after another. A
+// checkpoint counts if one of the keys before it has signed it.
 func followed(keys []note.Verifier, handOvers []string) []note.Verifier {
 	keys = slices.Clone(keys)
 	for _, signed := range handOvers {
@@ -284,8 +281,7 @@ func readPath(lines []string, most int) (path []Hash, err error) {
 	return path, nil
 }
 
-// UnmarshalText reads a receipt. Extra data is read over: a record's receipt
-// has none.
+// UnmarshalText reads a receipt. It ignores extra data, which a record's receipt does not have.
 func (r *Receipt) UnmarshalText(text []byte) error {
 	if len(text) > MaxReceiptBytes {
 		return fmt.Errorf("not a receipt: longer than %d bytes", MaxReceiptBytes)
@@ -324,8 +320,8 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Check returns the checkpoint that a receipt proves a line to be under. One of
-// the keys must have signed it, or one that they hand over to.
+// Check returns the checkpoint that covers a line by this receipt. One of the keys must have signed
+// it, or one that they hand over to.
 func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) {
 	c, err := OpenCheckpoint(r.Note, followed(keys, r.HandOvers)...)
 	if err != nil {
@@ -334,8 +330,7 @@ func (r *Receipt) Check(line []byte, keys ...note.Verifier) (Checkpoint, error) 
 	return c, r.proves(line, &c)
 }
 
-// Proves reports whether the path leads from a line to the checkpoint, whoever signed
-// that.
+// Proves reports whether the path leads from a line to the checkpoint, regardless of its signer.
 func (r *Receipt) Proves(line []byte) error {
 	c, err := OpenCheckpoint(r.Note)
 	if !errors.Is(err, ErrUnsigned) {
@@ -372,9 +367,8 @@ func HandOverOf(line []byte) (signed string, ok bool) {
 	return signed, ok
 }
 
-// CheckpointOf returns the checkpoint that a line holds of all the records before
-// it, signed by one of the keys. It says nothing about whether the records are those
-// that it was signed for.
+// CheckpointOf returns the checkpoint in a line over all the records before it, signed by one of
+// the keys. It does not check that the records are the signed ones.
 func CheckpointOf(line []byte, keys ...note.Verifier) (c Checkpoint, signed string, ok bool) {
 	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
 	if !ok || !isCheckpoint(p.members) {

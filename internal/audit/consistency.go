@@ -11,17 +11,17 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Consistency shows that a log of more records begins with all of a log of fewer
-// (RFC 6962, section 2.1.2), to whoever has the checkpoints of both and no record. Its
-// text is what a witness is asked with (C2SP tlog-witness).
+// Consistency proves that a larger log begins with all of a smaller one (RFC 6962, section 2.1.2),
+// to somebody who has the checkpoints of both and no record. Its text is the request to a witness
+// (C2SP tlog-witness).
 type Consistency struct {
 	// Old is the number of records of the smaller log.
 	Old  uint64
 	Path []Hash
 	// Note is the signed checkpoint of the larger one.
 	Note string
-	// HandOvers are the checkpoints in which a key of the log hands over to the next, for
-	// whoever knows an earlier key than the one that signed the note.
+	// HandOvers are the checkpoints in which a key of the log hands over to the next, for a
+	// verifier that knows an earlier key than the one that signed the note.
 	HandOvers []string
 }
 
@@ -69,11 +69,11 @@ func (c *Consistency) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ErrFork means that two checkpoints are not of one log that grew.
+// ErrFork means that two checkpoints do not belong to one growing log.
 var ErrFork = errors.New("the checkpoint is not of a log that goes on from the other one")
 
-// Extends reports whether the proof leads from one root to another: nothing of the
-// smaller log was changed.
+// Extends reports whether the proof leads from one root to another: nothing of the smaller log was
+// changed.
 func Extends(path []Hash, old uint64, oldRoot Hash, size uint64, root Hash) error {
 	proof := make(tlog.TreeProof, len(path))
 	for i, h := range path {
@@ -88,7 +88,7 @@ func Extends(path []Hash, old uint64, oldRoot Hash, size uint64, root Hash) erro
 		}
 		return nil
 	case old == 0:
-		// Every log goes on from an empty one.
+		// Every log continues an empty one.
 		if len(path) > 0 {
 			return ErrFork
 		}
@@ -100,7 +100,7 @@ func Extends(path []Hash, old uint64, oldRoot Hash, size uint64, root Hash) erro
 }
 
 // Check returns the checkpoint of the larger log, signed by one of the keys or by one that they
-// hand over to, if the log of an older checkpoint is its beginning. Who signed the older one
+// hand over to, if the log of an older checkpoint is its beginning. The signer of the older one
 // does not matter: the larger one says that its records are the first of the log.
 func (c *Consistency) Check(old *Checkpoint, keys ...note.Verifier) (Checkpoint, error) {
 	next, err := OpenCheckpoint(c.Note, followed(keys, c.HandOvers)...)
@@ -134,7 +134,7 @@ func (t *Tree) ProveExtension(old, size uint64, tiles TileReader) ([]Hash, error
 	return path, nil
 }
 
-// hashes reads the tree as the library numbers its hashes.
+// hashes reads the tree with the library's numbers for hashes.
 func (t *Tree) hashes(tiles TileReader) tlog.HashReaderFunc {
 	return func(indexes []int64) ([]tlog.Hash, error) {
 		hashes := make([]tlog.Hash, len(indexes))

@@ -7,16 +7,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Keys makes the digests that stand in records for texts and for what else somebody could guess:
-// of what form appends to a buffer, under the key that is derived for a label from a tenant's.
+// Keys makes the digests in records that stand for texts and other guessable values: of the bytes
+// that form appends to a buffer, under the key that is derived for a label from a tenant's.
 type Keys func(tenant, label string, form func([]byte) ([]byte, error)) (string, error)
 
-// Text is the digest of a text.
+// Text returns the digest of a text.
 func (k Keys) Text(tenant, label, text string) (string, error) {
 	return k(tenant, label, func(b []byte) ([]byte, error) { return append(b, text...), nil })
 }
 
-// Task is the digest of a value under its name in details.digests of a record of a task: of a
+// Task returns the digest of a value under its name in details.digests of a record of a task: of a
 // text as it is, of anything else in the canonical form of its JSON (RFC 8785).
 func (k Keys) Task(tenant, name string, value any) (string, error) {
 	text, ok := value.(string)

@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
-// written is one field of a record as it is written into a line.
+// written is one field of a record for the encoder.
 type written struct {
 	name   string
 	index  int
@@ -21,8 +21,8 @@ type written struct {
 	within []written
 }
 
-// fields are those of a record. Looking them up once makes of writing a record a
-// third of what the library takes; it is done for every message.
+// fields are the fields of a record. With a single look-up of them, encoding a record takes a third
+// of the library's time; it runs for every message.
 var fields = sync.OnceValue(func() []written { return writtenOf(reflect.TypeFor[Record]()) })
 
 func writtenOf(t reflect.Type) (list []written) {
@@ -40,7 +40,7 @@ func writtenOf(t reflect.Type) (list []written) {
 
 var errNotText = errors.New("not UTF-8")
 
-// appendFields writes a structure as the JSON library does.
+// appendFields encodes a structure as the JSON library does.
 func appendFields(b []byte, v reflect.Value, fields []written) ([]byte, error) {
 	b = append(b, '{')
 	for i := range fields {

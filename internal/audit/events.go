@@ -2,8 +2,8 @@ package audit
 
 import "slices"
 
-// Events returns the events of each action type, as records name them. One that is "" is of
-// records that name none. docs/reference/records.md has a row for each.
+// Events returns the events of each action type, as records name them. The event "" stands for
+// records without one. docs/reference/records.md has a row for each.
 func Events() map[string][]string {
 	return map[string][]string{
 		ActionExchange: {"", "malformed_envelope", "envelope_refused", "task_refused", "denied", "resolved", "escalated", "expired"},

@@ -13,23 +13,22 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Filter selects records. What is empty in it selects all.
+// Filter selects records. An empty member selects all.
 type Filter struct {
 	// Since and Until bound the time, Until exclusive.
 	Since, Until time.Time
-	// Like holds the texts ([Members]) that a record must have. Those of [Filters]
-	// are in the filter's JSON, and are found without reading every record.
+	// Like holds the texts ([Members]) that a record must have. Those of [Filters] are in the
+	// filter's JSON, and are found without reading every record.
 	Like Record
-	// Text is looked for inside the reason, whatever the case of either.
+	// Text must be contained in the reason, in any case.
 	Text string
 }
 
-// Fold gives a reason, or a text that is looked for in reasons, as they are
-// compared.
+// Fold returns a reason, or a text to search in reasons, in the form for comparison.
 func Fold(reason string) string { return strings.ToLower(reason) }
 
-// Match reports whether a line is selected. It looks for the filter's values
-// in the bytes first, since most lines do not hold them and need no decoding.
+// Match reports whether a line is selected. It searches the bytes for the filter's values first,
+// since most lines lack them and need no decoding.
 func (f *Filter) Match(line []byte) bool {
 	for _, want := range f.Wants() {
 		quoted, err := json.Marshal(want)
@@ -55,7 +54,7 @@ func (f *Filter) Match(line []byte) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
 }
 
-// Wants gives the members that a record must have, and their values.
+// Wants yields the members that a record must have, and their values.
 func (f *Filter) Wants() func(yield func(*Member, string) bool) {
 	return func(yield func(*Member, string) bool) {
 		list := Members()
@@ -75,11 +74,11 @@ func (f *Filter) Unbounded() bool {
 	return f.Since.IsZero() && f.Until.IsZero() && f.Text == ""
 }
 
-// IsZero reports whether the filter is left out of what it is a member of.
+// IsZero reports whether the filter is omitted in JSON.
 func (f Filter) IsZero() bool { return f.Unbounded() }
 
-// FilterForm is the type that has a filter's form in JSON: times as in RFC 3339,
-// the text, and members by their names in filters.
+// FilterForm returns the type with a filter's form in JSON: times as in RFC 3339, the text, and
+// members by their names in filters.
 func FilterForm() reflect.Type { return filterForm() }
 
 var filterForm = sync.OnceValue(func() reflect.Type {
@@ -94,7 +93,7 @@ var filterForm = sync.OnceValue(func() reflect.Type {
 	return reflect.StructOf(fields)
 })
 
-// each visits what is in the filter beside its place in the form.
+// each visits the members of the filter with their places in the form.
 func (f *Filter) each(form reflect.Value, visit func(own, in reflect.Value)) {
 	own := []any{&f.Since, &f.Until, &f.Text}
 	for _, m := range Filters() {

@@ -7,40 +7,40 @@ import (
 	"sync"
 )
 
-// Member is a text of a record and what is done with it besides writing it
-// down. It is made from the tags of its field in [Record], which are the one
-// table of members:
+// Member is a text of a record with its uses besides the record itself. It is
+// made from the tags of its field in [Record], which are the one table of
+// members:
 //
 //	filter  its name in a filter; records are found by it
-//	flag    its name on the command line, where that is not the filter's
-//	help    what the flag selects; a word in capitals stands for its value
+//	flag    its name on the command line, if that is not the filter's
+//	help    the flag's selection; a word in capitals stands for its value
 //	export  its name for other systems: the attribute ocipd.NAME of OTLP and
 //	        the field OCIPD_NAME of the journal, a point being an underscore
-//	otlp    its attribute in OTLP, where a convention has another name for it
+//	otlp    its attribute in OTLP, if a convention has another name for it
 //	ocsf    the type of the OCSF resource that it names
-//	syslog  "yes" where it is a parameter of the syslog message too
+//	syslog  "yes" if it is a parameter of the syslog message too
 //	redact  the name by which an operator has it redacted; several members can
 //	        share one
 type Member struct {
-	// Name is where the member stands in a line, such as counterparty.kind.
+	// Name is the member's path in a line, such as counterparty.kind.
 	Name string
 
 	Filter, Flag, Export, OTLP, OCSF, Redacted string
 	Syslog                                     bool
-	// Values are all that the member can be, nil where it can be anything.
+	// Values are all possible values of the member, nil if any text is possible.
 	Values []string
 
 	help  string
 	field []int
 }
 
-// Of returns the place of the member in a record.
+// Of returns the member's field in a record.
 func (m *Member) Of(r *Record) *string {
 	return reflect.ValueOf(r).Elem().FieldByIndex(m.field).Addr().Interface().(*string)
 }
 
-// Usage is the help of the member's flag, its value's name in the quotes by which
-// the flag package knows it.
+// Usage returns the help of the member's flag, with its value's name in the quotes that the flag
+// package expects.
 func (m *Member) Usage() string {
 	words := strings.Fields(m.help)
 	for i, w := range words {
@@ -52,11 +52,10 @@ func (m *Member) Usage() string {
 	return strings.Join(words, " ")
 }
 
-// Key is the filter's name as a configuration file spells it, such as
-// action_type.
+// Key returns the filter's name as a configuration file spells it, such as action_type.
 func (m *Member) Key() string { return spelled(m.Filter, '_') }
 
-// Journal is the member's field in the journal, empty for none.
+// Journal returns the member's field in the journal, empty for none.
 func (m *Member) Journal() string {
 	if m.Export == "" {
 		return ""
@@ -64,8 +63,7 @@ func (m *Member) Journal() string {
 	return "OCIPD_" + strings.ToUpper(strings.ReplaceAll(m.Export, ".", "_"))
 }
 
-// Members returns the texts of a record in the order of the line. Whoever gets
-// the list does not change it.
+// Members returns the texts of a record in the order of the line. Callers must not change the list.
 func Members() []Member { return members() }
 
 // Filters returns the members that records are found by.
@@ -77,7 +75,7 @@ var filters = sync.OnceValue(func() []Member {
 	return slices.DeleteFunc(slices.Clone(members()), func(m Member) bool { return m.Filter == "" })
 })
 
-// membersOf reads the tags of a structure that stands at a member.
+// membersOf reads the tags of a structure at a member.
 func membersOf(t reflect.Type, at Member) (list []Member) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -114,7 +112,7 @@ func membersOf(t reflect.Type, at Member) (list []Member) {
 	return list
 }
 
-// spelled writes a name such as actionType in small letters, its words apart.
+// spelled writes a name such as actionType in small letters, with its words separated.
 func spelled(name string, between byte) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {

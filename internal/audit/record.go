@@ -37,12 +37,12 @@ const (
 	SideReceiver = "receiver"
 )
 
-// Record is one audit record. Empty fields are left out of the line. The tags
-// say what else is done with a member, see [Member].
+// Record is one audit record. Empty fields are left out of the line. The tags describe further uses
+// of a member, see [Member].
 type Record struct {
 	ID         string `json:"id" filter:"record" help:"the record with this ID" export:"record.id"`
 	ActionType string `json:"actionType" filter:"actionType" flag:"type" help:"records of this action TYPE, such as agent_exchange or delivery" export:"action_type"`
-	// Event says what happened within the action type, such as "registered".
+	// Event names the event within the action type, such as "registered".
 	Event        string       `json:"event,omitzero" filter:"event" help:"records of this EVENT, such as registered or daemon_started" export:"event" syslog:"yes"`
 	Side         string       `json:"side,omitzero" filter:"side" help:"records of this SIDE: sender or receiver" export:"side"`
 	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of the agents of this TENANT" export:"tenant"`
@@ -51,8 +51,7 @@ type Record struct {
 	AppID        string       `json:"appId,omitzero" filter:"app" help:"records of the app with this ID" export:"app" redact:"appId"`
 	Counterparty Counterparty `json:"counterparty,omitzero"`
 	SessionKey   string       `json:"sessionKey,omitzero" filter:"session" help:"records of the session with this KEY" export:"session" otlp:"session.id" ocsf:"session" redact:"sessionKey"`
-	// Address is where the message goes, or came from: what its channel's app
-	// sends to.
+	// Address is the message's destination or origin: the address that its channel's app uses.
 	Address Address `json:"address,omitzero"`
 
 	ExchangeID     string `json:"exchangeId,omitzero" filter:"exchange" help:"records of the exchange with this ID" export:"exchange" ocsf:"exchange"`
@@ -72,7 +71,7 @@ type Record struct {
 	Code           string `json:"code,omitzero" filter:"code" help:"records with this CODE, such as CLASSIFICATION_VIOLATION" export:"code" syslog:"yes"`
 	Outcome        string `json:"outcome,omitzero" export:"outcome"`
 
-	// The two lists are nil, and left out, where the record is about no message.
+	// The two lists are nil, and left out, if the record is not about a message.
 	DataShared   []Shared    `json:"dataShared,omitzero"`
 	DataWithheld []Withheld  `json:"dataWithheld,omitzero"`
 	Detections   []Detection `json:"detections,omitempty"`
@@ -80,8 +79,8 @@ type Record struct {
 	ContentDigest string `json:"contentDigest,omitzero"`
 	ContentBytes  int    `json:"contentBytes,omitzero"`
 	Content       string `json:"content,omitzero"`
-	// DeliveredDigest is the keyed digest of all that is handed over, in the form
-	// of [DeliveredForm].
+	// DeliveredDigest is the keyed digest of everything that is delivered, in the form of
+	// [DeliveredForm].
 	DeliveredDigest string `json:"deliveredDigest,omitzero"`
 	DispatchID      string `json:"dispatchId,omitzero" filter:"dispatch" help:"records of the message with this dispatch ID" export:"dispatch" ocsf:"message"`
 	RunID           string `json:"runId,omitzero" filter:"run" help:"records of the agent's run with this ID" export:"run" ocsf:"run"`
@@ -94,27 +93,27 @@ type Record struct {
 	Role      string         `json:"role,omitzero" export:"task.role"`
 	Details   map[string]any `json:"details,omitempty"`
 
-	// Rows are the rows of the daemon's tables that change with the record. Opens and
-	// UsesGrant are short for what most of them say: see internal/audit/fold. The store writes them.
+	// Rows are the rows of the daemon's tables that change with the record. Opens and UsesGrant are
+	// short forms for the usual changes: see internal/audit/fold. The store writes them.
 	Rows      []RowChange `json:"rows,omitempty"`
 	Opens     int         `json:"opens,omitzero"`
 	UsesGrant string      `json:"usesGrant,omitzero"`
-	// State is, on a checkpoint, what stands in those tables. It is nil elsewhere.
+	// State is the content of those tables, on a checkpoint. It is nil elsewhere.
 	State []TableState `json:"state,omitzero"`
 }
 
-// RowChange is what becomes of one row: its columns before and behind the record.
+// RowChange is the change of one row: its columns before and after the record.
 type RowChange struct {
 	Table string         `json:"table"`
 	Key   []string       `json:"key,omitempty"`
 	Was   map[string]any `json:"was,omitempty"`
 	Now   map[string]any `json:"now,omitempty"`
 	Add   int64          `json:"add,omitzero"`
-	// Stated says that the row is so, and does not change.
+	// Stated says that the record states the row without a change.
 	Stated bool `json:"stated,omitzero"`
 }
 
-// TableState is how many rows of a table are open, and their digest.
+// TableState is the number of open rows of a table, and their digest.
 type TableState struct {
 	Table  string `json:"table"`
 	Open   int    `json:"open"`
@@ -130,8 +129,8 @@ type Counterparty struct {
 	TenantID   string `json:"tenantId,omitzero" redact:"counterparty.tenantId"`
 }
 
-// Address is where somebody is reached: an account at a channel and a target there.
-// The two last say what the session's key says, and are redacted with it.
+// Address is where a counterparty is reached: an account at a channel and a target there. The last
+// two members follow from the session's key, and are redacted with it.
 type Address struct {
 	Channel string `json:"channel,omitzero" filter:"channel" help:"records of messages through this CHANNEL" export:"channel"`
 	Account string `json:"account,omitzero" redact:"sessionKey"`
@@ -151,32 +150,31 @@ type Withheld struct {
 	Description string `json:"description"`
 }
 
-// Detection is one thing a detector saw. It never holds the text itself.
+// Detection is one finding of a detector. It never holds the text itself.
 type Detection struct {
 	Rule string `json:"rule"`
-	// Member is where the text stands in the message, empty for its content.
+	// Member is the member of the message with the text, empty for its content.
 	Member string `json:"member,omitzero"`
 	Start  int    `json:"start"`
 	End    int    `json:"end"`
 	Zone   string `json:"zone,omitzero"`
-	// Shadow marks what was recorded and had no effect.
+	// Shadow marks a finding that was only recorded.
 	Shadow bool `json:"shadow,omitzero"`
 }
 
-// RedactedText begins what stands in a record for a text that the operator wanted
-// kept out of the log.
+// RedactedText begins the replacement of a text that the operator wanted kept out of the log.
 const RedactedText = "redacted"
 
-// Redacted reports whether a text of a record stands for another one.
+// Redacted reports whether a text of a record is such a replacement.
 func Redacted(text string) bool {
 	return text == RedactedText || strings.HasPrefix(text, RedactedText+":")
 }
 
-// standDigits is how much of a digest stands for a text: enough that no two
-// texts of a tenant share it, and short enough to read.
+// standDigits is the length of the digest in a replacement: enough that no two texts of a tenant
+// share it, and short enough to read.
 const standDigits = 16
 
-// StandIn is what stands in a record for a text with a keyed digest.
+// StandIn returns the replacement in a record for a text with a keyed digest.
 func StandIn(digest string) string {
 	_, digits, _ := strings.Cut(digest, ":")
 	return RedactedText + ":" + digits[:min(standDigits, len(digits))]
@@ -195,13 +193,12 @@ type Entry struct {
 // buffer.
 const MaxBodyBytes = 1 << 20
 
-// Encode makes the body that [Head.Seal] puts into a line: the record as the JSON
-// library writes it, but that what does not show in a text is an escape, so that a
-// line can be printed as it is. It fails for a field that is not UTF-8, for details
-// that cannot be encoded and above [MaxBodyBytes].
+// Encode makes the body that [Head.Seal] puts into a line: the record as the JSON library writes
+// it, with invisible characters escaped, so that a line can be printed as it is. It fails for a
+// field that is not UTF-8, for details that cannot be encoded and above [MaxBodyBytes].
 func Encode(r *Record) ([]byte, error) { return EncodeInto(nil, r) }
 
-// EncodeInto is [Encode] in memory that nothing else uses, where there is enough.
+// EncodeInto is [Encode] in memory that nothing else uses, if that is enough.
 func EncodeInto(room []byte, r *Record) ([]byte, error) {
 	if cap(room) < usualBody+len(r.Content) {
 		room = make([]byte, 0, usualBody+len(r.Content))
@@ -217,7 +214,7 @@ func EncodeInto(room []byte, r *Record) ([]byte, error) {
 	return body, nil
 }
 
-// usualBody is what the record of a message takes without its content.
+// usualBody is the size of a message's record without its content.
 const usualBody = 1536
 
 // Parse reads a line without checking its hash; [Head.Check] does that.

@@ -13,8 +13,8 @@ const (
 	ResultApproval = "require_approval"
 )
 
-// Verdicts are numbers of records by the result of their decision. None are
-// those that decide about no message.
+// Verdicts count records by the result of their decision. None counts those that decide about no
+// message.
 type Verdicts struct {
 	Allow           int `json:"allow"`
 	Deny            int `json:"deny"`
@@ -36,7 +36,7 @@ func (v *Verdicts) Add(result string, n int) {
 	}
 }
 
-// Total is how many records were counted.
+// Total returns the number of counted records.
 func (v Verdicts) Total() int { return v.Allow + v.Deny + v.RequireApproval + v.None }
 
 // Stats are the numbers of records within a time.
@@ -47,12 +47,12 @@ type Stats struct {
 	// Bucket is how long a bucket is, in seconds.
 	Bucket   int      `json:"bucket"`
 	Verdicts Verdicts `json:"verdicts"`
-	// Buckets have no gap, oldest first. They begin at multiples of their
-	// length since 1970, so that the first and the last may be covered in part.
+	// Buckets have no gap, oldest first. They begin at multiples of their length since 1970, so
+	// that the first and the last may be covered in part.
 	Buckets []StatsBucket `json:"buckets"`
-	// Agents are the local agents and Rules what was decided by
-	// (policyApplied, or the kind of a record that no rule decided about), most
-	// records first, at most [StatsRows] each; Codes are the verdicts' codes. The counts are how many there are.
+	// Agents lists the local agents and Rules the deciding rules (policyApplied, or the kind of a
+	// record that no rule decided about), most records first, at most [StatsRows] each; Codes lists
+	// the verdicts' codes. The counts are the full numbers.
 	Agents     []StatsRow `json:"agents"`
 	AgentCount int        `json:"agentCount"`
 	Rules      []StatsRow `json:"rules"`
@@ -77,19 +77,16 @@ type StatsRow struct {
 const (
 	// StatsRows bounds each list of agents, rules and codes.
 	StatsRows = 100
-	// StatsBuckets bounds the buckets; they are made longer where there would
-	// be more.
+	// StatsBuckets bounds the buckets; if there would be more, they are made longer.
 	StatsBuckets = 1000
-	// statsColumns is how many buckets are chosen for at most where the asker
-	// does not say.
+	// statsColumns is the largest number of buckets if the caller does not choose.
 	statsColumns = 60
 )
 
-// Subject is what numbers are kept by.
+// Subject is the key of the counts.
 type Subject struct{ Agent, Rule, Code, Result string }
 
-// SubjectOf returns what a record counts for. One of something that happened, which no
-// rule decided about, counts for its kind.
+// SubjectOf returns the subject of a record. If no rule decided about it, it counts for its kind.
 func SubjectOf(r *Record) Subject {
 	s := Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.PolicyResult}
 	if s.Rule == "" && s.Result == "" {
@@ -101,16 +98,15 @@ func SubjectOf(r *Record) Subject {
 // Tally adds up [Stats]. Make one with [NewTally].
 type Tally struct {
 	since, until time.Time
-	// bucket is how long one is, and first when the first begins, in seconds.
+	// bucket is the length of one, and first the beginning of the first, in seconds.
 	bucket, first        int64
 	total                Verdicts
 	buckets              []Verdicts
 	agents, rules, codes map[string]*Verdicts
 }
 
-// NewTally begins numbers for a time, which is widened to whole minutes, in
-// buckets of a length, which is rounded up to whole minutes. With zero, a length
-// is chosen.
+// NewTally begins counts for a time, widened to whole minutes, in buckets of a length, rounded up
+// to whole minutes. With zero, it chooses a length.
 func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 	t := &Tally{
 		since: since.UTC().Truncate(time.Minute), until: until.UTC().Truncate(time.Minute),
@@ -122,7 +118,7 @@ func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 	if t.until.Before(t.since) {
 		t.until = t.since
 	}
-	// In seconds: durations end after 292 years, and an asker's time need not.
+	// In seconds: durations end after 292 years, and a caller's time may be longer.
 	begin, end := t.since.Unix(), t.until.Unix()
 	span := end - begin
 	if bucket <= 0 {
@@ -140,10 +136,10 @@ func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 	return t
 }
 
-// mod is the remainder that is never negative.
+// mod returns the remainder that is never negative.
 func mod(a, b int64) int64 { return (a%b + b) % b }
 
-// niceBucket chooses a length that people count in, for so many seconds.
+// niceBucket chooses a usual length for so many seconds.
 func niceBucket(span int64) time.Duration {
 	const day = 24 * time.Hour
 	for _, b := range []time.Duration{
@@ -157,7 +153,7 @@ func niceBucket(span int64) time.Duration {
 	return 84 * day
 }
 
-// Since and Until return the time that is counted, in whole minutes.
+// Since and Until return the counted time, in whole minutes.
 func (t *Tally) Since() time.Time { return t.since }
 
 // Until is exclusive.
@@ -166,7 +162,7 @@ func (t *Tally) Until() time.Time { return t.until }
 // Holds reports whether a moment is within the time.
 func (t *Tally) Holds(at time.Time) bool { return !at.Before(t.since) && at.Before(t.until) }
 
-// Add counts a record, where it is within the time.
+// Add counts a record, if it is within the time.
 func (t *Tally) Add(e *Entry) {
 	if t.Holds(e.Time) {
 		t.AddAt(e.Time, e.PolicyResult, 1)
@@ -174,14 +170,14 @@ func (t *Tally) Add(e *Entry) {
 	}
 }
 
-// AddAt counts n records of one moment and result, which must be within the
-// time, for the buckets and the sum alone.
+// AddAt counts n records of one moment and result, which must be within the time, only for the
+// buckets and the sum.
 func (t *Tally) AddAt(at time.Time, result string, n int) {
 	t.total.Add(result, n)
 	t.buckets[(at.Unix()-t.first)/t.bucket].Add(result, n)
 }
 
-// AddFor counts n records for what they are about alone.
+// AddFor counts n records only for their subject.
 func (t *Tally) AddFor(s Subject, n int) {
 	add := func(rows map[string]*Verdicts, name string) {
 		if name == "" {
@@ -199,7 +195,7 @@ func (t *Tally) AddFor(s Subject, n int) {
 	add(t.codes, s.Code)
 }
 
-// Stats returns what was counted.
+// Stats returns the counts.
 func (t *Tally) Stats() Stats {
 	s := Stats{
 		Since: t.since, Until: t.until, Bucket: int(t.bucket), Verdicts: t.total,

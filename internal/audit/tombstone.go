@@ -10,9 +10,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Tombstone stands for the records that retention removed from the beginning
-// of a log: it is a checkpoint over them, signed, that also holds what a
-// verifier needs to go on from there.
+// Tombstone stands for the records that retention removed from the beginning of a log. It is a
+// signed checkpoint over them, with the data that a verifier needs to continue from there.
 type Tombstone struct {
 	Origin string
 	// Head is the last record that was removed.
@@ -48,8 +47,8 @@ func SignTombstone(origin string, head Head, frontier Frontier, signer note.Sign
 	return Tombstone{Origin: origin, Head: head, Frontier: frontier, Signed: signed}, nil
 }
 
-// OpenTombstone reads a tombstone. With keys, one of them must have signed it,
-// else the error is [ErrUnsigned] beside the tombstone.
+// OpenTombstone reads a tombstone. If keys are given, one of them must have signed it: otherwise
+// the error is [ErrUnsigned] beside the tombstone.
 func OpenTombstone(signed string, keys ...note.Verifier) (Tombstone, error) {
 	c, unsigned := OpenCheckpoint(signed, keys...)
 	if unsigned != nil && c.Size == 0 {

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The Merkle tree over the records is that of RFC 6962, section 2.1: a leaf is
-// SHA-256(0x00 ‖ line), a node SHA-256(0x01 ‖ left ‖ right). Its root says in
-// 32 bytes what all records are; a proof shows that one record is among them
-// without showing another.
+// The Merkle tree over the records is that of RFC 6962, section 2.1: a leaf is SHA-256(0x00 ‖
+// line), a node SHA-256(0x01 ‖ left ‖ right). Its root of 32 bytes stands for the content of all
+// records. A proof shows that one record is among them without showing another.
 
 // Leaf returns the leaf hash of a line.
 func Leaf(line []byte) Hash {
@@ -21,8 +20,7 @@ func Leaf(line []byte) Hash {
 	return h.sum(line)
 }
 
-// Leaves returns a function like [Leaf] that allocates nothing. It is for one
-// goroutine.
+// Leaves returns a function like [Leaf] that allocates nothing. It is for one goroutine.
 func Leaves() func(line []byte) Hash { return newLeafHash().sum }
 
 // leafHash hashes lines without allocating.
@@ -63,10 +61,9 @@ func fold(subtrees []Hash) Hash {
 	return node(fold(subtrees[:left]), fold(subtrees[left:]))
 }
 
-// Frontier is the right edge of a tree: the roots of the complete subtrees
-// whose sizes are the binary digits of the tree's size, largest first. It is
-// all that is needed to go on from a tree, or to know its root. The zero
-// Frontier is the empty tree.
+// Frontier is the right edge of a tree: the roots of the complete subtrees whose sizes are the
+// binary digits of the tree's size, largest first. It is enough to continue a tree, or to compute
+// its root. The zero Frontier is the empty tree.
 type Frontier struct {
 	Size   uint64
 	Hashes []Hash
@@ -98,8 +95,8 @@ func (f *Frontier) Root() Hash {
 // fits reports whether there are as many hashes as the size has binary ones.
 func (f *Frontier) fits() bool { return len(f.Hashes) == bits.OnesCount64(f.Size) }
 
-// TileWidth is how many hashes a complete tile holds, and TileHeight how many levels
-// of the tree stand in one.
+// TileWidth is the number of hashes in a complete tile, and TileHeight the number of the tree's
+// levels in one.
 const (
 	TileWidth  = 1 << TileHeight
 	TileHeight = 8
@@ -107,9 +104,8 @@ const (
 	tileLevels = 64 / TileHeight
 )
 
-// Tile is a run of neighbouring hashes of a tree: at level 0 of leaves, at
-// level n of the roots of complete tiles of level n-1. A complete tile never
-// changes, so it is written once.
+// Tile is a run of neighbouring hashes of a tree: at level 0 of leaves, at level n of the roots of
+// complete tiles of level n-1. A complete tile never changes, so it is written once.
 type Tile struct {
 	Level  int
 	Index  uint64
@@ -119,17 +115,16 @@ type Tile struct {
 // Root returns the root of a complete tile's subtree.
 func (t *Tile) Root() Hash { return fold(t.Hashes) }
 
-// Tree is a tree that grows: its complete tiles are with the caller, the tiles
-// at its right edge in memory. A Tree is a value; a copy is a snapshot that
-// stays as it is while the original, or another copy of the same, grows on.
+// Tree is a growing tree: the caller has its complete tiles, and the tiles at its right edge are in
+// memory. A Tree is a value; a copy is a snapshot that does not change while the original, or
+// another copy, grows.
 type Tree struct {
 	size uint64
 	edge [tileLevels][]Hash
 }
 
-// GrowTree returns the tree of a size, read from what a caller kept: roots
-// gives the roots of the complete tiles of a level from an index on, and leaves
-// the leaf hashes from an index on.
+// GrowTree returns the tree of a size, read from the caller's store: roots returns the roots of the
+// complete tiles of a level from an index on, and leaves the leaf hashes from an index on.
 func GrowTree(size uint64, roots func(level int, from, to uint64) ([]Hash, error), leaves func(from, to uint64) ([]Hash, error)) (Tree, error) {
 	t := Tree{size: size}
 	for level, n := 0, size; n > 0; level, n = level+1, n>>TileHeight {
@@ -172,7 +167,7 @@ func (t *Tree) Append(leaf Hash, done func(Tile) error) error {
 		if len(edge) < TileWidth {
 			return nil
 		}
-		// A snapshot may still hold the full edge: the next begins elsewhere.
+		// A snapshot may still use the full edge, so the next one is new.
 		t.edge[level] = nil
 		tile := Tile{Level: level, Index: index, Hashes: edge}
 		if err := done(tile); err != nil {

@@ -22,32 +22,31 @@ const (
 )
 
 const (
-	// CheckpointEvery is after how many records at most a checkpoint follows.
+	// CheckpointEvery is the largest number of records before a checkpoint.
 	CheckpointEvery = 1024
-	// maxUnsigned is how many records no checkpoint is of, the last one itself
-	// among them, when the next one is written.
+	// maxUnsigned is the largest number of uncovered records, including the last checkpoint itself,
+	// when the next one is written.
 	maxUnsigned = CheckpointEvery + 1
 
-	// SignWithin is how old a record gets at most that no checkpoint is of when
-	// another record is written: a daemon that finds an older one signs first.
+	// SignWithin is the largest age of an uncovered record when another record is written: a daemon
+	// that finds an older one signs first.
 	SignWithin = time.Minute
-	// SignedLate is how far apart two records with no checkpoint between them are at
-	// least for a verifier to say so.
+	// SignedLate is the time between two records, without a checkpoint between them, from which a
+	// verifier reports it.
 	SignedLate = 2 * SignWithin
 )
 
-// SignsWithin is the member of details by which a log says that it is written so,
-// in seconds: on the records of starts and on checkpoints. The records of older
-// versions lack it.
+// SignsWithin is the member of details in which a log states its limit, in seconds: on the records
+// of starts and on checkpoints. The records of older versions lack it.
 const SignsWithin = "signsWithin"
 
-// Events of records about who witnesses the log.
+// Events of records about the log's witnesses.
 const (
 	EventWitnessAdded   = "witness_added"
 	EventWitnessRemoved = "witness_removed"
 )
 
-// EventStarted is the event of the record that a start begins with.
+// EventStarted is the event of the first record of a start.
 const EventStarted = "daemon_started"
 
 // keyMember begins the extension line that hands a log over to another key.
@@ -59,72 +58,67 @@ func HandOver(c Checkpoint, next string) Checkpoint {
 	return c
 }
 
-// Proof is what a verifier is given besides the log. All of it is optional;
-// what is missing is not checked.
+// Proof is a verifier's knowledge besides the log. All of it is optional; missing parts are not
+// checked.
 type Proof struct {
-	// Keys are the public keys that may have signed checkpoints. The key that
-	// one of them, in the log, hands over to is known from there on instead.
+	// Keys are the public keys that may have signed checkpoints. If one of them hands over to
+	// another in the log, that one replaces it from there on.
 	Keys []note.Verifier
-	// Former are public keys that were followed by others. They vouch for what
-	// is held outside and for nothing in the log: a key may be followed by
-	// another because it was stolen.
+	// Former are public keys that others have replaced. They vouch for checkpoints outside and for
+	// nothing in the log: a key may be replaced because it was stolen.
 	Former []note.Verifier
-	// Held are signed notes of checkpoints that were kept outside the log: in
-	// a file, in a journal, by counterparties. One that does not fit is a
-	// fault, whoever signed it: what no known key signed proves nothing, but the
-	// key may be one that a part of the log which is gone handed over to.
+	// Held are signed notes of checkpoints that were kept outside the log: in a file, in a journal,
+	// by counterparties. One that does not fit is a fault, regardless of its signer: an unknown
+	// signature proves nothing, but a missing part of the log may have handed over to that key.
 	Held []string
-	// Tombstone stands for the records before the first line. Where no key that
-	// is in force signed it, a record that is signed for must say the same.
+	// Tombstone stands for the records before the first line. If no key in force signed it, a
+	// signed record must contain the same.
 	Tombstone *Tombstone
 }
 
-// Report is what a verifier can say of a log that has no fault.
+// Report is a verifier's result for a log without a fault.
 type Report struct {
 	// Head is the last record.
 	Head Head
 	// Retired is the last record that retention removed.
 	Retired uint64
-	// Origin is the log's name, empty where no checkpoint states it.
+	// Origin is the log's name, empty if no checkpoint states it.
 	Origin string
-	// Checkpoints counts the checkpoint records, Held the checkpoints from
-	// outside that fit and that a known key signed, and Passed those that lie before the
-	// first line. Unproven counts those that fit and that no known key signed: anybody can
-	// have made them of the log as it is.
+	// Checkpoints counts the checkpoint records, Held the checkpoints from outside that fit and
+	// that a known key signed, and Passed those before the first line. Unproven counts those that
+	// fit without a known key's signature: anybody can have made them from the current log.
 	Checkpoints, Held, Passed, Unproven int
-	// Outside is how many records the largest of Held is of: what was cut or rewritten behind
-	// them would not show. OutsideSince is the time of the first record after them.
+	// Outside is the number of records that the largest of Held covers: cuts or changes after them
+	// would not show. OutsideSince is the time of the first record after them.
 	Outside      uint64
 	OutsideSince time.Time
-	// Signed is how many records a known key vouches for; the records after it
-	// are chained, and could have been written by whoever can write the log.
+	// Signed is the number of records that a known key vouches for. The records after it are
+	// chained, but anybody who can write the log could have written them.
 	Signed uint64
 	// UnsignedSince is the time of the first record after them.
 	UnsignedSince time.Time
-	// Late counts the times that records were signed only long after they were
-	// written: the daemon had crashed, or the machine slept.
+	// Late counts how often records were signed only long after they were written: the daemon had
+	// crashed, or the machine slept.
 	Late int
 	// LastLate is the last of these times.
 	LastLate Stretch
-	// Gaps counts the times that a record followed long after another without a
-	// checkpoint between them, as versions before [SignsWithin] let it.
+	// Gaps counts how often a record followed long after another without a checkpoint between them,
+	// as versions before [SignsWithin] allowed.
 	Gaps int
 	// FirstGap is the first of these.
 	FirstGap Stretch
 }
 
-// Stretch is a run of records that were not signed for a while.
+// Stretch is a run of records that were unsigned for a while.
 type Stretch struct {
-	// First is the record it begins with, and Last the one before the record or the
-	// checkpoint that came late.
+	// First is its first record, and Last the one before the late record or checkpoint.
 	First, Last uint64
-	// From is when the first was written, To when that came.
+	// From is when the first was written, To when the late one came.
 	From, To time.Time
 }
 
-// Verifier checks lines one after another and remembers how far it came. It
-// takes constant memory but for what it was given. The zero Verifier starts at
-// the beginning of a chain and knows no keys.
+// Verifier checks lines one after another and remembers its progress. It takes constant memory
+// besides its proof. The zero Verifier starts at the beginning of a chain and knows no keys.
 type Verifier struct {
 	head     Head
 	frontier Frontier
@@ -133,23 +127,22 @@ type Verifier struct {
 
 	// keys are those in force; handed are all that ever were.
 	keys, handed []note.Verifier
-	// held are the checkpoints from outside, smallest first; those before met
-	// have been compared.
+	// held are the checkpoints from outside, smallest first; those before met have been compared.
 	held []heldCheckpoint
 	met  int
 
-	// stone is the note of a tombstone that no key in force signed, and vouched
-	// the record that holds it too.
+	// stone is the note of a tombstone that no key in force signed, and vouched the record that
+	// holds it too.
 	stone   string
 	vouched uint64
-	// unknown is the first record whose checkpoint no known key signed, where
-	// none that one signed has followed.
+	// unknown is the first record whose checkpoint no known key signed, if no signed one has
+	// followed.
 	unknown uint64
 	// stray is a checkpoint from outside that does not fit, and that no known key signed.
 	stray *Fault
 
-	// open is the first record since the last checkpoint. Prompt is set once the
-	// log says that it is signed within [SignWithin]; nothing takes that back.
+	// open is the first record since the last checkpoint. Prompt is set once the log says that it
+	// is signed within [SignWithin]; it is never reset.
 	open   Head
 	prompt bool
 }
@@ -159,7 +152,7 @@ type heldCheckpoint struct {
 	Checkpoint
 	signed string
 	fits   bool
-	// after is the time of the first record behind those that it is of.
+	// after is the time of the first record after those that it covers.
 	after time.Time
 }
 
@@ -169,13 +162,12 @@ type HeldCheckpoint struct {
 	Note string
 	// Proven says that a known key signed it.
 	Proven bool
-	// After is the time of the first record behind those that it is of, zero where there is
-	// none.
+	// After is the time of the first record after those that it covers, zero if there is none.
 	After time.Time
 }
 
-// HeldOutside returns the checkpoints from outside that the log fits, the smallest first, as
-// far as they are of what was read.
+// HeldOutside returns the checkpoints from outside that the log fits, the smallest first, as far as
+// they cover the records that were read.
 func (v *Verifier) HeldOutside() (list []HeldCheckpoint) {
 	for i := range v.held[:v.met] {
 		if c := &v.held[i]; c.fits {
@@ -185,9 +177,8 @@ func (v *Verifier) HeldOutside() (list []HeldCheckpoint) {
 	return list
 }
 
-// NewVerifier returns a verifier that holds a log against what is known of it.
-// An error says what is wrong with the proof itself; it is a [*Fault] where the
-// tombstone, which comes with the log, cannot be believed.
+// NewVerifier returns a verifier that compares a log with a proof. An error describes a fault of
+// the proof itself; it is a [*Fault] if the tombstone, which comes with the log, cannot be trusted.
 func NewVerifier(p Proof) (*Verifier, error) {
 	v := &Verifier{keys: slices.Clone(p.Keys), handed: slices.Concat(p.Keys, p.Former)}
 	for _, k := range v.handed {
@@ -222,7 +213,7 @@ func NewVerifier(p Proof) (*Verifier, error) {
 	slices.SortStableFunc(v.held, func(a, b heldCheckpoint) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.signed, b.signed))
 	})
-	// The same one may be kept in several places.
+	// One checkpoint may be kept in several places.
 	v.held = slices.CompactFunc(v.held, func(a, b heldCheckpoint) bool { return a.signed == b.signed })
 	for v.met < len(v.held) && v.held[v.met].Size < v.head.Seq {
 		v.report.Passed++
@@ -269,18 +260,18 @@ func (v *Verifier) Add(line []byte) error {
 	return v.meet()
 }
 
-// isCheckpoint tells by the fixed beginning of a record whether it is a
-// checkpoint. The id, the action type and the event are first in every record.
+// isCheckpoint recognizes a checkpoint by the fixed beginning of a record. The id, the action type
+// and the event are first in every record.
 func isCheckpoint(members []byte) bool {
 	return beginsWith(members, `","actionType":"`+ActionCheckpoint+`"`)
 }
 
-// isStart tells it of the record of a start.
+// isStart recognizes the record of a start in the same way.
 func isStart(members []byte) bool {
 	return beginsWith(members, `","actionType":"`+ActionSecurity+`","event":"`+EventStarted+`"`)
 }
 
-// WitnessOf returns what a line says of the list of witnesses: that the one with a key was
+// WitnessOf returns a line's statement about the list of witnesses: that the one with a key was
 // added to it, or removed.
 func WitnessOf(line []byte) (key, name string, listed, ok bool) {
 	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
@@ -302,36 +293,35 @@ func IsCheckpoint(line []byte) bool {
 	return ok && isCheckpoint(p.members) && !beginsWith(p.members, `","actionType":"`+ActionCheckpoint+`","event":"`+EventRetired+`"`)
 }
 
-// IsConfiguration reports whether a line is the record of a configuration that is put in force,
-// by what each record begins with.
+// IsConfiguration reports whether a line is the record of a configuration that is put in force, by
+// the fixed beginning of a record.
 func IsConfiguration(line []byte) bool {
 	p, ok := placeOf(line[:max(0, len(line)-tailLen)])
 	return ok && beginsWith(p.members, `","actionType":"`+ActionConfigChange+`","event":"loaded"`)
 }
 
-// beginsWith reports what follows a record's id.
+// beginsWith checks the part of a record after its id.
 func beginsWith(members []byte, after string) bool {
 	rest := members[len(idMember):]
 	end := bytes.IndexByte(rest, '"')
 	return end >= 0 && bytes.HasPrefix(rest[end:], []byte(after))
 }
 
-// started takes note of how the daemon that started here signs.
+// started notes how the daemon that started here signs.
 func (v *Verifier) started(line []byte) {
 	if e, err := Parse(line); err == nil {
 		v.prompt = v.prompt || signsPromptly(&e)
 	}
 }
 
-// signsPromptly reports what a record says of the log.
+// signsPromptly reports whether a record states a limit of at most [SignWithin].
 func signsPromptly(e *Entry) bool {
 	within, ok := e.Details[SignsWithin].(float64)
 	return ok && within > 0 && within <= SignWithin.Seconds()
 }
 
-// inTime looks whether the records before the next one were signed in time. What
-// has not the key cannot sign, and what it writes over months stands there without
-// a checkpoint.
+// inTime checks whether the records before the next one were signed in time. A forger without the
+// key cannot sign, so a forgery over months has no checkpoint.
 func (v *Verifier) inTime(next Head, checkpoint bool) error {
 	late := v.open.Seq > 0 && next.Time.Sub(v.open.Time) > SignedLate
 	stretch := Stretch{First: v.open.Seq, Last: v.head.Seq, From: v.open.Time, To: next.Time}
@@ -359,8 +349,8 @@ func (v *Verifier) inTime(next Head, checkpoint bool) error {
 
 const unknownKey = "its checkpoint is signed by a key that nothing in the log hands over to"
 
-// checkpoint checks a record that holds a signed note. It reports whether that is of
-// all the records before.
+// checkpoint checks a record that holds a signed note. It reports whether that covers all the
+// records before.
 func (v *Verifier) checkpoint(line []byte, seq uint64) (all bool, err error) {
 	fault := func(format string, args ...any) (bool, error) {
 		return false, &Fault{Seq: seq, Problem: fmt.Sprintf(format, args...)}
@@ -381,8 +371,7 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) (all bool, err error) {
 	case c.Origin != v.report.Origin:
 		return fault("its checkpoint is of the log %s, and this one is %s", c.Origin, v.report.Origin)
 	case e.Event == EventRetired && c.Size < seq-1:
-		// It states what stood at the beginning, and is compared where that is
-		// still to be had.
+		// It states the beginning of the log, and is compared if that is still available.
 	case c.Size != seq-1:
 		return fault("its checkpoint is of %d records, and stands after %d", c.Size, seq-1)
 	case c.Root != v.frontier.Root():
@@ -422,9 +411,9 @@ func (v *Verifier) checkpoint(line []byte, seq uint64) (all bool, err error) {
 	return true, nil
 }
 
-// meet compares the checkpoints from outside that are of the records read so
-// far. One that no known key signed is judged at the end: anybody may have made
-// it, and it must not hide what others prove.
+// meet compares the checkpoints from outside that cover the records read so far. One that no known
+// key signed is judged at the end: anybody may have made it, and it must not hide what others
+// prove.
 func (v *Verifier) meet() error {
 	for ; v.met < len(v.held) && v.held[v.met].Size == v.head.Seq; v.met++ {
 		c := &v.held[v.met]
@@ -450,10 +439,10 @@ func (v *Verifier) proven(c *heldCheckpoint) bool {
 	return err == nil
 }
 
-// origin is the log's name, that of the checkpoint where nothing says it.
+// origin returns the log's name, or the checkpoint's if the log does not state it.
 func (v *Verifier) origin(c *heldCheckpoint) string { return cmp.Or(v.report.Origin, c.Origin) }
 
-// misfit is the fault that a checkpoint from outside shows.
+// misfit returns the fault that a checkpoint from outside shows.
 func (v *Verifier) misfit(seq uint64, c *heldCheckpoint, problem string) *Fault {
 	if c.Origin != v.origin(c) {
 		problem = fmt.Sprintf("a checkpoint held outside is of the log %s, and this one is %s", c.Origin, v.report.Origin)
@@ -473,8 +462,8 @@ func (v *Verifier) strays(c *heldCheckpoint) {
 	v.stray = &Fault{Problem: problem}
 }
 
-// Finish returns what can be said of the whole log. Where more is known of it
-// than it holds, that is a [*Fault] of the first record it lacks.
+// Finish returns the report of the whole log. If the proof covers more than the log holds, that is
+// a [*Fault] of the first missing record.
 func (v *Verifier) Finish() (Report, error) {
 	v.report.Head = v.head
 	if f := v.missing(); f != nil {
@@ -530,17 +519,17 @@ func (v *Verifier) missing() *Fault {
 	return nil
 }
 
-// Root returns the root of the tree over the records that were found good.
+// Root returns the root of the tree over the good records.
 func (v *Verifier) Root() Hash { return v.frontier.Root() }
 
-// Head returns the last record that was found good.
+// Head returns the last good record.
 func (v *Verifier) Head() Head { return v.head }
 
-// readBuffer is what is read of a file at once.
+// readBuffer is the number of bytes that are read from a file at once.
 const readBuffer = 128 << 10
 
-// ReadFrom checks every line of r, in constant memory. A last line without its
-// newline is a fault: it was torn or cut.
+// ReadFrom checks every line of r, in constant memory. A last line without its newline is a fault:
+// it was torn or cut.
 func (v *Verifier) ReadFrom(r io.Reader) (int64, error) {
 	buffered := bufio.NewReaderSize(r, readBuffer)
 	var read int64

@@ -10,12 +10,12 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Difference is one way in which rows are not what the log says.
+// Difference is one difference between rows and the log.
 type Difference struct {
 	Table Table
-	// Key is that of the row, nil where it is not known which row it is.
+	// Key is the row's key, nil if it is not known which row it is.
 	Key []string
-	// Record is the last one that says something of it, 0 for none.
+	// Record is the last record about it, 0 for none.
 	Record  uint64
 	Problem string
 }
@@ -27,7 +27,7 @@ func (d *Difference) String() string {
 	return d.Table.Named(d.Key) + ": " + d.Problem
 }
 
-// Named is what a row is called.
+// Named returns a row's name for people.
 func (t Table) Named(key []string) string {
 	if t == Exchanges {
 		return fmt.Sprintf("%s %s of agent %s", t.def().noun, key[1], key[0])
@@ -35,8 +35,8 @@ func (t Table) Named(key []string) string {
 	return t.def().noun + " " + key[0]
 }
 
-// differ compares a row with what the log says of it. Said is the last record about it, 0 where
-// it is of before those that were read.
+// differ compares a row with the log's statement. Said is the last record about it, 0 if that is
+// before the records that were read.
 func (t Table) differ(key []string, row, says Row, open bool, said uint64) []Difference {
 	record := fmt.Sprintf("record %d", said)
 	if said == 0 {
@@ -80,7 +80,7 @@ func quoted(text string) string {
 	return text
 }
 
-// standing is how an open row stands, in a word.
+// standing describes an open row's state in a word.
 func (t Table) standing(row Row, open bool) string {
 	for i, name := range t.Columns() {
 		if name == "state" || name == "outcome" {
@@ -101,7 +101,7 @@ type foundRow struct {
 	row Row
 }
 
-// NewFound returns none.
+// NewFound returns an empty Found.
 func NewFound() *Found {
 	f := &Found{tables: make([]map[string]foundRow, len(definitions()))}
 	for i := range f.tables {
@@ -110,7 +110,7 @@ func NewFound() *Found {
 	return f
 }
 
-// Put adds a row as it stands in the database.
+// Put adds a row as it is in the database.
 func (f *Found) Put(t Table, key []string, row Row) { f.tables[t][t.key(key)] = foundRow{key, row} }
 
 // Has reports whether a row was added.
@@ -119,7 +119,7 @@ func (f *Found) Has(t Table, key []string) bool {
 	return there
 }
 
-// former are the rows as a log of a form has them.
+// former returns the rows in a log's form.
 func (f *Found) former(form int) *Found {
 	if form >= Form {
 		return f
@@ -138,20 +138,21 @@ func (f *Found) Each(visit func(t Table, key []string, row Row)) {
 	}
 }
 
-// Since compares rows with a checkpoint that counts them, and the records behind it.
+// Since compares rows with a checkpoint that counts them, and the records after it.
 type Since struct {
-	// Base is the record that counts the rows, and At its time. State is what it counts.
+	// Base is the record that counts the rows, At its time, and State its count.
 	Base  uint64
 	At    time.Time
 	State []audit.TableState
-	// Form is that of the log. A log that no checkpoint counts the rows of is of the newest.
+	// Form is the log's form. A log without a checkpoint that counts the rows has the newest.
 	Form int
 	said []Said
-	// Marks is set where a record says of a row what no earlier version of the daemon writes.
+	// Marks is set if a record makes a statement about rows that no earlier version of the daemon
+	// writes.
 	Marks bool
 }
 
-// Add takes the next record behind the base. One that counts the rows anew becomes the base.
+// Add takes the next record after the base. If it counts the rows again, it becomes the base.
 func (s *Since) Add(text []byte) error {
 	if Silent(text) {
 		return nil
@@ -170,14 +171,14 @@ func (s *Since) Add(text []byte) error {
 	return nil
 }
 
-// marks reports whether the record says of a row more than that a message went.
+// marks reports whether the record says more of a row than that a message went.
 func (s *Said) marks() bool {
 	return s.Counted || s.Adopts || slices.ContainsFunc(s.Changes, func(c Change) bool {
 		return c.New != nil || len(c.Cells) != 1 || c.Table != Exchanges || c.Cells[0].Column != columnRound
 	})
 }
 
-// Touched calls visit with the table and key of each row that changes behind the base.
+// Touched calls visit with the table and key of each row that changes after the base.
 func (s *Since) Touched(visit func(t Table, key []string)) {
 	for i := range s.said {
 		for j := range s.said[i].Changes {
@@ -187,18 +188,18 @@ func (s *Since) Touched(visit func(t Table, key []string)) {
 	}
 }
 
-// Compare returns how rows differ from the log. Found are all rows that are open at the time of the base, and those of
-// [Since.Touched], open or not. The differences name single rows, or else, without a key, the
-// tables of which the base counts other rows. A row that ended and was opened again behind the base is a
-// difference too: the base cannot be computed from it. Of a log of an earlier form the columns
-// that it has are compared.
+// Compare returns the differences between rows and the log. Found are all rows that are open
+// at the time of the base, and those of [Since.Touched], open or not. A difference names a
+// single row, or without a key a table whose rows differ from the base's count. A row that
+// ended and was opened again after the base is a difference too: the base cannot be computed
+// from it. For a log of an earlier form, only its columns are compared.
 func (s *Since) Compare(found *Found) (differences []Difference) {
 	found = s.former(found)
 	now := make([]map[string]foundRow, len(definitions()))
 	for i := range now {
 		now[i] = maps.Clone(found.tables[i])
 	}
-	// Undone from the end, the rows are those that the base has counted.
+	// With the changes undone from the end, the rows are those that the base counted.
 	for _, said := range slices.Backward(s.said) {
 		for j := len(said.Changes) - 1; j >= 0; j-- {
 			c := &said.Changes[j]
@@ -232,7 +233,7 @@ func (s *Since) Compare(found *Found) (differences []Difference) {
 		for k, l := range lasts[t] {
 			row, says := found.tables[t][k].row, now[t][k].row
 			if now := s.At.UnixMilli(); !t.isOpen(row, now) && !t.isOpen(says, now) {
-				// Of what has ended nothing is said.
+				// The log says nothing of ended rows.
 				continue
 			}
 			rows = append(rows, t.differ(l.c.Key, row, says, t.isOpen(row, s.At.UnixMilli()), l.said)...)
@@ -250,7 +251,7 @@ func (s *Since) Compare(found *Found) (differences []Difference) {
 	return differences
 }
 
-// former makes of the changes behind the base, and of rows, what a log of its form has.
+// former converts the changes after the base, and rows, to the log's form.
 func (s *Since) former(found *Found) *Found {
 	if s.Base == 0 || s.Form >= Form {
 		return found
@@ -286,7 +287,7 @@ func differs(rows []map[string]foundRow, state []audit.TableState, at time.Time)
 	return unlike(set.State(at), state)
 }
 
-// unlike returns the tables of which two states say something else.
+// unlike returns the tables that differ between two states.
 func unlike(a, b []audit.TableState) (tables []Table) {
 	named := func(state []audit.TableState, name string) audit.TableState {
 		for _, one := range state {
@@ -304,24 +305,25 @@ func unlike(a, b []audit.TableState) (tables []Table) {
 	return tables
 }
 
-// Replay makes the open rows from a log, from its first record on.
+// Replay computes the open rows from a log, from its first record on.
 type Replay struct {
 	set *Set
 	// first is the first record, and whole is set once the set has every open row.
 	first           uint64
 	whole, adopting bool
-	// form is that of the log by now, 0 until a checkpoint says it.
+	// form is the log's current form, 0 until a checkpoint says it.
 	form int
-	// marked is set once a record says of rows what no earlier version of the daemon writes.
+	// marked is set once a record makes a statement about rows that no earlier version of the
+	// daemon writes.
 	marked   bool
 	problems []Difference
 	last     time.Time
 }
 
-// NewReplay returns one that has read nothing.
+// NewReplay returns a Replay before the first record.
 func NewReplay() *Replay { return &Replay{set: NewSet()} }
 
-// maxProblems bounds the differences that are named of one log.
+// maxProblems bounds the differences that are named for one log.
 const maxProblems = 100
 
 // Add takes the next record of the log.
@@ -381,20 +383,20 @@ func (r *Replay) problem(d Difference) {
 	}
 }
 
-// Time is that of the last record that said something of rows.
+// Time returns the time of the last record about rows.
 func (r *Replay) Time() time.Time { return r.last }
 
-// Silent reports whether the log says nothing of rows: an earlier version of the daemon wrote
-// all of it.
+// Silent reports whether the log says nothing of rows: an earlier version of the daemon wrote all
+// of it.
 func (r *Replay) Silent() bool { return !r.marked }
 
-// Whole reports whether the log says of every open row what it is.
+// Whole reports whether the log states every open row.
 func (r *Replay) Whole() bool { return r.whole }
 
-// Set are the open rows. It is for who reads no further records.
+// Set returns the open rows, for a caller that reads no further records.
 func (r *Replay) Set() *Set { return r.set }
 
-// Problems returns what the log says of rows that does not go together.
+// Problems returns contradictions in the log's statements about rows.
 func (r *Replay) Problems() []Difference {
 	if r.Silent() {
 		return nil
@@ -402,8 +404,8 @@ func (r *Replay) Problems() []Difference {
 	return r.problems
 }
 
-// Compare returns how the open rows that were found differ from the log's. Found may have
-// others too.
+// Compare returns the differences between the open rows that were found and the log's. Found may
+// contain other rows too.
 func (r *Replay) Compare(found *Found, at time.Time) (differences []Difference) {
 	if r.Silent() {
 		return nil
@@ -424,7 +426,7 @@ func (r *Replay) Compare(found *Found, at time.Time) (differences []Difference) 
 			return len(differences) < maxProblems
 		})
 		if !r.whole {
-			// Rows that only removed records speak of are not known.
+			// Rows that only removed records mention are not known.
 			continue
 		}
 		for k, one := range found.tables[i] {

@@ -1,15 +1,15 @@
-// Package fold says what the rows of the daemon's tables must be, by the audit log alone.
+// Package fold computes the expected rows of the daemon's tables from the audit log alone.
 //
-// The log and the tables lie in one database, and each change of a row is committed with a
-// record of it. The record holds enough to do the change, and to undo it: whoever has the log
-// needs no key to say what the rows are. The functions here are pure. internal/store calls
-// them to write records, so that row and record cannot differ, and at each start to compare
-// the rows that it finds; verifiers call them to read the log.
+// The log and the tables are in one database, and each change of a row is committed with a
+// record of it. The record holds enough to apply the change, and to undo it, so a verifier
+// needs no key to compute the rows. The functions here are pure. internal/store calls them to
+// write records, so that row and record cannot differ, and at each start to compare the rows
+// that it finds; verifiers call them to read the log.
 //
-// Only what a decision can still be made by is folded: an exchange in progress, a request
-// that waits, a grant in force. Such a row is open, and what has ended is no row here. What else a row holds, such as a
-// transcript, no record says; its seal covers it (internal/store/db). A row of before, with a seal
-// that was good, differs from the log in one of the columns here.
+// The package folds only rows that decisions can still depend on, which are called open: an
+// exchange in progress, a pending request, a grant in force. No record has the other content
+// of a row, such as a transcript; the row's seal covers it (internal/store/db). An old row
+// with a valid old seal differs from the log in one of the columns here.
 //
 //	table              key           columns                                          open
 //	exchanges          agent, id     conversation, type, outcome, round, maxRounds,   in progress
@@ -25,15 +25,15 @@
 //	grants             id            actor, role, task, expiresAt, revokedAt,         not revoked, not over
 //	                                 token, holder
 //
-// The columns parts and bound of a task stand for the rows that belong to it, and unsettled counts those of its
-// effects that a decision can still be made by: see [Parts].
+// The columns parts and bound of a task stand for the rows that belong to it, and unsettled
+// counts its effects that decisions can still depend on: see [Parts].
 //
-// The form of a log says which columns it has. One of form 1 lacks those of [former], and its rows are compared
-// without them.
+// The form of a log determines its columns. A log of form 1 lacks those of [former], and its
+// rows are compared without them.
 //
 // Members of records that an operator can have redacted are no columns.
 //
-// A record says what it changes in its member rows, one entry a row:
+// A record lists its changes in the member rows, one entry a row:
 //
 //	{"table":"approvals","key":["ID"],"now":{every column}}            the row is new
 //	{"table":"approvals","was":{"state":"pending"},"now":{"state":"denied"}}  columns change
@@ -41,16 +41,16 @@
 //	{"table":"escalations","key":["ID"],"add":1}                       the column that counts
 //	{"table":"approvals","key":["ID"],"stated":true,"now":{…}}         the row is so, and does not change
 //
-// The key is left out where the record's own members are the key: agentId and exchangeId,
-// approvalId. Three things that most messages do have shorter forms. A record of an allowed
+// The key is omitted if the record's own members are the key: agentId and exchangeId,
+// approvalId. Three usual changes by messages have shorter forms. A record of an allowed
 // message (actionType agent_exchange, no event, policyResult allow, with an exchangeId, and
 // nothing in rows about that exchange) is the next round of its exchange: the round was one
 // less. With the member opens, the exchange is new, and opens is expiresAt; conversation,
 // type, outcome, round and maxRounds are those of the record. With usesGrant, a grant of that
 // id has been used once more.
 //
-// A checkpoint record says in the member state how many open rows each table has behind all
-// records before it, and their digest; a table without any is left out.
+// The member state of a checkpoint record has the number of open rows of each table after all
+// records before it, and their digest; a table without any is omitted.
 //
 // A row's leaf is the SHA-256 of the names of the table, its key and its columns in the order
 // above, each written as its length in bytes, a colon, the text and a comma. The leaves of a table are put
@@ -69,7 +69,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Table is one of the tables of which the log says what their open rows are.
+// Table is one of the tables whose open rows the log states.
 type Table int
 
 // The tables.
@@ -93,19 +93,19 @@ func Tables() []Table {
 	return all
 }
 
-// definition is what is known of a table. A column's name begins with # where it is a number,
-// and with + where that number is the one that changes add to.
+// definition describes a table. A column's name begins with # if it is a number, and with + if that
+// number is the one that changes add to.
 type definition struct {
 	name, noun   string
 	key, columns []string
-	// former is how many of the columns a log of form 1 has, 0 for all.
+	// former is the number of columns in a log of form 1, 0 for all.
 	former int
 	// numbers marks the columns that are numbers in records.
 	numbers []bool
 	// counter is the column that changes add to, -1 for none.
 	counter int
 	open    func(r Row, now int64) bool
-	// own is the key that the members of a record are, nil for none.
+	// own returns the key in a record's own members, nil for none.
 	own func(r *audit.Record) []string
 }
 
@@ -176,17 +176,17 @@ var definitions = sync.OnceValue(func() []definition {
 
 func (t Table) def() *definition { return &definitions()[t] }
 
-// Name is that of the table in the database.
+// Name returns the table's name in the database.
 func (t Table) Name() string { return t.def().name }
 
-// Form is the form of rows that this version writes, and FormName the member of a checkpoint's details that says
-// it. A checkpoint without it is of form 1.
+// Form is the form of rows that this version writes, and FormName the member of a checkpoint's
+// details that says it. A checkpoint without it is of form 1.
 const (
 	Form     = 2
 	FormName = "rowForm"
 )
 
-// former is a row as a log of a form has it.
+// former returns a row in a log's form.
 func (t Table) former(r Row, form int) Row {
 	if n := t.def().former; form < Form && n > 0 && len(r) > n {
 		return r[:n]
@@ -194,7 +194,7 @@ func (t Table) former(r Row, form int) Row {
 	return r
 }
 
-// Columns are the names of its columns in records. Whoever gets the list does not change it.
+// Columns returns the names of its columns in records. Callers must not change the list.
 func (t Table) Columns() []string { return t.def().columns }
 
 // Of returns the table of a name.
@@ -203,11 +203,11 @@ func Of(name string) (t Table, ok bool) {
 	return Table(i), i >= 0
 }
 
-// Row has the columns of a row in the order of its table; nil is none. Numbers are in
-// decimal, times in milliseconds. A row is never changed.
+// Row has the columns of a row in the order of its table; nil is none. Numbers are in decimal,
+// times in milliseconds. A row never changes.
 type Row []string
 
-// Int and Bool are columns that are numbers.
+// Int returns a number as a column.
 func Int[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 // Bool is "1" or "0".
@@ -218,7 +218,7 @@ func Bool(b bool) string {
 	return "0"
 }
 
-// Time is a time in milliseconds, 0 for the zero time.
+// Time returns a time as a column, in milliseconds, 0 for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return "0"
@@ -226,20 +226,20 @@ func Time(t time.Time) string {
 	return Int(t.UnixMilli())
 }
 
-// Number is a column that is a number, 0 of what is none.
+// Number returns the number in a column, 0 if it is none.
 func Number(text string) int64 { return number(text) }
 
 func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // what is none is 0
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 if it is no number
 	return n
 }
 
-// Open reports whether a row is one that decisions can be made by at a time.
+// Open reports whether decisions can depend on a row at a time.
 func (t Table) Open(r Row, now time.Time) bool { return t.isOpen(r, now.UnixMilli()) }
 
 func (t Table) isOpen(r Row, now int64) bool { return r != nil && t.def().open(r, now) }
 
-// key joins the key of a row, so that no two keys are one.
+// key joins the parts of a row's key unambiguously.
 func (t Table) key(key []string) string {
 	if len(key) == 1 {
 		return key[0]
@@ -252,7 +252,7 @@ func (t Table) key(key []string) string {
 	return string(b)
 }
 
-// Leaf is the hash that stands for a row in the digest of its table.
+// Leaf returns the hash of a row for the digest of its table.
 func (t Table) Leaf(key []string, r Row) audit.Hash {
 	b := make([]byte, 0, 256)
 	text := func(s string) {
@@ -275,25 +275,25 @@ type Cell struct {
 	Was, Now string
 }
 
-// Change is what a record says of one row. One of New, Gone, Cells and Add is set.
+// Change is a record's statement about one row. One of New, Gone, Cells and Add is set.
 type Change struct {
 	Table
 	Key []string
 	// New is the whole row; Stated says that the row was there before.
 	New    Row
 	Stated bool
-	// Gone is the whole row as it was before it went.
+	// Gone is the whole row before its removal.
 	Gone Row
 	// Cells are the columns that change.
 	Cells []Cell
-	// Add is added to the column that counts.
+	// Add is added to the counting column.
 	Add int64
 
-	// joined is the key in one text, once it was asked for.
+	// joined caches the key as one text.
 	joined string
 }
 
-// former is the change as a log of a form has it.
+// former returns the change in a log's form.
 func (c Change) former(form int) Change {
 	if form >= Form || c.def().former == 0 {
 		return c
@@ -310,8 +310,8 @@ func (c *Change) id() string {
 	return c.joined
 }
 
-// Changed is the change from an open row to another, ok if there is something to say. Either
-// row may be nil; what is not open any more by then, and was not before, is not said.
+// Changed returns the change from an open row to another, ok if there is something to say. Either
+// row may be nil. It says nothing of rows that are not open before or after.
 func (t Table) Changed(key []string, was, now Row, at time.Time) (c Change, ok bool) {
 	c = Change{Table: t, Key: key}
 	ends := !t.Open(now, at)
@@ -325,8 +325,8 @@ func (t Table) Changed(key []string, was, now Row, at time.Time) (c Change, ok b
 	}
 	for i := range now {
 		differs := was[i] != now[i]
-		// When it has ended, no record says what becomes of it. The row can be had back from
-		// how it stands then only if the record says what may change.
+		// No record states a row after its end. The former row can be computed from the ended one
+		// only if the record has the columns that may change.
 		if ok = ok || differs; differs || ends && t == Exchanges && t.def().numbers[i] {
 			c.Cells = append(c.Cells, Cell{i, was[i], now[i]})
 		}
@@ -334,8 +334,8 @@ func (t Table) Changed(key []string, was, now Row, at time.Time) (c Change, ok b
 	return c, ok
 }
 
-// Apply returns the row behind a change. Fits is false where the row before is not the one
-// that the change is of.
+// Apply returns the row after a change. Fits is false if the row before is not the one that the
+// change names.
 func (c *Change) Apply(was Row) (now Row, fits bool) {
 	switch {
 	case c.Stated:
@@ -363,7 +363,7 @@ func (c *Change) Apply(was Row) (now Row, fits bool) {
 	was = slices.Clone(now)
 	for _, cell := range c.Cells {
 		if cell.Column >= len(now) {
-			// The row is of a form that does not have the column.
+			// The row is of a form without that column.
 			return now, false
 		}
 		fits = fits && was[cell.Column] == cell.Was
@@ -372,7 +372,7 @@ func (c *Change) Apply(was Row) (now Row, fits bool) {
 	return now, fits
 }
 
-// Undo returns the row before a change, of the row behind it.
+// Undo returns the row before a change, from the row after it.
 func (c *Change) Undo(now Row) (was Row) {
 	switch {
 	case c.Stated:
@@ -388,7 +388,7 @@ func (c *Change) Undo(now Row) (was Row) {
 		was = slices.Clone(now)
 		was[c.def().counter] = Int(number(now[c.def().counter]) - c.Add)
 		if c.Table == CommitmentGrants {
-			// It may be revoked after its last use, of which no record speaks.
+			// It may be revoked after its last use, which no record mentions.
 			was[columnState] = "in_force"
 		}
 		return was
@@ -406,7 +406,7 @@ func (c *Change) Undo(now Row) (was Row) {
 // columnState is the state of a grant.
 const columnState = 2
 
-// none is a row of which the count is 0.
+// none returns a row with the count 0.
 func (t Table) none() Row {
 	r := make(Row, len(t.Columns()))
 	r[t.def().counter] = "0"

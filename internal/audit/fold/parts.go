@@ -7,15 +7,16 @@ import (
 	"strconv"
 )
 
-// Parts makes the columns of a task that stand for the rows which belong to it: the versions of its spec, attempts,
-// artifacts, reviews, approvals, effects and their runs, and what it depends on. It holds no text that somebody
-// wrote, only ids, states, numbers and digests that cannot be guessed. The caller adds approvals, artifacts, attempts,
-// effects, reviews and specs in the order of these names, each list in its own order, an effect's runs behind it, and
-// the dependencies last. The zero value is ready for use.
+// Parts computes the columns of a task that stand for the rows which belong to it: the versions of
+// its spec, attempts, artifacts, reviews, approvals, effects and their runs, and its dependencies.
+// It holds no text that somebody wrote, only ids, states, numbers and digests that cannot be
+// guessed. The caller adds approvals, artifacts, attempts, effects, reviews and specs in the order
+// of these names, each list in its own order, an effect's runs after it, and the dependencies last.
+// The zero value is ready for use.
 type Parts struct {
 	text, bound texts
-	// unsettled counts the effects before the last one, of which undo says that it has a compensation, and run
-	// and state what its last run is.
+	// unsettled counts the effects before the last one. undo says whether the last one has a
+	// compensation, and run and state describe its last run.
 	unsettled int
 	undo, run bool
 	state     string
@@ -31,15 +32,15 @@ func (b *texts) add(list ...string) {
 	}
 }
 
-// short is the first 12 bytes of their SHA-256 in base64, as in URLs.
+// short returns the first 12 bytes of their SHA-256 in base64, as in URLs.
 func (b *texts) short() string {
 	sum := sha256.Sum256(*b)
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Kept is what is kept with an entry: the number of the task's event with which its row was last written, so that an
-// older row is another one, and a digest: the request's of an approval and an effect, the keyed one of a spec.
-// In a stored row it is the member kept, with the keyed digest alone.
+// Kept is the stored part of an entry: the number of the task's event that last wrote its row, so
+// that an older row differs, and a digest: the request's for an approval and an effect, the keyed
+// one for a spec. In a stored row it is the member kept, with the keyed digest alone.
 type Kept struct {
 	Seq    int    `json:"seq,omitzero"`
 	Digest string `json:"keyed,omitzero"`
@@ -50,55 +51,56 @@ func (p *Parts) add(kept Kept, kind, id string, more ...string) {
 	p.bound.add(kind, id, Int(kept.Seq), kept.Digest)
 }
 
-// Approval is a person's or a reviewer's approval of an effect.
+// Approval adds a person's or a reviewer's approval of an effect.
 func (p *Parts) Approval(kept Kept, id, effect, status string, used, void bool) {
 	p.add(kept, "approval", id, effect, status, Bool(used), Bool(void))
 }
 
-// Artifact is one that was recorded.
+// Artifact adds a recorded artifact.
 func (p *Parts) Artifact(kept Kept, id, attempt string, current bool) {
 	p.add(kept, "artifact", id, attempt, Bool(current))
 }
 
-// Attempt is one to do the work.
+// Attempt adds an attempt to do the work.
 func (p *Parts) Attempt(kept Kept, id, status string, fence int64) {
 	p.add(kept, "attempt", id, status, Int(fence))
 }
 
-// Effect is what a task wants to do in the world. Undo says that it has a compensation.
+// Effect adds an effect that the task wants in the world. Undo says that it has a compensation.
 func (p *Parts) Effect(kept Kept, id, state string, undo bool) {
 	p.add(kept, "effect", id, state)
 	p.unsettled = p.Unsettled()
 	p.undo, p.run, p.state = undo, false, ""
 }
 
-// Run is one start of the effect before it, or of its compensation.
+// Run adds one start of the effect before it, or of its compensation.
 func (p *Parts) Run(number int, compensation bool, state, approval string) {
 	p.text.add("run", Int(number), Bool(compensation), state, approval)
 	p.run, p.state = !compensation, state
 }
 
-// Review is a verdict.
+// Review adds a verdict.
 func (p *Parts) Review(kept Kept, id, verdict string) { p.add(kept, "review", id, verdict) }
 
-// Spec is a version of the spec.
+// Spec adds a version of the spec.
 func (p *Parts) Spec(kept Kept, version int) { p.add(kept, "spec", Int(version)) }
 
-// Dependencies are the tasks that the task depends on, in any order.
+// Dependencies adds the tasks that the task depends on, in any order.
 func (p *Parts) Dependencies(ids []string) {
 	for _, id := range slices.Sorted(slices.Values(ids)) {
 		p.bound.add("dependency", id)
 	}
 }
 
-// String is the column parts, of the states of all entries.
+// String returns the column parts, from the states of all entries.
 func (p *Parts) String() string { return p.text.short() }
 
-// Bound is the column bound, of what is kept with the entries, and of the dependencies.
+// Bound returns the column bound, from the stored parts of the entries and the dependencies.
 func (p *Parts) Bound() string { return p.bound.short() }
 
-// Unsettled is the column of that name: how many effects have a run that is under way or of which nobody knows the
-// outcome, or can still be compensated. A decision is made by them after the task has ended too.
+// Unsettled returns the column of that name: the number of effects with a run that is in progress
+// or has an unknown outcome, or that can still be compensated. Decisions depend on them even after
+// the task has ended.
 func (p *Parts) Unsettled() int {
 	if p.state == "started" || p.state == "outcome_unknown" || p.undo && p.run {
 		return p.unsettled + 1
@@ -106,7 +108,7 @@ func (p *Parts) Unsettled() int {
 	return p.unsettled
 }
 
-// Digest stands for texts that are not written into the log themselves, in a column.
+// Digest stands in a column for texts that are not written into the log themselves.
 func Digest(list ...string) string {
 	var b texts
 	b.add(list...)

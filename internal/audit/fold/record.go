@@ -14,9 +14,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Enter writes into the records of one decision which rows it changes, each change into a
-// record about its row where there is one, and otherwise into the first. It returns the
-// changes of each record, as [Read] finds them. There is a record if there is a change.
+// Enter writes into the records of one decision the rows that it changes: each change into a record
+// about its row if there is one, and otherwise into the first. It returns the changes of each
+// record, as [Read] finds them. If there is a change, there must be a record.
 func Enter(records []*audit.Record, changes []Change) (entered [][]Change) {
 	entered = make([][]Change, len(records))
 	for i := range changes {
@@ -32,14 +32,14 @@ func Enter(records []*audit.Record, changes []Change) (entered [][]Change) {
 			implied = implied && !c.ofOwnExchange(r)
 		}
 		if implied {
-			// The message is of an exchange of which no row changes.
+			// The message belongs to an exchange whose row does not change.
 			r.Rows = append(r.Rows, audit.RowChange{Table: Exchanges.Name()})
 		}
 	}
 	return entered
 }
 
-// placeOf returns the record that says a change.
+// placeOf returns the record that states a change.
 func placeOf(records []*audit.Record, c *Change) int {
 	about := 0
 	for i, r := range slices.Backward(records) {
@@ -68,15 +68,15 @@ const (
 	columnExpires = 5
 )
 
-// opened is the row of an exchange that a message opens.
+// opened returns the row of an exchange that a message opens.
 func opened(r *audit.Record, expires string) Row {
 	return Row{r.ConversationID, r.ExchangeType, r.Outcome, Int(r.Round), Int(r.MaxRounds), expires, "0"}
 }
 
-// nextRound is the change of an exchange that a message goes on with.
+// nextRound returns the change of an exchange that a message continues.
 func nextRound(r *audit.Record) Cell { return Cell{columnRound, Int(r.Round - 1), Int(r.Round)} }
 
-// write writes a change into a record, as briefly as it can be read back.
+// write writes a change into a record, in the shortest form that can be read back.
 func write(r *audit.Record, c *Change) {
 	if c.ofOwnExchange(r) && isRound(r) {
 		switch {
@@ -105,7 +105,7 @@ func write(r *audit.Record, c *Change) {
 	r.Rows = append(r.Rows, one)
 }
 
-// columns is a row as a record has it, nil for none.
+// columns returns a row in the form of records, nil for none.
 func (t Table) columns(r Row) map[string]any {
 	if r == nil {
 		return nil
@@ -124,7 +124,7 @@ func (t Table) value(column int, text string) any {
 	return text
 }
 
-// text is a column as a record has it, as text.
+// text returns a column of a record as text.
 func (t Table) text(column int, value any) (string, bool) {
 	if t.def().numbers[column] {
 		switch n := value.(type) {
@@ -155,35 +155,35 @@ func (t Table) row(columns map[string]any) (Row, bool) {
 	return r, len(columns) == len(names)
 }
 
-// Said is what a record says of rows.
+// Said is a record's statement about rows.
 type Said struct {
 	Seq  uint64
 	Time time.Time
-	// Changes are those of the record.
+	// Changes are the record's changes.
 	Changes []Change
-	// State, where Counted is set, are the digests of the open rows behind all records before this one.
+	// State, if Counted is set, holds the digests of the open rows after all records before this
+	// one.
 	Counted bool
 	State   []audit.TableState
-	// Form, where Counted is set, is the form of the rows that are counted.
+	// Form, if Counted is set, is the form of the counted rows.
 	Form int
-	// Adopts is set on the record with which the rows of before are taken up: nothing before
-	// it counts, and they are all stated in it and behind it, up to the next checkpoint.
+	// Adopts is set on the record that adopts an earlier version's rows. The records before it do
+	// not count, and all rows are stated in it and after it, up to the next checkpoint.
 	Adopts bool
-	// Retired, where it is not 0, is the last of the records that the record says are retired:
-	// what they said of open rows is stated before it.
+	// Retired, if not 0, is the last retired record: their statements about open rows are repeated
+	// before this one.
 	Retired uint64
 }
 
-// EventAdopted is the event of the record with which the log takes up rows that it says
-// nothing of: of an earlier version of the daemon, or such that the operator takes as they are.
-// EventKept is that of a record that states rows: more of the same, or those of which
-// retention removes the record.
+// EventAdopted is the event of the record with which the log adopts rows that it has no statements
+// about: an earlier version's, or rows that the operator accepts as they are. EventKept is the
+// event of a record that states rows: more of the same, or rows whose record retention removes.
 const (
 	EventAdopted = "state_adopted"
 	EventKept    = "state_kept"
 )
 
-// line is what is read of a record's line.
+// line is the part of a record's line that is read.
 type line struct {
 	Seq            uint64             `json:"seq"`
 	Time           time.Time          `json:"time"`
@@ -206,8 +206,8 @@ type line struct {
 	Details        jsontext.Value     `json:"details"`
 }
 
-// What a line has in it that says something of rows. A quote within a text is written with a
-// backslash, so none of these is part of one.
+// The parts of a line that show a statement about rows. A quote within a text is written with a
+// backslash, so none of these can be part of one.
 const (
 	saysRound    = `"policyResult":"allow"`
 	saysRows     = `,"rows":[`
@@ -224,7 +224,8 @@ func Silent(text []byte) bool {
 	return !says
 }
 
-// Read returns what a record's line says of rows. An error says what of it no daemon writes.
+// Read returns the statements about rows in a record's line. An error names a part that no daemon
+// writes.
 func Read(text []byte) (Said, error) {
 	if s, ok := readRound(text); ok {
 		return s, nil
@@ -261,23 +262,24 @@ func Read(text []byte) (Said, error) {
 	return s, nil
 }
 
-// readRound reads the line of a message that says nothing else of rows: these are most of a log,
-// and the JSON library takes several times as long. It reports whether it could: a line is as
-// [audit.Encode] writes it, and the texts that are wanted need no escapes.
+// readRound reads the line of a message without other statements about rows: these are most of a
+// log, and the JSON library takes several times as long. It reports whether it could: the line must
+// have the form of [audit.Encode], and the needed texts no escapes.
 func readRound(text []byte) (s Said, ok bool) {
 	head, rest, found := bytes.Cut(text, []byte(`,"details":{`))
 	if !found {
 		rest = text
 	}
-	// What follows the details, or the last member, up to the hash of the record before. Every line ends alike, and
-	// what is said of rows stands behind the details: a line is searched once.
+	// The part after the details, or after the last member, up to the hash of the record before.
+	// Every line ends alike, and statements about rows come after the details: a line is searched
+	// once.
 	end := len(rest) - len(`,"prev":"","hash":""}`) - 2*64
 	if end < 0 || !bytes.HasPrefix(rest[end:], []byte(`,"prev":"`)) || !bytes.Contains(head[:min(len(head), 192)], []byte(ofExchanges)) || bytes.Contains(rest, []byte(saysRows)) || bytes.Contains(rest, []byte(saysGrant)) {
 		return s, false
 	}
 	good := true
-	// The members are asked for in the order of the line, and each is not looked for further than so
-	// many bytes behind the one before.
+	// The members are read in the order of the line, each within so many bytes after the one
+	// before.
 	member := func(name string, within int) []byte {
 		at := bytes.Index(head[:min(within, len(head))], []byte(name))
 		if at < 0 {
@@ -305,7 +307,7 @@ func readRound(text []byte) (s Said, ok bool) {
 	}
 	member(ofExchanges, 192)
 	if bytes.HasPrefix(head, []byte(`,"event":"`)) {
-		// It is of something else than a message.
+		// It is not about a message.
 		return s, false
 	}
 	agent, exchange := string(member(`,"agentId":"`, all)), string(member(`,"exchangeId":"`, all))
@@ -330,7 +332,8 @@ func readRound(text []byte) (s Said, ok bool) {
 	return s, true
 }
 
-// opensOf is the member opens of a line, of which it is the last before the hash of the record before, 0 for none.
+// opensOf returns the member opens of a line, its last before the hash of the record before, 0 for
+// none.
 func opensOf(text []byte) int {
 	digits := len(text)
 	for digits > 0 && text[digits-1] >= '0' && text[digits-1] <= '9' {

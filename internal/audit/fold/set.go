@@ -12,14 +12,14 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Set are the open rows of all tables, as the log has them up to a record. Its methods are
-// safe for concurrent use.
+// Set holds the open rows of all tables, according to the log up to a record. Its methods are safe
+// for concurrent use.
 type Set struct {
 	mu     sync.Mutex
 	tables []opens
-	// undo are what was changed since [Set.Begin], the newest last.
+	// undo lists the changes since [Set.Begin], the newest last.
 	undo []undo
-	// moved are the keys of the exchanges that changed since [Set.List], and unlisted those of
+	// moved are the keys of the exchanges that changed since [Set.List], and unlisted those from
 	// before it that the transaction in progress lists: see [Set.Unlisted].
 	moved, unlisted map[string][]string
 }
@@ -27,21 +27,21 @@ type Set struct {
 // opens are the open rows of one table.
 type opens struct {
 	rows map[string]*held
-	// leaves are those of the digest, by their first byte, and sums the hashes of each group.
+	// leaves are the leaves of the digest, by their first byte, and sums the hashes of each group.
 	leaves [256][]audit.Hash
 	sums   [256]audit.Hash
 	stale  [256]bool
-	// dirty are the rows that changed since the last digest, with the leaf that they had then.
+	// dirty are the rows that changed since the last digest, with their leaves at that time.
 	dirty map[string]*audit.Hash
 	begun bool
 }
 
-// held is an open row. It is replaced, and never changed.
+// held is an open row. It is replaced, and never changes.
 type held struct {
 	key []string
 	row Row
-	// stated is the record that said the whole row, and said the last that changed it; 0 is
-	// one of before the set was filled.
+	// stated is the record that stated the whole row, and said the last that changed it; 0 is one
+	// from before the set was filled.
 	stated, said uint64
 }
 
@@ -51,7 +51,7 @@ type undo struct {
 	was   *held
 }
 
-// NewSet returns a set without any row.
+// NewSet returns an empty set.
 func NewSet() *Set {
 	s := &Set{tables: make([]opens, len(definitions())), moved: make(map[string][]string)}
 	for i := range s.tables {
@@ -60,7 +60,7 @@ func NewSet() *Set {
 	return s
 }
 
-// ErrStale means that a change is not of the row that is there.
+// ErrStale means that a change does not fit the current row.
 var ErrStale = errors.New("the row is another one by now")
 
 // Get returns an open row, nil for none, and the last record that changed it, 0 if that was
@@ -96,21 +96,20 @@ func (s *Set) Put(t Table, key []string, row Row) {
 	s.put(t, t.key(key), &held{key: key, row: row})
 }
 
-// Move says that the database may not list an exchange as the set has it.
+// Move notes that the database's list may differ from the set for an exchange.
 func (s *Set) Move(key []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.moved[Exchanges.key(key)] = key
 }
 
-// Listing is an exchange of which the database lists whether it is open.
+// Listing is an exchange in the database's list, and whether it is open.
 type Listing struct {
 	Key  []string
 	Open bool
 }
 
-// List begins a list of the open exchanges as they are now. It belongs to the transaction in
-// progress.
+// List begins a list of the currently open exchanges. It belongs to the transaction in progress.
 func (s *Set) List() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,9 +121,9 @@ func (s *Set) List() {
 	clear(s.moved)
 }
 
-// Unlisted returns the exchanges that changed before the list that the transaction in progress
-// has begun. The database keeps a list of open exchanges as it is at each checkpoint, so that
-// a start finds them without an index.
+// Unlisted returns the exchanges that changed before the list that the transaction in progress has
+// begun. The database keeps a list of the open exchanges at each checkpoint, so that a start finds
+// them without an index.
 func (s *Set) Unlisted() []Listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,14 +134,14 @@ func (s *Set) Unlisted() []Listing {
 	return listings
 }
 
-// Begin begins a transaction: what is changed from now on can be taken back.
+// Begin begins a transaction: changes from now on can be taken back.
 func (s *Set) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.undo, s.unlisted = s.undo[:0], nil
 }
 
-// Rollback takes back what was changed since [Set.Begin].
+// Rollback takes back the changes since [Set.Begin].
 func (s *Set) Rollback() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,7 @@ func (s *Set) Rollback() {
 	s.undo, s.unlisted = s.undo[:0], nil
 }
 
-// Fits reports whether all changes are of the rows that are there.
+// Fits reports whether all changes fit the current rows.
 func (s *Set) Fits(changes []Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +169,8 @@ func (s *Set) Fits(changes []Change) bool {
 	return true
 }
 
-// Apply does the changes of a record. It returns the first that is not of the row that was
-// there, which it does all the same, and that row.
+// Apply applies the changes of a record. It returns the first one that does not fit its row, which
+// it applies all the same, and that row.
 func (s *Set) Apply(seq uint64, at time.Time, changes []Change) (misfit *Change, was Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +228,8 @@ func (s *Set) put(t Table, key string, next *held) {
 	o.rows[key] = next
 }
 
-// State returns the digests of the tables that have open rows at a time. Rows that are over by then
-// leave the set.
+// State returns the digests of the tables that have open rows at a time. Rows that have ended by
+// then leave the set.
 func (s *Set) State(at time.Time) []audit.TableState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

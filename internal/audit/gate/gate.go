@@ -1,13 +1,13 @@
-// Package gate is the one exit for messages. The text of one principal reaches another
-// only as a [Sealed], and [Open] alone makes one of somebody's message: it takes the
-// receipt of the commit that let the message through, holds the message against the
-// records of that commit, and weighs once more what may have changed since.
+// Package gate is the one exit for messages. The text of one principal reaches another only as a
+// [Sealed], and only [Open] makes one of somebody's message. It takes the receipt of the commit
+// that allowed the message, compares the message with the records of that commit, and weighs again
+// what may have changed since.
 //
-// A message goes through in three steps. [Keys.Close] writes the bytes that its receiver
-// gets and takes their keyed digest, which the caller enters into the record of the
-// decision. The store commits the record and returns a [Receipt]. [Open] compares the two.
-// A message that waited on disk is closed anew from its row and opened with the receipt of
-// the record that was read back, so an edited row never passes.
+// A message goes through in three steps. [Keys.Close] writes the bytes for its receiver and takes
+// their keyed digest, which the caller enters into the record of the decision. The store commits
+// the record and returns a [Receipt]. [Open] compares the two. A message that waited on disk is
+// closed again from its row and opened with the receipt of the record that was read back, so an
+// edited row never passes.
 package gate
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Receipt says where a commit went, and proves that its records are on disk. The zero
-// Receipt proves nothing.
+// Receipt names the records of a commit, and proves that they are on disk. The zero Receipt proves
+// nothing.
 type Receipt struct {
 	// Seq is the sequence number of the commit's first record, zero if it had none.
 	Seq uint64
@@ -33,28 +33,25 @@ type Receipt struct {
 	records []*audit.Record
 }
 
-// Committed makes the receipt of records that are durable. The store alone may call it,
-// after the commit.
+// Committed makes the receipt of durable records. Only the store may call it, after the commit.
 func Committed(seq uint64, at time.Time, records []*audit.Record) Receipt {
 	return Receipt{Seq: seq, Time: at, records: records}
 }
 
-// ReadBack makes the receipt of a record that was read from the log. The store alone may
-// call it.
+// ReadBack makes the receipt of a record that was read from the log. Only the store may call it.
 func ReadBack(e *audit.Entry) Receipt {
 	return Receipt{Seq: e.Seq, Time: e.Time, records: []*audit.Record{&e.Record}}
 }
 
-// Form is a message in the words of the protocol, as its receiver is given it.
+// Form is a message in the protocol's form for its receiver.
 type Form interface {
-	// Room is about how many bytes it takes.
+	// Room returns about how many bytes it takes.
 	Room() int
-	// Write appends it as JSON and tells what the digest is taken of.
+	// Write appends it as JSON and returns the input of its digest.
 	Write(b []byte) ([]byte, Delivered)
 }
 
-// Delivered is what the digest of a message as it is handed over is taken of, see
-// [audit.DeliveredForm].
+// Delivered is the input of a delivered message's digest, see [audit.DeliveredForm].
 type Delivered struct {
 	DispatchID string
 	Target     string
@@ -67,16 +64,16 @@ type Delivered struct {
 // [audit.LabelDelivered]. The form is appended to a buffer.
 type Keys func(tenant, label string, form func([]byte) ([]byte, error)) (string, error)
 
-// Letter is a closed message: the bytes that its receiver would get, and their digest.
-// Nobody can read the bytes before [Open] has let them through.
+// Letter is a closed message: the bytes for its receiver, and their digest. Nobody can read the
+// bytes before [Open] has allowed it.
 type Letter struct {
 	dispatchID, digest string
-	// said is set if the digest is that of a text as it was said, see [Keys.CloseText].
+	// said is set if the digest is that of a plain text, see [Keys.CloseText].
 	said bool
 	data []byte
 }
 
-// Close appends a message to a buffer as its receiver is given it, and closes it.
+// Close appends a message to a buffer in its receiver's form, and closes it.
 func (k Keys) Close(b []byte, tenant string, f Form) ([]byte, Letter, error) {
 	b = slices.Grow(b, f.Room())
 	from := len(b)
@@ -93,8 +90,8 @@ func (k Keys) CloseText(tenant string, text []byte) (Letter, error) {
 	return Letter{digest: digest, said: true, data: text}, err
 }
 
-// Same reports whether a member of a record of a tenant, which may be redacted, is that of a
-// text. It says no where that cannot be told.
+// Same reports whether a member of a tenant's record, which may be redacted, is that of a text. If
+// that cannot be determined, it returns false.
 func (k Keys) Same(tenant, member, text string) bool {
 	if !audit.Redacted(member) {
 		return member == text
@@ -107,8 +104,8 @@ func (k Keys) text(tenant, label string, text []byte) (string, error) {
 	return k(tenant, label, func(b []byte) ([]byte, error) { return append(b, text...), nil })
 }
 
-// CloseEvent closes the event that answers a request of its receiver. Its digest stands as
-// the delivered digest of the record of the answer.
+// CloseEvent closes the event that answers a request of its receiver. Its digest becomes the
+// delivered digest of the answer's record.
 func (k Keys) CloseEvent(b []byte, tenant, dispatchID string, event []byte) ([]byte, Letter, error) {
 	digest, err := k.text(tenant, audit.LabelEvent, event)
 	from := len(b)
@@ -116,22 +113,21 @@ func (k Keys) CloseEvent(b []byte, tenant, dispatchID string, event []byte) ([]b
 	return b, Letter{dispatchID: dispatchID, digest: digest, data: b[from:len(b):len(b)]}, err
 }
 
-// Digest is the keyed digest of the message, for the record that lets it through.
+// Digest returns the keyed digest of the message, for the record that allows it.
 func (l *Letter) Digest() string { return l.digest }
 
 // IsZero reports whether there is no message.
 func (l *Letter) IsZero() bool { return l.data == nil }
 
-// Size is how many bytes the receiver gets.
+// Size returns the number of bytes for the receiver.
 func (l *Letter) Size() int { return len(l.data) }
 
-// ErrUndecided means that no record of the receipt lets the message through.
+// ErrUndecided means that no record of the receipt allows the message.
 var ErrUndecided = errors.New("it is not what its record let through")
 
-// Open lets a closed message out. It fails with [ErrUndecided] if no record of the receipt
-// has its digest and lets it through, and with the error of still if what the message was
-// decided by holds no more: see [Withdrawn] and [Anew]. Nothing has to be weighed if still
-// is nil.
+// Open releases a closed message. It fails with [ErrUndecided] if no record of the receipt has its
+// digest and allows it. It fails with the error of still if the basis of the decision no longer
+// holds: see [Withdrawn] and [Anew]. If still is nil, nothing needs to be weighed.
 func Open(r Receipt, l Letter, still func() error) (Sealed, error) {
 	if l.data == nil || !slices.ContainsFunc(r.records, l.letThroughBy) {
 		return Sealed{}, ErrUndecided
@@ -144,7 +140,7 @@ func Open(r Receipt, l Letter, still func() error) (Sealed, error) {
 	return Sealed{data: l.data}, nil
 }
 
-// letThroughBy reports whether a record lets the letter through.
+// letThroughBy reports whether a record allows the letter.
 func (l *Letter) letThroughBy(r *audit.Record) bool {
 	has := r.DeliveredDigest
 	switch {
@@ -153,22 +149,22 @@ func (l *Letter) letThroughBy(r *audit.Record) bool {
 	case r.DispatchID != l.dispatchID:
 		return false
 	}
-	// A record of what a person decided says what became of a request, and tells whoever
-	// asked either way.
+	// The record of a person's decision states the outcome of a request, and the app that asked is
+	// told either way.
 	stopped := r.ActionType != audit.ActionApproval && (r.PolicyResult == string(ocip.Deny) || r.PolicyResult == string(ocip.RequireApproval))
 	return l.digest != "" && !stopped && (mutant.Off("digest") || subtle.ConstantTimeCompare([]byte(has), []byte(l.digest)) == 1)
 }
 
-// Waited is a message that was let through and has waited since.
+// Waited is an allowed message that has waited since.
 type Waited struct {
-	// Record is the one that let it through.
+	// Record is the record that allowed it.
 	Record *audit.Entry
-	// Approval is that of the person who approved it, nil if nobody had to.
+	// Approval is the record of the approval, nil if none was needed.
 	Approval *audit.Entry
-	// SessionKey is the record's, or as the row has it if the record's is redacted.
+	// SessionKey is the record's, or the row's if the record's is redacted.
 	SessionKey string
-	// Form is the message as its receiver gets it: a channel's, an agent's or a runtime's
-	// that delivers by itself.
+	// Form is the message in its receiver's form: for a channel, an agent, or a runtime that
+	// delivers by itself.
 	Form Form
 }
 
@@ -181,10 +177,10 @@ type Withdrawn struct {
 
 func (w *Withdrawn) Error() string { return w.Reason }
 
-// Anew is the error of a message that may leave if a person agrees to what has changed
-// since it was let through.
+// Anew is the error of a message that may leave if a person agrees to a change since it was
+// allowed.
 type Anew struct {
-	// Reason names what has changed.
+	// Reason names the change.
 	Reason string
 	// Details are for the record.
 	Details map[string]any

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Memory remembers what [Open] has let through of late under one generation of the rules,
-// by a hash that nobody else can make, so that a row which is read back under the same
-// rules needs no look at its record. It is safe for concurrent use.
+// Memory remembers messages that [Open] recently released under one generation of the rules, by a
+// hash that nobody else can make, so that a row that is read back under the same rules needs no
+// look at its record. It is safe for concurrent use.
 type Memory struct {
 	seed maphash.Seed
 
 	mu    sync.Mutex
 	known map[int64]remembered
-	// ring forgets the oldest when a new one needs its place.
+	// ring drops the oldest entry when a new one needs its place.
 	ring []int64
 	next int
 }
@@ -28,7 +28,7 @@ func NewMemory() *Memory {
 	return &Memory{seed: maphash.MakeSeed(), known: make(map[int64]remembered)}
 }
 
-// sum is the hash of a row: its names, and all that is read back of it.
+// sum returns the hash of a row: its names, and everything that is read back of it.
 func (m *Memory) sum(body []byte, names ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -60,8 +60,8 @@ func (m *Memory) Keep(s Sealed, id int64, generation uint64, body []byte, names 
 	m.known[id] = remembered{sum, generation}
 }
 
-// Recall returns the message in a row that is remembered under a generation of the rules.
-// The message is the last of the row's body, from an index on.
+// Recall returns the message in a row that is remembered under a generation of the rules. The
+// message is the end of the row's body, from an index on.
 func (m *Memory) Recall(id int64, generation uint64, body []byte, from int, names ...string) (Sealed, bool) {
 	m.mu.Lock()
 	had, known := m.known[id]

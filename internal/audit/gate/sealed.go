@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
-// Sealed is a message that may leave. Every exit takes it and nothing else: an event of a
-// connection, and the member of an answer. The zero Sealed is no message.
+// Sealed is a message that may leave. Every exit takes only this type: an event of a connection,
+// and the member of an answer. The zero Sealed is no message.
 type Sealed struct{ data []byte }
 
 // IsZero reports whether there is no message.
@@ -27,7 +27,7 @@ func (s Sealed) MarshalJSONTo(e *jsontext.Encoder) error {
 // Shown is a message that may leave, in the form of another answer of the protocol.
 type Shown[T any] struct{ view T }
 
-// Show makes of a message the view of it that an answer has.
+// Show converts a message to its view in an answer.
 func Show[F, T any](s Sealed, view func(F) T) (Shown[T], error) {
 	var form F
 	if err := json.Unmarshal(s.data, &form); err != nil {
@@ -39,11 +39,11 @@ func Show[F, T any](s Sealed, view func(F) T) (Shown[T], error) {
 // MarshalJSONTo writes the view into an answer.
 func (s Shown[T]) MarshalJSONTo(e *jsontext.Encoder) error { return json.MarshalEncode(e, s.view) }
 
-// Fact is what the daemon says in its own words of ids that it made or that are in its
-// configuration: nobody's text is in it.
+// Fact is a statement of the daemon itself about ids that it made or that are in its configuration.
+// It contains nobody's text.
 func Fact(data []byte) Sealed { return Sealed{data: data} }
 
-// Own is what a caller said itself and is told back.
+// Own is a caller's own text, returned to that caller.
 func Own(data []byte) Sealed { return Sealed{data: data} }
 
 // Event is one event for a connection.
@@ -55,20 +55,20 @@ type Event struct {
 // Name is the event's name.
 func (e Event) Name() string { return e.name }
 
-// Payload is the JSON of its payload. The connection alone reads it.
+// Payload is the JSON of its payload. Only the connection reads it.
 func (e Event) Payload() []byte { return e.payload }
 
-// Event makes the message an event as it is.
+// Event makes the message an event without changing it.
 func (s Sealed) Event(name string) Event { return Event{name: name, payload: s.data} }
 
-// Hook makes the message the data of a hook event, which is appended to a buffer. Context
-// appends the event's context.
+// Hook makes the message the data of a hook event, which is appended to a buffer. Context appends
+// the event's context.
 func (s Sealed) Hook(b []byte, eventID, name string, context func([]byte) []byte) Event {
 	return hook(b, eventID, name, s.data, context)
 }
 
-// Question makes the event that asks an interceptor before anything is decided. It is the
-// one event with somebody's text that no record lets through: the answer stands on record.
+// Question makes the event that asks an interceptor before the decision. It is the only event with
+// somebody's text that no record allows: the answer goes on record.
 func Question(eventID, name string, data []byte, context func([]byte) []byte) Event {
 	return hook(nil, eventID, name, data, context)
 }
@@ -76,7 +76,7 @@ func Question(eventID, name string, data []byte, context func([]byte) []byte) Ev
 // Notice makes an event about the connection or the app itself, with nobody's text.
 func Notice(name string, payload []byte) Event { return Event{name: name, payload: payload} }
 
-// hookBytes is about what a hook event takes besides its data.
+// hookBytes is the approximate size of a hook event besides its data.
 const hookBytes = 384
 
 // hook writes the payload of a hook event in the protocol's order.

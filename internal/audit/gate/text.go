@@ -7,21 +7,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Text is the text of a message from the moment it is decoded. It leaves by [Open] alone:
-// printing one, into an error or a log, shows how long it is and nothing of what it says.
+// Text is the text of a message from the moment it is decoded. It leaves only by [Open]: printing
+// it, into an error or a log, shows its length and nothing of its content.
 type Text struct{ said string }
 
-// NewText is the text of somebody who sends a message of their own, such as a client.
+// NewText returns the text of a sender's own message, such as a client's.
 func NewText(said string) Text { return Text{said} }
 
-// Inspect is what the text says, for those who weigh, record or change it before it is
-// decided. test/archtest lists them.
+// Inspect returns the content, for code that weighs, records or changes it before the decision.
+// test/archtest lists the callers.
 func (t Text) Inspect() string { return t.said }
 
-// Len is its length in bytes.
+// Len returns its length in bytes.
 func (t Text) Len() int { return len(t.said) }
 
-// Format shows the length of the text, whatever the verb.
+// Format prints the length of the text, for every verb.
 func (t Text) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "(a text of %d bytes)", len(t.said)) }
 
 // MarshalJSONTo writes the text as a JSON string, in the request of a client.

@@ -1,21 +1,18 @@
-// Package redact keeps secrets out of records. Texts that somebody outside wrote
-// (reasons, notes, errors, descriptions, whatever an event adds) are searched
-// for credentials and for account and identity numbers, and for what the
-// operator described in patterns; what is found is replaced by the name of what
-// it was. Members that the operator names are replaced whole, by a keyed digest,
-// so that equal ones still match inside their tenant.
+// Package redact keeps secrets out of records. It searches texts from outside (reasons, notes,
+// errors, descriptions, all members that events add) for credentials, for account and identity
+// numbers, and for the operator's patterns. It replaces a finding by the name of its kind. It
+// replaces the members that the operator names as a whole, by a keyed digest, so that equal ones
+// still match inside their tenant.
 //
-// Use: [New] once, then [Redactor.Record] for each record before it is encoded,
-// from any goroutine.
+// Use: [New] once, then [Redactor.Record] for each record before it is encoded, from any goroutine.
 //
-// The caller's duty: hand the record over before anything is hashed or signed,
-// and not to touch it afterwards. A record whose texts are the daemon's own is
-// recognized by them and costs a look-up.
+// The caller must hand the record over before anything is hashed or signed, and not touch it
+// afterwards. The Redactor recognizes texts of the daemon's own, so a record without others costs a
+// look-up.
 //
-// What a signature or a digest covers stays as it is, since it would prove
-// nothing any more: records of checkpoints as a whole, and the members digest,
-// salt, signature, fingerprint, signedText and peerLog wherever they stand in details.
-// None of them holds text.
+// Anything that a signature or a digest covers stays as it is, since it would prove nothing
+// otherwise: records of checkpoints as a whole, and the members digest, salt, signature,
+// fingerprint, signedText and peerLog anywhere in details. None of them holds text.
 package redact
 
 import (
@@ -36,28 +33,28 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// Limits of what an operator may ask for, so that one record does not cost more
-// than the decision that it is of.
+// Limits of the operator's rules, so that the redaction of a record does not cost more than its
+// decision.
 const (
 	MaxPatterns      = 64
 	MaxPatternLength = 1024
 )
 
-// Options say what is replaced besides what always is.
+// Options name the texts to replace besides the fixed ones.
 type Options struct {
-	// Members name members of records as they stand in a line: one of [Members],
-	// or details.NAME, where NAME may lead further down (details.escalation.reason).
+	// Members name members of records as they are in a line: one of [Members], or details.NAME,
+	// where NAME may be a longer path (details.escalation.reason).
 	Members []string
-	// Patterns are regular expressions in RE2 syntax. What they match is replaced
-	// in every text from outside.
+	// Patterns are regular expressions in RE2 syntax. Their matches are replaced in every text from
+	// outside.
 	Patterns []string
 	// Digest makes the keyed digest of a text for a tenant, as keyring.Digests
 	// does.
 	Digest func(tenant, text string) (string, error)
 }
 
-// Members are the members of a record, besides those of details, that can be
-// redacted. The others are what a record is found by, or the daemon's own.
+// Members returns the members of a record, besides those of details, that can be redacted. Records
+// are found by the others, or those are the daemon's own.
 func Members() []string {
 	list := members()
 	names := make([]string, len(list))
@@ -73,7 +70,7 @@ type member struct {
 	do   func(*audit.Record, func(string) string)
 }
 
-// members are those that [audit.Member] names, and the lists of data items.
+// members returns those that [audit.Member] names, and the lists of data items.
 func members() (list []member) {
 	for _, m := range audit.Members() {
 		known := func(of member) bool { return of.name == m.Redacted }
@@ -84,7 +81,7 @@ func members() (list []member) {
 	return append(list, member{"dataShared", shared}, member{"dataWithheld", withheld})
 }
 
-// texts does what it is told to all texts that are redacted by a name.
+// texts applies a function to all texts that are redacted under a name.
 func texts(name string) func(*audit.Record, func(string) string) {
 	return func(r *audit.Record, f func(string) string) {
 		for _, m := range audit.Members() {
@@ -95,8 +92,8 @@ func texts(name string) func(*audit.Record, func(string) string) {
 	}
 }
 
-// shared and withheld do what they are told to the texts of data items. The
-// items' lists belong to the verdict too.
+// shared and withheld apply a function to the texts of data items. The items' lists belong to the
+// verdict too.
 func shared(r *audit.Record, f func(string) string) {
 	items := slices.Clone(r.DataShared)
 	for i := range items {
@@ -126,23 +123,22 @@ type Redactor struct {
 	details [][]string
 	digest  func(tenant, text string) (string, error)
 
-	// clean remembers texts in which nothing was found: the daemon's own are few
-	// and come again and again.
-	// cleanNames remembers names, in which fewer things count.
+	// clean remembers texts without findings: the daemon's own texts are few and come again and
+	// again. cleanNames remembers names, in which fewer rules apply.
 	clean, cleanNames remembered
 	seed              maphash.Seed
 }
 
-// remembered are texts, each at the place that its hash says.
+// remembered are texts, each at the index of its hash.
 type remembered [cleanSlots]atomic.Pointer[string]
 
-// Bounds of what is remembered: 256 texts of up to 256 bytes.
+// Bounds of the remembered texts: 256 texts of up to 256 bytes.
 const (
 	cleanSlots = 256
 	cleanBytes = 256
 )
 
-// New prepares a Redactor. Everything that cannot be used is named in the error.
+// New prepares a Redactor. The error names every unusable option.
 func New(o Options) (*Redactor, error) {
 	if len(o.Patterns) > MaxPatterns {
 		return nil, fmt.Errorf("cannot use %d redaction patterns: at most %d are allowed", len(o.Patterns), MaxPatterns)
@@ -173,7 +169,7 @@ func New(o Options) (*Redactor, error) {
 		}
 		i := slices.IndexFunc(known, func(m member) bool { return m.name == name })
 		r.members = append(r.members, known[i])
-		// What a refusal was about stands in its details.
+		// The details of a refusal repeat the member.
 		r.details = append(r.details, []string{name})
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -182,10 +178,10 @@ func New(o Options) (*Redactor, error) {
 	return r, nil
 }
 
-// detailsPrefix begins the names of what events add to records.
+// detailsPrefix begins the names of members that events add to records.
 const detailsPrefix = "details."
 
-// CheckMember says why a name is none of a member that can be redacted.
+// CheckMember says why a name is not that of a member that can be redacted.
 func CheckMember(name string) error {
 	if path, ok := strings.CutPrefix(name, detailsPrefix); ok {
 		path := strings.Split(path, ".")
@@ -223,11 +219,11 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// kept are the members of details that prove something, and say nothing.
+// kept reports members of details that prove something and contain no text.
 func kept(name string) bool {
 	switch name {
 	case "configEdits", "directoryEdits":
-		// They are redacted line by line before they are made: internal/evidence/configlog.
+		// internal/evidence/configlog redacts them line by line before.
 		return true
 	case "digest", "salt", "signature", "fingerprint", "signedText", "peerLog":
 		return true
@@ -235,8 +231,8 @@ func kept(name string) bool {
 	return false
 }
 
-// Record replaces what is secret in a record. What the record shares with
-// others, such as lists, is replaced and not changed.
+// Record replaces the secrets in a record. It replaces data that the record shares with others,
+// such as lists, without changing them.
 func (r *Redactor) Record(rec *audit.Record) {
 	if rec.ActionType == audit.ActionCheckpoint {
 		return
@@ -271,18 +267,17 @@ func (r *Redactor) Record(rec *audit.Record) {
 	}
 }
 
-// stand returns what stands for a named member.
+// stand returns the replacement of a named member.
 func (r *Redactor) stand(tenant, text string) string {
 	digest, err := r.digest(tenant, text)
 	if err != nil {
-		// It matches nothing then, and stays secret.
+		// Without a digest the text stays secret, but matches nothing.
 		return audit.RedactedText
 	}
 	return audit.StandIn(digest)
 }
 
-// replace puts what stands for it in the place of a member of details, where it
-// is there.
+// replace puts the replacement in place of a member of details, if it is there.
 func (r *Redactor) replace(tenant string, tree map[string]any, path []string) {
 	value, ok := tree[path[0]]
 	if !ok || value == nil {
@@ -323,8 +318,8 @@ func open(value any) any {
 	return tree
 }
 
-// value replaces what is secret in a value of details, and reports whether there
-// was anything. The value itself is not changed.
+// value replaces the secrets in a value of details, and reports whether there were any. It does not
+// change the value itself.
 func (r *Redactor) value(value any) (better any, changed bool) {
 	switch v := value.(type) {
 	case string:
@@ -376,7 +371,7 @@ func (r *Redactor) value(value any) (better any, changed bool) {
 	return value, false
 }
 
-// walk replaces what is secret in a tree, in place.
+// walk replaces the secrets in a tree, in place.
 func (r *Redactor) walk(node *any) (changed bool) {
 	switch v := (*node).(type) {
 	case string:
@@ -403,10 +398,10 @@ type span struct {
 	word       string
 }
 
-// Text returns a text without what is secret in it.
+// Text returns a text without its secrets.
 func (r *Redactor) Text(text string) string { return r.replaced(text, &r.clean, r.find) }
 
-// replaced returns a text without what find has found in it.
+// replaced returns a text without the findings of find.
 func (r *Redactor) replaced(text string, clean *remembered, find func(string) []span) string {
 	if text == "" {
 		return text
@@ -426,8 +421,8 @@ func (r *Redactor) replaced(text string, clean *remembered, find func(string) []
 		}
 		return text
 	}
-	// The detectors report so many findings and no more, so it takes another
-	// look; what never comes to an end is not written at all.
+	// The detectors report a limited number of findings, so it searches again; a text that never
+	// ends up clean is not written at all.
 	for range maxLooks {
 		text = cover(text, spans)
 		if spans = find(text); len(spans) == 0 {
@@ -437,9 +432,8 @@ func (r *Redactor) replaced(text string, clean *remembered, find func(string) []
 	return "[redacted]"
 }
 
-// name returns a name that somebody outside chose without the credentials in it. It
-// is what records are found by, so that nothing else is replaced: a network's
-// number may look like anybody's.
+// name returns a name from outside without the credentials in it. Records are found by names, so
+// nothing else is replaced: a network's number may look like anybody's.
 func (r *Redactor) name(text string) string {
 	const shortest = 16
 	if len(text) < shortest || uuid.Validate(text) == nil {
@@ -476,11 +470,11 @@ func (r *Redactor) detected(text string, counts func(rule string) bool) (spans [
 	return spans
 }
 
-// secret reports whether a rule finds what must not be written down. A marking
-// is a word about the rest of the text.
+// secret reports whether a rule finds something that must not be written down. A marking only
+// describes the rest of the text.
 func secret(rule string) bool { return !strings.HasPrefix(rule, "marking.") }
 
-// cover puts words in the place of spans; where some overlap, the first one's.
+// cover replaces spans by words; of overlapping ones, the first one's word counts.
 func cover(text string, spans []span) string {
 	slices.SortStableFunc(spans, func(a, b span) int { return a.start - b.start })
 	var b strings.Builder

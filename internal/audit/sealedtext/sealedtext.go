@@ -21,15 +21,15 @@ const maxIdentityBytes = 4 << 20
 // maxSealedBytes bounds what is unsealed: no record holds more.
 const maxSealedBytes = 1 << 20
 
-// Recipients are the public keys that texts are sealed to. Whoever has the
-// private key of one of them can read what was sealed; the daemon cannot.
+// Recipients are the public keys that texts are sealed to. The holder of a private key of one of
+// them can read the text; the daemon cannot.
 type Recipients struct {
 	keys []age.Recipient
 }
 
-// ParseRecipients reads the public keys of age, as age-keygen prints them: age1…
-// or, of those that quantum computers do not break, age1pq1…. The two kinds
-// cannot be mixed: a text is as safe as the weaker.
+// ParseRecipients reads the public keys of age, as age-keygen prints them: age1… or, for those that
+// quantum computers do not break, age1pq1…. The two kinds cannot be mixed: a text is as safe as the
+// weaker.
 func ParseRecipients(texts ...string) (*Recipients, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("cannot seal texts to nobody")
@@ -45,7 +45,7 @@ func ParseRecipients(texts ...string) (*Recipients, error) {
 		}
 		r.keys = append(r.keys, key)
 	}
-	// What cannot be combined shows when it is used.
+	// Only a use shows whether the keys can be combined.
 	_, err := r.Seal("")
 	return r, err
 }
@@ -102,7 +102,7 @@ func ReadIdentities(file string) (Identities, error) {
 	return keys, nil
 }
 
-// parseIdentities says nothing of what it read: it was to be a private key.
+// parseIdentities keeps its input out of errors: it was meant to be a private key.
 func parseIdentities(text []byte) (Identities, error) {
 	keys, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
@@ -114,8 +114,8 @@ func parseIdentities(text []byte) (Identities, error) {
 // ErrNotRecipient means that a text was sealed to others.
 var ErrNotRecipient = errors.New("it was sealed to others")
 
-// Unseal decrypts what [Recipients.Seal] made, with the private key of one of its
-// recipients. With none the error is [ErrNotRecipient].
+// Unseal decrypts a text of [Recipients.Seal], with the private key of one of its recipients. With
+// none the error is [ErrNotRecipient].
 func (i Identities) Unseal(sealed string) (string, error) {
 	encoded, ok := strings.CutPrefix(sealed, sealScheme)
 	if !ok {
