@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
-// Access says what apps may do. An app asks for it in its manifest, and gets what
-// is written here.
+// Access says what apps may do. An app requests rights in its manifest, and gets only those
+// granted here.
 type Access struct {
 	// Apps are the grants, by app id.
 	Apps map[string]AppAccess `yaml:"apps"`
@@ -23,47 +23,47 @@ type Access struct {
 
 // AppAccess is what one app may do.
 type AppAccess struct {
-	// Channels are those the app may own.
+	// Channels are the channels that the app may own.
 	Channels []string `yaml:"channels,omitempty"`
-	// Intercepts are the agents whose messages the app may look at, change and
-	// stop, and Observes those it may watch: agents' ids, or a star for all.
+	// Intercepts are the agents whose messages the app may read, change and stop. Observes
+	// are those whose messages it may read. Both hold ids of agents, or a star for all.
 	Intercepts []string `yaml:"intercepts,omitempty"`
 	Observes   []string `yaml:"observes,omitempty"`
-	// Tenants are those whose agents the app may bring messages to.
+	// Tenants are the tenants to whose agents the app may bring messages.
 	Tenants []string `yaml:"tenants,omitempty"`
 	// Carries are the instances elsewhere whose envelopes the app may bring.
 	Carries []string `yaml:"carries,omitempty"`
 }
 
-// ChannelAccess is how a channel addresses people and shows a text. What is left
-// out is as the channel is known, see docs/reference/protocol/addresses.md.
+// ChannelAccess is how a channel addresses people and shows a text. The defaults are those
+// of the known channels, see docs/reference/protocol/addresses.md.
 type ChannelAccess struct {
-	// Address are the members of metadata that the channel's app sends to.
+	// Address are the members of metadata from which the channel's app takes the address.
 	Address []string `yaml:"address,omitempty"`
 	// Case says which spellings are one address: none, ascii, rfc1459 or unicode.
 	Case string `yaml:"case,omitempty"`
-	// Rendering is what the channel's clients undo of a text: irc, html, markdown.
+	// Rendering is the markup that the channel's clients interpret: irc, html, markdown.
 	Rendering []string `yaml:"rendering,omitempty"`
 }
 
-// People says what holds towards people, where there are no rounds to count.
+// People are the rules for messages to people, which have no rounds.
 type People struct {
 	// Commitments is hold (for a person's decision) or record.
 	Commitments string `yaml:"commitments"`
-	// Policy asks the policy too.
+	// Policy makes the policy decide too.
 	Policy bool `yaml:"policy"`
-	// FirstContact is what becomes of the first message: allow, hold or deny.
+	// FirstContact is the decision about the first message: allow, hold or deny.
 	FirstContact string `yaml:"first_contact"`
-	// MaxMessages is how many messages a session may take within the window.
-	// Those beyond it are held.
+	// MaxMessages is how many messages may go to a session within the window. The daemon
+	// holds further ones.
 	MaxMessages int           `yaml:"max_messages"`
 	Window      time.Duration `yaml:"window"`
 }
 
-// Inbound says how a message that came in is taken.
+// Inbound are the rules for incoming messages.
 type Inbound struct {
-	// Unannotated is for a known agent's text without an annotation: bind (the
-	// answer goes by that agent's rules), human (as a person's) or refuse.
+	// Unannotated is the treatment of a known agent's text without an annotation: bind (the
+	// agent's rules apply to the answer), human (like a person's) or refuse.
 	Unannotated string `yaml:"unannotated"`
 }
 
@@ -72,17 +72,16 @@ const (
 	kindGroup  = "group"
 	// anyAgent stands for all agents.
 	anyAgent = "*"
-	// maxUnknown is the highest level that goes to strangers unless an agent says
-	// otherwise.
+	// maxUnknown is the highest level for strangers, unless an agent sets another.
 	maxUnknown = "internal"
 )
 
-// defaultPeople is safe towards whoever is there.
+// defaultPeople is safe for any counterparty.
 func defaultPeople() People {
 	return People{Commitments: "hold", Policy: true, FirstContact: "allow", MaxMessages: 60, Window: time.Hour}
 }
 
-// lower is the lower one of two levels, the other one where one is none.
+// lower returns the lower of two levels, or b if a is not a level.
 func lower(a, b string) string {
 	if i := slices.Index(levels(), a); i >= 0 && i < slices.Index(levels(), b) {
 		return a
@@ -90,7 +89,7 @@ func lower(a, b string) string {
 	return b
 }
 
-// checkUnknown looks at what an agent may send, where to none of the agents.
+// checkUnknown checks the highest level that an agent may send to strangers.
 func (a *Agent) checkUnknown(p *problems, at keypath.Path) {
 	key := at.Key("max_classification_unknown")
 	p.word(key, "level", a.MaxClassificationUnknown, levels()...)
@@ -143,8 +142,8 @@ func (c *Config) checkAccess(p *problems) {
 			if !validChannel(channel) {
 				p.bad(at, "want the id of a channel such as telegram, got %q", channel)
 			}
-			// A channel is one app's at a time: either would find out when the other has
-			// it, and what waits there would go to whom it was not given for.
+			// Only one app owns a channel at a time. Each could tell when the other owns
+			// it, and queued messages would go to an app that must not get them.
 			for _, other := range owners[channel] {
 				if theirs := c.Access.Apps[other].Tenants; len(theirs) > 0 && len(grant.Tenants) > 0 && !sameSet(theirs, grant.Tenants) {
 					p.bad(at, "channel %s is app %s's, which serves other tenants (%s); want a channel of its own for each, or the same tenants", channel, other, listed(theirs))
@@ -184,19 +183,19 @@ func (c *Config) checkAccess(p *problems) {
 	}
 }
 
-// sameSet reports whether two lists have the same items, in whatever order.
+// sameSet reports whether two lists have the same items, in any order.
 func sameSet(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
-// validChannel reports whether a session key can begin with the id of a channel,
-// and "agent" is that of no channel.
+// validChannel reports whether a session key can begin with a channel's id. No channel has
+// the id "agent".
 func validChannel(id string) bool {
 	return id != "" && id != "agent" && text.Canonical(id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return strings.ContainsRune(":*", r) || unicode.IsSpace(r) })
 }
 
-// each looks at the items of a list, of which none comes twice.
+// each checks the items of a list, and that none comes twice.
 func (p *problems) each(at keypath.Path, items []string, look func(at keypath.Path, item string)) {
 	for i, item := range items {
 		if slices.Contains(items[:i], item) {
@@ -206,7 +205,7 @@ func (p *problems) each(at keypath.Path, items []string, look func(at keypath.Pa
 	}
 }
 
-// agentIDs are the ids of the agents, in their order and to be looked up.
+// agentIDs are the ids of the agents, in order and as a set.
 type agentIDs struct {
 	list []string
 	set  map[string]struct{}
@@ -229,7 +228,7 @@ func (ids *agentIDs) check(p *problems, at keypath.Path, id string) {
 	p.add(at, text.Nearest(id, ids.list, text.Near(id)), "%s: no agent has the id %q, there are: %s", at, id, listed(ids.list))
 }
 
-// listed are names as an error lists them.
+// listed formats names for an error.
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -240,8 +239,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// group looks at what of an entry is for groups alone, or not for them. Each of
-// its members is asked about once all entries are known, see members.
+// group checks the keys that only groups may have, or that they must not have. members
+// checks the group's members once all entries are known.
 func (d *directoryCheck) group(at keypath.Path, c *Contact) {
 	if c.Kind != kindGroup {
 		if len(c.Members) > 0 {
@@ -265,13 +264,13 @@ func (d *directoryCheck) group(at keypath.Path, c *Contact) {
 	}
 }
 
-// groupMember is one member of a group and where it is written.
+// groupMember is one member of a group with its position.
 type groupMember struct {
 	at   keypath.Path
 	name string
 }
 
-// members reports members of groups that lead nowhere.
+// members reports members of groups that match no entry.
 func (d *directoryCheck) members() {
 	for _, m := range d.groups {
 		if d.full() {

@@ -11,12 +11,11 @@ import (
 // Config is the daemon's configuration. Durations are written as Go durations
 // (250ms, 5s, 24h) and sizes as bytes.
 //
-// The tag reload says of every key, or of all keys below it, whether another
-// value takes effect while the daemon runs (live) or at its next start
-// (restart), see [Config.Keep]. The tag show says what of a value people, logs and
-// records get to see, see [Config.Redacted].
+// The tag reload of a key, or of all keys below it, says whether another value takes effect
+// while the daemon runs (live) or at its next start (restart), see [Config.Keep]. The tag
+// show says how much of a value people, logs and records see, see [Config.Redacted].
 type Config struct {
-	// File is the file that was read, empty if the defaults served.
+	// File is the file that was read, empty for the defaults.
 	File string `yaml:"-"`
 
 	IPC          IPC       `yaml:"ipc"`
@@ -26,7 +25,7 @@ type Config struct {
 	Directory    []Contact `yaml:"directory" reload:"live"`
 	// DirectoryFile names a file with further entries, see [Config.DirectoryPath].
 	DirectoryFile string `yaml:"directory_file" reload:"live"`
-	// Listed are the entries of that file, where [Load] read it.
+	// Listed are the entries of that file, if [Load] read it.
 	Listed []Contact `yaml:"-"`
 	// Access says what apps may do besides speaking for their agents. It is
 	// never served to apps.
@@ -37,73 +36,67 @@ type Config struct {
 	Approvals Approvals `yaml:"approvals" reload:"live"`
 	Tasks     Tasks     `yaml:"tasks" reload:"live"`
 	Policy    Policy    `yaml:"policy" reload:"live"`
-	// Tools says what becomes of the tool calls of agents of which the runtime asks:
-	// record, enforce (what the policy says holds) or off.
+	// Tools is the treatment of tool calls about which an agent's runtime asks: record,
+	// enforce (the policy's decision) or off.
 	Tools    string   `yaml:"tools" reload:"live"`
 	Store    Store    `yaml:"store" reload:"restart"`
 	Audit    Audit    `yaml:"audit"`
 	Sessions Sessions `yaml:"sessions" reload:"live"`
-	// Channels and Apps are served to apps by config.get. They are raw trees
-	// of maps, lists and scalars, with every key as it was written.
+	// Channels and Apps are served to apps by config.get. They are raw trees of maps, lists
+	// and scalars, with every key as written.
 	Channels map[string]any `yaml:"channels" reload:"live" show:"nothing"`
 	Apps     map[string]any `yaml:"apps" reload:"live" show:"nothing"`
 	Metrics  Metrics        `yaml:"metrics" reload:"restart"`
 	Log      Log            `yaml:"log"`
-	// DrainTimeout bounds how long calls under way may take once the daemon
-	// was told to stop. Zero does not wait.
+	// DrainTimeout bounds calls in progress once the daemon was told to stop. Zero does not wait.
 	DrainTimeout time.Duration `yaml:"drain_timeout" reload:"live"`
 
 	origins map[string]origin
-	// overridden are the keys of which the file says something else than holds.
+	// overridden are the keys whose values in the file are overridden.
 	overridden []string
 	// listed is the directory file, whose entries are not in origins.
 	listed *listing
-	// opts are where it came from, for [Config.Reload], and empty says that
-	// its file holds nothing.
+	// opts are the options of the load, for [Config.Reload]. empty is set if the file is empty.
 	opts  Options
 	empty bool
-	// sum tells the file as it was read from what it is now.
+	// sum is the digest of the file as it was read.
 	sum [sha256.Size]byte
-	// doubt says why the places in doubted are not known, see [Config.Certain].
+	// doubt says why the places in doubted are unknown, see [Config.Certain].
 	doubt   string
 	doubted []string
 }
 
-// IPC bounds what one connection may take.
+// IPC holds the limits of connections.
 type IPC struct {
-	// Socket is the path of the app socket, empty for the places [SocketPath]
-	// knows.
+	// Socket is the path of the app socket, empty for the defaults of [SocketPath].
 	Socket string `yaml:"socket" reload:"restart"`
 	// MaxLineBytes bounds one line of a client, at least 1024.
 	MaxLineBytes int `yaml:"max_line_bytes" reload:"live"`
 	// AllowUIDs lists the users besides the daemon's own that may connect.
 	AllowUIDs []int `yaml:"allow_uids" reload:"restart"`
-	// AppsMayOperate admits registered apps' processes, and those they start,
-	// to the operator socket. It is for tests only.
+	// AppsMayOperate admits registered apps' processes and their child processes to the
+	// operator socket. It is for tests only.
 	AppsMayOperate bool `yaml:"apps_may_operate" reload:"live"`
-	// MaxQueueBytes bounds what waits for one slow reader. It holds at least
-	// one line.
+	// MaxQueueBytes bounds the bytes that wait for one slow reader. It holds at least one line.
 	MaxQueueBytes int `yaml:"max_queue_bytes" reload:"live"`
-	// MaxTotalQueueBytes bounds what waits for all readers together; one process
-	// may have half of it. It is twice MaxQueueBytes at least.
+	// MaxTotalQueueBytes bounds the bytes that wait for all readers together; one process
+	// may have half of it. It is at least twice MaxQueueBytes.
 	MaxTotalQueueBytes int `yaml:"max_total_queue_bytes" reload:"live"`
-	// MaxInFlight bounds the requests one connection may have running.
+	// MaxInFlight bounds the requests in progress on one connection.
 	MaxInFlight int `yaml:"max_in_flight" reload:"live"`
-	// MaxConnections bounds the connections of apps, and
-	// MaxConnectionsPerProcess those of one process. Operators have some of
-	// their own.
+	// MaxConnections bounds the connections of apps, and MaxConnectionsPerProcess those of
+	// one process. Operators have a separate limit.
 	MaxConnections           int `yaml:"max_connections" reload:"live"`
 	MaxConnectionsPerProcess int `yaml:"max_connections_per_process" reload:"live"`
 }
 
-// Agent is a local identity and the app that may speak for it. What a client
-// claims about identity is never believed; this is what counts.
+// Agent is a local identity and the app that may speak for it. The daemon uses this and
+// never a client's claims.
 type Agent struct {
 	// ID is the agentId of session keys: no colon, star or space.
 	ID string `yaml:"id"`
-	// App is the id of the app that speaks for the agent, empty where it speaks by the
-	// grants of tasks; UID and Exe, when set, narrow that to one user and one
-	// executable.
+	// App is the id of the app that speaks for the agent, empty for an agent that uses the
+	// grants of tasks. UID and Exe, if set, narrow that to one user and one executable.
 	App        string `yaml:"app"`
 	UID        *int   `yaml:"uid,omitempty"`
 	Exe        string `yaml:"exe,omitempty"`
@@ -122,24 +115,23 @@ type Agent struct {
 	MaxRounds         int  `yaml:"max_rounds"`
 	CanReceiveQueries bool `yaml:"can_receive_queries"`
 	CanAutoRespond    bool `yaml:"can_auto_respond"`
-	// MaxClassificationUnknown is the highest level the agent may share with a
-	// counterparty nobody declared: MaxClassificationShared unless set, and then
-	// at most internal.
+	// MaxClassificationUnknown is the highest level the agent may share with a stranger:
+	// MaxClassificationShared unless set, and then at most internal.
 	MaxClassificationUnknown string `yaml:"max_classification_unknown"`
-	// MaxPerHour is how many messages the agent may send in an hour, zero for any
-	// number. Those beyond it are held.
+	// MaxPerHour is how many messages the agent may send in an hour, zero for any number.
+	// The daemon holds further ones.
 	MaxPerHour int `yaml:"max_per_hour"`
-	// OwnTurns says that the agent's runtime is believed when it says that no message of
-	// another agent led to a message: that message begins a causal chain.
+	// OwnTurns trusts the agent's runtime when it says that no message of another agent led
+	// to a message: that message begins a causal chain.
 	OwnTurns bool `yaml:"own_turns"`
-	// Media are the folders out of which the agent may send files.
+	// Media are the folders from which the agent may send files.
 	Media []string `yaml:"media,omitempty"`
-	// Tools is tools of the whole unless set.
+	// Tools is the treatment of tool calls; by default the common one.
 	Tools string `yaml:"tools"`
 }
 
-// Route names the agent that inbound messages of a session are for. Session is
-// a session key, or the beginning of one followed by a star.
+// Route names the agent for a session's incoming messages. Session is a session key, or the
+// beginning of one followed by a star.
 type Route struct {
 	Session string `yaml:"session"`
 	Agent   string `yaml:"agent"`
@@ -147,8 +139,8 @@ type Route struct {
 
 // Contact is a known counterparty: an agent elsewhere, a person, or a group.
 type Contact struct {
-	// Kind is agent, person or group, agent unless set. A person and a group need
-	// no identity but sessions to be known by.
+	// Kind is agent, person or group, agent unless set. A person and a group need no
+	// identity, only sessions.
 	Kind       string `yaml:"kind" json:"kind"`
 	InstanceID string `yaml:"instance_id,omitempty" json:"instance_id,omitzero"`
 	UserID     string `yaml:"user_id,omitempty" json:"user_id,omitzero"`
@@ -156,35 +148,33 @@ type Contact struct {
 	TenantID   string `yaml:"tenant_id,omitempty" json:"tenant_id,omitzero"`
 	// Accepts are the levels the contact accepts, public alone unless set.
 	Accepts []string `yaml:"accepts" json:"accepts"`
-	// Sessions are the session keys, or beginnings followed by a star, that
-	// reach the contact. No two contacts share one.
+	// Sessions are the session keys of the contact, or beginnings followed by a star. No
+	// two contacts share one.
 	Sessions []string `yaml:"sessions" json:"sessions,omitzero"`
-	// Members are who is in a group: instance ids, and session keys of people.
+	// Members are the members of a group: instance ids, and session keys of people.
 	Members []string `yaml:"members,omitempty" json:"members,omitzero"`
 }
 
-// Hooks says how long interceptors are waited for, see [HookTimes].
+// Hooks bounds the wait for interceptors, see [HookTimes].
 type Hooks struct {
 	Wait   time.Duration `yaml:"wait"`
 	Answer time.Duration `yaml:"answer"`
-	// Apps overrides the times for single apps, by app id. Each entry is
-	// complete: what it left out was taken from the common times.
+	// Apps overrides the times for single apps, by app id. Each entry is complete: the
+	// common times fill in missing values.
 	Apps map[string]HookTimes `yaml:"apps"`
 }
 
-// HookTimes are the two patiences with an interceptor.
+// HookTimes are the two time limits of an interceptor.
 type HookTimes struct {
-	// Wait is for one that only subscribed; silence then passes.
+	// Wait is for an app that only subscribed; silence then passes.
 	Wait time.Duration `yaml:"wait"`
-	// Answer is for one that declared itself an interceptor; silence then
-	// blocks.
+	// Answer is for an app that declared itself an interceptor; silence then blocks.
 	Answer time.Duration `yaml:"answer"`
-	// Required makes the app an interceptor without which nothing goes out:
-	// its silence blocks, and so does its absence.
+	// Required makes the app a mandatory interceptor: if it is silent or absent, nothing goes out.
 	Required bool `yaml:"required"`
 }
 
-// For returns the times that hold for an app.
+// For returns the times for an app.
 func (h Hooks) For(app string) HookTimes {
 	if t, ok := h.Apps[app]; ok {
 		return t
@@ -206,40 +196,37 @@ type OCIP struct {
 	ExpiresAfter time.Duration `yaml:"expires_after"`
 	// MaxAnnotationBytes bounds the encoded annotation of one message.
 	MaxAnnotationBytes int `yaml:"max_annotation_bytes"`
-	// Disclosure is where the AI disclosure is put into content: suffix,
-	// prefix or none.
+	// Disclosure is the place of the AI disclosure in content: suffix, prefix or none.
 	Disclosure string     `yaml:"disclosure"`
 	Commitment Commitment `yaml:"commitment"`
 	Content    Content    `yaml:"content"`
 	Chain      Chain      `yaml:"chain"`
-	// Unknown holds for counterparties nobody declared, and Person for declared
-	// people who are not the agent's owner.
+	// Unknown applies to strangers, and Person to people in the directory who are not the
+	// agent's owner.
 	Unknown People `yaml:"unknown"`
 	Person  People `yaml:"person"`
-	// LookAlike is what becomes of a message to somebody whose key looks like
-	// that of an entry of the directory: hold, deny or allow.
+	// LookAlike is the treatment of a message to a counterparty whose key resembles that of
+	// a directory entry: hold, deny or allow.
 	LookAlike string  `yaml:"look_alike"`
 	Inbound   Inbound `yaml:"inbound"`
 }
 
-// Chain bounds how far one message may lead to others between agents, see the
-// causal chains of docs/reference/protocol/exchanges.md.
+// Chain bounds causal chains: how far one message may lead to others between agents, see
+// docs/reference/protocol/exchanges.md.
 type Chain struct {
 	// Enforcement is enforce, monitor (record only) or off.
 	Enforcement string `yaml:"enforcement"`
 	// MaxHops is how many messages a chain may have, 1 to 64.
 	MaxHops int `yaml:"max_hops"`
-	// MaxRevisits is how often a chain may come back to an agent, other than
-	// by an answer.
+	// MaxRevisits is how often a chain may return to an agent, other than by an answer.
 	MaxRevisits int `yaml:"max_revisits"`
-	// MaxAge is how old a chain may grow.
+	// MaxAge bounds the age of a chain.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Window is for how long after a message its receiver's next exchanges
-	// count as caused by it.
+	// Window is how long after a message its receiver's next exchanges count as caused by it.
 	Window time.Duration `yaml:"window"`
 }
 
-// Commitment says how commitments are found and what finding one does.
+// Commitment says how to find commitments, and what a finding does.
 type Commitment struct {
 	// Match is word or substring.
 	Match string `yaml:"match"`
@@ -250,11 +237,11 @@ type Commitment struct {
 	Families map[string]string `yaml:"families"`
 }
 
-// Content says what raises a message's level besides the built-in rules.
+// Content are rules that raise a message's level besides the built-in ones.
 type Content struct {
 	Patterns []Pattern `yaml:"patterns"`
-	// Personal says for kinds of personal data, by name, which level they raise a
-	// message to, or that they are only recorded (shadow) or off.
+	// Personal says for kinds of personal data, by name, to which level they raise a
+	// message, or that they are only recorded (shadow) or off.
 	Personal map[string]string `yaml:"personal"`
 }
 
@@ -266,34 +253,34 @@ type Pattern struct {
 	Level  string `yaml:"level"`
 }
 
-// Approvals says how messages wait for a person, and who that may be.
+// Approvals are the rules of approval requests.
 type Approvals struct {
-	// MaxOpen is how many messages of one agent may wait.
+	// MaxOpen bounds the pending requests of one agent.
 	MaxOpen int `yaml:"max_open"`
-	// ExpiresAfter is for how long one waits, at most as long as its exchange.
+	// ExpiresAfter is how long a request stays pending, at most as long as its exchange.
 	ExpiresAfter time.Duration `yaml:"expires_after"`
 	// Required is how many people must approve, 1 to 10. A policy can ask for
 	// more by constraints.approvers.
 	Required int `yaml:"required"`
-	// AllowedSigners is a file as ssh-keygen(1) has it. Where it is set, every
-	// decision must be signed by one of those it lists.
+	// AllowedSigners is a file in the format of ssh-keygen(1). If it is set, one of the
+	// listed signers must sign every decision.
 	AllowedSigners string `yaml:"allowed_signers"`
-	// KeepContent keeps the texts of held messages when they are decided. Without
-	// it they are dropped with the decision.
+	// KeepContent keeps the texts of held messages after the decision. Otherwise they are
+	// dropped with it.
 	KeepContent bool   `yaml:"keep_content"`
 	Notify      Notify `yaml:"notify"`
 }
 
-// Notify says how a person is told that a message waits.
+// Notify says how to tell a person about a held message.
 type Notify struct {
-	// Desktop shows a notification where there is a session bus.
+	// Desktop shows a notification if there is a session bus.
 	Desktop bool `yaml:"desktop"`
-	// Command is a program with its arguments, the program by absolute path,
-	// that is run with the notice on its standard input. Empty runs none.
+	// Command is a program, by absolute path, with its arguments. It gets the notice on its
+	// standard input. Empty runs none.
 	Command []string `yaml:"command" show:"program"`
 }
 
-// Policy says where the policy comes from and what data it sees.
+// Policy gives the policy's source and its data.
 type Policy struct {
 	// Path is a directory or file of Rego, empty for the built-in policy.
 	Path  string `yaml:"path"`
@@ -303,8 +290,8 @@ type Policy struct {
 	Data    PolicyData    `yaml:"data"`
 }
 
-// PolicyData is what the policy reads as data.policy: four keys of the built-in
-// policy, and whatever else the operator's own policy wants.
+// PolicyData is data.policy in the policy: four keys of the built-in policy, and any
+// further keys for the operator's own policy.
 type PolicyData struct {
 	Enabled                 bool     `yaml:"enabled"`
 	CrossOrg                bool     `yaml:"cross_org"`
@@ -314,7 +301,7 @@ type PolicyData struct {
 	Extra map[string]any `yaml:"*" show:"data"`
 }
 
-// Map returns the data as one tree, ready to be data.policy.
+// Map returns the data as one tree, for data.policy.
 func (d PolicyData) Map() map[string]any {
 	m := make(map[string]any, len(d.Extra)+4)
 	maps.Copy(m, d.Extra)
@@ -329,89 +316,85 @@ func (d PolicyData) Map() map[string]any {
 	return m
 }
 
-// MarshalYAML writes the keys side by side, as the file has them.
+// MarshalYAML writes all keys at one level, as in the file.
 func (d PolicyData) MarshalYAML() (any, error) { return d.Map(), nil }
 
-// Store says where state and records are kept.
+// Store is the place of state and records.
 type Store struct {
 	// URL is empty for SQLite at [DatabasePath].
 	URL string `yaml:"url" show:"url"`
 	// CommitTimeout bounds one commit, which no caller can cut short.
 	CommitTimeout time.Duration `yaml:"commit_timeout"`
-	// WarnFreeBytes is how much of its disk should be free, and MinFreeBytes
-	// how much must be for anything new to be taken up; zero leaves the level
-	// out. ReserveBytes is kept beside the database for the last records, zero
-	// keeps none.
+	// WarnFreeBytes is the free space below which the daemon warns, and MinFreeBytes the
+	// free space below which it takes nothing new; zero disables a limit. ReserveBytes is
+	// kept beside the database for the last records, zero keeps none.
 	WarnFreeBytes int `yaml:"warn_free_bytes"`
 	MinFreeBytes  int `yaml:"min_free_bytes"`
 	ReserveBytes  int `yaml:"reserve_bytes"`
 }
 
-// Audit says what the records hold and where their mirror is.
+// Audit says what the records contain, and where their mirror is.
 type Audit struct {
 	// Mirror is empty for [MirrorPath].
 	Mirror string `yaml:"mirror" reload:"restart"`
-	// Keep is how old a record gets before it is removed for good; zero keeps
-	// all.
+	// Keep is the age at which a record is removed for good; zero keeps all.
 	Keep time.Duration `yaml:"keep" reload:"live"`
 	// Checkpoints is empty for [CheckpointsPath].
 	Checkpoints string `yaml:"checkpoints" reload:"restart"`
-	// Content is digest (keyed digest only), held (sealed to Recipients too where a text waits
-	// for a person) or full (sealed always).
+	// Content is digest (keyed digest only), held (held texts are also sealed to
+	// Recipients) or full (all texts are).
 	Content string `yaml:"content" reload:"live"`
 	Rotate  Rotate `yaml:"rotate" reload:"restart"`
-	// Recipients are the age public keys that texts are sealed to.
+	// Recipients are the age public keys to which texts are sealed.
 	Recipients []string `yaml:"recipients" reload:"live"`
 	// Keys is the directory of the daemon's keys, empty for [KeysPath].
 	Keys   string `yaml:"keys" reload:"restart"`
 	Redact Redact `yaml:"redact" reload:"live"`
-	// Sinks are other systems that the log is handed to.
+	// Sinks are other systems that get the log.
 	Sinks []Sink `yaml:"sinks" reload:"restart"`
 }
 
-// Redact says what is kept out of records besides credentials and account and
-// identity numbers, see internal/audit/redact.
+// Redact names what is kept out of records besides credentials and account and identity
+// numbers, see internal/audit/redact.
 type Redact struct {
-	// Members are members of records that a keyed digest stands for.
+	// Members are members of records that are replaced by a keyed digest.
 	Members []string `yaml:"members"`
-	// Patterns are regular expressions (RE2) whose matches are left out of texts
-	// from outside.
+	// Patterns are regular expressions (RE2) whose matches are removed from texts of others.
 	Patterns []string `yaml:"patterns" show:"regexp"`
 }
 
-// Rotate says when the mirror's file becomes a segment and another begins:
-// whichever comes first.
+// Rotate says when the mirror's file becomes a segment and a new one begins: at the first
+// of two limits.
 type Rotate struct {
-	// Bytes is what the file holds at most, but for a longer record.
+	// Bytes bounds the file, except for a single longer record.
 	Bytes int `yaml:"bytes"`
-	// Age is how old the first record in the file gets.
+	// Age bounds the age of the file's first record.
 	Age time.Duration `yaml:"age"`
 }
 
-// Sessions says how long a session counts as active after its last message.
+// Sessions says how long a session stays active after its last message.
 type Sessions struct {
 	ActiveWindow time.Duration `yaml:"active_window"`
 }
 
-// Metrics says where the daemon's numbers are served for Prometheus. Empty is
-// nowhere.
+// Metrics are the places of the metrics for Prometheus. Empty is nowhere.
 type Metrics struct {
 	// Socket is the path of a Unix socket, for the daemon's user alone.
 	Socket string `yaml:"socket"`
-	// Listen is an address of this machine's loopback with a port, such as
-	// 127.0.0.1:9464. Whoever is on the machine may read there.
+	// Listen is an address of this machine's loopback with a port, such as 127.0.0.1:9464.
+	// Every user of the machine can read there.
 	Listen string `yaml:"listen"`
 }
 
-// Log says how much is logged and how it looks.
+// Log says how much is logged and in which format.
 type Log struct {
 	// Level is debug, info, warn or error.
 	Level string `yaml:"level" reload:"live"`
-	// Format is json, console, or auto: console where a terminal reads it.
+	// Format is json, console, or auto: console if a terminal reads it.
 	Format string `yaml:"format" reload:"restart"`
 }
 
-// Default returns the configuration that serves when nothing is configured.
+// Default returns the configuration that applies if nothing is configured.
 func Default() *Config {
 	return &Config{
 		IPC: IPC{
@@ -458,7 +441,7 @@ func Default() *Config {
 	}
 }
 
-// defaultAgent is an agent of which the file has said nothing yet.
+// defaultAgent is an agent with the default values.
 func defaultAgent() Agent {
 	return Agent{
 		MaxClassificationShared: "internal",
@@ -474,9 +457,8 @@ func defaultContact() Contact {
 	return Contact{Kind: "agent", Accepts: []string{"public"}}
 }
 
-// inherit fills what an entry left out and the file said in common. It asks
-// where a value came from and not whether it is zero, so that a written zero
-// stays one and is refused.
+// inherit fills missing values of entries from the common ones. It looks at the origin of a
+// value and not for zero, so that a written zero stays and is refused.
 func (c *Config) inherit() {
 	for i := range c.Agents {
 		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_rounds")) == SourceDefault {
@@ -501,8 +483,8 @@ func (c *Config) inherit() {
 	}
 }
 
-// Visible returns the sections apps may read, as the tree that [keypath.Lookup] and
-// [keypath.Diff] take: channels and apps. It is not a copy.
+// Visible returns the sections for apps, as a tree for [keypath.Lookup] and [keypath.Diff]:
+// channels and apps. It is not a copy.
 func (c *Config) Visible() map[string]any {
 	tree := map[string]any{"channels": map[string]any{}, "apps": map[string]any{}}
 	if c.Channels != nil {

@@ -19,14 +19,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a file may hold. The counts are taken after aliases are followed, so that
-// a small file cannot stand for a huge tree.
+// Limits of a file. The counts follow aliases, so that a small file cannot stand for a huge tree.
 const (
 	maxDepth  = 64
 	maxValues = 100_000
 )
 
-// rest is the tag of the field that collects the keys a struct does not name.
+// rest is the tag of the field that collects keys without a field of their own.
 const rest = "*"
 
 var (
@@ -34,12 +33,11 @@ var (
 	treeType     = reflect.TypeFor[map[string]any]()
 )
 
-// decoder writes a YAML document into a [Config] and remembers where each key
-// stood. It is stricter than yaml.v3: a number is no string, and no key comes
-// twice or from nowhere.
+// decoder decodes a YAML document into a [Config] and remembers the position of each key. It is
+// stricter than yaml.v3: a number is not a string, and duplicate or unknown keys are errors.
 type decoder struct {
 	*problems
-	// text is the file, and values counts what was read of it.
+	// text is the file, and values counts the values read so far.
 	text   []byte
 	values int
 	full   bool
@@ -47,15 +45,15 @@ type decoder struct {
 	shapes map[reflect.Type]*shape
 }
 
-// shape is a struct as a mapping: its keys in the order of its fields, which of
-// its fields each is, and which takes all others, -1 for none.
+// shape is a struct as a mapping: its keys in the order of its fields, the field of each,
+// and the field for all other keys, -1 for none.
 type shape struct {
 	names []string
 	field map[string]int
 	rest  int
 }
 
-// parse reads the one document of a file into c.
+// parse decodes the single document of a file into c.
 func (p *problems) parse(data []byte, c *Config) {
 	if len(data) > yamltext.MaxBytes {
 		p.add(nil, "", "cannot read a configuration of more than %d bytes: a long directory belongs into a file of its own, see directory_file", yamltext.MaxBytes)
@@ -97,8 +95,8 @@ func (d *decoder) fail(at keypath.Path, n *yaml.Node, format string, args ...any
 
 func (d *decoder) place(n *yaml.Node) origin { return origin{d.file, n.Line, n.Column} }
 
-// enter counts one value and follows an alias. It is false where the file is
-// too large or too deep, which is reported once.
+// enter counts one value and follows an alias. It returns false if the file is too large or
+// too deep, and reports that once.
 func (d *decoder) enter(at keypath.Path, n **yaml.Node) bool {
 	if d.full {
 		return false
@@ -114,8 +112,7 @@ func (d *decoder) enter(at keypath.Path, n **yaml.Node) bool {
 	return true
 }
 
-// value writes a node into out, which holds the default. A null says nothing,
-// so the default stays.
+// value decodes a node into out, which holds the default. A null keeps the default.
 func (d *decoder) value(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	if !d.enter(at, &n) || n.ShortTag() == "!!null" {
 		if out.Kind() == reflect.String && n.Value == "" && yamltext.Commented(d.text, n.Line) {
@@ -173,8 +170,7 @@ func (d *decoder) value(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	}
 }
 
-// newItem is a map entry before the file said anything about it, and setDefault
-// makes a list item that.
+// newItem is a map entry with its defaults, and setDefault gives a list item its defaults.
 func newItem(t reflect.Type) reflect.Value {
 	item := reflect.New(t).Elem()
 	setDefault(item)
@@ -224,8 +220,8 @@ func (d *decoder) fields(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	}
 }
 
-// elsewhere is the one key of that name that belongs to another section, empty
-// where there is none or several.
+// elsewhere returns the one key with that name in another section, or "" if there is none
+// or more than one.
 func elsewhere(name string) (found string) {
 	for key := range leaves(Default()) {
 		if !strings.HasSuffix(key, "."+name) {
@@ -258,7 +254,7 @@ func (d *decoder) shape(t reflect.Type) *shape {
 	return known
 }
 
-// keyOf is the key of a struct field, empty for one that is no key.
+// keyOf is the key of a struct field, or "".
 func keyOf(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if key == "-" {
@@ -267,8 +263,8 @@ func keyOf(f reflect.StructField) string {
 	return key
 }
 
-// pairs walks the keys and values of a mapping, and reports keys that are not
-// plain text or come twice.
+// pairs iterates over the keys and values of a mapping, and reports keys that are
+// duplicates or not plain text.
 func (d *decoder) pairs(at keypath.Path, n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if n.Kind != yaml.MappingNode {
@@ -298,7 +294,7 @@ func (d *decoder) pairs(at keypath.Path, n *yaml.Node) iter.Seq2[*yaml.Node, *ya
 	}
 }
 
-// raw turns a node into maps, lists and scalars such as JSON has them.
+// raw decodes a node into maps, lists and scalars in JSON's types.
 func (d *decoder) raw(at keypath.Path, n *yaml.Node) any {
 	if !d.enter(at, &n) {
 		return nil
@@ -333,7 +329,7 @@ func (d *decoder) raw(at keypath.Path, n *yaml.Node) any {
 		return v
 	default:
 		if !strings.HasPrefix(tag, "!!") {
-			// A value in no quotes that begins with ! is read as a tag.
+			// YAML reads an unquoted value that begins with ! as a tag.
 			d.fail(at, n, "cannot read a value with a tag: put it in quotes")
 			return nil
 		}
@@ -363,7 +359,7 @@ func (d *decoder) scalar(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	}
 }
 
-// describeType says in words what a value of a type looks like, and its tag.
+// describeType describes the values of a type in words, with its tag.
 func describeType(t reflect.Type) (want, tag string) {
 	switch {
 	case t == durationType:
@@ -376,8 +372,8 @@ func describeType(t reflect.Type) (want, tag string) {
 	return "text", "!!str"
 }
 
-// setText reads text into a value of a scalar type, as the file, a variable and
-// a flag have it. It reports whether the text fits.
+// setText parses text into a value of a scalar type, from the file, a variable or a flag.
+// It reports whether the text fits.
 func setText(out reflect.Value, text string) bool {
 	switch {
 	case out.Type() == durationType:
@@ -397,12 +393,11 @@ func setText(out reflect.Value, text string) bool {
 	return true
 }
 
-// want reports a node that is not what the key takes. Of a value that may be
-// secret, and of one that stands where a section or a list belongs, it says the
-// kind alone.
+// want reports a node that does not fit its key. If the value may be secret, or is in the
+// place of a section or a list, it names only the kind.
 func (d *decoder) want(at keypath.Path, n *yaml.Node, want string) {
 	if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && !strings.HasPrefix(tag, "!!") {
-		// A value in no quotes that begins with ! is read as a tag.
+		// YAML reads an unquoted value that begins with ! as a tag.
 		d.fail(at, n, "cannot read a value with a tag: put it in quotes")
 		return
 	}
@@ -418,7 +413,7 @@ func (d *decoder) want(at keypath.Path, n *yaml.Node, want string) {
 	d.fail(at, n, "want %s, got %s%s", want, got, hint)
 }
 
-// kindOf is what a node is, in words.
+// kindOf describes the kind of a node.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -437,7 +432,7 @@ func kindOf(n *yaml.Node) string {
 	return "text"
 }
 
-// clip keeps a long value from filling the terminal.
+// clip shortens a long value for the terminal.
 func clip(s string) string {
 	if len(s) > 40 {
 		return strings.ToValidUTF8(s[:40], "") + "…"

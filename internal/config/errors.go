@@ -10,23 +10,21 @@ import (
 	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
-// maxErrors bounds how many problems are listed; a file with more is another
-// kind of file.
+// maxErrors bounds the listed problems; a file with more is probably not a configuration.
 const maxErrors = 50
 
-// Error is one thing wrong with the configuration.
+// Error is one fault of the configuration.
 type Error struct {
-	// File is the file, or the variable or flag that brought the value: Line
-	// is then 0.
+	// File is the file, or the variable or flag of the value: Line is then 0.
 	File string
-	// Line and Column count from 1, 0 where they are not known.
+	// Line and Column count from 1, and are 0 if unknown.
 	Line, Column int
-	// Key is the key as a [keypath.Path], empty where the file as a whole is wrong.
+	// Key is the key as a [keypath.Path], empty for a fault of the whole file.
 	Key string
-	// Message says what is wrong and what would be right. Like Key it holds no
-	// value that [Config.Redacted] masks.
+	// Message names the fault and the correct form. Like Key it holds no value that
+	// [Config.Redacted] masks.
 	Message string
-	// Nearest is what was probably meant, empty if nothing comes close.
+	// Nearest is the probably intended word, or "".
 	Nearest string
 }
 
@@ -52,8 +50,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is everything found wrong, at most 50 problems, in the order of the
-// file.
+// Errors are all faults, at most 50, in the order of the file.
 type Errors []*Error
 
 // Error returns one line a problem.
@@ -74,26 +71,25 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// origin is where a value came from.
+// origin is the origin of a value.
 type origin struct {
 	name         string
 	line, column int
 }
 
-// problems collects errors and knows where each key came from.
+// problems collects faults and knows the origin of each key.
 type problems struct {
 	file    string
 	origins map[string]origin
-	// listed is the directory file, whose places are not in origins.
+	// listed is the directory file, whose positions are not in origins.
 	listed *listing
 	list   Errors
 }
 
-// full reports whether no more problems are listed.
+// full reports whether the list is full.
 func (p *problems) full() bool { return len(p.list) == maxErrors }
 
-// report adds a problem. A key is reported once: what follows from the first
-// problem with it is noise.
+// report adds a fault, once for each key: further faults of a key usually follow from the first.
 func (p *problems) report(at origin, key keypath.Path, nearest, message string) {
 	if p.full() {
 		return
@@ -108,8 +104,7 @@ func (p *problems) report(at origin, key keypath.Path, nearest, message string) 
 	})
 }
 
-// add reports a problem of one key, at the key's own place or the nearest place
-// around it.
+// add reports a fault of one key, at its position or the nearest enclosing one.
 func (p *problems) add(key keypath.Path, nearest, format string, args ...any) {
 	if p.full() {
 		return
@@ -128,7 +123,7 @@ func (p *problems) add(key keypath.Path, nearest, format string, args ...any) {
 	p.report(at, key, nearest, fmt.Sprintf(format, args...))
 }
 
-// bad reports a value that does not do, with the key in front.
+// bad reports an invalid value, with the key in front.
 func (p *problems) bad(key keypath.Path, format string, args ...any) {
 	if p.full() {
 		return
@@ -136,8 +131,7 @@ func (p *problems) bad(key keypath.Path, format string, args ...any) {
 	p.add(key, "", "%s: %s", masked(key), fmt.Sprintf(format, args...))
 }
 
-// Fault is something wrong with a key's value that shows only when the value is
-// used, at the place the value came from.
+// Fault is a fault of a key's value that shows only when the value is used, at the value's origin.
 func (c *Config) Fault(key string, why error) *Error {
 	p := &problems{file: c.File, origins: c.origins, listed: c.listed}
 	at, err := keypath.Compile(key)
@@ -148,8 +142,8 @@ func (c *Config) Fault(key string, why error) *Error {
 	return p.list[0]
 }
 
-// err returns what was found in the order of the file, then variables and
-// flags. It is nil if all is well.
+// err returns the faults in the order of the file, then those of variables and flags. It is
+// nil if there are none.
 func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil

@@ -20,18 +20,15 @@ import (
 	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
-// A directory grows with every person an agent speaks to, and commands write to
-// it. So most of it stands in a file of its own, [Config.DirectoryFile]: JSON
-// lines, an entry a line, with the keys that an entry has in the configuration.
-// Empty lines count for nothing, and neither do those that begin with #. A line
-// is right or wrong by itself, and is what a difference, an error and an edit are
-// about.
+// A directory grows with every person to whom an agent speaks, and commands write to it. So
+// most of it is in its own file, [Config.DirectoryFile]: JSON lines, one entry a line, with
+// an entry's keys in the configuration. Empty lines and lines that begin with # are
+// ignored. Each line is valid or not by itself; differences, errors and edits are by line.
 const (
 	maxListingBytes = 64 << 20
 	maxListed       = 1_000_000
 	maxEntryBytes   = 64 << 10
-	// pieceBytes is about how much of the file is read at a time by each of
-	// several readers.
+	// pieceBytes is about how much of the file each of several readers reads at a time.
 	pieceBytes = 256 << 10
 )
 
@@ -43,14 +40,14 @@ const (
 // listing is a directory file as it was read.
 type listing struct {
 	file string
-	// lines are where the entries stand, counted from 1.
+	// lines are the line numbers of the entries, from 1.
 	lines []int32
 	sum   [sha256.Size]byte
 	empty bool
 }
 
-// DirectoryPath is the directory file as it is opened: a relative one is beside
-// the configuration file. It is empty where there is none.
+// DirectoryPath is the path of the directory file, or "". A relative one is beside the
+// configuration file.
 func (c *Config) DirectoryPath() string {
 	if c.DirectoryFile == "" || filepath.IsAbs(c.DirectoryFile) {
 		return c.DirectoryFile
@@ -58,8 +55,8 @@ func (c *Config) DirectoryPath() string {
 	return filepath.Join(filepath.Dir(c.File), c.DirectoryFile)
 }
 
-// ListedDigest is the SHA-256 of the directory file as it was read, and how many entries it
-// has; "" where there is none.
+// ListedDigest is the SHA-256 of the directory file as it was read, and its number of
+// entries; "" without a file.
 func (c *Config) ListedDigest() (digest string, entries int) {
 	if c.listed == nil {
 		return "", 0
@@ -67,8 +64,8 @@ func (c *Config) ListedDigest() (digest string, entries int) {
 	return "sha256:" + hex.EncodeToString(c.listed.sum[:]), len(c.Listed)
 }
 
-// ListedChange returns what two lists of entries have apart: behind the first begin entries,
-// which are the same in both, what is gone and what has come in its place.
+// ListedChange compares two lists of entries: after the first begin entries, which are
+// equal, gone were removed and come added.
 func ListedChange(was, now []Contact) (begin int, gone, come []Contact) {
 	for begin < min(len(was), len(now)) && was[begin].same(&now[begin]) {
 		begin++
@@ -80,8 +77,7 @@ func ListedChange(was, now []Contact) (begin int, gone, come []Contact) {
 	return begin, was[begin : len(was)-end], now[begin : len(now)-end]
 }
 
-// Contacts are all entries: those of the configuration first, and then those of
-// the directory file.
+// Contacts are all entries: first those of the configuration, then those of the directory file.
 func (c *Config) Contacts(yield func(*Contact) bool) {
 	for _, list := range [][]Contact{c.Directory, c.Listed} {
 		for i := range list {
@@ -92,8 +88,8 @@ func (c *Config) Contacts(yield func(*Contact) bool) {
 	}
 }
 
-// stillFile fails where something else stands in the place of a file that a daemon has read
-// before: at a pipe it would wait for ever.
+// stillFile fails if something else has replaced a file that the daemon has read before: it
+// would wait at a pipe forever.
 func stillFile(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -102,7 +98,7 @@ func stillFile(path string) error {
 	return err
 }
 
-// readListing returns what a directory file holds.
+// readListing returns the content of a directory file.
 func readListing(file string) ([]byte, error) {
 	data, err := readUpTo(file, maxListingBytes)
 	switch {
@@ -129,8 +125,7 @@ func readUpTo(file string, most int64) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// list reads the directory file into c. What is as an earlier configuration read
-// it is shared with that one.
+// list reads the directory file into c. It shares unchanged entries with an earlier configuration.
 func (c *Config) list(p *problems, earlier *Config) {
 	at := keypath.Path{}.Key(listingKey)
 	file := c.DirectoryPath()
@@ -162,7 +157,7 @@ func (c *Config) list(p *problems, earlier *Config) {
 	c.Listed, c.listed.lines = parseListing(p, file, data)
 }
 
-// unwrapped is an error of a file without the word for what was tried.
+// unwrapped is a file error without the name of the operation.
 func unwrapped(err error) error {
 	if fault, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("cannot read %s: %w", fault.Path, fault.Err)
@@ -170,7 +165,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// part is some lines of the file, read by one reader.
+// part is a part of the file for one reader.
 type part struct {
 	text []byte
 	// first is the number of the first line.
@@ -180,7 +175,7 @@ type part struct {
 	faults   []*Error
 }
 
-// parseListing reads the lines, and reports for each that is wrong what is.
+// parseListing parses the lines, and reports each faulty one.
 func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
 	var parts []*part
 	for line := 1; len(data) > 0; {
@@ -226,7 +221,7 @@ func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
 	return contacts, lines
 }
 
-// firstLine is how long the first line is, its end included.
+// firstLine is the length of the first line with its end.
 func firstLine(text []byte) int {
 	if i := bytes.IndexByte(text, '\n'); i >= 0 {
 		return i + 1
@@ -255,8 +250,7 @@ func (r *part) read(file string) {
 	}
 }
 
-// ParseEntry reads one line of a directory file, and says what is wrong with it
-// by itself.
+// ParseEntry parses one line of a directory file, and reports its own faults.
 func ParseEntry(line []byte) (Contact, error) {
 	c := defaultContact()
 	c.Accepts = nil
@@ -284,7 +278,7 @@ func entryKeys() []string {
 	return []string{"kind", "instance_id", "user_id", "org_unit", "tenant_id", "accepts", "sessions", "members"}
 }
 
-// entryFault says what is wrong with a line.
+// entryFault explains the fault of a line.
 func entryFault(err error) *Error {
 	syntax, isSyntax := errors.AsType[*jsontext.SyntacticError](err)
 	meaning, isMeaning := errors.AsType[*json.SemanticError](err)
@@ -328,7 +322,7 @@ func jsonKind(k jsontext.Kind) string {
 	return "text"
 }
 
-// find returns where an entry of the file stands that a path leads to, or into.
+// find returns the position of the file's entry to which a path leads.
 func (l *listing) find(at keypath.Path) (origin, bool) {
 	if l == nil || len(at) < 2 || at[0].Key != listingKey || at[1].Index < 0 || at[1].Index >= len(l.lines) {
 		return origin{}, false
@@ -336,8 +330,7 @@ func (l *listing) find(at keypath.Path) (origin, bool) {
 	return origin{name: l.file, line: int(l.lines[at[1].Index])}, true
 }
 
-// unchanged reports whether the file is as it was read. Where it cannot be read, it
-// is another one.
+// unchanged reports whether the file is as it was read. An unreadable file counts as changed.
 func (l *listing) unchanged() bool {
 	if l == nil {
 		return true
@@ -349,7 +342,7 @@ func (l *listing) unchanged() bool {
 	return err == nil && sha256.Sum256(data) == l.sum
 }
 
-// Line is the entry as a line of a directory file has it, without the line's end.
+// Line is the entry as a line of a directory file, without the line end.
 func (c *Contact) Line() []byte {
 	line, err := json.Marshal(c, json.Deterministic(true))
 	if err != nil {

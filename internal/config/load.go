@@ -24,41 +24,38 @@ import (
 // OCIPD_IPC_MAX_LINE_BYTES.
 const envPrefix = "OCIPD_"
 
-// noticePrefix begins the variables a notification command is told a notice by.
-// They are no keys, so that such a command may run ocipd.
+// noticePrefix begins the variables with which a notification command gets a notice. They
+// are not configuration keys, so that such a command may run ocipd.
 const noticePrefix = envPrefix + "NOTICE_"
 
-// other reports whether a variable is of another use: the token that a command acts by,
-// what a command of an effect is told, and which program a workflow runs.
+// other reports whether a variable has another use: the token of a command, the inputs of
+// an effect's command, and the program of a workflow.
 func other(name string) bool {
 	return strings.HasPrefix(name, noticePrefix) || slices.Contains([]string{"OCIPD_TOKEN", "OCIPD_TOKEN_FILE", "OCIPD_TASK", "OCIPD_EFFECT", "OCIPD_BIN"}, name)
 }
 
-// socketVariable sets ipc.socket too, for it is where apps look. It wins over
-// OCIPD_IPC_SOCKET.
+// socketVariable also sets ipc.socket, because apps use it. It wins over OCIPD_IPC_SOCKET.
 //
 // Source: protocol, section 1.
 const socketVariable = "OPENCLAWOS_KERNEL_SOCKET"
 
-// SourceDefault is what [Config.Source] says of a key that nobody set.
+// SourceDefault is the [Config.Source] of a key that nobody set.
 const SourceDefault = "default"
 
-// Options say where the configuration comes from.
+// Options give the sources of the configuration.
 type Options struct {
-	// File is a file that must exist. Empty looks at [FilePath], where no file
-	// is no error.
+	// File is a file that must exist. Empty means [FilePath], where the file may be missing.
 	File string
 	// Env is the environment in the form of os.Environ. Nil is an empty one.
 	Env []string
-	// Flags are values by dotted key, which win over all else. A value has the
-	// type of its key, or is text that reads as one. Nil says nothing.
+	// Flags are values by dotted key, which override everything else. A value has the type
+	// of its key, or is a text that parses as one. Nil is none.
 	Flags map[string]any
 }
 
-// Load reads, merges and checks the configuration. The error is [Errors] with
-// everything found wrong, or says that the file cannot be read. Files over
-// 1 MiB, over 64 levels deep or over 100,000 values are refused; a directory file
-// may have 64 MiB and 1,000,000 entries.
+// Load reads, merges and checks the configuration. The error is [Errors] with all faults,
+// or says that the file cannot be read. It refuses files over 1 MiB, over 64 levels deep or
+// over 100,000 values; a directory file may have 64 MiB and 1,000,000 entries.
 func Load(opts Options) (*Config, error) {
 	env := environ(opts.Env)
 	file := cmp.Or(opts.File, FilePath(func(name string) string { return env[name] }))
@@ -71,7 +68,7 @@ func Load(opts Options) (*Config, error) {
 	return opts.load(file, data, sha256.Sum256(data), env, nil)
 }
 
-// environ is an environment by name.
+// environ returns an environment by name.
 func environ(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, kv := range list {
@@ -81,8 +78,8 @@ func environ(list []string) map[string]string {
 	return env
 }
 
-// load makes a configuration of what a file holds, empty for none. What an earlier
-// one has of the same file is not read again.
+// load makes a configuration from the content of a file, empty for none. It reuses the
+// directory file of an earlier configuration if that is unchanged.
 func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[string]string, earlier *Config) (*Config, error) {
 	empty := len(bytes.TrimSpace(data)) == 0
 	c, err := merge(file, data, env, o.Flags, func(c *Config, p *problems) { c.list(p, earlier) })
@@ -96,13 +93,12 @@ func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[s
 	return c, nil
 }
 
-// Reload reads the configuration again: its file as it is now, under the
-// environment and the flags of the first time, so that what won over the file
-// then wins over it now. c stays as it is, and is returned where the file is as
-// it was. Where no file was read, one at [FilePath] that came since is.
+// Reload reads the configuration's file again, under the environment and the flags of the first
+// load, so that they override the file as before. It leaves c unchanged, and returns c if the
+// file is unchanged. If there was no file before, it reads one that has appeared at [FilePath].
 //
-// A file that has become empty is an error, and so is a directory file. It is how
-// an edit ends that failed on a full disk, and must not stand for the defaults.
+// An empty file that had content before is an error, and so is such a directory file. An
+// edit that failed on a full disk leaves one, and it must not stand for the defaults.
 func (c *Config) Reload() (*Config, error) {
 	if c.File == "" {
 		again, err := Load(c.opts)
@@ -132,8 +128,8 @@ func (c *Config) Reload() (*Config, error) {
 	return again, err
 }
 
-// Parse reads and checks a document alone, with no environment, flags or directory
-// file. The name stands for the file in errors and in Config.File.
+// Parse parses and checks a document alone, without environment, flags or directory file.
+// name stands for the file in errors and in Config.File.
 func Parse(name string, data []byte) (*Config, error) {
 	return merge(name, data, nil, nil, func(*Config, *problems) {})
 }
@@ -146,11 +142,11 @@ func read(file string) ([]byte, error) {
 	return readUpTo(file, yamltext.MaxBytes)
 }
 
-// merge stacks the layers in viper, lowest first. Everything handed to viper is
-// checked and has its final type; maps whose keys are not ours go in as single
-// opaque values, because viper would lower their case and split them at dots.
+// merge stacks the layers in viper, lowest first. All values in viper are checked and have
+// their final type. Maps with the operator's own keys are single opaque values there,
+// because viper would lower their case and split them at dots.
 //
-// What the configuration names and is to be read is read by more.
+// more reads the further files that the configuration names.
 func merge(file string, data []byte, env map[string]string, flags map[string]any, more func(*Config, *problems)) (*Config, error) {
 	p := &problems{file: file, origins: map[string]origin{}}
 	v := viper.New()
@@ -190,7 +186,7 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	err := v.UnmarshalExact(c, func(dc *mapstructure.DecoderConfig) {
 		dc.TagName = "yaml"
 		dc.WeaklyTypedInput = false
-		// What has its type already is taken as it is, and not entry by entry.
+		// Take a value that already has its type as a whole, not by entry.
 		dc.DecodeHook = func(from, to reflect.Value) (any, error) {
 			if from.Kind() != reflect.Slice || from.Type() != to.Type() {
 				return from.Interface(), nil
@@ -213,7 +209,7 @@ func merge(file string, data []byte, env map[string]string, flags map[string]any
 	return c, nil
 }
 
-// differing are the keys of which c says something else than the file.
+// differing returns the keys whose values in c differ from the file's.
 func (c *Config) differing(file map[string]any) (keys []string) {
 	for key, value := range leaves(c) {
 		if said, ok := file[key]; ok && !reflect.DeepEqual(said, value.Interface()) {
@@ -223,12 +219,11 @@ func (c *Config) differing(file map[string]any) (keys []string) {
 	return keys
 }
 
-// Overridden are the keys of which the file says something else than what holds,
-// because a variable or a flag wins over it: [Config.Source] says which.
+// Overridden returns the keys whose values in the file a variable or a flag overrides:
+// [Config.Source] says which.
 func (c *Config) Overridden() []string { return slices.Clone(c.overridden) }
 
-// environment reads the variables that set scalars, and the one that names the
-// socket.
+// environment reads the variables that set scalars, and the one for the socket.
 func (p *problems) environment(env map[string]string) map[string]any {
 	keys := map[string]string{}
 	for _, key := range Keys() {
@@ -258,8 +253,7 @@ func (p *problems) environment(env map[string]string) map[string]any {
 	return layer
 }
 
-// reportUnknown reports a variable or a flag that sets nothing, with what it was
-// probably meant to be.
+// reportUnknown reports a variable or a flag without a key, with the probable one.
 func (p *problems) reportUnknown(at origin, what, name string, known []string, nameOf func(key string) string) {
 	for key := range leaves(Default()) {
 		if nameOf(key) == name {
@@ -267,7 +261,7 @@ func (p *problems) reportUnknown(at origin, what, name string, known []string, n
 			return
 		}
 	}
-	// The beginning is the same for all, and says nothing.
+	// The prefix is the same for all, so it does not count.
 	p.report(at, keypath.Path{}.Key(name), text.Nearest(name, known, text.Near(strings.TrimPrefix(name, envPrefix))), what+" names no key that holds one value")
 }
 
@@ -312,8 +306,8 @@ func (p *problems) convert(key string, value any) (any, bool) {
 	return nil, false
 }
 
-// leaves walks the keys below which viper need not look: scalars, lists, and
-// maps with keys of the operator's own.
+// leaves iterates over the keys that are single values for viper: scalars, lists, and maps
+// with the operator's own keys.
 func leaves(c *Config) func(yield func(string, reflect.Value) bool) {
 	var walk func(prefix string, section reflect.Value, yield func(string, reflect.Value) bool) bool
 	walk = func(prefix string, section reflect.Value, yield func(string, reflect.Value) bool) bool {
@@ -336,7 +330,7 @@ func leaves(c *Config) func(yield func(string, reflect.Value) bool) {
 	}
 }
 
-// opaque hides a map from viper behind a type of its own.
+// opaque hides a map from viper behind another type.
 func opaque(value reflect.Value) any {
 	type tree map[string]any
 	if value.Type() == treeType {
@@ -345,7 +339,7 @@ func opaque(value reflect.Value) any {
 	return value.Interface()
 }
 
-// nest puts a value at a dotted key.
+// nest sets a value at a dotted key.
 func nest(layer map[string]any, key string, value any) {
 	section, below, ok := strings.Cut(key, ".")
 	if !ok {
@@ -360,8 +354,8 @@ func nest(layer map[string]any, key string, value any) {
 	nest(child, below, value)
 }
 
-// Keys lists every key that holds one value, dotted, in the order of the
-// default file. These are the keys that variables and flags may set.
+// Keys lists every key with one value, dotted, in the order of the default file. Variables
+// and flags may set these keys.
 func Keys() []string {
 	var keys []string
 	for key, value := range leaves(Default()) {
@@ -377,9 +371,8 @@ func EnvName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// Source says who set a key, given as a [keypath.Path]: [SourceDefault], a file with
-// its line ("ocipd.yaml:12"), a variable ("OCIPD_LOG_LEVEL") or a flag
-// ("flag log.level").
+// Source says what set a key, given as a [keypath.Path]: [SourceDefault], a file with its
+// line ("ocipd.yaml:12"), a variable ("OCIPD_LOG_LEVEL") or a flag ("flag log.level").
 func (c *Config) Source(key string) string {
 	o, ok := c.origins[key]
 	if !ok && c.listed != nil {
@@ -399,7 +392,7 @@ func (c *Config) SourceAt(at keypath.Path) string {
 	return o.source(ok)
 }
 
-// source is an origin as [Config.Source] says it, of a key that has one.
+// source formats an origin for [Config.Source].
 func (o origin) source(known bool) string {
 	switch {
 	case !known:

@@ -13,7 +13,7 @@ import (
 
 const socketKey = running.Socket
 
-// places are the keys that say where a daemon and its files are.
+// places are the keys of the places of a daemon and its files.
 func (c *Config) places() map[string]*string {
 	return map[string]*string{
 		socketKey: &c.IPC.Socket, "store.url": &c.Store.URL,
@@ -21,16 +21,15 @@ func (c *Config) places() map[string]*string {
 	}
 }
 
-// Locate is [Load] for whoever only looks for a daemon or its files: the daemon may
-// go on with an earlier configuration when the one that is there is broken. Where
-// it is, the error says so, and the configuration is [Default] but for the keys that
-// name places: ipc.socket, store.url, audit.mirror, audit.checkpoints and
-// audit.keys. Of these it has what flags and variables say, else the file, if it
-// is not the file that is broken, else what the daemon that runs with the file has
-// left word of, see [Running]. Nothing is taken from a broken file: one that was
-// cut short would name the place of another daemon. The caller asks
-// [Config.Certain] before it relies on a place. The configuration is nil where a
-// file was named and there is none.
+// Locate is [Load] for commands that only look for a daemon or its files, because a daemon
+// may run with an earlier configuration while the file is broken. In that case, the error
+// says so, and the configuration is [Default] except for the keys of places: ipc.socket,
+// store.url, audit.mirror, audit.checkpoints and audit.keys. Their values come from flags
+// and variables, or else from the file if the file itself is valid, or else from the place
+// file of the daemon that runs with this configuration, see [Running]. Nothing comes from a
+// broken file: a truncated one could name another daemon's place. Callers must ask
+// [Config.Certain] before they rely on a place. The configuration is nil if a named file
+// does not exist.
 func Locate(opts Options) (*Config, error) {
 	c, broken := Load(opts)
 	if broken == nil {
@@ -72,8 +71,8 @@ func Locate(opts Options) (*Config, error) {
 	return c, broken
 }
 
-// placesIn is what a file says of places where it is whole, and a variable or a
-// flag is broken. Else it is nil.
+// placesIn returns a file's places if the file is valid and a variable or a flag is broken,
+// or else nil.
 func placesIn(file string, data []byte, err error) map[string]string {
 	if err != nil {
 		return nil
@@ -89,8 +88,8 @@ func placesIn(file string, data []byte, err error) map[string]string {
 	return known
 }
 
-// placesOf is what the daemon that runs with a file has left word of, or why that
-// is not known.
+// placesOf returns the places that the daemon running with a file has published, or why
+// they are unknown.
 func placesOf(file string, getenv func(string) string) (known map[string]string, doubt string) {
 	whole, err := filepath.Abs(file)
 	if err != nil {
@@ -106,9 +105,9 @@ func placesOf(file string, getenv func(string) string) (known map[string]string,
 	return nil, fmt.Sprintf("it is broken, and %d daemons run with it", len(daemons))
 }
 
-// Certain is nil where each of the places, such as "ipc.socket", is known. Else
-// the configuration is one of [Locate], of a file that is broken, and the error
-// says why the place is not known. The daemon of such a file may be anywhere.
+// Certain returns nil if each of the places, such as "ipc.socket", is known. Otherwise the
+// configuration is one of [Locate] for a broken file, and the error says why the place is
+// unknown. That file's daemon may be anywhere.
 func (c *Config) Certain(keys ...string) error {
 	for _, key := range keys {
 		if slices.Contains(c.doubted, key) {

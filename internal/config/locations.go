@@ -5,22 +5,20 @@ import (
 	"strings"
 )
 
-// The functions below decide where things are, from the configuration and an
-// environment that the caller injects (os.Getenv in the daemon). They touch no
-// file. A relative XDG directory is ignored, as its specification asks.
+// The functions below determine places from the configuration and an environment that the
+// caller injects (os.Getenv in the daemon). They touch no file. They ignore a relative XDG
+// directory, as its specification demands.
 
-// FilePath is where the configuration is looked for when no file is named:
-// openclawos/ocipd.yaml in $XDG_CONFIG_HOME, else in $HOME/.config. It is empty
-// if neither is set.
+// FilePath is the default place of the configuration: openclawos/ocipd.yaml in
+// $XDG_CONFIG_HOME, else in $HOME/.config. It is empty if neither is set.
 func FilePath(getenv func(string) string) string {
 	return inHome(getenv, "XDG_CONFIG_HOME", ".config", "ocipd.yaml")
 }
 
-// ConfiguredSocket is the app socket that somebody asked for: the --socket flag,
-// else $OPENCLAWOS_KERNEL_SOCKET, else $OCIPD_IPC_SOCKET, else ipc.socket of the
-// file. [Load] has made all of them ipc.socket; of a configuration that was not
-// loaded, the variable is asked here. It is empty if nobody did, and a listener
-// passed by systemd then comes before [SocketPath].
+// ConfiguredSocket is the requested app socket: the --socket flag, else
+// $OPENCLAWOS_KERNEL_SOCKET, else $OCIPD_IPC_SOCKET, else ipc.socket of the file. [Load] puts
+// all of them into ipc.socket; for a configuration that was not loaded, this reads the variable.
+// It is empty if none is set; a listener from systemd then has precedence over [SocketPath].
 func ConfiguredSocket(c *Config, getenv func(string) string) string {
 	if c.IPC.Socket != "" {
 		return c.IPC.Socket
@@ -47,10 +45,9 @@ func runtimeDir(getenv func(string) string) string {
 	return "/tmp/openclawos"
 }
 
-// RunningPath is the directory in which daemons leave word where they are, see
-// [running.Daemon]: running in the directory of the app socket of those that nobody
-// asked to have one elsewhere. It is empty for a daemon with its socket elsewhere
-// where $XDG_RUNTIME_DIR is not set: what there is besides is everybody's.
+// RunningPath is the directory of the daemons' place files, see [running.Daemon]:
+// running in the default directory of app sockets. It is empty for a daemon with its
+// socket elsewhere if $XDG_RUNTIME_DIR is not set, because /tmp belongs to everybody.
 func RunningPath(socket string, getenv func(string) string) string {
 	dir := runtimeDir(getenv)
 	if !filepath.IsAbs(getenv("XDG_RUNTIME_DIR")) && filepath.Dir(socket) != dir {
@@ -75,7 +72,7 @@ func DatabasePath(c *Config, getenv func(string) string) string {
 	return databaseFile(c.Store.URL)
 }
 
-// databaseFile is the file that a URL names, "" where it names none.
+// databaseFile is the file in a URL, or "".
 func databaseFile(url string) string {
 	scheme, path, ok := strings.Cut(url, ":")
 	switch {
@@ -98,14 +95,13 @@ func MirrorPath(c *Config, dbPath string) string {
 // database. It is empty if neither is known.
 func KeysPath(c *Config, dbPath string) string { return beside(dbPath, c.Audit.Keys, "keys") }
 
-// CheckpointsPath is the file in which the log's checkpoints are kept outside it:
-// audit.checkpoints, else audit-checkpoints.jsonl beside the database. It is empty
-// if neither is known.
+// CheckpointsPath is the file of the log's checkpoints outside the log: audit.checkpoints,
+// else audit-checkpoints.jsonl beside the database. It is empty if neither is known.
 func CheckpointsPath(c *Config, dbPath string) string {
 	return beside(dbPath, c.Audit.Checkpoints, "audit-checkpoints.jsonl")
 }
 
-// beside is the path that is configured, else a name beside the database.
+// beside is the configured path, or else a name beside the database.
 func beside(dbPath, configured, name string) string {
 	if configured != "" || dbPath == "" {
 		return configured

@@ -12,12 +12,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Redacted writes the configuration as YAML that [Parse] reads, for people to
-// look at. Masked are all values of channels and apps but true, false and what
-// is empty; the arguments of the notification's command; the headers of sinks; in
-// policy.data what is under a key that looks secret, or looks like a token; and
-// everywhere private keys, bearer tokens, and of URLs user names, passwords and
-// queries.
+// Redacted returns the configuration as YAML that [Parse] accepts, for people. It masks all
+// values of channels and apps except true, false and empty ones; the arguments of the
+// notification command; the headers of sinks; in policy.data, values that look like tokens
+// or have a secret key; and everywhere private keys, bearer tokens, and in URLs user names,
+// passwords and queries.
 func (c *Config) Redacted() ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -28,8 +27,7 @@ func (c *Config) Redacted() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Whole writes the configuration as YAML with all its secrets, for a keyed digest of it and for
-// nothing else.
+// Whole returns the configuration as YAML with all its secrets. Use it only for a keyed digest.
 func (c *Config) Whole() ([]byte, error) {
 	out, err := yaml.Marshal(c)
 	if err != nil {
@@ -38,7 +36,7 @@ func (c *Config) Whole() ([]byte, error) {
 	return out, nil
 }
 
-// shown copies a value without what is not shown of it.
+// shown copies a value without its hidden parts.
 func shown(v reflect.Value, rule string) reflect.Value {
 	if (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.IsNil() {
 		return v
@@ -79,7 +77,7 @@ func shown(v reflect.Value, rule string) reflect.Value {
 	return out
 }
 
-// Shown is the entry as [Config.Redacted] shows it.
+// Shown is the entry in the form of [Config.Redacted].
 func (c *Contact) Shown() Contact {
 	out := *c
 	for _, text := range []*string{&out.InstanceID, &out.UserID, &out.OrgUnit, &out.TenantID} {
@@ -96,8 +94,7 @@ func (c *Contact) Shown() Contact {
 	return out
 }
 
-// ruleAt is what the tag show says of a key, given as it stands in the file or as
-// [Config.Since] names it.
+// ruleAt is the tag show of a key, given in the form of the file or of [Config.Since].
 func ruleAt(at keypath.Path) (rule string) {
 	t := reflect.TypeFor[Config]()
 	for _, s := range at {
@@ -120,7 +117,7 @@ func ruleAt(at keypath.Path) (rule string) {
 	return rule
 }
 
-// fieldOf is the field of a struct that takes a key.
+// fieldOf returns the field of a struct for a key.
 func fieldOf(t reflect.Type, key string) (taken reflect.StructField, ok bool) {
 	for field := range t.Fields() {
 		switch keyOf(field) {
@@ -134,8 +131,7 @@ func fieldOf(t reflect.Type, key string) (taken reflect.StructField, ok bool) {
 	return taken, ok
 }
 
-// shown is the path without what a key of the operator's own, or the name of an
-// entry, should not hold.
+// masked is the path without secrets in the operator's own keys and the names of entries.
 func masked(p keypath.Path) string {
 	clean := p
 	for i, s := range p {

@@ -13,8 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
-// Bounds of what differences are shown: how many of them, and how many bytes of
-// the JSON of one value.
+// Bounds of shown differences: their number, and the bytes of one value's JSON.
 const (
 	maxChanges     = 64
 	maxChangeBytes = 256
@@ -26,23 +25,22 @@ const (
 	reloadRestart = "restart"
 )
 
-// Delta is in what two configurations differ.
+// Delta is the difference between two configurations.
 type Delta struct {
-	// Count is how many values differ, and Changes are the first 64 of them in
-	// the order of the default file.
+	// Count is the number of different values, and Changes are the first 64 of them in the
+	// order of the default file.
 	Count   int
 	Changes []keypath.Change
-	// Keys are the keys below which something differs, without their values:
-	// those that [Keys] lists, and those of lists and mappings as a whole.
+	// Keys are the keys with differences below, without values: those in [Keys], and those
+	// of whole lists and mappings.
 	Keys []string
 }
 
-// Keep returns the configuration that can be in force while a daemon goes on that
-// was started with another one: c, with what takes a restart as it was then. It
-// also returns what takes one and differs, nothing where nothing does. Neither
-// configuration changes.
+// Keep returns the configuration that can be in force in a daemon that was started with
+// another one: c, with the started values of keys that need a restart. It also returns the
+// differences in those keys. Neither configuration changes.
 //
-// The result is c as a whole but for single values, so the caller validates it.
+// The result mixes two valid configurations, so the caller validates it.
 func (c *Config) Keep(started *Config) (now *Config, pending Delta) {
 	kept := *c
 	d := differ{}
@@ -56,11 +54,11 @@ func (c *Config) Keep(started *Config) (now *Config, pending Delta) {
 	return &kept, d.Delta
 }
 
-// Sum tells the file as it was read from others.
+// Sum identifies the content of the file as it was read.
 func (c *Config) Sum() string { return string(c.sum[:]) }
 
-// KeepPolicy returns c with the policy of another configuration: its policy
-// section but for policy.watch.
+// KeepPolicy returns c with the policy of another configuration: its policy section except
+// for policy.watch.
 func (c *Config) KeepPolicy(of *Config) *Config {
 	kept := *c
 	kept.Policy = of.Policy
@@ -68,13 +66,13 @@ func (c *Config) KeepPolicy(of *Config) *Config {
 	return &kept
 }
 
-// Since lists in what c differs from an earlier configuration. Entries of lists
-// are told apart by what names them (agents by id, the directory by instance_id
-// or first session, routes by session), so that an entry that moved is no
-// difference, and stands in paths under that name: agents.alice.max_rounds.
+// Since lists the differences from an earlier configuration. Entries of lists are
+// identified by name (agents by id, the directory by instance_id or first session, routes
+// by session). So a moved entry is no difference, and paths contain the name:
+// agents.alice.max_rounds.
 //
-// Values are masked as [Config.Redacted] masks them: what is masked and changed
-// shows as *** on both sides. What is longer than 256 bytes is cut to text.
+// Values are masked as in [Config.Redacted]; a masked value that changed is *** on both
+// sides. Values longer than 256 bytes are cut.
 func (c *Config) Since(earlier *Config) Delta {
 	d := differ{}
 	walk(reflect.ValueOf(earlier).Elem(), reflect.ValueOf(c).Elem(), nil, "", func(at keypath.Path, _ string, was, is reflect.Value) {
@@ -90,14 +88,14 @@ func (c *Config) Since(earlier *Config) Delta {
 	return d.Delta
 }
 
-// sameListing reports without a look at each entry that two configurations have the
-// same directory file.
+// sameListing reports whether two configurations have the same directory file, without
+// comparing entries.
 func sameListing(a, b *Config) bool {
 	return a.listed == b.listed || a.listed != nil && b.listed != nil && a.listed.sum == b.listed.sum
 }
 
-// walk visits the leaves of two configurations that [leaves] visits of one, with
-// what the tag reload says of each, "" where it says nothing.
+// walk visits the leaves of two configurations, as [leaves] does for one, with the tag
+// reload of each, or "".
 func walk(was, is reflect.Value, at keypath.Path, how string, visit func(at keypath.Path, how string, was, is reflect.Value)) {
 	for i := range is.NumField() {
 		field := is.Type().Field(i)
@@ -121,7 +119,7 @@ type differ struct{ Delta }
 func (d *differ) leaf(at keypath.Path, was, is reflect.Value) {
 	before, rule := d.Count, ruleAt(at)
 	if at[len(at)-1].Key == rest {
-		// Further keys stand beside those that are known.
+		// Further keys are beside the known ones.
 		d.value(at[:len(at)-1], rule, was, is)
 	} else {
 		d.value(at, rule, was, is)
@@ -131,7 +129,7 @@ func (d *differ) leaf(at keypath.Path, was, is reflect.Value) {
 	}
 }
 
-// value compares two values of which the rule says what is shown.
+// value compares two values; the rule determines their shown form.
 func (d *differ) value(at keypath.Path, rule string, was, is reflect.Value) {
 	t := is.Type()
 	switch {
@@ -159,14 +157,13 @@ func (d *differ) value(at keypath.Path, rule string, was, is reflect.Value) {
 	}
 }
 
-// entry is one of a list or mapping, under its name.
+// entry is an entry of a list or mapping with its name.
 type entry struct {
 	name  string
 	value reflect.Value
 }
 
-// entries compares two lists of entries: those that stayed by their values, the
-// others as they are.
+// entries compares two lists of entries: those with the same name by value, the others as a whole.
 func (d *differ) entries(at keypath.Path, rule string, was, is []entry) {
 	before := make(map[string]reflect.Value, len(was))
 	for _, e := range was {
@@ -192,8 +189,8 @@ func (d *differ) entries(at keypath.Path, rule string, was, is []entry) {
 	}
 }
 
-// apart leaves out of two lists what they begin and end with alike: of a long
-// directory that was edited, nearly all.
+// apart removes the common beginning and end of two lists, which is nearly all of a long
+// directory after an edit.
 func apart(was, is reflect.Value) (reflect.Value, reflect.Value) {
 	n := min(was.Len(), is.Len())
 	begin := 0
@@ -216,13 +213,13 @@ func sameItem(was, is reflect.Value) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// same is reflect.DeepEqual for the entries of which there are many.
+// same is a fast reflect.DeepEqual for entries of a long directory.
 func (c *Contact) same(as *Contact) bool {
 	return c.Kind == as.Kind && c.InstanceID == as.InstanceID && c.UserID == as.UserID && c.OrgUnit == as.OrgUnit && c.TenantID == as.TenantID &&
 		slices.Equal(c.Accepts, as.Accepts) && slices.Equal(c.Sessions, as.Sessions) && slices.Equal(c.Members, as.Members)
 }
 
-// named are the entries of a list.
+// named returns the entries of a list.
 func named(list reflect.Value) []entry {
 	entries := make([]entry, list.Len())
 	for i := range entries {
@@ -232,7 +229,7 @@ func named(list reflect.Value) []entry {
 	return entries
 }
 
-// keyed are the entries of a mapping, in the order of their keys.
+// keyed returns the entries of a mapping, in the order of their keys.
 func keyed(m reflect.Value) []entry {
 	entries := make([]entry, 0, m.Len())
 	for key, item := range m.Seq2() {
@@ -242,7 +239,7 @@ func keyed(m reflect.Value) []entry {
 	return entries
 }
 
-// nameOf is what names an entry in its list.
+// nameOf is the name of an entry in its list.
 func nameOf(item reflect.Value) string {
 	switch e := item.Interface().(type) {
 	case Agent:
@@ -262,7 +259,7 @@ func nameOf(item reflect.Value) string {
 	return ""
 }
 
-// plainValue is a value as JSON has it, with the keys of the file.
+// plainValue is a value in JSON's types, with the keys of the file.
 func plainValue(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -299,7 +296,7 @@ func plainValue(v reflect.Value) any {
 	return v.Interface()
 }
 
-// plain is a value as it is shown, nil where nobody is shown it.
+// plain is the shown form of a value, or nil if it will not be shown.
 func (d *differ) plain(v reflect.Value, rule string) any {
 	if d.Count >= maxChanges {
 		return nil
@@ -307,14 +304,14 @@ func (d *differ) plain(v reflect.Value, rule string) any {
 	return plainValue(shown(v, rule))
 }
 
-// add notes a difference of values as they are shown, and bounds it.
+// add notes a difference of shown values, with bounds.
 func (d *differ) add(at keypath.Path, was, is any) {
 	if d.Count++; len(d.Changes) < maxChanges {
 		d.Changes = append(d.Changes, keypath.Change{Path: text.Clip(masked(at), maxChangeBytes), Old: bounded(was), New: bounded(is)})
 	}
 }
 
-// bounded is a value of which nobody is shown more than fits in a line.
+// bounded cuts a value to the length of a line.
 func bounded(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -329,8 +326,7 @@ func bounded(value any) any {
 	return value
 }
 
-// showBelow is what is shown of a value at a path in a tree with keys of the
-// operator's own.
+// showBelow is the shown form of a value at a path in a tree with the operator's own keys.
 func showBelow(at keypath.Path, value any, rule string) any {
 	if rule == mask.Data && slices.ContainsFunc(at, func(s keypath.Step) bool { return mask.SecretName(s.Key) }) {
 		return mask.Whole(value)

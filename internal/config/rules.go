@@ -11,7 +11,7 @@ import (
 	detect "github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// checkRules looks at what is searched for in messages, as those do who search.
+// checkRules checks the rules of the detectors, by means of the detectors.
 func (c *Config) checkRules(p *problems) {
 	families := keypath.Path{}.Key("ocip").Key("commitment").Key("families")
 	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Commitment.Families)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config/mask"
 )
 
-// Sink is another system that the audit log is handed to, see internal/evidence/export.
+// Sink is another system that gets the audit log, see internal/evidence/export.
 type Sink struct {
 	// Name names the sink and the file of its cursor: up to 64 letters, digits,
 	// hyphens and underscores.
@@ -23,13 +23,13 @@ type Sink struct {
 	Type string `yaml:"type"`
 	// Path is the file of ocsf, or the socket of journald, empty for its own.
 	Path string `yaml:"path,omitempty"`
-	// Endpoint is the URL that otlp posts to, and Headers go along. Their values
+	// Endpoint is the URL for otlp, and Headers are sent with each request. Their values
 	// are never shown.
 	Endpoint string            `yaml:"endpoint,omitempty" show:"url"`
 	Headers  map[string]string `yaml:"headers,omitempty" show:"nothing"`
 	Gzip     bool              `yaml:"gzip,omitempty"`
-	// Network is how syslog is sent: unixgram, unix, tcp or tls. Address is a
-	// path for the first two and host:port for the others.
+	// Network is the transport of syslog: unixgram, unix, tcp or tls. Address is a path for
+	// the first two and host:port for the others.
 	Network string `yaml:"network,omitempty"`
 	Address string `yaml:"address,omitempty"`
 	// MaxBytes bounds a syslog message, 2048 to 131072.
@@ -40,15 +40,15 @@ type Sink struct {
 	TLS        SinkTLS `yaml:"tls,omitempty"`
 	// Timeout bounds one attempt to send a page of records.
 	Timeout time.Duration `yaml:"timeout"`
-	// From is where the first run begins: start or now.
+	// From is the start of the first run: start or now.
 	From string `yaml:"from"`
-	// Filter selects the records a sink gets, by members that records are found
-	// by ([audit.Member.Key]). What is not there selects all.
+	// Filter selects the records for a sink, by searchable members ([audit.Member.Key]). A
+	// missing member selects all.
 	Filter map[string]string `yaml:"filter,omitempty"`
 }
 
-// SinkTLS are files that say whom a sink trusts and who it is. ServerName is the
-// name to expect, empty for the one in the address.
+// SinkTLS names the files of the trusted authorities and of the sink's own identity.
+// ServerName is the expected name, empty for the one in the address.
 type SinkTLS struct {
 	CA         string `yaml:"ca,omitempty"`
 	Cert       string `yaml:"cert,omitempty"`

@@ -8,25 +8,24 @@ import (
 	"github.com/openclawos/ocipd/internal/config/keypath"
 )
 
-// Tasks says who works on tasks, and by which rules.
+// Tasks are the actors and rules of tasks.
 type Tasks struct {
 	Actors []TaskActor `yaml:"actors"`
-	// Lease is for how long an attempt runs that says nothing.
+	// Lease is how long an attempt lives without a heartbeat.
 	Lease   time.Duration `yaml:"lease"`
 	Retry   TaskRetry     `yaml:"retry"`
 	Reviews TaskReviews   `yaml:"reviews"`
-	// SelfApproval lets whoever asked for an approval give it.
+	// SelfApproval lets a person approve their own request.
 	SelfApproval bool `yaml:"self_approval"`
 	// SelfReview lets one process, or the holders of one actor's grants, do the work and
 	// review it under different names.
 	SelfReview bool `yaml:"self_review"`
-	// Run says whose agents ocipd task run starts.
+	// Run names the actors whose agents ocipd task run starts.
 	Run TaskRun `yaml:"run"`
 }
 
-// TaskRun names the actors of tasks that are run without a model. Escalation, where it is
-// set, makes the last attempt in the executor's place, and Lobster runs the effects where a
-// workflow does.
+// TaskRun names the actors of tasks that run without a model. Escalation, if set, makes the
+// last attempt instead of the executor. Lobster runs the effects of workflows.
 type TaskRun struct {
 	Executor        string `yaml:"executor"`
 	Escalation      string `yaml:"escalation"`
@@ -35,46 +34,44 @@ type TaskRun struct {
 	Lobster         string `yaml:"lobster"`
 }
 
-// TaskActor is somebody who works on tasks, in one role. It is known by its app, or by
-// the token of a grant.
+// TaskActor is a participant in tasks with one role. Its app or the token of a grant identifies it.
 type TaskActor struct {
 	Name string `yaml:"name"`
 	Role string `yaml:"role"`
-	// App is the id of the app that the actor is, empty where it attaches with a token.
+	// App is the actor's app id, empty if it attaches with a token.
 	App      string   `yaml:"app"`
 	ACP      *TaskACP `yaml:"acp,omitempty"`
 	TenantID string   `yaml:"tenant_id"`
 	// MaxClassification is the highest level that the actor works with, internal unless
 	// set.
 	MaxClassification string `yaml:"max_classification"`
-	// UID and Exe, when set, narrow the actor to one user and one executable.
+	// UID and Exe, if set, narrow the actor to one user and one executable.
 	UID *int   `yaml:"uid,omitempty"`
 	Exe string `yaml:"exe,omitempty"`
 }
 
-// TaskACP is how an actor's agent is started that speaks the Agent Client Protocol.
+// TaskACP says how to start an actor's agent that speaks the Agent Client Protocol.
 type TaskACP struct {
-	// Command is the program, by absolute path, with its arguments, and Wrap what it is
-	// started by.
+	// Command is the program, by absolute path, with its arguments. Wrap is a command line
+	// that starts it.
 	Command []string `yaml:"command" show:"program"`
 	Wrap    []string `yaml:"wrap" show:"program"`
 	// Env names the variables that it gets.
 	Env  []string `yaml:"env"`
 	Mode string   `yaml:"mode"`
-	// Timeout bounds an attempt, and Idle how long nothing may be heard. Zero is 30 and
-	// 10 minutes.
+	// Timeout bounds an attempt, and Idle the time without output. Zero is 30 and 10 minutes.
 	Timeout time.Duration `yaml:"timeout"`
 	Idle    time.Duration `yaml:"idle"`
 }
 
-// TaskRetry is how long the next attempt waits: Base after the first failure, and
-// Factor times as long after each further one.
+// TaskRetry is the delay of the next attempt: Base after the first failure, and Factor
+// times as long after each further one.
 type TaskRetry struct {
 	Base   time.Duration `yaml:"base"`
 	Factor int           `yaml:"factor"`
 }
 
-// TaskReviews is how many approving reviews each gate takes.
+// TaskReviews is the number of approving reviews for each gate.
 type TaskReviews struct {
 	Spec    int `yaml:"spec"`
 	Quality int `yaml:"quality"`
@@ -136,7 +133,7 @@ func (c *Config) checkTasks(p *problems) {
 	c.checkTaskRun(p)
 }
 
-// checkTaskRun looks whether the actors of tasks that are run are there, in their roles.
+// checkTaskRun checks that the actors of task runs exist and have their roles.
 func (c *Config) checkTaskRun(p *problems) {
 	at := keypath.Path{}.Key("tasks").Key("run")
 	for _, r := range []struct{ key, name, role string }{

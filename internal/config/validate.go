@@ -22,44 +22,44 @@ import (
 // The words of the protocol, levels lowest first.
 func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
-// What becomes of tool calls that a runtime asks about.
+// Treatments of tool calls about which a runtime asks.
 const (
 	ToolsRecord  = "record"
 	ToolsEnforce = "enforce"
 	ToolsOff     = "off"
 )
 
-// ToolModes lists what can become of tool calls.
+// ToolModes lists the treatments of tool calls.
 func ToolModes() []string { return []string{ToolsRecord, ToolsEnforce, ToolsOff} }
 
 func exchangeTypes() []string {
 	return []string{"information_query", "commitment_request", "meeting_scheduling"}
 }
 
-// maxSocketPath is what the kernel takes as the path of a Unix socket, in bytes
-// without the closing zero.
+// maxSocketPath is the kernel's limit for the path of a Unix socket, in bytes without the
+// closing zero.
 const maxSocketPath = 107
 
-// maxChainHops is how many agents a chain can list.
+// maxChainHops bounds the agents in a chain.
 const maxChainHops = 64
 
-// maxApprovers bounds how many people may have to approve one message.
+// maxApprovers bounds the people who must approve one message.
 const maxApprovers = 10
 
-// maxNames bounds the agents that a message lists.
+// maxNames bounds the agents listed in an error.
 const maxNames = 20
 
 // minLineBytes leaves room for the smallest sensible request.
 const minLineBytes = 1024
 
-// AdvisedKeep is for how long records have to be kept where the EU AI Act asks for logs (articles
-// 19 and 26: at least six months). What keeps them for less is warned of.
+// AdvisedKeep is how long records have to be kept if the EU AI Act requires logs (articles
+// 19 and 26: at least six months). The daemon warns of shorter times.
 const AdvisedKeep = 183 * 24 * time.Hour
 
-// minKeep keeps a slip of the pen from removing the evidence of today.
+// minKeep prevents a typing error from removing today's evidence.
 const minKeep = 24 * time.Hour
 
-// minRotateBytes keeps a mirror from having a segment for every few records.
+// minRotateBytes prevents a segment for every few records.
 const minRotateBytes = 4096
 
 // Validate checks a configuration that was not loaded. [Load] has already done
@@ -139,7 +139,7 @@ func (c *Config) check(p *problems) {
 	p.word(key("log", "format"), "format", c.Log.Format, "auto", "json", "console")
 }
 
-// checkNotify looks at the command without saying what is in it.
+// checkNotify checks the command, without quoting it in errors.
 func (c *Config) checkNotify(p *problems) {
 	command, at := c.Approvals.Notify.Command, keypath.Path{}.Key("approvals").Key("notify").Key("command")
 	if len(command) == 0 {
@@ -149,7 +149,7 @@ func (c *Config) checkNotify(p *problems) {
 	case !filepath.IsAbs(program):
 		p.bad(at, "want the program by its absolute path, and its arguments after it")
 	case strings.Contains(program, " -"):
-		// No shell reads it, and the log would have the whole as the program's name.
+		// No shell parses it, and the log would contain the whole as the program's name.
 		p.bad(at, "want the program and each of its arguments as items of their own")
 	}
 	for i, argument := range command {
@@ -159,8 +159,7 @@ func (c *Config) checkNotify(p *problems) {
 	}
 }
 
-// maxReserve bounds what is taken from the disk and not used: the last records
-// need far less.
+// maxReserve bounds the unused part of the disk; the last records need far less.
 const maxReserve = 1 << 30
 
 func (c *Config) checkStore(p *problems) {
@@ -176,19 +175,18 @@ func (c *Config) checkStore(p *problems) {
 	p.between(at.Key("reserve_bytes"), c.Store.ReserveBytes, 0, maxReserve)
 }
 
-// loopback is an address of this machine's loopback with a port, by numbers: a
-// name could lead elsewhere.
+// loopback matches a numeric address of this machine's loopback with a port: a name could
+// lead elsewhere.
 var loopback = regexp.MustCompile(`^(?:127\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})|\[::1\]):(\d{1,5})$`)
 
-// notLoopback is why an address is none that only this machine reaches, "" where it
-// is.
+// notLoopback says why an address is reachable from elsewhere or invalid, or is "".
 func notLoopback(address string) string {
 	m := loopback.FindStringSubmatch(address)
 	if m == nil {
 		return elsewhereReached
 	}
 	for i, most := range []int{255, 255, 255, maxPort} {
-		// What matched are digits, or nothing.
+		// A match is digits, or empty.
 		switch n, _ := strconv.Atoi(m[i+1]); {
 		case n <= most:
 		case most == maxPort:
@@ -222,7 +220,7 @@ func (c *Config) checkMetrics(p *problems) {
 	}
 }
 
-// checkSecrets looks at what the records hold of texts.
+// checkSecrets checks the keys about texts in records.
 func (c *Config) checkSecrets(p *problems) {
 	at := keypath.Path{}.Key("audit")
 	to := at.Key("recipients")
@@ -256,8 +254,7 @@ func (c *Config) checkSecrets(p *problems) {
 	}
 }
 
-// expressionFault is why an expression cannot be used, without what is not shown of
-// it.
+// expressionFault says why an expression is invalid, without its hidden parts.
 func expressionFault(expression string, err error) error {
 	if fault, ok := errors.AsType[*syntax.Error](err); ok && mask.Text(expression, mask.Regexp) != expression {
 		return errors.New(fault.Code.String())
@@ -340,7 +337,7 @@ func (c *Config) checkAgents(p *problems) {
 	}
 }
 
-// checkDirectory looks at all entries, those of the directory file last.
+// checkDirectory checks all entries, those of the directory file last.
 func (c *Config) checkDirectory(p *problems) {
 	d := &directoryCheck{
 		problems:  p,
@@ -355,7 +352,7 @@ func (c *Config) checkDirectory(p *problems) {
 		key  string
 		list []Contact
 	}{{directoryKey, c.Directory}, {listingKey, c.Listed}} {
-		// The path of an entry is written over that of the one before.
+		// The path of an entry overwrites the previous entry's.
 		d.key, d.at = part.key, append(make(keypath.Path, 0, 4), keypath.Path{}.Key(part.key)...)
 		for i := range part.list {
 			d.entry(i, &part.list[i])
@@ -364,10 +361,10 @@ func (c *Config) checkDirectory(p *problems) {
 	d.members()
 }
 
-// directoryCheck looks at the entries of a directory one after another.
+// directoryCheck checks the entries of a directory one after another.
 type directoryCheck struct {
 	*problems
-	// agents are the ids of those of this daemon.
+	// agents are the ids of this daemon's agents.
 	agents              map[string]struct{}
 	instances, sessions map[string]spot
 	groups              []groupMember
@@ -407,8 +404,8 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 	}
 }
 
-// elsewhere refuses a session of an agent of this daemon: whoever is there is described by
-// agents, and nothing would look at the entry.
+// elsewhere refuses a session of this daemon's own agents: agents describes them, and the
+// entry would have no effect.
 func (d *directoryCheck) elsewhere(at keypath.Path, session string) {
 	own, ok := strings.CutPrefix(session, "agent:")
 	if !ok {
@@ -438,7 +435,7 @@ func (p *problems) positive(key keypath.Path, d time.Duration) {
 	}
 }
 
-// absolute reports a path that is given and begins nowhere.
+// absolute reports a relative path.
 func (p *problems) absolute(key keypath.Path, path string) {
 	if path != "" && !filepath.IsAbs(path) {
 		p.bad(key, "want an absolute path, got %q", path)
@@ -453,15 +450,15 @@ func (p *problems) required(key keypath.Path, value string) {
 	p.canonical(key, value)
 }
 
-// canonical reports a name that could be spelled in another way and look the same.
+// canonical reports a name with another spelling that looks the same.
 func (p *problems) canonical(key keypath.Path, value string) {
 	if err := notCanonical(value); err != nil {
 		p.bad(key, "%v", err)
 	}
 }
 
-// notCanonical is [text.Canonical], with a short way for what nearly all names of a
-// long directory are: signs of ASCII.
+// notCanonical is [text.Canonical], with a fast path for ASCII names, which are nearly all
+// in a long directory.
 func notCanonical(value string) error {
 	for i := range len(value) {
 		if c := value[i]; c < '!' || c > '~' {
@@ -471,15 +468,15 @@ func notCanonical(value string) error {
 	return nil
 }
 
-// app reports an id under which no app can register.
+// app reports an id with which no app can register.
 func (p *problems) app(key keypath.Path, id string) {
 	if strings.TrimSpace(id) != "" && !api.ValidAppID(id) {
 		p.bad(key, "want the id of an app, which is a package name such as @acme/telegram, got %q", id)
 	}
 }
 
-// spot is a value of a list of entries: of entry i, the key that ends the name of
-// both, and of that the item j, -1 where it is no list.
+// spot is a value in a list of entries: the entry i, the last key of its path, and the item
+// j of a list there, or -1.
 type spot struct {
 	name string
 	i, j int
@@ -499,7 +496,7 @@ func (s spot) path() keypath.Path {
 	return at
 }
 
-// unique reports a value that another entry has; none is no value.
+// unique reports a value that another entry has; "" is no value.
 func (p *problems) unique(key keypath.Path, value string, taken map[string]spot, here spot) {
 	if value == "" {
 		return
@@ -516,7 +513,7 @@ func (p *problems) unique(key keypath.Path, value string, taken map[string]spot,
 	taken[value] = here
 }
 
-// word reports a value that is none of the words.
+// word reports a value that is not one of the words.
 func (p *problems) word(key keypath.Path, what, value string, known ...string) {
 	if !slices.Contains(known, value) {
 		p.add(key, text.Nearest(value, known, text.Near(value)), "%s: unknown %s %q, want one of %s",
@@ -524,7 +521,7 @@ func (p *problems) word(key keypath.Path, what, value string, known ...string) {
 	}
 }
 
-// words reports values of a list that are none of the words, or come twice.
+// words reports list items that are not one of the words, or come twice.
 func (p *problems) words(key keypath.Path, what string, values, known []string) {
 	for i, value := range values {
 		if p.full() {
@@ -537,7 +534,7 @@ func (p *problems) words(key keypath.Path, what string, values, known []string) 
 	}
 }
 
-// session reports what is no session key and no beginning of one with a star.
+// session reports a text that is neither a session key nor a beginning of one with a star.
 func (p *problems) session(key keypath.Path, session string) {
 	channel, rest, ok := strings.Cut(session, ":")
 	star := strings.IndexByte(session, '*')

@@ -69,8 +69,8 @@ func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
 	})
 }
 
-// params are those of the call, and what is to be done as far as it is known. What the task
-// plans needs no more than its key.
+// params returns the parameters of the call, and the planned action if it is known. For an
+// effect in the task's plan, the key is enough.
 func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi.RequestApprovalParams, planned *task.Planned, err error) {
 	v, _, err := r.view(ctx, r.id)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi
 	return p, planned, nil
 }
 
-// lobsterRequest is what a workflow of Lobster reads of a request.
+// lobsterRequest is a request in the form for a Lobster workflow.
 type lobsterRequest struct {
 	taskapi.ApprovalRequested
 	IdempotencyKey   string        `json:"idempotency_key"`
@@ -121,7 +121,7 @@ type lobsterPrompt struct {
 	Preview string        `json:"preview"`
 }
 
-// lobsterItem is what a gate asks about, with the approval that answers it.
+// lobsterItem is the subject of a gate, with its approval.
 type lobsterItem struct {
 	ApprovalID string `json:"approval_id"`
 	task.Planned

@@ -1,6 +1,5 @@
-// Package configfile changes the files of a configuration: its own, and the directory
-// file that it names. A file is replaced as a whole or not at all, once it was seen that
-// what comes of it is a configuration.
+// Package configfile changes the files of a configuration: its own, and its directory file. It
+// writes a file completely or not at all, after checking that the result is a valid configuration.
 package configfile
 
 import (
@@ -19,32 +18,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirectoryName is the directory file that is made where there is none, beside the
-// configuration.
+// DirectoryName is the name of a new directory file, beside the configuration.
 const DirectoryName = "contacts.jsonl"
 
-// DirectoryHead begins it, so that a file without entries is not empty.
+// DirectoryHead is its first line, so that a file without entries is not empty.
 const DirectoryHead = "# Who is known to ocipd: an entry a line, see directory_file in the configuration. ocipd contacts writes here.\n"
 
-// Directory is the directory file of a configuration while it is changed. It is
-// locked, so that of two commands neither undoes what the other did.
+// Directory is the directory file of a configuration during a change. It is locked, so that
+// two commands cannot undo each other's changes.
 type Directory struct {
 	Config *config.Config
 	Path   string
-	// Unnamed is set where the configuration does not name the file yet.
+	// Unnamed is set if the configuration does not name the file yet.
 	Unnamed bool
 
 	lock  *os.File
 	lines []string
 }
 
-// OpenDirectory opens the directory file of a configuration that was read from a file.
+// OpenDirectory opens the directory file of a configuration from a file.
 func OpenDirectory(cfg *config.Config) (*Directory, error) {
 	f := &Directory{Config: cfg, Path: cfg.DirectoryPath()}
 	if f.Path == "" {
 		f.Path, f.Unnamed = filepath.Join(filepath.Dir(cfg.File), DirectoryName), true
 	}
-	// What a link leads to is written, and not the link.
+	// Write the target of a link, not the link.
 	if target, err := filepath.EvalSymlinks(f.Path); err == nil {
 		f.Path = target
 	}
@@ -59,8 +57,8 @@ func OpenDirectory(cfg *config.Config) (*Directory, error) {
 	return f, nil
 }
 
-// open reads the file that is at a path and locks it until it is closed. It may be another one
-// by the time the lock is there. What is no file is not waited for.
+// open reads the file at a path and locks it until it is closed. Another file may take its place
+// before the lock is held, so it checks. It does not block on something other than a file.
 func open(path string, flags int) (lock *os.File, text []byte, err error) {
 	for {
 		lock, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
@@ -88,13 +86,13 @@ func open(path string, flags int) (lock *os.File, text []byte, err error) {
 	}
 }
 
-// Close lets the next one at the file.
+// Close releases the lock.
 func (f *Directory) Close() { _ = f.lock.Close() }
 
 // Add adds an entry.
 func (f *Directory) Add(c *config.Contact) { f.lines = append(f.lines, string(c.Line())) }
 
-// Attach adds a session to the first entry that fits, and returns it.
+// Attach adds a session to the first entry for which fits is true, and returns the entry.
 func (f *Directory) Attach(session string, fits func(*config.Contact) bool) *config.Contact {
 	for i, line := range f.lines {
 		c, ok := entryOf(line)
@@ -110,8 +108,7 @@ func (f *Directory) Attach(session string, fits func(*config.Contact) bool) *con
 	return nil
 }
 
-// Detach takes a session out of its entry, and a person or a group that has no other
-// out of the file.
+// Detach removes a session from its entry, and removes a person or a group without another session.
 func (f *Directory) Detach(session string) bool {
 	for i, line := range f.lines {
 		c, ok := entryOf(line)
@@ -138,8 +135,8 @@ func entryOf(line string) (config.Contact, bool) {
 	return c, err == nil
 }
 
-// Write puts the lines in the place of the file, once they were checked together
-// with the configuration: load reads that, with further values by key.
+// Write replaces the file by the lines, after load has checked them together with the
+// configuration; its flags are further values by key.
 func (f *Directory) Write(load func(file string, flags map[string]any) (*config.Config, error)) error {
 	text := []byte(strings.Join(f.lines, "\n") + "\n")
 	trial, err := os.CreateTemp(filepath.Dir(f.Path), ".ocipd-*")
@@ -173,7 +170,7 @@ func (f *Directory) Write(load func(file string, flags map[string]any) (*config.
 	})
 }
 
-// renamed says of a file what was found in another one that was to take its place.
+// renamed changes the file name in errors about a temporary file.
 func renamed(err error, from, to string) error {
 	problems, ok := errors.AsType[config.Errors](err)
 	if !ok {

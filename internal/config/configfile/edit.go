@@ -12,14 +12,14 @@ import (
 	"github.com/openclawos/ocipd/internal/config/yamltext"
 )
 
-// Edit changes the configuration's file as a whole or not at all, once it was
-// seen that what comes of it is a configuration.
+// Edit changes the configuration's file completely or not at all, after checking that the
+// result is a valid configuration.
 func Edit(cfg *config.Config, edit func(text []byte) ([]byte, error)) error {
 	path := cfg.File
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	// Of two commands neither undoes what the other does.
+	// Two commands must not undo each other's changes.
 	lock, text, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("cannot read the configuration: %w", err)
@@ -38,25 +38,24 @@ func Edit(cfg *config.Config, edit func(text []byte) ([]byte, error)) error {
 	return nil
 }
 
-// Proposal is one line for a configuration, and why it is proposed.
+// Proposal is one proposed line for a configuration, with the reason.
 type Proposal struct {
 	Key      string   `json:"key"`
 	Values   []string `json:"values"`
 	Reason   string   `json:"reason"`
 	Evidence []string `json:"evidence"`
-	// Written is set once it is in the file.
+	// Written is set after it was written.
 	Written bool `json:"written"`
 
-	// App or Agent is whom it is about, and Name the key of theirs. Unnamed is set
-	// where the log does not show which app it is: App is then an example's name, for
-	// the operator to replace.
+	// App or Agent is the subject, and Name the key below it. Unnamed is set if the log
+	// does not show the app: App is then an example's name, for the operator to replace.
 	App     string `json:"-"`
 	Agent   string `json:"-"`
 	Name    string `json:"-"`
 	Unnamed bool   `json:"-"`
 }
 
-// Declare puts a line that a configuration lacks into its file.
+// Declare adds a missing line to a configuration's file.
 func Declare(cfg *config.Config, p *Proposal) error {
 	return Edit(cfg, func(text []byte) ([]byte, error) {
 		now, err := config.Parse(cfg.File, text)

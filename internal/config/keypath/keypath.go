@@ -1,5 +1,5 @@
 // Package keypath names places in trees of maps and lists, such as
-// channels.telegram.botToken, looks them up and says in which two trees differ.
+// channels.telegram.botToken, finds values there, and compares trees.
 package keypath
 
 import (
@@ -13,9 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Path is a place in a tree of maps and lists. Its text is keys joined by dots,
-// with brackets for list indexes and for keys that hold anything but letters,
-// digits, "_" and "-":
+// Path is a place in a tree of maps and lists. Its text is keys joined by dots, with brackets
+// for list indexes and for keys with other characters than letters, digits, "_" and "-":
 //
 //	channels.telegram.botToken
 //	apps["@acme/x.y"].hosts[0]
@@ -23,7 +22,7 @@ import (
 // An empty path is the whole tree.
 type Path []Step
 
-// Step is one step; Index is -1 where the step is a key.
+// Step is one step; Index is -1 for a key.
 type Step struct {
 	Key   string
 	Index int
@@ -39,9 +38,8 @@ func (p Path) Index(i int) Path {
 	return append(slices.Clip(p), Step{Index: i})
 }
 
-// Under and Item are Key and Index for a path that nobody keeps: the next path
-// below p may be written over it. They spare the reading of a large file a
-// million copies.
+// Under and Item are Key and Index for a path that is not kept: the next path below p may
+// overwrite it. They save a million copies while a large file is read.
 func (p Path) Under(key string) Path { return append(p, Step{Key: key, Index: -1}) }
 
 // Item is Index in the same way.
@@ -66,7 +64,7 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// Plain reports whether a key stands in a path without quotes.
+// Plain reports whether a key needs no quotes in a path.
 func Plain(key string) bool {
 	for i := range len(key) {
 		c := key[i]
@@ -77,20 +75,18 @@ func Plain(key string) bool {
 	return key != ""
 }
 
-// Covers reports whether somebody who watches p is concerned by a change at
-// other: that is, whether one of the two contains the other. A watch on
-// channels.telegram is concerned by a change at channels.telegram.botToken, and
-// a watch on channels.telegram.hosts[0] by one at channels.telegram.hosts, which
-// is how a list that changed as a whole is reported by [Diff].
+// Covers reports whether a change at other concerns a watcher of p, that is, whether one of
+// the two contains the other. A watch on channels.telegram is concerned by a change at
+// channels.telegram.botToken, and a watch on channels.telegram.hosts[0] by one at
+// channels.telegram.hosts, which is how [Diff] reports a list that changed as a whole.
 func (p Path) Covers(other Path) bool {
 	n := min(len(p), len(other))
 	return slices.Equal(p[:n], other[:n])
 }
 
-// Compile reads a path. Besides the canonical text it takes a leading "$"
-// or "$.", single quotes in brackets, and bare keys with any character but
-// dots, brackets, quotes, white space and control characters. A malformed path
-// is an error that says at which character, counted in bytes from 1.
+// Compile parses a path. Besides the canonical text it accepts a leading "$" or "$.", single
+// quotes in brackets, and bare keys with any character but dots, brackets, quotes, white space
+// and control characters. The error for a malformed path gives the position, in bytes from 1.
 func Compile(path string) (Path, error) {
 	fail := func(at int, what string) (Path, error) {
 		return nil, fmt.Errorf("cannot read path %q: %s at character %d", path, what, at+1)
@@ -132,8 +128,7 @@ func Compile(path string) (Path, error) {
 	return p, nil
 }
 
-// bracket reads "[0]" or `["key"]` at the start of s and says how long it was,
-// or what is wrong with it.
+// bracket parses "[0]" or `["key"]` at the start of s and returns its length, or its fault.
 func bracket(s string) (seg Step, n int, what string) {
 	if len(s) > 1 && (s[1] == '"' || s[1] == '\'') {
 		var key strings.Builder
@@ -163,9 +158,8 @@ func bracket(s string) (seg Step, n int, what string) {
 	return Step{Index: int(index)}, len(digits) + 2, ""
 }
 
-// Lookup finds the value at a path, see [Compile]. It reports false where
-// the path leads nowhere, also where it takes a map for a list or the other way
-// round. The value is part of the tree, not a copy.
+// Lookup finds the value at a path, see [Compile]. It returns false if there is none, also if the
+// path treats a map as a list or the other way round. The value is part of the tree, not a copy.
 func Lookup(tree map[string]any, path string) (any, bool, error) {
 	p, err := Compile(path)
 	if err != nil {
@@ -192,16 +186,15 @@ func Lookup(tree map[string]any, path string) (any, bool, error) {
 	return at, true, nil
 }
 
-// Change is one leaf that differs. Old is nil for a leaf that was added, New
-// for one that was removed.
+// Change is one different leaf. Old is nil for an added leaf, and New for a removed one.
 type Change struct {
 	Path     string
 	Old, New any
 }
 
-// Diff lists the leaves in which two trees differ, ordered by key. Leaves are
-// scalars, lists as a whole, and maps that are empty; a scalar that became a
-// map is one leaf removed and those of the map added.
+// Diff lists the leaves in which two trees differ, ordered by key. Leaves are scalars,
+// whole lists, and empty maps. If a scalar becomes a map, one leaf is removed and those of
+// the map are added.
 func Diff(before, after map[string]any) []Change {
 	return diff(nil, nil, before, after)
 }
@@ -216,7 +209,7 @@ func diff(changes []Change, at Path, before, after map[string]any) []Change {
 		wasMap, _ := was.(map[string]any)
 		isMap, _ := is.(map[string]any)
 
-		// What is no leaf on its side counts as absent there.
+		// A value that is not a leaf counts as absent.
 		had, has = had && len(wasMap) == 0, has && len(isMap) == 0
 		if had != has || had && !reflect.DeepEqual(was, is) {
 			c := Change{Path: below.String()}

@@ -1,5 +1,4 @@
-// Package mask says what people, logs and records get to see of a setting's value:
-// secrets are not shown, whoever looks.
+// Package mask hides secrets in a setting's value from people, logs and records.
 package mask
 
 import (
@@ -8,29 +7,29 @@ import (
 	"unicode"
 )
 
-// Mark stands for what is not shown.
+// Mark stands for hidden text.
 const Mark = "***"
 
-// The rules: what of a value people, logs and records get to see. Under no rule a value
-// is shown as it is, but for what no text is shown with, see [Scrub].
+// The rules: how much of a value people, logs and records see. Without a rule, a value is
+// shown as it is, except for secrets that [Scrub] removes from every text.
 const (
-	// Nothing is for what belongs to others: all is masked but the keys.
+	// Nothing is for others' settings: it masks all but the keys.
 	Nothing = "nothing"
-	// Data is for data that a policy decides by, which is needed to judge a
-	// change: masked is what looks secret by its key or by itself.
+	// Data is for data of the policy, which people need to judge a change: it masks values
+	// that look secret by their key or by themselves.
 	Data = "data"
-	// Program is for a command, of which the program is shown alone.
+	// Program is for a command: it shows only the program.
 	Program = "program"
-	// URLs is for a place behind which there may be a password or a token.
+	// URLs is for a URL, which may contain a password or a token.
 	URLs = "url"
-	// Regexp is for an expression, which has to stay one.
+	// Regexp is for an expression, which has to remain one.
 	Regexp = "regexp"
 )
 
-// regexpMark stands for an expression that is not shown, and is one.
+// regexpMark stands for a hidden expression, and is a valid one.
 const regexpMark = "[*]{3}"
 
-// Tree is what is shown of a tree with keys of the operator's own.
+// Tree is the shown form of a tree with the operator's own keys.
 func Tree(tree map[string]any, rule string) map[string]any {
 	out := make(map[string]any, len(tree))
 	for key, value := range tree {
@@ -43,7 +42,7 @@ func Tree(tree map[string]any, rule string) map[string]any {
 	return out
 }
 
-// Value is what is shown of a value in such a tree.
+// Value is the shown form of a value in such a tree.
 func Value(value any, rule string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -65,7 +64,7 @@ func Value(value any, rule string) any {
 	return value
 }
 
-// Whole masks a value and all below it. What is empty stays so, to show that
+// Whole masks a value and everything below it. Empty values stay empty, to show that
 // nothing is set.
 func Whole(value any) any {
 	if empty(value) {
@@ -88,7 +87,7 @@ func empty(value any) bool {
 	return false
 }
 
-// Key is what is shown of a key of the operator's own.
+// Key is the shown form of an operator's own key.
 func Key(key string) string {
 	if Scrub(key) != key || holdsToken(key) {
 		return Mark
@@ -96,7 +95,7 @@ func Key(key string) string {
 	return key
 }
 
-// Text is what is shown of a text under a rule.
+// Text is the shown form of a text under a rule.
 func Text(text, rule string) string {
 	if text == "" {
 		return ""
@@ -110,7 +109,7 @@ func Text(text, rule string) string {
 		}
 		return header.ReplaceAllString(Scrub(text), "${1}"+Mark)
 	case Program:
-		// Whoever wrote the arguments behind the program meant a shell's line.
+		// The operator meant a shell's command line with arguments.
 		if program, _, ok := strings.Cut(text, " "); ok {
 			return Scrub(program) + " " + Mark
 		}
@@ -130,18 +129,17 @@ var (
 	bearer     = regexp.MustCompile(`(?i)\b(bearer\s+)[^\s"',;]+`)
 	assigned   = regexp.MustCompile(`(?i)((?:token|secret|passwd|password|pwd|api[_-]?key|credentials?|authorization)=)[^\s"',;&]+`)
 	header     = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key|(?:token|secret|password)):\s*)[^"'\n]+`)
-	// userinfo is what a URL holds between its scheme and its host. Greedy, so that
-	// a password with an @ in it is hidden whole.
+	// userinfo matches the part of a URL between scheme and host. It is greedy, so that it
+	// hides a password with an @ completely.
 	userinfo = regexp.MustCompile(`://[^\s"'<>]*@`)
-	// query is what follows its path.
+	// query matches the part after the path.
 	query = regexp.MustCompile(`(://[^\s"'<>?#]*)[?#][^\s"'<>]+`)
 )
 
-// Scrub takes out of a text what is shown nowhere: private keys, bearer tokens,
-// passwords behind an equals sign, and of URLs user names, passwords and queries.
+// Scrub removes secrets from a text: private keys, bearer tokens, passwords after an equals
+// sign, and in URLs user names, passwords and queries.
 func Scrub(text string) string {
-	// Nearly no text has any of them, and this is asked of each entry of a long
-	// directory.
+	// Almost no text has any of them, and this is called for each entry of a long directory.
 	if strings.Contains(text, "-----BEGIN") || strings.Contains(text, "AGE-SECRET-KEY-") {
 		text = privateKey.ReplaceAllString(text, Mark)
 	}
@@ -168,8 +166,8 @@ func containsBearer(text string) bool {
 	return false
 }
 
-// URL is what is shown of a URL, a file's name, or what a database's driver
-// takes: not who logs in, and not the query.
+// URL is the shown form of a URL, a file's name, or the argument of a database's driver,
+// without user information and query.
 func URL(url string) string {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok || strings.Contains(scheme, "/") {
@@ -192,10 +190,10 @@ func URL(url string) string {
 	return Scrub(scheme + rest)
 }
 
-// SecretName reports whether what stands under a key is a secret by its name.
+// SecretName reports whether the value of a key is secret according to the key's name.
 func SecretName(key string) bool {
 	lower := strings.ToLower(key)
-	// Words are not secret for being keys to something.
+	// A "keyword" is not a secret.
 	lower = strings.ReplaceAll(lower, "keyword", "")
 	for _, part := range []string{
 		"token", "secret", "pass", "pwd", "key", "credential", "authorization", "authentication", "oauth", "cookie", "bearer", "private", "sasl", "webhook",
@@ -213,8 +211,7 @@ func SecretName(key string) bool {
 	return false
 }
 
-// words are the words of a key, in small letters: clientPin, client_pin and
-// CLIENT-PIN have two.
+// words are the words of a key in small letters: clientPin, client_pin and CLIENT-PIN have two.
 func words(key string) []string {
 	var b strings.Builder
 	before := ' '
@@ -228,16 +225,15 @@ func words(key string) []string {
 	return strings.FieldsFunc(b.String(), func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// Bounds of what is taken for a token: so many letters and digits without a mark
-// between them, or fewer that change so often between small letters, capitals and
-// digits as words and dates do not.
+// Limits for a token: so many letters and digits without punctuation, or fewer that change
+// between small letters, capitals and digits more often than words and dates do.
 const (
 	tokenLength      = 32
 	shortTokenLength = 16
 	tokenStretch     = 5
 )
 
-// holdsToken reports whether a text holds what looks made by chance.
+// holdsToken reports whether a text contains something that looks random.
 func holdsToken(text string) bool {
 	const small, capital, digit = 1, 2, 3
 	plain, marked, changes, before := 0, 0, 0, 0
@@ -262,7 +258,7 @@ func holdsToken(text string) bool {
 			if plain >= tokenLength {
 				return true
 			}
-			// A small letter after a capital begins a word.
+			// A small letter after a capital continues a word.
 			if before != 0 && class != before && (before != capital || class != small) {
 				changes++
 			}

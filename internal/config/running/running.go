@@ -1,5 +1,5 @@
-// Package running has a daemon leave word where it and its files are, and finds what
-// daemons have left: for who looks for one while its configuration file is broken.
+// Package running lets a daemon publish where it and its files are, and finds published
+// daemons, for commands that look for a daemon while its configuration file is broken.
 package running
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Socket is the key of the apps' socket, of which each daemon has its own.
+// Socket is the key of the apps' socket, which is different for each daemon.
 const Socket = "ipc.socket"
 
 // maxBytes is more than any daemon writes.
 const maxBytes = 1 << 20
 
-// Daemon says where a running daemon and its files are.
+// Daemon gives the places of a running daemon and its files.
 type Daemon struct {
 	// Config is the configuration file.
 	Config string `json:"config"`
@@ -28,10 +28,9 @@ type Daemon struct {
 	Places map[string]string `json:"places"`
 }
 
-// Leave writes the file of a daemon into a directory, for its user alone, and
-// holds a lock on it for as long as the process lives: a file without is what a
-// daemon left that was killed. The file is removed by the function that is
-// returned. The caller must have its sockets to itself.
+// Leave writes a daemon's place file into a directory, for its user alone, and holds a lock
+// on it for the life of the process: a file without a lock is from a killed daemon. The
+// returned function removes the file. The caller must own its sockets exclusively.
 func (r *Daemon) Leave(dir string) (remove func() error, err error) {
 	fail := func(err error) (func() error, error) {
 		return nil, fmt.Errorf("cannot leave word where the daemon is: %w", err)
@@ -52,11 +51,11 @@ func (r *Daemon) Leave(dir string) (remove func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	// One for each socket, so that a daemon replaces what its predecessor left.
+	// One for each socket, so that a daemon replaces its predecessor's file.
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(whole.Places[Socket])) // a hash takes everything
 	path := filepath.Join(dir, fmt.Sprintf("%016x.json", name.Sum64()))
-	// Made under another name, so that it is never there in part, or without lock.
+	// Created under another name, so that it never appears incomplete or without the lock.
 	f, err := os.CreateTemp(dir, ".new-")
 	if err != nil {
 		return fail(err)
@@ -74,8 +73,7 @@ func (r *Daemon) Leave(dir string) (remove func() error, err error) {
 	return func() error { return errors.Join(os.Remove(path), f.Close()) }, nil
 }
 
-// With returns the daemons that run with a configuration file, of those that say where
-// each of the keys leads.
+// With returns the daemons that run with a configuration file and publish the places of all keys.
 func With(dir, file string, keys []string) (found []*Daemon) {
 	entries, _ := os.ReadDir(dir) // a directory that is not there has none
 	for _, entry := range entries {
@@ -89,8 +87,7 @@ func With(dir, file string, keys []string) (found []*Daemon) {
 	return found
 }
 
-// read reads what a daemon left. It is nil where no daemon of this user
-// that lives did.
+// read reads a place file. It returns nil unless a living daemon of this user left it.
 func read(path string, keys []string) *Daemon {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -105,7 +102,7 @@ func read(path string, keys []string) *Daemon {
 		return nil
 	}
 	if !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
-		return nil // whoever left it lives no more
+		return nil // the daemon is gone
 	}
 	r := &Daemon{}
 	if json.UnmarshalRead(io.LimitReader(f, maxBytes), r) != nil {

@@ -10,15 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// errByHand means that a file has a form in which nothing is put by a program.
+// errByHand means that a program cannot edit the form of a file.
 var errByHand = errors.New("it is written in a form that no program should edit: add the lines by hand")
 
-// Edit puts a value into a configuration's text and leaves all else of it, comments
-// too, as it is. The value is YAML on one line. What of the path is missing is made;
-// of a list that is there, the value is another item. Only keys lead there, and
-// indexes of lists that are there.
+// Edit adds a value to a configuration's text and keeps everything else, including
+// comments. The value is YAML on one line. Edit creates missing parts of the path. If the
+// path leads to a list, the value becomes another item. The path may contain keys, and
+// indexes of existing lists.
 //
-// The caller checks what has become of it, as the configuration that it is.
+// The caller must check that the result is a valid configuration.
 func Edit(text []byte, at keypath.Path, value string) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return append([]byte(flow(at, value)), '\n'), nil
@@ -31,7 +31,7 @@ func Edit(text []byte, at keypath.Path, value string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read YAML: %w", err)
 	}
 	if len(doc.Content) == 0 {
-		// Comments alone.
+		// Only comments.
 		return append(line(text), flow(at, value)+"\n"...), nil
 	}
 	n := doc.Content[0]
@@ -61,7 +61,7 @@ func Edit(text []byte, at keypath.Path, value string) ([]byte, error) {
 	return replace(text, n, value)
 }
 
-// flow is a value at a path that is not there, on one line.
+// flow is a value at a new path, on one line.
 func flow(at keypath.Path, value string) string {
 	var b strings.Builder
 	for i, s := range at {
@@ -77,7 +77,7 @@ func flow(at keypath.Path, value string) string {
 	return b.String() + value + strings.Repeat("}", max(0, len(at)-1))
 }
 
-// quote is a text as YAML has it whatever it holds: as JSON does.
+// quote quotes any text for YAML, as JSON does.
 func quote(text string) string {
 	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: text})
 	if err != nil {
@@ -86,7 +86,7 @@ func quote(text string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// nothing reports a value that stands for none.
+// nothing reports whether a value is empty.
 func nothing(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" || n.Kind == yaml.MappingNode && len(n.Content) == 0
 }
@@ -106,7 +106,7 @@ func child(n *yaml.Node, step keypath.Step) *yaml.Node {
 	return nil
 }
 
-// line is a text that ends with a whole line.
+// line returns a text that ends with a line end.
 func line(text []byte) []byte {
 	text = bytes.Clone(text)
 	if !bytes.HasSuffix(text, []byte("\n")) {
@@ -115,7 +115,7 @@ func line(text []byte) []byte {
 	return text
 }
 
-// offset is where a node begins, -1 where that cannot be told.
+// offset is the position of a node, or -1 if it is unknown.
 func offset(text []byte, n *yaml.Node) int {
 	at := 0
 	for range n.Line - 1 {
@@ -145,7 +145,7 @@ func nextRune(text []byte) (rune, int) {
 	return 0, 0
 }
 
-// into puts an item, or a key with its value, before the others of a node.
+// into inserts an item, or a key with its value, before the others of a node.
 func into(text []byte, n *yaml.Node, added string) ([]byte, error) {
 	if n.Kind != yaml.MappingNode && n.Kind != yaml.SequenceNode {
 		return nil, errByHand
@@ -174,7 +174,7 @@ func into(text []byte, n *yaml.Node, added string) ([]byte, error) {
 	return splice(text, at, 0, added+"\n"+strings.Repeat(" ", first.Column-1)), nil
 }
 
-// replace puts a value in the place of one that is plain, or empty.
+// replace replaces a plain or empty value.
 func replace(text []byte, n *yaml.Node, value string) ([]byte, error) {
 	at := offset(text, n)
 	if at < 0 {
@@ -191,7 +191,7 @@ func replace(text []byte, n *yaml.Node, value string) ([]byte, error) {
 	case n.Style&yaml.SingleQuotedStyle != 0:
 		raw = "'" + raw + "'"
 	case raw == "":
-		// Nothing stands there, and the place is that behind the colon.
+		// The value is missing; insert it after the colon.
 		if at > 0 && text[at-1] == ':' {
 			value = " " + value
 		}
@@ -202,7 +202,7 @@ func replace(text []byte, n *yaml.Node, value string) ([]byte, error) {
 	return splice(text, at, len(raw), value), nil
 }
 
-// splice puts a text in the place of n bytes.
+// splice replaces n bytes by a text.
 func splice(text []byte, at, n int, added string) []byte {
 	out := make([]byte, 0, len(text)+len(added))
 	out = append(out, text[:at]...)

@@ -1,6 +1,5 @@
-// Package yamltext is about the text of a YAML file: what is wrong with one that
-// cannot be read, in words, and how a value is put into one so that all else of it
-// stays.
+// Package yamltext explains faults in the text of a YAML file in words, and inserts a value
+// without changing the rest.
 package yamltext
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// MaxBytes bounds a text that is read or edited.
+// MaxBytes bounds a text to parse or edit.
 const MaxBytes = 1 << 20
 
-// hiddenLineEnds are those that YAML takes for the end of a line, and with it for
-// the end of a comment, and that editors show on one line.
+// hiddenLineEnds are characters at which YAML ends a line, and thus a comment, although
+// editors show them within a line.
 //
 // Source: YAML 1.1, line break characters.
 func hiddenLineEnds() map[string]string {
@@ -28,8 +27,8 @@ func hiddenLineEnds() map[string]string {
 	}
 }
 
-// Hidden finds what may hide a key behind a comment. It returns where that is,
-// counted from 1, and what is wrong with it, "" where nothing is.
+// Hidden finds a character that may hide a key behind a comment. It returns its position,
+// counted from 1, and a description, or "".
 func Hidden(data []byte) (line, column int, what string) {
 	at := -1
 	first := func(i int, fault string) {
@@ -60,15 +59,14 @@ func Hidden(data []byte) (line, column int, what string) {
 	return bytes.Count(data[:start], []byte("\n")) + 1, utf8.RuneCount(data[start:at]) + 1, what
 }
 
-// unquoted is a value, or a key, that begins with what no text in no quotes may
-// begin with.
+// unquoted matches a value or a key that begins with a character which needs quotes.
 var unquoted = regexp.MustCompile("^([ \t]*(?:-[ \t]+)*|.*?(?::[ \t]+|[,\\[{][ \t]*))([@`%*])([^ \t,\\]}#]*)")
 
 // key is the last key before a place of a line.
 var keyBefore = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*):[ \t]*$`)
 
-// unquotedNear finds such a text in a line, or the one before or after it, because
-// YAML is read ahead. The line is 0 where there is none.
+// unquotedNear finds such a text in a line or a neighbouring one, because the parser
+// reads ahead. The line is 0 if there is none.
 func unquotedNear(data []byte, near int) (line, column int, what string) {
 	n := 0
 	for text := range bytes.Lines(data) {
@@ -84,7 +82,7 @@ func unquotedNear(data []byte, near int) (line, column int, what string) {
 		if k := keyBefore.FindSubmatch(m[1]); k != nil {
 			subject = string(k[1]) + ":"
 		}
-		// What is no app's id may be anything, and is not shown.
+		// Anything but an app's id may be secret, and is not shown.
 		if id := strings.TrimSuffix(value, ":"); api.ValidAppID(id) {
 			if subject == "this text" {
 				subject = ""
@@ -101,8 +99,8 @@ func unquotedNear(data []byte, near int) (line, column int, what string) {
 	return 0, 0, ""
 }
 
-// commented is a line with a text in the place of a value that begins with #, so that it
-// is a comment for YAML; in one that is meant to be, a blank stands behind the #.
+// commented matches a line whose value begins with #, which YAML reads as a comment. In
+// an intended comment, a blank follows the #.
 var commented = regexp.MustCompile(`^[ \t]*(?:-[ \t]+)*(?:[^ \t#]+:)?[ \t]*#[^ \t#\r\n]`)
 
 // Commented reports whether the value of a line, counted from 1, is a comment that may
@@ -117,12 +115,12 @@ func Commented(data []byte, line int) bool {
 	return false
 }
 
-// misplaced finds the first line that is indented as none of those it may belong
-// to. The line is 0 where there is none, or where the text has forms in which
-// indentation says nothing.
+// misplaced finds the first line whose indentation matches none of its possible
+// parents. The line is 0 if there is none, or if the text has forms in which
+// indentation has no meaning.
 func misplaced(data []byte) (line, column int, what string) {
-	// The columns of the keys and hyphens that are open, and whether the line
-	// above lets a deeper one follow.
+	// The columns of the open keys and hyphens, and whether a deeper line may follow
+	// the line above.
 	columns, opens := []int{0}, false
 	for text := range bytes.Lines(data) {
 		line++
@@ -143,7 +141,7 @@ func misplaced(data []byte) (line, column int, what string) {
 			}
 			return line, indent + 1, fmt.Sprintf("this line is indented by %s, and those that it may belong to by %s", spaces(indent), strings.Join(known, ", "))
 		}
-		// Hyphens begin items, whose keys stand behind them.
+		// Hyphens begin items, whose keys follow them.
 		body := rest[indent:]
 		for bytes.HasPrefix(body, []byte("- ")) {
 			body = bytes.TrimLeft(body[1:], " ")
@@ -160,7 +158,7 @@ func misplaced(data []byte) (line, column int, what string) {
 	return 0, 0, ""
 }
 
-// closed reports whether a line ends what it begins.
+// closed reports whether a line closes all its brackets and quotes.
 func closed(body []byte) bool {
 	count := func(c string) int { return bytes.Count(body, []byte(c)) }
 	return count("[") == count("]") && count("{") == count("}") && count(`"`)%2 == 0 && count("'")%2 == 0 && !bytes.ContainsAny(body[len(body)-1:], "|>+-")
@@ -173,31 +171,31 @@ func spaces(n int) string {
 	return strconv.Itoa(n) + " spaces"
 }
 
-// blank reports whether nothing but white space and a comment is on a line.
+// blank reports whether a line has only white space and a comment.
 func blank(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
 	return len(line) == 0 || bytes.IndexByte([]byte("\r\n#"), line[0]) >= 0
 }
 
-// utf16 reports whether a text says that it is UTF-16.
+// utf16 reports whether a text has a mark of UTF-16.
 func utf16(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff"))
 }
 
 var (
-	// unknownAnchor is what YAML says of an anchor, with the name of it.
+	// unknownAnchor matches the name of an anchor in an error of the YAML library.
 	unknownAnchor = regexp.MustCompile(`anchor '.*'`)
 	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 )
 
-// Broken says in words what the YAML library's error means, and where: the line and
-// the column count from 1, 0 where they are not known.
+// Broken explains an error of the YAML library, with its position: the line and
+// the column count from 1, and are 0 if unknown.
 func Broken(data []byte, err error) (line, column int, what string) {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	if m == nil {
 		m = []string{"", "", err.Error()}
 	}
-	// The first line is the one that is not named.
+	// An error in the first line names no line.
 	line, _ = strconv.Atoi(m[1])
 	line = max(line, 1)
 	what = m[2]
@@ -221,7 +219,7 @@ func Broken(data []byte, err error) (line, column int, what string) {
 	case strings.Contains(what, "unexpected end of stream"):
 		what = "a quote or a bracket that was opened is not closed by the end of the file"
 	case unknownAnchor.MatchString(what):
-		// What is no alias is a value, and that is not shown.
+		// Anything but an alias is a value, and may be secret.
 		n := 0
 		for text := range bytes.Lines(data) {
 			if n++; column == 0 {
@@ -235,8 +233,8 @@ func Broken(data []byte, err error) (line, column int, what string) {
 	return line, column, what
 }
 
-// notUTF8 is where a text stops being UTF-8, -1 for one that is. UTF-16 is YAML
-// too, where it says so.
+// notUTF8 returns the position of the first byte that is not UTF-8, or -1. Marked
+// UTF-16 is valid YAML too.
 func notUTF8(data []byte) int {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return -1
@@ -251,8 +249,8 @@ func notUTF8(data []byte) int {
 	return -1
 }
 
-// indentedByTab finds the tab that indents a line, or one beside it, because YAML
-// is read ahead. Both count from 1, 0 where there is none.
+// indentedByTab finds the tab that indents a line or a neighbouring one, because the
+// parser reads ahead. Both count from 1, and are 0 if there is none.
 func indentedByTab(data []byte, near int) (line, column int) {
 	n := 0
 	for text := range bytes.Lines(data) {

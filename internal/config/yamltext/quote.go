@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Quote is a text as YAML has it whatever it holds.
+// Quote quotes any text for YAML.
 func Quote(text string) string {
 	out, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\ufffd"))
 	if err != nil {
@@ -15,7 +15,7 @@ func Quote(text string) string {
 	return string(out)
 }
 
-// List is a list of texts on one line.
+// List formats a list of texts on one line.
 func List(values []string) string {
 	out := make([]string, len(values))
 	for i, v := range values {
