@@ -22,8 +22,7 @@ import (
 
 const hour = time.Hour
 
-// world is requests over a real store, about subjects that do nothing but say what
-// they were told to do.
+// world is requests over a real store, about subjects that only report their calls.
 type world struct {
 	t *testing.T
 	*approval.Requests
@@ -34,15 +33,15 @@ type world struct {
 	ids   atomic.Int64
 	lock  sync.Mutex
 
-	// effect is what an approval leads to, blocked why there can be none, and
-	// failing why a release fails.
+	// effect is the effect of an approval, blocked why it is impossible, and failing why a release
+	// fails.
 	effect, blocked string
 	needed          int
 	failing         error
-	// asks, where set, is who has to answer before a release.
+	// asks, if set, is the question that must be answered before a release.
 	asks   approval.Unanswered
 	answer any
-	// did is what came of the subjects, and told what those who asked heard.
+	// did lists the subjects' calls, and told the outcomes for the apps that asked.
 	did, told []string
 }
 
@@ -112,7 +111,7 @@ func (o *world) says(uid uint32, p *api.ApprovalResolveParams) (api.ApprovalReso
 	return o.Under(o.rules).Resolve(o.t.Context(), person{uid: uid}, p)
 }
 
-// conflict wants an obstacle.
+// conflict expects an obstacle.
 func (o *world) conflict(err error, code ocip.Code) api.Obstacle {
 	o.t.Helper()
 	obstacle := api.DetailsOf[api.Obstacle](err)
@@ -184,7 +183,7 @@ func (s *effect) Tell(change *store.Change, outcome api.ApprovalOutcome) error {
 	return nil
 }
 
-// person is whoever is at the operator socket.
+// person is a user of the operator socket.
 type person struct {
 	api.Peer
 	uid uint32
@@ -192,7 +191,7 @@ type person struct {
 
 func (p person) Credentials() (uid, gid uint32, pid int32) { return p.uid, p.uid, 1 }
 
-// signers take "NAME signs TEXT" for a signature of those they list.
+// signers accept "NAME signs TEXT" as a signature of the names that they list.
 type signers []string
 
 func (s signers) Verify(armored, text []byte, _ time.Time) (principal, fingerprint string, err error) {
@@ -203,7 +202,7 @@ func (s signers) Verify(armored, text []byte, _ time.Time) (principal, fingerpri
 	return name, "SHA256:" + name, nil
 }
 
-// It takes as many people as are needed, each once, and what was decided stays.
+// An approval takes the needed number of people, each once, and a decision is final.
 func TestQuorum(t *testing.T) {
 	o := open(t)
 	o.needed = 2
@@ -232,8 +231,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// Others are asked about a release with no lock held, and the decision is taken up once
-// more with their answer. One that never fits what is released lets nothing go.
+// A release that needs an answer asks with no lock held, and the decision is taken again with the
+// answer. An answer that never fits releases nothing.
 func TestOthersAreAskedFirst(t *testing.T) {
 	o := open(t)
 	r := o.ask("deploy staging")
@@ -264,7 +263,7 @@ func TestOthersAreAskedFirst(t *testing.T) {
 	o.want("ran deploy staging")
 }
 
-// Of many who decide at once, one does.
+// Of many concurrent decisions, one counts.
 func TestDecidedOnce(t *testing.T) {
 	o := open(t)
 	r := o.ask("deploy")
@@ -285,8 +284,8 @@ func TestDecidedOnce(t *testing.T) {
 	}
 }
 
-// Where signatures are asked for, a word without one is on record and counts for
-// nothing, and who was taken off the list counts no longer.
+// If signatures are required, a decision without one is on record and does not count, and neither
+// does a signer who was removed from the list.
 func TestSignatures(t *testing.T) {
 	o := open(t)
 	o.needed, o.rules.Signers = 2, signers{"ann", "bob", "eve"}
@@ -323,8 +322,8 @@ func TestSignatures(t *testing.T) {
 	o.want("ran deploy")
 }
 
-// What a person has signed lets something go only if it is an approval of what is known of the
-// request, by somebody who may sign now, whatever the record of the decision says was signed.
+// A signature releases something only if it approves the known content of the request and its
+// signer may sign now, regardless of what the record of the decision says was signed.
 func TestStillSigned(t *testing.T) {
 	for _, decision := range []string{api.DecideApprove, api.DecideDeny} {
 		o := open(t)
@@ -360,8 +359,8 @@ func TestStillSigned(t *testing.T) {
 	}
 }
 
-// What is approved is what was shown: where that has changed, nothing is decided,
-// what was approved counts no longer, and a person looks anew.
+// An approval is for the shown text. If that has changed, nothing is decided, earlier approvals do
+// not count any more, and a person must look again.
 func TestAskedAnew(t *testing.T) {
 	o := open(t)
 	o.needed = 2
@@ -399,7 +398,7 @@ func TestAskedAnew(t *testing.T) {
 	}
 }
 
-// What cannot be approved says what can be done, and can be denied.
+// A blocked request names the alternatives, and can be denied.
 func TestBlocked(t *testing.T) {
 	o := open(t)
 	o.blocked = "the disk is read-only"
@@ -416,7 +415,7 @@ func TestBlocked(t *testing.T) {
 	o.want("denied deploy")
 }
 
-// A release that fails leaves the request as it was.
+// A release that fails does not change the request.
 func TestReleaseFails(t *testing.T) {
 	o := open(t)
 	r := o.ask("deploy")
@@ -433,7 +432,7 @@ func TestReleaseFails(t *testing.T) {
 	}
 }
 
-// Time ends a request, whoever looks first, and never approves one.
+// Expiry ends a request, regardless of who looks first, and never approves one.
 func TestExpiry(t *testing.T) {
 	o := open(t)
 	late, swept := o.ask("late"), o.ask("swept")
@@ -455,7 +454,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// The places of an agent are those of each kind by itself, also after a restart.
+// The places of an agent are counted per kind, also after a restart.
 func TestPlaces(t *testing.T) {
 	o := open(t)
 	r := o.ask("deploy")
@@ -484,8 +483,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A decision about something else can end a request with it: once that is durable,
-// and not before.
+// A decision about something else can end a request too: once that is durable, and not before.
 func TestEndWith(t *testing.T) {
 	o := open(t)
 	r := o.ask("deploy")
@@ -513,7 +511,7 @@ func TestEndWith(t *testing.T) {
 	}
 }
 
-// Who looks on is sent what waits, then what changes.
+// A watcher gets the pending requests, then the changes.
 func TestWatch(t *testing.T) {
 	o := open(t)
 	first := o.ask("deploy")
@@ -557,8 +555,8 @@ func (s stream) Send(ctx context.Context, chunk any) error {
 	}
 }
 
-// The digest of a request cannot be made again by whoever knows all but its salt, and
-// the salt goes with the text.
+// The digest of a request cannot be computed without its salt, and the salt is deleted with the
+// text.
 func TestDigestIsSalted(t *testing.T) {
 	o := open(t)
 	r := o.ask("pay 500")
@@ -575,8 +573,7 @@ func TestDigestIsSalted(t *testing.T) {
 	}
 }
 
-// A request that cannot be read when its time is over keeps no other one waiting, and is tried
-// again.
+// An expired request that cannot be read does not block others, and is tried again.
 func TestSweepPassesWhatItCannotEnd(t *testing.T) {
 	o := open(t)
 	first := o.ask("first")

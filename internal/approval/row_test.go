@@ -29,8 +29,7 @@ func firstForm(tb testing.TB) store.Approval {
 	return store.Approval{ID: "id-000004", Asked: "sha256:570a", Summary: read("first_summary.json"), Body: read("first_body.json")}
 }
 
-// A row of the first form is read as it was meant, and written in the form of today
-// without a loss.
+// A row of the first form is read with its meaning, and written in today's form without a loss.
 func TestFirstForm(t *testing.T) {
 	r, err := decode(firstForm(t))
 	if err != nil {
@@ -59,7 +58,7 @@ func TestFirstForm(t *testing.T) {
 	}
 }
 
-// A row from before there were kinds is one of a message to an agent.
+// A row from before there were kinds is about a message to an agent.
 func TestRowWithoutKind(t *testing.T) {
 	first := firstForm(t)
 	for _, text := range []*[]byte{&first.Body, &first.Summary} {
@@ -76,7 +75,7 @@ func TestRowWithoutKind(t *testing.T) {
 	}
 }
 
-// Every member of a request that is not worked out anew comes back from its row.
+// Every stored member of a request comes back from its row.
 func TestRowKeepsEverything(t *testing.T) {
 	r := &Request{Asked: "effect:sha256:00", Anew: 2, Own: jsontext.Value(`{"argv":["deploy"]}`)}
 	r.Approval = api.Approval{
@@ -84,7 +83,7 @@ func TestRowKeepsEverything(t *testing.T) {
 		Digest:          "d", Detections: []audit.Detection{{Rule: "r"}}, Escalation: &ocip.Escalation{}, Chain: &ocip.Chain{ID: "c"},
 	}
 	fill(reflect.ValueOf(&r.Approval).Elem())
-	// These are worked out whenever it is shown.
+	// These are computed whenever it is shown.
 	r.CounterpartyNow, r.SignatureRequired, r.Delivery, r.Sending = "", false, "", jsontext.Value(`{"content":"x"}`)
 	r.sign()
 	if was, is := wire(t, r), wire(t, written(t, r)); was != is {
@@ -126,7 +125,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// FuzzDecode holds that what is read of a row is what is written of it.
+// FuzzDecode: a decoded row is encoded to the same row.
 func FuzzDecode(f *testing.F) {
 	first := firstForm(f)
 	f.Add(first.Summary, first.Body)

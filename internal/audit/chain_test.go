@@ -20,7 +20,7 @@ import (
 
 var start = time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 
-// record is what one decision writes, with text of every kind in it.
+// record returns the record of one decision, with texts of every kind.
 func record(n int) *Record {
 	return &Record{
 		ID: fmt.Sprintf("018f0000-0000-7000-8000-%012d", n), ActionType: ActionExchange, Side: SideSender,
@@ -64,10 +64,9 @@ func verify(log []byte) (Head, error) {
 	return v.Head(), err
 }
 
-// TestLineFormat documents the format: the file is what an auditor's own tool
-// must be able to read. A line is one JSON object: seq and time first, then
-// the record's members that are not empty, then prev, the hash of the line
-// before, and hash, the SHA-256 of all bytes of the line before `","hash":"`.
+// TestLineFormat documents the format that an auditor's own tool must be able to read. A line is
+// one JSON object: seq and time first, then the record's members that are not empty, then prev, the
+// hash of the line before, and hash, the SHA-256 of all bytes of the line before `","hash":"`.
 func TestLineFormat(t *testing.T) {
 	golden, err := os.ReadFile("testdata/golden.jsonl")
 	if err != nil {
@@ -123,10 +122,9 @@ func TestEveryBitIsCovered(t *testing.T) {
 	}
 }
 
-// TestEveryCutInsideALineIsFound cuts a log at every byte. A cut that leaves
-// whole lines leaves a shorter log that is sound in itself: the chain alone
-// cannot tell. Whoever wants to know needs the head from elsewhere, such as
-// the database or a checkpoint; this test says so rather than hide it.
+// TestEveryCutInsideALineIsFound cuts a log at every byte. A cut between lines leaves a shorter log
+// that is sound in itself: the chain alone cannot tell. To detect it, a verifier needs the head
+// from elsewhere, such as the database or a checkpoint; this test says so rather than hide it.
 func TestEveryCutInsideALineIsFound(t *testing.T) {
 	log := join(seal(t, 3))
 	for end := range len(log) {
@@ -148,8 +146,7 @@ func TestEveryCutInsideALineIsFound(t *testing.T) {
 	}
 }
 
-// TestWhatWasDoneToTheLog does to a log what somebody might who wants a record
-// to be gone.
+// TestWhatWasDoneToTheLog changes a log as an attacker might who wants a record to be gone.
 func TestWhatWasDoneToTheLog(t *testing.T) {
 	other := func(t *testing.T, prev Head, n int) []byte {
 		t.Helper()
@@ -190,7 +187,7 @@ func TestWhatWasDoneToTheLog(t *testing.T) {
 			return l
 		}, 3, "as the record before it"},
 		{"clock turned back", func(t *testing.T, l [][]byte) [][]byte {
-			// Seal would not do that, so it is done by hand.
+			// Seal would not do that, so the test does it by hand.
 			head := headOf(t, l[1])
 			head.Time = time.Time{}
 			body, err := Encode(record(3))
@@ -281,8 +278,8 @@ func TestSealAppends(t *testing.T) {
 	}
 }
 
-// A record is written by hand, and is what the JSON library makes of it: with
-// each field alone, with all of them and with none.
+// The encoder writes a record as the JSON library does: with each field alone, with all of them and
+// with none.
 func TestEncodeAsTheLibrary(t *testing.T) {
 	full := Record{
 		DataShared:   []Shared{{Source: "calendar", Fields: []string{"a", "b"}}, {}},
@@ -383,8 +380,8 @@ func TestHeadOf(t *testing.T) {
 	}
 }
 
-// FuzzCheck gives Check any line. What it accepts must be what it says it is;
-// above all, no second line may fit the same place.
+// FuzzCheck gives Check any line. An accepted line must have the claimed content; above all, no
+// second line may fit the same place.
 func FuzzCheck(f *testing.F) {
 	lines := seal(f, 3)
 	head, err := HeadOf(lines[0])
@@ -414,8 +411,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzParse wants a record that was read to be the same when it is written and
-// read again.
+// FuzzParse expects a parsed record to be the same after it is encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	for _, line := range seal(f, 2) {
 		f.Add(line)

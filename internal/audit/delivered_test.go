@@ -7,8 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The same message has one form however its JSON was written, and another message
-// another one.
+// The same message has one form however its JSON was written, and another message has another form.
 func TestDeliveredForm(t *testing.T) {
 	form := func(target, content, metadata string) string {
 		t.Helper()
@@ -61,8 +60,8 @@ func FuzzDeliveredForm(f *testing.F) {
 	})
 }
 
-// What is written without the library is what the library writes, and it is what
-// messages are usually made of.
+// The output without the library equals the library's, and the usual parts of messages do not need
+// the library.
 func FuzzCanonical(f *testing.F) {
 	for _, text := range []string{
 		`{"b":1,"a":{"d":[true,null,false,"x\n"],"c":-12},"aa":0,"":"é"}`, " { \"z\" : [ ] , \"a\" : { } } ", `{"a":1,"a":2}`, `{"ab":1,"a":2,"a!":3}`, `-0`, `01`, `1.0`, `1e3`,

@@ -20,7 +20,7 @@ func TestFilterMatch(t *testing.T) {
 				if !f.Match(line(t, r)) {
 					t.Errorf("%q does not match itself", value)
 				}
-				// The value stands in the line, but as something else.
+				// The line contains the value, but in another member.
 				if r := (&Record{Details: map[string]any{value: value}}); f.Match(line(t, r)) {
 					t.Errorf("%q matches another member", value)
 				}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A proof and a receipt are checked with any key of the log: the checkpoints that hand over to
-// the next key go along. One that no known key signed leads to no key.
+// A proof and a receipt are checked with any key of the log, since they include the checkpoints
+// that hand over to the next key. A checkpoint that no known key signed leads to no key.
 func TestProofsOverRotations(t *testing.T) {
 	first, second, third, forger := newKey(t, logName), newKey(t, logName), newKey(t, logName), newKey(t, logName)
 	l := &signedLog{tb: t}

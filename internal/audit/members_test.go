@@ -32,7 +32,7 @@ func memberTable() string {
 	return b.String()
 }
 
-// TestMembersDocumented holds the documents against the table.
+// TestMembersDocumented compares the documents with the table.
 func TestMembersDocumented(t *testing.T) {
 	var names []string
 	for _, m := range Filters() {
@@ -59,7 +59,7 @@ func TestMembersDocumented(t *testing.T) {
 	}
 }
 
-// TestMembers looks at each member of the table.
+// TestMembers checks each member of the table.
 func TestMembers(t *testing.T) {
 	seen := make(map[string]string)
 	for _, m := range Members() {
@@ -107,7 +107,7 @@ func TestFilterForm(t *testing.T) {
 	}
 }
 
-// FuzzFilter reads what may be no filter, and writes again what is one.
+// FuzzFilter parses arbitrary texts, and encodes valid filters again.
 func FuzzFilter(f *testing.F) {
 	f.Add([]byte(`{"since":"2026-03-13T10:00:00Z","agent":"a","text":"b","unknown":[]}`))
 	f.Add([]byte(`{"agent":"\ud800"}`))

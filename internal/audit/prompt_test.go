@@ -45,8 +45,8 @@ func started(prompt bool) *Record {
 	return r
 }
 
-// A log that says that it is signed within a minute has no record minutes behind
-// one that is not signed. One of an older version may, and is told so.
+// A log that states that it is signed within a minute has no record minutes after an unsigned one.
+// A log of an older version may, and the report says so.
 func TestUnsignedForTooLong(t *testing.T) {
 	k := newKey(t, logName)
 	some := func() *Record { return record(1) }
@@ -98,7 +98,7 @@ func TestUnsignedForTooLong(t *testing.T) {
 	}
 }
 
-// What was signed late, or not at all for long, is named.
+// Records that were signed late, or were unsigned for long, are named.
 func TestStretches(t *testing.T) {
 	k := newKey(t, logName)
 	l := &timed{signedLog{tb: t}}

@@ -84,8 +84,7 @@ func TestTallyRows(t *testing.T) {
 	}
 }
 
-// An asker's time may be as long as there are years, and its buckets as long as there are
-// numbers.
+// A caller's time may span any years, and its buckets may have any length.
 func TestStatsOfAnyTime(t *testing.T) {
 	day := time.Date(2026, 3, 13, 0, 0, 0, 0, time.UTC)
 	first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// kept is what a caller of a tree keeps: complete tiles.
+// kept is the store of a tree's caller: complete tiles.
 type kept map[tileName][]Hash
 
 // tileName names a tile.
@@ -34,8 +34,8 @@ func (k kept) read(level int, index uint64) ([]Hash, error) {
 	return hashes, nil
 }
 
-// TestTreeIsRFC6962 holds trees of many sizes against the library's, which
-// keeps every hash: root, frontier, proofs, and taking up again.
+// TestTreeIsRFC6962 compares trees of many sizes with the library's, which keeps every hash: root,
+// frontier, proofs, and continuation.
 func TestTreeIsRFC6962(t *testing.T) {
 	const size = 256*256 + 300
 	var (
@@ -143,8 +143,7 @@ func checkProofs(t *testing.T, tree *Tree, tiles kept, reader tlog.HashReader, r
 	}
 }
 
-// TestTreeRollsBack goes on twice from one snapshot, as after a commit that
-// failed.
+// TestTreeRollsBack continues twice from one snapshot, as after a commit that failed.
 func TestTreeRollsBack(t *testing.T) {
 	grow := func(tree Tree, tiles kept, from, to int) Tree {
 		for i := from; i < to; i++ {

@@ -98,7 +98,7 @@ func (l *signedLog) rotate(from, to key) {
 
 func (l *signedLog) bytes() []byte { return join(l.lines) }
 
-// check verifies a log with what is known of it.
+// check verifies a log with a proof.
 func check(log []byte, p Proof) (Report, error) {
 	v, err := NewVerifier(p)
 	if err != nil {
@@ -146,9 +146,8 @@ func TestSignedLog(t *testing.T) {
 	}
 }
 
-// TestEveryByte changes every byte of a log in every line, cuts it at every
-// offset, and drops, doubles, swaps and inserts every record. What comes before
-// the first bad line is verified once.
+// TestEveryByte changes every byte of a log in every line, cuts it at every offset, and drops,
+// doubles, swaps and inserts every record. The lines before the first bad one are verified once.
 func TestEveryByte(t *testing.T) {
 	k := newKey(t, logName)
 	l := aLog(t, k)
@@ -192,8 +191,8 @@ func TestEveryByte(t *testing.T) {
 			changed := bytes.Clone(rest)
 			changed[at] ^= 1
 			refused(i, changed, fmt.Sprintf("line %d, changed byte", i), at)
-			// The tail after the last checkpoint that is held can be cut at a
-			// line's end, and nothing shows it.
+			// The tail after the last held checkpoint can be cut at a line's end, and nothing shows
+			// it.
 			if i < signed || at > 0 {
 				refused(i, rest[:at], fmt.Sprintf("line %d, cut at", i), at)
 			}
@@ -212,8 +211,8 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// TestRewritten tries what somebody can do who can write the log, and knows how
-// to chain it, but has not the key.
+// TestRewritten tries what an attacker can do who can write the log, and knows how to chain it, but
+// does not have the key.
 func TestRewritten(t *testing.T) {
 	k, other := newKey(t, logName), newKey(t, logName)
 	honest := aLog(t, k)
@@ -273,8 +272,8 @@ func TestRotation(t *testing.T) {
 			t.Errorf("with the %s key: %+v, %v", name, r, err)
 		}
 	}
-	// What was held of an old key's time fits, whoever it is that signs now, and counts for
-	// whoever knows that key; the old key cannot end the log, whoever has it.
+	// A held checkpoint from an old key's time fits, regardless of the current signer, and counts
+	// for a verifier that knows that key. The old key cannot end the log, whoever has it.
 	for _, test := range []struct {
 		former         []note.Verifier
 		held, unproven int
@@ -296,13 +295,13 @@ func TestRotation(t *testing.T) {
 	if f := faultOf(t, err); !strings.Contains(f.Problem, "the log was rewritten") {
 		t.Error(err)
 	}
-	// Of what is held, only the third key's checkpoint proves anything here; it
-	// does, whatever stands before it.
+	// Of the held ones, only the third key's checkpoint proves anything here; it does, whatever
+	// comes before it.
 	_, err = check(stolen.bytes(), Proof{Keys: []note.Verifier{third.public}, Held: l.notes})
 	if f := faultOf(t, err); f.Seq != stolen.head.Seq+1 || !strings.Contains(f.Problem, "a checkpoint of 9 records is held outside") {
 		t.Error(err)
 	}
-	// What the old key signs after it was replaced counts for nothing.
+	// Signatures that the old key makes after its replacement do not count.
 	l.records(1)
 	l.sign(first)
 	_, err = check(l.bytes(), Proof{Keys: []note.Verifier{first.public}})
@@ -355,8 +354,8 @@ func TestTombstone(t *testing.T) {
 	}
 }
 
-// TestTombstoneOfNoKey takes the beginning of a log away as somebody does who
-// has everything but the key: the tombstone is right in all but its signature.
+// TestTombstoneOfNoKey removes the beginning of a log as an attacker does who has everything but
+// the key: the tombstone is right in all but its signature.
 func TestTombstoneOfNoKey(t *testing.T) {
 	first, second, other := newKey(t, logName), newKey(t, logName), newKey(t, logName)
 	entomb := func(l *signedLog, upTo uint64, k key) *Tombstone {
@@ -373,14 +372,13 @@ func TestTombstoneOfNoKey(t *testing.T) {
 	if f := faultOf(t, err); f.Seq != 1 || !strings.Contains(f.Problem, "nothing that is signed says that they were retired") {
 		t.Error(err)
 	}
-	// Saying it in the part that nothing signs is not enough.
+	// A statement in the unsigned part is not enough.
 	l.state(EventRetired, tomb.Signed)
 	_, err = check(join(l.lines[4:]), Proof{Keys: []note.Verifier{first.public}, Tombstone: tomb})
 	if f := faultOf(t, err); f.Seq != l.head.Seq || !strings.Contains(f.Problem, "nothing in the log hands over to") {
 		t.Error(err)
 	}
-	// What the old key retired stands, since the new one signed for the record
-	// that says so.
+	// The old key's retirement counts, since the new one signed the record of it.
 	l = aLog(t, first)
 	genuine := entomb(l, 4, first)
 	l.state(EventRetired, genuine.Signed)
@@ -394,7 +392,7 @@ func TestTombstoneOfNoKey(t *testing.T) {
 	if f := faultOf(t, err); f.Seq != 1 {
 		t.Error(err)
 	}
-	// A checkpoint of nobody's after a tombstone, where nothing signed follows.
+	// A checkpoint without a known signature after a tombstone, with nothing signed after it.
 	cut := &signedLog{tb: t}
 	cut.records(5)
 	tomb = entomb(cut, 3, first)
@@ -403,7 +401,7 @@ func TestTombstoneOfNoKey(t *testing.T) {
 	if f := faultOf(t, err); f.Seq != 6 || !strings.Contains(f.Problem, "nothing in the log hands over to") {
 		t.Error(err)
 	}
-	// A signature of the key that is wrong.
+	// A wrong signature of the key.
 	broken := *entomb(l, 4, first)
 	at := strings.LastIndexByte(broken.Signed, ' ') + 20
 	broken.Signed = broken.Signed[:at] + string('A'+(broken.Signed[at]-'A'+1)%2) + broken.Signed[at+1:]
@@ -417,8 +415,8 @@ func TestTombstoneOfNoKey(t *testing.T) {
 	}
 }
 
-// TestHeldOfNoKey has somebody make up what is held outside: it must neither
-// vouch for a log nor hide what others prove.
+// TestHeldOfNoKey has an attacker make up checkpoints outside: they must neither vouch for a log
+// nor hide what others prove.
 func TestHeldOfNoKey(t *testing.T) {
 	k, other := newKey(t, logName), newKey(t, logName)
 	l := aLog(t, k)
@@ -434,8 +432,8 @@ func TestHeldOfNoKey(t *testing.T) {
 	}
 	short := join(l.lines[:9])
 	fits, wrong, beyond := made(9, l.fronts[8].Root()), made(5, Hash{1}), made(1<<40, Hash{2})
-	// Below what the key signed for it is no fault, and it counts for nothing: whoever has the
-	// log as it is can make it. So it is without a key.
+	// An unproven checkpoint below the signed records is no fault, and does not count: anybody who
+	// has the log can make it. The same holds without a key.
 	for name, known := range map[string][]note.Verifier{"one that fits": keys, "one that fits, and no key": nil} {
 		if r, err := check(l.bytes(), Proof{Keys: known, Held: []string{fits}}); err != nil || r.Held != 0 || r.Unproven != 1 || r.Outside != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -454,7 +452,7 @@ func TestHeldOfNoKey(t *testing.T) {
 	if f := faultOf(t, err); f.Seq != 10 || !strings.Contains(f.Problem, "a checkpoint of 11 records is held outside") {
 		t.Errorf("beside a genuine one: %v", err)
 	}
-	// The key that signed may be one that the part which is gone handed over to.
+	// The signing key may be one that the missing part handed over to.
 	next := newKey(t, logName)
 	l.rotate(k, next)
 	l.sign(next)

@@ -27,8 +27,8 @@ func TestConnectionsWithin(t *testing.T) {
 	}
 }
 
-// A start with too few descriptors is refused: it names the limit, what is needed and how to
-// have it.
+// A start with too few descriptors is refused: the error names the limit, the needed number and the
+// remedy.
 func TestDescriptorsThatAreTooFew(t *testing.T) {
 	for _, tc := range []struct {
 		configured         int
@@ -49,7 +49,7 @@ func TestDescriptorsThatAreTooFew(t *testing.T) {
 	}
 }
 
-// harness is a server whose clients a test reaches by the order they came in.
+// harness is a server whose clients are accessible in the order of their connections.
 type harness struct {
 	*Server
 	path  string
@@ -78,13 +78,13 @@ func bounded(t *testing.T, l Limits) *harness {
 	return h
 }
 
-// join connects and returns the connection with what the kernel has of it.
+// join connects and returns the connection with the kernel's side of it.
 func (h *harness) join(t *testing.T) (*plug, api.Link) {
 	p := dial(t, h.path)
 	return p, <-h.links
 }
 
-// registers has all who came so far count as registered.
+// registers marks all connections so far as registered.
 func (h *harness) registers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,9 +104,9 @@ func (p *plug) lagged() {
 	}
 }
 
-// What all readers together leave unread is bounded: observers that do not read are
-// ended, with the word that says so, and a connection with deliveries stays, though
-// more waits for it than for any of them.
+// The unread bytes of all readers together are bounded: observers that do not read are ended, with
+// last words that say so, and a connection with deliveries stays, although more waits for it than
+// for any of them.
 func TestObserversAreCutFirst(t *testing.T) {
 	const total = 4 << 20
 	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 * total})
@@ -132,8 +132,8 @@ func TestObserversAreCutFirst(t *testing.T) {
 				ended[i] = true
 			}
 			link.Flush()
-			// What the one that adds goes over the limit by is all there is.
-			const frameBytes = 192 // about what a frame takes besides its payload
+			// The last observer exceeds the limit by exactly its own bytes.
+			const frameBytes = 192 // the approximate size of a frame besides its payload
 			if n := h.Queued(); n > total+int64(len(payload))+frameBytes {
 				t.Fatalf("%d bytes are queued, limit %d", n, total)
 			}
@@ -167,7 +167,7 @@ func TestObserversAreCutFirst(t *testing.T) {
 	}
 }
 
-// Where nobody observes, who has most waiting is ended.
+// If nobody observes, the connection with most waiting bytes is ended.
 func TestTheLongestQueueIsCut(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 2 << 20, TotalQueueBytes: 4 << 20})
 	payload := []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
@@ -189,7 +189,7 @@ func TestTheLongestQueueIsCut(t *testing.T) {
 	short.alive()
 }
 
-// A connection for which nothing waits is not ended for others.
+// A connection without waiting bytes is not ended for others.
 func TestNobodyIsCutForNothing(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 << 20})
 	p, link := h.join(t)
@@ -204,8 +204,7 @@ func TestNobodyIsCutForNothing(t *testing.T) {
 	p.alive()
 }
 
-// What is counted as queued is what is queued, however writers, readers and ends
-// come together.
+// The count of queued bytes is right, whatever the order of writers, readers and ends.
 func TestQueuedIsCountedRight(t *testing.T) {
 	h := bounded(t, Limits{Connections: 40, QueueBytes: 64 << 10, TotalQueueBytes: 512 << 10})
 	var all sync.WaitGroup
@@ -250,8 +249,8 @@ func TestQueuedIsCountedRight(t *testing.T) {
 	}
 }
 
-// One process takes its own connections' place, and nobody else's: at its limit the
-// one that waits longest without registering gives way, or else it is told.
+// One process takes only its own connections' places: at its limit the connection that waits
+// longest without registering is ended, or else the new one is refused.
 func TestConnectionsOfOneProcess(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 64 << 10, ProcessConnections: 3})
 	first, _ := h.join(t)
@@ -292,8 +291,8 @@ func TestConnectionsOfOneUser(t *testing.T) {
 	second.alive()
 }
 
-// Whatever apps have open, and whoever holds places on the operator socket without
-// using them, an operator gets in.
+// An operator can always connect, however many connections apps have and other clients hold on the
+// operator socket without using them.
 func TestOperatorsAlwaysGetIn(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 64 << 10})
 	for range h.limits.Load().Connections {
@@ -317,8 +316,7 @@ func TestOperatorsAlwaysGetIn(t *testing.T) {
 	}
 }
 
-// A connection of an operator that is in use stays while others of the process are
-// idle.
+// A connection of an operator that is in use stays while others of the process are idle.
 func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 64 << 10})
 	operator := strings.TrimSuffix(h.path, "k") + "o"
@@ -346,9 +344,8 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 	idle.Close()
 }
 
-// What the requests in flight of one process hold is bounded over its connections:
-// those that come wait until there is room, and then are carried out. One that ends
-// while it waits is not kept.
+// The memory of the requests in flight of one process is bounded over its connections: new ones
+// wait until there is room, and then run. A connection that ends while it waits is not kept.
 func TestInFlightOfOneProcess(t *testing.T) {
 	const cost, conns, each = 1 << 20, 20, 9
 	s := &Server{}
@@ -386,7 +383,7 @@ func TestInFlightOfOneProcess(t *testing.T) {
 	if n := most.Load(); n > maxInFlightOfProcess/cost || n < maxInFlightOfProcess/cost/4 {
 		t.Errorf("%d requests of %d bytes were in flight", n, cost)
 	}
-	// One alone may be larger than there is room for all.
+	// A single request may exceed the room for all.
 	large, waits := join(), join()
 	if !large.enter("large", 2*maxInFlightOfProcess) || !waits.crowded(cost) {
 		t.Error("a large one is not taken, or leaves room")
@@ -403,8 +400,8 @@ func TestInFlightOfOneProcess(t *testing.T) {
 	}
 }
 
-// Lines that are begun and not ended are bounded over all connections; whoever ends
-// its lines goes on, and what they took is given back.
+// Unfinished lines are bounded over all connections. A connection that finishes its lines goes on,
+// and their memory is given back.
 func TestUnfinishedLinesAreBounded(t *testing.T) {
 	const line = 6 << 20 // 16 of them are more than the bound for short ones
 	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.Limits.Connections, o.Limits.LineBytes = 100, line })
@@ -441,8 +438,8 @@ func TestUnfinishedLinesAreBounded(t *testing.T) {
 	}
 }
 
-// Small requests count for what runs each, and streams of all connections of a process
-// have a limit of their own.
+// Small requests count for their goroutines, and streams of all connections of a process have a
+// limit of their own.
 func TestManySmallRequestsAndStreamsOfOneProcess(t *testing.T) {
 	s := &Server{}
 	s.limits.Store(&Limits{InFlight: 1 << 20})

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// shortDir returns a directory for sockets, whose addresses are short.
+// shortDir returns a directory for sockets with a path short enough for their addresses.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ipc")
@@ -29,7 +29,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A claim is refused where somebody else could come between, and says why.
+// A claim is refused if somebody else could interfere, and says why.
 func TestClaimRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -151,8 +151,8 @@ func TestClaimRefuses(t *testing.T) {
 	}
 }
 
-// The lock file is emptied when it is taken, so that a file that was planted in
-// its place under a second name must not be taken for it.
+// The lock file is emptied when it is taken, so another file that was linked in its place must not
+// be mistaken for it.
 func TestLockEmptiesNothingElse(t *testing.T) {
 	dir := shortDir(t)
 	path, precious := filepath.Join(dir, "kernel.sock"), filepath.Join(dir, "precious")
@@ -169,7 +169,7 @@ func TestLockEmptiesNothingElse(t *testing.T) {
 	}
 }
 
-// The second of two sockets counts as much as the first.
+// The second of two sockets is checked like the first.
 func TestClaimRefusesTheSecondSocket(t *testing.T) {
 	dir := shortDir(t)
 	kernel, operator := filepath.Join(dir, "kernel.sock"), filepath.Join(dir, "operator.sock")
@@ -179,7 +179,7 @@ func TestClaimRefusesTheSecondSocket(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	must(t, l.Close())
-	// A claim that failed has let go of the lock.
+	// A failed claim has released the lock.
 	c, err := ClaimSockets(kernel, operator)
 	must(t, err)
 	must(t, c.Release())
@@ -208,7 +208,7 @@ func TestListen(t *testing.T) {
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
-	// The lock file stays, and holds nobody up.
+	// The lock file stays, and blocks nobody.
 	again, err := ClaimSockets(path)
 	must(t, err)
 	must(t, again.Release())
@@ -265,7 +265,7 @@ func TestClaimRace(t *testing.T) {
 	}
 }
 
-// The lock is the process's own: what it runs does not inherit it.
+// The lock belongs to the process alone: its child processes do not inherit it.
 func TestClaimIsNotInherited(t *testing.T) {
 	c, err := ClaimSockets(filepath.Join(shortDir(t), "kernel.sock"))
 	must(t, err)

@@ -25,7 +25,7 @@ import (
 // patience bounds every wait of these tests.
 const patience = 20 * time.Second
 
-// moment is how long a test watches for what must not happen.
+// moment is how long a test watches for an event that must not happen.
 const moment = 5 * ackInterval
 
 // pair returns the two ends of a Unix socket.
@@ -52,7 +52,7 @@ func pair(t testing.TB) (ours, theirs *net.UnixConn) {
 	return ours, theirs
 }
 
-// ended tells how a queue ended.
+// ended reports how a queue ended.
 type ended struct {
 	errors    chan error
 	overflows atomic.Int32
@@ -76,7 +76,7 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 	}
 }
 
-// unhappened fails where something happens within a moment.
+// unhappened fails if something happens within a moment.
 func unhappened(t *testing.T, done <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -88,8 +88,8 @@ func unhappened(t *testing.T, done <-chan struct{}, what string) {
 
 func event(n int) string { return "event" + strconv.Itoa(n) }
 
-// Frames of one caller keep their order, and no two are mixed, however many
-// callers there are and however the writing is begun.
+// Frames of one caller keep their order, and no two are mixed, however many callers there are and
+// however the writing begins.
 func TestOutQueueOrder(t *testing.T) {
 	const callers, frames = 8, 300
 	ours, theirs := pair(t)
@@ -137,8 +137,8 @@ func TestOutQueueOrder(t *testing.T) {
 	}
 }
 
-// A reader that comes back too late finds whole frames, then the last words,
-// then the end; also where a frame had gone out half.
+// A reader that comes back too late finds whole frames, then the last words, then the end, even if
+// a frame was half written.
 func TestOutQueueOverflow(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -153,8 +153,8 @@ func TestOutQueueOverflow(t *testing.T) {
 			var looks atomic.Int32
 			q, end := newQueue(ours, 8<<10, func() time.Time {
 				if looks.Add(1) == 1 {
-					// The write that is stuck is given up at once, so that the
-					// frame stays torn until the reader is back.
+					// The stuck write is given up at once, so that the frame stays torn until the
+					// reader is back.
 					defer close(late)
 					return time.Now().Add(-lastWords)
 				}
@@ -206,7 +206,7 @@ func TestOutQueueOverflow(t *testing.T) {
 	}
 }
 
-// One frame larger than the limit passes where nothing else waits.
+// One frame larger than the limit passes if nothing else waits.
 func TestOutQueueTakesOneLargeFrame(t *testing.T) {
 	ours, theirs := pair(t)
 	q, _ := newQueue(ours, 100, time.Now)
@@ -241,8 +241,8 @@ func TestOutQueueAcksWhatWasRead(t *testing.T) {
 	wait(t, second, "an event that was read does not count as taken")
 }
 
-// The Go runtime signals its own threads whenever it likes. A look at the socket that such
-// a signal falls into says nothing of the other end.
+// The Go runtime signals its own threads at any time. A look at the socket during such a signal
+// says nothing about the other end.
 func TestOutQueueUnderSignals(t *testing.T) {
 	ours, _ := pair(t)
 	q, _ := newQueue(ours, 1<<20, time.Now)
@@ -269,8 +269,8 @@ func TestOutQueueUnderSignals(t *testing.T) {
 	}
 }
 
-// A process that dies takes what it has not read with it, and then the socket
-// holds nothing unread any more. That is no reading.
+// A process that dies takes its unread bytes with it, and then the socket holds nothing unread any
+// more. That is no reading.
 func TestOutQueueDoesNotAckTheDead(t *testing.T) {
 	for range 20 {
 		ours, theirs := pair(t)
@@ -301,8 +301,7 @@ func TestOutQueueDoesNotAckTheDead(t *testing.T) {
 	}
 }
 
-// An event that goes out while the socket is being looked at is not in the
-// look.
+// An event that is sent during a look at the socket is not covered by the look.
 func TestOutQueueAckRace(t *testing.T) {
 	ours, theirs := pair(t)
 	q, _ := newQueue(ours, 1<<20, time.Now)
@@ -323,7 +322,7 @@ func TestOutQueueAckRace(t *testing.T) {
 		})
 		both.Wait()
 		q.check()
-		// What is taken from here on has been read.
+		// Everything taken from now on has been read.
 		read.Store(true)
 		if _, err := lines.ReadBytes('\n'); err != nil {
 			t.Fatal(err)
@@ -357,8 +356,8 @@ func TestOutQueueDrain(t *testing.T) {
 	wait(t, taken, "the event does not count as taken")
 }
 
-// Draining into a reader that does not read ends with the limit, whether the
-// bytes are stuck in front of the socket or in it.
+// Draining into a reader that does not read ends at the limit, whether the bytes are stuck before
+// the socket or in it.
 func TestOutQueueDrainIsBounded(t *testing.T) {
 	for _, size := range []int{10, 4 << 20} {
 		ours, _ := pair(t)
@@ -434,8 +433,8 @@ func TestOutQueueWriteError(t *testing.T) {
 	}
 }
 
-// An answer of which any byte is in the socket was written, as far as anybody knows: who
-// reads the part that counts and closes has it. One that waits behind it was not.
+// An answer counts as written once any byte of it is in the socket: a client that reads the
+// important part and closes has it. An answer that waits behind it was not written.
 func TestOutQueueHalfAnAnswer(t *testing.T) {
 	for name, ends := range map[string]func(q *outQueue, theirs *net.UnixConn){
 		"the other end closes":          func(_ *outQueue, theirs *net.UnixConn) { theirs.Close() },
@@ -477,8 +476,8 @@ func TestOutQueueHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// Connections hand memory on to each other, and no byte of one reaches another: a burst
-// is queued whole, again and again, on several at a time.
+// Connections share memory, and no byte of one reaches another: bursts are queued, again and again,
+// on several at a time.
 func TestPiecesAreHandedOn(t *testing.T) {
 	const queues, bursts, frames = 4, 20, 150
 	room := new(pieces)

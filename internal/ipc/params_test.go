@@ -10,8 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
-// A method is given what was mended in its request, and no number that breaks other
-// readers.
+// A method gets the mended text of its request, and no number that breaks other readers.
 func TestRead(t *testing.T) {
 	m := row[api.DispatchParams, api.OK]("a", AccessApp, Patient)
 	read := func(content string) (any, error) {

@@ -28,7 +28,7 @@ func passed(t *testing.T, name, path string, mode fs.FileMode) *os.File {
 	return named(t, l, name)
 }
 
-// named is the file of a socket under a name of its own.
+// named returns the file of a socket under a name of its own.
 func named(t *testing.T, socket interface{ File() (*os.File, error) }, name string) *os.File {
 	t.Helper()
 	dup, err := socket.File()

@@ -25,8 +25,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// fakeKernel is a kernel of which a test sets what it needs. Everything else
-// panics, which is a test of its own.
+// fakeKernel is a kernel with the functions that a test sets. All others panic, which is a test of
+// its own.
 type fakeKernel struct {
 	connect func(api.Peer, api.Link) (Client, error)
 	gone    atomic.Int32
@@ -168,7 +168,7 @@ func (p *plug) read(line []byte) (in wire.Incoming, ok bool) {
 	return oneLine(t, line), true
 }
 
-// answers reads the answer to a request, and fails where it is another's.
+// answers reads the answer to a request, and fails if it belongs to another.
 func (p *plug) answers(id string, code api.Code) wire.Incoming {
 	p.t.Helper()
 	in := p.next()
@@ -181,7 +181,7 @@ func (p *plug) answers(id string, code api.Code) wire.Incoming {
 	return in
 }
 
-// watches opens a config.watch and reads the answer that it begins with.
+// watches opens a config.watch and reads its first answer.
 func (p *plug) watches(id string) {
 	p.t.Helper()
 	p.send(id, "config.watch", "{}")
@@ -220,7 +220,7 @@ func with(t *testing.T, prepare func(*fakeClient), change ...func(*Options)) (*p
 	return dial(t, path), k, s
 }
 
-// An error that nobody gave a code is UNKNOWN_ERROR, and its text stays inside.
+// An error without a code is UNKNOWN_ERROR, and its text is not sent.
 func TestUnknownError(t *testing.T) {
 	p, _, _ := with(t, func(c *fakeClient) {
 		c.heartbeat = func(context.Context) error { return errors.New("the password is swordfish") }
@@ -247,9 +247,8 @@ func TestWrappedError(t *testing.T) {
 	}
 }
 
-// A panic is one request's INTERNAL_ERROR, wherever it happens: in a quick
-// method, in one that runs beside the reader, while a stream is opened and
-// while it runs. Everything else goes on.
+// A panic is one request's INTERNAL_ERROR, in any place: in a quick method, in one that runs beside
+// the reader, while a stream is opened and while it runs. Everything else goes on.
 func TestPanic(t *testing.T) {
 	var opened atomic.Int32
 	p, k, _ := with(t, func(c *fakeClient) {
@@ -278,7 +277,7 @@ func TestPanic(t *testing.T) {
 		}
 		p.alive()
 	}
-	// What panicked is no longer in flight.
+	// The request that panicked is no longer in flight.
 	p.send("1", "session.get", `{"key":"a:b"}`)
 	p.answers("1", api.InternalError)
 	if k.gone.Load() != 0 {
@@ -289,7 +288,7 @@ func TestPanic(t *testing.T) {
 // A request's id is free again as soon as its answer has been read.
 func TestRequestIDIsFreeOnceAnswered(t *testing.T) {
 	p, _, _ := with(t, func(c *fakeClient) {
-		// Events flush the queue from aside, at any moment.
+		// Events flush the queue from another goroutine, at any moment.
 		c.session = func(context.Context, string) error {
 			go c.link.Put(gate.Notice("tick", []byte("{}")), nil)
 			return nil
@@ -337,7 +336,7 @@ func TestDuplicateIDInFlight(t *testing.T) {
 	p.answers("1", "")
 }
 
-// A client that floods waits for itself; its answers flow meanwhile.
+// A client that floods slows only itself; its answers flow meanwhile.
 func TestInFlightIsBounded(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{}, 100)
@@ -365,8 +364,8 @@ func TestInFlightIsBounded(t *testing.T) {
 	}
 }
 
-// Streams do not fill the place of requests: a connection with all the streams
-// it may have still answers, and can end them.
+// Streams do not take the places of requests: a connection with its limit of streams still answers,
+// and can end them.
 func TestStreamsAreBounded(t *testing.T) {
 	var opened atomic.Int32
 	p, _, _ := with(t, func(c *fakeClient) {
@@ -400,8 +399,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	p.alive()
 }
 
-// What the kernel sends to a connection when it begins reaches it before it has
-// said a word: an app goes on that has nothing to ask.
+// Events that the kernel sends to a new connection reach it before its first request: an app
+// resumes without a request.
 func TestEventsBeforeTheFirstRequest(t *testing.T) {
 	k := &fakeKernel{}
 	k.connect = func(_ api.Peer, l api.Link) (Client, error) {
@@ -419,9 +418,8 @@ func TestEventsBeforeTheFirstRequest(t *testing.T) {
 	p.alive()
 }
 
-// A reader that decodes each read of its socket by itself, as the stock SDK does,
-// gets every character of every message, whatever its writing, and wherever in the
-// JSON it stands.
+// A reader that decodes each read of its socket separately, as the stock SDK does, gets every
+// character of every message, in any script and anywhere in the JSON.
 func TestNoCharacterIsCut(t *testing.T) {
 	var sent []string
 	links := make(chan api.Link, 1)
@@ -467,7 +465,7 @@ func TestNoCharacterIsCut(t *testing.T) {
 	}
 }
 
-// A stream that fails says so instead of being done.
+// A stream that fails returns an error instead of ending normally.
 func TestStreamThatFails(t *testing.T) {
 	p, _, _ := with(t, func(c *fakeClient) {
 		c.watch = func(context.Context) (Feed, error) {
@@ -490,8 +488,8 @@ func TestStreamThatFails(t *testing.T) {
 	p.alive()
 }
 
-// A graceful end answers what was asked, ends the streams and then hangs up,
-// all at once and not by running out of time.
+// A graceful end answers requests, ends the streams and then hangs up, immediately and not by a
+// timeout.
 func TestShutdownEndsStreams(t *testing.T) {
 	p, k, _ := with(t, func(c *fakeClient) {
 		c.watch = func(context.Context) (Feed, error) {
@@ -519,11 +517,10 @@ func TestShutdownEndsStreams(t *testing.T) {
 	}
 }
 
-// pause lets others run.
+// pause lets other goroutines run.
 func (p *plug) pause() { <-time.After(time.Millisecond) }
 
-// While a connection drains, nothing new is begun on it, and what waited for
-// its turn is told.
+// While a connection drains, no new request begins, and waiting requests get an error.
 func TestDrainingConnection(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{}, 10)
 	p, _, s := with(t, func(c *fakeClient) {
@@ -561,8 +558,8 @@ func TestDrainingConnection(t *testing.T) {
 	wait(t, closed, "the server does not close")
 }
 
-// Who hangs up while a request runs is no error of the kernel; the request is
-// told by its context, and the kernel once, when all is through.
+// A client that hangs up during a request causes no error of the kernel. The request's context
+// ends, and the kernel is told once, at the end.
 func TestClientThatLeavesMidRequest(t *testing.T) {
 	told := make(chan error, 1)
 	p, k, s := with(t, func(c *fakeClient) {
@@ -592,8 +589,8 @@ func TestClientThatLeavesMidRequest(t *testing.T) {
 	}
 }
 
-// Whoever does not read gets whole frames, the last words, and an answer for
-// what was in flight.
+// A client that does not read gets whole frames, the last words, and an answer for each request in
+// flight.
 func TestLaggingConnection(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	links := make(chan api.Link, 1)
@@ -659,8 +656,8 @@ func TestKernelThatRefusesAConnection(t *testing.T) {
 	p.ended()
 }
 
-// At the limit the connection that has waited longest without registering
-// gives way. Where all are registered, the new one is told.
+// At the limit the connection that has waited longest without registering is ended. If all are
+// registered, the new one is refused.
 func TestConnectionLimit(t *testing.T) {
 	k := &fakeKernel{}
 	var mu sync.Mutex
@@ -729,8 +726,8 @@ func (f *fakeTasks) Admit(ctx context.Context, _ string, _ bool) (context.Contex
 	return ctx, nil
 }
 
-// Who attached by a grant has a place as an app has, at the limit of all, of a process and
-// of a user; when the grant holds no more, it gives way as anybody.
+// A connection that attached with a grant has a place like an app's, at the limits of all, of a
+// process and of a user. When the grant ends, the connection can lose its place.
 func TestAttachedConnectionsStay(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"of all": {Connections: 3}, "of a process": {Connections: 9, ProcessConnections: 3}, "of a user": {Connections: 9, UserConnections: 3},
@@ -761,7 +758,7 @@ func TestAttachedConnectionsStay(t *testing.T) {
 	}
 }
 
-// What a connection costs is given back, also where it was turned away.
+// The resources of a connection are given back, even if it was refused.
 func TestConnectionsLeaveNothing(t *testing.T) {
 	_, path := serve(t, &fakeKernel{connect: func(api.Peer, api.Link) (Client, error) {
 		return nil, api.Errorf(api.Unauthorized, "not you")
@@ -778,8 +775,8 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A server that closes ends every connection, also one that does not read and
-// one whose request does not end.
+// A server that closes ends every connection, even one that does not read and one whose request
+// does not end.
 func TestServerClose(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	p, _, s := with(t, func(c *fakeClient) {
@@ -806,7 +803,7 @@ func TestServerClose(t *testing.T) {
 	}
 }
 
-// A server in a abort waits for no answer, whatever it was given for it.
+// An aborted server waits for no answer, whatever its limit.
 func TestServerAbort(t *testing.T) {
 	for _, when := range []string{"before", "while"} {
 		entered := make(chan struct{}, 1)
@@ -830,7 +827,7 @@ func TestServerAbort(t *testing.T) {
 			}
 		}()
 		if when == "while" {
-			// Nothing new is begun meanwhile, and its caller is told.
+			// No new request begins meanwhile, and its caller is told.
 			for !draining(s) {
 				p.alive()
 			}
@@ -843,8 +840,7 @@ func TestServerAbort(t *testing.T) {
 	}
 }
 
-// What is in flight on one connection may wait for what another says: that one
-// is not ended before.
+// A request on one connection may wait for an answer on another: that one is not ended before.
 func TestServerCloseWaitsForAll(t *testing.T) {
 	entered, said := make(chan struct{}), make(chan struct{})
 	k := &fakeKernel{}
@@ -889,7 +885,7 @@ func TestServerCloseWaitsForAll(t *testing.T) {
 	wait(t, closed, "the server does not close")
 }
 
-// draining reports whether every connection of a server takes nothing new.
+// draining reports whether every connection of a server has stopped taking requests.
 func draining(s *Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -901,8 +897,7 @@ func draining(s *Server) bool {
 	return true
 }
 
-// What a call leaves to be done is done once its answer is written, and not where it
-// failed.
+// A call's follow-up runs once its answer is written, and not if the call failed.
 func TestAfterReply(t *testing.T) {
 	answered, after := make(chan struct{}), make(chan bool, 2)
 	send := func(_ *fakeClient, _ context.Context, p *api.SessionGetParams) (api.OK, api.AfterReply, error) {

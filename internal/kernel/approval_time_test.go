@@ -20,7 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// waiting bubbles a world in which commitments wait for a person for so long.
+// waiting runs a test in a world in which commitments wait for a person for so long.
 func waiting(t *testing.T, hold, exchange time.Duration, run func(w *world, alice *app)) {
 	t.Helper()
 	bubble(t, func(c *kernel.Config) {
@@ -58,13 +58,13 @@ func (w *world) sees(id string) api.Approval {
 	return a
 }
 
-// decides returns what becomes of a person's decision.
+// decides returns the result of a person's decision.
 func (w *world) decides(what string, saw api.Approval) (string, error) {
 	r, err := w.ApprovalResolve(w.t.Context(), somebody{}, &api.ApprovalResolveParams{ApprovalID: saw.ApprovalID, Decision: what, Digest: saw.Digest})
 	return r.State, err
 }
 
-// conflicts wants a decision to come too late.
+// conflicts expects that a decision comes too late.
 func (w *world) conflicts(err error, code ocip.Code) {
 	w.t.Helper()
 	e := api.AsError(err)
@@ -73,7 +73,7 @@ func (w *world) conflicts(err error, code ocip.Code) {
 	}
 }
 
-// outcomes lists what an app was told of what it asked for.
+// outcomes lists the outcomes of its requests that an app was told.
 func (l *link) outcomes(t *testing.T) (list []api.ApprovalOutcome) {
 	t.Helper()
 	l.mu.Lock()
@@ -91,9 +91,9 @@ func (l *link) outcomes(t *testing.T) (list []api.ApprovalOutcome) {
 	return list
 }
 
-// Until its last millisecond a held message can be approved, and from then on it
-// has expired, whatever a person says and whoever looks first: time is a
-// decision and never an approval.
+// Until its last millisecond a held message can be approved, and from then on it has expired,
+// regardless of a person's decision and of who looks first: expiry is a decision and never an
+// approval.
 func TestHoldExpires(t *testing.T) {
 	// A sweep looks every minute, so that time is up between two of them.
 	const hold = 90 * time.Second
@@ -128,8 +128,8 @@ func TestHoldExpires(t *testing.T) {
 	}
 }
 
-// Nobody has to look: the next sweep ends what has expired, once, and then the
-// same bytes are a new request.
+// The next sweep ends expired requests, once, without a caller. After that the same bytes are a new
+// request.
 func TestHoldsAreSwept(t *testing.T) {
 	waiting(t, 90*time.Second, 24*time.Hour, func(w *world, alice *app) {
 		const n = 150 // more than a page
@@ -137,7 +137,7 @@ func TestHoldsAreSwept(t *testing.T) {
 		for i := range n {
 			ids = append(ids, alice.asks(fmt.Sprint("request ", i)).ApprovalID)
 			if i == 99 {
-				// As many as may wait; the others come when these are through.
+				// As many as may wait; the others follow when these are done.
 				w.pass(2 * time.Minute)
 			}
 		}
@@ -165,8 +165,8 @@ func TestHoldsAreSwept(t *testing.T) {
 	})
 }
 
-// Nothing waits longer than its exchange lasts, and with it the exchange ends.
-// Where the exchange lasts longer, it stays with a person.
+// A request waits no longer than its exchange, which ends with it. If the exchange lasts longer, it
+// stays with a person.
 func TestHoldAndExchangeExpire(t *testing.T) {
 	for _, tc := range []struct {
 		hold, exchange, lasts time.Duration
@@ -198,8 +198,8 @@ func TestHoldAndExchangeExpire(t *testing.T) {
 	}
 }
 
-// What would be sent stays what was shown while it waits: only the causal chain
-// begins when a person lets it go.
+// The message to be sent stays as it was shown while it waits: only the causal chain begins when a
+// person approves it.
 func TestHeldMessageKeepsItsDigest(t *testing.T) {
 	waiting(t, 24*time.Hour, 48*time.Hour, func(w *world, alice *app) {
 		held := alice.asks("Can you do it?")
@@ -238,7 +238,7 @@ func TestHeldMessageKeepsItsDigest(t *testing.T) {
 	})
 }
 
-// Half an approval expires like none.
+// A half-approved request expires like any other.
 func TestHalfAnApprovalExpires(t *testing.T) {
 	bubble(t, func(c *kernel.Config) {
 		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Directory.Agents[0].Types = 10*time.Minute, 2, true, nil
@@ -259,8 +259,7 @@ func TestHalfAnApprovalExpires(t *testing.T) {
 	})
 }
 
-// A round limit that nobody decided about holds the two agents on, until a
-// person settles it.
+// A round limit that nobody decided about still stops the two agents, until a person settles it.
 func TestRoundLimitOutlivesItsHold(t *testing.T) {
 	waiting(t, 10*time.Minute, 24*time.Hour, func(w *world, alice *app) {
 		say := func() api.DispatchResult {
@@ -331,8 +330,8 @@ type other struct{ somebody }
 
 func (other) Credentials() (uid, gid uint32, pid int32) { return 2, 2, 1 }
 
-// A request that a daemon left in the first form, half approved, is asked anew: people
-// were not shown all that the digest names by now.
+// A half-approved request in the first form of an earlier daemon is asked again: people were not
+// shown everything that the digest covers now.
 func TestRequestOfTheFirstForm(t *testing.T) {
 	bubble(t, func(c *kernel.Config) {
 		c.HoldFor, c.Approvers, c.AppsMayOperate, c.Directory.Agents[0].Types = 10*time.Minute, 2, true, nil
@@ -375,8 +374,8 @@ func TestRequestOfTheFirstForm(t *testing.T) {
 	})
 }
 
-// A required interceptor that does not answer in its time keeps a message back at its
-// release: nothing is decided, and its answer is good the next time.
+// A required interceptor that does not answer in time keeps a message back at its release: nothing
+// is decided, and its answer counts the next time.
 func TestSilenceAtARelease(t *testing.T) {
 	bubble(t, func(c *kernel.Config) {
 		c.AppsMayOperate, c.Directory.Agents[0].Types = true, nil

@@ -124,7 +124,7 @@ type arrival struct {
 	dispatchID string
 	// owed is the agent's debt to the sender before this message.
 	owed ocip.Owed
-	// approved messages were let through by a person of this daemon.
+	// approved messages were approved by a person of this daemon.
 	approved bool
 	// local messages come from an agent of this daemon. The sender's side was timed already:
 	// reading the clock costs more than counting.

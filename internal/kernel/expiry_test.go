@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// holds is a policy that asks a person about what one agent says.
+// holds is a policy that requires approval for one agent's messages.
 type holds string
 
 func (h holds) Evaluate(_ context.Context, in ocip.PolicyInput) (ocip.PolicyAnswer, string, string, error) {

@@ -21,8 +21,8 @@ func (u until) Evaluate(context.Context, ocip.PolicyInput) (ocip.PolicyAnswer, s
 
 func (until) Lasts() bool { return false }
 
-// A policy that reads the clock is asked again about a message that waits for a channel's app
-// or for an agent, each time that somebody would be given it.
+// A policy that reads the clock is asked again about a message that waits for a channel's app or
+// for an agent, each time that somebody would get it.
 func TestPolicyThatReadsTheClockIsAskedAgain(t *testing.T) {
 	channel := func(w *world) *app {
 		w.t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// BenchmarkLook is what a message costs that has no media: most have none.
+// BenchmarkLook measures a message without media, as most are.
 func BenchmarkLook(b *testing.B) {
 	k := &ruleset{base: &base{}}
 	m := &outgoing{

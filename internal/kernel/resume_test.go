@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// process is a peer that is told from others.
+// process is a peer that can be distinguished from others.
 type process struct {
 	somebody
 	pid int32
@@ -35,7 +35,7 @@ func (w *world) comes(p process, m *api.Manifest) *app {
 	return a
 }
 
-// goesOn reports whether an app can go on with its token on another connection.
+// goesOn reports whether an app can resume with its token on another connection.
 func (w *world) goesOn(p process, a *app) bool {
 	w.t.Helper()
 	c := w.Connect(p, &link{w: w, arrived: make(chan sent, 100)})
@@ -50,8 +50,8 @@ func plainApp(id string) *api.Manifest {
 	return &api.Manifest{ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "x", Protocol: api.ManifestProtocol{Version: "1.0"}}
 }
 
-// Whoever makes up many apps pushes out its own, and others that speak for no
-// agent; the app of an agent can go on whatever happens.
+// A process that makes up many apps pushes out its own, and others that speak for no agent. The app
+// of an agent can always resume.
 func TestKeptAppsAreBounded(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		alice, other := process{pid: 1}, process{pid: 2}
@@ -87,7 +87,7 @@ func TestKeptAppsAreBounded(t *testing.T) {
 	})
 }
 
-// An app with much to say about itself works, and registers again.
+// An app with a large manifest works, and registers again.
 func TestLargeAppIsNotKept(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		m := plainApp("@acme/large")
@@ -104,8 +104,8 @@ func TestLargeAppIsNotKept(t *testing.T) {
 	})
 }
 
-// No message goes by an interceptor that must answer while it changes over to
-// another connection: each that goes out was seen, by the old or the new one.
+// No message bypasses an interceptor that must answer while it moves to another connection: the old
+// or the new connection saw each outgoing one.
 func TestInterceptorChangesOver(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		ctx := w.t.Context()

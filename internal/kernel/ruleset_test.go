@@ -24,8 +24,8 @@ func (w *world) reload(cfg kernel.Config) {
 	adopt()
 }
 
-// A message that waits for an interceptor while the terms change is decided by
-// those it began with, and the next one by the others.
+// A message that waits for an interceptor while the terms change is decided by the earlier terms,
+// and the next one by the new ones.
 func TestMessageKeepsItsTerms(t *testing.T) {
 	var cfg kernel.Config
 	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
@@ -54,8 +54,7 @@ func TestMessageKeepsItsTerms(t *testing.T) {
 	})
 }
 
-// How long an app may be silent counts from what it did last, also where that is
-// another time now.
+// An app's silence counts from its last sign of life, even if the new terms have another limit.
 func TestHealthIsReloaded(t *testing.T) {
 	var cfg kernel.Config
 	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {
@@ -74,7 +73,7 @@ func TestHealthIsReloaded(t *testing.T) {
 	})
 }
 
-// Terms that cannot be used are no terms, and change nothing.
+// Unusable terms are refused, and change nothing.
 func TestTermsThatCannotBe(t *testing.T) {
 	var cfg kernel.Config
 	bubble(t, func(c *kernel.Config) { cfg = *c }, func(w *world) {

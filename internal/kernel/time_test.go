@@ -24,8 +24,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// world is a kernel over a real store, in a bubble of its own time. Whatever
-// the disk takes costs no time there, so every wait is exact.
+// world is a kernel over a real store, in a bubble of its own time. The disk takes no time there,
+// so every wait is exact.
 type world struct {
 	t     *testing.T
 	store *store.Store
@@ -41,8 +41,7 @@ func (s search) Query(ctx context.Context, f audit.Filter, before uint64, limit 
 	return s.Store.Query(ctx, f, 0, before, limit)
 }
 
-// bubble runs a test in a world. The change, where set, is made to its
-// configuration.
+// bubble runs a test in a world. If change is set, it changes the world's configuration.
 func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +71,7 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 			DefaultLevel: ocip.Internal, DefaultType: ocip.InformationQuery, MaxRounds: 3, ExpiresAfter: 24 * time.Hour,
 			MaxAnnotation: 4096, Disclosure: ocip.DisclosureSuffix, MaxHeld: 100, HoldFor: 24 * time.Hour, Approvers: 1,
 		}
-		// Where something is granted, everything is.
+		// With one grant, everything must be granted.
 		cfg.Directory.Grants = map[string]directory.Grant{"@acme/telegram": {Channels: []string{"telegram", "chat"}}}
 		for _, app := range []string{"dlp", "filter", "guard", "late", "other", "silent", "watcher", "hook0", "hook1", "hook2"} {
 			cfg.Directory.Grants["@acme/"+app] = directory.Grant{Intercepts: []string{"*"}, Observes: []string{"*"}}
@@ -107,13 +106,13 @@ func bubble(t *testing.T, change func(*kernel.Config), run func(w *world)) {
 	})
 }
 
-// pass lets time pass, and whatever is due happen.
+// pass lets time pass, and everything that is due happen.
 func (w *world) pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// at says how long the world has lasted.
+// at returns how long the world has lasted.
 func (w *world) at() time.Duration { return time.Since(w.began) }
 
 // allowAll is a policy that allows everything.
@@ -140,7 +139,7 @@ type link struct {
 
 	mu     sync.Mutex
 	events []sent
-	// arrived is told of each event.
+	// arrived receives each event.
 	arrived chan sent
 	closed  bool
 }
@@ -180,7 +179,7 @@ func (l *link) Close(time.Duration) {
 	l.closed = true
 }
 
-// of lists when events of a name came.
+// of lists the times of the events of a name.
 func (l *link) of(name string) (times []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +212,7 @@ func (w *world) register(id string, c api.Capabilities) *app {
 	return a
 }
 
-// request is what every request of an app begins with.
+// request is the first step of every request of an app.
 func (a *app) request() {
 	a.w.t.Helper()
 	if err := a.Authorize(a.token); err != nil {
@@ -267,14 +266,14 @@ func eventID(s sent) string {
 	return e.EventID
 }
 
-// dispatch sends a message and says how long that took.
+// dispatch sends a message and returns how long that took.
 func (a *app) dispatch(ctx context.Context, session string) (time.Duration, error) {
 	began := time.Now()
 	_, _, err := a.Dispatch(ctx, &api.DispatchParams{SessionKey: session, Content: gate.NewText("hello")})
 	return time.Since(began), err
 }
 
-// records lists what a filter selects, oldest first.
+// records lists the records that a filter selects, oldest first.
 func (w *world) records(f audit.Filter) (entries []audit.Entry) {
 	w.t.Helper()
 	lines, _, err := w.store.Query(w.t.Context(), f, 0, 1<<40, 1000)
@@ -300,15 +299,14 @@ func (w *world) life(id string) (events []string) {
 	return events
 }
 
-// An app is unhealthy once it was silent for 90 s, to the moment, and every
-// request counts as a sign of life.
+// An app is unhealthy after exactly 90 s of silence, and every request counts as a sign of life.
 func TestHealth(t *testing.T) {
 	const limit = 90 * time.Second
 	for _, tc := range []struct {
 		name string
-		// requests are when the app is heard.
+		// requests are the times of the app's requests.
 		requests []time.Duration
-		// unhealthy and healthy are when that is told, within five minutes.
+		// unhealthy and healthy are the times of these events, within five minutes.
 		unhealthy, healthy []time.Duration
 	}{
 		{"silent from the beginning", nil, []time.Duration{limit}, nil},
@@ -322,7 +320,7 @@ func TestHealth(t *testing.T) {
 			bubble(t, nil, func(w *world) {
 				watcher, silent := w.register("@acme/watcher", api.Capabilities{}), w.register("@acme/silent", api.Capabilities{})
 				requests := tc.requests
-				// The watcher is heard all the time.
+				// The watcher makes requests all the time.
 				for w.at() < 5*time.Minute-time.Second {
 					step := time.Second
 					if len(requests) > 0 && requests[0]-w.at() <= step {
@@ -365,7 +363,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Who has no token gives no sign of life.
+// A caller without a token gives no sign of life.
 func TestHealthIsNotForgedByStrangers(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		watcher, silent := w.register("@acme/watcher", api.Capabilities{}), w.register("@acme/silent", api.Capabilities{})
@@ -382,7 +380,7 @@ func TestHealthIsNotForgedByStrangers(t *testing.T) {
 		}
 		watcher.Gone()
 		silent.Gone()
-		// Nobody is missed who has left.
+		// An app that has left is not missed.
 		w.pass(5 * time.Minute)
 		if life := w.life("@acme/silent"); len(life) != 3 {
 			t.Errorf("its life is %q", life)
@@ -445,7 +443,7 @@ func TestInterceptorWaits(t *testing.T) {
 	}
 }
 
-// An answer after the time counts for nothing, and is no error for whoever gives it.
+// A late answer does not count, and is no error for the app that gives it.
 func TestInterceptorThatIsLate(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		alice, late := w.register("@acme/alice", api.Capabilities{}), w.interceptor("@acme/late", false)
@@ -491,8 +489,7 @@ func TestInterceptorWaitEnds(t *testing.T) {
 	})
 }
 
-// A message that nobody fetches waits until its exchange expires, and its end
-// is on record.
+// A message that nobody fetches waits until its exchange expires, and its end is on record.
 func TestWaitingMessageExpires(t *testing.T) {
 	bubble(t, func(c *kernel.Config) { c.ExpiresAfter = 10 * time.Minute }, func(w *world) {
 		alice := w.register("@acme/alice", api.Capabilities{})
@@ -574,8 +571,8 @@ func TestExchangesExpire(t *testing.T) {
 	})
 }
 
-// What an agent begins within the window goes on with what it heard, and what
-// it begins later begins a chain.
+// A message that an agent begins within the window continues the chain that it heard; a later one
+// begins a chain.
 func TestChainWindow(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration

@@ -19,9 +19,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// older makes the database that a daemon of an earlier version left behind, with
-// a log in it that is not yet in the file itself, and returns the log. What keeps
-// it there is let go when the test ends.
+// older makes the database of an earlier version's daemon, with a log in it that is not yet in the
+// file itself, and returns the log. The reader that keeps it there is closed when the test ends.
 func older(t *testing.T, path string, version, records int) []string {
 	t.Helper()
 	source := openTest(t)
@@ -68,14 +67,14 @@ func older(t *testing.T, path string, version, records int) []string {
 	return lines
 }
 
-// olderExchanges are what an older database holds besides its log.
+// olderExchanges are the contents of an older database besides its log.
 func olderExchanges() []ocip.Exchange {
 	return []ocip.Exchange{
 		exchange("agent-alice-1", "e-2", "e-2"), exchange("agent-bob-1", "e-2", "c-2"), exchange("agent-alice-1", "e-1", "c-1"),
 	}
 }
 
-// inside reads version and log of a database without changing it.
+// inside reads the version and the log of a database without changing it.
 func inside(t *testing.T, path string) (version int, lines []string) {
 	t.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
@@ -96,8 +95,8 @@ func inside(t *testing.T, path string) (version int, lines []string) {
 	return version, lines
 }
 
-// Every version there ever was comes forward, with a copy as it was, and the copy
-// is a database that serves in its turn.
+// Every earlier version is migrated, with an unchanged copy, and a daemon can use the copy as its
+// database.
 func TestMigrationKeepsACopy(t *testing.T) {
 	steps, err := migrationSteps()
 	if err != nil || len(steps) < 2 {
@@ -109,7 +108,7 @@ func TestMigrationKeepsACopy(t *testing.T) {
 			o := options(t.TempDir())
 			lines := older(t, o.Path, version, 20)
 			kept := BackupPath(o.Path, version)
-			// What an upgrade before this one left is replaced.
+			// The copy of an earlier upgrade is replaced.
 			for _, name := range []string{kept, kept + ".partial"} {
 				if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 					t.Fatal(err)
@@ -146,7 +145,7 @@ func TestMigrationKeepsACopy(t *testing.T) {
 				t.Errorf("what was left half done is still there: %v", err)
 			}
 
-			// A start that migrates nothing copies nothing.
+			// A start without a migration makes no copy.
 			if err := os.Remove(kept); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +156,7 @@ func TestMigrationKeepsACopy(t *testing.T) {
 		})
 	}
 
-	// Nor does the first start of all.
+	// Nor does the first start.
 	dir := t.TempDir()
 	shut(t, open(t, options(dir)))
 	if found, err := filepath.Glob(filepath.Join(dir, "*.bak*")); err != nil || len(found) > 0 {
@@ -165,7 +164,7 @@ func TestMigrationKeepsACopy(t *testing.T) {
 	}
 }
 
-// The copy goes back in the place of the database, as its comment says.
+// The copy can replace the database, as its comment says.
 func TestGoBackToTheCopy(t *testing.T) {
 	o := options(t.TempDir())
 	lines := older(t, o.Path, 1, 5)
@@ -248,8 +247,8 @@ func names(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// manyExchanges adds exchanges to an older database, whose ids grow as they do with
-// time, and brings them into its own file.
+// manyExchanges adds exchanges to an older database, with increasing ids as in use, and brings them
+// into its own file.
 func manyExchanges(t *testing.T, path string, n int) {
 	t.Helper()
 	conn, err := writing(path)
@@ -267,7 +266,7 @@ func manyExchanges(t *testing.T, path string, n int) {
 	}
 }
 
-// taken is what the files of a directory take, in bytes.
+// taken returns the size of the files of a directory, in bytes.
 func taken(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	for _, name := range names(t, dir) {
@@ -280,15 +279,14 @@ func taken(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// What is asked for is what a migration takes: with a byte less nothing is begun,
-// and the files that it leaves, with a write-ahead log of all that was rewritten,
-// are no larger.
+// The required space is what a migration uses: with a byte less nothing begins, and the remaining
+// files, with a write-ahead log of everything that was rewritten, are no larger.
 func TestMigrationNeedsRoom(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir())
 	dir := filepath.Dir(o.Path)
 	older(t, o.Path, 5, 20)
-	// The write-ahead log must grow so long that SQLite brings it into the file.
+	// The write-ahead log must be long enough for SQLite to bring it into the file.
 	manyExchanges(t, o.Path, 40000)
 	was := names(t, dir)
 	conn, err := sqlite.OpenConn(o.Path, sqlite.OpenReadOnly)
@@ -322,7 +320,7 @@ func TestMigrationNeedsRoom(t *testing.T) {
 	}
 }
 
-// A copy of what is as it was helps nobody.
+// A failed migration changed nothing, so its copy is useless.
 func TestFailedMigrationLeavesNoCopy(t *testing.T) {
 	o := options(t.TempDir())
 	lines := older(t, o.Path, 5, 20)

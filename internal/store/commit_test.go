@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/metrics"
 )
 
-// whole is a change with something of everything.
+// whole returns a change with parts of every kind.
 func whole(id, run string) *Change {
 	e := exchange("agent-"+id, id, "conv-"+id)
 	return &Change{
@@ -29,7 +29,7 @@ func whole(id, run string) *Change {
 	}
 }
 
-// present reports for each part of such a change whether it is there.
+// present reports which parts of such a change are there.
 func present(t *testing.T, s *Store, id string) (parts []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -118,7 +118,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 					t.Errorf("%s left %v, want %v", id, got, want)
 				}
 			}
-			// Those that came together go on in the order they came.
+			// Changes of one batch stay in their order.
 			if want := slices.Delete(slices.Clone(ids), at, at+1); !slices.Equal(durable, want) {
 				t.Errorf("durable in the order %v, want %v", durable, want)
 			}
@@ -150,8 +150,8 @@ func TestCommitRefusesWhatCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// TestCommitsSideBySide commits from many goroutines. Every receipt is the
-// caller's own, whatever company it was in.
+// TestCommitsSideBySide commits from many goroutines. Every receipt belongs to its caller, whatever
+// other changes were in the batch.
 func TestCommitsSideBySide(t *testing.T) {
 	s := openTest(t)
 	const callers, each = 16, 40
@@ -187,7 +187,7 @@ func TestCommitsSideBySide(t *testing.T) {
 				}
 				owner[r.Seq] = id
 				mu.Unlock()
-				// What was committed can be read at once.
+				// Committed data can be read at once.
 				line, err := s.Line(context.Background(), r.Seq)
 				if err != nil {
 					t.Error(err)
@@ -227,7 +227,7 @@ func TestCommitWaitsNoLongerThanItsLimit(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForEverything closes while the writer is busy and others wait.
+// TestCloseWaitsForEverything closes while the writer is busy and other changes wait.
 func TestCloseWaitsForEverything(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -342,8 +342,8 @@ func TestWaitAfter(t *testing.T) {
 	}
 }
 
-// TestTouchesRideAlong wants what need not be durable to come with the next
-// commit, or by itself soon after.
+// TestTouchesRideAlong expects touches to become durable with the next commit, or by themselves
+// soon after.
 func TestTouchesRideAlong(t *testing.T) {
 	s := openTest(t)
 	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
@@ -355,7 +355,7 @@ func TestTouchesRideAlong(t *testing.T) {
 	if page, err := s.Messages(t.Context(), "q:a", 0, 10); err != nil || len(page) != 0 {
 		t.Errorf("%d messages after the next commit: %v", len(page), err)
 	}
-	// Out of order, as goroutines are.
+	// Out of order, as goroutines may be.
 	s.TouchSession("telegram:bob", at.Add(2*time.Second))
 	s.TouchSession("telegram:bob", at.Add(time.Second))
 	s.TouchSession("never seen", at)
@@ -366,7 +366,7 @@ func TestTouchesRideAlong(t *testing.T) {
 	if _, err := s.Session(t.Context(), "never seen"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a session nobody opened: %v", err)
 	}
-	// Nothing else goes on, and it is written all the same.
+	// Without any other commit, it is written all the same.
 	s.TouchSession("telegram:bob", at.Add(time.Minute))
 	d := whole("b", "run-b")
 	commit(t, s, d)
@@ -381,8 +381,8 @@ func TestTouchesRideAlong(t *testing.T) {
 	}
 }
 
-// TestTouchesSurviveAFailedCommit rides on a batch that cannot be written.
-// Whoever asked for fresh numbers gets them all the same.
+// TestTouchesSurviveAFailedCommit rides on a batch that cannot be written. A caller that asks for
+// fresh numbers gets them all the same.
 func TestTouchesSurviveAFailedCommit(t *testing.T) {
 	s := openTest(t)
 	c := whole("a", "run-1")
@@ -417,9 +417,8 @@ func TestTouchesSurviveAFailedCommit(t *testing.T) {
 	}
 }
 
-// TestTouchesOfAFailedTransaction drives the touches by hand: a commit that
-// fails at its very end gives back what it took, together with what has come
-// since.
+// TestTouchesOfAFailedTransaction drives the touches by hand: a commit that fails at its very end
+// gives back its touches, merged with newer ones.
 func TestTouchesOfAFailedTransaction(t *testing.T) {
 	s := openTest(t)
 	at := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
@@ -450,9 +449,8 @@ func TestTouchesOfAFailedTransaction(t *testing.T) {
 	touches.restore()
 }
 
-// What makes nothing durable takes no fsync, and its time says nothing of the
-// disk: a probe, a query that finds nothing to be written first, a message taken
-// out that is out already.
+// A commit that makes nothing durable makes no fsync, and its duration says nothing of the disk: a
+// probe, a query that finds nothing to flush, the removal of a message that is gone already.
 func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 	o := options(t.TempDir())
 	o.Metrics = metrics.New(metrics.Words{})

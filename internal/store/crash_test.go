@@ -26,8 +26,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// The tests of this file need a process of their own, to kill it or to take
-// its disk away: this one again, told by its environment what to do.
+// The tests of this file need a process of their own, to kill it or to take its disk away: this
+// program again, with its task in the environment.
 const (
 	childRole = "OCIPD_STORE_TEST_ROLE"
 	childDir  = "OCIPD_STORE_TEST_DIR"
@@ -58,8 +58,8 @@ func child(t *testing.T, role, dir string) *osexec.Cmd {
 	return cmd
 }
 
-// acknowledge tells the parent that a change is durable. One write, so that
-// lines of several goroutines do not mix and none is half told.
+// acknowledge tells the parent that a change is durable, with one write, so that lines of several
+// goroutines do not mix and none is half written.
 func acknowledge(id string) error {
 	_, err := os.Stdout.WriteString(id + "\n")
 	return err
@@ -96,8 +96,8 @@ func childCommits(dir string) error {
 	return <-failed
 }
 
-// TestKilledAtAnyMoment kills a committing process again and again. Whatever
-// it had acknowledged is there, whole, and the evidence with it.
+// TestKilledAtAnyMoment kills a committing process again and again. Every acknowledged change is
+// there, whole, with its evidence.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -121,7 +121,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				t.Fatal(lines.Text())
 			}
 			if ids = append(ids, lines.Text()); len(ids) == limit+1 {
-				// What is still in the pipe was acknowledged as well.
+				// Changes that are still in the pipe were acknowledged as well.
 				if err := cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
@@ -142,7 +142,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("%d acknowledged changes survived", acknowledged)
 }
 
-// wantAcknowledged looks for every part of changes that were acknowledged.
+// wantAcknowledged looks for every part of the acknowledged changes.
 func wantAcknowledged(t *testing.T, s *Store, ids []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -179,13 +179,13 @@ func wantAcknowledged(t *testing.T, s *Store, ids []string) {
 	for _, id := range ids {
 		check(id)
 	}
-	// What was not acknowledged is there whole or not at all.
+	// A change that was not acknowledged is there whole or not at all.
 	if len(queued) != len(records) {
 		t.Errorf("%d changes have records, %d have messages", len(records), len(queued))
 	}
 }
 
-// childLooksIn opens a store's file as any other program does.
+// childLooksIn opens a store's file as another program does.
 func childLooksIn(dir string) error {
 	for _, uri := range []string{"", "?mode=ro", "?vfs=unix-excl"} {
 		conn, err := sqlite.OpenConn("file:"+options(dir).Path+uri, sqlite.OpenReadWrite|sqlite.OpenURI)
@@ -216,8 +216,8 @@ func childReadsOn(dir string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// TestNoOtherProcess wants SQLite's lock to be held by all that a store has open, and
-// to outlast the closing of one of its connections.
+// TestNoOtherProcess expects all connections of a store to hold SQLite's lock, and the lock to
+// survive the closing of one of them.
 func TestNoOtherProcess(t *testing.T) {
 	s, o := openIn(t, t.TempDir())
 	path, remove, err := s.Snapshot(t.Context())
@@ -246,8 +246,7 @@ func TestNoOtherProcess(t *testing.T) {
 	}
 }
 
-// childFillsItsDisk runs in a name space of its own, where it can have a small
-// disk.
+// childFillsItsDisk runs in a mount namespace of its own, where it can have a small disk.
 func childFillsItsDisk(dir string) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
 		fmt.Println("skip: cannot mount a small disk:", err)
@@ -280,7 +279,7 @@ func childFillsItsDisk(dir string) error {
 			c.Durable = func(Receipt) { committed++ }
 			_, full = s.Commit(c)
 		}
-		// A small change is refused too, or fits: never anything between.
+		// A small change is also refused, or fits: never anything between.
 		_, small := s.Commit(noted("small"))
 		if small == nil {
 			committed++
@@ -373,8 +372,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// childLosesItsDisk makes the kernel refuse writes beyond a size, which SQLite
-// takes for what it is: an input/output error.
+// childLosesItsDisk makes the kernel refuse writes beyond a size, which SQLite reports as an
+// input/output error.
 func childLosesItsDisk(dir string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	o := options(dir)
@@ -429,8 +428,8 @@ func childLosesItsDisk(dir string) error {
 	return nil
 }
 
-// TestBrokenDisk wants an input/output error to close the store, and the next
-// start to check everything before it goes on.
+// TestBrokenDisk expects an input/output error to close the store, and the next start to check
+// everything before it goes on.
 func TestBrokenDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process")

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
-// A message that comes out of the database is held against the records of its decision,
-// however many were made with it.
+// A message from the database is compared with the records of its decision, however many were made
+// with it.
 func TestDecisionsOf(t *testing.T) {
 	s := open(t, options(t.TempDir()))
 	defer func() { shut(t, s) }()

@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
-// TestNearlyFull: what begins something is refused and says how much is free,
-// what ends something is written, and it goes on without a restart.
+// TestNearlyFull: changes that begin something are refused with the free space in the error,
+// changes that end something are written, and it goes on without a restart.
 func TestNearlyFull(t *testing.T) {
 	o := options(t.TempDir())
 	free := int64(1 << 30)
@@ -56,15 +56,15 @@ func TestNearlyFull(t *testing.T) {
 	wantSound(t, s)
 }
 
-// childUsesItsReserve fills a small disk up and wants the last records on the
-// reserve: many changes that begin something and one that ends something.
+// childUsesItsReserve fills a small disk and expects the last records on the reserve, among many
+// changes that begin something and one that ends something.
 func childUsesItsReserve(dir string) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {
 		fmt.Println("skip: cannot mount a small disk:", err)
 		return nil
 	}
 	o := options(dir)
-	// Looked at by hand, so that the disk is full before anybody knows.
+	// The test checks the disk by hand, so that it is full before the daemon knows.
 	o.Space = diskspace.Options{MinFree: 1 << 20, Reserve: 1 << 20, Every: time.Hour}
 	s, err := Open(context.Background(), o)
 	if err != nil {
@@ -149,8 +149,8 @@ func TestLastRecordsOnTheReserve(t *testing.T) {
 	}
 }
 
-// TestBigChangesLookAtTheDisk: between two looks no more is written than leaves what
-// must be free, however large the changes are, and whoever sends them.
+// TestBigChangesLookAtTheDisk: between two checks of the disk, writes leave the space that must be
+// free, however large the changes are and regardless of the sender.
 func TestBigChangesLookAtTheDisk(t *testing.T) {
 	o := options(t.TempDir())
 	const disk, least = 64 << 20, 16 << 20
@@ -187,8 +187,7 @@ func TestBigChangesLookAtTheDisk(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestManyAtOnceLookAtTheDisk: changes under way count, or each would find the same
-// space free.
+// TestManyAtOnceLookAtTheDisk: changes in progress count, or each would find the same space free.
 func TestManyAtOnceLookAtTheDisk(t *testing.T) {
 	o := options(t.TempDir())
 	o.Space = diskspace.Options{MinFree: 16 << 20, Every: time.Hour, Free: func() (int64, error) { return 20 << 20, nil }}
@@ -212,7 +211,7 @@ func TestManyAtOnceLookAtTheDisk(t *testing.T) {
 			t.Errorf("change %d of %d refused: %v", i+1, refused, err)
 		}
 	}
-	// What was refused, and what was written, counts no more.
+	// Refused and written changes do not count any more.
 	if refused < 30 || refused > 34 {
 		t.Errorf("%d were refused", refused)
 	}

@@ -21,7 +21,7 @@
 //     few that read; knows no table
 //   - diskspace: the levels of a disk that fills up, and the reserve for the last records
 //   - fileintegrity: notices that the files of a database were taken away, replaced or cut
-//   - foldrows: reads those rows as they stand in a database, and compares them with its log at a
+//   - foldrows: reads the folded rows of a database, and compares them with its log at a
 //     start
 //   - logstore: the audit log in the database: records, Merkle tree, checkpoints, tombstones,
 //     proofs; the end of the log

@@ -21,8 +21,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// lived is a store in which each of the eight tables of the fold has rows that are open, some that have changed, and
-// some that have ended.
+// lived is a store in which each of the eight tables of the fold has open rows, some changed rows,
+// and some ended ones.
 func lived(t *testing.T, o Options) *Store {
 	t.Helper()
 	s := open(t, o)
@@ -87,11 +87,11 @@ func lived(t *testing.T, o Options) *Store {
 	return s
 }
 
-// taskStep is a task with a spec, an effect that has a compensation, and a dependency, as internal/task/taskstore
-// writes it: how it stands by an event.
+// taskStep is a task with a spec, an effect that has a compensation, and a dependency, as
+// internal/task/taskstore writes it: its state at an event.
 type taskStep struct {
 	phase, state string
-	// runs is how many runs the effect has, of which the second is its compensation.
+	// runs is the number of the effect's runs, of which the second is its compensation.
 	runs int
 }
 
@@ -130,14 +130,14 @@ func actorGrant(id, body string) Part {
 	}
 }
 
-// foldOptions are those of a signed store at one moment.
+// foldOptions returns the options of a signed store at one moment.
 func foldOptions(t *testing.T) Options {
 	o, _ := signed(t, t.TempDir())
 	o.Clock = func() time.Time { return someTime }
 	return o
 }
 
-// faultOf opens a store, and returns the problem that the start names, "" for none.
+// faultOf opens a store, and returns the fault that the start names, "" for none.
 func faultOf(t *testing.T, o Options) string {
 	t.Helper()
 	s, err := Open(t.Context(), o)
@@ -152,8 +152,8 @@ func faultOf(t *testing.T, o Options) string {
 	return fault.Problem
 }
 
-// sweptOf is which exchange in progress is found altered behind a start, "" for none. It
-// also must not be read.
+// sweptOf returns the exchange in progress that is found altered after a start, "" for none. The
+// store must also refuse to read it.
 func sweptOf(t *testing.T, o Options) (found string) {
 	t.Helper()
 	o.Altered = func(table, row string) *Change {
@@ -169,8 +169,8 @@ func sweptOf(t *testing.T, o Options) (found string) {
 	return found
 }
 
-// The rows are what the log says at each start, with the newest records behind a checkpoint
-// or before it, and after rows were stated for retention.
+// The rows match the log at each start, with the newest records after a checkpoint or before it,
+// and after rows were stated for retention.
 func TestRowsAreTheFoldOfTheLog(t *testing.T) {
 	o := foldOptions(t)
 	s := lived(t, o)
@@ -211,8 +211,8 @@ func wantFold(tb testing.TB, s *Store) {
 	}
 }
 
-// Every column of the fold, of every row that can be decided by, is edited in a stopped
-// database, by somebody who has the key of the rows too.
+// Every column of the fold, of every row that decisions can depend on, is edited in a stopped
+// database, by an attacker who even has the key of the rows.
 func TestEditedRowsAreFoundAtTheStart(t *testing.T) {
 	for name, edit := range map[string]struct{ script, want string }{
 		"round":              {`UPDATE exchanges SET state = json_set(state, '$.round', 1) WHERE id = 'e1'`, "exchange e1 of agent agent-alice-1: the row says round 1, record 3 says 3"},
@@ -289,10 +289,10 @@ func TestEditedRowsAreFoundAtTheStart(t *testing.T) {
 					t.Errorf("the start says %q, want %q", got, edit.want)
 				}
 				if !checkpoint {
-					// No checkpoint is signed for what a verifier would read.
+					// No checkpoint is signed for a verifier to read.
 					return
 				}
-				// The program of the page names the table and the row.
+				// The documentation's program names the table and the row.
 				row := regexp.MustCompile(` ([a-z]+[0-9]|all|agent:a|new)\b`).FindString(edit.want)
 				if got := buildtest.VerifyPy(t, key.public, lines, o.Path); got == "" || !strings.Contains(got, row) {
 					t.Errorf("verify.py says %q, want %q", got, row)
@@ -315,7 +315,7 @@ func linesOf(t *testing.T, s *Store) (lines [][]byte) {
 	return lines
 }
 
-// reseal seals all rows of a stopped database as they are, as who has the key can.
+// reseal seals all rows of a stopped database as they are, as somebody with the key can.
 func reseal(t *testing.T, path string) {
 	t.Helper()
 	w, err := db.OpenWriter(path)
@@ -336,8 +336,8 @@ func reseal(t *testing.T, path string) {
 	}
 }
 
-// An exchange that ends and is opened again behind the newest checkpoint does not keep the
-// daemon from starting. An edit of the row does.
+// An exchange that ends and is opened again after the newest checkpoint does not keep the daemon
+// from starting. An edit of the row does.
 func TestReopenedRowStarts(t *testing.T) {
 	for _, edited := range []bool{false, true} {
 		o := foldOptions(t)
@@ -365,7 +365,7 @@ func TestReopenedRowStarts(t *testing.T) {
 	}
 }
 
-// An old copy of the rows of a table, each with the seal that it had, is found.
+// Old rows of a table that are put back with their valid old seals are found.
 func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants"} {
 		for _, checkpoint := range []bool{false, true} {
@@ -406,7 +406,7 @@ func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 	}
 }
 
-// dependent is a task that depends on t1 alone.
+// dependent returns a task that depends only on t1.
 func dependent() fold.Row {
 	var parts fold.Parts
 	parts.Dependencies([]string{"t1"})
@@ -434,7 +434,7 @@ func readAll(t *testing.T, path, table string) (rows []string) {
 	return rows
 }
 
-// putBack puts rows in the place of all that a table has.
+// putBack replaces all rows of a table.
 func putBack(t *testing.T, path, table string, rows []string) {
 	t.Helper()
 	script := `DELETE FROM ` + table + `;`
@@ -462,7 +462,7 @@ func TestEditedRowIsNotReadAsItWas(t *testing.T) {
 		"one that is gone": func() error { _, err := s.Exchange(t.Context(), "agent-alice-1", "e2"); return err },
 		"approval":         func() error { _, err := s.Approval(t.Context(), "a3"); return err },
 		"grant":            func() error { _, err := s.CommitmentGrant(t.Context(), "g1"); return err },
-		// These have ended, and the rows say that they are open.
+		// These have ended, and the rows claim that they are open.
 		"ended exchange":         func() error { _, err := s.Exchange(t.Context(), "agent-alice-1", "e3"); return err },
 		"revoked grant":          func() error { _, err := s.CommitmentGrant(t.Context(), "g2"); return err },
 		"use of a grant":         func() error { return useOf(s, "g1") },
@@ -483,8 +483,8 @@ func useOf(s *Store, grant string) error {
 	return err
 }
 
-// A log that says nothing of the rows, as that of an earlier version, takes them up as they are,
-// once. From then on they are held to it.
+// A log without statements about rows, such as an earlier version's, adopts them once. From then on
+// they are compared with it.
 func TestRowsOfBeforeAreAdopted(t *testing.T) {
 	o := foldOptions(t)
 	s := open(t, o)
@@ -511,7 +511,7 @@ func TestRowsOfBeforeAreAdopted(t *testing.T) {
 	}
 }
 
-// What was rolled back is not folded.
+// Changes that were rolled back are not folded.
 func TestFoldAfterRollback(t *testing.T) {
 	s := open(t, foldOptions(t))
 	defer shut(t, s)
@@ -526,7 +526,7 @@ func TestFoldAfterRollback(t *testing.T) {
 	wantFold(t, s)
 }
 
-// An operator who takes the rows as they are has the log take them up anew.
+// If an operator accepts the rows as they are, the log adopts them again.
 func TestAcceptedRowsAreAdopted(t *testing.T) {
 	o := foldOptions(t)
 	s := lived(t, o)
@@ -544,8 +544,8 @@ func TestAcceptedRowsAreAdopted(t *testing.T) {
 	shut(t, s)
 }
 
-// BenchmarkTakeUp compares 1000 open rows with a log whose last checkpoint is 1000 records ago, and with one
-// that is ten times as long.
+// BenchmarkTakeUp compares 1000 open rows with a log whose last checkpoint is 1000 records ago, and
+// with one that is ten times as long.
 func BenchmarkTakeUp(b *testing.B) {
 	for _, ended := range []int{0, 20_000} {
 		b.Run(fmt.Sprint(ended, "-ended"), func(b *testing.B) {
@@ -583,8 +583,8 @@ func BenchmarkTakeUp(b *testing.B) {
 	}
 }
 
-// Rows that somebody has edited or put there are made what the log says, in a new database with
-// which the daemon starts; a request that is gone is named.
+// Edited and added rows are corrected by the log in a new database with which the daemon starts; a
+// missing request is named.
 func TestRowsAreMadeAnew(t *testing.T) {
 	o := foldOptions(t)
 	s := lived(t, o)
@@ -643,7 +643,8 @@ func TestRowsAreMadeAnew(t *testing.T) {
 	if _, left, _ := rebuilt(`DELETE FROM approvals WHERE id = 'a2'`); len(left) != 1 || !strings.Contains(left[0].String(), "approval a2: there is no such row") {
 		t.Errorf("left are %s", foldrows.Words(left))
 	}
-	// What belongs to a task is on record by digests: the command names it, and cannot make it.
+	// The parts of a task are on record only as digests: the command names them, and cannot make
+	// them.
 	if _, left, _ := rebuilt(`UPDATE effects SET body = json_set(body, '$.state', 'planned') WHERE task_id = 't1'`); !slices.ContainsFunc(left, func(d fold.Difference) bool { return strings.HasPrefix(d.String(), "task t1: the row says parts ") }) {
 		t.Errorf("left are %s", foldrows.Words(left))
 	}

@@ -17,8 +17,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// rechained forges the log of a database from a record on: the line is changed, and the hashes
-// of it and of all lines behind it are made to fit, as anybody can. The seals stay.
+// rechained forges the log of a database from a record on: the line is changed, and its hash and
+// those of all later lines are made to fit, as anybody can. The seals stay.
 func rechained(t *testing.T, path string, seq uint64, was, is string) {
 	t.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
@@ -53,9 +53,9 @@ func rechained(t *testing.T, path string, seq uint64, was, is string) {
 	change(t, path, script)
 }
 
-// A record that somebody else than the daemon has written, or changed, lets nothing through,
-// whether or not its hash and those behind it were made to fit. At the end of the log it
-// keeps the daemon from starting.
+// A record that somebody other than the daemon has written or changed allows nothing, whether or
+// not its hash and the later ones were made to fit. At the end of the log it keeps the daemon from
+// starting.
 func TestForgedRecords(t *testing.T) {
 	const denied = 3
 	decided := func(t *testing.T, behind int) Options {
@@ -109,7 +109,7 @@ func TestForgedRecords(t *testing.T) {
 				}
 				s, err := Open(context.Background(), o)
 				if err != nil {
-					// The last records, or all that are not signed yet, are looked at by each start.
+					// Each start checks the last records, and all that are not signed yet.
 					if _, ok := errors.AsType[*audit.Fault](err); !ok && !strings.Contains(err.Error(), "somebody else than the daemon") {
 						t.Errorf("the start: %v", err)
 					}
@@ -139,8 +139,8 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
-// Records of before they had seals let nothing through, and a row of before is sealed only as
-// it was sealed then.
+// Records that are older than the seals of records allow nothing, and an older row is sealed only
+// if its old seal fits.
 func TestRecordsOfBeforeSeals(t *testing.T) {
 	const before = 19
 	o := options(t.TempDir())
@@ -169,8 +169,7 @@ func TestRecordsOfBeforeSeals(t *testing.T) {
 	}
 }
 
-// A database whose schema is not the one that the daemon made is not used, whichever of its
-// objects it is.
+// A database with another schema than the daemon's is not used, whichever object differs.
 func TestSchemaIsHeldAgainstTheMigrations(t *testing.T) {
 	const write = `PRAGMA writable_schema = ON;`
 	for name, tc := range map[string]struct{ script, want string }{
@@ -213,8 +212,8 @@ func TestSchemaIsHeldAgainstTheMigrations(t *testing.T) {
 	}
 }
 
-// A waiting message is of its queue alone, also where the queue's number became another's, and
-// an altered one keeps nobody from those behind it.
+// A waiting message belongs only to its queue, even if another queue got the number, and an altered
+// one does not block those after it.
 func TestMessageIsOfItsQueue(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A grant is used as often as it says and not once too often, also by two uses of one
-// transaction; it is made once, and of no use once it is revoked or over.
+// A grant can be used exactly as often as it says, also by two uses of one transaction; it is made
+// once, and useless once it is revoked or has ended.
 func TestGrantUses(t *testing.T) {
 	o := options(t.TempDir())
 	o.Clock = func() time.Time { return someTime }

@@ -15,7 +15,7 @@ func pendingApproval(tb testing.TB, s *Store, id string) *Approval {
 	return &Approval{ID: id, State: "approved"}
 }
 
-// An approval that is decided changes once more if the change says from which state.
+// A decided approval changes again if the change names its state.
 func TestApprovalFromAState(t *testing.T) {
 	s := openTest(t)
 	commit(t, s, with(pendingApproval(t, s, "a")))
@@ -32,7 +32,7 @@ func TestApprovalFromAState(t *testing.T) {
 	}
 }
 
-// transactions counts the transactions of a store that come to their end.
+// transactions counts the finished transactions of a store.
 func transactions(s *Store) *int {
 	n, ready := new(int), s.writer.ready
 	s.writer.ready = func(batch []*pending) error {
@@ -42,8 +42,8 @@ func transactions(s *Store) *int {
 	return n
 }
 
-// A caller that comes too late costs the others nothing: its change alone is left
-// out of the transaction, with nothing of it and with its error.
+// A caller that comes too late does not affect the others: only its change is left out of the
+// transaction, completely and with its own error.
 func TestLoserLeavesTheBatchAlone(t *testing.T) {
 	const callers = 256
 	s := openTest(t)
@@ -81,7 +81,7 @@ func TestLoserLeavesTheBatchAlone(t *testing.T) {
 	wantSound(t, s)
 }
 
-// Of those that decide at once in one transaction the first wins, whoever it is.
+// Of concurrent decisions in one transaction the first wins, whichever it is.
 func TestOneDecisionWins(t *testing.T) {
 	o := options(t.TempDir())
 	o.Metrics = metrics.New(metrics.Words{})
@@ -126,8 +126,7 @@ func TestOneDecisionWins(t *testing.T) {
 	}
 }
 
-// A refusal stands only with the transaction that it was made in: the change it was
-// for may be what is not written.
+// A refusal counts only with its transaction: the change that caused it may be the unwritten one.
 func TestRefusalGoesWithItsTransaction(t *testing.T) {
 	s := openTest(t)
 	decide := pendingApproval(t, s, "one")
@@ -149,8 +148,8 @@ func TestRefusalGoesWithItsTransaction(t *testing.T) {
 	}
 }
 
-// A change of rows alone neither counts as one that ends something nor passes where
-// nothing may be released.
+// A change of rows alone neither counts as one that ends something nor passes when nothing may be
+// released.
 func TestPartsPassNothingByAccident(t *testing.T) {
 	housekeeping := []Part{Meta{Key: "k"}, Dropped("k"), Taken{{Queue: "q", ID: 1}}, SettledSessions{}, lapsed{}, outdated{}, faded{}}
 	for _, p := range housekeeping {

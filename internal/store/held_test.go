@@ -17,7 +17,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// notShown are the columns, and what of columns that are JSON, which no record holds, and the rows that have ended:
+// notShown are the columns, and members of JSON columns, that no record holds, and the ended rows:
 // docs/for-auditors/what-no-log-shows.md lists them, with each of these texts.
 var notShown = map[string]struct {
 	columns []string
@@ -36,7 +36,7 @@ var notShown = map[string]struct {
 	"grants":            {nil, "| `grants` | `task_id`, `expires_at`, `token`;"},
 }
 
-// otherJSON are values that a column which is JSON gets, of what the log holds in it.
+// otherJSON are values for a JSON column that change the part that the log holds.
 var otherJSON = map[string][]string{
 	"exchanges.state": {`json_set(state, '$.round', 77)`, `json_set(state, '$.maxRounds', 77)`, `json_set(state, '$.type', 'x')`, `json_set(state, '$.forPerson', json('true'))`, `'x'`},
 	"approvals.body":  {`'{"digest":"x"}'`, `'x'`}, "approvals.summary": {`'{"given":77}'`, `'x'`},
@@ -45,9 +45,9 @@ var otherJSON = map[string][]string{
 	"grants.body":     {`json_set(body, '$.actor', 'x')`, `json_set(body, '$.role', 'x')`, `json_set(body, '$.holder.uid', 77)`, `json_remove(body, '$.holder')`, `'x'`},
 }
 
-// Each row of every table that the log speaks of, open or ended, is deleted, put back as it was before, and changed in
-// each of its columns, by somebody who has the key of the rows too. Either the start is refused, or the row is not used,
-// or the page says that no log shows it.
+// Each row of every table in the log, open or ended, is deleted, replaced by an older one, and
+// changed in each of its columns, by an attacker who even has the key of the rows. Either the start
+// is refused, or the row is not used, or the page says that no log shows it.
 func TestEveryColumnIsHeldToTheLog(t *testing.T) {
 	page, err := os.ReadFile("../../docs/for-auditors/what-no-log-shows.md")
 	if err != nil {
@@ -129,7 +129,7 @@ func TestEveryColumnIsHeldToTheLog(t *testing.T) {
 	t.Logf("%d changes were found, %d are listed", h.refused, h.missed)
 }
 
-// held changes rows, and counts what is found.
+// held changes rows, and counts the findings.
 type held struct {
 	t               *testing.T
 	s               *Store
@@ -203,7 +203,7 @@ func (h *held) table(table string, before, now []string) {
 				values = []string{`CASE typeof(` + name + `) WHEN 'integer' THEN ` + name + ` + 1 WHEN 'null' THEN 1 WHEN 'blob' THEN x'00' ELSE 'other' END`}
 			}
 			for _, value := range values {
-				// A change that leaves the row as it is is none.
+				// A change must differ from the row's value.
 				h.do(fmt.Sprintf(`CREATE TEMP TABLE was AS SELECT %[1]s AS v FROM main.%[2]s WHERE %[3]s`, name, table, where))
 				script := fmt.Sprintf(`UPDATE main.%s SET %s = %s WHERE %s`, table, name, value, where)
 				same := 0
@@ -219,7 +219,7 @@ func (h *held) table(table string, before, now []string) {
 			}
 		}
 	}
-	// Rows that are not there any more are put back.
+	// Deleted rows are put back.
 	for _, older := range before {
 		if where := keyed(older); !conditions[where] {
 			h.do(`INSERT INTO main.` + table + ` VALUES (` + older + `)`)
@@ -241,21 +241,21 @@ func puts(table string, rows []string) string {
 	return b.String()
 }
 
-// ended reports whether nothing is decided by a row any more, so that the log says nothing of it.
+// ended reports whether no decision depends on a row any more, so that the log does not state it.
 func (h *held) ended(table, where string) bool {
 	h.t.Helper()
 	t, _, row := h.find(table, where)
 	return !t.Open(row, someTime)
 }
 
-// unused reports whether the store does not use a row when it is read, whatever the start has said.
+// unused reports whether the store refuses to use a row that it reads, regardless of the start.
 func (h *held) unused(table, where string) bool {
 	h.t.Helper()
 	t, keys, row := h.find(table, where)
 	return keys != nil && !h.s.sameAsSaid(t, keys, row)
 }
 
-// find returns a row that the log can speak of: the one itself, or the task that it belongs to.
+// find returns the row that the log states: the row itself, or the task that it belongs to.
 func (h *held) find(table, where string) (t fold.Table, keys []string, row fold.Row) {
 	h.t.Helper()
 	of := map[string]fold.Table{"task_parts": fold.Tasks, "effects": fold.Tasks, "task_deps": fold.Tasks}

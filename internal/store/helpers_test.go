@@ -24,7 +24,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// options are those of a store in dir.
+// options returns the options of a store in dir.
 func options(dir string) Options {
 	return Options{Path: filepath.Join(dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()}
 }
@@ -38,7 +38,7 @@ func open(tb testing.TB, o Options) *Store {
 	return s
 }
 
-// shut closes a store that is to be opened again.
+// shut closes a store that will be opened again.
 func shut(tb testing.TB, s *Store) {
 	tb.Helper()
 	if err := s.Close(); err != nil {
@@ -67,7 +67,7 @@ func fill(tb testing.TB, s *Store, n int) {
 	}
 }
 
-// sides are exchanges as parts.
+// sides returns exchanges as parts.
 func sides(exchanges ...ocip.Exchange) (parts []Part) {
 	for _, e := range exchanges {
 		parts = append(parts, &Exchange{Exchange: e})
@@ -83,19 +83,19 @@ func messageOf(c *Change) *Message {
 	return nil
 }
 
-// noted is a change of one record, with an id to know it by.
+// noted returns a change of one record, with an id to recognize it.
 func noted(id string) *Change {
 	return &Change{Records: []*audit.Record{{ID: id, ActionType: audit.ActionSecurity, DispatchID: id}}}
 }
 
-// steadyClock goes one second forward each time it is asked.
+// steadyClock advances one second each time it is asked.
 func steadyClock() func() time.Time {
 	var n atomic.Int64
 	start := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	return func() time.Time { return start.Add(time.Duration(n.Add(1)) * time.Second) }
 }
 
-// eventually waits for what another goroutine is about to do.
+// eventually waits for an event in another goroutine.
 func eventually(tb testing.TB, what string, ready func() bool) {
 	tb.Helper()
 	if err := waitFor(ready); err != nil {
@@ -125,8 +125,8 @@ func (s *Store) waitingChanges() int {
 	return len(s.queue.waiting)
 }
 
-// hold blocks the writer in the Durable of a first commit, so that whatever is
-// committed next waits and then goes in one batch.
+// hold blocks the writer in the Durable of a first commit, so that later commits wait and then
+// share a batch.
 func hold(tb testing.TB, s *Store) (release func()) {
 	tb.Helper()
 	entered, gate := make(chan struct{}), make(chan struct{})
@@ -171,7 +171,7 @@ func sound(s *Store) error {
 	if v.Head() != s.Head() {
 		return fmt.Errorf("the chain ends at %d, the store at %d", v.Head().Seq, s.Head().Seq)
 	}
-	// The rows are what the records say.
+	// The rows match the records.
 	first, err := s.FirstSeq(context.Background())
 	if err != nil {
 		return err
@@ -190,8 +190,8 @@ func wantSound(tb testing.TB, s *Store) {
 	}
 }
 
-// change runs SQL on a database file behind the store's back. Triggers that it drops are
-// there again afterwards, as whoever edits the file would leave it.
+// change runs SQL on a database file behind the store's back. It restores triggers that it drops,
+// as an attacker would.
 func change(tb testing.TB, path, script string) {
 	tb.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
@@ -276,8 +276,8 @@ func writing(path string) (*sqlite.Conn, error) {
 	return w.Conn, nil
 }
 
-// downgrade makes a database one of an earlier version of the schema, made step by step as
-// a daemon of then has made it, with what the two have in common.
+// downgrade makes a database of an earlier version of the schema, step by step as a daemon of that
+// version made it, with the data that both versions have.
 func downgrade(tb testing.TB, path string, version int) {
 	tb.Helper()
 	steps, err := migrationSteps()

@@ -44,8 +44,7 @@ func TestOpenFreshAndAgain(t *testing.T) {
 	wantSound(t, s)
 }
 
-// A second store is kept off the file, by whatever name, and can have it when
-// the first is closed.
+// A second store cannot open the file, under any name, and can once the first is closed.
 func TestOneStoreAFile(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, options(dir))
@@ -77,8 +76,8 @@ func TestOneStoreAFile(t *testing.T) {
 	}
 }
 
-// TestWriterSettings holds what no kill of a process shows, only a loss of
-// power: that a commit is on the disk.
+// TestWriterSettings checks what only a loss of power shows, and no kill of a process: that a
+// commit is on the disk.
 func TestWriterSettings(t *testing.T) {
 	s := openTest(t)
 	for query, want := range map[string]int{
@@ -91,8 +90,8 @@ func TestWriterSettings(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses wants files that are not ours to stay as they are, to the
-// byte, with nothing beside them.
+// TestOpenRefuses expects files of other programs to stay unchanged, to the byte, with nothing
+// beside them.
 func TestOpenRefuses(t *testing.T) {
 	tests := []struct {
 		name string
@@ -172,8 +171,8 @@ func TestEvidenceIsOnlyAddedTo(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestOpenChecksTheEnd damages a log in several places: at its end every start
-// finds it, further back only the one that follows a latch, or a verifier.
+// TestOpenChecksTheEnd damages a log in several places. Every start finds damage at its end; only a
+// start after a latch, or a verifier, finds it further back.
 func TestOpenChecksTheEnd(t *testing.T) {
 	const records = 256 + 50
 	unlock := "DROP TRIGGER records_no_update; DROP TRIGGER records_no_delete;"
@@ -258,11 +257,11 @@ func TestOpenChecksTheEnd(t *testing.T) {
 	}
 }
 
-// A file that is there and holds no log is none: what was beside it is not touched
-// before whoever it belongs to has said so, and nor is the file.
+// An existing file without a log counts as none. Files beside it are not touched before their owner
+// has agreed, and neither is the file.
 func TestFileWithoutALog(t *testing.T) {
 	header := func(t *testing.T, path string) {
-		// As SQLite leaves a database whose every page was in a log that is gone.
+		// As SQLite leaves a database if all its pages were in a log that is gone.
 		conn, err := writing(path)
 		if err == nil {
 			err = conn.Close()

@@ -17,15 +17,15 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// childPlace names the step of a commit at which [childPanics] panics. With childAlone
-// nobody else commits, so that the caller leads and could recover the panic.
+// childPlace names the step of a commit at which [childPanics] panics. With childAlone nobody else
+// commits, so that the caller leads and could recover the panic.
 const (
 	childPlace = "OCIPD_STORE_TEST_PANIC"
 	childAlone = "OCIPD_STORE_TEST_ALONE"
 )
 
-// panics are the places of a commit at which foreign code runs. Kept says that the
-// change is durable by then.
+// panics are the places of a commit at which other packages' code runs. Kept says that the change
+// is durable by then.
 var panics = map[string]struct {
 	kept bool
 	in   func(*Store, *Change)
@@ -87,9 +87,9 @@ func childPanics(dir string) error {
 	return <-recovered
 }
 
-// TestPanicEndsTheProcess panics at each place of a commit where foreign code runs. The
-// process ends, although the caller recovers; the store is latched, the log of the
-// service has the cause, and each change is there whole or not at all.
+// TestPanicEndsTheProcess panics at each place of a commit where other packages' code runs. The
+// process ends, although the caller recovers; the store is latched, the log of the service has the
+// cause, and each change is there whole or not at all.
 func TestPanicEndsTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -112,7 +112,7 @@ func TestPanicEndsTheProcess(t *testing.T) {
 	}
 }
 
-// wantPanic runs [childPanics] to its end and wants these records afterwards.
+// wantPanic runs [childPanics] to its end and expects these records afterwards.
 func wantPanic(t *testing.T, want []string, env ...string) {
 	t.Helper()
 	dir := t.TempDir()

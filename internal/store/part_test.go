@@ -17,7 +17,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// with is a change of parts and one record.
+// with returns a change of parts and one record.
 func with(parts ...Part) *Change {
 	return &Change{Records: []*audit.Record{{ID: "p", ActionType: audit.ActionSecurity}}, Parts: parts}
 }
@@ -48,8 +48,8 @@ func read[A, T any](tb testing.TB, of func(context.Context, A) (T, error), arg A
 	return one
 }
 
-// What is known changes together with a record of it, so that nothing follows from
-// a row that the log knows nothing of.
+// State changes only together with a record, so that nothing depends on a row that the log does not
+// know.
 func TestPartNeedsARecord(t *testing.T) {
 	s := openTest(t)
 	part := Owed{Agent: "a", Counterparty: "b", Value: "{}"}
@@ -72,8 +72,8 @@ func TestPartNeedsARecord(t *testing.T) {
 	}
 }
 
-// A change whose part cannot be written is not written at all, nor is a stranger's
-// lost by it.
+// A change with a part that cannot be written is not written at all, and other changes are not lost
+// by it.
 func TestPartIsAllOrNothing(t *testing.T) {
 	s := openTest(t)
 	release := hold(t, s)
@@ -146,8 +146,8 @@ func TestAppProcesses(t *testing.T) {
 	}
 }
 
-// Those that are beyond the bound are forgotten, the first seen before all, and
-// nobody is pushed out by a process that registers again and again.
+// Processes beyond the limit are forgotten, the ones first seen first, and a process that registers
+// again and again pushes nobody out.
 func TestAppProcessesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := openTest(t)
@@ -270,8 +270,8 @@ func TestHeardByPair(t *testing.T) {
 	}
 }
 
-// What a tenant's agents saw is that tenant's alone; what was seen before tenants were
-// told apart is everybody's, until a tenant sees for itself. All of it is forgotten.
+// A tenant knows only its own agents' sightings; ones from before tenants were distinguished are
+// everybody's, until a tenant has its own. All of it is forgotten.
 func TestSeenIsKeptByTenantAndForgotten(t *testing.T) {
 	s := openTest(t)
 	c := with(Brought{SessionKey: "telegram:b", Account: "x", At: someTime})
@@ -305,7 +305,7 @@ func TestSeenIsKeptByTenantAndForgotten(t *testing.T) {
 	}
 }
 
-// What has no effect any more goes, and nothing else.
+// Rows without effect are deleted, and no others.
 func TestTidy(t *testing.T) {
 	s := openTest(t)
 	var parts []Part
@@ -337,7 +337,7 @@ func TestTidy(t *testing.T) {
 // beforeParts is the version of the schema before the first parts had tables.
 const beforeParts = 6
 
-// What was heard under the schema before is heard by the agent, from anybody.
+// A chain from the earlier schema counts as heard from anybody.
 func TestMigrationKeepsWhatWasHeard(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)

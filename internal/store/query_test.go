@@ -18,7 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TestQuery holds the pages of random questions against a plain walk.
+// TestQuery compares the pages of random queries with a plain walk.
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir())
@@ -124,7 +124,7 @@ func TestSeqAt(t *testing.T) {
 	}
 	var times []time.Time
 	for i := range 20 {
-		// Records of one change are of one time.
+		// All records of one change have one time.
 		c := noted(fmt.Sprint(i))
 		c.Records = append(c.Records, noted(fmt.Sprint(i, "b")).Records...)
 		r := commit(t, s, c)
@@ -181,8 +181,7 @@ func TestLineAndEachLine(t *testing.T) {
 	}
 }
 
-// TestSlowAuditorsAreInNobodysWay holds more visits than there are
-// connections.
+// TestSlowAuditorsAreInNobodysWay keeps more visits open than there are connections.
 func TestSlowAuditorsAreInNobodysWay(t *testing.T) {
 	s := openTest(t)
 	fill(t, s, 2)
@@ -298,7 +297,7 @@ func TestFindingExchanges(t *testing.T) {
 	own := exchange("alice", "conv-own", "conv-own")
 	named := exchange("alice", "exch-1", "conv-named")
 	other := exchange("bob", "exch-1", "conv-named")
-	// Its id is another one's conversation.
+	// Its id is the conversation of another.
 	trap := exchange("alice", "conv-named", "conv-else")
 	commit(t, s, with(append(sides(own, named, other, trap),
 		Current{Agent: "alice", SessionKey: "telegram:bob", ExchangeID: own.ID},
@@ -404,7 +403,7 @@ func TestSessions(t *testing.T) {
 	if err != nil || got != c.Parts[5] {
 		t.Errorf("got %+v, want %+v, %v", got, c.Parts[5], err)
 	}
-	// A touch counts in a list at once.
+	// A touch appears in a list at once.
 	s.TouchSession("s0", at(9))
 	page, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0)
 	if err != nil || page[0].Key != "s0" || page[0].MessageCount != 1 {
@@ -412,8 +411,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestOutboxKeepsItsOrder commits to two queues from many goroutines, and goes
-// on after a restart with ids that still rise.
+// TestOutboxKeepsItsOrder commits to two queues from many goroutines, and continues after a restart
+// with increasing ids.
 func TestOutboxKeepsItsOrder(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -490,7 +489,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 	if !slices.Equal(names, []string{"q0", "q1"}) {
 		t.Errorf("queues %v", names)
 	}
-	// Having one message means having all before it, and none of another queue.
+	// A receiver that has one message has all before it, and none of another queue.
 	page, err := s.Messages(ctx, "q0", 0, 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -504,7 +503,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 	if other, err := s.Messages(ctx, "q1", 0, 1000); err != nil || len(other) != 45 {
 		t.Errorf("%d messages of the other queue left, %v", len(other), err)
 	}
-	// One taken in a change is that one alone.
+	// A message taken in a change is only that one.
 	commit(t, s, &Change{Parts: []Part{Taken{left[1].MessageID}}})
 	if now, err := s.Messages(ctx, "q0", 0, 2); err != nil || now[0].ID != left[0].ID || now[1].ID != left[2].ID {
 		t.Errorf("left %v, %v", now, err)
@@ -538,8 +537,8 @@ func TestRunsAndMeta(t *testing.T) {
 	}
 }
 
-// An exchange is written by hand and read by the JSON library: nothing of it is
-// lost, whatever its texts hold.
+// An exchange is encoded by hand and decoded by the JSON library without a loss, whatever its texts
+// contain.
 func TestExchangeStateIsKept(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	for _, text := range []string{"a", "", "\"\\\n\x00", "ä\u2028ß"} {

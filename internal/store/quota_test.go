@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/quota"
 )
 
-// What waits of one app's messages has a bound, across restarts, and is free again
-// when receivers have them.
+// One app's waiting messages are bounded, across restarts, and the places are free again when
+// receivers have them.
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -58,11 +58,11 @@ func TestQuota(t *testing.T) {
 	}
 	want("@acme/flood", 4, 400)
 	want("@acme/other", 1, 1000)
-	// A person lets something go, and that is not refused.
+	// A message that a person releases is not refused.
 	m := &Message{MessageID: MessageID{Queue: "agent:absent"}, DispatchID: "d", Body: make([]byte, 50)}
 	commit(t, s, &Change{Records: []*audit.Record{{ID: "r", ActionType: audit.ActionApproval, AppID: "@acme/flood"}}, Parts: []Part{m}, Last: true})
 	want("@acme/flood", 5, 450)
-	// Nothing that fails counts.
+	// A failed change does not count.
 	c := with(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, 9)}, badPart{})
 	c.Records[0].AppID = "@acme/third"
 	if _, err := s.Commit(c); err == nil {
@@ -78,7 +78,7 @@ func TestQuota(t *testing.T) {
 	s.Taken(sent[3].MessageID)
 	s.Flush()
 	want("@acme/flood", 1, 50)
-	// What was taken counts no more, once that was looked up again.
+	// Taken messages do not count any more after the next look-up.
 	clock.add(quota.RecountEvery)
 	if _, err := send("@acme/flood", 100); err != nil {
 		t.Errorf("with room again: %v", err)

@@ -28,7 +28,7 @@ func openReader(t *testing.T, path string) *Reader {
 	return r
 }
 
-// wantRecords asks a reader in each of the ways there are.
+// wantRecords asks a reader in every possible way.
 func wantRecords(t *testing.T, r logstore.Records, want uint64) {
 	t.Helper()
 	ctx := t.Context()
@@ -55,8 +55,8 @@ func wantRecords(t *testing.T, r logstore.Records, want uint64) {
 	}
 }
 
-// TestReaderChangesNothing reads a database in every state a daemon leaves it
-// in. Not a byte of it changes, and no file comes or goes.
+// TestReaderChangesNothing reads a database in every state that a daemon leaves. Not a byte of it
+// changes, and no file appears or disappears.
 func TestReaderChangesNothing(t *testing.T) {
 	copied := func(t *testing.T, keep ...string) string {
 		t.Helper()
@@ -147,7 +147,7 @@ func TestReaderChangesNothing(t *testing.T) {
 				}
 				t.Errorf("%d files before, %d after", len(before), len(after))
 			}
-			// What was read without a daemon is what a daemon then goes on from.
+			// A daemon then continues from the same log.
 			s := open(t, options(dir))
 			defer s.Close()
 			if s.Head().Seq != 7 {
@@ -158,7 +158,7 @@ func TestReaderChangesNothing(t *testing.T) {
 	}
 }
 
-// TestReaderBesideADaemon is refused, and asks whoever has the file to be asked.
+// TestReaderBesideADaemon is refused, and is told to ask the daemon.
 func TestReaderBesideADaemon(t *testing.T) {
 	s := openTest(t)
 	fill(t, s, 3)
@@ -169,8 +169,8 @@ func TestReaderBesideADaemon(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestReaderSeesADaemonStart begins without a daemon and without locks. When
-// one starts, the reader must not go on as if nothing had happened.
+// TestReaderSeesADaemonStart begins without a daemon and without locks. When a daemon starts, the
+// reader must not go on as if nothing had happened.
 func TestReaderSeesADaemonStart(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)

@@ -16,7 +16,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// leftOf counts how often a text stands in the files of a database.
+// leftOf counts the occurrences of a text in the files of a database.
 func leftOf(t *testing.T, database, text string) (count int) {
 	t.Helper()
 	for _, suffix := range []string{"", "-wal"} {
@@ -29,8 +29,8 @@ func leftOf(t *testing.T, database, text string) (count int) {
 	return count
 }
 
-// TestRemovedIsGone puts a marked text into each place where texts are kept for a
-// while, among others that stay, and looks for it in the files when it was removed.
+// TestRemovedIsGone puts a marked text into each place that keeps texts for a while, among others
+// that stay, and searches the files for it after its removal.
 func TestRemovedIsGone(t *testing.T) {
 	t.Parallel()
 	const gone, stays = "this text goes away", "this text is kept"
@@ -83,7 +83,7 @@ func TestRemovedIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Records and exchanges go with retention, up to the middle.
+	// Retention removes records and exchanges up to the middle.
 	tomb, err := s.Retire(t.Context(), s.Head().Seq-2)
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +117,8 @@ func TestRemovedIsGone(t *testing.T) {
 	}
 }
 
-// TestTidyEmptiesTheLog: a text that was decided about is in the files until the next
-// minute's tidying, and then no more, however little else happens.
+// TestTidyEmptiesTheLog: the text of a decided request is in the files until the next minute's
+// tidying, and not after it, however little else happens.
 func TestTidyEmptiesTheLog(t *testing.T) {
 	const gone = "this text goes away"
 	s, o := openIn(t, t.TempDir())
@@ -131,7 +131,7 @@ func TestTidyEmptiesTheLog(t *testing.T) {
 	c = noted("decided")
 	c.Add(&Approval{ID: "a", State: "denied", Summary: []byte("{}"), Body: []byte("{}")})
 	commit(t, s, c)
-	// Somebody who reads what is in the log keeps it there, and nobody waits for him.
+	// A reader of the log keeps it there, and nobody waits for that.
 	for _, busy := range []bool{true, false} {
 		reader, err := readAlong(o.Path)
 		if err != nil {
@@ -158,8 +158,8 @@ func TestTidyEmptiesTheLog(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestOldDatabaseIsMadeMovable: one of before is written anew at its first start, and
-// where there is no room it goes on as it is.
+// TestOldDatabaseIsMadeMovable: an older one is rewritten at its first start, and stays as it is if
+// there is no room.
 func TestOldDatabaseIsMadeMovable(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -194,8 +194,8 @@ func TestOldDatabaseIsMadeMovable(t *testing.T) {
 	}
 }
 
-// TestStrayRecords: a row under a number that nothing reads is found, by a start and by
-// whoever reads the log without one.
+// TestStrayRecords: a start and a reader without a daemon both find a row under a number that
+// nothing reads.
 func TestStrayRecords(t *testing.T) {
 	for _, seq := range []int{0, -7} {
 		o := options(t.TempDir())
@@ -214,8 +214,8 @@ func TestStrayRecords(t *testing.T) {
 	}
 }
 
-// TestStartMissesItsCheckpoint: a log that was cut behind a checkpoint which the
-// database still names is not gone on with, though nothing outside tells.
+// TestStartMissesItsCheckpoint: a start refuses a log that was cut after a checkpoint which the
+// database still names, even without evidence from outside.
 func TestStartMissesItsCheckpoint(t *testing.T) {
 	o, _ := signed(t, t.TempDir())
 	s := open(t, o)

@@ -17,7 +17,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// unsealed are the tables that have no seals, each with what an edit of it is found by.
+// unsealed are the tables without seals, each with the check that finds an edit of it.
 var unsealed = map[string]string{
 	"records":          "each has a seal of another form, see TestForgedRecords",
 	"tiles":            "the tree is made of the records, and its root is signed",
@@ -50,7 +50,7 @@ func columnsOf(t *testing.T, path string) map[string][]column {
 	return tables
 }
 
-// aRow writes a row of any sealed table, whose texts say so.
+// aRow writes a row of any sealed table, with texts that name the table.
 func aRow(table string, columns []column, no int) Rows {
 	var row []db.Value
 	for i, c := range columns {
@@ -67,8 +67,8 @@ func aRow(table string, columns []column, no int) Rows {
 	return Rows{Put: func(w *db.Writer) error { return w.Put("a row", table, row...) }}
 }
 
-// Whichever column of whichever table is edited while no daemon runs, what is in the row
-// then is read by nobody, and the log says which row it was.
+// If any column of any sealed table is edited while no daemon runs, nobody reads the row, and the
+// log names it.
 func TestAlteredColumns(t *testing.T) {
 	o := options(t.TempDir())
 	shut(t, open(t, o))
@@ -139,7 +139,7 @@ func TestAlteredColumns(t *testing.T) {
 	}
 }
 
-// A row's seal is good for its place alone, and for its table.
+// A row's seal is valid only for its place and its table.
 func TestSwappedRows(t *testing.T) {
 	for name, script := range map[string]string{
 		"values":       `UPDATE owed SET value = (SELECT value FROM owed o WHERE o.counterparty <> owed.counterparty)`,
@@ -163,7 +163,7 @@ func TestSwappedRows(t *testing.T) {
 	}
 }
 
-// A change that reads an altered row is not made, and what is beside it is.
+// A change that reads an altered row is not made, and other changes are.
 func TestAlteredRowIsNotChanged(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -182,7 +182,7 @@ func TestAlteredRowIsNotChanged(t *testing.T) {
 	}
 }
 
-// rowKey makes one of its own for each call, with the same bytes.
+// rowKey makes a new key for each call, with the same bytes.
 func rowKey(k rowseal.Key) func() (*rowseal.Key, error) {
 	return func() (*rowseal.Key, error) {
 		one := k
@@ -191,8 +191,8 @@ func rowKey(k rowseal.Key) func() (*rowseal.Key, error) {
 	}
 }
 
-// Rows are taken as they are once: when a database of before is migrated, or when the
-// operator says so.
+// Rows are accepted as they are once: when an older database is migrated, or when the operator says
+// so.
 func TestRowsAreTakenOnce(t *testing.T) {
 	key, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	refused := func(o Options, want string) {
@@ -216,7 +216,7 @@ func TestRowsAreTakenOnce(t *testing.T) {
 
 	o.RowKey = rowKey(rowseal.Key{Key: other})
 	refused(o, "another key than the one that is there; put the key back from a backup, or go on with the rows as they are: accept them")
-	// Whoever edits rows and makes the database look like one of before is refused.
+	// An attacker who edits rows and makes the database look like an older one is refused.
 	change(t, o.Path, `DELETE FROM meta WHERE key IN ('digests-from', 'row-key')`)
 	downgrade(t, o.Path, beforeParts)
 	o.RowKey = rowKey(rowseal.Key{Key: key, Sealed: true})
@@ -246,8 +246,8 @@ func TestRowsAreTakenOnce(t *testing.T) {
 	shut(t, s)
 }
 
-// An altered exchange keeps no other one from expiring or being counted, and its text is no
-// name of a number.
+// An altered exchange keeps no other one from expiring or being counted, and its text does not
+// appear in the counts.
 func TestAlteredExchangeAmongOthers(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)

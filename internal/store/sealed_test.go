@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// tampered is the database of a log of ten records, in which somebody made a change.
+// tampered returns the database of a log of ten records after somebody changed it.
 func tampered(t *testing.T, script string) *Reader {
 	t.Helper()
 	o := options(t.TempDir())
@@ -30,8 +30,7 @@ func tampered(t *testing.T, script string) *Reader {
 	return r
 }
 
-// Whatever is read of the log is what was sealed: a line that was changed since is
-// given to nobody, however it is asked for.
+// Every way to read the log returns sealed lines: nobody gets a line that was changed since.
 func TestChangedLinesAreGivenToNobody(t *testing.T) {
 	for name, script := range map[string]string{
 		"changed":              `UPDATE records SET line = replace(line, 'note-4', 'note-7') WHERE seq = 5`,
@@ -68,7 +67,7 @@ func TestChangedLinesAreGivenToNobody(t *testing.T) {
 	}
 }
 
-// A line whose hash was made right is not what the next one follows.
+// The next line does not follow a line whose hash was computed again.
 func TestResealedLinesAreGivenToNobody(t *testing.T) {
 	line, err := tampered(t, "").Line(t.Context(), 4)
 	if err != nil {
@@ -78,7 +77,7 @@ func TestResealedLinesAreGivenToNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The database of another log: the lines after it follow another one too.
+	// The database of another log: its later lines follow another one too.
 	forged, _ := before.Seal(nil, before.Time, []byte(`{"id":"x","actionType":"security"}`))
 	r := tampered(t, fmt.Sprintf(`UPDATE records SET line = '%s' WHERE seq = 5`, forged))
 	var fault *audit.Fault
@@ -90,8 +89,7 @@ func TestResealedLinesAreGivenToNobody(t *testing.T) {
 	}
 }
 
-// The database refuses what changes, removes or replaces a record, and what puts one
-// where nobody looks.
+// The database refuses to change, remove or replace a record, and to add one where nobody looks.
 func TestTriggersGuardRecords(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -112,8 +110,8 @@ func TestTriggersGuardRecords(t *testing.T) {
 	}
 }
 
-// Tiles that somebody damaged are made again from the records at the next start, and
-// receipts are right then; the verifier names them before.
+// Damaged tiles are made again from the records at the next start, and receipts are right then; the
+// verifier names them before.
 func TestDamagedTilesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	o, key := signed(t, t.TempDir())
@@ -189,7 +187,7 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() { shut(t, s) }()
-				// A start looks only at what leads to the newest checkpoint and at what came since.
+				// A start checks only the tiles that lead to the newest checkpoint and those since.
 				err = s.CheckLog(t.Context(), func(context.Context) error { return nil })
 				if old := strings.HasPrefix(name, "hashes"); old != errors.As(err, &fault) || !old && err != nil {
 					t.Errorf("after the start, the check of everything says %v", err)
@@ -222,8 +220,8 @@ func TestDamagedTilesAreMadeAgain(t *testing.T) {
 	}
 }
 
-// An old record that is edited while the daemon is stopped is
-// found by the check that goes on behind a start, and the next start does not go on with it.
+// If an old record is edited while the daemon is stopped, the check after a start finds it, and the
+// next start is refused.
 func TestOldRecordEdited(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -269,7 +267,7 @@ func TestOldRecordEdited(t *testing.T) {
 	}
 }
 
-// Records that retention removes while the whole log is checked are not missing.
+// Records that retention removes during the check of the whole log are not missing.
 func TestCheckLogBesideRetention(t *testing.T) {
 	t.Parallel()
 	o, _ := signed(t, t.TempDir())
@@ -281,7 +279,7 @@ func TestCheckLogBesideRetention(t *testing.T) {
 	}
 	tiles := 0
 	err := s.CheckLog(t.Context(), func(ctx context.Context) error {
-		// Five tiles are held against each other first, then records against the first of them.
+		// Five tiles are compared with each other first, then records with the first of them.
 		if tiles++; tiles == 6 {
 			_, err := s.Retire(ctx, 1100)
 			return err

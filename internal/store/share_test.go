@@ -8,8 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What is bounded is bounded for each tenant: whoever fills its own part takes nothing
-// out of another's.
+// Limits are per tenant: a tenant that fills its own part takes nothing away from another's.
 func TestTenantsHaveTheirOwnShare(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)

@@ -88,8 +88,8 @@ func TestSnapshotEnds(t *testing.T) {
 	}
 }
 
-// TestStartRemovesLeftovers: copies that a killed daemon had made, and the shared
-// memory of one of before; nothing else that begins like the database.
+// TestStartRemovesLeftovers: copies of a killed daemon, and an older daemon's shared-memory file;
+// nothing else whose name begins like the database's.
 func TestStartRemovesLeftovers(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
@@ -116,7 +116,7 @@ func sortedNames(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestOpenBesideAnotherProgram says who is in the way.
+// TestOpenBesideAnotherProgram names the program that holds the lock.
 func TestOpenBesideAnotherProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a lock")

@@ -29,7 +29,7 @@ func openTest(tb testing.TB) *Store {
 	return s
 }
 
-// dispatchChange is what one message.dispatch writes.
+// dispatchChange returns the change of one message.dispatch.
 func dispatchChange(n int, now time.Time) *Change {
 	id := uuid.Must(uuid.NewV7()).String()
 	return &Change{
@@ -77,9 +77,9 @@ func BenchmarkCommitTogether(b *testing.B) {
 	})
 }
 
-// BenchmarkOpen opens stores of different lengths: it takes the same time for each. least-ms
-// is the shortest opening, which a machine that others use shows best. The stores are made
-// once, of short records, the largest in about a minute.
+// BenchmarkOpen opens stores of different lengths: it takes the same time for each. least-ms is the
+// shortest opening, the best measure on a shared machine. The stores are made once, of short
+// records, the largest in about a minute.
 func BenchmarkOpen(b *testing.B) {
 	for _, records := range []int{50_000, 400_000, 5_000_000} {
 		b.Run(fmt.Sprint("records=", records), func(b *testing.B) {

@@ -24,8 +24,8 @@ func newClock() *setClock {
 	return c
 }
 
-// A record that is over a minute old is signed before another one is written,
-// whatever the timer does: a machine that sleeps stops it.
+// A record that is over a minute old is signed before another one is written, regardless of the
+// timer, which a sleeping machine stops.
 func TestSignsFirst(t *testing.T) {
 	o, key := signed(t, t.TempDir())
 	clock := newClock()
@@ -42,7 +42,7 @@ func TestSignsFirst(t *testing.T) {
 	if r := commit(t, s, noted("late")); r.Seq != 5 || s.Checkpoint().Seq != 4 {
 		t.Fatalf("the record is %d, the checkpoint %d", r.Seq, s.Checkpoint().Seq)
 	}
-	// The checkpoint itself is no reason for another one.
+	// The checkpoint itself needs no further one.
 	clock.add(audit.SignWithin)
 	if err := s.Sign(); err != nil {
 		t.Fatal(err)
@@ -67,8 +67,8 @@ func TestSignsFirst(t *testing.T) {
 	}
 }
 
-// A start says what it found behind the last checkpoint, and whether that is more
-// than a daemon leaves that was killed.
+// A start reports the records after the last checkpoint, and whether they are more than a killed
+// daemon leaves.
 func TestFoundUnsigned(t *testing.T) {
 	t.Parallel()
 	type leaves func(t *testing.T, s *Store, clock *setClock)
@@ -113,9 +113,9 @@ func sign(tb testing.TB, s *Store) {
 	}
 }
 
-// Who can write the database, and has not the key, can make a log that is longer
-// unsigned than any the daemon leaves, and can say of it in the database what he
-// likes: the start looks for itself.
+// An attacker who can write the database without the key can make a log that is unsigned for longer
+// than any that the daemon leaves, and can claim anything in the database: the start checks for
+// itself.
 func TestFoundUnsignedOfForger(t *testing.T) {
 	t.Parallel()
 	slowly := func(t *testing.T, s *Store, clock *setClock) {

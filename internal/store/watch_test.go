@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// copyFile makes a file of the same bytes, which is another file all the same.
+// copyFile makes another file of the same bytes.
 func copyFile(from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -55,8 +55,8 @@ var losses = []struct {
 	}},
 }
 
-// TestLossBeforeTheTransaction takes the database away between two changes: the
-// next one is refused and names the file, and nothing is written anywhere.
+// TestLossBeforeTheTransaction takes the database away between two changes: the next one is refused
+// and names the file, and nothing is written anywhere.
 func TestLossBeforeTheTransaction(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestLossBeforeTheTransaction(t *testing.T) {
 	}
 }
 
-// TestLossDuringTheTransaction takes the database away when the change is under
-// way, past the look before it: it is committed, and yet nothing is released.
+// TestLossDuringTheTransaction takes the database away during a change, after the check before it:
+// the change is committed, and yet nothing is released.
 func TestLossDuringTheTransaction(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestLossDuringTheTransaction(t *testing.T) {
 				commit(t, s, noted("before"))
 			}
 			head, late := s.Head(), false
-			// The copies are asked about between the look and the write.
+			// The copies are checked between that check and the write.
 			s.alive = func() error {
 				if !late {
 					late = true
@@ -106,8 +106,8 @@ func TestLossDuringTheTransaction(t *testing.T) {
 	}
 }
 
-// TestLossIsNoticedByDeliveries: what waits in the outbox is not delivered from
-// a database that nobody will find.
+// TestLossIsNoticedByDeliveries: waiting messages are not delivered from a database that nobody can
+// find.
 func TestLossIsNoticedByDeliveries(t *testing.T) {
 	s, o := openIn(t, t.TempDir())
 	c := noted("a")
@@ -124,8 +124,7 @@ func TestLossIsNoticedByDeliveries(t *testing.T) {
 	}
 }
 
-// TestOutboxWaitsForItsRecord: a message that is committed but not yet released
-// is not there to be delivered.
+// TestOutboxWaitsForItsRecord: a message that is committed but not yet released is not delivered.
 func TestOutboxWaitsForItsRecord(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) { outboxWaits(t, dir) })
@@ -159,8 +158,8 @@ func outboxWaits(t *testing.T, dir string) {
 	wantSound(t, s)
 }
 
-// TestReleaseWaitsForACopy: one that is lost during the transaction and comes
-// back costs the time it was away, and nothing else.
+// TestReleaseWaitsForACopy: a copy that is lost during the transaction and comes back costs only
+// the time that it was away.
 func TestReleaseWaitsForACopy(t *testing.T) {
 	s, _ := openIn(t, t.TempDir())
 	asked := 0
@@ -180,8 +179,8 @@ func TestReleaseWaitsForACopy(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestNoFalseLoss does what changes the files' sizes in the course of things:
-// growth, checkpoints, and a log that grew beyond its limit and is cut back.
+// TestNoFalseLoss changes the files' sizes in normal ways: growth, checkpoints, and a log that grew
+// beyond its limit and is cut back.
 func TestNoFalseLoss(t *testing.T) {
 	s, o := openIn(t, t.TempDir())
 	const limit = 1 << 20
@@ -212,7 +211,7 @@ func TestNoFalseLoss(t *testing.T) {
 			commit(t, s, c)
 		}
 	}
-	// A reader that stays keeps the log from being used anew.
+	// A reader that stays keeps the log from being reused.
 	for _, query := range []string{"BEGIN", "SELECT count(*) FROM records"} {
 		if err := sqlitex.ExecuteTransient(reader, query, nil); err != nil {
 			t.Fatal(err)
@@ -230,8 +229,8 @@ func TestNoFalseLoss(t *testing.T) {
 	wantSound(t, s)
 }
 
-// TestWatchFollowsALink opens the database by a symbolic link, beside whose
-// target SQLite keeps the log; turning the link is a loss.
+// TestWatchFollowsALink opens the database by a symbolic link: SQLite keeps the log beside the
+// target. Changing the link is a loss.
 func TestWatchFollowsALink(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -250,7 +249,7 @@ func TestWatchFollowsALink(t *testing.T) {
 	wantRefused(t, s, "ocipd.db was replaced")
 }
 
-// TestStartAfterALoss starts again on what a loss has left.
+// TestStartAfterALoss starts again after a loss.
 func TestStartAfterALoss(t *testing.T) {
 	tests := []struct {
 		name, want string
@@ -330,8 +329,8 @@ func TestStartAfterALoss(t *testing.T) {
 	}
 }
 
-// TestMirrorLost: while a copy is lost nothing is released, what is about the
-// loss is still recorded, and it goes on when the copy is back.
+// TestMirrorLost: while a copy is lost nothing is released, records about the loss are still
+// written, and it goes on when the copy is back.
 func TestMirrorLost(t *testing.T) {
 	o := options(t.TempDir())
 	var lost error
@@ -380,7 +379,7 @@ func TestMirrorLost(t *testing.T) {
 func openIn(t *testing.T, dir string) (*Store, Options) {
 	t.Helper()
 	o := options(dir)
-	// Closing it once brings the records into the database's own file.
+	// A close brings the records into the database's own file.
 	s := open(t, o)
 	fill(t, s, 40)
 	shut(t, s)
@@ -389,7 +388,7 @@ func openIn(t *testing.T, dir string) (*Store, Options) {
 	return s, o
 }
 
-// wantRefused wants a change to be refused for a loss, and all later ones too.
+// wantRefused expects a change to be refused for a loss, and all later ones too.
 func wantRefused(t *testing.T, s *Store, want string) {
 	t.Helper()
 	for range 2 {
@@ -403,7 +402,7 @@ func wantRefused(t *testing.T, s *Store, want string) {
 	}
 }
 
-// BenchmarkWatch is what the looks before and after a commit cost.
+// BenchmarkWatch measures the checks before and after a commit.
 func BenchmarkWatch(b *testing.B) {
 	s := open(b, options(b.TempDir()))
 	defer s.Close()
@@ -414,8 +413,8 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// Whoever reads first notices that the log was cut: the store is closed, says
-// which file it is, and goes on saying so.
+// The first reader notices that the log was cut: the store is closed, names the file, and keeps
+// naming it.
 func TestReadNoticesALoss(t *testing.T) {
 	for _, loss := range []struct {
 		name, want string

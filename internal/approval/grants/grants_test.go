@@ -7,9 +7,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A grant is for what was approved, and for nothing that differs from it in one point:
-// the approval of an exchange for its conversation, receiver, session and type, and a
-// standing grant for its receiver, by either name.
+// A grant covers what was approved, and nothing that differs from it in one point: the approval of
+// an exchange covers its conversation, receiver, session and type, and a standing grant its
+// receiver, by either name.
 func TestIsFor(t *testing.T) {
 	type change func(*Grant, *About)
 	exchange := func() (*Grant, *About) {

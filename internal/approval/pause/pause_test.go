@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// The widest scope that stops a message is named, what is changed holds from its commit
-// on, and what could not be recorded has changed nothing.
+// The widest scope that stops a message is named, a change holds from its commit on, and a change
+// that cannot be recorded has no effect.
 func TestPauses(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {

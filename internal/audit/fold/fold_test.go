@@ -51,8 +51,8 @@ func rowsOf(r *rand.Rand, t Table) Row {
 	return row
 }
 
-// Whatever changes are entered into records, their lines say the same, and undone from the end
-// they lead back.
+// The changes that are entered into records can be read from their lines, and undoing them from the
+// end leads back.
 func TestWhatIsEnteredIsRead(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -125,8 +125,8 @@ func TestWhatIsEnteredIsRead(t *testing.T) {
 	}
 }
 
-// The digests of tables are those of the page: made again from nothing, whatever came between
-// and was taken back.
+// The digests of tables match the documentation's: they are computed from nothing, whatever was
+// changed and rolled back before.
 func TestStateIsOfTheRowsAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	set := NewSet()
@@ -194,8 +194,8 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// A list that was begun in a transaction which is taken back is begun anew by the next one, with
-// the exchanges of both.
+// If a transaction that began a list is rolled back, the next one begins it again, with the
+// exchanges of both.
 func TestListIsBegunAnew(t *testing.T) {
 	row := Row{"c", "query", "in_progress", "1", "3", "0", "0"}
 	change := func(id string) []Change {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Nobody else can make what may leave, or a receipt, or read a closed message: such code
-// does not compile.
+// No other package can make a message that may leave, or a receipt, or read a closed message: such
+// code does not compile.
 func TestNobodyElseMakesASealed(t *testing.T) {
 	tests := []struct{ code, want string }{
 		{`var _ gate.Sealed`, ""},

@@ -18,7 +18,7 @@ func (n note) Write(b []byte) ([]byte, Delivered) {
 	return append(b, `{"text":"`+n.text+`"}`...), Delivered{DispatchID: n.id, Target: "bob", Content: NewText(n.text)}
 }
 
-// readable is a digest that can be read, under a tenant's key.
+// readable makes a readable digest, under a tenant's key.
 func readable(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 	b, err := form(nil)
 	return tenant + " " + label + ":" + string(b), err
@@ -33,7 +33,7 @@ func closed(t *testing.T, n note) Letter {
 	return l
 }
 
-// A message leaves with the receipt of a record that lets just it through, and with no other.
+// A message leaves only with the receipt of a record that allows exactly it.
 func TestOpen(t *testing.T) {
 	l := closed(t, note{"d1", "hello"})
 	let := func(change func(*audit.Record)) Receipt {
@@ -79,7 +79,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A row is known again only as it was, and under the rules that let it through.
+// A row is recognized only unchanged, and under the rules that allowed it.
 func TestMemory(t *testing.T) {
 	m := NewMemory()
 	s, err := Open(Committed(1, time.Time{}, []*audit.Record{{DispatchID: "d1", DeliveredDigest: "acme " + audit.LabelDelivered + ":" + `{"content":"hello","metadata":{},"target":"bob"}`}}), closed(t, note{"d1", "hello"}), nil)

@@ -82,7 +82,7 @@ func TestSecretsAreFoundWhereverTheyStand(t *testing.T) {
 	}
 }
 
-// A tree of details belongs to whoever made the record, and what proves a decision stays.
+// A tree of details belongs to the record's caller, and members that prove a decision stay.
 func TestTreesStayAsTheyAre(t *testing.T) {
 	mine := map[string]any{"note": token, "signature": token, "n": 1}
 	rec := &audit.Record{Details: map[string]any{"was": mine}}
@@ -116,17 +116,16 @@ func TestNumbersAndPatterns(t *testing.T) {
 	}
 }
 
-// The detectors report up to 32 findings of a rule; none of the others may be
-// left.
-// TestNamesHoldNoCredentials looks at the names that records are found by: what
-// opens something is replaced, and a number is a network's.
+// The detectors report up to 32 findings of a rule; none of the others may be left.
+// TestNamesHoldNoCredentials looks at the names that records are found by: credentials are
+// replaced, and a number may be a network's.
 func TestNamesHoldNoCredentials(t *testing.T) {
 	const key, number = "AKIAIOSFODNN7REALKEY", "4111111111111111"
 	r, err := New(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that can be redacted by its name is somebody else's, and so are these ids.
+	// Every member with a name for redaction comes from outside, and so do these ids.
 	var rec audit.Record
 	outside := 0
 	for _, m := range audit.Members() {
@@ -144,7 +143,7 @@ func TestNamesHoldNoCredentials(t *testing.T) {
 	if r.Record(&rec); fmt.Sprint(rec) != fmt.Sprint(want) {
 		t.Errorf("got %v", rec)
 	}
-	// That a name is clean says nothing of the same text in a note.
+	// A name without findings may have some as a text in a note.
 	if got := r.Text(number); strings.Contains(got, number) {
 		t.Errorf("got %s", got)
 	}
@@ -224,7 +223,7 @@ func TestNoDigestNoText(t *testing.T) {
 	}
 }
 
-// What a record shares with the verdict it is of must not change with it.
+// Data that a record shares with its verdict must not change with it.
 func TestSharedListsAreNotChanged(t *testing.T) {
 	list, fields := []string{token}, []string{token}
 	tree := map[string]any{"note": token}
@@ -299,7 +298,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// BenchmarkRecord is on the way of every message: a usual record.
+// BenchmarkRecord redacts a usual record, as every message does.
 func BenchmarkRecord(b *testing.B) {
 	r := redactor(b, Options{})
 	for name, details := range map[string]map[string]any{

@@ -58,7 +58,7 @@ func TestLook(t *testing.T) {
 		name     string
 		content  string
 		metadata api.Object
-		// items are the members that go along, and found is set where something is in them.
+		// items are the expected attachments, and found is set if something is found in them.
 		items   []string
 		found   bool
 		refused string
@@ -107,7 +107,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// What a caller chose for a record is no longer than a record needs, and stays text.
+// A text that a caller chose is clipped for a record, and stays valid UTF-8.
 func TestClipped(t *testing.T) {
 	for _, long := range []string{strings.Repeat("a", 5000), strings.Repeat("é", 5000), "a" + strings.Repeat("é", 5000)} {
 		got := clipped(long)

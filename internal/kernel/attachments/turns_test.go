@@ -33,7 +33,7 @@ func waits(t *turns, many int) {
 	}
 }
 
-// However many messages a tenant's agents have, another tenant's has every second turn.
+// However many messages a tenant's agents have, another tenant gets every second turn.
 func TestTurnsGoRoundTenants(t *testing.T) {
 	all := turns{free: 1}
 	enter := func(of, agent string) *place {
@@ -73,8 +73,8 @@ func TestTurnsGoRoundTenants(t *testing.T) {
 	}
 }
 
-// Of an agent one message is under way, and others' do not wait for it, also where it has
-// no turn because its file does not come.
+// One message of an agent is under way at a time, and other agents' messages do not wait for it,
+// even if it has no turn because its file does not come.
 func TestOneMessageOfAnAgentAtATime(t *testing.T) {
 	all := turns{free: 1}
 	stuck, err := all.enter(t.Context(), "acme", "a")
@@ -105,7 +105,7 @@ func TestOneMessageOfAnAgentAtATime(t *testing.T) {
 	}
 }
 
-// Callers that leave while they wait take nobody's turn with them.
+// Callers that leave while they wait take no turn of others with them.
 func TestTurnsOfThoseWhoLeave(t *testing.T) {
 	all := turns{free: 2}
 	var done sync.WaitGroup
@@ -174,8 +174,7 @@ func TestLookEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// What was found in the same bytes is not looked for again: for the same tenant, and under
-// the same rules.
+// The same bytes are not searched again for the same tenant, and under the same rules.
 func TestTheSameBytesAreWeighedOnce(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"/file.txt": secret, "/file2.txt": secret, "/file3.txt": "nothing of note\n"} {
@@ -196,7 +195,7 @@ func TestTheSameBytesAreWeighedOnce(t *testing.T) {
 	if len(first.Extracts) != 1 || len(l.cache.young) != 1 {
 		t.Fatalf("found is %+v, kept are %d", first, len(l.cache.young))
 	}
-	// What is kept stands for what would be found.
+	// A cached result must equal a new one.
 	blank := (*ocip.Rules)(nil).Weigher(nil, 0).Found()
 	for of := range l.cache.young {
 		l.cache.young[of] = blank

@@ -18,12 +18,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// operator is who forgets.
+// operator is the peer that forgets a contact.
 type operator struct{ api.Peer }
 
 func (operator) Credentials() (uid, gid uint32, pid int32) { return 1000, 1000, 42 }
 
-// book is contacts over a store of its own, with what was seen in it.
+// book returns contacts over a store of its own, with an agent that was seen.
 func book(t *testing.T, tenants ...string) (*Contacts, *store.Store, *directory.Directory) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
@@ -142,7 +142,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// What cannot be put on record is not forgotten.
+// If the record fails, nothing is forgotten.
 func TestForgetFails(t *testing.T) {
 	c, s, d := book(t, "acme")
 	commit(t, s, session("irc:carol", "alice", 1))

@@ -2,7 +2,7 @@ package exchange
 
 import "testing"
 
-// What was wanted of late is there, with its newest value, and no more than fits.
+// Recently used values are there, each with its newest value, and no more than the size.
 func TestCache(t *testing.T) {
 	const size = 64
 	c := newCache[int, int](size)

@@ -50,7 +50,7 @@ func TestAttack12ForeignExchangeIsNotRemembered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The owners go on; what they commit is remembered by them alone.
+		// The owners continue; only their commits are cached.
 		e.Round++
 		write()
 		if after, err := read(own); err != nil || after.Round != before.Round+1 {

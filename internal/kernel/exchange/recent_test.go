@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// What is read of the store never takes the place of what was committed while it was
-// read, and is not kept where it was forgotten meanwhile.
+// A value read from the store never replaces one that was committed meanwhile, and is not cached if
+// it was forgotten meanwhile.
 func TestRecentKeepsWhatIsNewest(t *testing.T) {
 	stored := map[string]int{"old": 1}
 	reads, during := 0, func() {}
@@ -33,7 +33,7 @@ func TestRecentKeepsWhatIsNewest(t *testing.T) {
 	during = func() { r.put("new", 2) }
 	of("new", 2, 3)
 	of("new", 2, 3)
-	// A read that is under way is waited for, and one that begins meanwhile waits.
+	// forget waits for a read in progress, and a read that begins meanwhile waits.
 	forgotten := make(chan struct{})
 	during = func() {
 		go func() {

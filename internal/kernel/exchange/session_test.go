@@ -59,7 +59,7 @@ func commitAll(t *testing.T, s *store.Store, changes ...*store.Change) {
 	}
 }
 
-// isOf wants a session to be an agent's, or nobody's, in memory as in the store.
+// isOf expects a session to be an agent's, or nobody's, in memory and in the store.
 func isOf(t *testing.T, known *Sessions, d *directory.Directory, key, want string) {
 	t.Helper()
 	for where, sessions := range map[string]*Sessions{"in memory": known, "in the store": newSessions(known.store)} {
@@ -74,8 +74,8 @@ func isOf(t *testing.T, known *Sessions, d *directory.Directory, key, want strin
 	}
 }
 
-// Two first messages of one session are decided at once, each for another agent. The
-// session is that agent's whose message was committed first, in memory as in the store.
+// Two first messages of one session are decided at once, for different agents. The session belongs
+// to the agent whose message was committed first, in memory and in the store.
 func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	s := openStore(t)
 	d, known := directoryOf(t, agentOf("alice", "acme"), agentOf("bob", "acme")), newSessions(s)
@@ -88,8 +88,8 @@ func TestFirstMessagesOfASessionAtOnce(t *testing.T) {
 	isOf(t, known, d, "chat:new", "bob")
 }
 
-// Who is given the id of an agent is another one, and has none of its sessions: who uses
-// one next begins it, and of two at once the first.
+// A new agent under an old id has none of its predecessor's sessions. The next agent to use one
+// begins it, and of two at once the first.
 func TestSessionsAreNotInherited(t *testing.T) {
 	s := openStore(t)
 	before, after := directoryOf(t, agentOf("alice", "acme")), directoryOf(t, agentOf("alice", "globex"), agentOf("bob", "globex"))
@@ -111,8 +111,8 @@ func TestSessionsAreNotInherited(t *testing.T) {
 	}
 }
 
-// Sessions of a version that did not keep whose they are go to whom the configuration
-// has under the agent's id at the first start, and never to another one.
+// Sessions of a version that did not store owners go to the agent that the configuration has under
+// the id at the first start, and never to another one.
 func TestSessionsAreSettledOnce(t *testing.T) {
 	s := openStore(t)
 	row := func(key, agent string) store.Session {

@@ -6,7 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What went before is of one agent and one session.
+// The words before a message belong to one agent and one session.
 func TestWords(t *testing.T) {
 	w := newWords()
 	w.Heard("alice", "telegram:carol", "Is Friday fine for you?")

@@ -15,8 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// An exchange that cannot be ended when its time is over keeps none behind it waiting, and is
-// tried again.
+// An exchange that cannot be ended at its deadline does not block others, and is tried again.
 func TestSweepPassesWhatItCannotEnd(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	clock := func() time.Time { return now }

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Interceptors may tighten what the caller wished, and nothing else.
+// Interceptors may tighten the caller's hints, and nothing else.
 func TestAfter(t *testing.T) {
 	of := func(raw string) Hints {
 		h, err := Parse([]byte(raw))
@@ -63,7 +63,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// What was read and is written as a caller would reads the same again.
+// Parsed hints, encoded as a caller would, parse to the same.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"id":"case-1","type":"meeting_scheduling","maxRounds":2,"classification":"internal","data":[{"source":"crm","fields":["name"],"classification":"public","description":"d"}]}`))
 	f.Add([]byte(`{"replyPolicy":"human-only","summary":"when","messageType":"agent-assisted","new":true,"conversationId":"c"}`))

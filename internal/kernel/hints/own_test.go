@@ -22,7 +22,7 @@ func TestWithoutLookalikes(t *testing.T) {
 	}
 }
 
-// What the daemon writes is in no copy that it writes to, and what is given stays as it is.
+// No copy contains the daemon's members, and the input does not change.
 func TestWithoutOwn(t *testing.T) {
 	given := api.Object{"ocip": api.String("forged"), "OCIP": api.String("forged"), "threadId": api.String("7")}
 	left, changes := WithoutOwn(given)

@@ -27,7 +27,7 @@ func sealOf(t testing.TB, tenant, instance string) seal {
 	return s
 }
 
-// A cursor opens where it was given, as it was, and nowhere else; nothing of it shows.
+// A cursor opens unchanged where it was issued, and nowhere else; its content does not show.
 func TestCursor(t *testing.T) {
 	s := sealOf(t, "acme", "agent-ann-1")
 	for _, c := range []outbox.Cursor{{Seq: 1, Newest: oneID}, {Seq: 1 << 50, Newest: otherID, KeptBack: []string{oneID, otherID}}} {
@@ -58,7 +58,7 @@ func TestCursor(t *testing.T) {
 			raw[i] ^= 1
 		}
 	}
-	// Of two that follow one another, nobody sees by how much.
+	// Two consecutive cursors do not reveal their distance.
 	one, _ := s.close(&outbox.Cursor{Seq: 1, Newest: oneID})
 	next, _ := s.close(&outbox.Cursor{Seq: 2, Newest: oneID})
 	if same := strings.Compare(one[:20], next[:20]); same == 0 {

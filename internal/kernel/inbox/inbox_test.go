@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// process is a peer of a process that runs.
+// process is the peer of a running process.
 type process struct {
 	api.Peer
 
@@ -22,7 +22,7 @@ type process struct {
 func (*process) Present() error             { return nil }
 func (p *process) Process() (string, error) { return p.name, nil }
 
-// connection is a context that counts what is to be done at its end.
+// connection is a context that counts the functions for its end.
 type connection struct {
 	context.Context
 
@@ -66,8 +66,7 @@ func (c *connection) ends() {
 	synctest.Wait()
 }
 
-// However often connections of one process read in turn, one end is waited for: that of
-// whoever read last.
+// However often connections of one process read in turn, only the last reader's end is awaited.
 func TestReadersInTurn(t *testing.T) { synctest.Test(t, readersInTurn) }
 
 func readersInTurn(t *testing.T) {

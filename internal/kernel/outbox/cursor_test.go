@@ -2,7 +2,7 @@ package outbox
 
 import "testing"
 
-// The cursor of a log that was set back, and counts anew, passes nothing that is newer.
+// The cursor of a log that was reset, and counts anew, passes no newer message.
 func TestCursorPasses(t *testing.T) {
 	c := Cursor{Seq: 9, Newest: "m5", KeptBack: []string{"m3"}}
 	for _, m := range []struct {

@@ -21,8 +21,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// app is a receiver and its connection, which takes what it is sent at once where
-// takes is set.
+// app is a receiver and its connection, which reads events at once if takes is set.
 type app struct {
 	mu      sync.Mutex
 	crowded bool
@@ -98,10 +97,10 @@ type world struct {
 	fails  int // how many commits fail
 	events []string
 	clock  time.Time
-	// generation and standing are what messages are decided by.
+	// generation and standing are the basis of decisions.
 	generation uint64
 	standing   error
-	// varies is set if the policy answers for its moment alone.
+	// varies is set if the policy's answers hold only for the moment.
 	varies bool
 }
 
@@ -132,7 +131,7 @@ func newWorldIn(t *testing.T, dir string) *world {
 	return w
 }
 
-// restart begins anew over the same store, knowing nothing of before.
+// restart begins again over the same store, without any memory.
 func (w *world) restart() {
 	if w.out != nil {
 		w.stop()
@@ -196,7 +195,7 @@ func (w *world) Lasts() bool {
 	return !w.varies
 }
 
-// AskAnew has a person asked, of which the record is the only trace here.
+// AskAnew has a person asked. Here only the record shows it.
 func (w *world) AskAnew(_ context.Context, of *gate.Waited, _ *gate.Anew, c *store.Change) (*gate.Withdrawn, error) {
 	c.Records = append(c.Records, &audit.Record{ID: "anew", ActionType: audit.ActionExchange, Event: "held", DispatchID: of.Record.DispatchID})
 	return nil, nil
@@ -208,7 +207,7 @@ func (w *world) Withdrawn(approvalID string, why *gate.Withdrawn) {
 	w.events = append(w.events, "told "+approvalID+" "+why.Code)
 }
 
-// testKeys takes digests that can be read.
+// testKeys makes readable digests.
 func testKeys(_, _ string, form func([]byte) ([]byte, error)) (string, error) {
 	text, err := form(nil)
 	return "digest of " + string(text), err
@@ -249,7 +248,7 @@ func (w *world) recorded() []string {
 // send decides a message of an agent through the channel irc and offers it.
 func (w *world) send(from, id string) { w.sendFor(from, id, time.Hour) }
 
-// sendFor is send of a message that waits for so long.
+// sendFor is send for a message that waits so long.
 func (w *world) sendFor(from, id string, wait time.Duration) {
 	w.t.Helper()
 	d := &Delivery{
@@ -297,18 +296,18 @@ func newApp() *app {
 	return a
 }
 
-// drained ends the outbox's own tasks, so that all that could be sent was.
+// drained waits for the outbox's own tasks, so that everything that could be sent was.
 func (w *world) drained() { w.out.tasks.Wait() }
 
 const sent = "hook:message_sending "
 
 func TestOrderOfAQueue(t *testing.T) {
 	w := newWorld(t)
-	// Nobody is there: it waits in the store.
+	// No app is connected: it waits in the store.
 	w.send("alice", "1")
 	a := &app{takes: true, crowded: true, roomy: make(chan struct{})}
 	w.set(func() { w.to = a })
-	// What comes now is behind what waits, and the connection is full.
+	// The new message is behind the waiting ones, and the connection is full.
 	w.send("alice", "2")
 	w.send("alice", "3")
 	w.expect("at a full connection", a.has())
@@ -321,8 +320,8 @@ func TestOrderOfAQueue(t *testing.T) {
 	w.expect("records", w.recorded())
 }
 
-// What was not taken comes again to the next connection, after a restart too, where
-// each row is held against its record.
+// Messages that were not read come again to the next connection, also after a restart, which
+// compares each row with its record.
 func TestComesAgainUntilItIsTaken(t *testing.T) {
 	w := newWorld(t)
 	first := newApp()
@@ -342,8 +341,7 @@ func TestComesAgainUntilItIsTaken(t *testing.T) {
 	w.expect("records", w.recorded())
 }
 
-// A pause keeps back what an agent sent and nothing else, and what it kept back goes
-// when it ends.
+// A pause keeps back only one agent's messages, and they go when it ends.
 func TestPauseKeepsBack(t *testing.T) {
 	w := newWorld(t)
 	a := newApp()
@@ -363,7 +361,7 @@ func TestPauseKeepsBack(t *testing.T) {
 	w.expect("left", w.waiting())
 }
 
-// A policy that answers for its moment alone is asked each time that a message is read back.
+// A policy whose answers hold only for the moment is asked each time that a message is read back.
 func TestAnswerThatDoesNotLast(t *testing.T) {
 	for varies, want := range map[bool][]string{true: {"withdrawn 1 given", "told  LATE"}, false: nil} {
 		w := newWorld(t)
@@ -388,8 +386,8 @@ func TestAnswerThatDoesNotLast(t *testing.T) {
 	}
 }
 
-// What waits too long, what a person takes out, and what no decision let through is
-// taken out with a record and reaches nobody.
+// Expired messages, dropped ones, and ones that no decision allowed are removed with a record and
+// reach nobody.
 func TestTakenOut(t *testing.T) {
 	w := newWorld(t)
 	w.send("alice", "late")
@@ -423,9 +421,8 @@ func TestTakenOut(t *testing.T) {
 	w.expect("left", w.waiting())
 }
 
-// A queue with what cannot be taken out now goes on as far as that, and behind it once it
-// can, without anything else that happens: with what waits for an app as with what a pause
-// kept back.
+// If a message of a queue cannot be removed, the queue goes on up to it, and after it once that
+// works, without any other event: both for messages of an app and for those that a pause kept back.
 func TestDrainIsTriedAgain(t *testing.T) {
 	for name, paused := range map[string]bool{"what waits": false, "what was kept back": true} {
 		t.Run(name, func(t *testing.T) {
@@ -459,7 +456,7 @@ func TestDrainIsTriedAgain(t *testing.T) {
 	}
 }
 
-// One that ends while it waits to be tried again is done.
+// A drain that ends while it waits for its next attempt is done.
 func TestDrainEndsWithTheOutbox(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -477,7 +474,7 @@ func TestDrainEndsWithTheOutbox(t *testing.T) {
 	})
 }
 
-// Who waits for a message that a pause keeps back is woken when that is over.
+// A reader that waits for a paused message is woken at the end of the pause.
 func TestReaderIsWokenAfterAPause(t *testing.T) {
 	w := newWorld(t)
 	came, leave := w.out.Arrival(ChannelQueue("irc"))
@@ -490,8 +487,8 @@ func TestReaderIsWokenAfterAPause(t *testing.T) {
 	}
 }
 
-// What a reader was given is kept while it is there. After that it can be dropped, or
-// expire, and its record says that it was given; what the reader passed is forgotten.
+// A message that a reader was given is kept while the reader is connected. After that it can be
+// dropped, or expire, and its record says that it was given. Passed messages are forgotten.
 func TestGiven(t *testing.T) {
 	w := newWorld(t)
 	queue := ChannelQueue("irc")
@@ -536,7 +533,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// A person who drops a message and a reader who is given it never both have it.
+// A message is never both dropped by a person and given to a reader.
 func TestDropAgainstRead(t *testing.T) {
 	w := newWorld(t)
 	for n := range 50 {
@@ -557,7 +554,7 @@ func TestDropAgainstRead(t *testing.T) {
 	}
 }
 
-// FuzzEvent: what is read back of a row is what would be written for it.
+// FuzzEvent: an event read from a row is encoded to the same row.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte(`{"hook":"message_sending","about":{}}`+"\n{}"), "alice")
 	f.Add([]byte("{}\n"), "b\n\"")
@@ -579,7 +576,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzPlace: no place of a page makes a list fail otherwise than with an error.
+// FuzzPlace: no place of a page makes a list fail except with an error.
 func FuzzPlace(f *testing.F) {
 	f.Add("channel:irc#7")
 	f.Add("#")

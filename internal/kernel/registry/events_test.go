@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// An event that somebody waits for is there until the waiting ends, however much the
-// app is sent meanwhile, and the others give way to later ones.
+// An awaited event stays until the wait ends, however many events the app is sent meanwhile, and
+// other events give way to later ones.
 func TestAwaitedEventsStay(t *testing.T) {
 	r := newEvents()
 	flood := func(name string) {

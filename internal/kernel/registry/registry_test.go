@@ -22,7 +22,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// fixture is a registry over a real store, with an outbox that notes what it is told.
+// fixture is a registry over a real store, with an outbox that notes its calls.
 type fixture struct {
 	*testing.T
 	*Registry
@@ -47,7 +47,7 @@ func (f *fixture) Acknowledge(a *App, d *Delivery, r Receipt) error {
 	return nil
 }
 
-// run runs a test in time of its own.
+// run runs a test in a bubble of its own time.
 func run(t *testing.T, cfg directory.Config, test func(f *fixture)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ocipd.db")
@@ -148,7 +148,7 @@ func agentOf(id, app, tenant string) directory.Agent {
 	return directory.Agent{App: app, Agent: ocip.Agent{ID: id, Identity: ocip.Identity{InstanceID: "agent-" + id, UserID: id, TenantID: tenant}}}
 }
 
-// isCode fails a test where an error is not of a code, "" for none.
+// isCode fails a test if an error is not of a code, "" for none.
 func isCode(t *testing.T, what string, err error, want api.Code) {
 	t.Helper()
 	var got api.Code
@@ -160,8 +160,8 @@ func isCode(t *testing.T, what string, err error, want api.Code) {
 	}
 }
 
-// A connection that outlives its process keeps nobody from its app's id, and whoever
-// registers next has none of its events.
+// A connection that outlives its process does not block its app's id, and the next app under that
+// id has none of its events.
 func TestEndedProcessHoldsNoID(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
 		first := &mortal{someone: 7}
@@ -179,8 +179,8 @@ func TestEndedProcessHoldsNoID(t *testing.T) {
 	})
 }
 
-// An id is its holder's: another connection has it only with the token, and one that
-// looks like it not at all.
+// An id belongs to its holder: another connection gets it only with the token, and an id that looks
+// like it is refused.
 func TestRegistration(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
 		first, wire, token, err := f.connects(someone(1), manifest("@acme/alice"), "")
@@ -208,8 +208,8 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
-// What an app has comes back with its token, for the same process alone, also with
-// another daemon.
+// An app's state comes back with its token, only for the same process, and also with another
+// daemon.
 func TestResumption(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
 		m := manifest("@acme/chat")
@@ -242,8 +242,8 @@ func TestResumption(t *testing.T) {
 	})
 }
 
-// An answer counts once, in time, and for the app that was asked. A receipt goes to
-// the outbox; what is none leaves the event open.
+// An answer counts once, in time, and for the app that was asked. A receipt goes to the outbox;
+// anything else leaves the event open.
 func TestAnswers(t *testing.T) {
 	run(t, directory.Config{Agents: []directory.Agent{agentOf("alice", "@acme/alice", "acme")}, Required: []string{"@acme/chat"}}, func(f *fixture) {
 		m := manifest("@acme/chat")
@@ -303,8 +303,8 @@ func idOf(payload string) string {
 	return id
 }
 
-// Terms under which an app may not run end what it may do, and later terms that let it
-// run give it back; older ones say nothing.
+// If the terms do not allow an app to run, it loses its rights, and later terms that allow it give
+// them back; older ones have no effect.
 func TestBinding(t *testing.T) {
 	cfg := directory.Config{Agents: []directory.Agent{agentOf("alice", "@acme/alice", "acme")}}
 	run(t, cfg, func(f *fixture) {
@@ -331,8 +331,8 @@ func TestBinding(t *testing.T) {
 	})
 }
 
-// Where apps of others may be there, who is refused for a binding learns nothing of it:
-// neither the agent nor its user or program. The record has all.
+// If other parties' apps share the daemon, a process that is refused for a binding learns nothing
+// about it: neither the agent nor its user or program. The record has everything.
 func TestBindingOfOthers(t *testing.T) {
 	uid, strange := uint32(64002), uint32(1)
 	alice := agentOf("alice", "@acme/alice", "acme")
@@ -361,8 +361,8 @@ func TestBindingOfOthers(t *testing.T) {
 	}
 }
 
-// Of processes that have registered none operates, also after its app is gone, and one
-// that has ended gives its place to another.
+// No process that has registered may operate, even after its app is gone, and an ended process
+// gives its place to another.
 func TestProcesses(t *testing.T) {
 	run(t, directory.Config{}, func(f *fixture) {
 		c, _, _, err := f.connects(someone(1), manifest("@acme/alice"), "")
@@ -390,8 +390,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// What a required interceptor has not been asked about does not go on, also where it leaves,
-// or comes, while another one is asked.
+// A message that a required interceptor was not asked about does not go on, even if the interceptor
+// connects or disconnects while another one is asked.
 func TestRequiredInterceptorLeavesMeanwhile(t *testing.T) {
 	const slow, required = "@acme/slow", "@acme/required"
 	cfg := directory.Config{

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// A token is compared in constant time: how long it takes to refuse one says
-// nothing of how much of it was right. So in this package a token is an operand of no
-// comparison, but with the empty one, no key of a map and no argument of a
-// comparing function but that of crypto/subtle; a digest of it may be anything.
+// A token is compared in constant time, so that the duration of a refusal does not reveal how much
+// of it was right. In this package a token is an operand of no comparison except with the empty
+// one, no key of a map and no argument of a comparing function except those of crypto/subtle. A
+// digest of it may be anything.
 func TestTokensAreComparedInConstantTime(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Whoever is second to open what another has made and given up waits for nobody
-// and gets the file that has the name.
+// A process that opens a file which another has made and given up does not wait, and gets the file
+// that has the name.
 func TestClaimOfAFileThatLostItsName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ocipd.db")
 	for range 200 {

@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// However many long queries are asked for, one runs, and what is short waits for none.
+// However many long queries are asked for, one runs, and short ones wait for none.
 func TestLongQueriesLeaveConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "some.db")
 	conn, err := sqlite.OpenConn(path)

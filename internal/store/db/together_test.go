@@ -8,8 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A transaction that cannot be written at its very end says what failed, and leaves nothing
-// behind.
+// If a transaction cannot be written at its very end, the error says what failed, and nothing is
+// left of it.
 func TestTogetherSaysWhatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	claim, err := (&Schema{}).Claim(path)

@@ -25,7 +25,7 @@ func TestLevels(t *testing.T) {
 		{2000 << 20, false, OK},
 		{warn, false, OK},
 		{warn - 1, false, Warn},
-		{warn, false, Warn}, // at the border, it is not told of again
+		{warn, false, Warn}, // at the limit, it is not reported again
 		{leave(warn), false, OK},
 		{500 << 20, false, Warn},
 		{least, false, Warn},
@@ -38,7 +38,7 @@ func TestLevels(t *testing.T) {
 		{leave(least), false, Warn},
 		{0, true, Full},
 		{2000 << 20, false, OK},
-		// A write found no space and there is plenty: no reason to stop.
+		// A write found no space, but there is plenty: no reason to stop.
 		{2000 << 20, true, OK},
 	}
 	free := int64(0)
@@ -58,8 +58,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestReserve: it is made where there is room for it beside what must be free,
-// given up once, and made again when there is room again.
+// TestReserve: it is made if there is room for it beside the space that must be free, given up
+// once, and made again when there is room again.
 func TestReserve(t *testing.T) {
 	const least, size = 8 << 20, 2 << 20
 	free := int64(least)
@@ -100,7 +100,7 @@ func TestReserve(t *testing.T) {
 	if s.Look(false); !have() {
 		t.Error("it is not made again")
 	}
-	// What somebody put in its place is not written to.
+	// A file that somebody put in its place is not written to.
 	if err := errors.Join(os.WriteFile(db+".other", []byte("precious"), 0o600), os.Remove(db+".reserve"), os.Symlink(db+".other", db+".reserve")); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestDiskIsLookedAtOnceASecond, and each change of the level is told once.
+// TestDiskIsLookedAtOnceASecond, and each change of the level is reported once.
 func TestDiskIsLookedAtOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -143,7 +143,7 @@ func TestDiskIsLookedAtOnceASecond(t *testing.T) {
 			<-time.After(time.Second + time.Millisecond)
 			synctest.Wait()
 		}
-		s.Look(true) // there is space: nothing to tell
+		s.Look(true) // there is space: nothing to report
 		s.wakeUp()
 		synctest.Wait()
 		stop()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that grows while it is looked at has no hole, whatever a single look says.
+// A file that grows during the check has no hole, whatever a single look shows.
 func TestGrowingLogHasNoHole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")

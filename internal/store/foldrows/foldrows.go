@@ -349,9 +349,9 @@ func Words(differences []fold.Difference) string {
 	return b.String()
 }
 
-// unlike is the error of a start with rows that differ from the log. It reads the whole log, which
-// has the last word: a row that ended and was opened again behind the newest checkpoint cannot be
-// compared with that checkpoint. It returns nil if the rows are as the whole log says.
+// unlike returns the error of a start whose rows differ from the log. It reads the whole log to
+// decide: a row that ended and was opened again after the newest checkpoint cannot be compared with
+// that checkpoint. It returns nil if the rows match the whole log.
 func unlike(ctx context.Context, reader *db.Reader, log Log, now time.Time, differences []fold.Difference, logger *zap.Logger) error {
 	logger.Warn("rows of the database are not what the records since the newest checkpoint say: reading the whole log")
 	first, err := log.FirstSeq(ctx)

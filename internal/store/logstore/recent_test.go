@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What followers are given from memory is bounded, however much is written.
+// The followers' lines in memory are bounded, however much is written.
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
 	for i := range uint64(40) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What is under way counts until it is written or given back, and what waits until it
-// is looked up again.
+// Messages in progress count until they are written or given back, and waiting ones until the next
+// look-up.
 func TestCounts(t *testing.T) {
 	now, waits := time.Unix(0, 0), []Waiting{{App: "a", Messages: 1, Bytes: 10}}
 	count := func(context.Context) ([]Waiting, error) { return waits, nil }
@@ -37,7 +37,7 @@ func TestCounts(t *testing.T) {
 	if err := q.Take(t.Context(), false, []Message{{Bytes: 1000}}); err != nil {
 		t.Errorf("of no app: %v", err)
 	}
-	// All of it was taken meanwhile.
+	// All of them were taken meanwhile.
 	waits = nil
 	take(false, ErrExceeded, 1)
 	now = now.Add(RecountEvery)

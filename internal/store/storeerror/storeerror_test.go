@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/fileintegrity"
 )
 
-// Whoever asks for what cannot be read any more is told the code and the file that is
-// lost, and nothing of how the query failed.
+// A caller that needs unreadable data is told the code and the lost file, and nothing of how the
+// query failed.
 func TestUnreadable(t *testing.T) {
 	lost := &fileintegrity.LostError{What: "the database", Path: "ocipd.db", How: "is gone"}
 	for want, closed := range map[string]error{
@@ -31,8 +31,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Whoever needs a row that was changed is told so, and neither which row it is nor what
-// stands there.
+// A caller that needs an altered row is told so, and neither which row it is nor its content.
 func TestAlteredRow(t *testing.T) {
 	row := &store.AlteredError{Table: "exchanges", Row: "0011", Key: "forged"}
 	for _, told := range []*api.Error{api.AsError(AlteredRow(row)), NotRecorded("cannot record it", fmt.Errorf("cannot write: %w", row))} {

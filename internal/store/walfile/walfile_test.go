@@ -62,9 +62,9 @@ func value(t *testing.T, conn *sqlite.Conn, query string) string {
 	return got
 }
 
-// TestCommits has transactions of all sizes, some taken back, with a small cache that
-// makes SQLite write pages before the commit, beside a second connection and beside
-// copies of the files as a crash would leave them, which SQLite's own VFS opens.
+// TestCommits runs transactions of all sizes, some rolled back, with a small cache that makes
+// SQLite write pages before the commit. Beside it are a second connection and copies of the files
+// as a crash would leave them, which SQLite's own VFS opens.
 func TestCommits(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.db")
@@ -119,7 +119,7 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// writes counts the system calls with which this process has written.
+// writes counts the write system calls of this process.
 func writes(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/io")
@@ -188,8 +188,8 @@ func TestWriteThatFails(t *testing.T) {
 	}
 }
 
-// After a sync that has failed no commit is taken, also if the sync was a checkpoint's, whose
-// error SQLite drops, and if a later one would succeed.
+// After a failed sync no commit succeeds, even if the sync was a checkpoint's, whose error SQLite
+// drops, and even if a later one would succeed.
 func TestSyncThatFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	conn := open(t, path, gathering(t), "wal_autocheckpoint=0")
@@ -214,7 +214,7 @@ func TestSyncThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(kept)
-	null, err := unix.Open("/dev/null", unix.O_RDWR, 0) // which cannot be synced
+	null, err := unix.Open("/dev/null", unix.O_RDWR, 0) // cannot be synced
 	if err != nil {
 		t.Fatal(err)
 	}
