@@ -28,6 +28,6 @@
 //   - quota: limits how many of one app's messages may be queued
 //   - rowseal: the tables with sealed rows, their key, the seals of records, and when unsealed rows
 //     are accepted
-//   - storeerror: words for callers why the store did not do a request
+//   - storeerror: errors that tell callers why the store did not carry out a request
 //   - walfile: SQLite's `unix-excl` VFS with a write-ahead log that is written in one call a commit
 package store

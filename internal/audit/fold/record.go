@@ -170,8 +170,8 @@ type Said struct {
 	// Adopts is set on the record that adopts an earlier version's rows. The records before it do
 	// not count, and all rows are stated in it and after it, up to the next checkpoint.
 	Adopts bool
-	// Retired, if not 0, is the last retired record: their statements about open rows are repeated
-	// before this one.
+	// Retired, if not 0, is the last record that retention removed. Earlier records repeat what
+	// the removed ones stated about open rows.
 	Retired uint64
 }
 

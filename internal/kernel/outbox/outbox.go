@@ -453,9 +453,9 @@ func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
 	return found, nil
 }
 
-// dueOf returns the delivery of a waiting message. It returns nil if the message has expired, would
-// reach somebody else than it was decided for, or was allowed by no decision. Such a message is
-// removed, on record.
+// dueOf returns the delivery of a waiting message, nil for one that a person is dropping. It also
+// returns nil if the message has expired, would reach somebody else than it was decided for, or was
+// allowed by no decision. It removes such a message, on record.
 func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
 	if m.Altered {
 		return nil, o.reject(m, alteredRow)

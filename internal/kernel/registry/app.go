@@ -68,7 +68,7 @@ func (a *App) owns(token string) bool {
 	return token != "" && (sameDigest(digestOfToken(token), a.digest) || mutant.Off("token"))
 }
 
-// tokenDigest stands for a token, which is kept nowhere, also not in memory.
+// tokenDigest stands for a token, which the registry does not keep, not even in memory.
 type tokenDigest [sha256.Size]byte
 
 func digestOfToken(token string) tokenDigest { return sha256.Sum256([]byte(token)) }

@@ -1,5 +1,5 @@
-// Package storeerror words for a caller why the store did not do a request. An act that cannot be
-// recorded was not done; the caller is told so, and why, in the form of the protocol's errors.
+// Package storeerror tells callers why the store did not carry out a request. An act that cannot
+// be recorded is not done; the error says so, and why, in the form of the protocol's errors.
 package storeerror
 
 import (
