@@ -241,7 +241,10 @@ func (s *shell) say(method string, said *spoken) error {
 	if said.Round > 0 {
 		fmt.Fprintf(&b, "\nround %d of %d", said.Round, said.MaxRounds)
 	}
-	fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
+	// What could not be recorded has no record.
+	if said.AuditID != "" {
+		fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
+	}
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if err := term.Line(s.Stdout, line); err != nil {
 			return err

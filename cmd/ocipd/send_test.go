@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/ocip"
+)
+
+// A message that was refused because nothing could be recorded has no record to look at.
+func TestRefusalWithoutARecord(t *testing.T) {
+	for id, want := range map[string]string{
+		"":      "refused: AUDIT_WRITE_FAILED: the disk is full\n",
+		"01a2f": "refused: AUDIT_WRITE_FAILED: the disk is full\nrecord: ocipd audit query --record 01a2f\n",
+	} {
+		var out bytes.Buffer
+		s := &shell{Process: cli.Process{Stdout: &out}}
+		if err := s.say("sending.message", &spoken{CheckResult: api.CheckResult{Result: ocip.Deny, Code: ocip.AuditWriteFailed, Reason: "the disk is full", AuditID: id}}); err != nil || out.String() != want {
+			t.Errorf("it says %q, %v", out.String(), err)
+		}
+	}
+}
