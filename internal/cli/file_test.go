@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A file that a person names is read up to a limit, be it a pipe or a device that never ends.
+// A file that a person names is read up to a limit, even if it is a pipe or an endless device.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	good, large := filepath.Join(dir, "good"), filepath.Join(dir, "large")

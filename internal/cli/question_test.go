@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A question that nobody answers ends with the first interrupt.
+// The first interrupt ends an unanswered question.
 func TestQuestionIsInterrupted(t *testing.T) {
 	never, _ := io.Pipe()
 	interrupted := make(chan struct{})
@@ -22,7 +22,7 @@ func TestQuestionIsInterrupted(t *testing.T) {
 	}
 }
 
-// A question that takes most of its line has the answer on one of its own.
+// If a question takes most of its line, the answer gets its own line.
 func TestAnswerHasRoom(t *testing.T) {
 	for text, want := range map[string]string{
 		"Who": "Who: ",

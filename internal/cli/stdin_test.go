@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What stands in stdin is taken as a whole or not at all: nobody says what was cut.
+// Stdin is read completely or refused, because nobody would notice a cut.
 func TestStdinIsWhole(t *testing.T) {
 	t.Parallel()
 	for length, good := range map[int]bool{3: true, maxInput: true, maxInput + 1: false} {

@@ -80,7 +80,7 @@ func mustRedact(t *testing.T, c *Config) []byte {
 	return text
 }
 
-// Apps read the sections channels and apps of the file, and access is neither.
+// Apps may read the sections channels and apps of the file, and access is neither.
 func TestAccessIsNotServedToApps(t *testing.T) {
 	c := mustParse(t, `access: {apps: {"@acme/telegram": {channels: [telegram]}}, channels: {telegram: {case: ascii}}}`)
 	if tree := c.Visible(); len(tree) != 2 || len(tree["channels"].(map[string]any)) != 0 || len(tree["apps"].(map[string]any)) != 0 {
@@ -149,7 +149,7 @@ func TestAccessErrors(t *testing.T) {
 	}
 }
 
-// Finding D18 of a trial by new users: the first mistakes say what to do.
+// Finding D18 of a trial by new users: errors for first mistakes say what to do.
 func TestFirstMistakesSayWhatToDo(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"app without quotes", "agents:\n  - id: a\n    app: @tour/shell\n", `f:3:10: cannot read YAML: no text begins with @ unless it is in quotes: write app: "@tour/shell"`},
@@ -172,7 +172,7 @@ func TestFirstMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Attack 25: what ends a comment for YAML and not for an editor hides a key.
+// Attack 25: a character that ends a comment for YAML but not in an editor hides a key.
 func TestHiddenLineEndsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"U+2028", "log: {}\n# was 3\u2028ipc: {apps_may_operate: true}\n", "f:2:8: cannot read this file: U+2028 (line separator) ends a line here"},

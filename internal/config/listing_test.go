@@ -69,7 +69,7 @@ func TestDirectoryFile(t *testing.T) {
 	if got := c.Source("directory_file[3]"); got != SourceDefault {
 		t.Errorf("no entry comes from %s", got)
 	}
-	// What people are shown is the configuration alone, and names the file.
+	// The configuration for people has no entries of the file, and names the file.
 	if again := mustParse(t, string(mustRedact(t, c))); len(again.Directory) != 1 || again.DirectoryFile != "contacts.jsonl" || again.Listed != nil {
 		t.Errorf("what is shown reads as %+v", again)
 	}
@@ -131,8 +131,8 @@ func TestDirectoryFileErrors(t *testing.T) {
 	})
 }
 
-// A reload takes what changed in the file, says which entries those are, and leaves
-// what it has where the file has nothing any more.
+// A reload loads the changes of the file, reports the changed entries, and keeps the loaded
+// ones if the file becomes empty.
 func TestReloadADirectoryFile(t *testing.T) {
 	text := contactLines(50)
 	c, dir, err := withListing(t, "", text)
@@ -180,7 +180,7 @@ func TestReloadADirectoryFile(t *testing.T) {
 	if _, err := again.Reload(); err == nil || !strings.Contains(err.Error(), "no such file or directory") {
 		t.Errorf("no file is %v", err)
 	}
-	// A pipe is not waited for: a daemon that reads its configuration again would be.
+	// It must not wait at a pipe: a daemon that reloads would hang.
 	if err := syscall.Mkfifo(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestReloadADirectoryFile(t *testing.T) {
 	}
 }
 
-// TestHundredThousandContacts holds the size that is promised, and what it takes.
+// TestHundredThousandContacts checks the promised size and its cost.
 func TestHundredThousandContacts(t *testing.T) {
 	const n = 100_000
 	heap := func() int {
@@ -219,8 +219,7 @@ func TestHundredThousandContacts(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// BenchmarkDirectoryFile is what a start takes for a directory of a hundred
-// thousand agents.
+// BenchmarkDirectoryFile measures a load with a directory of a hundred thousand agents.
 func BenchmarkDirectoryFile(b *testing.B) {
 	text := contactLines(100_000)
 	c, dir, err := withListing(b, "", text)
@@ -237,8 +236,8 @@ func BenchmarkDirectoryFile(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
-// BenchmarkReload is what a reload takes of such a directory of which one line is
-// another, with the difference.
+// BenchmarkReload measures a reload after a change of one line in such a directory, with
+// the difference.
 func BenchmarkReload(b *testing.B) {
 	text := []byte(contactLines(100_000))
 	c, dir, err := withListing(b, "", string(text))
@@ -265,7 +264,7 @@ func BenchmarkReload(b *testing.B) {
 	}
 }
 
-// TestManyFaultsTakeNoLonger has every value of a long list wrong.
+// TestManyFaultsTakeNoLonger has a long list of invalid values.
 func TestManyFaultsTakeNoLonger(t *testing.T) {
 	var agents, routes, accepts strings.Builder
 	for i := range 4000 {
@@ -299,8 +298,7 @@ func TestDirectoryFileBounds(t *testing.T) {
 	}
 }
 
-// FuzzParseEntry holds a line to this: what is read can be written, and reads as the
-// same.
+// FuzzParseEntry checks that a valid line can be written, and reads as the same entry.
 func FuzzParseEntry(f *testing.F) {
 	for line := range strings.Lines(contactLines(2)) {
 		f.Add([]byte(strings.TrimSpace(line)))

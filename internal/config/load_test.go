@@ -41,7 +41,7 @@ func mustParse(t *testing.T, text string) *Config {
 	return c
 }
 
-// same compares two configurations, not where they came from.
+// same compares two configurations without the origins of values.
 func same(a, b *Config) bool {
 	x, y := *a, *b
 	x.File, x.origins, x.listed = "", nil, nil
@@ -413,7 +413,7 @@ func TestEveryProblemIsReported(t *testing.T) {
 		t.Errorf("want four lines, got\n%v", err)
 	}
 
-	// What follows from a problem is none of its own.
+	// Consequences of a fault are not reported.
 	_, err = Parse("", []byte("ipc: {max_line_bytes: -1}"))
 	if errors.As(err, &all); len(all) != 1 {
 		t.Errorf("one bad size is reported as\n%v", err)
@@ -513,7 +513,7 @@ policy: {data: {clientSecret: xyzzy, cross_org: true, note: shown, credentials: 
 	}
 }
 
-// FuzzParse holds what was read to its own printed form.
+// FuzzParse checks that a configuration equals its own printed form.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(alice + "channels: {a: &x [1, 0x1F, 1e3, ~, 'y'], b: *x, \"c.D\": {e: 2024-01-01}}\n"))
 	f.Add([]byte("hooks: {wait: 1s, apps: {\"@a/b.c\": {wait: 2s}}}\npolicy: {data: {Own: {k: v}, \"*\": 1}}\n"))

@@ -13,16 +13,15 @@ import (
 	"github.com/openclawos/ocipd/internal/config/running"
 )
 
-// left is what the daemon of a test has left word of.
+// left is the place file of a test's daemon.
 func left(file, at string) *running.Daemon {
 	return &running.Daemon{Config: file, Places: map[string]string{
 		"ipc.socket": at + "/k.sock", "store.url": at + "/x.db", "audit.mirror": at + "/a.jsonl", "audit.keys": at + "/k", "audit.checkpoints": at + "/c",
 	}}
 }
 
-// Whoever looks for a daemon finds it by flags and the environment, by a file that
-// is whole, and beside a broken one by what its daemon has left word of; never by
-// a file that is broken.
+// A command finds a daemon by flags and the environment, by a valid file, and beside a
+// broken file by the daemon's place file; never by a broken file.
 func TestLocate(t *testing.T) {
 	const good = "ipc:\n  socket: /r/k.sock\nstore:\n  url: /s/x.db\naudit:\n  mirror: /m/a.jsonl\n  keys: /k\n  checkpoints: /c\n"
 	const said, live, none = "/r/k.sock /s/x.db /m/a.jsonl /k /c", "/live/k.sock /live/x.db /live/a.jsonl /live/k /live/c", "? ? ? ? ?"
@@ -33,7 +32,7 @@ func TestLocate(t *testing.T) {
 		env     []string
 		flag    string
 		broken  bool
-		// want are the places, a question mark for one that is in doubt.
+		// want are the places; a question mark is an uncertain one.
 		want string
 	}{
 		{"good", good, nil, nil, "", false, said},
@@ -107,8 +106,7 @@ func leave(t *testing.T, run string, r *running.Daemon) (file string, remove fun
 	return newest[0], remove
 }
 
-// located writes the places of a configuration, a question mark for one that is in
-// doubt.
+// located formats the places of a configuration, with a question mark for an uncertain one.
 func located(t *testing.T, c *Config) string {
 	t.Helper()
 	var got []string
@@ -125,7 +123,7 @@ func located(t *testing.T, c *Config) string {
 	return strings.Join(got, " ")
 }
 
-// What was not left by a daemon of this user that lives counts for nothing.
+// A place file counts only if a living daemon of this user left it.
 func TestLeft(t *testing.T) {
 	const none, live = "? ? ? ? ?", "/live/k.sock /live/x.db /live/a.jsonl /live/k /live/c"
 	for _, tt := range []struct {
@@ -205,7 +203,7 @@ func TestLeft(t *testing.T) {
 
 const leavesIn = "OCIPD_TEST_LEAVES_IN"
 
-// TestLeftByTheDead has another process leave word and be killed.
+// TestLeftByTheDead has another process publish its places and be killed.
 func TestLeftByTheDead(t *testing.T) {
 	if run := os.Getenv(leavesIn); run != "" {
 		leave(t, run, left(os.Getenv("CONFIG"), "/live"))
@@ -239,14 +237,14 @@ func TestLeftByTheDead(t *testing.T) {
 	if c, _ = Locate(opts); c.Certain(socketKey) == nil {
 		t.Errorf("when it is dead: %s", c.IPC.Socket)
 	}
-	// The next one takes its place.
+	// The next daemon replaces it.
 	leave(t, run, left(file, "/live"))
 	if c, _ = Locate(opts); c.IPC.Socket != "/live/k.sock" {
 		t.Errorf("the next one: %v", c.Certain(socketKey))
 	}
 }
 
-// A configuration file that is named from where it is, is the same file.
+// A relative and an absolute name of a configuration file mean the same file.
 func TestLeftWithARelativeName(t *testing.T) {
 	run, dir := t.TempDir(), t.TempDir()
 	write(t, dir, "ocipd.yaml", "polcy: 1\n")

@@ -105,7 +105,7 @@ func TestPathsBesideTheDatabase(t *testing.T) {
 	}
 }
 
-// Word is left in a directory that is nobody else's.
+// Place files are in a directory that belongs to one user.
 func TestRunningPath(t *testing.T) {
 	for _, tt := range []struct{ runtime, socket, want string }{
 		{"/run/user/1000", "/run/user/1000/openclawos/kernel.sock", "/run/user/1000/openclawos/running"},

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// another changes the value of a key into one that is not what it was.
+// another changes the value of a key to a different one.
 func another(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch {
@@ -43,8 +43,8 @@ func another(t *testing.T, v reflect.Value) {
 	}
 }
 
-// Every key says whether it takes effect live; another value of it is noticed, and
-// is in force or kept back just as it says.
+// Every key says whether it takes effect live. Another value of it is noticed, and is in
+// force or kept back accordingly.
 func TestEveryKeyIsLiveOrNot(t *testing.T) {
 	seen := 0
 	walk(reflect.ValueOf(Default()).Elem(), reflect.ValueOf(Default()).Elem(), nil, "", func(at keypath.Path, how string, _, _ reflect.Value) {
@@ -85,7 +85,7 @@ func TestEveryKeyIsLiveOrNot(t *testing.T) {
 	}
 }
 
-// joined is a path as leaves writes it.
+// joined formats a path as leaves does.
 func joined(at keypath.Path) string {
 	names := make([]string, len(at))
 	for i, s := range at {
@@ -110,8 +110,7 @@ audit:
     - {name: c, type: otlp, endpoint: "https://u:p@c.example/v1/logs", headers: {Authorization: "Bearer one"}}
 `
 
-// What differs is named by what it is, not by where it stands, and a secret that
-// changed shows that and nothing else.
+// Differences are named by entry and not by position, and a changed secret shows only that it changed.
 func TestSince(t *testing.T) {
 	parse := func(text string) *Config {
 		t.Helper()
@@ -168,7 +167,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// Every value of an entry counts, of those too that are compared by hand.
+// Every value of an entry counts, including those compared by hand.
 func TestSameItem(t *testing.T) {
 	for _, item := range []any{&Agent{}, &Contact{}, &Route{}, &Pattern{}, &Sink{}} {
 		was := reflect.ValueOf(item).Elem()
@@ -191,7 +190,7 @@ func TestSameItem(t *testing.T) {
 	}
 }
 
-// However much differs, what is listed of it is bounded.
+// The listed differences are bounded, however many there are.
 func TestSinceIsBounded(t *testing.T) {
 	was, now := Default(), Default()
 	for n := range 1000 {
@@ -208,7 +207,7 @@ func TestSinceIsBounded(t *testing.T) {
 	}
 }
 
-// The comment that people read lists every kind of personal data.
+// The comment in the default file lists every kind of personal data.
 func TestPersonalDataIsListed(t *testing.T) {
 	words := strings.FieldsFunc(string(configs.Default()), func(r rune) bool { return strings.ContainsRune(" \n#,.:", r) })
 	for _, name := range content.Personal() {
@@ -218,8 +217,7 @@ func TestPersonalDataIsListed(t *testing.T) {
 	}
 }
 
-// A regular expression that does not compile, and a cue that does not exist, are
-// found with their place.
+// An invalid regular expression and an unknown cue are reported with their position.
 func TestRulesAreChecked(t *testing.T) {
 	_, err := Parse("ocipd.yaml", []byte("ocip:\n  commitment:\n    families: {mony: off, money: of}\n  content:\n    patterns:\n"+
 		"      - {name: ok, regexp: falcon, level: internal}\n      - {name: bad, regexp: \"fal(con\", level: internal}\n"+
@@ -272,14 +270,14 @@ func TestReload(t *testing.T) {
 		t.Error("a file that is gone reads as one")
 	}
 
-	// One that was empty from the start may stay so.
+	// A file that was empty from the start may stay so.
 	blank, err := Load(Options{File: write(t, dir, "blank.yaml", "")})
 	must(t, err)
 	if _, err := blank.Reload(); err != nil {
 		t.Error(err)
 	}
 
-	// Where no file was read, one that came since is.
+	// If there was no file, one that has appeared since is read.
 	none, err := Load(Options{Env: []string{"XDG_CONFIG_HOME=" + dir}})
 	must(t, err)
 	if again, err := none.Reload(); err != nil || again != none {

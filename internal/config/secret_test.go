@@ -9,12 +9,11 @@ import (
 	"testing"
 )
 
-// marker stands for a secret. It looks like a word, so that it is not masked for
-// what it looks like.
+// marker stands for a secret. It looks like a word, so that its form does not mask it.
 const marker = "plainmarker"
 
-// open are the keys that are shown as they are: they say who, where or which, and
-// hold nothing that lets anybody in.
+// open are the keys that are shown unmasked: they are names, places and choices, and give
+// nobody access.
 func open() []string {
 	return []string{
 		"ipc.socket", "default_agent", "directory_file", "routes.session", "routes.agent",
@@ -30,7 +29,7 @@ func open() []string {
 		"tasks.actors.name", "tasks.actors.role", "tasks.actors.app", "tasks.actors.tenant_id", "tasks.actors.max_classification", "tasks.actors.exe",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster",
 		"approvals.allowed_signers", "policy.path", "policy.data.allowed_exchange_types", "policy.data.max_classification_shared",
-		// What a policy decides by is what is looked for in a difference.
+		// A difference is useless without the policy's data.
 		"policy.data.*",
 		"store.url", "audit.mirror", "audit.checkpoints", "audit.content", "audit.recipients", "audit.keys", "audit.redact.members", "audit.redact.patterns",
 		"audit.sinks.name", "audit.sinks.type", "audit.sinks.path", "audit.sinks.endpoint", "audit.sinks.network", "audit.sinks.address",
@@ -40,8 +39,7 @@ func open() []string {
 	}
 }
 
-// plant visits every place of the schema that can hold text: with set called, the
-// configuration has that text there.
+// plant visits every place of the schema that can hold text; set puts a text there.
 func plant(v reflect.Value, at string, visit func(at string, set func(text string))) {
 	below := func(key string) string { return strings.TrimPrefix(at+"."+key, ".") }
 	switch {
@@ -92,8 +90,8 @@ func plant(v reflect.Value, at string, visit func(at string, set func(text strin
 	}
 }
 
-// everything is all that is shown of a configuration: as a whole, and as another
-// one that came, went, and changed.
+// everything is everything shown of a configuration: as a whole, and as an addition, a
+// removal and a change.
 func everything(t *testing.T, c *Config) string {
 	t.Helper()
 	text, err := c.Redacted()
@@ -110,9 +108,8 @@ func everything(t *testing.T, c *Config) string {
 	return all
 }
 
-// Whatever place of the schema a secret stands in, it is not shown. A key that is
-// not listed above as open masks all; a key that is still masks what is a secret
-// by its form.
+// A secret in any place of the schema is not shown. A key that is not in open masks
+// everything; one in open still masks text that has the form of a secret.
 func TestNoSecretIsShown(t *testing.T) {
 	places := map[string]bool{}
 	plant(reflect.ValueOf(Default()).Elem(), "", func(at string, _ func(string)) { places[at] = true })
@@ -154,7 +151,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// A masked value that changed is told as one, whatever it is.
+// A change of a masked value is always reported.
 func TestMaskedChangesAreTold(t *testing.T) {
 	for _, tt := range []struct{ before, after, want string }{
 		{`channels: {c: {pwd: a}}`, `channels: {c: {pwd: b}}`, `channels.c.pwd: *** -> ***`},
@@ -185,7 +182,7 @@ func TestMaskedChangesAreTold(t *testing.T) {
 	}
 }
 
-// A refusal says what is wrong and where, and nothing of a value that is masked.
+// A refusal names the fault and its place, and quotes nothing of a masked value.
 func TestNoSecretInARefusal(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"channels: MARKER", "ocipd.yaml:1:11: channels: want a mapping, got text"},

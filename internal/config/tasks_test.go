@@ -44,8 +44,7 @@ func TestTaskActors(t *testing.T) {
 	}
 }
 
-// What else is in the environment is no key: a command that acts by a token has a
-// configuration.
+// Other variables in the environment are not keys, so a command with a token can load a configuration.
 func TestOtherVariables(t *testing.T) {
 	env := []string{"OCIPD_TOKEN=ocg_x", "OCIPD_TOKEN_FILE=/x", "OCIPD_TASK=tsk_x", "OCIPD_EFFECT=eff_x:1", "OCIPD_BIN=/usr/bin/ocipd", "XDG_CONFIG_HOME=" + t.TempDir()}
 	if _, err := config.Load(config.Options{Env: env}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// twoHouses are the agents of two tenants in one daemon, and what their apps may.
+// twoHouses are the agents of two tenants in one daemon, with the rights of their apps.
 const twoHouses = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -29,8 +29,8 @@ channels:
   telegram: {botToken: secret}
 `
 
-// Of two tenants, neither hears, changes, owns or reads what is the other's, whatever
-// its manifest says.
+// Apps of one tenant neither hear, change, own nor read anything of the other's, whatever
+// their manifests say.
 func TestGrantsPartTenants(t *testing.T) {
 	h := build(t, twoHouses)
 	telegram := h.channel("@acme/telegram", "telegram")
@@ -65,7 +65,7 @@ func TestGrantsPartTenants(t *testing.T) {
 	}
 	evil.must("app.ready", nil, nil)
 
-	// The other tenant's agent, interceptor and observer subscribe, for their own.
+	// The other tenant's agent, interceptor and observer subscribe to their own.
 	dlp, watcher := h.register("@acme/dlp", everything), h.register("@globex/watcher", everything)
 	for _, a := range []*app{gina, dlp, watcher} {
 		if a.must("hook.subscribe", hooks, &subscribed); a != gina && len(subscribed.Subscribed) == 0 {
@@ -88,7 +88,7 @@ func TestGrantsPartTenants(t *testing.T) {
 	}
 }
 
-// silent fails where an app was sent an event of a name by now, and keeps the others.
+// silent fails if an app has been sent an event with a name, and keeps other events.
 func (a *app) silent(event string) {
 	a.t.Helper()
 	var others []string
@@ -106,7 +106,7 @@ func (a *app) silent(event string) {
 	}
 }
 
-// What becomes of an app is told to the apps of its tenant alone.
+// News about an app goes only to the apps of its tenant.
 func TestNewsOfAppsStayInTheTenant(t *testing.T) {
 	h := build(t, twoHouses)
 	telegram, gina, evil := h.channel("@acme/telegram", "telegram"), h.agent("@globex/gina"), h.register("@evil/all", api.Capabilities{})
@@ -129,7 +129,7 @@ func TestNewsOfAppsStayInTheTenant(t *testing.T) {
 	}
 }
 
-// A channel that an app may not have any more it has not, from the reload on.
+// An app loses a channel with the reload that withdraws it.
 func TestChannelIsTakenAway(t *testing.T) {
 	h := build(t, watched)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -141,16 +141,15 @@ func TestChannelIsTakenAway(t *testing.T) {
 	telegram.silent("hook:message_sending")
 	h.reloaded(watched)
 	for {
-		// The first may come again.
+		// The first event may come again.
 		if m := telegram.message("hook:message_sending"); strings.HasPrefix(m.Content, "two") {
 			break
 		}
 	}
 }
 
-// An app that observes what it was not granted hears of nothing, also in the set-up
-// of one person; the app that has a channel hears of that, and an agent's app of its
-// agent.
+// An app that observes without a grant hears nothing, even if nothing is declared. The app
+// of a channel hears of its channel, and an agent's app of its agent.
 func TestObserversWithoutGrants(t *testing.T) {
 	h := build(t, acme)
 	observer := h.register("@acme/observer", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_sent", "message_received"}, Intercepts: []string{"message_sending"}}})
@@ -160,7 +159,7 @@ func TestObserversWithoutGrants(t *testing.T) {
 		t.Errorf("it subscribes: %+v", subscribed)
 	}
 	observer.must("app.ready", nil, nil)
-	// Nor does one that had subscribed when it was granted that.
+	// Nor does an app that subscribed while it had the grant.
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	alice.dispatch("telegram:stranger", "hello", nil)
 	telegram.message("hook:message_sending")
@@ -168,8 +167,8 @@ func TestObserversWithoutGrants(t *testing.T) {
 	observer.silent("hook:message_sent")
 }
 
-// A required interceptor is asked also where it owns the message's channel, its
-// silence blocks there too, and while it is away no tool runs and nothing comes in.
+// A required interceptor is also asked if it owns the message's channel, and its silence
+// blocks there too. While it is away, no tool runs and nothing comes in.
 func TestRequiredInterceptorOwnsTheChannel(t *testing.T) {
 	const required = acme + `
 hooks: {answer: 300ms, apps: {"@openclawos/telegram": {required: true}}}
@@ -213,7 +212,7 @@ hooks: {answer: 300ms, apps: {"@openclawos/telegram": {required: true}}}
 	}
 	contains(t, telegram.message("hook:message_sending").Content, "hello")
 
-	// It is asked about what comes in, and may stop that.
+	// It is asked about incoming messages, and may stop them.
 	for _, block := range []bool{false, true} {
 		queued := make(chan error, 1)
 		go func() { queued <- chat.call("agent.queue", in, nil) }()

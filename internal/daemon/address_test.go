@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// onIRC are people and agents of two tenants in one network.
+// onIRC are people and agents of two tenants on one network.
 const onIRC = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -21,7 +21,7 @@ directory:
 default_agent: alice
 `
 
-// says brings in what somebody wrote, as the stock IRC app does.
+// says brings in a message as the stock IRC app does.
 func (a *app) says(nick, place, text string) {
 	a.t.Helper()
 	a.must("agent.queue", map[string]any{"sessionKey": "irc:direct:" + nick, "text": text, "metadata": map[string]any{
@@ -29,8 +29,8 @@ func (a *app) says(nick, place, text string) {
 	}}, nil)
 }
 
-// goesTo wants the next message that an app is given to be for a target, in all that
-// a channel's app reads.
+// goesTo checks that the app's next message is for a target, in every member that a
+// channel's app reads.
 func (a *app) goesTo(target string) delivered {
 	a.t.Helper()
 	m := a.message("hook:message_sending")
@@ -40,8 +40,8 @@ func (a *app) goesTo(target string) delivered {
 	return m
 }
 
-// A message decided as for a friend reached another tenant by a member of its
-// metadata, and any letter in capitals went round the wall.
+// The address of a message is part of the decision: neither a member of its metadata nor
+// capital letters can redirect it to another tenant.
 func TestClients01And02TheAddressIsTheDaemons(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
@@ -75,8 +75,8 @@ func TestClients01And02TheAddressIsTheDaemons(t *testing.T) {
 	irc.silence(t, alice, "irc:direct:dana")
 }
 
-// An answer went to the channel in which another tenant reads along, under the key
-// of the person who asked.
+// An answer goes to the place of the question, and not to a channel in which another tenant
+// reads along.
 func TestClients10AnswersGoWhereTheyWereAsked(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
@@ -89,19 +89,19 @@ func TestClients10AnswersGoWhereTheyWereAsked(t *testing.T) {
 		t.Errorf("an answer elsewhere is refused as %s", code)
 	}
 	contains(t, e.Message, "metadata.target", `which is "#team"`)
-	// Once she has written alone, too, either is answered by what it came with.
+	// After she has also written in private, each message is answered in its own place.
 	irc.says("dana", "dana", "And the budget?")
 	alice.dispatch("irc:direct:dana", "It will do.", nil)
 	irc.goesTo("dana")
 	alice.dispatch("irc:direct:dana", "Nearly there, all.", map[string]any{"target": "#team"})
 	irc.goesTo("#team")
-	// Where another tenant reads, nobody is answered.
+	// If another tenant reads along, nobody gets an answer.
 	irc.says("dana", "#mixed", "Anybody?")
 	e = alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "irc:direct:dana", "content": "Here."})
 	if code := ocipCode(t, e); code != "CROSS_ENTERPRISE_BLOCKED" {
 		t.Errorf("an answer where a rival reads is refused as %s", code)
 	}
-	// Another tenant's agent is behind the wall without an envelope, wherever it writes.
+	// Another tenant's agent is behind the wall even without an envelope, in every place.
 	for _, place := range []string{"rival", "#team"} {
 		e = irc.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "irc:direct:Rival", "text": "Hello", "metadata": map[string]any{"target": place, "senderNick": "Rival"}})
 		if code := ocipCode(t, e); code != "CROSS_ENTERPRISE_BLOCKED" {
@@ -110,15 +110,15 @@ func TestClients10AnswersGoWhereTheyWereAsked(t *testing.T) {
 	}
 }
 
-// Where an answer goes is the channel's app to say, and what waits for a person goes
-// where it was to go.
+// Only the channel's app determines the address of an answer, and a held message goes to
+// its original address.
 func TestNobodyRedirectsAnAnswer(t *testing.T) {
 	h := build(t, onIRC)
 	alice, bob, irc := h.agent("@acme/alice"), h.agent("@acme/bob"), h.channel("@openclawos/irc", "irc")
 	irc.says("dana", "dana", "Can you do it?")
 	waits := alice.held("COMMITMENT_REQUIRES_HUMAN", "irc:direct:dana", promise, nil)
 	irc.says("dana", "#team", "Hello all")
-	// What bob's app says of the session is for bob, and tells alice nothing.
+	// A report of bob's app about the session is for bob, and tells alice nothing.
 	_ = bob.call("agent.queue", map[string]any{"sessionKey": "irc:direct:dana", "text": "x", "metadata": map[string]any{"agentId": "bob", "target": "mallory"}}, nil)
 	h.decides(api.DecideApprove, waits.ApprovalID)
 	irc.goesTo("dana")
@@ -140,7 +140,7 @@ func TestStrangersReadAlong(t *testing.T) {
 	}
 }
 
-// A budget is one, whatever a session's key is spelled like.
+// All spellings of a session's key share one budget.
 func TestOneBudgetForAPlace(t *testing.T) {
 	h := plot(t, onIRC)
 	h.flags = map[string]any{"ocip.unknown.max_messages": 2}

@@ -2,8 +2,8 @@ package daemon_test
 
 import "testing"
 
-// A member of the metadata that is named nearly as the address is says what the address
-// says, or the message goes nowhere.
+// If a member of the metadata has almost the name of the address, it must have the
+// address's value; otherwise the message is refused.
 func TestNearlyTheAddress(t *testing.T) {
 	h := build(t, patient)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

@@ -13,8 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 )
 
-// eachKey visits the values of a configuration that are not made of others, with
-// what the tag reload says of them.
+// eachKey visits the elementary values of a configuration, with their tag reload.
 func eachKey(v reflect.Value, at, how string, visit func(key, how string, value reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -31,9 +30,8 @@ func eachKey(v reflect.Value, at, how string, visit func(key, how string, value 
 	}
 }
 
-// Every key that is said to take effect live reaches what it is said to change:
-// the terms that messages are decided by, or one of those named here, which
-// [Daemon.prepare] hands on.
+// Every live key reaches its destination: the terms of decisions, or one of those named
+// here, to which [Daemon.prepare] passes it.
 func TestLiveKeysReachTheirRooms(t *testing.T) {
 	elsewhere := []string{
 		"channels", "apps", // settings
@@ -49,10 +47,10 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
 		"tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
-		"tools", // each agent's, which is where it is asked for
+		"tools", // each agent's, where it is used
 	}
-	// Compiled rules cannot be compared; what they are compiled from is checked, and
-	// another value of it below is one that does not compile.
+	// Compiled rules cannot be compared; their sources are checked, and the other value
+	// below is one that does not compile.
 	typed := func(c *config.Config) (kernel.Config, error) {
 		k, err := kernelconfig.New(c)
 		if err == nil {
@@ -78,7 +76,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 				alter(t, value)
 			}
 		})
-		// What the kernel does not take as it is, it has been handed.
+		// The kernel has received everything that it does not take as it is.
 		now, err := typed(edited)
 		reaches := err != nil || !reflect.DeepEqual(now, plain)
 		if handed := slices.Contains(elsewhere, key); reaches == handed {

@@ -10,9 +10,8 @@ import (
 	protocol "github.com/openclawos/ocipd/internal/api/wire"
 )
 
-// After a restart a stock app connects again and says nothing until its next
-// heartbeat: its messages come all the same, and what it asks needs
-// its token (clients.md 8).
+// After a restart a stock app connects again and is silent until its next heartbeat: its
+// messages arrive all the same, and its requests need its token (clients.md 8).
 func TestConnectionOfAnAbsentApp(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -29,7 +28,7 @@ func TestConnectionOfAnAbsentApp(t *testing.T) {
 	}
 	deaf.refuse(api.AppNotRegistered, "app.heartbeat", map[string]any{})
 	deaf.refuse(api.AppNotRegistered, "hook.result", map[string]any{"eventId": m.EventID, "result": map[string]any{"delivered": true}})
-	// Whoever has its token is it, and takes over.
+	// Any connection with its token takes over.
 	other := h.connect(client.WithToken(token))
 	other.id = deaf.id
 	other.must("app.heartbeat", nil, nil)
@@ -39,8 +38,8 @@ func TestConnectionOfAnAbsentApp(t *testing.T) {
 	}
 }
 
-// A stock app keeps what it read of a line before its daemon ended, and reads it as
-// the beginning of the next one's first line: that one is no message.
+// A stock app keeps a partial line of the previous daemon, and reads it as the beginning of
+// the next daemon's first line, so that line contains no message.
 func TestHalfALineOfTheDaemonBefore(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
@@ -64,8 +63,8 @@ func TestHalfALineOfTheDaemonBefore(t *testing.T) {
 	}
 }
 
-// A connection that registers is what it registers as, also where it was taken for
-// the app that is away; and of two that are away neither is meant.
+// A connection becomes the app as which it registers, even if it was taken for an absent
+// app. If two apps are absent, it is taken for neither.
 func TestConnectionOfAnotherApp(t *testing.T) {
 	h := build(t, acme)
 	telegram, irc := h.channel("@openclawos/telegram", "telegram"), h.channel("@openclawos/irc", "irc")
@@ -76,7 +75,7 @@ func TestConnectionOfAnotherApp(t *testing.T) {
 	alice := h.agent("@acme/alice")
 	alice.dispatch("irc:stranger", "who is there?", nil)
 	alice.dispatch("telegram:stranger", "who is there?", nil)
-	// One of the two goes on; from then on the other is the only one away.
+	// One of the two continues, so the other is the only absent one.
 	telegram = h.again(telegram)
 	telegram.must("app.heartbeat", nil, nil)
 	telegram.message("hook:message_sending")

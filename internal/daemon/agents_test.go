@@ -18,7 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// ungoverned is a company whose agents ann and ben have no app: they speak by grants.
+// ungoverned is a company whose agents ann and ben have no app: they speak through grants.
 const ungoverned = `
 agents:
   - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal, max_rounds: 2}
@@ -45,7 +45,7 @@ func (h *harness) speaker(agent string) *taskCaller {
 	return a
 }
 
-// read reads an inbox, and returns its texts and the cursor that passes them.
+// read reads an inbox, and returns the texts and the cursor after them.
 func (a *taskCaller) read(params m) (messages []m, cursor string) {
 	a.t.Helper()
 	result := a.must("agent.read", params)
@@ -55,8 +55,8 @@ func (a *taskCaller) read(params m) (messages []m, cursor string) {
 	return messages, str(result, "cursor")
 }
 
-// An agent without an app writes to another, by the rules of any app: the log has both
-// sides, and what was read is gone.
+// An agent without an app writes to another under the rules for apps: the log has both
+// sides, and read messages are gone.
 func TestAgentsSpeakByGrants(t *testing.T) {
 	h := build(t, ungoverned)
 	ann, ben := h.speaker("ann"), h.speaker("ben")
@@ -83,7 +83,7 @@ func TestAgentsSpeakByGrants(t *testing.T) {
 	if len(reply) != 1 || reply[0]["round"] != 2.0 || str(reply[0], "exchange_id") != str(sent, "exchange_id") {
 		t.Fatalf("the reply: %v", reply)
 	}
-	// The third round is a person's.
+	// The third round needs a person.
 	held := ann.must("agent.send", m{"to": "ben", "text": "And now?"})
 	if str(held, "status") != api.SentHeld || str(held, "code") != string(ocip.RoundLimit) {
 		t.Fatalf("the third round: %v", held)
@@ -109,7 +109,7 @@ func TestAgentsSpeakByGrants(t *testing.T) {
 	h.verify()
 }
 
-// A promise waits for a person, and goes once the person has approved it.
+// A promise waits for a person, and is sent after the approval.
 func TestAgentsPromiseWaits(t *testing.T) {
 	h := build(t, ungoverned)
 	ann, ben := h.speaker("ann"), h.speaker("ben")
@@ -137,7 +137,7 @@ func TestAgentsPromiseWaits(t *testing.T) {
 	ann.refuse(api.Conflict, "", "agent.send", m{"to": "ben", "text": "Something else.", "request_key": "once"})
 }
 
-// What an agent may not, it may not by a grant either, and on record.
+// A grant gives an agent no further rights, and refusals are recorded.
 func TestAgentsByGrantsStayWithin(t *testing.T) {
 	own := fmt.Sprintf("{id: alice, uid: %d, ", os.Getuid())
 	h := build(t, strings.NewReplacer("{id: alice, ", own, "agents:\n",
@@ -182,7 +182,7 @@ func TestAgentsByGrantsStayWithin(t *testing.T) {
 	if n := len(h.records(audit.Filter{Like: audit.Record{Event: "binding_refused"}})); n != 2 {
 		t.Errorf("%d records of processes that are not the agent's", n)
 	}
-	// Both an actor and an agent, with some of its tools.
+	// A grant for both an actor and an agent, with some of its tools.
 	both := operator.must("task.grant", m{"actor": "lead", "agent": "ann", "tools": []string{"task_create", "messages_read"}})
 	second := h.taskDial("run/kernel.sock", "both")
 	attached := second.must("task.attach", m{"token": both["token"]})
@@ -195,8 +195,7 @@ func TestAgentsByGrantsStayWithin(t *testing.T) {
 	second.refuse(api.Unauthorized, "", "agent.read", m{})
 }
 
-// An inbox is an app's or a reader's, whichever the configuration says, and of a pause
-// nothing is lost.
+// The configuration gives an inbox either to an app or to a reader, and a pause loses nothing.
 func TestInboxIsOnes(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")
@@ -222,7 +221,7 @@ func TestInboxIsOnes(t *testing.T) {
 	if got, _ = ben.read(m{}); len(got) != 1 {
 		t.Fatalf("read: %v", got)
 	}
-	// From here on the agent has an app, and a reader has nothing any more.
+	// From here on the agent has an app, and a reader gets nothing any more.
 	h.configure(strings.Replace(ungoverned, "{id: ben, ", `{id: ben, app: "@acme/ben", `, 1))
 	h.operator("policy.reload", m{}, nil)
 	ben.refuse(api.Forbidden, "", "agent.read", m{})
@@ -232,7 +231,7 @@ func TestInboxIsOnes(t *testing.T) {
 	}
 }
 
-// A restart between the reading and the cursor loses nothing and doubles nothing.
+// A restart between reading and cursor neither loses nor doubles anything.
 func TestInboxOverRestart(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")
@@ -260,8 +259,8 @@ func TestInboxOverRestart(t *testing.T) {
 	}
 }
 
-// A cursor passes what its reader has had also where some of that is gone meanwhile, its
-// last message too, and nothing that came since.
+// A cursor passes everything that its reader has had, even if some of it, including its
+// last message, is gone meanwhile; and nothing newer.
 func TestCursorPassesWhatIsGone(t *testing.T) {
 	h := build(t, ungoverned)
 	ann, ben := h.speaker("ann"), h.speaker("ben")
@@ -272,7 +271,8 @@ func TestCursorPassesWhatIsGone(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("it reads %v", got)
 	}
-	// What its reader has is kept while the reader is there, and said to be given after that.
+	// A message that the reader has is kept while the reader is there, and counts as
+	// delivered after that.
 	drop := func() m {
 		return h.taskOperator().must("queue.drop", m{"dispatchIds": []any{got[2]["dispatch_id"]}})
 	}
@@ -302,8 +302,8 @@ func TestCursorPassesWhatIsGone(t *testing.T) {
 	}
 }
 
-// A cursor tells its reader nothing of how much others do, and none that was made up, or
-// is of a version before this one, takes anything out.
+// A cursor tells its reader nothing about others' activity. An invented one, or one of an
+// earlier version, removes nothing.
 func TestCursorSaysNothing(t *testing.T) {
 	h := build(t, ungoverned)
 	ann, ben, gus := h.speaker("ann"), h.speaker("ben"), h.speaker("gus")
@@ -336,7 +336,7 @@ func TestCursorSaysNothing(t *testing.T) {
 	}
 }
 
-// Who waits is given what comes, and one process alone reads for an agent.
+// A waiting reader gets new messages, and only one process reads for an agent.
 func TestInboxIsWaitedFor(t *testing.T) {
 	h := build(t, ungoverned)
 	ann, ben := h.speaker("ann"), h.speaker("ben")
@@ -359,8 +359,8 @@ func TestInboxIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A message about a task has the task's level at least, goes to nobody outside its tenant,
-// and is on record with it; of a task of others nothing is said.
+// A message about a task has at least the task's level, goes to nobody outside its tenant,
+// and its record names the task. Nothing is revealed about others' tasks.
 func TestMessagesAboutTasks(t *testing.T) {
 	h := build(t, strings.NewReplacer("agents:\n", "agents:\n  - {id: gina, app: \"@globex/gina\", instance_id: agent-gina-1, user_id: gina, org_unit: sales, tenant_id: globex-inc}\n",
 		"routes:\n", "  - {kind: group, sessions: [\"telegram:-7\"], members: [agent-dave-1]}\n  - {kind: group, sessions: [\"telegram:-8\"], members: [agent-dave-1, \"telegram:99\"]}\nroutes:\n").Replace(taskTeam)+
@@ -396,12 +396,12 @@ func TestMessagesAboutTasks(t *testing.T) {
 	refused(ocip.TaskRefused, "message.dispatch", dispatch("agent:bob:main", "tsk_01890000-0000-7000-8000-000000000000"))
 	refused(ocip.TaskRefused, "message.dispatch", dispatch("telegram:12", ours))
 	refused(ocip.CrossEnterpriseBlocked, "message.dispatch", dispatch("agent:gina:main", ours))
-	// Of a group, all must be of the tenant, and not only the one whose rules hold.
+	// All members of a group must belong to the tenant, not only the one whose rules apply.
 	refused(ocip.TaskRefused, "message.dispatch", dispatch("telegram:-8", open))
 	alice.dispatch("telegram:-7", "How far is it?", about(open))
 	refused(ocip.TaskRefused, "agent.queue", m{"sessionKey": "agent:alice:main", "text": "hello", "metadata": m{"task": m{"id": others}}})
 	alice.refuse(api.InvalidParams, "message.dispatch", m{"sessionKey": "agent:bob:main", "content": "x", "metadata": m{"task": m{"id": ours, "note": "more"}}})
-	// What is no task's id is the caller's own.
+	// A text that is not a task's id is the caller's own.
 	alice.dispatch("agent:bob:main", "Hello.", m{"task": m{"id": "ENG-1"}, "exchange": m{"new": true}})
 	alice.dispatch("agent:bob:main", "Hello.", m{"task": "later", "exchange": m{"new": true}})
 	held := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", "I promise to approve it.", about(ours))
@@ -422,8 +422,8 @@ func TestMessagesAboutTasks(t *testing.T) {
 	}
 }
 
-// Who began to wait for a message is given none that comes once its grant is over, or for
-// another agent that has the id by then.
+// A waiting reader gets no message that comes after its grant has ended, or for another
+// agent that now has the id.
 func TestWhoWaitsIsAskedAgain(t *testing.T) {
 	for name, change := range map[string]func(h *harness, grant any){
 		"a grant that is revoked": func(h *harness, grant any) {

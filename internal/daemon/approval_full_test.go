@@ -13,8 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// With a full disk nothing is held and nothing is decided by halves: what could
-// not be recorded did not happen, and goes on when there is space again.
+// With a full disk nothing is held or decided halfway: an action that cannot be recorded
+// does not happen, and works again when there is space.
 func TestFullDiskWhileHolding(t *testing.T) { withDisk(t, onSmallDisk) }
 
 func onSmallDisk(t *testing.T) {
@@ -35,15 +35,15 @@ func onSmallDisk(t *testing.T) {
 			t.Error("cannot unmount the small disk:", err)
 		}
 	})
-	// One message may wait: a place that was not given back would be missed.
-	// It is about a disk that is full at once, without a warning before it.
+	// One message may wait, so that a place that was not returned is noticed. This disk is
+	// full at once, without a warning before.
 	h.configure(acme + "approvals: {max_open: 1}\nstore: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n")
 	h.start()
 	t.Cleanup(h.stop)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 
 	const promise = "I promise to do it by Friday"
-	// One member each, so that it is always the same bytes.
+	// One member each, so that the bytes are always the same.
 	anew := map[string]any{"exchange": map[string]any{"new": true}}
 	ask := map[string]any{"sessionKey": "telegram:dave", "content": promise, "metadata": anew}
 	recorded := h.fillDisk()
@@ -69,8 +69,7 @@ func onSmallDisk(t *testing.T) {
 			t.Errorf("after %s was refused, the approval is %+v", decision, now)
 		}
 	}
-	// What waits already is known, but that it was asked again cannot be put on
-	// record.
+	// The pending request is known, but the repeated request cannot be recorded.
 	unrecorded(t, alice.refuse(api.InternalError, "message.dispatch", ask))
 	if now := h.logEnd(); now != recorded {
 		t.Errorf("records %d to %d were written on a full disk", recorded+1, now)
@@ -85,7 +84,7 @@ func onSmallDisk(t *testing.T) {
 	if result.State != api.ApprovalApproved || result.DispatchID != held.DispatchID {
 		t.Errorf("got %+v", result)
 	}
-	// What is sent after it marks the end of what could have been sent before.
+	// A later message marks the end of everything that could have been sent before.
 	marker := alice.dispatch("telegram:dave", "Hello", fresh(nil)).DispatchID
 	if got := telegram.message("hook:message_sending"); got.DispatchID != held.DispatchID {
 		t.Errorf("%s is delivered first, want the approved message %s", got.DispatchID, held.DispatchID)
@@ -98,7 +97,7 @@ func onSmallDisk(t *testing.T) {
 	if outcome.ApprovalID != held.ApprovalID || outcome.Resolution != api.ApprovalApproved {
 		t.Errorf("alice is told %+v", outcome)
 	}
-	// The decision gave the place back.
+	// The decision returned the place.
 	alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, anew)
 
 	decided := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, DispatchID: held.DispatchID}})
@@ -112,7 +111,7 @@ func onSmallDisk(t *testing.T) {
 	wantWaiting(t, h, 1)
 }
 
-// unrecorded wants an error to say that nothing was done for want of a record.
+// unrecorded checks that an error says that nothing was done for want of a record.
 func unrecorded(t *testing.T, e *api.Error) {
 	t.Helper()
 	if code := ocipCode(t, e); code != string(ocip.AuditWriteFailed) || !strings.Contains(e.Message, "the disk is full") {
@@ -129,7 +128,7 @@ func wantWaiting(t *testing.T, h *harness, pending int) {
 	}
 }
 
-// shown returns all about one held message.
+// shown returns the full request of one held message.
 func (h *harness) shown(id string) api.Approval {
 	h.t.Helper()
 	var a api.Approval
@@ -156,11 +155,10 @@ func (h *harness) logEnd() uint64 {
 	return status.Audit.Seq
 }
 
-// fillDisk takes all space of the small disk and returns the last record that found
-// some.
+// fillDisk takes all space of the small disk and returns the last record that was written.
 func (h *harness) fillDisk() uint64 {
 	h.t.Helper()
-	// The mirror has its lines before, so that it takes no more space.
+	// The mirror has written its lines, so that it takes no more space.
 	var status api.Status
 	for status.Audit.Seq == 0 || status.Audit.Mirrored != status.Audit.Seq {
 		h.operator("kernel.status", map[string]any{}, &status)

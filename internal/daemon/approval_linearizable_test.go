@@ -18,13 +18,12 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// approvalCall is one call about the approvals of one message. Message names
-// the bytes that the app asks for again and again; each final decision about
-// them makes room for a new approval.
+// approvalCall is one call about the approvals of one message. message names the bytes that the
+// app asks for again and again; each final decision about them makes room for a new approval.
 type approvalCall struct {
 	message string
-	// decision is what a person decides about the approval id; it is "ask" for
-	// the app's request, which names none, and "read" for approval.get.
+	// decision is a person's decision about the approval id, or "ask" for the app's
+	// request, which names none, or "read" for approval.get.
 	decision string
 	id       string
 }
@@ -34,23 +33,22 @@ const (
 	approvalRead = "read"
 )
 
-// approvalAnswer is what a call was answered: the approval's id, or its state.
-// Late is set where somebody else was first, whose state it then is. Lost is
-// set where no answer came, so that the call was carried out or was not.
+// approvalAnswer is the answer to a call: the approval's id, or its state. late is set if
+// somebody else was first, whose state it then is. lost is set if no answer came, so that
+// the call may or may not have been carried out.
 type approvalAnswer struct {
 	id, state  string
 	late, lost bool
 }
 
-// approvalCell is what there is to know about one message: the newest approval,
-// and those before it, each with its final state.
+// approvalCell is the state of one message: the newest approval, and earlier ones with
+// their final states.
 type approvalCell struct {
 	id, state string
 	before    string
 }
 
-// unseen is the id of an approval that was perhaps made, and whose id nobody
-// was told yet.
+// unseen is the id of an approval that may exist, but whose id is unknown.
 const unseen = "?"
 
 func (c approvalCell) knows(id string) bool {
@@ -66,7 +64,7 @@ func (c approvalCell) stateOf(id string) string {
 	return state
 }
 
-// ask makes a new approval, where none waits.
+// ask makes a new approval, if none is pending.
 func (c approvalCell) ask(id string) approvalCell {
 	if c.id != "" {
 		c.before += c.id + "=" + c.state + ";"
@@ -75,7 +73,7 @@ func (c approvalCell) ask(id string) approvalCell {
 	return c
 }
 
-// meet gives the approval whose id nobody knew the id that is seen now.
+// meet gives the approval with an unknown id the id seen now.
 func (c approvalCell) meet(id string) approvalCell {
 	if c.id == unseen && !c.knows(id) {
 		c.id = id
@@ -83,7 +81,7 @@ func (c approvalCell) meet(id string) approvalCell {
 	return c
 }
 
-// approvalEnds maps a decision to the state it leads to.
+// approvalEnds maps a decision to its final state.
 func approvalEnds(decision string) string {
 	return map[string]string{
 		api.DecideApprove: api.ApprovalApproved, api.DecideDeny: api.ApprovalDenied,
@@ -91,8 +89,7 @@ func approvalEnds(decision string) string {
 	}[decision]
 }
 
-// step returns what can be after a call that was answered so; nothing where it
-// cannot have been answered so.
+// step returns the possible states after a call with an answer, or none if the answer is impossible.
 func (c approvalCell) step(in approvalCall, out approvalAnswer) []approvalCell {
 	if in.decision == approvalAsk {
 		return c.stepAsk(out)
@@ -143,8 +140,8 @@ func (c approvalCell) stepAsk(out approvalAnswer) []approvalCell {
 	return nil
 }
 
-// approvalModel says what approvals are: each is decided once, by whoever was
-// first, and as long as it is not, the same request is the same approval.
+// approvalModel specifies approvals: the first decision about each wins, and until then the
+// same request is the same approval.
 func approvalModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{approvalCell{}} },
@@ -166,9 +163,8 @@ func approvalModel() porcupine.Model {
 	return model.ToModel()
 }
 
-// Several people decide about the same held messages at once, while the app asks
-// again and the daemon is stopped under their hands. To everybody it looks as if
-// one call had come after the other.
+// Several people decide about the same held messages at once, while the app asks again and
+// the daemon is stopped. To everybody it looks as if the calls came one after the other.
 func TestApprovalsAreLinearizable(t *testing.T) {
 	r := newApprovalRace(t)
 	for round := range 5 {
@@ -180,7 +176,7 @@ func TestApprovalsAreLinearizable(t *testing.T) {
 		t.Errorf("the history is %s:\n%s", result, describeHistory(history))
 	}
 	t.Logf("%d calls: %v", len(history), r.counts())
-	// A history in which one of the decisions is taken twice is found out.
+	// A history in which one decision was made twice is rejected.
 	for _, op := range history {
 		if in, out := op.Input.(approvalCall), op.Output.(approvalAnswer); approvalEnds(in.decision) == "" || out.late || out.lost {
 			continue
@@ -202,18 +198,18 @@ type approvalRace struct {
 
 	mu      sync.Mutex
 	history []porcupine.Operation
-	// ids holds the approvals of each message, in the order they were seen.
+	// ids holds the approvals of each message, in the order of sight.
 	ids map[string][]string
-	// digests holds what was shown of an approval, which must never change.
+	// digests holds the digest of each shown approval, which must never change.
 	digests map[string]string
 }
 
-// approvalRequest is a message that is asked for again and again.
+// approvalRequest is a message that is requested again and again.
 type approvalRequest struct{ app, session, content string }
 
 func newApprovalRace(t *testing.T) *approvalRace {
 	return &approvalRace{
-		// Who stops does not wait for what is under way: its answers are lost.
+		// A stop does not wait for requests in flight: their answers are lost.
 		T: t, h: build(t, acme+"drain_timeout: 0s\n"),
 		asks: []approvalRequest{
 			{"@acme/alice", "telegram:dave", "I promise to do it by Friday"},
@@ -224,8 +220,7 @@ func newApprovalRace(t *testing.T) *approvalRace {
 	}
 }
 
-// People who decide at the same time, and the calls of everybody after which
-// the daemon is stopped.
+// The number of people who decide at once, and the number of calls after which the daemon is stopped.
 const (
 	approvalPeople = 4
 	approvalCalls  = 150
@@ -276,8 +271,7 @@ func (r *approvalRace) round(seed uint64) {
 	before := r.clock.Load()
 	r.h.stop()
 	<-idle
-	// What was not answered is carried out until the daemon has stopped, or
-	// never.
+	// An unanswered call is carried out before the daemon has stopped, or never.
 	stopped := r.clock.Add(1)
 	for i := range r.history {
 		if op := &r.history[i]; op.Return > before && op.Output.(approvalAnswer).lost {
@@ -294,8 +288,7 @@ func (r *approvalRace) begun() bool {
 	return len(r.ids) > 0
 }
 
-// call makes a call and enters it into the history. It reports false once the
-// connection has ended.
+// call makes a call and adds it to the history. It returns false once the connection has ended.
 func (r *approvalRace) call(who int, in approvalCall, do func() (approvalAnswer, error)) bool {
 	called := r.clock.Add(1)
 	out, err := do()
@@ -342,8 +335,7 @@ func (r *approvalRace) ask(who int, a *app, ask approvalRequest) bool {
 	})
 }
 
-// decide is one call of one person: about one of the two newest approvals of
-// some message.
+// decide is one call of one person about one of the two newest approvals of some message.
 func (r *approvalRace) decide(who int, person *app, random *rand.Rand) bool {
 	message := r.asks[random.IntN(len(r.asks))].content
 	r.mu.Lock()
@@ -385,8 +377,8 @@ func (r *approvalRace) read(who int, person *app, message, id string) bool {
 	})
 }
 
-// settle looks at every approval once more, after the last start, holds the
-// evidence against what it shows, and returns the history.
+// settle reads every approval once more after the last start, compares the evidence with
+// it, and returns the history.
 func (r *approvalRace) settle() []porcupine.Operation {
 	r.Helper()
 	person := r.h.operates()
@@ -458,8 +450,7 @@ func (r *approvalRace) everyRecord() (entries []audit.Entry) {
 	}
 }
 
-// counts says what the history is made of, and fails where a part is missing:
-// without it, nothing was shown.
+// counts describes the history, and fails if a part is missing, because then nothing was shown.
 func (r *approvalRace) counts() map[string]int {
 	r.Helper()
 	counts := make(map[string]int)
@@ -494,7 +485,7 @@ func describeHistory(history []porcupine.Operation) string {
 	return b.String()
 }
 
-// What approvals must never do is found out, and what they may do is not.
+// The model rejects histories with faults, and accepts correct ones.
 func TestApprovalHistories(t *testing.T) {
 	ask := func(id string) [2]any { return [2]any{approvalCall{decision: approvalAsk}, approvalAnswer{id: id}} }
 	lostAsk := [2]any{approvalCall{decision: approvalAsk}, approvalAnswer{lost: true}}
@@ -513,7 +504,7 @@ func TestApprovalHistories(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		legal bool
-		// calls come one after the other; those that are lost go on for ever.
+		// calls come one after the other; lost ones never end.
 		calls [][2]any
 	}{
 		{"one decides, another is told", true, [][2]any{ask("a"), does("approve", "a"), late("deny", "a", "approved"), reads("a", "approved")}},

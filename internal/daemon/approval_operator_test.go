@@ -14,18 +14,16 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// appPart tells the test that it runs as an app's process, or as what such a
-// process starts, and which part it plays there; appHarness is where the daemon
-// is, and appApproval what is to be decided.
+// appPart tells the test that it runs as an app's process or its child, and which part it
+// plays; appHarness is the daemon's place, and appApproval the request to decide.
 const (
 	appPart     = "OCIPD_DAEMON_TEST_APP_PART"
 	appHarness  = "OCIPD_DAEMON_TEST_APP_HOUSE"
 	appApproval = "OCIPD_DAEMON_TEST_APP_APPROVAL"
 )
 
-// An app decides nothing on the operator socket either: not from its own process,
-// not from one that it starts, nor one that this starts in turn, and not on a
-// connection that it opened before it was an app.
+// An app cannot decide on the operator socket: not from its own process, nor from its
+// children or theirs, nor on a connection that it opened before it was an app.
 func TestAppProcessesDecideNothing(t *testing.T) {
 	if part := os.Getenv(appPart); part != "" {
 		playApp(t, part)
@@ -45,14 +43,14 @@ func TestAppProcessesDecideNothing(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("%s (%v)", out, err)
 	}
-	// All of the attempts were made.
+	// All attempts were made.
 	for _, part := range []string{"app itself", "early", "child", "grandchild", "app that has left"} {
 		if !strings.Contains(string(out), "refused: "+part+"\n") {
 			t.Errorf("the part of %s was not played: %s", part, out)
 		}
 	}
 
-	// Nothing of it was decided, and a person who is no app decides.
+	// Nothing was decided, and a person whose process is no app decides.
 	var list api.ApprovalListResult
 	h.operator("approval.list", map[string]any{"state": "all"}, &list)
 	if len(list.Approvals) != 1 {
@@ -79,7 +77,7 @@ func self(t *testing.T) string {
 	return path
 }
 
-// playApp is what happens in the app's process, and in those it starts.
+// playApp runs in the app's process and in its children.
 func playApp(t *testing.T, part string) {
 	h := &harness{t: t, dir: os.Getenv(appHarness)}
 	if part != "app" {
@@ -89,8 +87,8 @@ func playApp(t *testing.T, part string) {
 		}
 		return
 	}
-	// Whoever is no app yet is let in, and is thrown out of nothing later; but
-	// decisions ask again.
+	// A process that is not yet an app is admitted and not disconnected later; but each
+	// decision checks it again.
 	early := h.operates()
 	early.must("approval.list", map[string]any{}, nil)
 	alice := h.agent("@acme/alice")
@@ -107,19 +105,18 @@ func playApp(t *testing.T, part string) {
 
 	knock(t, h, "app itself", held.ApprovalID)
 	t.Log(start(t, h, "child", held.ApprovalID))
-	// The app goes on as it was.
+	// The app continues as before.
 	alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &saw)
 	if saw.State != api.ApprovalPending {
 		t.Errorf("it is %+v", saw)
 	}
-	// Nor does it become a person by ending its connection.
+	// Ending its connection does not make it a person either.
 	alice.Close()
 	<-alice.Done()
 	knock(t, h, "app that has left", held.ApprovalID)
 }
 
-// knock tries every method of the operator socket that shows or decides
-// something, each on a connection of its own.
+// knock tries every operator method that shows or decides something, each on its own connection.
 func knock(t *testing.T, h *harness, part, id string) {
 	t.Helper()
 	for method, params := range map[string]map[string]any{
@@ -145,12 +142,10 @@ func knock(t *testing.T, h *harness, part, id string) {
 	t.Logf("\nrefused: %s\n", part)
 }
 
-// start plays a part in a process of its own, and returns what it says. Between
-// this process and that one stands a shell.
+// start plays a part in a separate process, with a shell in between, and returns its output.
 func start(t *testing.T, h *harness, part, id string) string {
 	t.Helper()
-	// The shell has something to do afterwards, so that it does not become what
-	// it starts.
+	// The shell has more to do afterwards, so that it does not exec the command.
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" "$@"; exit $?`, self(t), "-test.v", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), appPart+"="+part, appHarness+"="+h.dir, appApproval+"="+id)
 	out, err := cmd.CombinedOutput()

@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A runtime that delivers by itself is given what it may send, once, and the
-// daemon delivers nothing of it. Its peer's runtime then brings it in.
+// A runtime that delivers by itself gets an approved message once, and the daemon does not
+// deliver it. The peer's runtime then brings it in.
 func TestCarriedMessageIsReleased(t *testing.T) {
 	for _, tc := range []struct {
 		decide  string
@@ -65,7 +65,7 @@ func TestCarriedMessageIsReleased(t *testing.T) {
 			if len(r) != 1 || r[0].Details["carried"] != true {
 				t.Errorf("on record: %+v", r)
 			}
-			// Nothing of it was the daemon's to deliver, and nothing is told twice.
+			// The daemon had nothing of it to deliver, and no event comes twice.
 			alice.dispatch("agent:bob:other", "By the daemon", fresh(nil))
 			if m := bob.message("hook:message_received"); m.SessionKey != "agent:bob:other" {
 				t.Errorf("the daemon delivered %+v", m)
@@ -80,8 +80,8 @@ func TestCarriedMessageIsReleased(t *testing.T) {
 	}
 }
 
-// A receiver in this daemon decides for itself: what a person let go and the
-// receiver does not take is denied, and everybody is told.
+// A receiver in this daemon decides for itself: if it refuses an approved message, the
+// message is denied, and everybody is told.
 func TestReceiverRefusesWhatWasApproved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bob  string
@@ -118,7 +118,7 @@ func TestReceiverRefusesWhatWasApproved(t *testing.T) {
 					t.Errorf("the exchange is %+v", side)
 				}
 				wantWaiting(t, h, 0)
-				// Nothing came, and the place is free again.
+				// Nothing arrived, and the place is free again.
 				bob.must("agent.queue", map[string]any{"sessionKey": "agent:bob:main", "text": "Hello"}, nil)
 				if m := bob.message("hook:message_received"); m.Content != "Hello" {
 					t.Errorf("bob got %q", m.Content)
@@ -131,8 +131,8 @@ func TestReceiverRefusesWhatWasApproved(t *testing.T) {
 	}
 }
 
-// The answer to a message that is held for what it promises is the reference's
-// CommitmentDetectionResult, and so is what a person sees.
+// The answer about a message held for a promise is the reference's
+// CommitmentDetectionResult, and so is a person's view.
 func TestHeldAnswerIsACommitmentDetectionResult(t *testing.T) {
 	h := build(t, acme)
 	held := h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "agent:bob:main", "I promise to send it.", fresh(nil))
@@ -144,8 +144,8 @@ func TestHeldAnswerIsACommitmentDetectionResult(t *testing.T) {
 	}
 }
 
-// To schedule a meeting takes a person on each side, whatever the words; to ask
-// for a commitment takes the one who would give it.
+// Scheduling a meeting takes a person on each side, whatever the words. A request for a
+// commitment takes the person of the side that would commit itself.
 func TestBothSidesDecide(t *testing.T) {
 	for _, kind := range []ocip.ExchangeType{ocip.MeetingScheduling, ocip.CommitmentRequest} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestBothSidesDecide(t *testing.T) {
 			if e := m.envelope(t); !e.RequiresCommitment || e.ReplyPolicy != kind.ReplyPolicy() || e.MessageType != ocip.AgentAssisted {
 				t.Errorf("bob got %+v", e)
 			}
-			// One person's yes is not the other's.
+			// One person's yes does not count for the other.
 			answer := bob.held(ocip.CommitmentRequiresHuman, m.ReplyTo, "Fine.", nil)
 			if answer.OCIP.ExchangeID != asked.OCIP.ExchangeID || answer.ApprovalID == asked.ApprovalID {
 				t.Errorf("the answer waits as %+v", answer)
@@ -181,7 +181,7 @@ func TestBothSidesDecide(t *testing.T) {
 			for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ExchangeID: asked.OCIP.ExchangeID}}) {
 				users[r.UserID+" "+r.Event]++
 			}
-			// Whoever let a message through has seen it, and is not told of it again.
+			// A person who has approved a message has seen it, and gets no further notice.
 			want := map[string]int{"alice approved": 1, "bob approved": 1}
 			if !maps.Equal(users, want) {
 				t.Errorf("on record are the approvals %v", users)
@@ -191,8 +191,7 @@ func TestBothSidesDecide(t *testing.T) {
 	}
 }
 
-// What interceptors made of a message is what is held and what leaves; they are
-// not asked about it again.
+// A message is held and sent as interceptors changed it, and they are not asked again.
 func TestInterceptorsChangesAreKept(t *testing.T) {
 	h := build(t, watched)
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
@@ -231,7 +230,7 @@ func TestInterceptorsChangesAreKept(t *testing.T) {
 	for _, one := range r {
 		contains(t, fmt.Sprint(one.Details["changedBy"]), "@acme/dlp")
 	}
-	// The next event of the interceptor is about the next message.
+	// The interceptor's next event is about the next message.
 	done := alice.send("telegram:dave", "Hello")
 	if e := dlp.message("hook:message_sending"); e.Content != "Hello" {
 		t.Errorf("the interceptor was asked about %q", e.Content)
@@ -243,8 +242,8 @@ func TestInterceptorsChangesAreKept(t *testing.T) {
 	}
 }
 
-// Texts that try to look like something else on a terminal are shown on one
-// line that cannot, wherever the daemon makes a line of them.
+// Texts that try to deceive on a terminal are shown on one harmless line, wherever the
+// daemon makes a line of them.
 func TestHeldTextThatDeceives(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -289,7 +288,7 @@ func TestHeldTextThatDeceives(t *testing.T) {
 	for _, id := range []string{"a\nb", "a\u202eb", "a\x1b[2J"} {
 		alice.refuse(api.InvalidParams, "message.dispatch", map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": map[string]any{"exchange": map[string]any{"id": id}}})
 	}
-	// What a person writes is kept as it is, and breaks no line of the record.
+	// A person's note is kept unchanged, and does not break the line of the record.
 	params := decision(api.DecideDeny, &last)
 	params["note"] = hostile
 	h.operates().must("approval.resolve", params, nil)
@@ -300,7 +299,7 @@ func TestHeldTextThatDeceives(t *testing.T) {
 	h.verify()
 }
 
-// Whoever watches sees what waits, and then all that becomes of it.
+// A watcher sees the pending requests, and then everything that becomes of them.
 func TestApprovalWatch(t *testing.T) {
 	h := build(t, acme+"approvals: {max_open: 3}\n")
 	alice := h.agent("@acme/alice")
@@ -359,8 +358,7 @@ func TestApprovalWatch(t *testing.T) {
 	two(before.ApprovalID, api.ApprovalResolved)
 }
 
-// Apps decide nothing: none of the methods is theirs, and each sees only what it
-// asked for itself.
+// Apps decide nothing: they may call none of the methods, and each sees only its own requests.
 func TestAppsDecideNothing(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -416,8 +414,8 @@ func TestAppsDecideNothing(t *testing.T) {
 	}
 }
 
-// Fifty that ask for the same at once make one; a flood is bounded for its agent
-// alone, says so, and hides nobody else's request.
+// Fifty equal requests at once make one. A flood is bounded for its own agent, is reported,
+// and hides nobody else's request.
 func TestHoldsUnderAFlood(t *testing.T) {
 	const limit = 10
 	h := build(t, acme+fmt.Sprintf("approvals: {max_open: %d}\n", limit))
@@ -472,7 +470,7 @@ func TestHoldsUnderAFlood(t *testing.T) {
 	if held != limit || refused != 101-limit {
 		t.Errorf("%d are held and %d refused, want %d and %d", held, refused, limit, 101-limit)
 	}
-	// It goes on as far as nobody has to decide, and others are not in its way.
+	// Messages that need no decision continue, and so do other agents.
 	alice.dispatch("telegram:dave", "How far are you?", fresh(nil))
 	telegram.message("hook:message_sending")
 	other := bob.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
@@ -485,7 +483,7 @@ func TestHoldsUnderAFlood(t *testing.T) {
 	if list.Total != limit || len(list.Approvals) != 4 {
 		t.Errorf("of alice there are %d, shown %d", list.Total, len(list.Approvals))
 	}
-	// By pages, oldest first, everything is seen once.
+	// Paging, oldest first, shows everything once.
 	var seen []string
 	for after := ""; ; {
 		h.operator("approval.list", map[string]any{"limit": 3, "after": after}, &list)
@@ -502,7 +500,7 @@ func TestHoldsUnderAFlood(t *testing.T) {
 	if len(seen) != limit+1 || seen[limit] != other.ApprovalID {
 		t.Errorf("seen are %q, want %s last", seen, other.ApprovalID)
 	}
-	// A place is free when somebody has decided, over a restart too.
+	// A decision frees a place, also over a restart.
 	h.stop()
 	h.start()
 	alice = h.agent("@acme/alice")

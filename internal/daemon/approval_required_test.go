@@ -10,17 +10,17 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// dlpRequired makes an interceptor one that no message leaves without.
+// dlpRequired makes an interceptor mandatory for every message.
 const dlpRequired = "\nhooks: {answer: 1h, apps: {\"@acme/dlp\": {required: true}}}\n"
 
-// resolves decides beside the test, which plays the interceptors.
+// resolves decides in the background, while the test plays the interceptors.
 func (a *app) resolves(params map[string]any) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- a.call("approval.resolve", params, nil) }()
 	return done
 }
 
-// passes has an interceptor leave the next message as it is, and returns it.
+// passes makes an interceptor leave the next message unchanged, and returns it.
 func (a *app) passes() delivered {
 	a.t.Helper()
 	m := a.message("hook:message_sending")
@@ -28,7 +28,7 @@ func (a *app) passes() delivered {
 	return m
 }
 
-// asked sends a message that is held, while a required interceptor lets it pass.
+// asked sends a message that is held, after a required interceptor has passed it.
 func asked(alice, dlp *app, session, content string, metadata map[string]any) api.DispatchResult {
 	alice.t.Helper()
 	var held api.DispatchResult
@@ -43,7 +43,7 @@ func asked(alice, dlp *app, session, content string, metadata map[string]any) ap
 	return held
 }
 
-// decisions lists the events on record of an approval.
+// decisions lists the recorded events of an approval.
 func (h *harness) decisions(id string) (events []string) {
 	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}}) {
 		events = append(events, r.Event)
@@ -51,9 +51,8 @@ func (h *harness) decisions(id string) (events []string) {
 	return events
 }
 
-// A message that was held before an interceptor became required, or that the interceptor
-// has seen before it left, is not let go without it: the person is told which app is
-// missing, and nothing is decided.
+// If an interceptor becomes required after a message was held, the message is not released without it,
+// even if it had seen the message: the person learns which app is missing, and nothing is decided.
 func TestNothingIsReleasedWithoutARequiredInterceptor(t *testing.T) {
 	t.Parallel()
 	t.Run("required later", func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestNothingIsReleasedWithoutARequiredInterceptor(t *testing.T) {
 		if m := telegram.message("hook:message_sending"); m.DispatchID != held.DispatchID {
 			t.Errorf("delivered is %s", m.DispatchID)
 		}
-		// To deny takes nobody else.
+		// A denial needs nobody else.
 		alice.concludes(held.ApprovalID, api.ApprovalApproved)
 	})
 	t.Run("gone since", func(t *testing.T) {
@@ -103,15 +102,15 @@ func TestNothingIsReleasedWithoutARequiredInterceptor(t *testing.T) {
 	})
 }
 
-// A required interceptor that blocks a message at its release, or changes it, voids the
-// approvals: nothing leaves, and a person looks anew at what it made of the message.
+// If a required interceptor blocks or changes a message at its release, the approvals are
+// void: nothing is sent, and a person looks again at the changed message.
 func TestRequiredInterceptorVoidsAnApproval(t *testing.T) {
 	t.Parallel()
 	h := build(t, acme+dlpRequired)
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
 	dlp := h.interceptor("@acme/dlp", false)
 	held := asked(alice, dlp, "telegram:dave", promise, fresh(nil))
-	// anew has a decision come to nothing by an interceptor's answer.
+	// anew checks that an interceptor's answer makes a decision void.
 	anew := func(saw *api.Approval, params map[string]any, answer any, objection string) api.Approval {
 		t.Helper()
 		done := person.resolves(params)
@@ -135,7 +134,7 @@ func TestRequiredInterceptorVoidsAnApproval(t *testing.T) {
 	}
 	contains(t, changed(t, now.Changed, "sending").Now, "I promise ***")
 
-	// The words of a person who takes over are asked about as well, and are not changed.
+	// The interceptor is also asked about the text of a person who takes over, and cannot change it.
 	own := decision(api.DecideTakeover, &now)
 	own["content"] = "Rumpelstiltskin will do it"
 	now = anew(&now, own, map[string]any{"block": true}, "interceptor @acme/dlp blocked it")
@@ -173,8 +172,8 @@ func TestRequiredInterceptorVoidsAnApproval(t *testing.T) {
 	h.verify()
 }
 
-// Words of a person who takes over leave once the required interceptor has seen them, and
-// a message of a runtime that redeems can be redeemed only then.
+// The text of a takeover is sent after the required interceptor has seen it, and a runtime
+// can redeem a message only after that.
 func TestRequiredInterceptorSeesWhatIsTakenOverAndRedeemed(t *testing.T) {
 	t.Parallel()
 	h := build(t, acme+dlpRequired)
@@ -212,8 +211,8 @@ func TestRequiredInterceptorSeesWhatIsTakenOverAndRedeemed(t *testing.T) {
 	alice.redeem(carried.ApprovalID)
 }
 
-// Where several people must approve, the interceptors are asked when the last of them
-// has. While they are asked, another person can deny.
+// If several people must approve, the interceptors are asked after the last approval.
+// Meanwhile, another person can deny.
 func TestRequiredInterceptorIsAskedForTheLastApproval(t *testing.T) {
 	t.Parallel()
 	h := guarded(t, acme+dlpRequired, people(2, "two people"), listed(t, "carol", ""), listed(t, "dora", ""), listed(t, "erin", ""))

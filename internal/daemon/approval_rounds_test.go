@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// usedUp lets alice and bob use up the rounds of an exchange, and returns
-// alice's message that was one too many.
+// usedUp lets alice and bob use up the rounds of an exchange, and returns alice's message
+// past the limit.
 func usedUp(t testing.TB, h *harness, alice, bob *app) api.DispatchResult {
 	t.Helper()
 	alice.dispatch("agent:bob:main", "one", nil)
@@ -19,7 +19,7 @@ func usedUp(t testing.TB, h *harness, alice, bob *app) api.DispatchResult {
 	return alice.held(ocip.RoundLimit, "agent:bob:main", "four", nil)
 }
 
-// outcomeOf returns how an agent's side of an exchange stands.
+// outcomeOf returns the state of an agent's side of an exchange.
 func (h *harness) outcomeOf(exchange, agent string) api.Exchange {
 	h.t.Helper()
 	var x api.ExchangeResult
@@ -33,14 +33,13 @@ func (h *harness) outcomeOf(exchange, agent string) api.Exchange {
 	return api.Exchange{}
 }
 
-// A message past the round limit is never approved into one more round. A person
-// takes it over, denies it or resolves its exchange, and then either agent may
-// begin anew.
+// A message past the round limit is never approved for one more round. A person takes it
+// over, denies it or resolves its exchange, and then either agent may begin a new one.
 func TestRoundLimitHolds(t *testing.T) {
 	for _, tc := range []struct {
 		decide, state string
 		content       string
-		// alice and bob are how the two sides end.
+		// alice and bob are the outcomes of the two sides.
 		alice, bob string
 	}{
 		{decide: api.DecideTakeover, state: api.ApprovalTakenOver, alice: "escalated", bob: "escalated"},
@@ -95,7 +94,7 @@ func TestRoundLimitHolds(t *testing.T) {
 					t.Errorf("the side of %s is %s, want %s", agent, side.Outcome, want)
 				}
 			}
-			// Either begins anew, in the session they had.
+			// Either begins a new exchange, in the same session.
 			back := bob.dispatch("agent:alice:main", "anew", nil)
 			if back.OCIP == nil || back.OCIP.Round != 1 || back.OCIP.ExchangeID == held.OCIP.ExchangeID {
 				t.Errorf("bob's next message is %+v %+v", back, back.OCIP)
@@ -104,7 +103,7 @@ func TestRoundLimitHolds(t *testing.T) {
 			if next.OCIP == nil || next.OCIP.Round != 1 || next.OCIP.ExchangeID == held.OCIP.ExchangeID {
 				t.Errorf("alice's next message is %+v %+v", next, next.OCIP)
 			}
-			// But nobody goes on with the one that ended.
+			// But nobody can continue the ended one.
 			e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "agent:bob:main", "content": "five", "metadata": map[string]any{"exchange": map[string]any{"id": held.OCIP.ExchangeID}}})
 			if code := ocipCode(t, e); code != string(ocip.ExchangeClosed) {
 				t.Errorf("a fifth round: %s", code)
@@ -113,8 +112,8 @@ func TestRoundLimitHolds(t *testing.T) {
 	}
 }
 
-// While a round limit is open between two agents, what they begin afresh waits
-// as well, and cannot be approved before it is settled.
+// While a round limit is unsettled between two agents, their new exchanges wait as well,
+// and cannot be approved before it is settled.
 func TestRoundLimitHoldsFreshExchanges(t *testing.T) {
 	h := build(t, acme)
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
@@ -125,7 +124,7 @@ func TestRoundLimitHoldsFreshExchanges(t *testing.T) {
 		t.Errorf("a person sees %+v", saw)
 	}
 	person.conflict("APPROVAL_BLOCKED", decision(api.DecideApprove, &saw))
-	// To deny it settles nothing between the two.
+	// Denying it settles nothing between the two.
 	third := bob.held(ocip.RoundLimit, "agent:alice:main", "Listen to me", fresh(nil))
 	h.decides(api.DecideDeny, third.ApprovalID)
 	bob.concludes(third.ApprovalID, api.ApprovalDenied)
@@ -142,8 +141,8 @@ func TestRoundLimitHoldsFreshExchanges(t *testing.T) {
 	bob.concludes(second.ApprovalID, api.ApprovalApproved)
 }
 
-// A commitment that is also one message too many waits for what it commits to,
-// and still gets no extra round.
+// A commitment past the round limit waits for its approval as a commitment, and still gets
+// no extra round.
 func TestRoundLimitHoldsCommitments(t *testing.T) {
 	h := build(t, acme)
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
@@ -163,8 +162,8 @@ func TestRoundLimitHoldsCommitments(t *testing.T) {
 	}
 }
 
-// With no place left to ask, a message past the round limit is refused, and the
-// two agents are stopped all the same.
+// If no place for a request is left, a message past the round limit is refused, and the two
+// agents are stopped all the same.
 func TestRoundLimitWithoutAPlace(t *testing.T) {
 	h := build(t, acme+"approvals: {max_open: 1}\n")
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -183,8 +182,7 @@ func TestRoundLimitWithoutAPlace(t *testing.T) {
 	alice.dispatch("agent:bob:main", "anew", nil)
 }
 
-// Whoever resolves an exchange ends what is held of it, on both sides, and only
-// that.
+// Resolving an exchange ends its held messages, on both sides, and only those.
 func TestResolvingAnExchangeEndsItsHolds(t *testing.T) {
 	h := build(t, acme)
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()

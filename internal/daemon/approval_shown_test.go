@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// withPat is a company with a person whom the tests make somebody else.
+// withPat is a company with a person whom the tests turn into another counterparty.
 const withPat = acme + `
 ocip: {person: {commitments: hold}, unknown: {commitments: hold}}
 `
@@ -26,7 +26,7 @@ func listing(entry string) string {
 	return strings.Replace(withPat, "\ndirectory:", "\ndirectory:"+entry, 1)
 }
 
-// fields lists what changed under a request, by name.
+// fields lists the names of the changes under a request.
 func fields(changed []api.ApprovalChange) (names []string) {
 	for _, c := range changed {
 		names = append(names, c.Field)
@@ -34,9 +34,9 @@ func fields(changed []api.ApprovalChange) (names []string) {
 	return names
 }
 
-// An approval is for the receiver that a person was shown. If the configuration makes
-// the receiver somebody else, nothing is sent, the old digest is stale, and the person is
-// told which member changed.
+// An approval is for the receiver that a person has seen. If the configuration turns the
+// receiver into another counterparty, nothing is sent, the old digest is stale, and the
+// person learns which member changed.
 func TestApprovalIsForWhoWasShown(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -103,7 +103,7 @@ func TestApprovalIsForWhoWasShown(t *testing.T) {
 	}
 }
 
-// extract is the first part that a person is shown of a member's text.
+// extract is the first shown part of a member's text.
 func extract(t testing.TB, a *api.Approval, member string) api.Extract {
 	t.Helper()
 	for _, e := range a.Extracts {
@@ -115,7 +115,7 @@ func extract(t testing.TB, a *api.Approval, member string) api.Extract {
 	return api.Extract{}
 }
 
-// findings lists what was found in a member's text, as that text has it.
+// findings lists the findings in a member's text.
 func findings(a *api.Approval, member, text string) (list []string) {
 	for _, d := range a.Detections {
 		if d.Member == member {
@@ -125,9 +125,9 @@ func findings(a *api.Approval, member, text string) (list []string) {
 	return list
 }
 
-// A person is shown all that goes along with a message: each file and inline part with
-// its hash and its text, and each finding in the text that it is of. If a file changes,
-// the person is asked anew, is told so, and is shown what is in it now.
+// A person sees everything that accompanies a message: each file and inline part with its
+// hash and its text, and each finding in its own text. If a file changes, the person is
+// asked again, learns of the change, and sees the new content.
 func TestPersonIsShownWhatGoesAlong(t *testing.T) {
 	t.Parallel()
 	h := plot(t, "")
@@ -189,7 +189,7 @@ func TestPersonIsShownWhatGoesAlong(t *testing.T) {
 	if got := findings(&saw, "", saw.Content); len(got) != 0 {
 		t.Errorf("found in the text is %q", got)
 	}
-	// The app that asked reads no file this way.
+	// The app that asked cannot read files in this way.
 	var its api.Approval
 	alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &its)
 	if len(its.Extracts) > 0 {
@@ -216,14 +216,14 @@ func TestPersonIsShownWhatGoesAlong(t *testing.T) {
 	telegram.silence(t, alice, "telegram:dave")
 	person.must("approval.resolve", decision(api.DecideApprove, &now), nil)
 	telegram.message("hook:message_sending")
-	// What was in the files is dropped with the message's text.
+	// The content of the files is dropped with the message's text.
 	if gone := h.shown(held.ApprovalID); len(gone.Extracts) > 0 || len(gone.Media) != len(saw.Media) {
 		t.Errorf("decided it is %+v", gone)
 	}
 }
 
-// The words of a person who takes over send no file or inline part along that the person was
-// not shown with the message.
+// The text of a takeover is sent without files and inline parts that the person has not
+// seen with the message.
 func TestTakeOverSendsOnlyWhatWasShown(t *testing.T) {
 	t.Parallel()
 	h := plot(t, "")

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// key is a person's key, the same for the same name.
+// key is a person's key, always the same for a name.
 func key(t testing.TB, name string) ssh.Signer {
 	t.Helper()
 	seed := sha256.Sum256([]byte(name))
@@ -59,7 +59,7 @@ func (h *harness) allow(lines ...string) {
 	}
 }
 
-// guarded builds a harness in which decisions are signed.
+// guarded builds a harness in which decisions must be signed.
 func guarded(t testing.TB, yaml string, files map[string]string, lines ...string) *harness {
 	t.Helper()
 	h := ruled(t, yaml, files)
@@ -70,8 +70,8 @@ func guarded(t testing.TB, yaml string, files map[string]string, lines ...string
 	return h
 }
 
-// Where decisions are signed, one without the right signature decides nothing,
-// and that it was tried is on record.
+// If decisions must be signed, one without the right signature has no effect, and the
+// attempt is recorded.
 func TestDecisionsAreSigned(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "old", `valid-before="20200101"`), listed(t, "new", `valid-after="20990101"`),
 		listed(t, "git", `namespaces="git"`))
@@ -116,14 +116,14 @@ func TestDecisionsAreSigned(t *testing.T) {
 		}
 	}
 	person.t = t
-	// To resolve its exchange is a decision about it as well.
+	// Resolving its exchange is a decision about it as well.
 	person.refuse(api.Forbidden, "exchange.resolve", map[string]any{"exchangeId": saw.ExchangeID, "outcome": "resolved"})
 	if now := h.shown(saw.ApprovalID); now.State != api.ApprovalPending || now.Given != 0 {
 		t.Errorf("after all that it is %+v", now.ApprovalSummary)
 	}
 	telegram.silence(t, alice, "telegram:dave")
 
-	// With the right one it goes, and the record alone shows who it was.
+	// With the right signature it is sent, and the record alone shows who signed.
 	params := signed(t, "carol", api.DecideApprove, &saw)
 	person.must("approval.resolve", params, nil)
 	if m := telegram.message("hook:message_sending"); m.DispatchID != saw.DispatchID {
@@ -157,8 +157,8 @@ func TestDecisionsAreSigned(t *testing.T) {
 	}
 }
 
-// The list is read for every decision: whoever is taken out of it decides
-// nothing more, and where it cannot be read nobody does.
+// The list is read for every decision: a removed signer decides nothing more, and nobody
+// does if the list cannot be read.
 func TestSignersAreReadForEachDecision(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "dora", ""))
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -183,7 +183,7 @@ func TestSignersAreReadForEachDecision(t *testing.T) {
 	h.allow(listed(t, "carol", ""))
 	person.must("approval.resolve", approval, nil)
 
-	// Nor does a daemon start without the list, since nobody could decide.
+	// Nor does a daemon start without the list, because nobody could decide.
 	h.stop()
 	if err := os.Remove(h.path("signers")); err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ func TestSignersAreReadForEachDecision(t *testing.T) {
 	}
 }
 
-// Where the policy asks for two people, one is not enough, however often; what
-// one has approved is void when anything changes before the other does.
+// If the policy asks for two people, one person is not enough, however often. The first
+// approval is void if anything changes before the second.
 func TestTwoPeople(t *testing.T) {
 	h := guarded(t, acme, people(2, "two people"), listed(t, "carol", ""), listed(t, "dora", ""), listed(t, "erin", ""))
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -229,7 +229,7 @@ func TestTwoPeople(t *testing.T) {
 	if now.State != api.ApprovalPending || now.Given != 1 || now.Digest != saw.Digest || len(now.Approvals) != 1 || now.Approvals[0].By != "carol@acme-corp" || now.Approvals[0].Signature == "" {
 		t.Errorf("in between it is %+v", now)
 	}
-	// Half an approval is none, over a restart too.
+	// A single approval of two sends nothing, also over a restart.
 	h.stop()
 	h.start()
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -264,7 +264,7 @@ func TestTwoPeople(t *testing.T) {
 	approve("carol", &now, api.ApprovalApproved, 2)
 	alice.concludes(saw.ApprovalID, api.ApprovalApproved)
 
-	// Whoever is taken off the list in between has no say any more.
+	// A signer removed from the list in between does not count any more.
 	saw = ask()
 	approve("carol", &saw, api.ApprovalPending, 1)
 	h.allow(listed(t, "dora", ""), listed(t, "erin", ""))
@@ -272,7 +272,7 @@ func TestTwoPeople(t *testing.T) {
 	approve("erin", &saw, api.ApprovalApproved, 2)
 	alice.concludes(saw.ApprovalID, api.ApprovalApproved)
 
-	// Nobody is two people by another name on the list.
+	// One person under two names on the list is not two people.
 	saw = ask()
 	approve("dora", &saw, api.ApprovalPending, 1)
 	h.allow(strings.Replace(listed(t, "dora", ""), "dora@", "doris@", 1), listed(t, "erin", ""))
@@ -282,7 +282,7 @@ func TestTwoPeople(t *testing.T) {
 	person.must("approval.resolve", signed(t, "erin", api.DecideDeny, &saw), nil)
 	alice.concludes(saw.ApprovalID, api.ApprovalDenied)
 
-	// What asked for one person asks for two when the policy does.
+	// A request for one person becomes one for two when the policy changes.
 	h.enact(people(1, "one is enough"))
 	saw = ask()
 	if saw.Needed != 1 {
@@ -296,8 +296,8 @@ func TestTwoPeople(t *testing.T) {
 	approve("dora", &saw, api.ApprovalApproved, 2)
 }
 
-// What was approved without a signature counts for nothing once signatures are
-// asked for, and two of the same user are one person.
+// Approvals without a signature do not count once signatures are required, and two
+// connections of one user are one person.
 func TestTwoPeopleBecomeSigned(t *testing.T) {
 	h := ruled(t, acme+"approvals: {required: 2}\n", rego(true, "ok"))
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -310,7 +310,7 @@ func TestTwoPeopleBecomeSigned(t *testing.T) {
 	if got.State != api.ApprovalPending || got.Given != 1 {
 		t.Errorf("got %+v", got)
 	}
-	// Another connection of the same user is nobody else.
+	// Another connection of the same user is not another person.
 	h.operates().conflict("APPROVAL_TWICE", decision(api.DecideApprove, &saw))
 	h.stop()
 	h.allow(listed(t, "carol", ""), listed(t, "dora", ""))
@@ -325,8 +325,8 @@ func TestTwoPeopleBecomeSigned(t *testing.T) {
 	}
 }
 
-// Whoever takes over in words of their own signs the words, and whoever settles
-// an exchange without a held message signs for the exchange.
+// A takeover signs the person's own text, and settling an exchange without a held message
+// signs for the exchange.
 func TestSignedWordsAndSettlements(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
@@ -359,8 +359,7 @@ func TestSignedWordsAndSettlements(t *testing.T) {
 	}
 }
 
-// A note is signed with its decision: who passes a signature on adds no words to it, and
-// takes none away.
+// A note is signed with its decision: nobody who passes the signature on can change it.
 func TestNoteIsSigned(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	h.channel("@openclawos/telegram", "telegram")

@@ -15,10 +15,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// promise is a text that no agent may send by itself.
+// promise is a text that no agent may send without a person.
 const promise = "I promise to do it by Friday"
 
-// decision is what a person sends who decides about what they saw.
+// decision makes the parameters of a decision about the shown request.
 func decision(what string, saw *api.Approval) map[string]any {
 	return map[string]any{"approvalId": saw.ApprovalID, "decision": what, "digest": saw.Digest}
 }
@@ -31,7 +31,7 @@ func (h *harness) decides(what, id string) (result api.ApprovalResolveResult) {
 	return result
 }
 
-// conflict has a decision refused, for a reason.
+// conflict makes a decision that must be refused with a code.
 func (a *app) conflict(code string, params map[string]any) *api.Error {
 	a.t.Helper()
 	e := a.refuse(api.Conflict, "approval.resolve", params)
@@ -41,14 +41,14 @@ func (a *app) conflict(code string, params map[string]any) *api.Error {
 	return e
 }
 
-// outcome returns what the app is told next of a message it asked for.
+// outcome returns the app's next event about a message that it asked for.
 func (a *app) outcome() (o api.ApprovalOutcome) {
 	a.t.Helper()
 	a.decode(a.next(api.ApprovalEvent).Payload, &o)
 	return o
 }
 
-// concludes wants the next outcome to be that of one approval.
+// concludes checks that the next outcome is that of one approval.
 func (a *app) concludes(id, resolution string) api.ApprovalOutcome {
 	a.t.Helper()
 	o := a.outcome()
@@ -58,7 +58,7 @@ func (a *app) concludes(id, resolution string) api.ApprovalOutcome {
 	return o
 }
 
-// envelope reads what a message carries.
+// envelope reads a message's envelope.
 func (d *delivered) envelope(t testing.TB) ocip.Envelope {
 	t.Helper()
 	e, err := ocip.ParseEnvelope(d.Metadata["ocip"])
@@ -68,8 +68,7 @@ func (d *delivered) envelope(t testing.TB) ocip.Envelope {
 	return e
 }
 
-// silence shows that nothing was on its way to a channel: what is sent now
-// comes next.
+// silence shows that nothing was on its way to a channel: a message sent now comes next.
 func (a *app) silence(t testing.TB, from *app, session string) {
 	t.Helper()
 	marker := from.dispatch(session, "Are you there?", fresh(nil))
@@ -78,8 +77,8 @@ func (a *app) silence(t testing.TB, from *app, session string) {
 	}
 }
 
-// What waits is stored whole, in the commit of the decision that holds it, and
-// a person is shown all that the decision needs.
+// A held message is stored completely, in the commit of its decision, and a person sees
+// everything that the decision needs.
 func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -130,7 +129,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 			t.Errorf("to sign for %s: %q", what, text)
 		}
 	}
-	// Nothing left, and the exchange waits for a person.
+	// Nothing was sent, and the exchange waits for a person.
 	telegram.silence(t, alice, "telegram:dave")
 	e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "And?", "metadata": map[string]any{"exchange": map[string]any{"id": "exch-1"}}})
 	if code := ocipCode(t, e); code != string(ocip.ExchangeClosed) {
@@ -138,8 +137,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	}
 }
 
-// The same bytes asked again wait as the same approval, over a restart too, and
-// other bytes as another.
+// The same bytes asked again are the same request, also over a restart, and other bytes another.
 func TestHoldOfTheSameBytes(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -185,14 +183,14 @@ func TestHoldOfTheSameBytes(t *testing.T) {
 	}
 	wantWaiting(t, h, len(ids))
 
-	// Once it is decided, the same bytes are a new request.
+	// After a decision, the same bytes are a new request.
 	h.decides(api.DecideDeny, held.ApprovalID)
 	if next := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, metadata()); ids[next.ApprovalID] != "" {
 		t.Errorf("after the decision it waits as %s", next.ApprovalID)
 	}
 }
 
-// emitHeld emits a message that has to wait for a person.
+// emitHeld emits a message that must be held.
 func (a *app) emitHeld(data map[string]any) api.EmitResult {
 	a.t.Helper()
 	var got api.EmitResult
@@ -203,8 +201,8 @@ func (a *app) emitHeld(data map[string]any) api.EmitResult {
 	return got
 }
 
-// What a person approves leaves with every byte of its metadata as it was
-// given, however that was written, and without being asked for anew.
+// An approved message is sent with every byte of its metadata as given, in any notation,
+// and without a new request.
 func TestHoldKeepsTheBytes(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -234,7 +232,7 @@ func TestHoldKeepsTheBytes(t *testing.T) {
 	}
 }
 
-// A decision is about what its person saw and nothing else.
+// A decision applies only to what its person has seen.
 func TestDecisionIsBoundToItsDigest(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -263,7 +261,7 @@ func TestDecisionIsBoundToItsDigest(t *testing.T) {
 			})
 		}
 	}
-	// Who denies needs no digest, but one that is given has to be right.
+	// A denial needs no digest, but a given one must be right.
 	person.conflict("APPROVAL_STALE", map[string]any{"approvalId": one.ApprovalID, "decision": api.DecideDeny, "digest": other.Digest})
 	person.refuse(api.NotFound, "approval.resolve", map[string]any{"approvalId": "none", "decision": api.DecideDeny})
 	for _, wrong := range []map[string]any{
@@ -285,8 +283,7 @@ func TestDecisionIsBoundToItsDigest(t *testing.T) {
 	}
 }
 
-// Each approval is decided once, whatever is tried next, and who comes late is
-// told who was first.
+// Each approval is decided once, whatever is tried next, and a later decider learns who was first.
 func TestDecidedOnce(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -336,8 +333,8 @@ func TestDecidedOnce(t *testing.T) {
 	h.verify()
 }
 
-// Of many people who decide at once, one wins; the message leaves once or not
-// at all, as that one said.
+// If many people decide at once, one wins; the message is sent once or not at all,
+// according to that decision.
 func TestDecisionRace(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -387,7 +384,7 @@ func TestDecisionRace(t *testing.T) {
 	}
 }
 
-// people is a policy that sends every message to so many people.
+// people is a policy that requires several people for every message.
 func people(approvers int, reason string) map[string]string {
 	files := rego(true, reason)
 	files["exchange.rego"] = "package ocip.agent_exchange\n\n" + fmt.Sprintf(
@@ -404,7 +401,7 @@ func (h *harness) enact(files map[string]string) {
 	}
 }
 
-// ruled builds a harness with a policy that is only loaded when it is asked for.
+// ruled builds a harness with a policy that is loaded only on request.
 func ruled(t testing.TB, yaml string, files map[string]string) *harness {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -420,7 +417,7 @@ func ruled(t testing.TB, yaml string, files map[string]string) *harness {
 	return h
 }
 
-// changed returns what a stale approval says of a field.
+// changed returns the change of a field in a stale approval.
 func changed(t testing.TB, list []api.ApprovalChange, field string) api.ApprovalChange {
 	t.Helper()
 	i := slices.IndexFunc(list, func(c api.ApprovalChange) bool { return c.Field == field })
@@ -430,15 +427,15 @@ func changed(t testing.TB, list []api.ApprovalChange, field string) api.Approval
 	return list[i]
 }
 
-// Where the policy changed, an approval releases nothing: it says what changed,
-// and a person has to look and decide anew, or cannot any more.
+// After a change of the policy, an approval releases nothing: it names the change, and a
+// person has to decide again, or cannot any more.
 func TestApprovalIsBoundToThePolicy(t *testing.T) {
 	h := ruled(t, acme, rego(true, "as before"))
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
 	first := h.shown(held.ApprovalID)
 
-	// It would deny now.
+	// The policy would deny now.
 	h.enact(rego(false, "not any more"))
 	e := person.conflict("APPROVAL_STALE", decision(api.DecideApprove, &first))
 	contains(t, e.Message, "may not be sent any more", "not any more")
@@ -463,15 +460,15 @@ func TestApprovalIsBoundToThePolicy(t *testing.T) {
 		contains(t, e.Message, "not any more")
 	}
 
-	// It allows again, in other words: still somebody has to look.
+	// It allows again, with another reason: a person still has to look.
 	h.enact(rego(true, "again"))
 	person.conflict("APPROVAL_STALE", decision(api.DecideApprove, &denied))
 	again := h.shown(held.ApprovalID)
 	if !again.Approvable || again.Blocked != "" || len(again.Sending) == 0 || changed(t, again.Changed, "verdict").Now != "may be sent once approved" {
 		t.Errorf("under the third policy it is %+v", again)
 	}
-	// One that changes nothing about this message but its revision is looked at
-	// too, and nothing else is said to have changed.
+	// A policy that changes only its revision for this message requires a look too, and
+	// nothing else counts as changed.
 	more := rego(true, "again")
 	more["unrelated.rego"] = "package unrelated\n\nx := 1\n"
 	h.enact(more)
@@ -497,7 +494,7 @@ func TestApprovalIsBoundToThePolicy(t *testing.T) {
 	}
 	alice.concludes(held.ApprovalID, api.ApprovalApproved)
 
-	// Nothing hinders a person from denying, whatever changed.
+	// A person can always deny, whatever changed.
 	held = alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
 	saw := h.shown(held.ApprovalID)
 	h.enact(rego(false, "no"))
@@ -505,8 +502,8 @@ func TestApprovalIsBoundToThePolicy(t *testing.T) {
 	alice.concludes(held.ApprovalID, api.ApprovalDenied)
 }
 
-// A policy that was changed and changed back is asked about anew all the same: no
-// digest that was shown before is good again, nor what was signed over it.
+// A policy that was changed and changed back still requires a new look: no earlier digest
+// becomes valid again, nor a signature over it.
 func TestDigestNeverComesBack(t *testing.T) {
 	h := ruled(t, acme, rego(true, "ok"))
 	h.channel("@openclawos/telegram", "telegram")
@@ -524,8 +521,8 @@ func TestDigestNeverComesBack(t *testing.T) {
 	}
 }
 
-// What a person has approved for a runtime that delivers by itself arrives at a
-// receiver in this daemon, also where the policy wants a person for it.
+// An approved message of a runtime that delivers by itself reaches a receiver in this
+// daemon, even if the policy requires a person for it.
 func TestApprovedAndCarriedArrives(t *testing.T) {
 	files := rego(true, "a person approves")
 	files["exchange.rego"] = strings.Replace(files["exchange.rego"], `"require_approval": false`, `"require_approval": true`, 1)
@@ -544,7 +541,7 @@ func TestApprovedAndCarriedArrives(t *testing.T) {
 	if got := bob.emit("message_received", send, nil); !got.Allowed {
 		t.Errorf("it does not arrive: %+v", got)
 	}
-	// An envelope that says so by itself is not believed.
+	// An envelope that claims this by itself is not believed.
 	next := alice.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "More", "metadata": map[string]any{"exchange": map[string]any{"id": saw.ExchangeID}}}, nil)
 	if next.Allowed || !next.Held {
 		t.Fatalf("got %+v", next)
@@ -556,8 +553,8 @@ func TestApprovedAndCarriedArrives(t *testing.T) {
 	}
 }
 
-// Other things that change what would be sent, or whether it may be, are seen as
-// well: here, how the agents are configured.
+// Other changes to the message or to its permission are noticed as well: here, the
+// configuration of the agents.
 func TestApprovalIsBoundToTheConfiguration(t *testing.T) {
 	for name, tc := range map[string]struct {
 		was, now string
@@ -597,8 +594,8 @@ func TestApprovalIsBoundToTheConfiguration(t *testing.T) {
 	}
 }
 
-// What an agent asked for while it was configured can still be ended when it, or
-// whom it wrote to, no longer is; it can only not leave.
+// A request can still be ended if its agent or its receiver is no longer configured, but
+// the message cannot be sent.
 func TestApprovalOfAnAgentThatIsGone(t *testing.T) {
 	for name, rest := range map[string]string{
 		"the sender": `
@@ -655,7 +652,7 @@ directory:
 				if got := e.Exchanges[0].Outcome; got != want {
 					t.Errorf("its exchange is %s, want %s", got, want)
 				}
-				// The app that asked is told, whoever it speaks for now.
+				// The app that asked is told, whichever agent it speaks for now.
 				h.agent("@acme/alice").concludes(held.ApprovalID, want)
 				wantWaiting(t, h, 0)
 				telegram.must("app.heartbeat", nil, nil)
@@ -664,8 +661,8 @@ directory:
 	}
 }
 
-// An approved message leaves once: on a person's word, stamped as that, on
-// record, and as what was shown.
+// An approved message is sent once, with a stamp for the person's approval, with a record,
+// and as it was shown.
 func TestReleaseIsWhatWasShown(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -714,7 +711,7 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 	if len(o.Data) > 0 {
 		t.Errorf("the daemon delivers it, and the app is given %s", o.Data)
 	}
-	// The exchange goes on, and a restart sends nothing again.
+	// The exchange continues, and a restart sends nothing again.
 	if next := alice.dispatch("telegram:dave", "Thanks", map[string]any{"exchange": map[string]any{"id": held.OCIP.ExchangeID}}); next.OCIP.Round != 2 {
 		t.Errorf("the next message has round %d, want 2", next.OCIP.Round)
 	}
@@ -728,8 +725,8 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 	alice.concludes(next.ApprovalID, api.ApprovalDenied)
 }
 
-// What waits, waits over a restart; and an app that was away when a person
-// decided is told when it comes back, once, also after another restart.
+// Pending requests survive a restart. An app that was away during a decision is told once
+// when it returns, also after another restart.
 func TestHoldsOutliveTheDaemon(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -772,8 +769,8 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 	h.verify()
 }
 
-// A person who takes over says it themselves: in their words or in the agent's,
-// with no word of an assistant, and the exchange is theirs from then on.
+// In a takeover the person speaks: in their words or in the agent's, without a disclosure,
+// and the exchange belongs to them from then on.
 func TestTakeOver(t *testing.T) {
 	for name, words := range map[string]string{"as it is": "", "in own words": "I am afraid not.\nRegards"} {
 		t.Run(name, func(t *testing.T) {
@@ -801,7 +798,7 @@ func TestTakeOver(t *testing.T) {
 			if side := x.Exchanges[0]; side.Outcome != "escalated" || len(side.Transcript) != 1 || side.Transcript[0].Summary != line {
 				t.Errorf("the exchange is %+v", side)
 			}
-			// The agent may begin anew, not go on.
+			// The agent may begin a new exchange, but not continue this one.
 			err := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "And?", "metadata": map[string]any{"exchange": map[string]any{"id": held.OCIP.ExchangeID}}})
 			if code := ocipCode(t, err); code != string(ocip.ExchangeClosed) {
 				t.Errorf("the agent goes on: %s", code)
@@ -812,7 +809,7 @@ func TestTakeOver(t *testing.T) {
 		})
 	}
 
-	// Classification and tenants hold for people too.
+	// Classification and tenants apply to people too.
 	h := build(t, acme)
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
@@ -830,8 +827,8 @@ func TestTakeOver(t *testing.T) {
 	telegram.silence(t, alice, "telegram:dave")
 }
 
-// The exchange of a held message takes no other until a person has decided, from
-// either side, so that the round which was shown is the round it leaves with.
+// The exchange of a held message takes no other message until a person has decided, from
+// either side, so that the message is sent with the shown round.
 func TestHeldExchangeTakesNothing(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -861,8 +858,7 @@ func TestHeldExchangeTakesNothing(t *testing.T) {
 	alice.message("hook:message_received")
 }
 
-// A message for an agent that was seen at a session does not go to another one
-// that was seen there since.
+// A message for an agent that was seen in a session does not go to another agent seen there since.
 func TestApprovalIsBoundToItsReceiver(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
@@ -888,8 +884,8 @@ func TestApprovalIsBoundToItsReceiver(t *testing.T) {
 	alice.concludes(held.ApprovalID, api.ApprovalDenied)
 }
 
-// The list shows what is asked for: by state, by agent under either name, by
-// pages, and how many there are in all.
+// The list can be filtered by state and by agent under either name, comes in pages, and
+// gives the total.
 func TestApprovalList(t *testing.T) {
 	h := build(t, acme)
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
@@ -938,8 +934,8 @@ func TestApprovalList(t *testing.T) {
 	person.refuse(api.InvalidParams, "approval.get", map[string]any{})
 }
 
-// Each message that is held for its words says how likely it commits somebody, and
-// why; what a rule holds has no guess. It is stored with the request, and stays.
+// Each message that is held for its words has the likelihood of a commitment, with reasons; a
+// message held by a rule has none. The likelihood is stored with the request, and does not change.
 func TestApprovalLikelihood(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -966,8 +962,7 @@ func TestApprovalLikelihood(t *testing.T) {
 	}
 }
 
-// Strangers who say that they are agents, and that a person has to answer, leave places to
-// those who are known.
+// Strangers who claim to be agents and to need a person's answer leave places for known counterparties.
 func TestStrangersLeavePlacesToTheKnown(t *testing.T) {
 	h := build(t, acme+"approvals: {max_open: 6}\n")
 	telegram := h.channel("@openclawos/telegram", "telegram")

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// An envelope with a line of causes that cannot be read makes no person's message of
-// what comes in under an agent's own key, whoever brings it.
+// An incoming message under an agent's own key does not become a person's message because
+// of an unreadable causal chain, whoever brings it.
 func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 	h := build(t, declaredTenants)
 	gina := h.agent("@globex/gina")
@@ -35,7 +35,7 @@ func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 	}
 }
 
-// Another tenant's app is nothing to one that wants what it has.
+// A conflict over a channel does not name the app of another tenant.
 func TestAppsOfAnotherTenantAreNotNamed(t *testing.T) {
 	h := build(t, declaredTenants)
 	owner := h.registered("@globex/gina", `{"tools":{"provides":["search"]}}`)
@@ -46,15 +46,15 @@ func TestAppsOfAnotherTenantAreNotNamed(t *testing.T) {
 	}
 }
 
-// An app of a channel is shown no session of an agent that it does not serve, and an
-// agent's app none that another tenant's runtime has written to.
+// A channel's app sees no session of an agent that it does not serve, and an agent's app
+// sees none to which another tenant's runtime has written.
 func TestSessionsOfAnotherTenantAreNotShown(t *testing.T) {
 	h := build(t, declaredTenants)
 	telegram, alice, gina := h.channel("@acme/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@globex/gina")
 	emits := func(session string) map[string]any {
 		return map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": session, "content": "hello"}}
 	}
-	// Through a channel that the configuration gives to others nothing is carried.
+	// A runtime cannot carry a message through a channel that the configuration gives to others.
 	gina.refuse(api.Forbidden, "hook.emit", emits("telegram:from-gina"))
 	gina.must("hook.emit", emits("loose:from-gina"), nil)
 	for _, a := range []*app{telegram, alice} {
@@ -65,8 +65,8 @@ func TestSessionsOfAnotherTenantAreNotShown(t *testing.T) {
 	}
 }
 
-// What interceptors have seen is on record, also where the message turns out to be of
-// no exchange that it could be of.
+// The interceptors that have seen a message are recorded, even if the message does not fit
+// any exchange.
 func TestInterceptedAndOfAnotherConversation(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -79,9 +79,8 @@ func TestInterceptedAndOfAnotherConversation(t *testing.T) {
 	}
 }
 
-// Attack 1: no app brings a "human" message to another's agent, through a channel of
-// any name or under an agent's own key; what is said goes by message.dispatch, where
-// the wall and the rules are.
+// Attack 1: no app brings a "human" message to another's agent, through any channel or under
+// an agent's own key; messages go through message.dispatch, with the wall and the rules.
 func TestAttack1HumanMessageRoundEveryRule(t *testing.T) {
 	const secret = "I promise to pay. AKIAIOSFODNN7EXAMPLE"
 	h := build(t, acme)
@@ -113,8 +112,8 @@ func TestAttack1HumanMessageRoundEveryRule(t *testing.T) {
 	}
 }
 
-// Attack 2: what a runtime emits reaches nobody by the channel that it names, and is on
-// record where it reaches anybody.
+// Attack 2: an emitted message reaches nobody through the channel that it names, and is
+// recorded if it reaches anybody.
 func TestAttack2EmittedToWhomItNames(t *testing.T) {
 	h := build(t, declaredTenants)
 	alice := h.agent("@acme/alice")
@@ -136,7 +135,7 @@ func TestAttack2EmittedToWhomItNames(t *testing.T) {
 			t.Errorf("%s: records are %+v", hook, r)
 		}
 	}
-	// A call that is answered comes behind all that was sent before.
+	// The answer to a call comes after everything sent before.
 	chat.must("app.heartbeat", nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -145,8 +144,8 @@ func TestAttack2EmittedToWhomItNames(t *testing.T) {
 	}
 }
 
-// Attack 3: secrets and promises are found in every string that leaves, all of it is
-// on record by its digest, and what is withheld is described by a category.
+// Attack 3: secrets and promises are found in every string of a message, all of it is
+// recorded by its digest, and withheld content is described by a category.
 func TestAttack3OtherStringsThanTheContent(t *testing.T) {
 	const key = "AKIAIOSFODNN7EXAMPLE"
 	h := build(t, acme)
@@ -177,8 +176,8 @@ func TestAttack3OtherStringsThanTheContent(t *testing.T) {
 	}
 }
 
-// Attack 8: under an agent's key no app borrows a name, not that of an entry of the
-// directory, of another tenant's agent, or of a unit of its own choice.
+// Attack 8: no app can borrow a name under an agent's key: neither of a directory entry,
+// nor of another tenant's agent, nor of an invented unit.
 func TestAttack8BorrowedNames(t *testing.T) {
 	h := build(t, acme+"policy: {data: {cross_org: true}}\n")
 	bob := h.agent("@acme/bob")
@@ -209,8 +208,8 @@ func TestAttack8BorrowedNames(t *testing.T) {
 	}
 }
 
-// Attack 9: a loop does not begin anew by what a third agent says, by what an app
-// brings its own agent as a person's, or by what its runtime says it received.
+// Attack 9: a loop does not restart because of a third agent's message, a message that an
+// app brings its own agent as a person's, or one that a runtime reports as received.
 func TestAttack9LoopsStop(t *testing.T) {
 	for name, between := range map[string]func(h *harness, n int, ben, cas *app){
 		"a third agent": func(_ *harness, n int, _, cas *app) {
@@ -245,7 +244,7 @@ func TestAttack9LoopsStop(t *testing.T) {
 	}
 }
 
-// A hub that asks thirty agents one question each, and hears their answers, is no loop.
+// A hub that asks thirty agents one question each and hears their answers is not a loop.
 func TestAttack9HubIsNoLoop(t *testing.T) {
 	names := []string{"hub"}
 	for n := range 30 {
@@ -262,7 +261,7 @@ func TestAttack9HubIsNoLoop(t *testing.T) {
 	}
 }
 
-// Attack 10: who writes first does not take a session from whom it is routed to.
+// Attack 10: writing first does not take a session away from the agent to which it is routed.
 func TestAttack10RouteStays(t *testing.T) {
 	h := build(t, acme+"  - {session: \"chat:*\", agent: bob}\n")
 	chat, alice, bob := h.channel("@openclawos/chat", "chat"), h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -273,8 +272,7 @@ func TestAttack10RouteStays(t *testing.T) {
 	}
 }
 
-// Attack 18: an envelope that says another tenant in the owner's session is refused and
-// changes nothing of anybody.
+// Attack 18: an envelope with another tenant in the owner's session is refused and changes nothing.
 func TestAttack18OwnerIsNotCutOff(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -288,7 +286,7 @@ func TestAttack18OwnerIsNotCutOff(t *testing.T) {
 	h.agent("@acme/alice").dispatch("telegram:alice", "Still there?", nil)
 }
 
-// Attack 19: an interceptor does not lower the level that was declared.
+// Attack 19: an interceptor cannot lower the declared level.
 func TestAttack19LevelIsNotLowered(t *testing.T) {
 	h := build(t, acme+"access: {apps: {\"@acme/dlp\": {intercepts: [alice]}, \"@openclawos/telegram\": {channels: [telegram]}}}\n")
 	h.agent("@acme/bob")
@@ -330,7 +328,7 @@ func TestAttack20SessionsAreNoChannel(t *testing.T) {
 	}
 }
 
-// Attack 24: another spelling of a key that is listed is no stranger's.
+// Attack 24: another spelling of a listed key is not a stranger's.
 func TestAttack24Spelling(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")

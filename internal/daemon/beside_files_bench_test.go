@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// BenchmarkBesideFiles sends between two agents of one tenant, alone and while an agent of
-// another tenant has 250 messages with one large file under way, and tells how long each
-// message takes in milliseconds: half of them, and 99 of 100.
+// BenchmarkBesideFiles sends messages between two agents of one tenant, alone and while an
+// agent of another tenant has 250 messages with one large file in progress. It reports the
+// time of a message in milliseconds: the median and the 99th percentile.
 func BenchmarkBesideFiles(b *testing.B) {
 	const files = `
 agents:

@@ -20,18 +20,18 @@ func (a *app) carries(to *app, session, content string) (sent, arrived emitted) 
 	return sent, arrived
 }
 
-// talk is one way in which two agents of the daemon write to each other.
+// talk is one way for two agents of the daemon to write to each other.
 type talk struct {
 	first, second string
-	// says has the first agent write to the second, which is given the message, and promises
-	// has a promise of the second one held.
+	// says makes the first agent write to the second, which gets the message. promises
+	// makes a promise of the second one be held.
 	says     func(content string) (exchange string, round int)
 	promises func(exchange string) (approvalID string)
 	// app is the second agent's app, nil if it speaks by a grant.
 	app *app
 }
 
-// waysToTalk are the ways, by what they are called.
+// waysToTalk are the ways, by name.
 var waysToTalk = map[string]func(t *testing.T) (*harness, *talk){
 	"delivered": func(t *testing.T) (*harness, *talk) {
 		h := build(t, acme)
@@ -94,7 +94,7 @@ var waysToTalk = map[string]func(t *testing.T) (*harness, *talk){
 }
 
 // However an exchange ends on one side, the other side ends with it, so that the other
-// agent's next message begins an exchange that the first one takes it from.
+// agent's next message begins a new exchange, which the first one accepts.
 func TestEndOfAnExchangeEndsBothSides(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(h *harness, x *talk, exchange string){
@@ -109,7 +109,7 @@ func TestEndOfAnExchangeEndsBothSides(t *testing.T) {
 				t.Parallel()
 				h, x := begins(t)
 				if x.app == nil && strings.Contains(name, "app") {
-					// An agent that speaks by a grant ends none: a person does.
+					// An agent that speaks through a grant cannot end one: a person does.
 					return
 				}
 				first, _ := x.says("What is the status?")
@@ -129,7 +129,7 @@ func TestEndOfAnExchangeEndsBothSides(t *testing.T) {
 	}
 }
 
-// A receiver that would not take a message refuses it before its sender's runtime sends it.
+// A receiver that would refuse a message does so before its sender's runtime sends it.
 func TestReceiverRefusesWhatARuntimeCarries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bob  string

@@ -12,8 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// Many connections that do not read take no more memory than all may together; whoever
-// reads notices nothing.
+// Many connections that do not read stay within the common memory limit, and readers notice nothing.
 func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	const deaf, asks, blob = 24, 30, 200 << 10
 	h := plot(t, acme+busy+fmt.Sprintf(`
@@ -31,7 +30,7 @@ channels: {big: {blob: %q}}
 		w := h.registered(fmt.Sprint("@evil/deaf", n), `{"channels":{"provides":["big"]}}`)
 		all = append(all, w)
 		for i := range asks {
-			// One that is closed takes no more.
+			// A closed connection takes no more.
 			if _, err := fmt.Fprintln(w.conn, w.request(fmt.Sprint("r", i), "config.get", `{"path":"channels.big"}`)); err != nil {
 				break
 			}
@@ -41,8 +40,7 @@ channels: {big: {blob: %q}}
 		}
 	}
 	worker.goesOn(t)
-	// What was asked for is answered in the daemon's own time: whoever reads before it
-	// was too much, reads it all.
+	// The daemon answers in its own time: a client that reads before its queue is full gets everything.
 	for late := time.Now().Add(patience); ; breathe() {
 		var status api.Status
 		h.operator("kernel.status", map[string]any{}, &status)
@@ -68,8 +66,8 @@ channels: {big: {blob: %q}}
 	}
 }
 
-// endedEarly reads a connection that was not read, and reports whether the daemon had
-// ended it before its last answer. Its last words are there for who comes in time.
+// endedEarly reads a connection that was not read before, and reports whether the daemon
+// ended it before its last answer. A client that is in time gets the last words.
 func (w *wire) endedEarly() bool {
 	w.t.Helper()
 	for {
@@ -92,8 +90,8 @@ func (w *wire) endedEarly() bool {
 	}
 }
 
-// A process that registers as many apps as it can keeps neither operators out nor
-// the apps of others: it comes to its own limit first.
+// A process that registers as many apps as it can locks out neither operators nor others'
+// apps, because it reaches its own limit first.
 func TestRegistrationsOfOneProcessLockNobodyOut(t *testing.T) {
 	if dir := os.Getenv(newcomerHarness); dir != "" {
 		(&harness{t: t, dir: dir}).registered("@acme/other", `{}`).alive()
@@ -117,7 +115,7 @@ func TestRegistrationsOfOneProcessLockNobodyOut(t *testing.T) {
 // newcomerHarness tells the process of another app where the daemon is.
 const newcomerHarness = "OCIPD_DAEMON_TEST_NEWCOMER_HOUSE"
 
-// Where apps have every connection there is, an operator gets in.
+// If apps use every connection for apps, an operator can still connect.
 func TestAppsThatHaveEveryConnectionLeaveTheOperatorsTheirs(t *testing.T) {
 	h := build(t, acme+"ipc: {max_connections: 30}\n")
 	for n := range 30 {
@@ -131,7 +129,7 @@ func TestAppsThatHaveEveryConnectionLeaveTheOperatorsTheirs(t *testing.T) {
 	}
 }
 
-// failedFirst wants a connection to be turned away.
+// failedFirst checks that a connection is turned away.
 func (w *wire) failedFirst(code api.Code) {
 	w.t.Helper()
 	w.failed(w.read(), code)

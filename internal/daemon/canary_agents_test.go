@@ -12,10 +12,10 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// grantedPrefix begins what stands on record for the app of an agent that has none.
+// grantedPrefix begins the recorded app of an agent without one.
 const grantedPrefix = "@ocipd/agent:"
 
-// byGrant reports whether the scout is an agent that speaks by a grant.
+// byGrant reports whether the scout is an agent that speaks through a grant.
 func (s *scout) byGrant() bool { return strings.HasPrefix(s.id, grantedPrefix) }
 
 // attach makes the scout such an agent.
@@ -26,8 +26,7 @@ func (c *canary) attach(s *scout) {
 	s.get("task.attach", `{"token":"`+granted.Token+`"}`)
 }
 
-// agentBases are calls of a method of agents that speak by grants. Of anybody else each is
-// refused.
+// agentBases are calls of a method of agents with grants. Everybody else is refused.
 func (c *canary) agentBases(method string, s *scout) (calls []object) {
 	const uuid = "01890000-0000-7000-8000-000000000000"
 	switch method {
@@ -53,7 +52,7 @@ func (c *canary) agentBases(method string, s *scout) (calls []object) {
 	return nil
 }
 
-// readAll has the agents that speak by grants read their inboxes to the end.
+// readAll has the agents with grants read their inboxes to the end.
 func (c *canary) readAll() {
 	for _, s := range c.apps {
 		if !s.byGrant() {
@@ -75,7 +74,7 @@ func (c *canary) readAll() {
 	}
 }
 
-// readBy judges an answer to an agent that reads.
+// readBy judges an answer to a reading agent.
 func (e *evidence) readBy(c *canary, m *mark, at *scout, result jsontext.Value) string {
 	var page struct {
 		Messages []jsontext.Value `json:"messages"`

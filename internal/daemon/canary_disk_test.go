@@ -10,9 +10,9 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// What waits on disk is changed while the daemon is stopped: rows by somebody who can write
-// the database, and has the key of rows for one of them, the configuration by its owner. No app
-// receives a text of it that was not decided for the app, or may no longer be sent.
+// Rows of waiting messages are changed while the daemon is stopped: by an attacker who can
+// write the database, and has the key of rows for one of them; the configuration by its
+// owner. No app receives a text that was not decided for it, or that may no longer be sent.
 func TestCanaryOfWhatWaits(t *testing.T) {
 	const frank = "  - {instance_id: agent-frank-1, user_id: frank, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: [\"telegram:frank\"]}\n"
 	yaml := strings.Replace(declaredTenants, "directory:\n", "directory:\n"+frank, 1)
@@ -27,7 +27,7 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 		c.late = append(c.late, s)
 	}
 
-	// For alice, who is not there.
+	// For alice, who is away.
 	brings := func(session, text string) {
 		t.Helper()
 		telegram.get("agent.queue", `{"sessionKey":"`+session+`","text":"`+text+`"}`)
@@ -38,7 +38,7 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	brings(session, c.mark(telegram, "agent.queue text"))
 	leaves(telegram)
 
-	// For the channel, whose app is not there any more.
+	// For the channel, whose app has gone.
 	bob := c.dialScout(sender)
 	bob.enlist()
 	says := func(session, text string, exchange object) {
@@ -87,7 +87,7 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	c.settle()
 	c.listens("message.dispatch content", "agent.queue text")
 
-	// An exchange that has come to its limit is set back: the daemon does not start with it.
+	// An exchange at its limit is set back: the daemon refuses to start.
 	c.stop()
 	c.editRows(`UPDATE exchanges SET state = replace(state, '"round":1', '"round":0') WHERE id = 'bounded'`)
 	if err := c.tryStart(); err == nil || !strings.Contains(err.Error(), "exchange bounded of agent agent-bob-1: the row says round 0, record") {
@@ -100,7 +100,7 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	c.settle()
 	c.operator("exchange.resolve", object{"exchangeId": "bounded", "outcome": "resolved"}, nil)
 
-	// A person approves what they saw, and something else waits.
+	// A person approves the shown text, and the row contains another.
 	holds := func(why string) api.Approval {
 		text := c.mark(bob, "message.dispatch content")
 		if why != "" {
@@ -125,8 +125,8 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	c.reloaded(strings.Replace(yaml, "user_id: dave", "user_id: dora", 1))
 	approves(moved.ApprovalID, &moved)
 
-	// From now on approvals have to be signed. A session is made another tenant's, by somebody
-	// who has not the key of rows.
+	// From now on approvals have to be signed. A session is moved to another tenant by an
+	// attacker without the key of rows.
 	c.stop()
 	c.editRows(`UPDATE sessions SET agent_id = 'gina', identified = 'globex-inc/agent-gina-1' WHERE key = '` + session + `'`)
 	c.allow(listed(t, "carol", ""))
@@ -139,7 +139,7 @@ func TestCanaryOfWhatWaits(t *testing.T) {
 	gina := c.speaker("gina")
 	gina.done(gina.ask("session.get", `{"key":"`+session+`"}`))
 
-	// Somebody else says that it is alice's app, without its token.
+	// An impostor claims to be alice's app, without its token.
 	impostor := c.dialScout(standing{id: "an impostor"})
 	c.late = append(c.late, impostor)
 	impostor.token = "wrong"

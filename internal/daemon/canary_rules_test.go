@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// says has an app send a message, and returns what it is answered.
+// says has an app send a message, and returns the answer.
 func (s *scout) says(session, content string, exchange object) (result api.DispatchResult) {
 	s.t.Helper()
 	return s.saysWith(session, content, object{"exchange": exchange})
@@ -22,13 +22,12 @@ func (s *scout) saysWith(session, content string, metadata object) (result api.D
 	}
 	var l line
 	if text := s.done(s.ask("message.dispatch", string(params))); json.Unmarshal([]byte(text), &l, json.MatchCaseInsensitiveNames(true)) == nil && l.Success {
-		_ = json.Unmarshal(l.Result, &result) // what is refused has no result
+		_ = json.Unmarshal(l.Result, &result) // a refusal has no result
 	}
 	return result
 }
 
-// sayForbidden has apps say what may reach nobody: each text is forbidden by one rule
-// alone.
+// sayForbidden has apps send texts that may reach nobody; each is forbidden by exactly one rule.
 func (c *canary) sayForbidden() {
 	anew := object{"new": true}
 	alice, bob := c.speaker("alice"), c.speaker("bob")
@@ -95,7 +94,7 @@ func (c *canary) sayForbidden() {
 		}
 	}
 
-	// An envelope of somebody else than who is there.
+	// An envelope of another agent than the one in the session.
 	telegram, envelope := c.apps[0], c.envelope("dave")
 	envelope["source_agent"] = plus(envelope["source_agent"].(object), object{"instance_id": "agent-zed-9"})
 	params, err := json.Marshal(object{"sessionKey": "telegram:dave", "text": c.never(telegram, "agent.queue text", "it names another agent than the one that is there"), "metadata": object{"ocip": envelope}})
@@ -104,8 +103,8 @@ func (c *canary) sayForbidden() {
 	}
 	telegram.done(telegram.ask("agent.queue", string(params)))
 
-	// What was approved for one receiver, said to another. The marks stand beside the text:
-	// in it, their digits would be a sum of money.
+	// A message approved for one receiver, sent to another. The marks are beside the text,
+	// because within it their digits would be a sum of money.
 	promises := func(session string, exchange object, mark string) api.DispatchResult {
 		return bob.saysWith(session, "I promise to look", object{"ref": mark, "exchange": exchange})
 	}
@@ -120,14 +119,14 @@ func (c *canary) sayForbidden() {
 	}
 	promises("agent:alice:main", object{"new": true, "classification": "public"}, c.never(bob, "message.dispatch metadata.ref", "it was approved for another receiver"))
 
-	// One round too many. It is the last, since it stops the two agents.
+	// One round past the limit. It comes last, because it stops the two agents.
 	bounded := object{"id": "bounded" + c.unused("b"), "maxRounds": 1}
 	alice.says("telegram:dave", c.mark(alice, "message.dispatch content"), bounded)
 	alice.says("telegram:dave", c.never(alice, "message.dispatch content", "it is one round too many"), bounded)
 }
 
-// seizeHeld has every app ask for what others were approved, and the owner for its own at
-// the end.
+// seizeHeld has every app ask for messages that were approved for others, and finally the
+// owner for its own.
 func (c *canary) seizeHeld() {
 	emit := func(s *scout) (id string) {
 		method, context := "hook.emit", object{"agentId": s.speaks}

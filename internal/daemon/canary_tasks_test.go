@@ -9,16 +9,15 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// Whoever works on a task does what its role allows: nothing moves a task but those who lead
-// it, nothing is done that no person has approved, and who is of another tenant learns
-// nothing of it.
+// Participants in a task can do only what their role allows: only its orchestrators move
+// it, no effect happens without a person's approval, and other tenants learn nothing of it.
 func TestCanaryOfTasks(t *testing.T) {
 	const label = "billing"
 	h := build(t, taskTeam)
 	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
 	c.executing()
 
-	// The executor tries to move the task, and somebody of another tenant all that there is.
+	// The executor tries to move the task, and an actor of another tenant tries everything.
 	for _, to := range []task.Phase{task.SpecGate, task.Failed} {
 		_, _ = c.builder.call("task.transition", m{"task_id": c.id, "from_phase": "executing", "to_phase": to, "actor": "builder", "actor_role": "executor", "reason": "so"})
 	}
@@ -56,8 +55,8 @@ func TestCanaryOfTasks(t *testing.T) {
 	}
 }
 
-// taskBases are calls of a method of tasks with all the members that it takes. The
-// canary's apps are no actors, so each is refused.
+// taskBases are calls of a method of tasks with all its members. The canary's apps are no
+// actors, so each is refused.
 func taskBases(method string) []object {
 	const uuid = "01890000-0000-7000-8000-000000000000"
 	digest := "sha256:" + strings.Repeat("0", 64)

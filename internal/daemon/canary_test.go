@@ -25,16 +25,14 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// The canary: apps of two tenants, and one that nobody granted anything, say a
-// marked text in every string of every method, and hear all that they can. Every
-// byte that reaches another app is searched. A mark that arrived must stand in a
-// message that was decided, is on record as it was handed over, and is between two
-// whom the configuration lets speak; the id of an app of the same tenant alone may
-// stand elsewhere.
+// The canary: apps of two tenants, and one without any grant, put a marked text into every
+// string of every method, and listen to everything they can. Every byte that reaches
+// another app is searched for marks. A mark that arrives must be in a message that was
+// decided, is recorded as it was delivered, and is between two parties that the
+// configuration permits; only the id of an app of the same tenant may be elsewhere.
 
-// declaredTenants declares what every app may do. What bounds a flow of allowed messages
-// is off: the canary sends thousands. What an agent may share is bounded by its own entry
-// alone, and not by the policy too.
+// declaredTenants declares the rights of every app. Limits on the flow of allowed messages are off,
+// because the canary sends thousands. Only an agent's own entry bounds its levels, not the policy too.
 const declaredTenants = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -63,7 +61,7 @@ access:
 channels: {telegram: {token: t}, chat: {token: c}, junk: {token: j}}
 ` + noBounds
 
-// nothingDeclared is the set-up of one person, in which nothing is declared.
+// nothingDeclared is the configuration of one person, without declarations.
 const nothingDeclared = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp, max_classification_shared: internal}
@@ -82,15 +80,15 @@ approvals: {max_open: 10000}
 policy: {data: {max_classification_shared: confidential}}
 `
 
-// standing is what the configuration makes of an app: its tenant, the agent it speaks
-// for, those it may observe and intercept, and the channel it owns.
+// standing is an app's position in the configuration: its tenant, the agent it speaks for,
+// those it may observe and intercept, and the channel it owns.
 type standing struct {
 	id, tenant, speaks   string
 	owns                 []string
 	observes, intercepts []string
 }
 
-// scout is one app in bytes, which keeps all that it hears.
+// scout is one app on the raw socket, which keeps everything that it hears.
 type scout struct {
 	standing
 	t testing.TB
@@ -106,14 +104,14 @@ type scout struct {
 	asked   map[string]string // request id to method
 	answers map[string]chan string
 	last    int
-	// runs are the runs that the app was given and has not ended.
+	// runs are the runs that the app got and has not ended.
 	runs []string
-	// rejoin, where set, is what the app answers to the next question of an
-	// interceptor or the next delivery, instead of agreeing.
+	// rejoin, if set, is the app's answer to the next question of an interceptor or the
+	// next delivery, instead of agreeing.
 	rejoin []string
 }
 
-// line is what is looked at of a line from the daemon.
+// line holds the relevant members of a line from the daemon.
 type line struct {
 	Type, RequestID, Event string
 	Success                bool
@@ -136,8 +134,7 @@ func (h *harness) dialScout(like standing) *scout {
 	return s
 }
 
-// listen keeps every line, hands answers to whoever waits for them, and answers
-// hooks.
+// listen keeps every line, passes answers to waiting calls, and answers hooks.
 func (s *scout) listen() {
 	defer close(s.ended)
 	lines := bufio.NewReaderSize(s.conn, 64<<10)
@@ -167,8 +164,7 @@ func (s *scout) listen() {
 	}
 }
 
-// react answers a hook: what is asked stays as it is, unless the test says
-// otherwise.
+// react answers a hook: a message stays unchanged, unless the test says otherwise.
 func (s *scout) react(l *line) {
 	var p struct {
 		EventID  string `json:"eventId"`
@@ -202,7 +198,7 @@ func (s *scout) react(l *line) {
 	s.ask("hook.result", `{"eventId":"`+p.EventID+`","result":`+result+`}`)
 }
 
-// ask sends a request, and returns where its answer comes.
+// ask sends a request, and returns a channel for its answer.
 func (s *scout) ask(method, params string) <-chan string {
 	s.said.call(method, []byte(params))
 	s.mu.Lock()
@@ -223,7 +219,7 @@ func (s *scout) ask(method, params string) <-chan string {
 	return answer
 }
 
-// done waits for an answer, "" where the connection ended before.
+// done waits for an answer, "" if the connection ended before.
 func (s *scout) done(answer <-chan string) string {
 	s.t.Helper()
 	select {
@@ -237,7 +233,7 @@ func (s *scout) done(answer <-chan string) string {
 	}
 }
 
-// get makes a call that has to succeed.
+// get makes a call that must succeed.
 func (s *scout) get(method, params string) jsontext.Value {
 	s.t.Helper()
 	text := s.done(s.ask(method, params))
@@ -261,7 +257,7 @@ func wants(id string) string {
 "hooks":{"subscribes":` + everyHook + `,"intercepts":` + everyHook + `},"gateway":{"methods":["lookup"],"httpRoutes":["/x"]}}}}`)
 }
 
-// enlist registers an app that takes all it can get.
+// enlist registers an app that takes everything it can get.
 func (s *scout) enlist() {
 	s.t.Helper()
 	var registered api.RegisterResult
@@ -277,7 +273,7 @@ func (s *scout) enlist() {
 	s.get("app.ready", `{}`)
 }
 
-// grabs are requests that an app may make to learn what others have said.
+// grabs are requests with which an app may try to learn others' messages.
 var grabs = []struct{ method, params string }{
 	{"capability.register", `{"type":"tool","config":{"toolId":"search"}}`},
 	{"capability.register", `{"type":"gateway_method","config":{"methodName":"lookup"}}`},
@@ -295,31 +291,31 @@ var grabs = []struct{ method, params string }{
 	{"kernel.describe", `{}`},
 }
 
-// mark is a text that one app said in one place.
+// mark is a text that one app has sent in one place.
 type mark struct {
 	by   *scout
 	at   string
 	text string
-	// never, where set, is why the text may reach no other app, but for those who are asked
-	// whether it may be said.
+	// never, if set, is why the text may reach no other app, except interceptors that are
+	// asked about it.
 	never string
 }
 
-// canary is the harness, its apps, and what they said.
+// canary is the harness, its apps, and their marks.
 type canary struct {
 	*harness
-	// late are apps that came and went; they may be granted something.
+	// late are apps that came and went; they may have grants.
 	apps, late []*scout
 	mu         sync.Mutex
 	marks      []*mark
-	// lately is what was found in the texts that were searched lately.
+	// lately is a cache of the marks in recently searched texts.
 	lately map[string]map[*mark]bool
-	// single is set where nothing is declared, so that all are of one tenant.
+	// single is set if nothing is declared, so that all are of one tenant.
 	single bool
 	ids    int
 }
 
-// mark makes a text that is nowhere else.
+// mark makes a unique text.
 func (c *canary) mark(by *scout, at string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,15 +331,15 @@ func (c *canary) never(by *scout, at, why string) string {
 	return text
 }
 
-// A base is the parameters of a call as a tree. Its strings are what the call needs
-// to get somewhere; each is marked by itself. Free texts are marked in every call.
+// A base is the parameters of a call as a tree. Its strings are those that the call needs
+// to have an effect; each is marked separately. Free texts are marked in every call.
 type (
 	object = map[string]any
 	list   = []any
 	free   string
 )
 
-// anything is what free-form objects hold: texts at several depths, in names too.
+// anything is the content of free-form objects: texts at several depths, also in names.
 func anything() object {
 	return object{"note": free("a note"), "deep": list{object{"er": list{free("x"), object{"still": free("é y")}}}}, "≠name": free("name"), "n": 12}
 }
@@ -369,13 +365,13 @@ func (c *canary) envelope(of string) object {
 	}
 }
 
-// unused makes an end of an id that was not used.
+// unused makes an unused suffix of an id.
 func (c *canary) unused(prefix string) string {
 	c.ids++
 	return "-" + prefix + strconv.Itoa(c.ids)
 }
 
-// wishMarked is metadata.exchange with all that callers may say there.
+// wishMarked is metadata.exchange with all members that callers may set.
 func wishMarked(id string) object {
 	return object{
 		"id": "exchange" + id, "conversationId": "conversation" + id, "new": true, "type": "information_query", "classification": "internal",
@@ -387,11 +383,11 @@ func wishMarked(id string) object {
 	}
 }
 
-// brief marks a base of which the free texts alone are marked: its other strings are
-// those of one that is tried in full.
+// brief marks a base with only its free texts marked: its other strings are those of a base
+// that is tried in full.
 const brief = "≡"
 
-// bases are calls of a method that get somewhere, for those who may make them.
+// bases are effective calls of a method, for its permitted callers.
 func (c *canary) bases(method string, s *scout) (calls []object) {
 	targets := []string{"telegram:dave", "telegram:owner", "telegram:12", "agent:alice:main", "agent:bob:main", "agent:gina:main", "chat:eve", "chat:7", "junk:1", "agent:ann:main"}
 	switch method {
@@ -486,7 +482,7 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 	case "kernel.describe":
 		return []object{anything()}
 	case "app.register":
-		// Done by apps that come for it alone; here the connection has one.
+		// Done by separate apps; here the connection has one.
 		return []object{{"manifest": manifestBase("@acme/other")}}
 	case "app.shutdown":
 		return []object{{"reason": free("enough"), "timeout": 1000}}
@@ -510,9 +506,9 @@ func manifestBase(id string) object {
 	}
 }
 
-// calls are what is made of a base: the base itself, and one for each of its
-// strings in each way of marking it. All free texts are marked in each. Under the race
-// detector the apps share the strings among them.
+// calls are made from a base: the base itself, and one for each of its strings in each way
+// of marking it. All free texts are marked in each. Under the race detector the apps divide
+// the strings among them.
 func (c *canary) calls(s *scout, method string, base object) (params []string) {
 	strict := 0
 	short, _ := base[brief].(bool)
@@ -533,14 +529,14 @@ func (c *canary) calls(s *scout, method string, base object) (params []string) {
 	return params
 }
 
-// spoils are the ways in which a string that means something is marked.
+// spoils are the ways to mark a meaningful string.
 var spoils = []func(was, mark string) string{
 	func(_, mark string) string { return mark },
 	func(was, mark string) string { return was + mark },
 }
 
-// render writes a tree as JSON. The string at a place among the strict ones, which it
-// counts, is spoiled, and every free text is marked, but where nothing is to be spoiled.
+// render writes a tree as JSON. It counts the strict strings, spoils the one at a position,
+// and marks every free text unless nothing is to be spoiled.
 func (c *canary) render(s *scout, method, path string, v any, at int, spoil func(was, mark string) string, strict *int) jsontext.Value {
 	var walk func(path string, v any) any
 	walk = func(path string, v any) any {
@@ -637,12 +633,12 @@ func TestCanaryOfOneTenant(t *testing.T) {
 	c.listens("message.dispatch content", "agent.queue text", "app.register manifest.id")
 }
 
-// sing has every app say everything, and looks at what became of it.
+// sing has every app say everything, and judges the results.
 func (c *canary) sing() {
 	methods := c.described()
 	for _, s := range c.apps {
 		for _, method := range slices.Sorted(maps.Keys(methods)) {
-			// On a connection of an agent that speaks by a grant no app registers here.
+			// No app registers here on a connection of an agent with a grant.
 			if method != "app.shutdown" && (method != "app.register" || !s.byGrant()) {
 				c.say(s, method)
 			}
@@ -657,7 +653,7 @@ func (c *canary) sing() {
 	for _, s := range c.apps {
 		c.grab(s)
 	}
-	// What an app shuts down for is said at the end.
+	// The reason of a shutdown comes at the end.
 	for _, s := range c.apps {
 		if s.speaks == "" && s.owns == nil {
 			c.say(s, "app.shutdown")
@@ -703,8 +699,8 @@ func (c *canary) await(s *scout, answers []<-chan string) {
 	}
 }
 
-// interject has an app say marks where others wait for its word: as an
-// interceptor, and as the receiver of a delivery.
+// interject has an app put marks into its answers: as an interceptor, and as the receiver
+// of a delivery.
 func (c *canary) interject(s *scout) {
 	if s.intercepts == nil && s.owns == nil && s.speaks == "" {
 		return
@@ -769,10 +765,10 @@ func (c *canary) speaker(agent string) *scout {
 	return nil
 }
 
-// comeAndGo has apps register that are marked all over, take what they can, and end.
+// comeAndGo registers fully marked apps that take everything they can, and end.
 func (c *canary) comeAndGo(s *scout) {
 	if s.id != "@acme/alice" {
-		return // whoever comes is somebody else anyway
+		return // the next one is another app anyway
 	}
 	for _, like := range []standing{{id: "@acme/late"}, {id: "@nobody/late"}} {
 		if c.single {
@@ -809,7 +805,7 @@ func (c *canary) comeAndGo(s *scout) {
 	}
 }
 
-// operatorsOnly has apps call what is not theirs.
+// operatorsOnly has apps call operators' methods.
 func (c *canary) operatorsOnly() {
 	for _, s := range c.apps[:2] {
 		for _, method := range append(daemon.MethodNames(), "no.such.method", c.mark(s, "method")) {
@@ -820,7 +816,7 @@ func (c *canary) operatorsOnly() {
 	}
 }
 
-// decideHeld has a person let go what is held, with promises that are marked.
+// decideHeld has a person approve held messages with marked promises.
 func (c *canary) decideHeld() {
 	for _, s := range c.apps {
 		for _, target := range []string{"telegram:dave", "telegram:99", "agent:bob:main", "agent:alice:main", "agent:gina:main", "chat:eve"} {
@@ -843,7 +839,7 @@ func (c *canary) decideHeld() {
 	}
 }
 
-// grab has an app ask for all that others may have left.
+// grab has an app ask for everything that others may have left.
 func (c *canary) grab(s *scout) {
 	for _, grab := range grabs {
 		answer := s.done(s.ask(grab.method, grab.params))
@@ -868,8 +864,8 @@ func (c *canary) grab(s *scout) {
 	}
 }
 
-// settle waits until nothing is on its way: no queue holds anything, and each app's
-// connection has answered what was asked after that.
+// settle waits until nothing is on its way: all queues are empty, and each app's connection
+// has answered a later request.
 func (c *canary) settle() {
 	deadline, was := time.Now().Add(patience), ""
 	for {
@@ -926,7 +922,7 @@ func (c *canary) described() map[string]*jsonschema.Schema {
 	return methods
 }
 
-// everyMemberIsMarked reports members of methods that no call had.
+// everyMemberIsMarked reports members of methods that no call contained.
 func (c *canary) everyMemberIsMarked(methods map[string]*jsonschema.Schema) {
 	marked := make(map[string]bool)
 	for _, m := range c.marks {
@@ -961,7 +957,7 @@ func textMembers(s *jsonschema.Schema, path string) (paths []string) {
 	return []string{path}
 }
 
-// evidence is what the log has, by what lines to apps name it with.
+// evidence is the content of the log, by the identifiers in lines to apps.
 type evidence struct {
 	digests                        *keyring.Digests
 	id                             map[string]*audit.Entry
@@ -969,7 +965,7 @@ type evidence struct {
 	digested                       map[string][]*audit.Entry
 }
 
-// digests are the tenants' keys.
+// digests are the tenants' digest keys.
 func (h *harness) digests() *keyring.Digests {
 	h.t.Helper()
 	digests, err := keyring.OpenDigests(h.path("state/keys"), rand.Reader, time.Now)
@@ -1005,7 +1001,7 @@ func (c *canary) evidence() *evidence {
 	}
 }
 
-// judge looks at every mark that reached another app than the one that said it.
+// judge checks every mark that reached another app than its own.
 func (c *canary) judge() {
 	e := c.evidence()
 	faults := make(map[string]int)
@@ -1039,7 +1035,7 @@ func (c *canary) judge() {
 	c.t.Logf("%d marks", len(c.marks))
 }
 
-// appIn returns the app that an event is about, nil where it is about none.
+// appIn returns the app that an event is about, or nil.
 func (c *canary) appIn(event, text string) *scout {
 	var told struct {
 		Payload struct {
@@ -1057,7 +1053,7 @@ func (c *canary) appIn(event, text string) *scout {
 	return nil
 }
 
-// eventIn returns the name of a line's event, of a hook its canonical one.
+// eventIn returns the name of a line's event, for a hook the canonical one.
 func eventIn(text string) string {
 	var l line
 	if json.Unmarshal([]byte(text), &l, json.MatchCaseInsensitiveNames(true)) != nil {
@@ -1070,7 +1066,7 @@ func eventIn(text string) string {
 	return l.Event
 }
 
-// found are the marks in a text, however they are written.
+// found returns the marks in a text, in any encoding.
 func (c *canary) found(text string) map[*mark]bool {
 	if marks, known := c.lately[text]; known {
 		return marks
@@ -1108,7 +1104,7 @@ func (c *canary) found(text string) map[*mark]bool {
 	}
 }
 
-// heard is all that an app was sent.
+// heard returns everything that an app was sent.
 func (s *scout) heard() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -1117,7 +1113,7 @@ func (s *scout) heard() []string {
 
 var escapes = regexp.MustCompile(`\\+u[0-9a-fA-F]{4}`)
 
-// judgement says why a mark should not have reached an app, "" where it may.
+// judgement says why a mark should not have reached an app, or returns "".
 type judgement func(m *mark) string
 
 func always(why string) judgement { return func(*mark) string { return why } }
@@ -1136,7 +1132,7 @@ func (e *evidence) forbids(c *canary, at *scout, text string) judgement {
 	}
 }
 
-// isQuestion reports whether a line asks an interceptor about what is not decided yet.
+// isQuestion reports whether a line asks an interceptor about an undecided message.
 func isQuestion(text string) bool {
 	var l line
 	var p struct {
@@ -1186,7 +1182,7 @@ func without(object jsontext.Value, member string) jsontext.Value {
 	return o.Append(nil)
 }
 
-// withoutLine returns a message without the line of causes in its metadata.
+// withoutLine returns a message without the causal chain in its metadata.
 func withoutLine(message jsontext.Value) jsontext.Value {
 	var o api.Object
 	if json.Unmarshal(message, &o) != nil || o["metadata"] == nil {
@@ -1196,7 +1192,7 @@ func withoutLine(message jsontext.Value) jsontext.Value {
 	return o.Append(nil)
 }
 
-// hook judges an event about something that an agent does.
+// hook judges an event about an agent's action.
 func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 	var p struct {
 		HookName string
@@ -1219,7 +1215,7 @@ func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 		if entry.DispatchID != "" {
 			r = append(r, e.dispatch[entry.DispatchID]...)
 		}
-		if entry.RunID != "" { // who began the run named its session
+		if entry.RunID != "" { // the beginner of the run named its session
 			r = append(r, e.run[entry.RunID]...)
 		}
 	case d.DispatchID != "" && hook != api.ToolExecuting:
@@ -1229,7 +1225,7 @@ func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 	case hook == api.SessionStart:
 		r = e.session[d.SessionKey]
 	case hook == api.ToolExecuting:
-		// Asked before it is decided.
+		// Asked before the decision.
 		for _, tenant := range e.digests.Tenants() {
 			if digest, err := e.digests.Digest(tenant, string(p.Data)); err == nil {
 				r = append(r, e.digested[digest]...)
@@ -1239,8 +1235,8 @@ func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 	if len(r) == 0 {
 		return always("nothing is on record of it")
 	}
-	// The line of causes goes on from message to message: whom it names, and what its
-	// first sender called it, comes from those before.
+	// The causal chain passes from message to message: its names, including those that the
+	// first sender chose, come from earlier ones.
 	message, around := c.found(string(withoutLine(p.Data))), c.found(string(without(l.Payload, "data")))
 	question := p.Context.AuditID == "" && hook.Interceptable()
 	asRecorded := make([]func() bool, len(r))
@@ -1277,7 +1273,7 @@ func (e *evidence) hook(c *canary, at *scout, l *line) judgement {
 	}
 }
 
-// party reports whether a record lets an app say something of it, or hear of it.
+// party reports whether a record permits an app to say something in it, or to hear of it.
 func (c *canary) party(r *audit.Entry, s *scout, says bool) bool {
 	agent := strings.TrimSuffix(strings.TrimPrefix(r.AgentID, "agent-"), "-1")
 	other := strings.TrimSuffix(strings.TrimPrefix(r.Counterparty.InstanceID, "agent-"), "-1")
@@ -1311,7 +1307,7 @@ func (e *evidence) answered(c *canary, at *scout, l *line) judgement {
 	decided := func(records []*audit.Entry) bool {
 		return slices.ContainsFunc(records, func(r *audit.Entry) bool { return r.PolicyResult == string(ocip.Allow) })
 	}
-	// undecided are the marks in what nothing is on record of.
+	// undecided are the marks in content without a record.
 	undecided := make(map[*mark]bool)
 	look := func(text string, recorded bool) {
 		if !recorded {
@@ -1374,7 +1370,7 @@ func (e *evidence) answered(c *canary, at *scout, l *line) judgement {
 	}
 }
 
-// records are those of what a runtime was let do.
+// records are the records of actions permitted to a runtime.
 func (s *scout) records(e *evidence, l *line) (r []*audit.Entry) {
 	var result struct {
 		OCIP struct {
@@ -1396,7 +1392,7 @@ func (s *scout) records(e *evidence, l *line) (r []*audit.Entry) {
 	return r
 }
 
-// listens checks that marks are found at all: those that are allowed to arrive.
+// listens checks that the search finds marks at all: those that may arrive.
 func (c *canary) listens(places ...string) {
 	arrived := make(map[string]bool)
 	for _, at := range c.apps {
@@ -1415,8 +1411,8 @@ func (c *canary) listens(places ...string) {
 	}
 }
 
-// wouldFail checks that a leak is found: what an observer was told, in the hands of
-// others, and with a word that is not on record.
+// wouldFail checks that leaks are found: an observer's event in others' hands, and with an
+// unrecorded word.
 func (c *canary) wouldFail() {
 	e := c.evidence()
 	watcher := c.apps[slices.IndexFunc(c.apps, func(s *scout) bool { return s.id == "@acme/watcher" })]

@@ -21,16 +21,14 @@ func team(names ...string) string {
 	return b.String()
 }
 
-// stopped sends a message that the causal guard has to stop, and returns the
-// reason.
+// stopped sends a message that the causal chain must stop, and returns the reason.
 func (a *app) stopped(session string) string {
 	a.t.Helper()
 	return a.held(ocip.ChainLimit, session, "Pass it on", fresh(nil)).OCIP.Reason
 }
 
-// Three agents that pass one thing around never use up the rounds of any pair.
-// The chain stops them, also where the daemon was restarted in between, and
-// until a person speaks to one of them.
+// Three agents that pass something around never use up the rounds of any pair. The chain
+// stops them, even with a restart in between, until a person speaks to one of them.
 func TestChainStopsThreeInACircle(t *testing.T) {
 	h := build(t, team("ann", "ben", "cat")+"routes: [{session: \"chat:*\", agent: cat}]\n"+
 		"directory: [{sessions: [\"chat:person\"], kind: person, user_id: pat, tenant_id: acme-corp}]\n")
@@ -66,7 +64,7 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 			connect()
 		}
 	}
-	// ann is revisited by messages 3, 6 and 9; the third time is one too many.
+	// ann is revisited by messages 3, 6 and 9; the third time exceeds the limit.
 	if hops != 8 {
 		t.Errorf("stopped after %d messages, want 8", hops)
 	}
@@ -77,13 +75,13 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 		t.Errorf("the record says %+v", r.Record)
 	}
 
-	// What cat's own app calls a person's word begins nothing anew, and nothing goes
-	// between cat and ann before a person has settled what was stopped.
+	// A message that cat's own app presents as a person's begins no new chain, and nothing
+	// goes between cat and ann before a person has settled the stopped message.
 	apps["cat"].must("agent.queue", map[string]any{"sessionKey": "agent:cat:main", "text": "Ask ann about the weather"}, nil)
 	apps["cat"].held(ocip.RoundLimit, "agent:ann:main", "How is the weather, ann?", fresh(nil))
 	apps["ann"].held(ocip.RoundLimit, "agent:cat:main", "How is the weather, cat?", fresh(nil))
 
-	// A person's word on a channel does: what cat does now begins a new chain.
+	// A person's message on a channel does: cat's next messages begin a new chain.
 	chat := h.channel("@acme/chat", "chat")
 	chat.must("agent.queue", map[string]any{"sessionKey": "chat:person", "text": "Ask ben about the weather"}, nil)
 	apps["cat"].dispatch("agent:ben:other", "How is the weather?", fresh(nil))
@@ -94,9 +92,8 @@ func TestChainStopsThreeInACircle(t *testing.T) {
 	}
 }
 
-// What somebody says in between begins a chain anew where the directory knows a person
-// there. A stranger may be a bot that answers everything, which would keep two agents
-// going for ever.
+// A message in between begins a new chain if the directory knows a person there. A stranger
+// may be a bot that answers everything, which would keep two agents going forever.
 func TestChainBegunAnewByWhomTheDirectoryKnows(t *testing.T) {
 	for key, want := range map[string]int{"chat:person": 12, "chat:owner": 12, "chat:stranger": 4, "chat:group:lobby": 4} {
 		t.Run(key, func(t *testing.T) {
@@ -125,7 +122,7 @@ func TestChainBegunAnewByWhomTheDirectoryKnows(t *testing.T) {
 	}
 }
 
-// A person who resolves what a chain has escalated lets the agent begin anew.
+// A person who resolves an escalated chain lets the agent begin anew.
 func TestChainResolvedByAPerson(t *testing.T) {
 	h := build(t, team("ann", "ben")+"ocip: {chain: {max_hops: 2}}\n")
 	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
@@ -142,8 +139,8 @@ func TestChainResolvedByAPerson(t *testing.T) {
 	ann.dispatch("agent:ben:main", "Hello again", nil)
 }
 
-// Two that open a fresh exchange for every message, so that no round counter
-// moves, are stopped as well; one who consults many in turn is not.
+// Two agents that open a new exchange for every message, so that no round counter moves,
+// are stopped as well; an agent that consults many in turn is not.
 func TestChainOfFreshExchanges(t *testing.T) {
 	h := build(t, team("ann", "ben", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"))
 	ann, ben := h.agent("@acme/ann"), h.agent("@acme/ben")
@@ -163,7 +160,7 @@ func TestChainOfFreshExchanges(t *testing.T) {
 	}
 }
 
-// Off and monitor let go; monitor says what it would have stopped.
+// Off and monitor let messages pass; monitor records what it would have stopped.
 func TestChainEnforcement(t *testing.T) {
 	for enforcement, want := range map[string]int{"off": 0, "monitor": 1} {
 		h := build(t, team("ann", "ben")+"ocip: {chain: {max_hops: 1, enforcement: "+enforcement+"}}\n")
@@ -195,8 +192,8 @@ func foreign(conversation string, round int, tenant string) map[string]any {
 	}
 }
 
-// What another installation says of a chain can lengthen it and never shorten it, and
-// one that says nothing is taken to answer what it was sent last.
+// Another installation can lengthen a chain by its claims, and never shorten it. A message
+// without a claim counts as an answer to the last message sent there.
 func TestChainFromElsewhere(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -221,7 +218,7 @@ func TestChainFromElsewhere(t *testing.T) {
 	}
 	one := heard()
 	alice.dispatch("telegram:zed", "Hi", nil)
-	// It opens a conversation of its own and says nothing of the chain.
+	// It opens its own conversation and says nothing of the chain.
 	if err := queue("conv-2", 1, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +245,8 @@ func TestChainFromElsewhere(t *testing.T) {
 	}
 }
 
-// Once an envelope was seen at a session, whoever is there is an agent: rounds
-// are counted, and the tenant wall stands.
+// After an envelope was seen in a session, its counterparty is an agent: rounds are
+// counted, and the tenant wall applies.
 func TestSeenAgents(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -265,16 +262,15 @@ func TestSeenAgents(t *testing.T) {
 		t.Errorf("an agent that was seen: got %+v, want round 2 of conv-1", got)
 	}
 
-	// A claim of another tenant stops that message and nothing else: who could write
-	// one there could cut the agent off from everybody else at the session.
+	// A claim of another tenant stops only that message: otherwise anybody who can write
+	// there could cut the agent off from the whole session.
 	alice.dispatch("telegram:group", "Hello", nil)
 	e := telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:group", "text": "Hello", "metadata": map[string]any{"ocip": foreign("conv-2", 1, "globex-inc")}})
 	if code := ocipCode(t, e); code != string(ocip.CrossEnterpriseBlocked) {
 		t.Errorf("got %s", code)
 	}
 	alice.dispatch("telegram:group", "Hello", nil)
-	// A name that was borrowed shows nobody: nothing said here is counted as said
-	// to its owner.
+	// A borrowed name identifies nobody: nothing said here counts as said to its owner.
 	borrowed := foreign("conv-4", 1, "acme-corp")
 	borrowed["source_agent"] = map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
 	e = telegram.refuse(api.Forbidden, "agent.queue", map[string]any{"sessionKey": "telegram:thief", "text": "Hello", "metadata": map[string]any{"ocip": borrowed}})

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon"
 )
 
-// Two entries that have one address, in two spellings of their network's, are said
-// by the check, before a start or a reload finds them.
+// The check reports two entries with one address, in two spellings of their network, before
+// a start or a reload does.
 func TestCheckFindsOneAddressTwice(t *testing.T) {
 	h := plot(t, `
 directory:

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// notices has people told by a command of a pipe, and reads the next notice from it.
+// notices sends notices through a command to a pipe, and returns a function that reads the next one.
 func notices(t *testing.T, h *harness, yaml string) (read func() (title, body string)) {
 	t.Helper()
 	pipe := h.path("notices")
@@ -37,14 +37,14 @@ func notices(t *testing.T, h *harness, yaml string) (read func() (title, body st
 	}
 }
 
-// refusedStart returns the notice that people get of a start that fails, and its error.
+// refusedStart returns the notice about a failed start, and its error.
 func (h *harness) refusedStart(next func() (title, body string)) (title, body string, err error) {
 	h.t.Helper()
 	failed := make(chan error, 1)
 	go func() {
 		err := h.tryStart()
 		if err == nil {
-			// Nobody is told of a start, and the reader waits.
+			// A successful start sends no notice, and the reader waits.
 			err = errors.Join(os.WriteFile(h.path("notices"), []byte("{}"), 0o600), h.daemon.Stop(), errors.New("it starts"))
 			h.daemon = nil
 		}
@@ -54,9 +54,9 @@ func (h *harness) refusedStart(next func() (title, body string)) (title, body st
 	return title, body, <-failed
 }
 
-// A record that was edited while the daemon was stopped, further back than a start looks, stops
-// all sending by and by: on record, with a notice to people, and until a person resumes it. The
-// next start does not go on with that log.
+// A record that was edited while the daemon was stopped, before the part that a start
+// checks, later pauses all sending: with a record and a notice, until a person resumes it.
+// The next start refuses that log.
 func TestOldRecordEditedStopsSending(t *testing.T) {
 	h := plot(t, acme)
 	next := notices(t, h, acme)

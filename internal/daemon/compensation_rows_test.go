@@ -16,9 +16,9 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// A task that has ended is held to the log as long as an effect of it can be undone: whoever puts the older row of
-// an effect back, with its own seal, does not have its compensation run once more, neither by a start nor while the
-// daemon runs.
+// A task that has ended is checked against the log as long as one of its effects can be
+// undone: an attacker who restores an older row of an effect, with its own seal, cannot
+// make its compensation run twice, neither by a start nor while the daemon runs.
 func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	h := build(t, taskTeam)
 	command := m{"argv": []any{"./ship.sh"}}
@@ -34,7 +34,7 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	shown := operator.must("approval.get", m{"approvalId": first["approval_id"]})
 	operator.must("task.resolve_approval", m{"task_id": c.id, "approval_id": first["approval_id"], "resolution": "approved", "resolved_by": "me", "digest": shown["digest"]})
 	c.move(task.ReadyToResume)
-	// next is what the runner is told next: at its start how it stands, and then each order.
+	// next is the runner's next message: first the state, and then each order.
 	runner := func() (next func() (told taskapi.RunnerChunk)) {
 		t.Helper()
 		orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
@@ -66,7 +66,7 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	c.move(task.Completed)
 	run["compensation"] = true
 
-	// The older row is put back while the daemon runs, and the task is not in memory.
+	// The older row is restored while the daemon runs and the task is not in memory.
 	h.stop()
 	kept := h.rowsOf("effects")
 	h.start()
@@ -129,7 +129,7 @@ func (h *harness) rowsOf(table string) (rows []string) {
 	return rows
 }
 
-// putRows puts rows in the place of all that a table has.
+// putRows replaces all rows of a table.
 func (h *harness) putRows(table string, rows []string) {
 	h.t.Helper()
 	script := `DELETE FROM ` + table

@@ -11,11 +11,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// What people must have signed, who observes whom, and what the log and the store keep can be changed while the daemon
-// is stopped: the next start has each on record, before anything is decided under it. A daemon that removes records
-// before half a year is over says so.
+// Requirements for signatures, observers, and the retention of the log and the store can
+// change while the daemon is stopped: the next start records each change before it decides
+// anything. A daemon that removes records before half a year is over warns of it.
 func TestChangedSafeguardsAreOnRecordAtTheStart(t *testing.T) {
-	// Whoever is named here takes the place of no other key of the configuration.
+	// The names here do not replace other keys of the configuration.
 	before := "\napprovals: {allowed_signers: SIGNERS, keep_content: false}\naudit: {redact: {members: [sessionKey]}}\naccess: {apps: {\"@acme/telegram\": {channels: [telegram, slack, link, email, chat]}, \"@acme/watcher\": {observes: [alice]}}}\n"
 	after := "\napprovals: {keep_content: true}\naudit: {keep: 48h, redact: {members: [userId]}}\naccess: {apps: {\"@acme/telegram\": {channels: [telegram, slack, link, email, chat]}, \"@acme/watcher\": {observes: [alice, bob]}}}\n"
 	h := build(t, acme)
@@ -40,7 +40,7 @@ func TestChangedSafeguardsAreOnRecordAtTheStart(t *testing.T) {
 			t.Errorf("the difference is %q, without %q", diff, want)
 		}
 	}
-	// It looks in the background.
+	// The check runs in the background.
 	waitFor(t, "a warning", func() bool {
 		for _, e := range logged.All() {
 			if strings.HasPrefix(e.Message, "audit.keep has records removed sooner than rules") && e.Level == zap.WarnLevel && e.ContextMap()["keep"] == 48*time.Hour {

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// The configuration of each start is on record before anything is decided under it: the first
-// one as a whole, a later one as what has changed while the daemon was stopped. The record of
+// The configuration of each start is recorded before anything is decided under it: the
+// first as a whole, a later one as the changes while the daemon was stopped. The record of
 // the start names the program.
 func TestConfigurationIsOnRecordAtTheStart(t *testing.T) {
 	h := build(t, acme)

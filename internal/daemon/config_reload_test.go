@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// reloaded edits the configuration and has it taken, and returns what was.
+// reloaded edits the configuration, reloads, and returns the result.
 func (h *harness) reloaded(yaml string) api.ConfigReload {
 	h.t.Helper()
 	h.edit(yaml)
@@ -52,13 +52,13 @@ func (h *harness) operatorClient() *client.Client {
 	return c
 }
 
-// configRecords are those of the configuration, but for those of a start.
+// configRecords are the records of configurations, except those of a start.
 func (h *harness) configRecords() []audit.Entry {
 	h.t.Helper()
 	return slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionConfigChange}}), func(e audit.Entry) bool { return e.Details["by"] == "start" })
 }
 
-// diffOf is the difference that a record lists, a line for each value.
+// diffOf lists the differences in a record, a line for each value.
 func diffOf(e audit.Entry) (lines []string) {
 	list, _ := e.Details["diff"].([]any)
 	for _, item := range list {
@@ -68,8 +68,8 @@ func diffOf(e audit.Entry) (lines []string) {
 	return lines
 }
 
-// A daemon that was started before there was a configuration takes the first one
-// as soon as it is where one is looked for, and every one after it.
+// A daemon that was started without a configuration file loads the first one as soon as it
+// appears in its usual place, and every later one.
 func TestFirstConfigurationIsTaken(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
@@ -117,8 +117,8 @@ func TestFirstConfigurationIsTaken(t *testing.T) {
 	}
 }
 
-// What changes in the file counts for the next message, goes on record before,
-// and is answered; what takes a restart keeps its value and is named.
+// A change in the file applies to the next message, is recorded first, and is reported; a
+// key that needs a restart keeps its value and is named.
 func TestConfigReload(t *testing.T) {
 	h := build(t, acme+"\npolicy: {watch: false}\n")
 	h.channel("@openclawos/telegram", "telegram")
@@ -160,7 +160,7 @@ func TestConfigReload(t *testing.T) {
 		}
 		all = append(all, diffOf(r)...)
 	}
-	// The watch of the file may have taken all but the policy before.
+	// The watch of the file may have loaded everything except the policy before.
 	for _, line := range want {
 		if !slices.Contains(all, line) {
 			t.Errorf("not on record: %s, in\n%s", line, strings.Join(all, "\n"))
@@ -171,7 +171,7 @@ func TestConfigReload(t *testing.T) {
 		t.Errorf("on record is %+v", last.Record)
 	}
 
-	// Again changes nothing, and is no record.
+	// A repetition changes nothing, and makes no record.
 	if again := h.reloaded(edited + "# nothing\n"); again.ChangeCount != 0 || len(again.Changes) != 0 || !slices.Equal(again.PendingRestart, pending) {
 		t.Errorf("nothing changed, and the answer is %+v", again)
 	}
@@ -179,8 +179,7 @@ func TestConfigReload(t *testing.T) {
 		t.Errorf("nothing changed, and on record is %+v", now[len(now)-1].Record)
 	}
 
-	// What waits for a restart no more is on record, too, and a restart takes what
-	// waits.
+	// A key that no longer waits for a restart is recorded too, and a restart applies those that wait.
 	h.reloaded(strings.Replace(edited, ", format: console", "", 1))
 	if now := h.configRecords(); fmt.Sprint(now[len(now)-1].Details["needsRestart"]) != "[store.commit_timeout audit.rotate.age]" || len(diffOf(now[len(now)-1])) != 0 {
 		t.Errorf("on record is %+v", now[len(now)-1].Record)
@@ -193,7 +192,7 @@ func TestConfigReload(t *testing.T) {
 	h.verify()
 }
 
-// What a reload would do is told before it is done, and so is what is wrong.
+// The effect of a reload, or its faults, can be shown beforehand.
 func TestConfigDiff(t *testing.T) {
 	h := build(t, acme+"\npolicy: {watch: false}\n")
 	diff := func() (d api.ConfigDiffResult) {
@@ -225,7 +224,7 @@ func TestConfigDiff(t *testing.T) {
 	contains(t, refused.Message, h.path("ocipd.yaml")+`:1:1: unknown key "agnets"`)
 }
 
-// A configuration of which any part cannot be used changes nothing at all.
+// A configuration with any invalid part changes nothing at all.
 func TestConfigIsRefusedAsAWhole(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "signers")
 	for _, tt := range []struct{ name, text, says string }{
@@ -239,7 +238,7 @@ func TestConfigIsRefusedAsAWhole(t *testing.T) {
 			h := build(t, acme+"\npolicy: {watch: false}\n")
 			h.channel("@openclawos/telegram", "telegram")
 			alice := h.agent("@acme/alice")
-			// Without a watch, so that the word of the operator comes first.
+			// Without a watch, so that the operator's request comes first.
 			for range 2 {
 				h.edit(strings.Replace(acme, "max_rounds: 3", "max_rounds: 9", 1) + "\n" + tt.text + "\n")
 				_, err := h.reload()
@@ -277,8 +276,7 @@ func TestConfigIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-// What is under way keeps what it began with: an exchange its rounds and its end,
-// whatever the limits become; and they never grow.
+// Exchanges in progress keep their rounds and their expiry when limits change, and never get more.
 func TestOpenExchangesKeepTheirLimits(t *testing.T) {
 	at := func(rounds int) string {
 		return strings.Replace(acme, "max_rounds: 3", fmt.Sprintf("max_rounds: %d", rounds), 1)
@@ -303,7 +301,7 @@ func TestOpenExchangesKeepTheirLimits(t *testing.T) {
 	if other := alice.dispatch("telegram:dave", "x", fresh(nil)).OCIP; other.MaxRounds != 9 {
 		t.Errorf("a new exchange has %d rounds", other.MaxRounds)
 	}
-	// A lower limit is one for the next message, also of what is open.
+	// A lower limit applies from the next message, also to open exchanges.
 	h.reloaded(at(2) + "\nocip: {max_rounds: 9, expires_after: 1h}\n")
 	held := alice.held(ocip.RoundLimit, "telegram:dave", "x", map[string]any{"exchange": map[string]any{"id": first.ExchangeID, "classification": "public"}})
 	if held.OCIP.MaxRounds != 2 {
@@ -311,8 +309,8 @@ func TestOpenExchangesKeepTheirLimits(t *testing.T) {
 	}
 }
 
-// An agent that is taken out of the file speaks and hears no more; what waits of
-// it can still be ended. Put back, all goes on.
+// An agent that is removed from the file neither speaks nor hears; its waiting messages can
+// still be ended. After it is restored, everything continues.
 func TestAgentIsTakenOut(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -339,7 +337,7 @@ func TestAgentIsTakenOut(t *testing.T) {
 	alice.message("hook:message_received")
 }
 
-// What was decided for an agent does not reach another one that is given its id.
+// A message decided for an agent does not reach another one that gets its id.
 func TestAgentIsAnotherOne(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -358,8 +356,8 @@ func TestAgentIsAnotherOne(t *testing.T) {
 	}
 }
 
-// An agent that is bound to another app is that app's from then on: what waited for
-// it, what comes, and what is said in its name.
+// An agent bound to another app belongs to that app from then on: its waiting messages, its
+// new ones, and its speech.
 func TestAgentGetsAnotherApp(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -371,7 +369,7 @@ func TestAgentGetsAnotherApp(t *testing.T) {
 	h.reloaded(strings.Replace(acme, "@acme/bob", "@acme/other", 1))
 	alice.dispatch("agent:bob:main", "second", fresh(nil))
 	for {
-		// What the former app has not read yet may come again.
+		// Messages that the former app has not read yet may come again.
 		if got := other.message("hook:message_received"); strings.HasPrefix(got.Content, "second") {
 			break
 		}
@@ -380,8 +378,8 @@ func TestAgentGetsAnotherApp(t *testing.T) {
 	other.dispatch("agent:alice:main", "x", fresh(nil))
 }
 
-// An app of which another program or user may speak for its agent is refused from
-// its next call on, and gets nothing more; once it may again, it goes on.
+// If another program or user must speak for an agent, the app is refused from its next call
+// on, and gets nothing more. Once it is permitted again, it continues.
 func TestBindingIsLookedAtAgain(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -406,7 +404,7 @@ func TestBindingIsLookedAtAgain(t *testing.T) {
 	bob.must("app.heartbeat", nil, nil)
 }
 
-// A counterparty that turns out to be of another tenant is behind the wall at once.
+// A counterparty that turns out to belong to another tenant is behind the wall at once.
 func TestTenantWallMoves(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
@@ -421,8 +419,8 @@ func TestTenantWallMoves(t *testing.T) {
 	}
 }
 
-// What cannot be recorded is not in force, neither the policy nor anything beside
-// it. Here the record would be too large, since every file's name is in it.
+// A configuration that cannot be recorded is not in force, neither its policy nor anything
+// else. Here the record would be too large, because it contains every file's name.
 func TestConfigThatCannotBeRecorded(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "first"))
 	h := build(t, acme+policySection(dir, "watch: false"))
@@ -453,7 +451,7 @@ func TestConfigThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// Who may sign counts from the next decision on.
+// A change of the signers applies from the next decision on.
 func TestSignersAreReloaded(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -478,21 +476,21 @@ func TestSignersAreReloaded(t *testing.T) {
 	}
 }
 
-// The numbers of connections and requests are those of the file as it is now.
+// The limits of connections and requests are those of the current file.
 func TestLimitsAreReloaded(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
 	long := map[string]any{"path": strings.Repeat("x", 4000)}
 	alice.must("config.get", long, nil)
 	h.reloaded(acme + "\nipc: {max_line_bytes: 2048, max_queue_bytes: 65536}\nocip: {max_annotation_bytes: 1024}\n")
-	// A connection keeps how long a line may be.
+	// A connection keeps its limit for a line.
 	alice.must("config.get", long, nil)
 	later := h.agent("@acme/bob")
 	later.refuse(api.InvalidRequest, "config.get", long)
 }
 
-// Under load, no message is lost by a reload, each is decided by one configuration
-// from beginning to end, and by none that a record did not announce before.
+// Under load, a reload loses no message. Each is decided by one configuration from
+// beginning to end, and by none that was not recorded before.
 func TestConfigReloadsUnderLoad(t *testing.T) {
 	const conversations, edits = 64, 20
 	policies := lay(t, t.TempDir(), map[string]string{
@@ -581,8 +579,8 @@ func TestConfigReloadsUnderLoad(t *testing.T) {
 	close(done)
 	senders.Wait()
 
-	// Everything that was let through arrives, and looks as its configuration says.
-	// A busy machine may take long for all of them, and never for the next one.
+	// Every allowed message arrives, with the marks of its configuration. A busy machine
+	// may take long for all of them, but never for the next one.
 	for late := false; arrivals.Load() < count.Load() && !late; {
 		select {
 		case <-another:
@@ -659,8 +657,8 @@ func TestConfigReloadsUnderLoad(t *testing.T) {
 	t.Logf("%d messages, %v, taken out were %v", decided, words, taken)
 }
 
-// The directory file counts like the configuration: its edits are taken as they
-// come, on record by the entry, and a broken line leaves what is in force.
+// The directory file is treated like the configuration: its edits are loaded and recorded
+// by entry, and a broken line leaves the entries in force.
 func TestDirectoryFileIsFollowed(t *testing.T) {
 	h := plot(t, acme+"\ndirectory_file: contacts.jsonl\n")
 	lay(t, h.path(""), map[string]string{"contacts.jsonl": "# nobody yet\n"})
@@ -679,7 +677,7 @@ func TestDirectoryFileIsFollowed(t *testing.T) {
 	if got := changed()[0]; !strings.HasPrefix(got, "directory_file.agent-rival-1: <nil> -> ") {
 		t.Errorf("on record is %s", got)
 	}
-	// The record comes before the entry is in force. This question waits for the end of the reload.
+	// The record precedes the entry. This question waits for the end of the reload.
 	h.operator("config.diff", nil, &api.ConfigDiffResult{})
 	h.channel("@openclawos/telegram", "telegram")
 	refused := h.agent("@acme/alice").refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:rival", "content": "x"})
@@ -700,8 +698,8 @@ func TestDirectoryFileIsFollowed(t *testing.T) {
 	h.verify()
 }
 
-// What messages have shown of a session is listed, and is forgotten when a person
-// says so; what the configuration says stays.
+// Observations about a session are listed, and forgotten when a person asks for it; the
+// configuration's entries stay.
 func TestContactsAreListedAndForgotten(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// told is everything that leaves the daemon about its configuration: the record,
-// the status and what is logged.
+// told is everything that the daemon reveals about its configuration: the record, the
+// status and the log.
 func (h *harness) told(more ...any) string {
 	h.t.Helper()
 	var all bytes.Buffer
@@ -36,8 +36,8 @@ func (h *harness) told(more ...any) string {
 	return all.String()
 }
 
-// Secrets that are written into a configuration, changed and taken out of it are in
-// no record, answer, status or log; that they changed is in all of them.
+// Secrets that are added to a configuration, changed and removed appear in no record,
+// answer, status or log; that they changed appears in all of them.
 func TestNoSecretInAReload(t *testing.T) {
 	h := plot(t, acme+"\npolicy: {watch: false}\n")
 	logged := h.observe()
@@ -92,12 +92,12 @@ func TestNoSecretInAReload(t *testing.T) {
 	}
 }
 
-// A reload refuses what the next start would fail of, also where it is not taken
-// before that; and what a check finds wrong is what a start fails of.
+// A reload refuses everything that would fail the next start, also keys that need a
+// restart; and the faults of a check are those of a start.
 func TestReloadRefusesWhatAStartWould(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, says string
-		// live is set for what a check by itself finds too.
+		// check is set for faults that a check alone finds too.
 		check bool
 	}{
 		{"another database", "store: {url: \"postgres://u:SECRETPW@h/db\"}", `store.url: want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got "postgres://***@h/db"`, false},
@@ -151,8 +151,7 @@ func TestReloadRefusesWhatAStartWould(t *testing.T) {
 	}
 }
 
-// A store that is none is refused before anything is touched, without the password
-// that is in its name.
+// An invalid store URL is refused before anything is touched, without revealing its password.
 func TestStoreURLIsNotTold(t *testing.T) {
 	cfg := config.Default()
 	cfg.Store.URL = "postgres://u:SECRETPW@h/db?x=SECRETPW"

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 )
 
-// chunk is the next change that a stream tells of.
+// chunk is the next change in a stream.
 func chunk(t *testing.T, s *client.Stream) (c api.ConfigChange, line string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -23,8 +23,8 @@ func chunk(t *testing.T, s *client.Stream) (c api.ConfigChange, line string) {
 	return c, string(raw)
 }
 
-// What an app may see is asked anew at each change: a stream that was opened when it
-// could see more, or less, shows what it may see now.
+// The rights of an app are checked at each change: a stream opened with other rights shows
+// what the app may see now.
 func TestWatchShowsWhatTheAppMaySeeNow(t *testing.T) {
 	const agent = `agents: [{id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: eng, tenant_id: acme}]` + "\n"
 	const granted = agent + `access: {apps: {"@acme/chat": {channels: [telegram]}}}` + "\n"
@@ -57,7 +57,7 @@ func TestWatchShowsWhatTheAppMaySeeNow(t *testing.T) {
 	}
 }
 
-// An app that may not run any more reads nothing, and a stream of it shows nothing.
+// An app that may not run any more reads nothing, and its stream shows nothing.
 func TestAppThatMayNotRunReadsNoSettings(t *testing.T) {
 	const agent = `agents: [{id: alice, app: "@acme/alice", EXE instance_id: agent-alice-1, user_id: alice, org_unit: eng, tenant_id: acme}]` + "\n"
 	const secret = `apps: {"@acme/alice": {key: TOKEN}}` + "\n"

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestDashboardAsksForWhatThereIs holds the dashboard against the list of what is
-// served, which TestFamilies holds against a daemon, both ways: what it asks for is
-// served, with the labels it asks by, and nothing that is served is missing from it.
+// TestDashboardAsksForWhatThereIs compares the dashboard with the list of metrics, which
+// TestFamilies compares with a daemon. Both ways: the dashboard's metrics exist with its
+// labels, and no metric is missing from it.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/dashboards/ocipd.json")
 	if err != nil {

@@ -18,9 +18,9 @@ routes:
   - {session: "telegram:*", agent: alice}
 `
 
-// Where agents of two tenants, or apps of two users, are in one daemon, it is
-// written down what apps may do. What is not is refused: by the check, by the start
-// before it has touched anything, and by a reload, which leaves what is in force.
+// If one daemon has agents of two tenants, or apps of two users, the rights of apps must be
+// declared. Otherwise the configuration is refused: by the check, by the start before it
+// touches anything, and by a reload, which keeps the rules in force.
 func TestUndeclaredIsRefused(t *testing.T) {
 	h := plot(t, twoTenants)
 	const first = `the agents are of several tenants (acme-corp, globex-inc), and nothing says which app may have channel telegram; ` +
@@ -40,7 +40,7 @@ func TestUndeclaredIsRefused(t *testing.T) {
 	if _, err := os.Stat(h.path("state")); err == nil {
 		t.Error("the start has touched the state")
 	}
-	// What is to be added is taken as it stands there.
+	// The proposed lines are valid as they stand.
 	declared := twoTenants + `access: {apps: {"@your/telegram": {channels: ["telegram"], tenants: ["acme-corp"]}}}` + "\n"
 	h.configure(declared)
 	h.start()

@@ -16,11 +16,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// smallDisk tells the test that it runs in a process of its own, which can have
-// a small disk.
+// smallDisk tells the test that it runs in a separate process, which can have a small disk.
 const smallDisk = "OCIPD_DAEMON_TEST_SMALL_DISK"
 
-// withDisk runs a test in a process that may have a disk of its own.
+// withDisk runs a test in a process that may have its own disk.
 func withDisk(t *testing.T, body func(*testing.T)) {
 	t.Helper()
 	if os.Getenv(smallDisk) != "" {
@@ -53,8 +52,8 @@ func withDisk(t *testing.T, body func(*testing.T)) {
 	}
 }
 
-// TestLevelsOfAFillingDisk: what begins something is refused, what waits is
-// ended, and with space again it goes on, without a restart.
+// TestLevelsOfAFillingDisk: new things are refused, waiting ones can be ended, and with
+// space again everything continues, without a restart.
 func TestLevelsOfAFillingDisk(t *testing.T) { withDisk(t, onFillingDisk) }
 
 func onFillingDisk(t *testing.T) {
@@ -98,7 +97,7 @@ func onFillingDisk(t *testing.T) {
 	}
 	contains(t, failure.Message, "the disk is nearly full", "MiB are free", "store.min_free_bytes asks for 8")
 
-	// A person ends what waits, and it leaves.
+	// A person ends the waiting request, and the message is sent.
 	var result api.ApprovalResolveResult
 	h.operates().must("approval.resolve", map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideApprove, "digest": shown.Digest}, &result)
 	got := telegram.message("hook:message_sending")
@@ -106,13 +105,13 @@ func onFillingDisk(t *testing.T) {
 		t.Errorf("the held message: %+v, delivered %s", result, got.DispatchID)
 	}
 	telegram.must("hook.result", map[string]any{"eventId": got.EventID, "result": map[string]any{"delivered": true}}, nil)
-	// Apps that come wait, or they would fill what is left.
+	// New apps wait, or they would fill the rest.
 	late := h.connect()
 	failure = late.refuse(api.InternalError, "app.register", map[string]any{"manifest": manifest("@acme/bob", api.Capabilities{})})
 	contains(t, failure.Message, "the disk is nearly full")
 	late.Close()
 
-	// Completely full: the last records are written on the reserve.
+	// Completely full: the reserve holds the last records.
 	h.leaveFree(0)
 	h.stop()
 	h.freeDisk()
@@ -126,7 +125,7 @@ func onFillingDisk(t *testing.T) {
 	}
 	telegram, alice = h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 
-	// With space again it goes on, without a restart.
+	// With space again it continues, without a restart.
 	h.leaveFree(6 << 20)
 	h.disk("refuse")
 	h.freeDisk()
@@ -137,7 +136,7 @@ func onFillingDisk(t *testing.T) {
 	telegram.message("hook:message_sending")
 }
 
-// disk waits until the disk's level is as said.
+// disk waits until the disk has a level.
 func (h *harness) disk(level string) api.StoreStatus {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
@@ -158,7 +157,7 @@ func (h *harness) disk(level string) api.StoreStatus {
 	}
 }
 
-// leaveFree takes the small disk's space but for so many bytes.
+// leaveFree fills the small disk up to a number of free bytes.
 func (h *harness) leaveFree(free int64) {
 	h.t.Helper()
 	f, err := os.OpenFile(h.path("state/ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -184,9 +183,8 @@ func (h *harness) leaveFree(free int64) {
 	}
 }
 
-// TestLostDatabase: a database that is taken away under the daemon is noticed by
-// the next message, which is refused with the reason, and so is all that comes
-// later.
+// TestLostDatabase: if the database is taken away under the daemon, the next message
+// notices it and is refused with the reason, and so are all later ones.
 func TestLostDatabase(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -214,12 +212,12 @@ func TestLostDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.start()
-	// Nothing was released of what was refused.
+	// Nothing of the refused messages was released.
 	alice, telegram = h.agent("@acme/alice"), h.channel("@openclawos/telegram", "telegram")
 	marker := alice.dispatch("telegram:dave", "Hello at last", fresh(nil)).DispatchID
 	got := telegram.message("hook:message_sending")
 	if got.DispatchID == first {
-		// That it had arrived may be what was lost.
+		// The record of its arrival may be lost.
 		got = telegram.message("hook:message_sending")
 	}
 	if got.DispatchID != marker {
@@ -227,8 +225,8 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// Whoever reads first notices that the write-ahead log was cut, and is told; the
-// status can be asked for all the same.
+// The first reader notices that the write-ahead log was cut, and gets an error; the status
+// still answers.
 func TestCutLogIsNoticedByReading(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -256,8 +254,8 @@ func TestCutLogIsNoticedByReading(t *testing.T) {
 	}
 }
 
-// A database that ends before its mirror has lost what the mirror still has: the
-// start is refused, as often as it is tried, until one of them is moved.
+// A database that ends before its mirror has lost records: every start is refused until one
+// of them is moved.
 func TestMirrorHasMoreThanTheDatabase(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -271,7 +269,7 @@ func TestMirrorHasMoreThanTheDatabase(t *testing.T) {
 	h.start()
 	h.agent("@acme/alice").dispatch("telegram:dave", "Hello again", fresh(nil))
 	h.stop()
-	// What a start is held against besides.
+	// A start also checks these.
 	if err := errors.Join(os.Rename(database, database+".right"), os.WriteFile(database, older, 0o600), os.Remove(h.path("state/audit-checkpoints.jsonl")), os.Remove(h.path("state/keys/checkpoint.newest"))); err != nil {
 		t.Fatal(err)
 	}

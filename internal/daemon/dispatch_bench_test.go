@@ -12,10 +12,9 @@ const report = "The build of milestone 2 is at 75 percent and on track. The last
 	"are in the usual place. Could you tell me how far the review of the second part is, and whether anything in it needs work from our side before the " +
 	"end of the week? Nothing here is urgent, there is no hurry with answers. It can wait for you. Thanks and regards!"
 
-// BenchmarkDispatch takes messages from one app to another over the real socket, one
-// at a time, and many at once that go to as many agents: messages between the same two
-// are decided one after the other, and share no commit. `make profile` records where
-// their time goes.
+// BenchmarkDispatch sends messages from one app to another over the real socket, one at a
+// time, and many at once to as many agents: messages between the same two are decided one
+// after the other, and share no commit. `make profile` records where their time goes.
 func BenchmarkDispatch(b *testing.B) {
 	for _, way := range []struct {
 		name   string

@@ -12,8 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon"
 )
 
-// documentedMethods are the rows of docs/reference/protocol for each method: the cell of each
-// column, under the column's name.
+// documentedMethods are the rows of docs/reference/protocol for each method: the cells by column name.
 func documentedMethods(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/reference/protocol/*.md")
@@ -54,7 +53,7 @@ func documentedMethods(t *testing.T) map[string]map[string]string {
 	return rows
 }
 
-// paramsOf are the members that a method takes.
+// paramsOf are the members of a method's parameters.
 func paramsOf(of reflect.Type) (names []string) {
 	for f := range of.Fields() {
 		switch name, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
@@ -67,8 +66,8 @@ func paramsOf(of reflect.Type) (names []string) {
 	return names
 }
 
-// The pages have a row for each method that is served, and for no other, with who may call it
-// and every member that it takes.
+// The pages have a row for each method, and for no other, with its permitted callers and
+// every member of its parameters.
 func TestMethodsAreDocumented(t *testing.T) {
 	rows := documentedMethods(t)
 	word := regexp.MustCompile(`[A-Za-z_]+`)

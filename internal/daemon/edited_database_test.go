@@ -22,8 +22,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// fillLog writes so many records to the log of a stopped daemon that no start looks at those
-// before them.
+// fillLog writes so many records to the log of a stopped daemon that a start does not check
+// those before them.
 func (h *harness) fillLog() {
 	h.t.Helper()
 	s, err := store.Open(context.WithoutCancel(h.t.Context()), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
@@ -40,8 +40,8 @@ func (h *harness) fillLog() {
 	}
 }
 
-// A person's denial of a tool call that somebody makes an approval of in the log, long ago or
-// just now, allows nothing.
+// A person's denial of a tool call that an attacker turns into an approval in the log, long
+// ago or just now, allows nothing.
 func TestForgedDecision(t *testing.T) {
 	const forged = `UPDATE records SET line = replace(replace(line, '"event":"denied"', '"event":"approved"'), '"decision":"deny"', '"decision":"approve"')
 		WHERE line LIKE '%"event":"denied"%'; UPDATE approvals SET state = 'approved' WHERE false`
@@ -69,8 +69,8 @@ func TestForgedDecision(t *testing.T) {
 			if answer, err := ann.call("agent.emit", shellCall("make deploy")); err == nil && answer["allowed"] != false {
 				t.Errorf("answered %v", answer)
 			}
-			// Either the decision is looked up first, or the check of the whole log comes to it and
-			// pauses sending. The log itself cannot be searched any more: it is not whole.
+			// Either the decision is looked up first, or the check of the whole log reaches
+			// it and pauses sending. The log itself cannot be searched any more.
 			waitFor(t, "it is told", func() bool {
 				return logged.FilterMessageSnippet("the audit log in the database is not what was written").Len() > 0 ||
 					slices.ContainsFunc(logged.FilterMessageSnippet("a row of the database was changed").All(), func(e observer.LoggedEntry) bool {
@@ -81,8 +81,8 @@ func TestForgedDecision(t *testing.T) {
 	}
 }
 
-// What was approved for a runtime and is used up, taken back or too old by now counts no more,
-// whatever its row is made to say: the daemon does not start with it.
+// An approval for a runtime that was used, withdrawn or has expired does not count any
+// more, whatever its row says: the daemon refuses to start.
 func TestEditedReleaseCountsForNothing(t *testing.T) {
 	ready := func(v []db.Value) { v[2], v[5] = db.Text("ready"), db.Time(time.Now().Add(time.Hour)) }
 	for name, tc := range map[string]struct {
@@ -113,8 +113,8 @@ func TestEditedReleaseCountsForNothing(t *testing.T) {
 	}
 }
 
-// A waiting message is given to nobody else than it was decided for, also where records name
-// whom it was for by a digest alone, and even by somebody who has the key of rows.
+// A waiting message goes to nobody else than it was decided for, even if records name its
+// receiver only by a digest, and even if the attacker has the key of rows.
 func TestMovedMessageIsNotDelivered(t *testing.T) {
 	const redacted = "audit: {redact: {members: [sessionKey, appId, counterparty.instanceId, counterparty.tenantId]}}\n"
 	move := func(v []db.Value) {
@@ -164,7 +164,7 @@ func TestMovedMessageIsNotDelivered(t *testing.T) {
 	}
 }
 
-// A daemon does not start on a database whose schema somebody has changed.
+// A daemon does not start on a database with a changed schema.
 func TestSchemaThatSomebodyChanged(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -175,8 +175,8 @@ func TestSchemaThatSomebodyChanged(t *testing.T) {
 	}
 }
 
-// Whichever column of whichever row is edited in a stopped database, and whatever is put there,
-// nothing but what was decided is delivered, and only what a person approved counts.
+// Whichever column of whichever row is edited in a stopped database, to whatever value,
+// only decided messages are delivered, and only a person's approvals count.
 func TestNoEditLetsAnythingThrough(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a daemon for each column")
@@ -224,7 +224,7 @@ func TestNoEditLetsAnythingThrough(t *testing.T) {
 	}
 }
 
-// editsOf makes edits of each column of all tables that have rows, one at a time.
+// editsOf makes edits of each column of all tables with rows, one at a time.
 func editsOf(t *testing.T, path string) (edits []string) {
 	t.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
@@ -265,7 +265,7 @@ func editsOf(t *testing.T, path string) (edits []string) {
 	return edits
 }
 
-// nothingWrongLeaves connects all apps, checks what they are given, and counts that.
+// nothingWrongLeaves connects all apps, checks everything they get, and counts it.
 func (h *harness) nothingWrongLeaves(edit, approved, revoked, denied, pending string) (given int) {
 	h.t.Helper()
 	c, err := h.tryApp("@acme/alice", "", redeeming)
@@ -307,7 +307,7 @@ func (h *harness) nothingWrongLeaves(edit, approved, revoked, denied, pending st
 	return given
 }
 
-// drained waits until nothing waits that its app can take, or nobody can tell.
+// drained waits until no message waits that its app can take, or that is unknowable.
 func (h *harness) drained(id string) {
 	h.t.Helper()
 	person := h.operates()
@@ -323,7 +323,7 @@ func (h *harness) drained(id string) {
 	}
 }
 
-// tryApp connects an app, which is given what waits for it. An altered row may be in its way.
+// tryApp connects an app, which gets its waiting messages. An altered row may prevent that.
 func (h *harness) tryApp(id, channel string, able api.Capabilities) (*app, error) {
 	h.t.Helper()
 	a := h.connect()

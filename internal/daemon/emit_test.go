@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// emitted is the answer to hook.emit as a runtime reads it.
+// emitted is the answer to hook.emit in a runtime's form.
 type emitted struct {
 	Allowed    bool
 	Held       bool
@@ -53,7 +53,7 @@ func TestEmitMessages(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Only bob's own runtime can say that it has come, and only once.
+	// Only bob's own runtime can report its arrival, and only once.
 	received := map[string]any{"sessionKey": "agent:bob:main", "content": sent.Data.Content, "metadata": sent.Data.Metadata}
 	if got := alice.emit("message_received", received, nil); got.Allowed || got.OCIP.Code != string(ocip.SourceMismatch) {
 		t.Errorf("by another app: %+v", got)
@@ -74,8 +74,7 @@ func TestEmitMessages(t *testing.T) {
 		}
 	}
 
-	// Nothing was delivered by the daemon: what bob hears next is the reply to
-	// something it was sent.
+	// The daemon delivered nothing: bob's next event is the reply to something he was sent.
 	alice.dispatch("agent:bob:other", "By the daemon", fresh(nil))
 	if m := bob.message("hook:message_received"); m.SessionKey != "agent:bob:other" {
 		t.Errorf("the daemon delivered %+v", m)
@@ -98,7 +97,7 @@ func TestEmitMessages(t *testing.T) {
 		t.Errorf("on record: %+v", r)
 	}
 
-	// What is no verdict is an error.
+	// A failure without a verdict is an error.
 	alice.refuse(api.InvalidParams, "hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "agent:bob:main"}})
 	alice.refuse(api.InvalidParams, "hook.emit", map[string]any{"hookName": "gateway_start", "data": map[string]any{}})
 	alice.refuse(api.Forbidden, "hook.emit", map[string]any{"hookName": "message_sending", "data": say("Hi", nil), "context": map[string]any{"agentId": "bob"}})
@@ -111,9 +110,8 @@ func TestEmitMessages(t *testing.T) {
 	}
 }
 
-// What a runtime reports as received is bound by what was sent: an envelope that asks for
-// less, or says more for its sender, is refused, and one that is stricter is taken. A
-// shorter chain does not count.
+// A runtime's report is bound by the sent message: an envelope that asks for less, or claims more
+// for its sender, is refused, and a stricter one is accepted. A shorter chain does not count.
 func TestReportIsNoLooserThanWhatWasSent(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -165,7 +163,7 @@ func TestReportIsNoLooserThanWhatWasSent(t *testing.T) {
 	}
 }
 
-// What a message binds its receiver to holds from when it leaves, whether or not the
+// A message's obligations for its receiver apply from its sending, whether or not the
 // receiver's runtime reports it, and as whose.
 func TestUnreportedMessageBinds(t *testing.T) {
 	for name, report := range map[string]func(bob *app, content string){
@@ -195,8 +193,7 @@ func TestUnreportedMessageBinds(t *testing.T) {
 	}
 }
 
-// A human message that a runtime received by itself is on record and lets the
-// agent begin a new chain.
+// A human message that a runtime received by itself is recorded and lets the agent begin a new chain.
 func TestEmitHumanMessage(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What one tenant's apps are sent takes nothing from another's: an interceptor's block
-// counts, and so does the receipt of a delivery, whatever else there is to remember.
+// Events for one tenant's apps cost another's nothing: an interceptor's block counts, and
+// so does the receipt of a delivery, however much else has to be remembered.
 func TestEventsAreTheAppsOwn(t *testing.T) {
 	const watchers, notices = 64, 66 // told under two names each: more than 8192 events
 	var watching strings.Builder
@@ -67,8 +67,8 @@ access:
 	chat.silent("hook:message_sending")
 }
 
-// A required app is granted what its manifest lists as to intercept, what comes in
-// too, and as long as it does not listen to one of these, that one is refused.
+// A required app has the right to intercept whatever its manifest lists, including incoming
+// messages. While it does not listen to one of these, such a message is refused.
 func TestRequiredInterceptorIsAskedOfWhatItLists(t *testing.T) {
 	h := build(t, acme+`
 hooks: {apps: {"@sec/dlp": {required: true}}, answer: 1h}

@@ -61,8 +61,8 @@ func (h *harness) verified(more ...string) audit.Report {
 	return r
 }
 
-// TestStopIsSigned wants a stopped log to be signed to its last record but the
-// checkpoint itself, and the checkpoint to be kept outside.
+// TestStopIsSigned checks that a stopped log is signed to its last record before the
+// checkpoint itself, and that the checkpoint is also kept outside.
 func TestStopIsSigned(t *testing.T) {
 	h := build(t, acme)
 	alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
@@ -79,8 +79,7 @@ func TestStopIsSigned(t *testing.T) {
 	}
 }
 
-// TestLogHeadTravels wants each side to get, and to keep, evidence of the
-// other's log.
+// TestLogHeadTravels checks that each side gets and keeps evidence of the other's log.
 func TestLogHeadTravels(t *testing.T) {
 	h := build(t, acme)
 	alice, telegram, bob := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram"), h.agent("@acme/bob")
@@ -105,7 +104,7 @@ func TestLogHeadTravels(t *testing.T) {
 		t.Errorf("bob got %s", got.Metadata["ocipLog"])
 	}
 
-	// What comes in is on record, and what is no checkpoint changes nothing.
+	// An incoming checkpoint is recorded, and other texts change nothing.
 	for round, said := range []any{head, "nonsense", map[string]any{"origin": strings.Repeat("x", 5000)}} {
 		metadata := map[string]any{"ocip": foreign("01890000-0000-7000-8000-00000000000"+string(rune('1'+round)), 1, "acme-corp"), "ocipLog": said}
 		telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:zed", "text": "Hello", "metadata": metadata}, nil)
@@ -119,12 +118,12 @@ func TestLogHeadTravels(t *testing.T) {
 			t.Errorf("record %d: %s, %v", e.Seq, e.PolicyResult, e.Details)
 		}
 	}
-	// The counterparty's copy of it proves the log, and a cut.
+	// The counterparty's copy proves the log, or a cut.
 	h.stop()
 	h.verified(signed)
 }
 
-// TestOlderCopyIsRefused puts an older copy of the state in place of the log.
+// TestOlderCopyIsRefused replaces the log by an older copy of the state.
 func TestOlderCopyIsRefused(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -175,7 +174,7 @@ func TestRotateKeyMethod(t *testing.T) {
 	if r.Signed != r.Head.Seq-1 {
 		t.Errorf("%+v", r)
 	}
-	// A key that is gone is not replaced.
+	// A lost key is not replaced.
 	if err := os.Remove(h.path("state/keys/checkpoint.key")); err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +183,7 @@ func TestRotateKeyMethod(t *testing.T) {
 	}
 }
 
-// TestRetention removes whole segments, while the daemon works, and after a
-// removal that was broken off.
+// TestRetention removes whole segments, while the daemon works, and after an interrupted removal.
 func TestRetention(t *testing.T) {
 	h := build(t, "audit: {rotate: {bytes: 8192, age: 24h}}\n"+acme)
 	alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
@@ -229,7 +227,7 @@ func TestRetention(t *testing.T) {
 	h.verified()
 }
 
-// A record is handed out byte for byte, its escapes too: its hash is of its bytes.
+// A record is returned byte for byte, including its escapes: its hash is of its bytes.
 func TestLinesAreHandedOutAsSealed(t *testing.T) {
 	h := build(t, acme)
 	hard := "del\u007f, \u0085, \u2028, <&>/ \U000e0001"
@@ -260,7 +258,7 @@ func TestLinesAreHandedOutAsSealed(t *testing.T) {
 	}
 }
 
-// A record that was changed in the file is handed to nobody: who asks is told which.
+// A record that was changed in the file is returned to nobody, and the error names it.
 func TestChangedRecordIsHandedToNobody(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -270,7 +268,7 @@ func TestChangedRecordIsHandedToNobody(t *testing.T) {
 		t.Fatalf("on record: %+v", r)
 	}
 	h.stop()
-	// So many records before the end, a start does not look at it.
+	// A start does not check a record so far before the end.
 	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

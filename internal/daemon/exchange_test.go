@@ -8,9 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Two agents that have used up their rounds begin nothing new, under whatever
-// id, in whichever direction and also after a restart, until a person has
-// settled it.
+// Two agents that have used up their rounds begin nothing new, under any id, in either
+// direction and also after a restart, until a person has settled it.
 func TestRoundLimitHoldsAcrossExchanges(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -75,7 +74,7 @@ func TestExchangeMethods(t *testing.T) {
 	}
 	alice.refuse(api.Forbidden, "exchange.list", map[string]any{"agent": "agent-bob-1"})
 
-	// What an agent resolved is closed for it.
+	// An exchange that an agent resolved is closed for it.
 	alice.must("exchange.resolve", map[string]any{"exchangeId": toDave.ExchangeID, "outcome": "resolved", "note": "done"}, nil)
 	alice.refuse(api.Conflict, "exchange.resolve", map[string]any{"exchangeId": toDave.ExchangeID, "outcome": "resolved"})
 	e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "One more thing", "metadata": map[string]any{"exchange": map[string]any{"id": toDave.ExchangeID}}})
@@ -84,9 +83,8 @@ func TestExchangeMethods(t *testing.T) {
 	}
 }
 
-// A message that its receiver in this daemon refuses has not been: it takes no
-// round, stands in no transcript, and the sender's record says that it did not
-// leave.
+// A message that its receiver in this daemon refuses never happened: it takes no round,
+// appears in no transcript, and the sender's record says that it was not sent.
 func TestRefusedByTheReceiverTakesNoRound(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -109,8 +107,8 @@ func TestRefusedByTheReceiverTakesNoRound(t *testing.T) {
 	}
 }
 
-// Agents choose their ids themselves, so an id that two pairs use does not let a
-// person end the one by naming the other.
+// Agents choose their ids themselves, so if two pairs use one id, a person who names one
+// exchange must not end the other.
 func TestResolveOfAnIDThatTwoPairsUse(t *testing.T) {
 	h := build(t, team("ann", "ben", "cat"))
 	ann, cat := h.agent("@acme/ann"), h.agent("@acme/cat")

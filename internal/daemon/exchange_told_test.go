@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// told are the summaries of an exchange that an app is shown, by exchange.get and by
-// exchange.list, "-" for one without words. It is nil if the app is shown no such exchange.
+// told returns the summaries of an exchange that an app sees through exchange.get and
+// exchange.list, "-" for one without words. It is nil if the app sees no such exchange.
 func (a *app) told(agent, exchange string) (words []string) {
 	a.t.Helper()
 	var got, list api.ExchangeResult
@@ -39,8 +39,8 @@ func (a *app) told(agent, exchange string) (words []string) {
 	return words
 }
 
-// An app is told another agent's words once it was given their message: not while the message
-// waits, not if it was taken out, and not across the tenant wall. A person is told all.
+// An app sees another agent's words after it was given their message: not while the message
+// waits, not if it was taken out, and not across the tenant wall. A person sees everything.
 func TestExchangeTellsWhatWasHandedOver(t *testing.T) {
 	t.Parallel()
 	const words = "the blue folder"
@@ -91,7 +91,7 @@ func TestExchangeTellsWhatWasHandedOver(t *testing.T) {
 	}
 }
 
-// moves puts another configuration in force, under the policy of before.
+// moves puts another configuration in force, under the same policy.
 func (h *harness) moves(yaml string) {
 	h.t.Helper()
 	const served = `access: {apps: {"@both/telegram": {channels: [telegram], tenants: [acme-corp, globex-inc]}}}`

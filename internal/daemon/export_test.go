@@ -10,7 +10,7 @@ import (
 // MethodTable is the table of methods, without a daemon behind it.
 func MethodTable() []ipc.Method { return methodTable() }
 
-// LookAtGateways looks at the processes now, and grants none any time to connect.
+// LookAtGateways checks the processes now, without a time of grace.
 func (d *Daemon) LookAtGateways() { d.gateways.Look(0) }
 
 // MethodNames lists the names of all methods, each once.
@@ -23,9 +23,9 @@ func MethodNames() (names []string) {
 	return names
 }
 
-// Sign has a checkpoint made now, which a running daemon makes within a minute.
+// Sign makes a checkpoint now, which a running daemon makes within a minute.
 func (d *Daemon) Sign() error { return d.store.Sign() }
 
-// AwaitWitnesses has the stop wait this long for the witnesses. On a busy machine they can
-// take longer than a stop waits otherwise.
+// AwaitWitnesses sets the stop's wait for the witnesses. On a busy machine they can take
+// longer than the usual limit.
 func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.seenBy.lastWord = limit }

@@ -14,8 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon"
 )
 
-// listedFlows returns the flows that docs/security/flows.md has a row for: the
-// members of each method, "" for a method without members, and the events.
+// listedFlows returns the flows with a row in docs/security/flows.md: the members of each
+// method, "" for a method without members, and the events.
 func listedFlows(t *testing.T) (members map[string][]string, events []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/security/flows.md")

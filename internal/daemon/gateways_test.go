@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A real process that calls itself as OpenClaw's Gateway does, and has no plugin in it,
-// is an alarm in the status and on record, until it ends.
+// A real process with the name of OpenClaw's Gateway, but without the plugin, is an alarm
+// in the status and on record, until it ends.
 func TestUngatedGateway(t *testing.T) {
 	t.Parallel()
 	if isRuntime() {
@@ -52,7 +52,8 @@ agents:
 	}
 }
 
-// isRuntime reports whether this process is to be one of a runtime, and has been one until the test ended it.
+// isRuntime reports whether this process plays a runtime; it returns after the test has
+// ended the runtime.
 func isRuntime() bool {
 	if os.Getenv("OCIPD_IS_RUNTIME") == "" {
 		return false
@@ -61,10 +62,10 @@ func isRuntime() bool {
 	return true
 }
 
-// runtimeOf starts a process that calls itself as a runtime does.
+// runtimeOf starts a process with a runtime's name.
 func runtimeOf(t *testing.T, h *harness, name, test string) (*exec.Cmd, io.Closer) {
 	t.Helper()
-	// What a process calls itself is the name of its file, until it says another.
+	// A process is named after its file, until it sets another name.
 	program := filepath.Join(h.dir, name)
 	self, err := os.Executable()
 	if err == nil {
@@ -88,8 +89,8 @@ func runtimeOf(t *testing.T, h *harness, name, test string) (*exec.Cmd, io.Close
 	return cmd, in
 }
 
-// A runtime that runs while its files differ from what was entered is an alarm in the status and on record, with what
-// differs, until they are mended.
+// A runtime that runs while its files differ from the entries is an alarm in the status and
+// on record, with the differences, until they are repaired.
 func TestLooseGate(t *testing.T) {
 	t.Parallel()
 	if isRuntime() {

@@ -33,7 +33,7 @@ func withExchange(saw *api.Approval, b *api.Bounds) map[string]any {
 	return params
 }
 
-// grants lists those in force.
+// grants lists the grants in force.
 func (h *harness) grants(all bool) []api.Grant {
 	h.t.Helper()
 	var list api.GrantListResult
@@ -41,8 +41,7 @@ func (h *harness) grants(all bool) []api.Grant {
 	return list.Grants
 }
 
-// approveExchange has a person approve a held message and its exchange, as it is
-// offered.
+// approveExchange has a person approve a held message and its exchange, as offered.
 func (h *harness) approveExchange(id string) api.ApprovalResolveResult {
 	h.t.Helper()
 	saw := h.shown(id)
@@ -54,9 +53,9 @@ func (h *harness) approveExchange(id string) api.ApprovalResolveResult {
 	return result
 }
 
-// A person who approves an exchange is asked once: what speaks of the same goes, as
-// assisted and on record with the approval and the person; anything new asks again, and
-// so does everything once the grant is taken back.
+// A person who approves an exchange is asked once: messages with the approved words are
+// sent, marked as assisted and recorded with the approval and the person. Anything new
+// needs another approval, and so does everything after the grant is revoked.
 func TestExchangeIsApprovedOnce(t *testing.T) {
 	h := build(t, patient)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -122,8 +121,8 @@ func TestExchangeIsApprovedOnce(t *testing.T) {
 	h.verify()
 }
 
-// What a person has approved of an exchange was read in one session: in another session
-// of the same receiver, which others read, it asks again.
+// An approval of an exchange applies to the session in which it was read: another session
+// of the same receiver, which others read, needs another approval.
 func TestExchangeApprovalIsForItsSession(t *testing.T) {
 	h := build(t, strings.Replace(patient, `sessions: ["telegram:dave"]`, `sessions: ["telegram:dave", "telegram:team"]`, 1))
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -140,7 +139,7 @@ func TestExchangeApprovalIsForItsSession(t *testing.T) {
 	}
 }
 
-// A grant outlives the daemon, and ends with the last round that a person gave it.
+// A grant survives a restart, and ends with the last approved round.
 func TestExchangeApprovalIsDurableAndBounded(t *testing.T) {
 	h := build(t, patient)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -176,7 +175,7 @@ func TestExchangeApprovalIsDurableAndBounded(t *testing.T) {
 	}
 }
 
-// What is a person's to say each time is not offered, and cannot be approved beforehand.
+// Commitments that need a person each time are not offered, and cannot be approved beforehand.
 func TestExchangeThatIsNotOffered(t *testing.T) {
 	h := build(t, patient)
 	h.channel("@openclawos/telegram", "telegram")
@@ -209,7 +208,7 @@ func TestExchangeThatIsNotOffered(t *testing.T) {
 }
 
 // Between two agents of this daemon each side's person approves the exchange once, and
-// is told of nothing that is within it.
+// hears of nothing within it.
 func TestExchangeApprovedOnBothSides(t *testing.T) {
 	h := build(t, patient)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -234,12 +233,12 @@ func TestExchangeApprovedOnBothSides(t *testing.T) {
 	if waiting.Total != 0 {
 		t.Errorf("people are to see to %s", waiting.Approvals)
 	}
-	// Money is another thing.
+	// Money is not covered.
 	bob.held(ocip.CommitmentRequiresHuman, m.ReplyTo, "I promise $900", in("pair"))
 }
 
-// Where decisions are signed, what is signed are the bounds, and who may sign no more
-// has allowed nothing.
+// If decisions must be signed, the signature covers the bounds, and a removed signer's
+// grants do not count.
 func TestExchangeApprovalIsSigned(t *testing.T) {
 	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -278,8 +277,8 @@ func standingGrant(t testing.TB, id string, uses int, change func(*api.GrantAddP
 	return p
 }
 
-// A standing grant lets keywords alone past, as often as it says, between two ends, and
-// is good once.
+// A standing grant lets only keywords pass, as often as it says, between two ends, and can
+// be added once.
 func TestStandingGrant(t *testing.T) {
 	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
 	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
@@ -337,7 +336,7 @@ func TestStandingGrant(t *testing.T) {
 	person.refuse(api.Conflict, "grant.add", p) // used up, it is good no more
 
 	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
-	// Nobody by these names can ever be written to.
+	// These names can never be a receiver.
 	for _, receiver := range []string{"agent-dvae-1", "*", "telegram:*"} {
 		if e := person.refuse(api.NotFound, "grant.add", standingGrant(t, "g-4", 1, func(p *api.GrantAddParams) { p.Receiver = receiver })); !strings.Contains(e.Message, "there is no receiver") {
 			t.Errorf("%s: %v", receiver, e)
@@ -361,16 +360,15 @@ func TestStandingGrant(t *testing.T) {
 	}
 }
 
-// Where nobody has to sign, there are no standing grants.
+// Without required signatures there are no standing grants.
 func TestStandingGrantTakesSigners(t *testing.T) {
 	h := build(t, acme)
 	e := h.operates().refuse(api.Forbidden, "grant.add", standingGrant(t, "g-1", 3, nil))
 	contains(t, e.Message, "allowed_signers")
 }
 
-// Whatever many senders are told while a grant is used, taken back and made, over
-// restarts, is what they would have been told one after the other: no grant is used
-// once too often, and none after it was taken back.
+// Grants are linearizable while many senders use them and a person revokes and adds them,
+// over restarts: no grant is used too often, and none after its revocation.
 func TestGrantsAreLinearizable(t *testing.T) {
 	type input struct {
 		revoke bool
@@ -393,8 +391,7 @@ func TestGrantsAreLinearizable(t *testing.T) {
 		alice, person := h.agent("@acme/alice"), h.operates()
 		if round == 0 {
 			for i := range grants {
-				// Each is for a session of its own, so that the messages of two do not wait
-				// for one lock.
+				// Each has a separate session, so that their messages do not wait for one lock.
 				person.must("grant.add", standingGrant(t, fmt.Sprint("g-", i), uses, func(p *api.GrantAddParams) { p.Receiver = fmt.Sprint("telegram:room", i) }), nil)
 			}
 		}
@@ -449,7 +446,7 @@ func TestGrantsAreLinearizable(t *testing.T) {
 	if !porcupine.CheckOperations(model, history) {
 		t.Errorf("the history is not one of grants that are used one after the other: %+v", history)
 	}
-	// One told wrong is found.
+	// A wrong answer is found.
 	for i, op := range history {
 		if !op.Input.(input).revoke && op.Input.(input).grant == grants-1 && !op.Output.(bool) {
 			history[i].Output = true
@@ -461,8 +458,8 @@ func TestGrantsAreLinearizable(t *testing.T) {
 	}
 }
 
-// Where others read, who else must answer, what is another type, and money in the
-// metadata ask again; a time of day does not, nor a word that the person has ticked.
+// Further readers, another agent that must answer, another type, and money in the metadata
+// need a new approval; a time of day does not, nor a word that the person has selected.
 func TestExchangeApprovalIsForWhatItWas(t *testing.T) {
 	h := build(t, patient)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -489,8 +486,8 @@ func TestExchangeApprovalIsForWhatItWas(t *testing.T) {
 	}
 }
 
-// One session can have come from several places, and an agent can choose by what it
-// answers: what was approved where the receiver reads alone asks again in a room.
+// One session can have several places, and an agent can choose among them by the message that
+// it answers: an approval for a place that only the receiver reads does not apply in a room.
 func TestExchangeApprovalIsForItsPlace(t *testing.T) {
 	h := build(t, patient)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -505,8 +502,8 @@ func TestExchangeApprovalIsForItsPlace(t *testing.T) {
 	h.decides(api.DecideDeny, held.ApprovalID)
 }
 
-// A standing grant for an agent is for what that agent alone reads, and one for a session
-// for where its key leads.
+// A standing grant for an agent applies only where that agent alone reads, and one for a
+// session applies to the target in its key.
 func TestStandingGrantIsForNobodyElse(t *testing.T) {
 	rooms := strings.Replace(patient, "routes:", `  - {kind: group, sessions: ["telegram:-7"], members: [agent-dave-1, "telegram:alice"]}
 routes:`, 1)
@@ -534,9 +531,8 @@ routes:`, 1)
 	asks("Elsewhere: ", "telegram:-7")
 }
 
-// What a person has approved beforehand is for the receiver as it was then: if the
-// configuration makes somebody else of it, a person is asked again, and asked no more once
-// it is as it was.
+// An approval beforehand applies to the receiver as it was then: if the configuration turns
+// it into another counterparty, a person is asked again, and no more once it is restored.
 func TestGrantIsForWhoTheReceiverWas(t *testing.T) {
 	t.Parallel()
 	const entry = "\ndirectory:\n  - {kind: person, user_id: pat, tenant_id: acme-corp, sessions: [\"chat:pat\"]}"

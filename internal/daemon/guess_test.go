@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// An app sees no secret that is another's, however it asks, and hears of none that
-// changes; what is its own it does see.
+// An app sees none of others' secrets, however it asks, and hears of no change to them; it
+// does see its own.
 func TestConfigShowsNoSecrets(t *testing.T) {
 	const mark = "s3cret"
 	yaml := func(mark string) string {
@@ -30,7 +30,7 @@ audit:
 `
 	}
 	h := build(t, yaml(mark))
-	// The owner of a channel; irc is nobody's.
+	// The owner of a channel; irc has none.
 	h.channel("@acme/telegram", "telegram")
 	nosy := h.registered("@acme/nosy", `{"channels":{"provides":["telegram","matrix"]}}`)
 	paths := []string{"", "$", "*", "$..", "..", ".", "channels", "channels.*", "channels[*]", "channels.telegram", "channels.telegram.botToken", "channels['telegram']",
@@ -56,7 +56,7 @@ audit:
 	nosy.alive()
 	const after = "s3CRET"
 	h.reloaded(yaml(after))
-	// One of them hears of its own, and the others of nothing more.
+	// One of them hears of its own change, and the others of nothing more.
 	own := nosy.wait(func(m *message) bool {
 		return slices.Contains(watched, m.RequestID) && strings.Contains(m.line, "own-CRET")
 	})
@@ -68,9 +68,8 @@ audit:
 	}
 }
 
-// Whoever guesses a token is refused, is nobody afterwards, and has moved nobody.
-// How long it takes says nothing: see the kernel's
-// TestTokensAreComparedInConstantTime.
+// A guessed token is refused, gives no identity, and displaces nobody. Its time reveals
+// nothing: see the kernel's TestTokensAreComparedInConstantTime.
 func TestGuessedTokens(t *testing.T) {
 	h := build(t, acme)
 	alice := h.registered("@acme/alice", `{}`)
@@ -96,12 +95,12 @@ func TestGuessedTokens(t *testing.T) {
 		w.token = guess
 		w.deny(api.AppNotRegistered, "app.heartbeat", "{}")
 		w.deny(api.AppNotRegistered, "message.dispatch", `{"sessionKey":"telegram:dave","content":"Hello"}`)
-		// A live app's place is not taken with it.
+		// It cannot take a live app's place.
 		w.deny(api.Conflict, "app.register", wireManifest("@acme/alice", `{}`))
 		w.token = ""
 		w.deny(api.AppNotRegistered, "app.heartbeat", "{}")
 		w.conn.Close()
-		// Nor is what another says, on its own connection, said by this one.
+		// Nor does another app's message, on its own connection, count as this one's.
 		forged := *other
 		forged.last, forged.token = forged.last+1000, guess
 		forged.deny(api.Unauthorized, "app.heartbeat", "{}")
@@ -123,8 +122,8 @@ func TestGuessedTokens(t *testing.T) {
 	}
 }
 
-// However many messages of one exchange come at once, from both of its agents and
-// through two sessions of one, no two are of one round, and none is left out.
+// However many messages of one exchange come at once, from both of its agents and through
+// two sessions of one, no two share a round, and no round is skipped.
 func TestConcurrentMessagesShareNoRound(t *testing.T) {
 	const exchanges = 12
 	h := build(t, strings.Replace(acme, `sessions: ["telegram:dave"]`, `sessions: ["telegram:dave", "slack:dave"]`, 1))
@@ -152,7 +151,7 @@ func TestConcurrentMessagesShareNoRound(t *testing.T) {
 					for range 3 {
 						all.Go(func() {
 							<-begin
-							// What is over the limit is held or refused.
+							// Further ones are held or refused.
 							_ = send(id)
 						})
 					}

@@ -21,9 +21,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// found are the texts of some that a digest in the log gives away, and the kinds of
-// records that do. Whoever guesses has the log, the texts to try and, where they are
-// given, a secret that stands before each text, and a key of digests.
+// found returns the texts that a digest in the log reveals, with the kinds of those
+// records. The attacker has the log, candidate texts and possibly a salt that precedes each
+// text, and a digest key.
 func (h *harness) found(texts []string, salt string, key []byte) (list []string) {
 	h.t.Helper()
 	digests := regexp.MustCompile(`[0-9a-f]{64}`)
@@ -57,7 +57,7 @@ func sum(text string) []byte {
 	return s[:]
 }
 
-// digestKey is a tenant's key, as its file has it.
+// digestKey is a tenant's key from its file.
 func (h *harness) digestKey() []byte {
 	h.t.Helper()
 	text, err := os.ReadFile(h.path("state/keys/digest.json"))
@@ -75,9 +75,9 @@ func (h *harness) digestKey() []byte {
 	return key
 }
 
-// No digest on record lets anybody find a text by trying likely ones: not of what was
-// sent, not of what waits or waited, not of what a person wrote instead. With the
-// tenant's key what was sent can be matched, until the key is destroyed.
+// No recorded digest lets anybody find a text by trying likely ones: neither of a sent
+// message, nor of a held one, nor of a person's own text. With the tenant's key sent texts
+// can be matched, until the key is destroyed.
 func TestTextsCannotBeGuessed(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	h.channel("@openclawos/telegram", "telegram")
@@ -98,7 +98,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 		if alice.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &own); own.Salt != "" {
 			t.Error("the app that asks is shown the salt")
 		}
-		// The same again is on record too.
+		// A repeated request is recorded too.
 		alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", text, fresh(nil))
 		if what == "" {
 			continue
@@ -119,8 +119,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 	if found := h.found(texts, "", nil); len(found) > 0 {
 		t.Errorf("found by guessing: %q", found)
 	}
-	// The guesses are good ones: with the salt they find what the person wrote, with
-	// the key what was sent.
+	// The guesses work: with the salt they find the person's text, with the key the sent ones.
 	words := 0
 	for _, salt := range salts {
 		words += len(h.found([]string{instead}, salt, nil))
@@ -133,7 +132,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 	if found := h.found(texts, "", nil); len(found) > 0 || len(h.digestKey()) > 0 {
 		t.Errorf("found by guessing, after the key was destroyed: %q", found)
 	}
-	// What was asked for is not in the database any longer than its text.
+	// A request does not stay in the database longer than its text.
 	h.stop()
 	s, err := store.Open(t.Context(), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
 	if err != nil {
@@ -151,7 +150,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 	}
 }
 
-// The salt is sealed with the text, where texts are kept.
+// If texts are kept, the salt is sealed with the text.
 func TestSaltIsSealedWithTheText(t *testing.T) {
 	h, file := sealing(t)
 	held := h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))

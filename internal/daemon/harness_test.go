@@ -23,8 +23,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// patience bounds every wait of these tests. Nothing waits that long unless it
-// is broken.
+// patience bounds every wait of these tests. Only a fault takes that long.
 const patience = 20 * time.Second
 
 // acme is a company with two agents in this daemon, colleagues elsewhere, and
@@ -42,26 +41,25 @@ routes:
   - {session: "telegram:*", agent: alice}
 `
 
-// harness is a running daemon with a place of its own.
+// harness is a running daemon with its own folder.
 type harness struct {
 	t      testing.TB
 	dir    string
 	daemon *daemon.Daemon
-	// strict keeps processes of apps from the operator socket.
+	// strict excludes processes of apps from the operator socket.
 	strict bool
-	// logger, where set, is the daemon's, and passed are a service manager's
-	// sockets.
+	// logger, if set, is the daemon's logger. passed are a service manager's sockets.
 	logger *zap.Logger
 	passed []*os.File
-	// flags are more of what the command line sets. One that is nil is not set.
+	// flags are further values from the command line; nil unsets one.
 	flags map[string]any
-	// said, where set, keeps what callers say.
+	// said, if set, keeps callers' messages.
 	said *said
-	// gates, unless nil, is what the daemon is told of the gates in files.
+	// gates, unless nil, is the daemon's input about gates in files.
 	gates func() map[string][]string
 }
 
-// build starts a daemon over a directory that stays when it is stopped.
+// build starts a daemon over a directory that survives its stop.
 func build(t testing.TB, yaml string) *harness {
 	t.Helper()
 	h := plot(t, yaml)
@@ -70,10 +68,10 @@ func build(t testing.TB, yaml string) *harness {
 	return h
 }
 
-// plot is a place for a daemon that is not started.
+// plot is a folder for a daemon that is not started.
 func plot(t testing.TB, yaml string) *harness {
 	t.Helper()
-	// Sockets have short addresses, so the directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -112,15 +110,15 @@ func (h *harness) tryStart() error {
 	return nil
 }
 
-// make makes a daemon that is not started.
+// make makes a daemon without starting it.
 func (h *harness) make() (*daemon.Daemon, error) {
 	flags := map[string]any{
 		"ipc.socket": h.path("run/kernel.sock"), "store.url": h.path("state/ocipd.db"),
-		// Most tests are apps and operators in one process.
+		// In most tests apps and operators are one process.
 		"ipc.apps_may_operate": !h.strict, "approvals.notify.desktop": false,
-		// Most tests say more to a stranger than a person would.
+		// Most tests send more to a stranger than a person would.
 		"ocip.unknown.max_messages": 1000000,
-		// On a busy machine a policy takes longer than it may, and denies.
+		// On a busy machine a policy exceeds its usual limit, and denies.
 		"policy.timeout": patience,
 	}
 	maps.Copy(flags, h.flags)
@@ -139,7 +137,7 @@ func (h *harness) make() (*daemon.Daemon, error) {
 	return d, err
 }
 
-// observe keeps what the daemon logs from here on.
+// observe keeps the daemon's log from here on.
 func (h *harness) observe() *observer.ObservedLogs {
 	core, logged := observer.New(zap.DebugLevel)
 	h.logger = zap.New(core)
@@ -158,11 +156,11 @@ func (h *harness) stop() {
 	h.complete()
 }
 
-// ofTests are events that tests write into the log themselves.
+// ofTests are events of records that tests write themselves.
 var ofTests = []string{"", "many", "note", "rows"}
 
-// complete reports records of events that are in no table, and signatures of which the log does
-// not say what they are over.
+// complete reports records of events that are in no table, and recorded signatures without
+// the signed text.
 func (h *harness) complete() {
 	h.t.Helper()
 	text, err := os.ReadFile(h.path("state/audit.jsonl"))
@@ -251,7 +249,7 @@ func (a *app) call(method string, params, result any) error {
 	return a.Call(ctx, method, params, result)
 }
 
-// must makes a call that has to succeed.
+// must makes a call that must succeed.
 func (a *app) must(method string, params, result any) {
 	a.t.Helper()
 	if params == nil {
@@ -262,7 +260,7 @@ func (a *app) must(method string, params, result any) {
 	}
 }
 
-// refuse makes a call that has to fail with a code, and returns the error.
+// refuse makes a call that must fail with a code, and returns the error.
 func (a *app) refuse(code api.Code, method string, params any) *api.Error {
 	a.t.Helper()
 	err := a.call(method, params, nil)
@@ -291,7 +289,7 @@ func ocipCode(t testing.TB, e *api.Error) string {
 	return details.OCIP.Code
 }
 
-// held sends a message that has to wait for a person, for a reason.
+// held sends a message that must be held, with a code.
 func (a *app) held(code ocip.Code, session, content string, metadata map[string]any) api.DispatchResult {
 	a.t.Helper()
 	result := a.dispatch(session, content, metadata)
@@ -301,7 +299,7 @@ func (a *app) held(code ocip.Code, session, content string, metadata map[string]
 	return result
 }
 
-// dispatch sends a message that has to be let through.
+// dispatch sends a message that must be allowed.
 func (a *app) dispatch(session, content string, metadata map[string]any) api.DispatchResult {
 	a.t.Helper()
 	var result api.DispatchResult
@@ -309,7 +307,7 @@ func (a *app) dispatch(session, content string, metadata map[string]any) api.Dis
 	return result
 }
 
-// next returns the next event of a name; others in between are dropped.
+// next returns the next event with a name, and drops others in between.
 func (a *app) next(event string) protocol.Incoming {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
@@ -325,7 +323,7 @@ func (a *app) next(event string) protocol.Incoming {
 	}
 }
 
-// delivered is a hook event about a message, as an app gets it.
+// delivered is a hook event about a message in an app's form.
 type delivered struct {
 	api.HookEvent
 	Content    string
@@ -380,7 +378,7 @@ func (h *harness) records(f audit.Filter) []audit.Entry {
 		}
 		entries[len(entries)-1-i] = e
 	}
-	// That a test looks at what waits is on record too, and few ask for it.
+	// A test's own reading of requests is recorded too, and few tests want those records.
 	return slices.DeleteFunc(entries, func(e audit.Entry) bool { return e.Event == "held_text_read" && f.Like.Event != e.Event })
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// guards are the apps of these tests that may look at the others' messages, and the
-// channels' owners, who have to be named then too.
+// guards are the apps of these tests with rights to others' messages, and the channels'
+// owners, which must be declared then too.
 const guards = `
 access:
   apps:
@@ -34,13 +34,13 @@ access:
 // watched is the company with such apps.
 const watched = acme + guards
 
-// quickHooks makes interceptors that do not answer cost a test little time.
+// quickHooks shortens the time that silent interceptors cost a test.
 const quickHooks = watched + `
 hooks: {wait: 150ms, answer: 300ms}
 `
 
-// interceptor is an app that intercepts outgoing messages. One that must
-// answer says so by a capability.
+// interceptor is an app that intercepts outgoing messages. mustAnswer declares it an
+// interceptor, whose silence blocks.
 func (h *harness) interceptor(id string, mustAnswer bool) *app {
 	h.t.Helper()
 	a := h.register(id, api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"message_sending"}}})
@@ -56,7 +56,7 @@ func (h *harness) interceptor(id string, mustAnswer bool) *app {
 	return a
 }
 
-// send dispatches beside the test, which plays the interceptors.
+// send dispatches in the background, while the test plays the interceptors.
 func (a *app) send(session, content string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -134,7 +134,7 @@ func TestInterceptorBlocks(t *testing.T) {
 			if len(r) != 1 || r[0].PolicyApplied != "interceptor:@acme/dlp" {
 				t.Errorf("records are %+v", r)
 			}
-			// What the interceptor said is on record, and for nobody else.
+			// The interceptor's reason is recorded, and the sender does not see it.
 			if strings.Contains(err.Error(), "customer") || tc.name == "block with reason" && r[0].Details["cause"] != "names a customer" {
 				t.Errorf("%v; on record is %v", err, r[0].Details)
 			}
@@ -194,7 +194,7 @@ func TestRequiredInterceptorIsMissed(t *testing.T) {
 	}
 }
 
-// missed gives an answer that has to count for nothing, and to be no error.
+// missed gives an answer that must have no effect, and be no error.
 func (a *app) missed(eventID, reason string) {
 	a.t.Helper()
 	var said api.OK
@@ -204,8 +204,8 @@ func (a *app) missed(eventID, reason string) {
 	}
 }
 
-// The stock SDK ends its process with an error that nobody takes, so an answer that
-// is late, second or to an unknown event is none (clients.md 3).
+// The stock SDK ends its process at an unhandled error, so a late, second or unrelated
+// answer is no error (clients.md 3).
 func TestHookResultsThatMiss(t *testing.T) {
 	h := build(t, watched)
 	h.channel("@openclawos/telegram", "telegram")
@@ -225,8 +225,8 @@ func TestHookResultsThatMiss(t *testing.T) {
 	}
 }
 
-// The owner of a channel is shown its own messages, last, and may say what
-// became of them; an observer is told and not waited for.
+// The owner of a channel sees its own messages last, and may change them; an observer is
+// told and not waited for.
 func TestChannelOwnerAndObservers(t *testing.T) {
 	h := build(t, watched+"\nhooks: {wait: 1h, answer: 1h}\n")
 	telegram, irc := h.channel("@openclawos/telegram", "telegram"), h.channel("@openclawos/irc", "irc")
@@ -254,13 +254,13 @@ func TestChannelOwnerAndObservers(t *testing.T) {
 	if want := []string{"delivered " + sent.DispatchID, "failed " + failed.DispatchID}; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("receipts are %q, want %q", got, want)
 	}
-	// An alias is answered under its own name.
+	// An event under an alias is answered under that name.
 	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:alice", "text": "hi"}, nil)
 	alice.message("hook:message_received")
 	if e := observer.next("hook:before_agent_start"); e.Event == "" {
 		t.Error("no event under the alias")
 	}
-	// An app that speaks for an agent hears nothing of other agents' messages.
+	// An app of one agent hears nothing of other agents' messages.
 	bob := h.agent("@acme/bob")
 	bob.must("hook.subscribe", map[string]any{"events": []string{"message_received"}}, nil)
 	alice.must("agent.queue", map[string]any{"sessionKey": "agent:alice:main", "text": "for alice alone"}, nil)

@@ -22,11 +22,11 @@ const (
 	hostileLine  = 64 << 10
 	hostileQueue = 256 << 10
 	hostileConns = 300
-	// bearable bounds what an honest client waits for one answer while others
-	// misbehave. It is generous: these tests run on slow machines, too.
+	// bearable bounds an honest client's wait for one answer while others misbehave. It is
+	// generous, because these tests also run on slow machines.
 	bearable = 5 * time.Second
-	// mostMemory bounds what one hostile client makes the process grow, the
-	// test's own part included.
+	// mostMemory bounds the growth of the process because of one hostile client, including
+	// the test's own part.
 	mostMemory = 64 << 20
 )
 
@@ -34,12 +34,12 @@ var hostileConfig = acme + busy + fmt.Sprintf(`
 ipc: {max_line_bytes: %d, max_queue_bytes: %d, max_connections: %d}
 `, hostileLine, hostileQueue, hostileConns)
 
-// busy lets more be said to strangers than a person would.
+// busy permits more messages to strangers than a person would send.
 const busy = `
 ocip: {disclosure: none, unknown: {max_messages: 1000000}}
 `
 
-// honest is a client that goes about its business all the while.
+// honest is a client that works normally all the while.
 type honest struct {
 	t      *testing.T
 	rounds atomic.Int64
@@ -48,9 +48,8 @@ type honest struct {
 	done   chan struct{}
 }
 
-// work starts an app that beats and dispatches, and the channel that gets its
-// messages. Each has to be answered in time, and each message to arrive, once
-// and in order.
+// work starts an app that sends heartbeats and messages, and the channel that gets its
+// messages. Each call must be answered in time, and each message must arrive once and in order.
 func (h *harness) work(t *testing.T) *honest {
 	t.Helper()
 	w := &honest{t: t, stop: make(chan struct{}), done: make(chan struct{})}
@@ -107,7 +106,7 @@ func (w *honest) round(alice, calm *app) error {
 	}
 }
 
-// goesOn waits until the honest client has worked a few rounds more.
+// goesOn waits until the honest client has worked a few more rounds.
 func (w *honest) goesOn(t *testing.T) {
 	t.Helper()
 	for target := w.rounds.Load() + 3; w.rounds.Load() < target; breathe() {
@@ -130,7 +129,7 @@ func (w *honest) end() {
 // breathe lets others run.
 func breathe() { <-time.After(time.Millisecond) }
 
-// heap returns how much memory is in use, without what is garbage.
+// heap returns the memory in use, without garbage.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -138,8 +137,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// flood writes what a source makes until the end or until the connection ends,
-// and counts how far it came.
+// flood writes lines from a source until the end or until the connection ends, and counts them.
 func flood(conn net.Conn, n int, line func(int) string) (*atomic.Int64, <-chan struct{}) {
 	written, closed := new(atomic.Int64), make(chan struct{})
 	go func() {
@@ -154,7 +152,7 @@ func flood(conn net.Conn, n int, line func(int) string) (*atomic.Int64, <-chan s
 	return written, closed
 }
 
-// stalls waits until a flood is through or makes no more progress.
+// stalls waits until a flood is complete or makes no more progress.
 func stalls(written *atomic.Int64, done <-chan struct{}) {
 	for last := int64(-1); last != written.Load(); {
 		last = written.Load()
@@ -247,7 +245,7 @@ func attackEndlessLine(t *testing.T, h *harness) {
 }
 
 func attackHeartbeats(t *testing.T, h *harness) {
-	// More than twice what its queue and the socket hold.
+	// More than twice the capacity of its queue and the socket.
 	const n = 8000
 	before := heap()
 	w := h.registered("@evil/beats", `{}`)
@@ -257,7 +255,7 @@ func attackHeartbeats(t *testing.T, h *harness) {
 	if grown := heap() - before; grown > mostMemory/4 {
 		t.Errorf("%d heartbeats take %d KB", written.Load(), grown>>10)
 	}
-	// Now the client reads: it finds every answer, in order, or the last words.
+	// Now the client reads every answer, in order, or the last words.
 	for i := range n {
 		m := w.read()
 		if m.Event == "kernel:lagging" {
@@ -304,7 +302,7 @@ func attackDispatches(t *testing.T, h *harness) {
 	}
 	w.conn.Close()
 	<-done
-	// Whatever was answered is on disk.
+	// Every answered message is on disk.
 	var status api.Status
 	h.operator("kernel.status", map[string]any{}, &status)
 	for _, q := range status.Queues {
@@ -341,7 +339,7 @@ func attackMidRequest(t *testing.T, h *harness) {
 		id := fmt.Sprintf("@evil/app%d", n)
 		w.write(w.request("1", "app.register", wireManifest(id, `{}`)) + "\n")
 		if n%2 == 0 {
-			// Another app's end can be told first.
+			// Another app's end may be reported first.
 			m := w.wait(func(m *message) bool { return m.RequestID == "1" })
 			var result api.RegisterResult
 			if err := json.Unmarshal(m.Result, &result); err != nil {
@@ -357,7 +355,7 @@ func attackMidRequest(t *testing.T, h *harness) {
 		}
 		w.conn.Close()
 	}
-	// Everything they had is given back.
+	// All of their resources are released.
 	var status api.Status
 	for {
 		h.operator("kernel.status", map[string]any{}, &status)
@@ -388,7 +386,7 @@ func attackLimits(t *testing.T, h *harness) {
 					if round%2 == 1 {
 						line += "\r"
 					}
-					// In pieces, so that the lines of all mix on their way.
+					// In pieces, so that the lines of all interleave.
 					for line += "\n"; line != ""; {
 						size := min(len(line), 1+rand.IntN(20_000))
 						if _, err := io.WriteString(w.conn, line[:size]); err != nil {
@@ -418,9 +416,8 @@ func attackLimits(t *testing.T, h *harness) {
 	all.Wait()
 }
 
-// The owner of a channel that does not read has its messages wait on disk.
-// When it reads on they all come, in order; where its connection was given up
-// in between, some come again, under the same id.
+// If the owner of a channel does not read, its messages wait on disk. When it reads again they all
+// come, in order; if its connection was given up in between, some come again, under the same id.
 func attackSlowOwner(t *testing.T, h *harness) {
 	const sessions, each = 8, 80
 	owner := func() *wire {
@@ -490,7 +487,7 @@ func attackSlowOwner(t *testing.T, h *harness) {
 		next[key]++
 	}
 	t.Logf("%d messages came again", again)
-	// What was read is out of the store.
+	// Read messages are out of the store.
 	for {
 		var status api.Status
 		h.operator("kernel.status", map[string]any{}, &status)
@@ -509,7 +506,7 @@ func attackSlowOwner(t *testing.T, h *harness) {
 
 func attackIdle(t *testing.T, h *harness) {
 	survivor := h.registered("@acme/survivor", `{}`)
-	// At any time more are open than the limit; who is pushed out is closed.
+	// More are always open than the limit permits; the displaced ones are closed.
 	var idle []net.Conn
 	for range 7 * hostileConns {
 		c, err := net.Dial("unix", h.path("run/kernel.sock"))
@@ -522,13 +519,13 @@ func attackIdle(t *testing.T, h *harness) {
 		}
 	}
 	survivor.alive()
-	// While connections of the flood are still being accepted, a newcomer can
-	// be the one that has waited longest; it gets in by coming again.
+	// While connections of the flood are still being accepted, a newcomer can be the one
+	// that has waited longest; it gets in by trying again.
 	var err error
 	for range 20 {
 		late := h.connect()
 		if _, err = late.Register(t.Context(), manifest("@acme/late", api.Capabilities{})); err == nil {
-			// It can have been chosen to go just before it registered.
+			// It may have been displaced just before it registered.
 			if err = late.call("app.heartbeat", map[string]any{}, nil); err == nil {
 				break
 			}

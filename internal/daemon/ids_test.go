@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Ids are UUIDs of version 7 of now, each later than those before it, and no two are
-// equal also where many are made at once.
+// Ids are UUIDs of version 7 with the current time, each later than those before it, and no
+// two are equal even if many are made at once.
 func TestIDs(t *testing.T) {
 	i := newIDs()
 	before := ""

@@ -7,9 +7,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A message that comes in and that the policy wants a person for is refused and not
-// held. A person hears of it and has nothing to approve; once the policy lets it, its
-// sender may send it again as the round that it was.
+// An incoming message for which the policy requires a person is refused and not held. A
+// person hears of it and has nothing to approve. Once the policy allows it, its sender may
+// send it again in the same round.
 func TestInboundThatNeedsAPersonIsRefused(t *testing.T) {
 	h := ruled(t, acme, people(1, "a person has to see this"))
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

@@ -8,9 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// An id that the configuration gives to an agent of another tenant brings it nothing of
-// the former's: no session key is shown, by app or by grant, and who writes to one of the
-// former's sessions next is not brought in to whom it was.
+// An agent of another tenant that gets an id in the configuration gets nothing of the
+// former agent's: it sees no session key, as an app or through a grant, and a message in
+// one of the former's sessions is not brought to it.
 func TestSessionsOfAFormerAgent(t *testing.T) {
 	h := build(t, ungoverned)
 	alice := h.agent("@acme/alice")
@@ -57,11 +57,11 @@ func TestSessionsOfAFormerAgent(t *testing.T) {
 		if got := contactsOf(h.speaker("ann")); slices.Contains(got, "telegram:4711") {
 			t.Errorf("the next of ann's id is shown %v", got)
 		}
-		// It is so from the store as well.
+		// The same is true from the store.
 		h.stop()
 		h.start()
 	}
-	// The operator sees whose it was, and that of nobody who is here.
+	// The operator sees the former agent's sessions, and none of the new one's.
 	var page api.ContactListResult
 	h.operator("contact.list", m{"agent": "ann"}, &page)
 	if len(page.Contacts) != 1 || page.Contacts[0].SessionKey != "telegram:4711" || page.Contacts[0].Kind != "unknown" {

@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
-// A log reads the same through the daemon that uses it and in its file afterwards,
-// and the copy that a daemon makes of it is there for as long as it is read.
+// A log reads the same through a running daemon and in its file afterwards, and the
+// daemon's copy of it exists as long as it is read.
 func TestLogIsReadThroughTheDaemon(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -72,8 +72,7 @@ func TestLogIsReadThroughTheDaemon(t *testing.T) {
 	}
 }
 
-// sameLog asks a log all that there is to ask of a log whose newest checkpoint is, or
-// was, the one that is given.
+// sameLog asks a log all possible questions; newest is, or was, its newest checkpoint.
 func sameLog(t *testing.T, name string, log logreader.Log, newest logstore.Signed, origin string) {
 	t.Helper()
 	ctx := t.Context()
@@ -132,7 +131,7 @@ func sameLog(t *testing.T, name string, log logreader.Log, newest logstore.Signe
 	}
 }
 
-// A daemon that uses another file is not asked.
+// A daemon with another file is not asked.
 func TestLogOfAnotherDaemon(t *testing.T) {
 	h, other := build(t, acme), build(t, acme)
 	socket := func() (string, error) { return other.path("run/operator.sock"), nil }

@@ -23,8 +23,8 @@ func (h *harness) newest(id string) map[string]audit.Entry {
 	return found
 }
 
-// startedEffect is a task whose effect a person has approved and that is started, and what the person was
-// shown.
+// startedEffect is a task with an approved and started effect. shown is the request that
+// the person saw.
 func (h *harness) startedEffect() (id string, shown api.Approval) {
 	h.t.Helper()
 	c, ask, run := h.toTell()
@@ -35,9 +35,9 @@ func (h *harness) startedEffect() (id string, shown api.Approval) {
 	return c.id, shown
 }
 
-// The log alone says who approved what is done: the record of the request has the keyed digest of
-// the text that was shown and the digest that was decided about, the decision has the latter, and
-// what is started is what was asked.
+// The log alone shows who approved an effect: the record of the request has the keyed
+// digest of the shown text and the digest of the decision, the decision repeats the latter,
+// and the start is of the same request.
 func TestApprovedEffectsAreOnRecord(t *testing.T) {
 	h := build(t, taskTeam)
 	id, shown := h.startedEffect()
@@ -55,7 +55,7 @@ func TestApprovedEffectsAreOnRecord(t *testing.T) {
 	}
 }
 
-// What tasks say is kept sealed, where texts are, in the form that their digests are of.
+// Texts of tasks are kept sealed, if texts are, in the form of their digests.
 func TestTextsOfTasksAreSealed(t *testing.T) {
 	h, file := sealingOf(t, taskTeam, "full")
 	id, shown := h.startedEffect()
@@ -115,7 +115,7 @@ func TestTextsOfTasksAreSealed(t *testing.T) {
 	}
 }
 
-// With held, what waits for a person is kept and nothing else.
+// With held, only texts that wait for a person are kept.
 func TestHeldTextsAloneAreSealed(t *testing.T) {
 	h, file := sealingOf(t, taskTeam, "held")
 	id, shown := h.startedEffect()

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// No person goes without the label of an agent's message, in whatever room: it stands in
-// the annotation alone where agents alone read.
+// Every person sees the label of an agent's message, in any room: it is only in the
+// annotation if only agents read.
 func TestRoomsHaveTheLabelInTheText(t *testing.T) {
 	h := build(t, strings.Replace(acme, "routes:", `  - {kind: group, sessions: ["telegram:room"], members: ["telegram:dave", "telegram:alice"]}
 routes:`, 1))
@@ -32,7 +32,7 @@ routes:`, 1))
 	}
 }
 
-// Whose a channel or an agent of another tenant is, no refusal says.
+// No refusal names the owner of another tenant's channel or agent.
 func TestRefusalsNameNoAppOfOthers(t *testing.T) {
 	h := build(t, twoServed)
 	telegram, alice, gina := h.channel("@acme/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@globex/gina")
@@ -57,8 +57,8 @@ access:
     "@globex/chat": {channels: [chat], tenants: [globex-inc]}
 `
 
-// Members that only read as those that receivers go by, in other capitals or letters,
-// reach nobody: a program that does not heed capitals would take them for the daemon's.
+// Members with almost the name of one that receivers use, in other capitals or letters,
+// reach nobody, because a program that ignores case would take them for the daemon's.
 func TestMembersThatReadAsTheDaemons(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -96,8 +96,8 @@ func TestMembersThatReadAsTheDaemons(t *testing.T) {
 	}
 }
 
-// Interceptors are shown what an agent says, and nothing that would be the daemon's to say
-// of it; what they write there themselves leaves as little.
+// Interceptors see an agent's message without members that only the daemon may set; if they
+// set such members themselves, those are not sent either.
 func TestInterceptorsAreShownNoForgedEnvelope(t *testing.T) {
 	h := build(t, watched)
 	telegram, alice, dlp := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)

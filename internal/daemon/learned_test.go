@@ -10,12 +10,12 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// ownTelegram is a channel that serves one of two tenants, and an app that has none.
+// ownTelegram is a channel that serves one of two tenants, and an app without a channel.
 var ownTelegram = strings.Replace(bothServed, `"@both/telegram": {channels: [telegram], tenants: [acme-corp, globex-inc]}`,
 	`"@acme/telegram": {channels: [telegram], tenants: [acme-corp]}`+"\n    \"@nobody/stranger\": {}", 1)
 
-// What messages brought of an address is the tenant's whose agent had them: it goes to
-// no other tenant, neither to an app nor into a message.
+// Addresses learned from messages belong to the tenant of the agent in question: they reach
+// no other tenant, neither an app nor a message.
 func TestBroughtIsTheTenantsOwn(t *testing.T) {
 	h := build(t, ownTelegram)
 	telegram, gina := h.channel("@acme/telegram", "telegram"), h.agent("@globex/gina")
@@ -44,8 +44,8 @@ func TestBroughtIsTheTenantsOwn(t *testing.T) {
 	}
 }
 
-// A session is not taken ahead of the tenant that the configuration gives it, and to
-// apps of others it is as one that nobody has.
+// A session cannot be taken from the tenant to which the configuration gives it, and to
+// other tenants' apps it looks unowned.
 func TestSessionsOfTenants(t *testing.T) {
 	byDefault := strings.Replace(bothServed, `routes:
   - {session: "telegram:*", agent: alice}`, "default_agent: alice", 1)
@@ -78,9 +78,9 @@ func TestSessionsOfTenants(t *testing.T) {
 			t.Errorf("%s by %s: of a session in use %q, else %q", tc.method, tc.who.id, used, unused)
 		}
 	}
-	// The first message of another tenant is one still.
+	// The first message of another tenant still counts as the first.
 	h.reloaded(strings.Replace(byDefault, "access:", "ocip: {unknown: {first_contact: hold}}\naccess:", 1))
-	// What alice has had there is nothing that gina would be told by it.
+	// Alice's messages there reveal nothing to gina.
 	telegram.must("agent.queue", map[string]any{"sessionKey": "telegram:903", "text": "for alice"}, nil)
 	for _, session := range []string{"telegram:903", "telegram:904"} {
 		h.decides(api.DecideApprove, gina.held(ocip.FirstContactHeld, session, "Hello", nil).ApprovalID)
@@ -105,8 +105,7 @@ func TestSessionsOfTenants(t *testing.T) {
 	}
 }
 
-// A stranger who calls itself an agent of ours is bound by the rules for strangers
-// still.
+// A stranger who claims to be one of our agents is still bound by the rules for strangers.
 func TestUnconfirmedAgentIsAStrangerToo(t *testing.T) {
 	h := plot(t, strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, max_classification_unknown: public}", 1))
 	h.flags = map[string]any{"ocip.unknown.max_messages": 2}
@@ -124,8 +123,7 @@ func TestUnconfirmedAgentIsAStrangerToo(t *testing.T) {
 	alice.held(ocip.BudgetExceeded, "telegram:zed", "Hello", fresh(nil))
 }
 
-// Nobody is shown a text under an agent's key before it is clear that its app may bring
-// it.
+// No interceptor sees a text under an agent's key before it is clear that its app may bring it.
 func TestUnbroughtTextIsNotIntercepted(t *testing.T) {
 	h := build(t, acme+`
 access:
@@ -145,8 +143,8 @@ access:
 	dlp.silent("hook:message_received")
 }
 
-// What a caller chooses as the name of a session arrives with the message, so it is
-// weighed as any other text.
+// A session's name is the caller's choice and arrives with the message, so it is checked
+// like any other text.
 func TestNamesAreWeighed(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@acme/telegram", "telegram")
@@ -159,7 +157,7 @@ func TestNamesAreWeighed(t *testing.T) {
 	}
 	alice.held(ocip.CommitmentRequiresHuman, "agent:bob:I promise to pay", "Hello", fresh(nil))
 	for _, key := range []string{"telegram:dave", "telegram:alice", "telegram:nobody"} { // declared, the owner, and nobody
-		// In this order: a refused conversation leaves an ended exchange of its name.
+		// In this order: a refused conversation leaves an ended exchange with its name.
 		for _, secret := range []map[string]any{
 			{"accountId": "AKIAIOSFODNN7REALKEY"},
 			{"exchange": map[string]any{"type": "information_query", "id": "AKIAIOSFODNN7REALKEY"}},
@@ -170,7 +168,7 @@ func TestNamesAreWeighed(t *testing.T) {
 			}
 		}
 	}
-	// Nor does an envelope bring it in as a name that nobody confirmed.
+	// Nor does an envelope bring it in as an unconfirmed name.
 	for _, name := range []string{"user_id", "org_unit", "tenant_id"} {
 		source := map[string]any{"instance_id": "agent-dave-1", "user_id": "dave", "org_unit": "engineering", "tenant_id": "acme-corp"}
 		source[name] = "AKIAIOSFODNN7REALKEY"
@@ -180,7 +178,7 @@ func TestNamesAreWeighed(t *testing.T) {
 			"reply_policy": "agent-ok", "requires_commitment": false, "expires_at": "2099-03-14T10:00:00.000Z",
 		}}})
 	}
-	// Nor does the log have it.
+	// Nor does the log contain it.
 	for _, r := range h.records(audit.Filter{}) {
 		if strings.Contains(fmt.Sprintf("%+v", r.Record), "AKIAIOSFODNN7REALKEY") {
 			t.Errorf("on record: %+v", r.Record)
@@ -188,8 +186,7 @@ func TestNamesAreWeighed(t *testing.T) {
 	}
 }
 
-// Who decides about a message is shown where it goes: to the room in which it was asked
-// for, whatever its session is called.
+// A request shows the address of a message: the room of the question, whatever the name of its session.
 func TestApprovalShowsTheAddress(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")

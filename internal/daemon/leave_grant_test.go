@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A message that a grant let go leaves under that grant alone: once it is taken back, its
-// signer is taken off the list, or the policy wants a person all the same, a person is asked.
+// A message that a grant permitted is sent only under that grant: after the grant is revoked,
+// its signer is removed, or the policy requires a person all the same, a person is asked.
 func TestWhatAGrantLetGoIsWeighedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -50,7 +50,7 @@ func TestWhatAGrantLetGoIsWeighedAgain(t *testing.T) {
 				}
 				return
 			}
-			// The first message is asked about too if the channel's app left before it had read it.
+			// The first message needs an approval too if the channel's app left before it had read it.
 			waitFor(t, "a person is asked", func() bool {
 				return slices.ContainsFunc(h.pending(), func(a api.ApprovalSummary) bool {
 					return a.DispatchID == sent.DispatchID && a.Code == string(ocip.ChangedSince)
@@ -66,7 +66,7 @@ func TestWhatAGrantLetGoIsWeighedAgain(t *testing.T) {
 	}
 }
 
-// The number of people who have to approve a message is that of when it leaves.
+// The number of people who must approve a message is the number at its sending.
 func TestPeopleWhoApprovedAreCountedAgain(t *testing.T) {
 	h := ruled(t, acme, rego(true, "ok"))
 	alice := h.agent("@acme/alice")
@@ -90,7 +90,7 @@ func TestPeopleWhoApprovedAreCountedAgain(t *testing.T) {
 	}
 }
 
-// Two equal messages that wait are asked anew as one, and keep no other message waiting.
+// Two equal waiting messages make one new request, and block no other message.
 func TestEqualMessagesAreAskedAnewOnce(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -124,8 +124,8 @@ func TestEqualMessagesAreAskedAnewOnce(t *testing.T) {
 	telegram.silent("hook:message_sending")
 }
 
-// A message that its runtime has redeemed may be out: if something changed since, nobody is
-// asked about a second copy, and none is handed out.
+// A message that its runtime has redeemed may have been sent: if something changed since,
+// no second copy is requested or handed out.
 func TestClaimedMessageIsNotAskedAnew(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -158,7 +158,7 @@ func TestClaimedMessageIsNotAskedAnew(t *testing.T) {
 	}
 }
 
-// It takes as many people to have a message sent again as it took to send it.
+// Sending a message again takes as many people as sending it.
 func TestSendingAgainTakesAsManyPeople(t *testing.T) {
 	h := guarded(t, acme, people(2, "two look"), listed(t, "carol", ""), listed(t, "dora", ""))
 	alice, person := h.redeems(), h.operates()
@@ -181,8 +181,7 @@ func TestSendingAgainTakesAsManyPeople(t *testing.T) {
 	alice.redeem(held.ApprovalID)
 }
 
-// A message whose exchange somebody has edited in the database is taken out, and those behind
-// it are delivered.
+// A message whose exchange was edited in the database is taken out, and those behind it are delivered.
 func TestEditedExchangeHoldsUpNobody(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A message that waits for a room, or for a stranger, is weighed again once the daemon learns
-// who reads there: while a pause keeps the message back, and after a restart.
+// A message waiting for a room or a stranger is checked again once the daemon learns who
+// reads there: while a pause holds it back, and after a restart.
 func TestWhatWaitsMeetsWhoReadsThere(t *testing.T) {
 	t.Parallel()
 	const rivals = "withdrawn CROSS_ENTERPRISE_BLOCKED"

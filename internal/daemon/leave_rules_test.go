@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// waiting names the messages that wait, by their sessions.
+// waiting names the waiting messages, by session.
 func (h *harness) waiting() map[string]string {
 	h.t.Helper()
 	ids := make(map[string]string)
@@ -24,7 +24,7 @@ func (h *harness) waiting() map[string]string {
 // withNed is acme with another agent elsewhere.
 var withNed = strings.Replace(acme, "routes:", "  - {instance_id: agent-ned-1, user_id: ned, org_unit: engineering, tenant_id: acme-corp, sessions: [\"telegram:ned\"]}\nroutes:", 1)
 
-// becameOf waits until no message waits, and holds what became of each against want.
+// becameOf waits until no message waits, and compares their outcomes with want.
 func (h *harness) becameOf(ids, want map[string]string) {
 	h.t.Helper()
 	waitFor(h.t, "nothing waits", func() bool { return len(h.waits(nil).Messages) == 0 })
@@ -38,9 +38,8 @@ func (h *harness) becameOf(ids, want map[string]string) {
 	h.verify()
 }
 
-// Rules that came while a message waited hold it when it leaves, if they would have held it
-// when it was sent: the state has gone on since, so the record says what the decision rested
-// on.
+// New rules hold a waiting message at its sending, if they would have held it earlier. The
+// state has changed since, so the record names the state of the decision.
 func TestWhatWaitsIsHeldByNewRules(t *testing.T) {
 	t.Parallel()
 	h := build(t, withNed)
@@ -83,8 +82,8 @@ func TestWhatWaitsIsHeldByNewRules(t *testing.T) {
 	}
 }
 
-// A message that one person approved and another took over waits for the two people whom it
-// needs, also after a reload.
+// A message that one person approved and another took over counts as approved by both, also
+// after a reload.
 func TestTakeoverThatWaitsHasItsPeople(t *testing.T) {
 	t.Parallel()
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "frank", ""))
@@ -100,8 +99,8 @@ func TestTakeoverThatWaitsHasItsPeople(t *testing.T) {
 	h.verify()
 }
 
-// What came in and waits for its agent is taken out if its receiver's rules about who has
-// written it refuse it now.
+// An incoming message that waits for its agent is taken out if the receiver's rules now
+// refuse its source.
 func TestWhatCameInIsWeighedByItsSource(t *testing.T) {
 	t.Parallel()
 	h := build(t, withNed)
@@ -132,9 +131,9 @@ func TestWhatCameInIsWeighedByItsSource(t *testing.T) {
 	})
 }
 
-// What waits, or was approved, does not leave past an interceptor that is required now and was
-// not asked about it: a person is asked anew, and by their word the interceptor is. What came
-// in is taken out. What the interceptor has seen leaves.
+// A waiting or approved message is not sent past an interceptor that is required now and
+// was not asked about it: a person is asked again, and after the approval the interceptor
+// is. An incoming message is taken out. A message that the interceptor has seen is sent.
 func TestWhatWaitsIsShownToAnInterceptorRequiredSince(t *testing.T) {
 	t.Parallel()
 	h := build(t, acme)
@@ -170,7 +169,7 @@ func TestWhatWaitsIsShownToAnInterceptorRequiredSince(t *testing.T) {
 	h.verify()
 }
 
-// What came in before an interceptor was required, and waits, is taken out.
+// A waiting message that came in before an interceptor was required is taken out.
 func TestWhatCameInPastAnInterceptor(t *testing.T) {
 	t.Parallel()
 	h := build(t, acme)

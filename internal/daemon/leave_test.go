@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// eventsOf are the events on record about a message that is delivered, or is not.
+// eventsOf are the recorded events about the delivery of a message.
 func (h *harness) eventsOf(dispatchID string) (events []string) {
 	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery, DispatchID: dispatchID}}) {
 		code, _ := r.Details["code"].(string)
@@ -22,11 +22,11 @@ func (h *harness) eventsOf(dispatchID string) (events []string) {
 	return events
 }
 
-// theirs is acme in which dave is of another tenant.
+// theirs is acme with dave in another tenant.
 var theirs = strings.Replace(acme, "user_id: dave, org_unit: engineering, tenant_id: acme-corp", "user_id: dave, org_unit: engineering, tenant_id: globex-inc", 1)
 
-// A message that waits for a channel's app or for an agent leaves only if it might be sent
-// now: what forbids it is on record, and nobody is given it.
+// A message waiting for a channel's app or an agent is sent only if it would be permitted
+// now: the new refusal is recorded, and nobody gets it.
 func TestWhatWaitsIsWeighedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -82,7 +82,7 @@ func TestWhatWaitsIsWeighedAgain(t *testing.T) {
 	}
 }
 
-// receiverOf connects the app that is given what goes to a session, and names the event.
+// receiverOf connects the app that gets a session's messages, and names the event.
 func (h *harness) receiverOf(session string) (*app, string) {
 	if strings.HasPrefix(session, "agent:") {
 		return h.agent("@acme/bob"), "hook:message_received"
@@ -90,8 +90,8 @@ func (h *harness) receiverOf(session string) (*app, string) {
 	return h.channel("@openclawos/telegram", "telegram"), "hook:message_sending"
 }
 
-// A message that waits and would be held now is held: whoever decides is shown why, and
-// what they approve is delivered once.
+// A waiting message that would be held now is held: a person sees the reason, and an
+// approved one is delivered once.
 func TestWhatWaitsIsAskedAnew(t *testing.T) {
 	t.Parallel()
 	for _, session := range []string{"telegram:dave", "agent:bob:main"} {
@@ -123,7 +123,7 @@ func TestWhatWaitsIsAskedAnew(t *testing.T) {
 	}
 }
 
-// pending lists what waits for a person.
+// pending lists the pending requests.
 func (h *harness) pending() (list []api.ApprovalSummary) {
 	h.t.Helper()
 	var result api.ApprovalListResult
@@ -137,8 +137,8 @@ func (h *harness) pending() (list []api.ApprovalSummary) {
 	return list
 }
 
-// What a person has approved for a runtime that delivers by itself is given to it only if
-// it may be sent now and is what was approved.
+// A runtime that delivers by itself gets an approved message only if it may be sent now and
+// is unchanged.
 func TestWhatWasApprovedIsWeighedAgain(t *testing.T) {
 	t.Parallel()
 	const dave = `  - {instance_id: agent-dave-1, user_id: dave, org_unit: engineering, tenant_id: acme-corp, accepts: [public, internal], sessions: ["telegram:dave"]}` + "\n"
@@ -205,7 +205,7 @@ func TestWhatWasApprovedIsWeighedAgain(t *testing.T) {
 	}
 }
 
-// So it is for an agent that speaks by a grant.
+// The same is true for an agent that speaks through a grant.
 func TestWhatAGrantRedeemsIsWeighedAgain(t *testing.T) {
 	t.Parallel()
 	h := ruled(t, ungoverned, rego(true, "ok"))
@@ -221,8 +221,8 @@ func TestWhatAGrantRedeemsIsWeighedAgain(t *testing.T) {
 	h.verify()
 }
 
-// A message that came in and waits for its agent is not given to it once its sender is another
-// tenant's, whether the sender said who it is or not.
+// A waiting incoming message does not reach its agent once its sender belongs to another
+// tenant, whether or not the sender named itself.
 func TestWhatCameInIsWeighedAgain(t *testing.T) {
 	t.Parallel()
 	envelope := foreign("conv-1", 1, "acme-corp")
@@ -248,8 +248,8 @@ func TestWhatCameInIsWeighedAgain(t *testing.T) {
 	}
 }
 
-// A file that goes along with what was approved is hashed once more when its runtime
-// fetches it. A person looks at what is there by then, and that is what is given.
+// A file of an approved message is hashed again when its runtime fetches it. A person then
+// sees the new content, and that is handed out.
 func TestFileOfWhatWasApprovedIsReadAgain(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -277,7 +277,7 @@ func TestFileOfWhatWasApprovedIsReadAgain(t *testing.T) {
 	h.verify()
 }
 
-// What somebody approved who may not sign any more is asked anew.
+// If a signer is removed, the signer's approvals have to be given again.
 func TestSignerWhoWasTakenOff(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "frank", ""))
 	alice, person := h.redeems(), h.operates()
@@ -296,8 +296,8 @@ func TestSignerWhoWasTakenOff(t *testing.T) {
 	h.verify()
 }
 
-// The event that tells a runtime what it may send waits for the runtime, and does not tell
-// it what it may not send any more.
+// The event that tells a runtime of an approval waits for the runtime, and names no message
+// that may not be sent any more.
 func TestOutcomeThatWaitsIsWeighedAgain(t *testing.T) {
 	for name, change := range map[string]func(*harness){
 		"receiver of another tenant": func(h *harness) { h.reloaded(theirs) },
@@ -323,8 +323,7 @@ func TestOutcomeThatWaitsIsWeighedAgain(t *testing.T) {
 	}
 }
 
-// A person's word about one tool call lets no other call go, whatever is written into the
-// database.
+// A person's decision about one tool call permits no other call, whatever is written into the database.
 func TestWordIsOfTheCallThatWasShown(t *testing.T) {
 	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
 	ann := h.speaker("ann")

@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// A person is told of each message that they approved and that is not sent after all: one that
-// waits for its runtime or for a channel's app, forbidden by now or edited.
+// A person hears of each approved message that is not sent after all: one that waits for
+// its runtime or for a channel's app, and is now forbidden or edited.
 func TestPersonIsToldWhatWasNotSent(t *testing.T) {
 	h := ruled(t, acme, rego(true, "ok"))
 	h.stop()
@@ -59,7 +59,7 @@ func TestPersonIsToldWhatWasNotSent(t *testing.T) {
 	h.verify()
 }
 
-// waitsOnDisk is the newest row of a queue of a daemon that is stopped.
+// waitsOnDisk is the newest row of a stopped daemon's queue.
 func (h *harness) waitsOnDisk(queue string) (id int64) {
 	h.t.Helper()
 	h.rewriteRows(func(w *db.Writer) error {

@@ -14,9 +14,8 @@ import (
 	"github.com/openclawos/ocipd/test/roundtest"
 )
 
-// The rounds of exchanges are linearizable: whatever many senders of both sides
-// of several pairs are told, over a daemon that is stopped under their hands and
-// started again, is what they would have been told one after the other.
+// The rounds of exchanges are linearizable: the answers to many senders of both sides of
+// several pairs, while the daemon is stopped and started, are those of some sequential order.
 func TestRoundsAreLinearizable(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -32,8 +31,8 @@ func TestRoundsAreLinearizable(t *testing.T) {
 	}
 }
 
-// races has a load at work until so many messages are answered, and stops the
-// daemon. Without any it only looks at what is left.
+// races runs a load until a number of messages is answered, and stops the daemon. With 0 it
+// only checks the remaining state.
 func (h *harness) races(l *roundtest.Load, messages int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
@@ -60,7 +59,7 @@ func (h *harness) races(l *roundtest.Load, messages int) {
 	}
 }
 
-// What the daemon did, told a little wrong, is found to be wrong.
+// A slightly falsified history is found to be wrong.
 func TestDoctoredRoundsAreFound(t *testing.T) {
 	type told = []porcupine.Operation
 	in := func(op porcupine.Operation) roundtest.Input { return op.Input.(roundtest.Input) }
@@ -115,7 +114,8 @@ func TestDoctoredRoundsAreFound(t *testing.T) {
 			return nil, false
 		},
 	}
-	// What a load comes to depends on the machine, and not each has a place for each lie.
+	// The result of a load depends on the machine, and not every result has a place for
+	// each falsification.
 	for seed := uint64(3); len(lies) > 0; seed++ {
 		if seed == 13 {
 			t.Fatalf("no load has a place for a lie: %q", slices.Sorted(maps.Keys(lies)))

@@ -16,9 +16,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLogsHoldNoMessages runs a busy session in which everything that is nobody's
-// business has a mark, and reads all that was logged, debugging included: no
-// mark, and no token.
+// TestLogsHoldNoMessages runs a busy session in which all confidential content has a mark,
+// and reads the whole log, including debug messages: it contains no mark, and no token.
 func TestLogsHoldNoMessages(t *testing.T) {
 	const mark = "XYZZY"
 	dir, err := os.MkdirTemp("", "ocipd")
@@ -56,7 +55,7 @@ func TestLogsHoldNoMessages(t *testing.T) {
 	text := func(n int) string { return fmt.Sprintf("%s-text-%d", mark, n) }
 	metadata := map[string]any{"note": mark + "-metadata", "secret": mark + "-secret"}
 
-	// Let through, to a channel, to an agent and in from outside.
+	// Allowed, to a channel, to an agent and in from outside.
 	for n, key := range []string{"telegram:dave", "agent:bob:main", "telegram:alice"} {
 		alice.must("message.dispatch", map[string]any{"sessionKey": key, "content": text(n), "metadata": metadata}, nil)
 	}
@@ -103,19 +102,19 @@ func TestLogsHoldNoMessages(t *testing.T) {
 		}
 		answers += strings.Count(string(some[:n]), "\n")
 	}
-	// A configuration with an error in it, beside secrets; then the store's end.
+	// A configuration with an error beside secrets; then the store's end.
 	h.configure(valid + "apps: {\"@acme/alice\": {password: " + mark + "-password}}\nno_such_key: 1\n")
 	if err := h.daemon.Reload(t.Context()); err == nil {
 		t.Error("a wrong configuration is taken")
 	}
-	// What cannot be recorded is logged too.
+	// A message that cannot be recorded is logged too.
 	if err := os.Remove(h.path("state/ocipd.db")); err != nil {
 		t.Fatal(err)
 	}
 	if err := alice.call("message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": text(10), "metadata": metadata}, nil); err == nil {
 		t.Error("a message is let through without a database")
 	}
-	// The daemon that lost its database says so at its end.
+	// The daemon that lost its database reports that at its end.
 	_ = h.daemon.Stop()
 	h.daemon = nil
 

@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// refusedAs asks for a message that must be refused.
+// refusedAs sends a message that must be refused.
 func refusedAs(a *app, code ocip.Code, want, content string, metadata map[string]any) {
 	a.t.Helper()
 	e := a.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": content, "metadata": metadata})
@@ -22,8 +22,8 @@ func refusedAs(a *app, code ocip.Code, want, content string, metadata map[string
 	contains(a.t, e.Message, want)
 }
 
-// A file goes along only out of a folder that is listed for the agent; what it says
-// is weighed, and what it was is on record. An address elsewhere is on record.
+// A file is sent only from a folder that is listed for the agent; its content is checked,
+// and its hash is recorded. An address elsewhere is recorded.
 func TestMediaAreAFlow(t *testing.T) {
 	h := plot(t, "")
 	for name, text := range map[string]string{"out/plan.txt": "the plan", "out/key.txt": "it is AKIAIOSFODNN7EXAMPLE", "secret.txt": "x"} {
@@ -68,8 +68,7 @@ func TestMediaAreAFlow(t *testing.T) {
 	}
 }
 
-// Whatever way a message names a file, and whatever way the file says something, it
-// is looked at.
+// A file is checked however a message names it, and however its content is encoded.
 func TestEveryWayOfMedia(t *testing.T) {
 	h := plot(t, "")
 	const key = "AKIAIOSFODNN7EXAMPLE"
@@ -99,7 +98,7 @@ func TestEveryWayOfMedia(t *testing.T) {
 		return m
 	}
 
-	// A path is one whatever its member is called, and in a text where clients look.
+	// A path counts as one whatever its member's name, and in a text in the places where clients look.
 	secret := h.path("secret.txt")
 	for _, value := range []any{secret, "file://" + secret, " \u200b" + secret, "~/.ssh/id_ed25519", "../x", `C:\x\y`, `\\host\x`, []any{map[string]any{"z": secret}}, "see file://" + secret, "media:" + secret} {
 		refusedAs(alice, ocip.MediaRefused, "metadata.anything", "See attached.", with("anything", value))
@@ -110,17 +109,17 @@ func TestEveryWayOfMedia(t *testing.T) {
 		refusedAs(bob, ocip.MediaRefused, "agents[].media", content, fresh(nil))
 	}
 
-	// All of it is weighed.
+	// All of it is checked.
 	for _, name := range []string{"late.txt", "wide.txt", "unmarked.txt", "picture.png"} {
 		refusedAs(alice, ocip.ClassificationViolation, "file metadata.anything", "See attached.", with("anything", h.path("out/"+name)))
 	}
 	refusedAs(alice, ocip.MediaRefused, "as much as is weighed", "See attached.", with("anything", h.path("out/vast.txt")))
-	// In UTF-16, which is no text to whoever looks at the message alone.
+	// In UTF-16, which does not look like text within the message alone.
 	inline := "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte("\xff\xfe"+wide("it is "+key)))
 	refusedAs(alice, ocip.ClassificationViolation, "file content", "![]("+inline+")", fresh(nil))
 	refusedAs(alice, ocip.ClassificationViolation, "file metadata.anything", "See attached.", with("anything", inline))
 
-	// A path that is mentioned is none, nor is a command; what may go is on record.
+	// A mentioned path is not a file of the message, nor is a command; sent files are recorded.
 	content := "Look into /etc/hosts, or ~/notes.\nMEDIA:\"" + h.path("out/my plan.txt") + "\""
 	m := with("button", "/model gpt")
 	m["icon"] = "data:,the%20plan"

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// One message all the way through: dispatched by an agent's app, received
-// stamped by the app that owns the channel, and on record.
+// One message all the way: dispatched by an agent's app, received with the stamp by the
+// channel's app, and recorded.
 func TestMessageReachesItsChannelStamped(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -95,8 +95,7 @@ func TestMessageRoundLimit(t *testing.T) {
 	contains(t, string(raw), `"currentRound":4`, `"maxRounds":3`, `Round 4 (agent-alice-1): once more`)
 }
 
-// Two agents of one daemon: both sides decide, both log, and the reply finds
-// its way back in the same exchange.
+// Two agents of one daemon: both sides decide and record, and the reply goes back in the same exchange.
 func TestMessageBetweenLocalAgents(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -145,8 +144,8 @@ func TestMessageFromAHuman(t *testing.T) {
 	}
 }
 
-// What cannot be delivered waits on disk, in order, over a restart of the
-// daemon, and is then delivered under the same ids.
+// An undeliverable message waits on disk, in order, over a restart of the daemon, and is
+// then delivered under the same id.
 func TestMessageWaitsForItsChannel(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")

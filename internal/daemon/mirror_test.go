@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// TestMirrorLost takes the mirror away under a running daemon. The next message
-// is refused, what happened is on record, and then all goes on.
+// TestMirrorLost takes the mirror away under a running daemon. The next message is refused,
+// the loss is recorded, and then everything continues.
 func TestMirrorLost(t *testing.T) {
 	changes := map[string]func(path string) error{
 		"was removed":        os.Remove,
@@ -32,7 +32,7 @@ func TestMirrorLost(t *testing.T) {
 			alice, telegram := h.agent("@acme/alice"), h.channel("@acme/telegram", "telegram")
 			alice.dispatch("telegram:dave", "Hello", fresh(nil))
 			telegram.message("hook:message_sending")
-			// Or else the mirror sees it first, and has mended it.
+			// Otherwise the mirror notices it first, and has repaired it.
 			h.statusUntil("all is mirrored", func(s api.Status) bool { return s.Audit.Mirrored == s.Audit.Seq })
 			if err := change(h.path("state/audit.jsonl")); err != nil {
 				t.Fatal(err)
@@ -59,8 +59,8 @@ func TestMirrorLost(t *testing.T) {
 	}
 }
 
-// TestMirrorRotates wants segments and live file to hold the whole log, up to
-// the record of the stop, and to go on from there.
+// TestMirrorRotates checks that segments and live file contain the whole log, up to the
+// record of the stop, and continue from there.
 func TestMirrorRotates(t *testing.T) {
 	h := build(t, acme+"audit: {rotate: {bytes: 8192}}\n")
 	for range 2 {

@@ -9,8 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// moving are two tenants. What the other half of the file calls moved belongs to acme
-// here, and to globex there.
+// moving are two tenants. The parts that moved gives to globex belong to acme here.
 const moving = `
 agents:
   - {id: alice, app: "@acme/alice", instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}
@@ -36,8 +35,7 @@ var moved = strings.NewReplacer(
 	`{id: bob, app: "@globex/bob", instance_id: agent-bob-2, user_id: bea, org_unit: engineering, tenant_id: globex-inc}`,
 ).Replace(moving)
 
-// withdrawn waits until nothing is queued, and wants what waited to be on record as
-// taken out.
+// withdrawn waits until nothing is queued, and checks the records of the withdrawn messages.
 func (h *harness) withdrawn() {
 	h.t.Helper()
 	h.statusUntil("an empty queue", func(s api.Status) bool { return len(s.Queues) == 0 })
@@ -46,8 +44,8 @@ func (h *harness) withdrawn() {
 	}
 }
 
-// What waits for the app of a channel is not handed to one that the configuration gives
-// the channel meanwhile, and that does not serve the sender.
+// A message waiting for a channel's app does not go to an app that now owns the channel but
+// does not serve the sender.
 func TestWhatWaitsForAChannelStaysInTheTenant(t *testing.T) {
 	h := build(t, moving)
 	alice := h.agent("@acme/alice")
@@ -61,8 +59,8 @@ func TestWhatWaitsForAChannelStaysInTheTenant(t *testing.T) {
 	telegram.silent("hook:message_sending")
 }
 
-// The same where the message is being looked at while the configuration changes: it is
-// decided by the rules that it began with, and reaches nobody whom those did not mean.
+// The same is true if the configuration changes while a message is being decided: the rules
+// at its beginning apply, and it reaches nobody else.
 func TestWhatIsDecidedMeanwhileStaysInTheTenant(t *testing.T) {
 	for name, to := range map[string]string{"a channel": "telegram:zed", "an agent": "agent:bob:main"} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +83,8 @@ func TestWhatIsDecidedMeanwhileStaysInTheTenant(t *testing.T) {
 	}
 }
 
-// Who may not look at an agent's messages any more is not shown one that was under way
-// when that changed: an observer hears nothing, and an interceptor's word is missed.
+// An app that loses its right to an agent's messages does not see one in progress: an
+// observer hears nothing, and an interceptor's answer is ignored.
 func TestWhoLostItsGrantIsShownNothing(t *testing.T) {
 	h := build(t, moving)
 	h.channel("@acme/telegram", "telegram")
@@ -118,8 +116,8 @@ func TestWhoLostItsGrantIsShownNothing(t *testing.T) {
 	second.silent("hook:message_sending")
 }
 
-// An app keeps no channel that the configuration gives to another tenant's, however long
-// it stays connected, and that one is told nothing of it.
+// An app loses a channel that the configuration gives to another tenant's app, however long
+// it stays connected, and the other app hears nothing of it.
 func TestChannelIsLeftToWhoMayHaveIt(t *testing.T) {
 	h := build(t, moving)
 	before := h.channel("@acme/telegram", "telegram")
@@ -138,8 +136,7 @@ func TestChannelIsLeftToWhoMayHaveIt(t *testing.T) {
 	telegram.message("hook:message_sending")
 }
 
-// What an app asked for an agent that another app speaks for by now is nothing that it is
-// told of.
+// An app hears nothing of its requests for an agent once another app speaks for that agent.
 func TestApprovalIsNotTheFormerAppsAnyMore(t *testing.T) {
 	h := build(t, moving)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")

@@ -10,8 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What waits for a person is told to the command that is configured, without a
-// word of the message.
+// The configured command gets a notice of a pending request, without a word of the message.
 func TestNoticeOfAHeldMessage(t *testing.T) {
 	h := build(t, acme)
 	h.stop()

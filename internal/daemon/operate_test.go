@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A person sends as an agent whose app is not connected, or is, by the rules of that
+// A person sends as an agent, whether or not its app is connected, under the rules for that
 // agent's messages.
 func TestOperatorSends(t *testing.T) {
 	h := build(t, acme)
@@ -59,8 +59,7 @@ func TestOperatorSends(t *testing.T) {
 	h.verify()
 }
 
-// An escalated exchange waits for a person until one has decided, and for nobody from
-// then on.
+// An escalated exchange waits for a person until one has decided, and not afterwards.
 func TestSettledExchangesWaitForNobody(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
@@ -84,7 +83,7 @@ func TestSettledExchangesWaitForNobody(t *testing.T) {
 	}
 }
 
-// A check says what would be decided, and leaves everything but the log as it was.
+// A check returns the decision, and leaves everything but the log unchanged.
 func TestOperatorChecks(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -125,8 +124,8 @@ func TestOperatorChecks(t *testing.T) {
 	}
 }
 
-// Attack: a process of the same user that is not the program which an agent is bound to
-// writes a message as that agent on the operator socket.
+// Attack: a process of the same user that is not the program to which an agent is bound
+// sends a message as that agent on the operator socket.
 func TestOperatorSendsAsABoundAgent(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -151,7 +150,7 @@ func TestOperatorSendsAsABoundAgent(t *testing.T) {
 		if last := r[len(r)-1]; last.Event != "binding_refused" || last.AppID != api.OperatorApp || last.Details["agent"] != "alice" || last.PolicyReason != err.Message {
 			t.Errorf("%s, on record: %+v", tc.binding, last.Record)
 		}
-		// What would be decided, operators may ask.
+		// Operators may still ask for a check.
 		var c api.CheckResult
 		if person.must("sending.check", params, &c); c.Result != ocip.Allow {
 			t.Errorf("%s: a check says %+v", tc.binding, c)

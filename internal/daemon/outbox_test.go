@@ -10,10 +10,9 @@ import (
 	"github.com/openclawos/ocipd/internal/store/db"
 )
 
-// Somebody who can write the database, and has even the key of its rows, cannot have the
-// daemon deliver what it did not decide: rows without a record, of another record, with
-// another text or for somebody else are taken out on record, and what was decided is
-// delivered.
+// An attacker who can write the database, even with the key of its rows, cannot make the daemon
+// deliver undecided messages: rows without a record, of another record, with another text or
+// for another receiver are taken out with a record, and decided messages are delivered.
 func TestRowsThatNobodyDecided(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -86,7 +85,7 @@ func TestRowsThatNobodyDecided(t *testing.T) {
 	h.verify()
 }
 
-// What the operator keeps out of the log is no reason to doubt what waits.
+// Redaction in the log is no reason to doubt a waiting message.
 func TestWaitingMessageOfARedactedRecord(t *testing.T) {
 	h := build(t, "audit: {redact: {members: [sessionKey, appId, counterparty.instanceId]}}\n"+acme)
 	alice := h.agent("@acme/alice")

@@ -15,8 +15,8 @@ func wish(more map[string]any) map[string]any {
 	return map[string]any{"exchange": exchange}
 }
 
-// Attack 11: what an agent owes an answer to is owed in every exchange, over a
-// restart too, until a person has answered.
+// Attack 11: an agent owes an answer in every exchange, over a restart too, until a person
+// has answered.
 func TestAttack11FreshExchangeStepsOutOfNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -51,7 +51,7 @@ func TestAttack11FreshExchangeStepsOutOfNothing(t *testing.T) {
 	}
 }
 
-// Seeds 3: what only a person may answer is delivered, the receiver's side is
+// Seeds 3: a message that only a person may answer is delivered, the receiver's side is
 // escalated, and its person hears of it.
 func TestSeeds3ReceiverEscalatesAndDelivers(t *testing.T) {
 	h := build(t, team("ann", "ben"))
@@ -78,7 +78,7 @@ func TestSeeds3ReceiverEscalatesAndDelivers(t *testing.T) {
 	}
 }
 
-// Attack 8: one envelope whose round is far ahead uses up nobody's rounds.
+// Attack 8: one envelope with a round far ahead uses up nobody's rounds.
 func TestAttack8RoundFarAheadChangesNothing(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -95,8 +95,8 @@ func TestAttack8RoundFarAheadChangesNothing(t *testing.T) {
 	}
 }
 
-// Attack 23: two agents at their limit take nothing from each other from elsewhere
-// either, in a fresh exchange, until a person has settled it.
+// Attack 23: two agents at their limit accept nothing from each other from elsewhere
+// either, in a new exchange, until a person has settled it.
 func TestAttack23StoppedPairTakesNothingInbound(t *testing.T) {
 	h := build(t, acme+"ocip: {max_rounds: 2}\n")
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

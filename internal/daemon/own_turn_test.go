@@ -8,9 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// talks has two agents, whose runtimes deliver by themselves, say something to each other in
-// turn. Next is what each message wishes after the first one, given the exchange of the one
-// before. It returns how many messages went, and the code of the refusal of the next one.
+// talks has two agents, whose runtimes deliver by themselves, write to each other in turn.
+// next returns the wishes of each message after the first, given the exchange of the previous
+// one. It returns the number of sent messages, and the code of the next one's refusal.
 func talks(alice, bob *app, wish map[string]any, next func(exchange string) map[string]any, many int) (went int, code string) {
 	alice.t.Helper()
 	for ; went < many; went++ {
@@ -30,12 +30,12 @@ func talks(alice, bob *app, wish map[string]any, next func(exchange string) map[
 	return went, ""
 }
 
-// believed is acme with agents whose runtimes are believed about their own turns, and with
-// exchanges that last some rounds.
+// believed is acme with agents whose runtimes are trusted about their own turns, and with
+// exchanges of some rounds.
 var believed = strings.ReplaceAll(acme, "max_rounds: 3", "max_rounds: 8, own_turns: true") + "ocip: {max_rounds: 8}\n"
 
 // An agent can ask another often: each question from a turn that no other agent's message
-// began is a chain of its own, and so are the turns that answer it.
+// began is a separate chain, and so are the turns that answer it.
 func TestQuestionsOfOwnTurnsAreAnswered(t *testing.T) {
 	h := build(t, believed)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -48,9 +48,8 @@ func TestQuestionsOfOwnTurnsAreAnswered(t *testing.T) {
 	h.verify()
 }
 
-// Messages that lead to each other are stopped, whichever exchanges they are in: those of a
-// turn that another agent's message began, and those of a runtime that nobody has said to
-// believe.
+// Messages that lead to each other are stopped, in whichever exchanges: those of a turn
+// that another agent's message began, and those of a runtime that is not trusted.
 func TestChainOfMessagesIsStopped(t *testing.T) {
 	for name, tc := range map[string]struct {
 		yaml string

@@ -115,7 +115,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 	}
 }
 
-// refusedParams checks that an error names the fields that are wrong.
+// refusedParams checks that an error names the invalid fields.
 func refusedParams(t *testing.T, err error) {
 	t.Helper()
 	var e *api.Error
@@ -164,8 +164,8 @@ func TestParamsOfEveryMethod(t *testing.T) {
 	}
 }
 
-// A member that a method of operators, tasks or agents does not have is refused by its name,
-// wherever it stands. Apps may send members of a later version.
+// An unknown member of a method for operators, tasks or agents is refused by name, at any
+// depth. Apps may send members of a later version.
 func TestMembersThatNoMethodHas(t *testing.T) {
 	h := build(t, acme)
 	person := h.operates()
@@ -200,8 +200,8 @@ func TestMembersThatNoMethodHas(t *testing.T) {
 	h.agent("@acme/bob").must("kernel.describe", m{"foo": 1}, nil)
 }
 
-// FuzzParams feeds every method's decoder through the method table. What is
-// accepted can be written and is accepted again.
+// FuzzParams decodes every method's parameters through the method table. Accepted
+// parameters can be encoded and are accepted again.
 func FuzzParams(f *testing.F) {
 	table := daemon.MethodTable()
 	for i, m := range table {

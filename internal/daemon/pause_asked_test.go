@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What is paused while an interceptor is asked is refused once it has answered: nothing is
-// decided after the pause's record, whoever delivers it.
+// A message that is paused while an interceptor is asked is refused after the answer:
+// nothing is decided after the pause's record, whoever delivers it.
 func TestPauseWhileSomebodyIsAsked(t *testing.T) {
 	h := build(t, watched)
 	hooks := []string{"message_sending", "tool_executing"}
@@ -68,8 +68,8 @@ func TestPauseWhileSomebodyIsAsked(t *testing.T) {
 	}
 }
 
-// A runtime that delivers by itself is let send nothing to an agent that is paused, nor
-// bring anything in through a channel that is; what a person approves of it waits.
+// A runtime that delivers by itself may send nothing to a paused agent, nor bring anything
+// in through a paused channel; its approved messages wait.
 func TestPauseOfWhatARuntimeDelivers(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -101,7 +101,7 @@ func TestPauseOfWhatARuntimeDelivers(t *testing.T) {
 	}
 }
 
-// A run of an agent that is paused ends, and what its app says of it is told to nobody.
+// A run of a paused agent ends, and nobody gets its app's report of it.
 func TestPauseTellsNobodyHowARunEnded(t *testing.T) {
 	h := build(t, watched)
 	watcher := h.register("@acme/watcher", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"agent_end"}}})

@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// pause stops a scope, or lets it go on.
+// pause pauses or resumes a scope.
 func (h *harness) pause(method string, scope map[string]any) (result api.PauseResult) {
 	h.t.Helper()
 	if scope == nil {
@@ -20,7 +20,7 @@ func (h *harness) pause(method string, scope map[string]any) (result api.PauseRe
 	return result
 }
 
-// waits lists what waits for its receivers.
+// waits lists the waiting messages.
 func (h *harness) waits(filter map[string]any) (list api.QueueListResult) {
 	h.t.Helper()
 	if filter == nil {
@@ -30,8 +30,8 @@ func (h *harness) waits(filter map[string]any) (list api.QueueListResult) {
 	return list
 }
 
-// quiet fails where an app is sent an event of a name. What it was sent before the
-// answer of a call has come before that.
+// quiet fails if an app is sent an event with a name. Events sent before the answer to a
+// call have come before it.
 func (a *app) quiet(event string) {
 	a.t.Helper()
 	a.must("session.list", nil, nil)
@@ -47,8 +47,8 @@ func (a *app) quiet(event string) {
 	}
 }
 
-// What is paused is refused, and what waits of it stays where it is; what is not
-// goes on as ever, and a restart changes nothing.
+// New messages of a paused scope are refused, and its waiting ones stay; other scopes work
+// as ever, and a restart changes nothing.
 func TestPause(t *testing.T) {
 	h := build(t, acme)
 	telegram, irc := h.channel("@openclawos/telegram", "telegram"), h.channel("@openclawos/irc", "irc")
@@ -77,7 +77,7 @@ func TestPause(t *testing.T) {
 	telegram.message("hook:message_sending")
 	h.pause("pause", nil)
 
-	// Also after a restart, and nobody can lift it but a person.
+	// Also after a restart, and only a person can end it.
 	h.restart()
 	alice, bob = h.again(alice), h.again(bob)
 	h.again(telegram)
@@ -113,7 +113,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A pause of what is not there is refused, and so are two at once.
+// A pause of an unknown scope is refused, and so are two at once.
 func TestPauseRefused(t *testing.T) {
 	h := build(t, acme)
 	person := h.operates()
@@ -124,13 +124,12 @@ func TestPauseRefused(t *testing.T) {
 	}
 }
 
-// What was allowed before a pause and has not reached its app stays back, whoever
-// else uses the queue goes on, and all of it comes when the pause ends: each once,
-// in its sender's order.
+// A message that was allowed before a pause and has not reached its app is held back, other users
+// of the queue continue, and all messages arrive after the pause: each once, in its sender's order.
 func TestPauseKeepsBackWhatWaits(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
-	// The channel's app is not there: all of it waits.
+	// The channel's app is away: all of it waits.
 	send := func(a *app, text string) { a.dispatch("telegram:stranger", text, nil) }
 	for _, text := range []string{"1", "2"} {
 		send(alice, "alice "+text)
@@ -172,7 +171,7 @@ func TestPauseKeepsBackWhatWaits(t *testing.T) {
 	h.statusUntil("nothing waits", func(s api.Status) bool { return len(h.waits(nil).Messages) == 0 })
 }
 
-// What an agent is sent waits too, while it is paused.
+// Messages to a paused agent wait too.
 func TestPauseOfTheReceiver(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -189,7 +188,7 @@ func TestPauseOfTheReceiver(t *testing.T) {
 	contains(t, bob.message("hook:message_received").Content, "are you there?")
 }
 
-// What was allowed can be dropped as long as it is not on its way, on record.
+// An allowed message can be dropped until its delivery begins, with a record.
 func TestQueueDrop(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -217,7 +216,7 @@ func TestQueueDrop(t *testing.T) {
 	}
 }
 
-// A page of what waits goes on where the one before ended, over queues.
+// A page of waiting messages continues after the previous one, over several queues.
 func TestQueueListPages(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -239,7 +238,7 @@ func TestQueueListPages(t *testing.T) {
 	}
 }
 
-// What a receiver has acknowledged does not wait, whatever is paused.
+// An acknowledged message does not wait, whatever is paused.
 func TestPauseAndReceipts(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")

@@ -19,16 +19,15 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// strangerSocket tells a copy of the test binary to be a program of its own,
-// which connects to that socket for each line on its input: see [TestStranger].
+// strangerSocket makes a copy of the test binary a separate program, which connects to that
+// socket for each line of its input: see [TestStranger].
 const strangerSocket = "DAEMON_TEST_STRANGER_SOCKET"
 
 // nobody is a user who owns nothing.
 const nobody = 65534
 
-// TestStranger is the other program: each line of its input is an app id that
-// it registers, over a connection of its own, or "operator" for what only
-// operators may ask. It answers with a line.
+// TestStranger is the other program: each line of its input is an app id that it registers,
+// over a separate connection, or "operator" for an operators' question. It answers with a line.
 func TestStranger(t *testing.T) {
 	socket := os.Getenv(strangerSocket)
 	if socket == "" {
@@ -61,7 +60,7 @@ func strange(ctx context.Context, socket, what string) string {
 	return "welcome"
 }
 
-// copyProgram copies the test binary to where every user may run it.
+// copyProgram copies the test binary to a place where every user may run it.
 func copyProgram(t *testing.T, path string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -79,7 +78,7 @@ func copyProgram(t *testing.T, path string) string {
 	return path
 }
 
-// stranger is the other program at work.
+// stranger is a running copy of the other program.
 type stranger struct {
 	t     *testing.T
 	in    io.Writer
@@ -118,7 +117,7 @@ func (h *harness) stranger(t *testing.T, program string, as *syscall.Credential)
 	return s
 }
 
-// tries has the other program do something and compares what it is told.
+// tries has the other program do something and compares the answer.
 func (s *stranger) tries(what, want string) {
 	s.t.Helper()
 	if _, err := fmt.Fprintln(s.in, what); err != nil {
@@ -137,13 +136,13 @@ func (s *stranger) tries(what, want string) {
 	s.t.Fatalf("the other program says no more: %v, %s", s.lines.Err(), s.says.Bytes())
 }
 
-// Another user gets nowhere unless the configuration lists him, and then as an
-// app alone, and not under an app id that is bound to somebody else.
+// Another user is refused unless the configuration lists that user, and then admitted only
+// as an app, and not under an app id that is bound to another user.
 func TestAnotherUserConnects(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a program as another user")
 	}
-	// What the operating system says, as the client puts it.
+	// The operating system's refusal, in the client's words.
 	const keptOut = "the socket belongs to another user"
 	for _, tc := range []struct {
 		name, allow                  string
@@ -182,9 +181,8 @@ func TestAnotherUserConnects(t *testing.T) {
 	}
 }
 
-// An agent that is bound to a program is spoken for by what is at its path, and
-// by nothing else: not by a copy, not by the same file under another name, and
-// no more by what has run from there once the file was replaced.
+// Only the file at its path may speak for an agent that is bound to a program: not a copy, not
+// the same file under another name, and not a process of the former file after a replacement.
 func TestBoundProgramIsReplaced(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -209,8 +207,8 @@ func TestBoundProgramIsReplaced(t *testing.T) {
 	}
 	h.stranger(t, short, nil).tries("@acme/bob", "welcome")
 
-	// Another binary takes the path while the program runs: what ran before is
-	// refused, also while its file has another name.
+	// Another binary takes the path while the program runs: the former program is refused,
+	// also while its file has another name.
 	running := h.stranger(t, path, nil)
 	running.tries("@acme/bob", "welcome")
 	if err := os.Rename(copyProgram(t, filepath.Join(dir, "next")), path); err != nil {
@@ -221,10 +219,10 @@ func TestBoundProgramIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	running.tries("@acme/bob", refused)
-	// What is at the path now is the program: whoever may write there decides.
+	// The file at the path now is the program: anybody who may write there decides.
 	h.stranger(t, path, nil).tries("@acme/bob", "welcome")
 
-	// Moved away, the new one is no more what the agent is bound to.
+	// After the new file is moved away, its process is no longer the agent's either.
 	moved := h.stranger(t, path, nil)
 	moved.tries("@acme/bob", "welcome")
 	if err := os.Rename(path, path+".old"); err != nil {
@@ -233,9 +231,8 @@ func TestBoundProgramIsReplaced(t *testing.T) {
 	moved.tries("@acme/bob", elsewhere)
 }
 
-// Whatever is somebody's file, and under another name in the place of one of the
-// daemon's before its first start, stays as it is. Where the daemon would write to
-// it, it does not start, and says which one it is.
+// Files of others in the places of the daemon's files, before its first start, stay as they
+// are, under another name. If the daemon would write to one, it does not start, and names it.
 func TestPlantedFiles(t *testing.T) {
 	for file, refused := range map[string]bool{
 		"run/kernel.sock": true, "run/operator.sock": true, "run/kernel.sock.lock": true,
@@ -282,8 +279,8 @@ func TestPlantedFiles(t *testing.T) {
 	}
 }
 
-// The database itself may be a symbolic link, as an operator makes one to another
-// disk. A second name it must not have: SQLite's files beside it go by the name.
+// The database itself may be a symbolic link, for example to another disk. It must not have
+// a second name, because SQLite's files beside it are named after it.
 func TestPlantedDatabase(t *testing.T) {
 	for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
 		h := plot(t, acme)

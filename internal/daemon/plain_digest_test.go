@@ -22,16 +22,15 @@ import (
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
-// said are the texts that callers have said to a daemon, by the beginning of the SHA-256 of each
-// in the forms in which a program would hash it. Whoever has the log and guesses a text finds it
-// so.
+// said are the texts from callers to a daemon, by the beginning of the SHA-256 of each in the
+// forms in which a program would hash it. An attacker with the log finds a guessed text so.
 type said struct {
 	mu     sync.Mutex
 	texts  map[string]string
 	method map[string]bool
 }
 
-// hexDigits is how many digits of a digest tell it from another.
+// hexDigits is how many digits identify a digest.
 const hexDigits = 16
 
 var someDigits = regexp.MustCompile(`[0-9a-f]{16,}`)
@@ -50,7 +49,7 @@ func (s *said) text(text string) {
 	}
 }
 
-// call takes what a call says: all of it, and each part.
+// call adds the texts of a call: the whole, and each part.
 func (s *said) call(method string, params []byte) {
 	if s == nil {
 		return
@@ -65,7 +64,7 @@ func (s *said) call(method string, params []byte) {
 	s.value(params)
 }
 
-// calls is call of what is not encoded yet.
+// calls is call for parameters that are not encoded yet.
 func (s *said) calls(method string, params any) {
 	if s == nil {
 		return
@@ -104,7 +103,7 @@ func (s *said) value(v jsontext.Value) {
 	}
 }
 
-// request takes a request to start an effect that is no command, without its salt.
+// request adds a request to start an effect without a command, without its salt.
 func (s *said) request(t *testing.T, id string, planned m) {
 	t.Helper()
 	encoded, err := json.Marshal(planned)
@@ -124,7 +123,7 @@ func (s *said) request(t *testing.T, id string, planned m) {
 	s.texts[strings.TrimPrefix(digest, "sha256:")[:hexDigits]] = "the request " + p.RequestedAction
 }
 
-// in lists the texts that a line gives away.
+// in lists the texts that a line reveals.
 func (s *said) in(line []byte) (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *said) in(line []byte) (list []string) {
 	return list
 }
 
-// plain reports texts that the log gives away, by the kind of record and the text.
+// plain reports texts that the log reveals, by the kind of record and the text.
 func (h *harness) plain(s *said) {
 	h.t.Helper()
 	faults := make(map[string]string)
@@ -161,14 +160,14 @@ func (h *harness) plain(s *said) {
 	for _, fault := range slices.Sorted(maps.Keys(faults))[:min(len(faults), 20)] {
 		h.t.Errorf("found by guessing: %s: %.600s", fault, faults[fault])
 	}
-	// The guesses are good ones.
+	// The guesses work.
 	if known := sha256.Sum256([]byte("a text that was said")); lines < 20 || len(s.in(fmt.Appendf(nil, `{"digest":"sha256:%x"}`, known))) != 1 {
 		h.t.Errorf("%d records are looked at, and what was said is not found in a line that gives it away", lines)
 	}
 }
 
-// Whatever an actor of tasks, or a person about them, says or has made, no digest on record lets
-// anybody find it by trying likely texts.
+// No recorded digest reveals a text of an actor of tasks, or of a person about them, to an
+// attacker who tries likely texts.
 func TestTasksCannotBeGuessed(t *testing.T) {
 	h := plot(t, taskTeam)
 	h.said = new(said)
@@ -326,7 +325,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	}
 	h.plain(h.said)
 	h.verify()
-	// Whoever has the tenant's key, and what was said, finds it.
+	// A holder of the tenant's key who knows a text finds it.
 	recorded := h.records(audit.Filter{Like: audit.Record{Event: "artifact.recorded"}})[0]
 	mac := h.keyed(audit.LabelTask("artifact"), digest("42"))
 	if got := recorded.Details["digests"].(map[string]any)["artifact"]; got != mac {
@@ -334,7 +333,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	}
 }
 
-// keyed is the digest of a text with the tenant's key of a label, as the page has it.
+// keyed is the digest of a text with the tenant's key of a label, as documented.
 func (h *harness) keyed(label, text string) string {
 	h.t.Helper()
 	digest, err := h.digests().DigestForm("acme-corp", label, func(b []byte) ([]byte, error) { return append(b, text...), nil })

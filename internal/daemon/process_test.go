@@ -22,8 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// loose is a socket that is not connected, as a file that processes can share, and
-// what it is connected to.
+// loose is a socket as a file that processes can share, which is not connected yet.
 func loose(t *testing.T) *os.File {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -64,7 +63,7 @@ func spoken(t *testing.T, f *os.File) net.Conn {
 	return c
 }
 
-// plays runs this test in a process of its own, in a part.
+// plays runs this test in a separate process, in a part.
 func plays(t *testing.T, part string, h *harness) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), appPart+"="+part, appHarness+"="+h.dir, "GORACE=atexit_sleep_ms=0")
@@ -79,8 +78,8 @@ func joins(t *testing.T, socket string) {
 	}
 }
 
-// A process that connected and ended registers nothing: whoever speaks in its place
-// could not be told from a person afterwards.
+// A process that connected and ended cannot register: another process that speaks in its
+// place could not be distinguished from a person's afterwards.
 func TestRegisterOfADeadProcess(t *testing.T) {
 	if os.Getenv(appPart) != "" {
 		joins(t, "run/kernel.sock")
@@ -111,8 +110,8 @@ func wireManifestOf(id string) string {
 	return string(b)
 }
 
-// A program is bound to the process that speaks: it does not help that the process
-// which connected has become the bound program since.
+// A binding to a program is checked for the process that speaks: it does not help that the
+// process which connected has since become the bound program.
 func TestBoundProgramOfAnotherProcess(t *testing.T) {
 	switch os.Getenv(appPart) {
 	case "connects":
@@ -156,7 +155,7 @@ func TestBoundProgramOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// boundSleep is a program of its own that sleeps.
+// boundSleep is a separate program that sleeps.
 func boundSleep(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("sleep")
@@ -169,8 +168,7 @@ func boundSleep(t *testing.T) string {
 	return path
 }
 
-// becomesBound connects, starts a process that has the connection too, and becomes
-// the bound program.
+// becomesBound connects, starts a process that shares the connection, and becomes the bound program.
 func becomesBound(t *testing.T) {
 	h := &harness{t: t, dir: os.Getenv(appHarness)}
 	f := loose(t)
@@ -205,8 +203,7 @@ func speaksForParent(t *testing.T) {
 	fmt.Printf("\nanswered: %s\n", got.Error.Code)
 }
 
-// A process that registered decides nothing after a restart either, whether or not
-// it registered again.
+// A process that registered cannot decide after a restart either, whether or not it registered again.
 func TestAppProcessesAreRememberedOverARestart(t *testing.T) {
 	if os.Getenv(appPart) != "" {
 		decidesAfterARestart(t)
@@ -254,7 +251,7 @@ func TestAppProcessesAreRememberedOverARestart(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	// A person is let in.
+	// A person is admitted.
 	h.decides(api.DecideDeny, id)
 }
 
@@ -277,8 +274,8 @@ func decidesAfterARestart(t *testing.T) {
 	fmt.Printf("\nsaid: %v\n", err)
 }
 
-// An operator's connection that another process opened is nobody's to use, for
-// nothing: who speaks on it is not who was looked at.
+// An operator's connection that another process opened cannot be used for anything, because
+// its user is not the process that was checked.
 func TestOperatorConnectionThatWasHandedOn(t *testing.T) {
 	if os.Getenv(appPart) != "" {
 		joins(t, "run/operator.sock")
@@ -294,7 +291,7 @@ func TestOperatorConnectionThatWasHandedOn(t *testing.T) {
 	h.strict = true
 	h.start()
 	f := loose(t)
-	// The shell between ends, so that what it started is nobody's child here.
+	// The shell between them ends, so that its child is nobody's child here.
 	helper := plays(t, "helper", h)
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `"$0" "$@" <&4 & exit 0`}, helper.Args...)...)
 	cmd.Env = helper.Env

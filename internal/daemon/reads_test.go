@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Who reads the text of a request is on record, once for each text; so is who exports the
-// log, and who copies the state.
+// Reading the text of a request is recorded, once for each reader and text; so are exports
+// of the log and copies of the state.
 func TestReadingIsOnRecord(t *testing.T) {
 	h := build(t, acme)
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -34,7 +34,7 @@ func TestReadingIsOnRecord(t *testing.T) {
 			}
 		}
 	}
-	// Whoever asked reads what it has said itself, and what is decided has no text.
+	// An agent may read its own request, and a decided one has no text.
 	alice.must("approval.get", map[string]any{"approvalId": ids[0]}, nil)
 	h.decides(api.DecideDeny, ids[0])
 	h.shown(ids[0])
@@ -53,7 +53,7 @@ func TestReadingIsOnRecord(t *testing.T) {
 	if n := len(read("log_exported")); n != 0 {
 		t.Errorf("reading is on record as one of %d", n)
 	}
-	// The record comes before what it is of, so that a whole log has it.
+	// The record precedes the export, so a complete export contains it.
 	if n := lines(m{"after": 0, "export": true}); uint64(n) != h.logEnd() {
 		t.Errorf("%d records are read, and there are %d", n, h.logEnd())
 	}

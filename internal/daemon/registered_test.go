@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// ownProgram is the program of this test, as records name it.
+// ownProgram is the program of this test, as in records.
 func ownProgram(t *testing.T) (path, digest string) {
 	t.Helper()
 	path, err := os.Executable()
@@ -43,7 +43,7 @@ func TestGrantsNameTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its row says that it has the members of the one above it.
+	// Its row refers to the members of the row above.
 	rows := regexp.MustCompile("(?m)^\\| \\| `grant.issued`, `grant.revoked` \\| grants of agents.*\n.*`grant.attached`.*$").FindString(string(page))
 	for member := range list[0].Details {
 		if !regexp.MustCompile("\\b" + member + "\\b").MatchString(rows) {
@@ -52,8 +52,8 @@ func TestGrantsNameTheProgram(t *testing.T) {
 	}
 }
 
-// The record of a registration says which program registered, by the digest of what runs, and by
-// which model it says that it speaks.
+// The record of a registration has the digest of the program that registered, and the model
+// that it claims to use.
 func TestRegistrationsNameTheProgram(t *testing.T) {
 	h := build(t, acme)
 	says := manifest("@acme/alice", api.Capabilities{})

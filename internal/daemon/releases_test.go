@@ -15,10 +15,10 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// redeeming is what an app that redeems declares.
+// redeeming are the capabilities of an app that redeems.
 var redeeming = api.Capabilities{Redeem: true, Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}}
 
-// redeems is alice's runtime, which redeems what it was approved.
+// redeems is alice's runtime, which redeems approved messages.
 func (h *harness) redeems() *app {
 	h.t.Helper()
 	a := h.register("@acme/alice", redeeming)
@@ -26,7 +26,7 @@ func (h *harness) redeems() *app {
 	return a
 }
 
-// approved is a message of alice's runtime that a person has approved.
+// approved is an approved message of alice's runtime.
 func (h *harness) approved(alice *app) (id string) {
 	h.t.Helper()
 	held := alice.emitHeld(map[string]any{"sessionKey": "agent:bob:main", "content": promise, "metadata": map[string]any{"origin": "chat", "exchange": map[string]any{"new": true}}})
@@ -40,7 +40,7 @@ func (a *app) redeem(id string) (r api.Redeemed) {
 	return r
 }
 
-// redeemed has a redemption refused.
+// redeemed makes a redemption that must be refused.
 func (a *app) redeemed(id, state string) {
 	a.t.Helper()
 	e := a.refuse(api.Conflict, "approval.redeem", map[string]any{"approvalId": id})
@@ -54,7 +54,7 @@ func (a *app) redeemed(id, state string) {
 	}
 }
 
-// deliveries are the events on record of what became of a message.
+// deliveries are the recorded events about the outcome of a message.
 func (h *harness) deliveries(id string) (events []string) {
 	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionDelivery, ApprovalID: id}}) {
 		events = append(events, r.Event)
@@ -62,7 +62,7 @@ func (h *harness) deliveries(id string) (events []string) {
 	return events
 }
 
-// asksAbout waits until a person is asked what became of a message, and returns the request.
+// asksAbout waits until a person is asked for the outcome of a message, and returns the request.
 func (h *harness) asksAbout() (asked api.ApprovalSummary) {
 	h.t.Helper()
 	person := h.operates()
@@ -79,8 +79,8 @@ func (h *harness) asksAbout() (asked api.ApprovalSummary) {
 	return asked
 }
 
-// What was approved is redeemed once, by the app that asked, and the event that tells of
-// the approval has nothing of it.
+// An approved message is redeemed once, by the app that asked, and the event about the
+// approval contains nothing of it.
 func TestRedeemOnce(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.redeems(), h.agent("@acme/bob")
@@ -103,7 +103,7 @@ func TestRedeemOnce(t *testing.T) {
 	alice.redeemed(id, "claimed")
 	bob.refuse(api.NotFound, "approval.confirm", map[string]any{"claim": got.Claim, "outcome": "sent"})
 	alice.refuse(api.Conflict, "approval.confirm", map[string]any{"claim": id + ".another", "outcome": "sent"})
-	// What was not sent can be redeemed again, under another claim.
+	// A message that was not sent can be redeemed again, under another claim.
 	alice.must("approval.confirm", map[string]any{"claim": got.Claim, "outcome": "not_sent", "note": "refused"}, nil)
 	alice.refuse(api.Conflict, "approval.confirm", map[string]any{"claim": got.Claim, "outcome": "sent"})
 	again := alice.redeem(id)
@@ -120,7 +120,7 @@ func TestRedeemOnce(t *testing.T) {
 	h.verify()
 }
 
-// A pause keeps back what was approved, too, and nothing that was denied is redeemed.
+// A pause holds back approved messages too, and a denied message cannot be redeemed.
 func TestRedeemPausedAndDenied(t *testing.T) {
 	h := build(t, acme)
 	alice, person := h.redeems(), h.operates()
@@ -138,8 +138,8 @@ func TestRedeemPausedAndDenied(t *testing.T) {
 	alice.refuse(api.NotFound, "approval.redeem", map[string]any{"approvalId": held.ApprovalID})
 }
 
-// A denial takes back what was approved, or taken over, as long as the runtime has not
-// redeemed it, and is signed where denials are.
+// A denial withdraws an approval or a takeover, until the runtime has redeemed it, and is
+// signed if denials must be.
 func TestDenialTakesBackWhatWasApproved(t *testing.T) {
 	t.Parallel()
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "dora", ""))
@@ -192,7 +192,7 @@ func TestDenialTakesBackWhatWasApproved(t *testing.T) {
 	h.verify()
 }
 
-// What waits can be taken back by the app that asked, but for what its exchange has come to.
+// The app that asked can withdraw a pending request, but the state of its exchange stays.
 func TestWithdraw(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.redeems(), h.agent("@acme/bob")
@@ -218,7 +218,7 @@ func TestWithdraw(t *testing.T) {
 	wantWaiting(t, h, 1)
 }
 
-// A client that is killed with a claim has sent it or not: a person is asked, and says.
+// A client that is killed with a claim may have sent the message: a person is asked for the outcome.
 func TestRedeemerIsKilled(t *testing.T) {
 	if id := os.Getenv("OCIPD_TEST_APPROVAL"); id != "" {
 		h := &harness{t: t, dir: os.Getenv(appHarness)}
@@ -249,7 +249,7 @@ func TestRedeemerIsKilled(t *testing.T) {
 			}
 			alice.redeemed(id, "unknown")
 			if tc.decide == "" {
-				// It had written the claim down, and knows.
+				// It had stored the claim, and knows.
 				alice.must("approval.confirm", map[string]any{"claim": claim, "outcome": "sent"}, nil)
 				wantWaiting(t, h, 0)
 			} else {
@@ -296,8 +296,7 @@ func killedWith(t *testing.T, h *harness, id string) (claim string) {
 	return claim
 }
 
-// With a key of its own, which it wrote down before, a client that comes back has its claim
-// again, until it has confirmed.
+// With a key that it stored before, a returning client gets its claim again, until it has confirmed.
 func TestRedeemAgainByKey(t *testing.T) {
 	h := build(t, acme)
 	alice := h.redeems()
@@ -326,7 +325,7 @@ func TestRedeemAgainByKey(t *testing.T) {
 	alice.refuse(api.Conflict, "approval.redeem", map[string]any{"approvalId": id, "requestKey": "mine"})
 }
 
-// An app that speaks by a grant redeems as one with an app does.
+// An agent that speaks through a grant redeems like one with an app.
 func TestGrantedRedeem(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")
@@ -337,7 +336,7 @@ func TestGrantedRedeem(t *testing.T) {
 	}
 	id := str(held, "approvalId")
 	h.decides(api.DecideApprove, id)
-	// It is the agent's, whichever connection asked.
+	// It belongs to the agent, whichever connection asked.
 	other := h.speaker("ann")
 	if got := other.must("agent.redeemable", m{})["approvals"].([]any); len(got) != 1 || str(got[0].(m), "approvalId") != id {
 		t.Errorf("redeemable is %v", got)
@@ -357,12 +356,12 @@ func TestGrantedRedeem(t *testing.T) {
 	ann.refuse(api.InvalidParams, "", "agent.emit", m{"hookName": "agent_completed", "data": emit["data"]})
 }
 
-// An allow that nobody has read is followed by a record that says so, and its round stays.
+// If nobody has read an allow, another record says so, and its round stays used.
 func TestNobodyTookTheAllow(t *testing.T) {
 	h := build(t, acme)
 	alice := h.registered("@acme/alice", `{}`)
 	alice.write(alice.request("1", "hook.emit", `{"hookName":"message_sending","data":{"sessionKey":"agent:bob:main","content":"Is it done?","metadata":{"exchange":{"new":true}}}}`) + "\n")
-	// It is decided, and what is answered is never read.
+	// It is decided, and the answer is never read.
 	decided := audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, PolicyResult: "allow"}}
 	waitFor(t, "the decision", func() bool { return len(h.records(decided)) == 1 })
 	sent := h.records(decided)[0]
@@ -373,7 +372,7 @@ func TestNobodyTookTheAllow(t *testing.T) {
 	if r.Round != 1 || r.ExchangeID != sent.ExchangeID || r.ApprovalID != "" {
 		t.Errorf("on record is %+v", r)
 	}
-	// One that was read is not.
+	// An allow that was read has no such record.
 	again := h.agent("@acme/alice")
 	got := again.emit("message_sending", map[string]any{"sessionKey": "agent:bob:main", "content": "And now?", "metadata": map[string]any{"exchange": map[string]any{"id": sent.ExchangeID}}}, nil)
 	if !got.Allowed || got.OCIP.Round != 2 {
@@ -387,10 +386,10 @@ func TestNobodyTookTheAllow(t *testing.T) {
 	}
 }
 
-// What its runtime has given up on before it was decided is not decided.
+// A message that its runtime has given up before the decision is not decided.
 func TestEmitOfWhoHasLeft(t *testing.T) {
 	h := build(t, watched)
-	// An interceptor that must answer, and takes its time.
+	// A slow interceptor that must answer.
 	dlp := h.interceptor("@acme/dlp", true)
 	alice := h.register("@acme/alice", api.Capabilities{}, client.WithDropEvents())
 	alice.must("app.ready", nil, nil)
@@ -406,7 +405,7 @@ func TestEmitOfWhoHasLeft(t *testing.T) {
 	}
 }
 
-// What was approved for an agent is nobody's who has its id later: not another tenant's.
+// A message approved for an agent does not go to a later holder of its id in another tenant.
 func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")
@@ -425,12 +424,12 @@ func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	next.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
 	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": id})
 	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": id})
-	// Nor is it told what the former one has sent, by the key that it used.
+	// Nor does the latter learn what the former one has sent, by the former's key.
 	next.refuse(api.Forbidden, "", "agent.send", once)
 	next.must("agent.send", m{"to": "gus", "text": "Of globex.", "request_key": "first"})
 }
 
-// Who speaks for an agent is told of its requests as they change, of nobody else's, and no
+// The holder of an agent's grant hears of changes to its requests, of nobody else's, and no
 // longer than the grant lasts.
 func TestAgentWatch(t *testing.T) {
 	h := build(t, ungoverned)
@@ -479,8 +478,8 @@ func TestAgentWatch(t *testing.T) {
 	}
 }
 
-// What was decided and whose answer nobody heard is told by the key that it was asked with,
-// also after a kill of the daemon: it was not sent, its round stays, and nothing waits.
+// If nobody heard the answer to a decision, its request key settles it, also after the
+// daemon was killed: the message was not sent, its round stays used, and nothing waits.
 func TestEmitWhoseAnswerWasLost(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")
@@ -515,8 +514,8 @@ func TestEmitWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
-// What a process that speaks by a grant has received by itself takes the receiver's way:
-// an agent's text binds the answer, another tenant's is refused, and both are on record.
+// A message that a process with a grant has received by itself is treated like the receiver's
+// others: an agent's text binds the answer, another tenant's is refused, and both are recorded.
 func TestGrantedReceives(t *testing.T) {
 	h := build(t, ungoverned)
 	ann := h.speaker("ann")

@@ -22,8 +22,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// rego is a whole policy in one text: agents of one unit are answered so, and
-// others not at all.
+// rego is a whole policy in one text, which gives agents of one unit this answer, and others none.
 func rego(allow bool, reason string) map[string]string {
 	answer := "decision := {\"allow\": %t, \"require_approval\": false, \"reason\": %q, \"constraints\": {}}\n"
 	return map[string]string{
@@ -32,7 +31,7 @@ func rego(allow bool, reason string) map[string]string {
 	}
 }
 
-// lay puts files into a folder, each of them at once.
+// lay writes files into a folder, each atomically.
 func lay(t testing.TB, dir string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
@@ -54,13 +53,13 @@ func policySection(path, more string) string {
 	return fmt.Sprintf("\npolicy: {path: %q, timeout: 20s, %s}\n", path, more)
 }
 
-// edit puts another configuration in the place of the file, at once.
+// edit replaces the configuration file atomically.
 func (h *harness) edit(yaml string) {
 	h.t.Helper()
 	lay(h.t, h.dir, map[string]string{"ocipd.yaml": yaml})
 }
 
-// policyStatus asks for the policy as operators see it.
+// policyStatus asks for the policy's status.
 func (h *harness) policyStatus() api.PolicyStatus {
 	h.t.Helper()
 	var s api.Status
@@ -68,13 +67,13 @@ func (h *harness) policyStatus() api.PolicyStatus {
 	return s.Policy
 }
 
-// policyUntil asks until the status is as it should become.
+// policyUntil asks until the status is as expected.
 func (h *harness) policyUntil(what string, is func(api.PolicyStatus) bool) api.PolicyStatus {
 	h.t.Helper()
 	return h.statusUntil(what, func(s api.Status) bool { return is(s.Policy) }).Policy
 }
 
-// statusUntil asks until the daemon is as it should become.
+// statusUntil asks until the daemon is as expected.
 func (h *harness) statusUntil(what string, is func(api.Status) bool) api.Status {
 	h.t.Helper()
 	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
@@ -95,19 +94,19 @@ func (h *harness) statusUntil(what string, is func(api.Status) bool) api.Status 
 	}
 }
 
-// takes waits for a policy other than one that was in force.
+// takes waits for a policy other than an earlier one.
 func (h *harness) takes(old string) string {
 	h.t.Helper()
 	return h.policyUntil("another policy than "+old, func(s api.PolicyStatus) bool { return s.Revision != old }).Revision
 }
 
-// refuses waits for a refusal that says something.
+// refuses waits for a refusal with a text.
 func (h *harness) refuses(part string) api.PolicyStatus {
 	h.t.Helper()
 	return h.policyUntil("a refusal with "+part, func(s api.PolicyStatus) bool { return strings.Contains(s.Refusal, part) })
 }
 
-// refusesConfig waits for a refusal of the configuration that says something.
+// refusesConfig waits for a refusal of the configuration with a text.
 func (h *harness) refusesConfig(part string) {
 	h.t.Helper()
 	h.statusUntil("a refusal with "+part, func(s api.Status) bool { return strings.Contains(s.Config.Refusal, part) })
@@ -125,7 +124,7 @@ func (h *harness) reload() (api.PolicyReloadResult, error) {
 	return result, c.Call(h.t.Context(), "policy.reload", map[string]any{}, &result)
 }
 
-// policyRecords lists what was recorded of policies, such as "loaded by file".
+// policyRecords lists the records of policies, such as "loaded by file".
 func (h *harness) policyRecords() (entries []audit.Entry, said []string) {
 	h.t.Helper()
 	entries = h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionPolicyChange}})
@@ -144,8 +143,7 @@ func (h *harness) wantPolicyRecords(want ...string) []audit.Entry {
 	return entries
 }
 
-// sends has alice send to a session, and returns the reason of the refusal or
-// "" where it went.
+// sends has alice send to a session, and returns the reason of the refusal or "".
 func (a *app) sends(session string) string {
 	a.t.Helper()
 	err := a.call("message.dispatch", map[string]any{"sessionKey": session, "content": "What is the status?", "metadata": fresh(nil)}, nil)
@@ -160,7 +158,7 @@ func (a *app) sends(session string) string {
 	return ""
 }
 
-// seesItsSection waits until alice's app is served a section with seen.
+// seesItsSection waits until alice's app gets a section with seen.
 func (a *app) seesItsSection() {
 	a.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -171,7 +169,7 @@ func (a *app) seesItsSection() {
 	a.t.Fatal("the edited section is not served")
 }
 
-// itsSection is what alice's app is served of its section.
+// itsSection is the section that alice's app gets.
 func (a *app) itsSection() any {
 	a.t.Helper()
 	var got struct {
@@ -181,8 +179,8 @@ func (a *app) itsSection() any {
 	return got.Value
 }
 
-// An edit of the policy counts for the next message; a bad one changes nothing,
-// and is on record and shown until it is mended.
+// An edit of the policy applies to the next message; a bad one changes nothing, and is
+// recorded and shown until it is repaired.
 func TestPolicyFollowsItsFiles(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "first"))
 	settings := acme + policySection(dir, "watch: true")
@@ -213,15 +211,15 @@ func TestPolicyFollowsItsFiles(t *testing.T) {
 		t.Errorf("after a bad edit the policy says %q", reason)
 	}
 
-	// One goes in force with the other or not at all, so an edit of the
-	// configuration is refused for the policy's sake.
+	// Both go into force together or not at all, so the policy's fault also stops an edit
+	// of the configuration.
 	h.edit(settings + "\napps: {\"@acme/alice\": {seen: 1}}\n")
 	h.policyUntil("another refusal", func(s api.PolicyStatus) bool { return s.RefusedAt.After(refused.RefusedAt) })
 	if value := alice.itsSection(); value != nil {
 		t.Errorf("beside a bad policy, an edited section is served: %v", value)
 	}
 
-	// A policy as it was before is good, and so ends the refusal.
+	// The earlier policy is good, and so ends the refusal.
 	if err := os.RemoveAll(filepath.Join(dir, "sub")); err != nil {
 		t.Fatal(err)
 	}
@@ -261,8 +259,7 @@ func TestPolicyFollowsItsFiles(t *testing.T) {
 	}
 }
 
-// A folder behind a link that is turned, as Kubernetes mounts it, is a new
-// policy at once.
+// If a link to a folder is switched, as Kubernetes mounts it, that is a new policy at once.
 func TestPolicyFollowsItsLinks(t *testing.T) {
 	mount := t.TempDir()
 	lay(t, filepath.Join(mount, "..1"), rego(true, "first"))
@@ -289,8 +286,8 @@ func TestPolicyFollowsItsLinks(t *testing.T) {
 	h.wantPolicyRecords("loaded by start", "loaded by file")
 }
 
-// policy.data is the configuration's, and so are path and timeout; a
-// configuration that is not valid as a whole changes none of them.
+// policy.data belongs to the configuration, and so do path and timeout; an invalid
+// configuration changes none of them.
 func TestPolicyFollowsTheConfiguration(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
@@ -319,14 +316,14 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("with a broken configuration the policy says %q", reason)
 	}
 
-	// An edit that failed half-way does not bring the defaults back.
+	// An edit that failed halfway does not restore the defaults.
 	h.edit("")
 	h.refusesConfig("has become empty")
 	if reason := alice.sends("telegram:carol"); reason != "" {
 		t.Errorf("with an empty configuration the policy says %q", reason)
 	}
 
-	// Another path is taken, and followed, in place of the one before.
+	// Another path replaces the earlier one, and is followed.
 	dir := lay(t, t.TempDir(), rego(false, "from a folder"))
 	h.edit(acme + policySection(dir, "data: {cross_org: true}"))
 	third := h.takes(second)
@@ -342,7 +339,7 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("the policy of the folder says %q", reason)
 	}
 
-	// A path with nothing good is watched until something good is there.
+	// A path without a valid policy is watched until there is one.
 	late := t.TempDir()
 	h.edit(acme + policySection(late, "data: {cross_org: true}"))
 	if refused := h.refuses("no .rego file"); refused.Source != dir || refused.Revision != fourth {
@@ -363,7 +360,7 @@ func TestPolicyFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// Only the policy's time may change: its text is the same, and so its revision.
+// A change of only the policy's timeout leaves its text and its revision.
 func TestPolicyTimeoutIsTaken(t *testing.T) {
 	h := plot(t, acme)
 	h.flags = map[string]any{"policy.timeout": nil}
@@ -382,7 +379,7 @@ func TestPolicyTimeoutIsTaken(t *testing.T) {
 	}
 }
 
-// Without a watch, nothing of the policy changes until a person says so.
+// Without a watch, nothing of the policy changes until a person asks for it.
 func TestPolicyReload(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "first"))
 	h := build(t, acme+policySection(dir, "watch: false"))
@@ -411,7 +408,7 @@ func TestPolicyReload(t *testing.T) {
 	}
 	h.wantPolicyRecords("loaded by start", "loaded by operator")
 
-	// A bad one is refused with all that is wrong, each time it is asked for.
+	// A bad one is refused with all faults, at each request.
 	lay(t, dir, map[string]string{"exchange.rego": "package ocip.agent_exchange\n\ndecision := tru\n\nx := fals\n"})
 	for range 2 {
 		_, err = h.reload()
@@ -435,7 +432,7 @@ func TestPolicyReload(t *testing.T) {
 	if s := h.policyStatus(); s.Revision != second.Revision || s.RefusedAt.IsZero() {
 		t.Errorf("the status is %+v", s)
 	}
-	// One that compiles and fails its samples is no better.
+	// One that compiles and fails its samples is refused too.
 	lay(t, dir, map[string]string{"exchange.rego": "package ocip.agent_exchange\n\ndecision := {\"allow\": true}\n"})
 	if _, err = h.reload(); err == nil {
 		t.Error("a policy that fails its samples is taken")
@@ -466,8 +463,8 @@ func TestPolicyReload(t *testing.T) {
 	alice.refuse(api.Forbidden, "policy.reload", map[string]any{})
 }
 
-// Reloads asked for at once are made one after another, and the messages under
-// way are each decided by a policy that was on record before.
+// Simultaneous reloads are made one after another, and each message in progress is decided
+// by a policy that was recorded before.
 func TestPolicyReloadsUnderLoad(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "0"))
 	h := build(t, acme+policySection(dir, "watch: true"))
@@ -527,8 +524,8 @@ func TestPolicyReloadsUnderLoad(t *testing.T) {
 	h.verify()
 }
 
-// What cannot be recorded is not put in force. Here the record would be too
-// large, since every file's name is in it.
+// A policy that cannot be recorded is not put in force. Here the record would be too large,
+// because it contains every file's name.
 func TestPolicyThatCannotBeRecorded(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "first"))
 	h := build(t, acme+policySection(dir, "watch: false"))
@@ -568,7 +565,7 @@ func TestPolicyThatCannotBeRecorded(t *testing.T) {
 	h.wantPolicyRecords("loaded by start", "loaded by operator")
 }
 
-// However much is wrong, and whatever bytes it is made of, the record holds it.
+// However many faults there are, with whatever bytes, the record holds them.
 func TestRefusalIsBounded(t *testing.T) {
 	dir := lay(t, t.TempDir(), rego(true, "first"))
 	h := build(t, acme+policySection(dir, "watch: false"))
@@ -600,8 +597,7 @@ func TestRefusalIsBounded(t *testing.T) {
 	}
 }
 
-// What was edited between the reading of the configuration and the start counts
-// from the start on.
+// An edit between the reading of the configuration and the start applies from the start on.
 func TestEditBeforeTheWatch(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
@@ -631,7 +627,7 @@ func TestEditBeforeTheWatch(t *testing.T) {
 	if reason := alice.sends("telegram:carol"); reason != "" {
 		t.Errorf("the edited policy.data says %q", reason)
 	}
-	// What a flag set, the file does not change.
+	// The file does not change a value from a flag.
 	err = alice.call("message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "x", "metadata": fresh(map[string]any{"classification": "internal"})}, nil)
 	var refused *api.Error
 	if !errors.As(err, &refused) {

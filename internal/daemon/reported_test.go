@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A runtime that says it has received something in a channel that is not its own
-// moves nothing: not whose the session is, not where answers go, not who is there.
+// A runtime's report about a channel that is not its own changes nothing: neither the
+// session's agent, nor the address of answers, nor the counterparty.
 func TestReportOfAnotherChannelMovesNothing(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -25,7 +25,7 @@ func TestReportOfAnotherChannelMovesNothing(t *testing.T) {
 	if m := chat.message("hook:message_sending"); m.Target != "555" || len(m.Metadata["to"]) > 0 || len(m.Metadata["chatId"]) > 0 {
 		t.Errorf("it goes to %q with %v", m.Target, m.Metadata)
 	}
-	// Now it is there, with a session of alice's, and the channel is its own.
+	// Now it is there, with a session of alice's, and the channel belongs to it.
 	if err := report("chat:555", "666"); api.AsError(err).Code != api.Forbidden {
 		t.Errorf("another agent's session: %v", err)
 	}
@@ -41,14 +41,14 @@ func TestReportOfAnotherChannelMovesNothing(t *testing.T) {
 	if m := alice.message("hook:message_received"); m.Content != "for alice" {
 		t.Errorf("alice got %q", m.Content)
 	}
-	// What was reported is on record as nobody's known.
+	// The reported message is recorded with an unknown sender.
 	if r := h.records(audit.Filter{Like: audit.Record{SessionKey: "chat:555", Side: audit.SideReceiver}}); len(r) != 1 || r[0].Counterparty.Kind != "unknown" {
 		t.Errorf("on record: %+v", r)
 	}
 }
 
-// Who observes an agent's channel hears of what goes through it, not of sessions
-// between agents that are named after it.
+// An observer of an agent's channel hears of its messages, not of sessions between agents
+// that are named after it.
 func TestNamedChannelIsNotObserved(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.register("@openclawos/telegram", api.Capabilities{

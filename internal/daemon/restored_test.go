@@ -10,8 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/backup"
 )
 
-// restores puts a backup of now into the place of the state, which has to be stopped, and
-// starts the daemon on it.
+// restores replaces the state of a stopped daemon by a backup of it, and starts the daemon.
 func (h *harness) restores() {
 	h.t.Helper()
 	h.stop()
@@ -26,9 +25,9 @@ func (h *harness) restores() {
 	h.start()
 }
 
-// A message that was approved before a backup, and may have been sent since, is given to its
-// runtime no more on a machine that the backup was restored on: a person says what became of
-// it. So it is for one that its runtime had taken, also by the key that it was taken with.
+// An approved message that may have been sent since a backup is not given to its runtime on
+// a machine that restored the backup: a person says what became of it. The same is true for
+// one that its runtime had claimed, also with the key of the claim.
 func TestRestorationTakesReleasesBack(t *testing.T) {
 	h := build(t, acme)
 	alice := h.redeems()
@@ -52,7 +51,7 @@ func TestRestorationTakesReleasesBack(t *testing.T) {
 		h.stop()
 		h.start()
 	}
-	// Its app may still say what became of it, and a person may have the other sent again.
+	// Its app may still report the outcome, and a person may have the other sent again.
 	alice = h.redeems()
 	alice.must("approval.confirm", map[string]any{"claim": claimed.Claim, "outcome": api.OutcomeSent}, nil)
 	asked := h.pending()
@@ -64,8 +63,8 @@ func TestRestorationTakesReleasesBack(t *testing.T) {
 	h.verify()
 }
 
-// A tool call that was approved before a backup, and may have been made since, is asked about
-// anew on a machine that the backup was restored on. One that was denied stays denied.
+// An approved tool call that may have been made since a backup is requested again on a
+// machine that restored the backup. A denied one stays denied.
 func TestRestorationTakesToolCallsBack(t *testing.T) {
 	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
 	ann := h.speaker("ann")

@@ -14,15 +14,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// restart ends the daemon and starts it on what it left.
+// restart ends the daemon and starts it on its state.
 func (h *harness) restart() {
 	h.t.Helper()
 	h.stop()
 	h.start()
 }
 
-// again connects as an app of the SDK does whose connection ended: with the token
-// it has, without registering.
+// again connects like an app of the SDK whose connection ended: with its token, without registering.
 func (h *harness) again(a *app) *app {
 	h.t.Helper()
 	b := h.connect(client.WithToken(a.Token()))
@@ -30,7 +29,7 @@ func (h *harness) again(a *app) *app {
 	return b
 }
 
-// events lists what is on record of an app's life.
+// events lists the records of an app's life.
 func (h *harness) events(id string) (events []string) {
 	h.t.Helper()
 	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionAppLifecycle, AppID: id}}) {
@@ -39,15 +38,14 @@ func (h *harness) events(id string) (events []string) {
 	return events
 }
 
-// An app goes on over restarts with all it had, in the order of the interceptors
-// too.
+// An app continues over restarts with everything it had, including the order of interceptors.
 func TestResume(t *testing.T) {
 	h := build(t, watched+"\nhooks: {wait: 1h, answer: 1h}\n")
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	first, second := h.interceptor("@acme/first", true), h.interceptor("@acme/second", false)
 	for range 2 {
 		h.restart()
-		// They come back in another order.
+		// They return in another order.
 		second, first = h.again(second), h.again(first)
 		telegram, alice = h.again(telegram), h.again(alice)
 		for _, a := range []*app{second, first, telegram, alice} {
@@ -68,7 +66,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What an app got or gave back after it was ready is kept too.
+// Capabilities that an app got or gave up after it was ready are kept too.
 func TestResumeKeepsChanges(t *testing.T) {
 	h := build(t, acme)
 	a := h.register("@openclawos/chat", api.Capabilities{
@@ -100,7 +98,7 @@ func TestResumeKeepsChanges(t *testing.T) {
 	a.message("hook:message_sending")
 }
 
-// A connection that ended under a living daemon is gone on with likewise.
+// An app also resumes after its connection ended while the daemon lives.
 func TestResumeAfterLoss(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -113,17 +111,17 @@ func TestResumeAfterLoss(t *testing.T) {
 	alice.dispatch("telegram:dave", "hello", nil)
 	telegram.must("session.list", nil, nil)
 	telegram.message("hook:message_sending")
-	// A connection that the daemon still believes in gives way.
+	// A connection that the daemon still considers open gives way.
 	other := h.again(alice)
 	other.must("app.heartbeat", nil, nil)
 	<-alice.Done()
 }
 
-// What is not to be gone on with has to register.
+// An app that cannot resume has to register.
 func TestResumeRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// token leaves a token that is worth nothing.
+		// token returns a worthless token.
 		token func(h *harness) string
 	}{
 		{"never given", func(*harness) string { return "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }},
@@ -151,8 +149,8 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// An app that goes on may still register, as those do that listen for their
-// connection, and its old token ends with that.
+// A resumed app may still register, as apps do that listen for their connection, and its
+// old token ends then.
 func TestResumeThenRegister(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -172,7 +170,7 @@ func TestResumeThenRegister(t *testing.T) {
 	h.again(alice).must("app.heartbeat", nil, nil)
 }
 
-// What another app took meanwhile stays with it.
+// A channel that another app took meanwhile stays with it.
 func TestResumeChannelTaken(t *testing.T) {
 	h := build(t, acme)
 	was, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -182,7 +180,7 @@ func TestResumeChannelTaken(t *testing.T) {
 	was.must("app.heartbeat", nil, nil)
 	alice.dispatch("telegram:dave", "hello", nil)
 	now.message("hook:message_sending")
-	// Over another restart too, whoever comes first.
+	// Over another restart too, in either order.
 	h.restart()
 	was, now, alice = h.again(was), h.again(now), h.again(alice)
 	was.must("app.heartbeat", nil, nil)
@@ -191,14 +189,14 @@ func TestResumeChannelTaken(t *testing.T) {
 	contains(t, now.message("hook:message_sending").Content, "again")
 }
 
-// An app that was bound to another program meanwhile does not go on.
+// An app whose agent was bound to another program meanwhile cannot resume.
 func TestResumeBinding(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
 	h.stop()
 	h.configure(`agents: [{id: alice, app: "@acme/alice", exe: /usr/bin/true, instance_id: agent-alice-1, user_id: alice, org_unit: engineering, tenant_id: acme-corp}]`)
 	h.start()
-	// It says so once, however often the SDK asks.
+	// One record, however often the SDK asks.
 	refused := h.again(alice)
 	for range 3 {
 		refused.refuse(api.Forbidden, "app.heartbeat", nil)
@@ -208,7 +206,7 @@ func TestResumeBinding(t *testing.T) {
 	}
 }
 
-// One that goes on and then may not register anew is gone, on record.
+// An app that resumes and then may not register anew is gone, with a record.
 func TestResumeThenRefused(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -225,8 +223,8 @@ func TestResumeThenRefused(t *testing.T) {
 	}
 }
 
-// What a handler returns that is no receipt is no error either: the SDK sends
-// whatever that is, and ends with an error that nobody takes.
+// A handler's return value that is not a receipt is no error: the SDK sends any value, and
+// ends at an unhandled error.
 func TestAnswerThatIsNoReceipt(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -244,8 +242,7 @@ func TestAnswerThatIsNoReceipt(t *testing.T) {
 	}
 }
 
-// Only the process that registered goes on, and what is kept of it does not hold
-// its token.
+// Only the process that registered can resume, and the stored state does not contain its token.
 func TestResumeOfAnotherProcess(t *testing.T) {
 	for _, member := range []string{"pid", "uid"} {
 		t.Run(member, func(t *testing.T) {
@@ -279,7 +276,7 @@ func TestResumeOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// What cannot be read of an app does not keep the daemon from starting.
+// Unreadable state of an app does not keep the daemon from starting.
 func TestResumeUnreadable(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")

@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// rewriteLog does what somebody can do who can write all files of a stopped daemon
-// and has not its key: up to the first checkpoint the log stays, behind it stands
-// what he wants, chained anew, and what knew of the rest is gone.
+// rewriteLog does what an attacker can do who can write all files of a stopped daemon but
+// lacks its key: the log stays up to the first checkpoint, invented records follow, chained
+// anew, and every trace of the rest is gone.
 func (h *harness) rewriteLog(records int, apart time.Duration) {
 	h.t.Helper()
 	must := func(err error) {
@@ -84,8 +84,8 @@ func (h *harness) rewriteLog(records int, apart time.Duration) {
 	must(os.Remove(h.path("state/keys/checkpoint.newest")))
 }
 
-// A log that was rewritten without the key is signed by the next start, which cannot
-// tell; it says so on record and in the status, and whoever verifies the log sees it.
+// The next start signs a log that was rewritten without the key, because it cannot tell; it
+// reports that on record and in the status, and a verifier of the log sees it.
 func TestRewrittenLogIsNotLaundered(t *testing.T) {
 	for name, forgery := range map[string]struct {
 		records int
@@ -122,7 +122,7 @@ func TestRewrittenLogIsNotLaundered(t *testing.T) {
 				h.stop()
 				h.start()
 			}
-			// Of what is signed by now the next start knows nothing any more.
+			// Once they are signed, the next start knows nothing of it.
 			var later api.Status
 			h.operator("kernel.status", map[string]any{}, &later)
 			if later.Audit.Unsigned != nil {
@@ -132,12 +132,11 @@ func TestRewrittenLogIsNotLaundered(t *testing.T) {
 	}
 }
 
-// A daemon that is killed leaves records that are not signed; that is no reason to
-// doubt them.
+// A killed daemon leaves unsigned records; that is no reason to doubt them.
 func TestKilledDaemonIsNoForger(t *testing.T) {
 	h := build(t, acme)
 	h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
-	// What a kill leaves behind: the files as they are while it runs.
+	// The state after a kill: the files as they are while it runs.
 	copied := plot(t, acme)
 	if err := os.CopyFS(copied.path("state"), os.DirFS(h.path("state"))); err != nil {
 		t.Fatal(err)
@@ -161,8 +160,8 @@ func TestKilledDaemonIsNoForger(t *testing.T) {
 	}
 }
 
-// The newest checkpoint beside the key shows that a log was put back, also where the
-// file of checkpoints went back with it.
+// The newest checkpoint beside the key shows that a log was set back, even if the file of
+// checkpoints went back with it.
 func TestNewestBesideTheKey(t *testing.T) {
 	h := build(t, acme)
 	h.stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A cursor takes nothing out of an inbox that a pause keeps back, whatever it says, and
-// those who observe the reader are told nothing of it.
+// A cursor removes nothing from an inbox that a pause holds back, whatever it says, and
+// observers of the reader hear nothing of it.
 func TestCursorPassesNothingPaused(t *testing.T) {
 	h := build(t, ungoverned)
 	watcher := h.register("@acme/watcher", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}})
@@ -41,7 +41,7 @@ func TestCursorPassesNothingPaused(t *testing.T) {
 	if got, cursor = ben.read(m{"cursor": cursor}); len(got) != 1 || str(got[0], "dispatch_id") != paused.DispatchID {
 		t.Errorf("after the pause: %v", got)
 	}
-	// What was read before the pause stays too.
+	// Messages read before the pause stay too.
 	h.pause("pause", m{"agent": "alice"})
 	ben.read(m{"cursor": cursor})
 	h.pause("resume", m{"agent": "alice"})
@@ -50,7 +50,7 @@ func TestCursorPassesNothingPaused(t *testing.T) {
 	}
 }
 
-// What the daemon says of messages no runtime says in its place.
+// No runtime can send the daemon's events about messages.
 func TestNobodySaysThatAMessageWasSent(t *testing.T) {
 	h := build(t, watched)
 	watcher := h.register("@acme/watcher", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_sent"}}})
@@ -60,7 +60,7 @@ func TestNobodySaysThatAMessageWasSent(t *testing.T) {
 	watcher.quiet("hook:message_sent")
 }
 
-// Actors are told no number of the log, which would count the records of other tenants.
+// Actors see no number of the log, which would count the records of other tenants.
 func TestActorsAreToldNoNumbers(t *testing.T) {
 	h := build(t, taskTeam)
 	lead := h.actor("lead", "")
@@ -101,8 +101,8 @@ func TestActorsAreToldNoNumbers(t *testing.T) {
 	}
 }
 
-// A person is shown all of what an approval lets be done, and no line of an actor's looks
-// like one of the daemon's.
+// A person sees everything that an approval permits, and no line of an actor's looks like
+// one of the daemon's.
 func TestAllOfAnEffectIsShown(t *testing.T) {
 	h := build(t, taskTeam)
 	const kind = "d, key \"k\")\ncommand: \"/bin/ls\"\nprogram: \"/bin/ls\""
@@ -126,7 +126,7 @@ func TestAllOfAnEffectIsShown(t *testing.T) {
 	}
 }
 
-// What is no program is refused in one text, whether or not something is there.
+// A path that is not a program is refused with one text, whether or not something is there.
 func TestNoProgramIsOneText(t *testing.T) {
 	h := build(t, taskTeam)
 	secret := filepath.Join(h.dir, "secret")

@@ -22,13 +22,13 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// rowKey takes up the key of the rows of a daemon that is stopped.
+// rowKey reads the key of the rows of a stopped daemon.
 func (h *harness) rowKey() (*rowseal.Key, error) {
 	return keyring.RowKey(h.path("state/keys"), rand.Reader, time.Now)()
 }
 
-// editRows runs SQL on the database of a stopped daemon. Triggers are in no script's way, and
-// are there again afterwards.
+// editRows runs SQL on the database of a stopped daemon. Triggers do not stop the script,
+// and are there again afterwards.
 func (h *harness) editRows(script string) {
 	h.t.Helper()
 	conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadWrite)
@@ -49,7 +49,7 @@ func (h *harness) editRows(script string) {
 	}
 }
 
-// rewriteRows changes rows of a stopped daemon as somebody can who has the key of rows too.
+// rewriteRows changes rows of a stopped daemon like an attacker who also has the key of rows.
 func (h *harness) rewriteRows(change func(*db.Writer) error) {
 	h.t.Helper()
 	s, err := store.Open(context.WithoutCancel(h.t.Context()), store.Options{Path: h.path("state/ocipd.db"), RowKey: h.rowKey, Clock: time.Now, Log: zap.NewNop()})
@@ -62,8 +62,8 @@ func (h *harness) rewriteRows(change func(*db.Writer) error) {
 	}
 }
 
-// forge edits the rows of a running daemon and seals them again, as somebody can who has the key of
-// rows too.
+// forge edits the rows of a running daemon and seals them again, like an attacker who also
+// has the key of rows.
 func (h *harness) forge(script string) {
 	h.t.Helper()
 	h.editRows(script)
@@ -85,8 +85,7 @@ func (h *harness) forge(script string) {
 	}
 }
 
-// rewriteRelease is rewriteRows for what was approved under an id. The values are in the
-// order of the table.
+// rewriteRelease is rewriteRows for the approval with an id. The values are in the order of the table.
 func (h *harness) rewriteRelease(id string, change func(values []db.Value)) {
 	h.t.Helper()
 	h.rewriteRows(func(w *db.Writer) error {
@@ -108,12 +107,12 @@ func (h *harness) altered() (tables []string) {
 	return tables
 }
 
-// ofTheLog are the tables of the log: its records have seals of another form (TestForgedRecords).
-// A list of keys is compared with the log.
+// ofTheLog are the tables of the log, whose records have another form of seal
+// (TestForgedRecords). A list of keys is compared with the log.
 var ofTheLog = map[string]bool{"records": true, "tiles": true, "retired": true, "listed_exchanges": true}
 
-// Whichever column of whichever table is edited while the daemon is stopped, the next start says so on
-// record, or does not come about. Nothing of the edit is in what it says.
+// Whichever column of whichever table is edited while the daemon is stopped, the next start
+// records the fact, or fails. It reveals nothing of the edit.
 func TestEditsOfAStoppedDatabase(t *testing.T) {
 	type column struct{ name, kind string }
 	tables := make(map[string][]column)
@@ -143,7 +142,7 @@ func TestEditsOfAStoppedDatabase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// One row for each column that can hold text, which is edited in it.
+			// One row for each column that can hold text, which is edited there.
 			c := &store.Change{Records: []*audit.Record{{ID: "rows", ActionType: audit.ActionSecurity, Event: "rows"}}}
 			var script strings.Builder
 			edits := 0
@@ -178,7 +177,7 @@ func TestEditsOfAStoppedDatabase(t *testing.T) {
 			h.editRows(script.String())
 			logged := h.observe()
 			if err := h.tryStart(); err != nil {
-				// It reads the table at once, or compares it with the log.
+				// A start reads the table at once, or compares it with the log.
 				compared := (table == "paused" || table == "escalations") && strings.Contains(err.Error(), "and no record does")
 				if want := "of the table " + table + " was changed by somebody else than the daemon"; !compared && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "forged")) {
 					t.Errorf("the start: %v, want %s", err, want)
@@ -207,8 +206,8 @@ func TestEditsOfAStoppedDatabase(t *testing.T) {
 	}
 }
 
-// An app is told neither the edit nor which row it was, and with a column that the log holds
-// the daemon does not start.
+// An app learns neither the edit nor its row, and if the log also has the column, the
+// daemon does not start.
 func TestAlteredExchange(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -229,9 +228,9 @@ func TestAlteredExchange(t *testing.T) {
 	}
 }
 
-// If somebody who has the key of the rows edits the approval of an effect while the daemon runs, the effect
-// does not start, although the daemon has the task in memory. A revoked grant that is made to hold again
-// lets nobody attach.
+// If an attacker with the key of rows edits the approval of an effect while the daemon
+// runs, the effect does not start, although the task is in memory. A revoked grant that is
+// restored lets nobody attach.
 func TestTasksEditedInARunningDaemon(t *testing.T) {
 	h := build(t, taskTeam)
 	c, ask, run := h.toTell()

@@ -27,15 +27,15 @@ func vectors[T any](t *testing.T, file string) T {
 	return v
 }
 
-// fresh opens an exchange of its own, declared public.
+// fresh opens a new exchange, declared public.
 func fresh(more map[string]any) map[string]any {
 	exchange := map[string]any{"new": true, "classification": "public"}
 	maps.Copy(exchange, more)
 	return map[string]any{"exchange": exchange}
 }
 
-// What the content of a message says raises its level, over the real socket:
-// the envelope shows it, and above the sender's maximum nothing leaves.
+// The content of a message raises its level, over the real socket: the envelope shows it,
+// and above the sender's maximum the message is refused.
 func TestContentRaisesTheLevel(t *testing.T) {
 	v := vectors[struct {
 		Cases []struct{ Text, Level, Note string }
@@ -43,7 +43,7 @@ func TestContentRaisesTheLevel(t *testing.T) {
 	if len(v.Cases) == 0 {
 		t.Fatal("no cases")
 	}
-	// One of the texts speaks of a commit; that is another rule's business.
+	// One of the texts speaks of a commit; that is the subject of another rule.
 	h := build(t, acme+"\nocip: {commitment: {enforcement: monitor}}\n")
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	for _, tc := range v.Cases {
@@ -84,7 +84,7 @@ func TestContentRaisesTheLevel(t *testing.T) {
 	}
 }
 
-// The thirteen keywords stop a message that no person has agreed to.
+// The thirteen keywords stop a message without a person's approval.
 func TestCommitmentsNeedAPerson(t *testing.T) {
 	v := vectors[struct {
 		Cases []struct {
@@ -113,8 +113,8 @@ func TestCommitmentsNeedAPerson(t *testing.T) {
 	}
 }
 
-// A stranger is promised nothing before a person has looked; the agent's owner hears
-// what it likes to say, and that is on record.
+// A stranger gets no promise before a person has looked; the agent's owner gets anything,
+// with a record.
 func TestCommitmentToAPerson(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.channel("@openclawos/telegram", "telegram")
@@ -136,8 +136,8 @@ func TestCommitmentToAPerson(t *testing.T) {
 	}
 }
 
-// Data above the message's level, or above what the receiver accepts, stays
-// behind; the rest goes, and both sides can tell.
+// Data above the message's level, or above the receiver's, is withheld; the rest is sent,
+// and both sides can tell.
 func TestDataIsWithheld(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -159,8 +159,8 @@ func TestDataIsWithheld(t *testing.T) {
 	contains(t, e.Message, "metadata.exchange.data[0].classification")
 }
 
-// A reply to what only a person may answer, or to what wants no answer, does not
-// leave; nor does any reply of an agent that does not answer by itself.
+// A reply to a message that only a person may answer, or that wants no answer, is refused;
+// so is any reply of an agent that does not answer by itself.
 func TestReplyPolicies(t *testing.T) {
 	shy := strings.Replace(acme, "agents:\n", "agents:\n  - {id: shy, app: \"@acme/shy\", instance_id: agent-shy-1, user_id: shy, org_unit: engineering, tenant_id: acme-corp, can_auto_respond: false}\n", 1)
 	h := build(t, shy)
@@ -203,9 +203,8 @@ func TestReplyPolicies(t *testing.T) {
 	})
 }
 
-// The disclosure stands in a message once, whatever happened to it on the way:
-// an interceptor that strips it, an agent that passes a message on, one that
-// answers above what it was sent, a person who approves.
+// A message contains the disclosure once, whatever happened to it: an interceptor that strips it,
+// an agent that passes a message on, one that quotes the message it answers, a person who approves.
 func TestDisclosureOnce(t *testing.T) {
 	h := build(t, watched)
 	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")

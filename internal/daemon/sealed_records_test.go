@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// What an agent says has the digest of no message that is handed over, whatever it says: not
-// even where its text is the form that such a digest is taken of.
+// No text of an agent has the digest of a delivery, even if it imitates the form of such a
+// digest's input.
 func TestTextHasNoDigestOfADelivery(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

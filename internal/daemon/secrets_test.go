@@ -24,10 +24,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// token is a secret in the shape of a real one.
+// token is a secret in a realistic form.
 const token = "ghp_" + "4kJd83jSla9XmPq20vBnR7tYcWz1Lf5gHu6E"
 
-// withGina adds an agent of another tenant, and says whose the channel is.
+// withGina adds an agent of another tenant, and declares the channel's owner.
 func withGina(yaml string) string {
 	yaml += `access: {apps: {"@openclawos/telegram": {channels: [telegram], tenants: [acme-corp]}, "@acme/matrix": {channels: [matrix], tenants: [acme-corp, globex-inc]}}}` + "\n"
 	return strings.Replace(yaml, "directory:\n",
@@ -118,7 +118,7 @@ func TestKeysAreNowhereButInTheirDirectory(t *testing.T) {
 	}
 }
 
-// A key of an earlier daemon leaves the database.
+// A key of an earlier daemon is removed from the database.
 func TestOldDigestKeyLeavesTheDatabase(t *testing.T) {
 	h := build(t, acme)
 	h.stop()
@@ -144,7 +144,7 @@ func TestOldDigestKeyLeavesTheDatabase(t *testing.T) {
 	})
 }
 
-// Where a key cannot be made durable there is no record, and so no message.
+// If a key cannot be stored durably there is no record, and so no message.
 func TestNoDigestKeyNoMessage(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -201,7 +201,7 @@ func TestAppsTouchNoKeys(t *testing.T) {
 	h.stop()
 	h.strict = true
 	h.start()
-	// A process that is an app is none of an operator.
+	// A process that is an app is not an operator's.
 	h.agent("@acme/alice")
 	for method, params := range map[string]any{"audit.forget": map[string]any{"tenant": "acme-corp"}, "audit.rotate_key": map[string]any{}} {
 		h.operates().refuse(api.Forbidden, method, params)
@@ -238,10 +238,10 @@ func TestRotatingTheSigningKey(t *testing.T) {
 	h.verify()
 }
 
-// sealing builds a harness that keeps texts for one identity, which is in a file.
+// sealing builds a harness that keeps texts for one identity, in a file.
 func sealing(t *testing.T) (h *harness, file string) { return sealingOf(t, acme, "full") }
 
-// sealingOf is sealing of what a configuration keeps.
+// sealingOf is sealing with a configuration and a choice of kept texts.
 func sealingOf(t *testing.T, yaml, content string) (h *harness, file string) {
 	t.Helper()
 	identity, err := age.GenerateX25519Identity()
@@ -256,7 +256,7 @@ func sealingOf(t *testing.T, yaml, content string) (h *harness, file string) {
 	return h, file
 }
 
-// Texts that were kept are for their recipients, and nobody else finds them.
+// Kept texts are for their recipients, and nobody else finds them.
 func TestKeptTextsAreSealed(t *testing.T) {
 	h, file := sealing(t)
 	alice := h.agent("@acme/alice")
@@ -318,7 +318,7 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 	h.verify()
 }
 
-// What was decided is not kept word for word, and still shows what it was.
+// The text of a decided message is not kept, and the record still shows what it was about.
 func TestDecidedMessagesAreForgotten(t *testing.T) {
 	const text = "I promise the lighthouse will be ready"
 	for _, tc := range []struct {
@@ -389,7 +389,7 @@ func encoded(t testing.TB, a api.Approval) string {
 	return string(text)
 }
 
-// What would be sent is the message, so a change of it is on record by digests.
+// A change of the message to be sent is recorded by digests.
 func TestAskedAnewSaysNoText(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -417,15 +417,15 @@ func TestAskedAnewSaysNoText(t *testing.T) {
 // keyFile is where the digest keys are.
 func (h *harness) keyFile() string { return h.path("state/keys/digest.json") }
 
-// A key that digests on record were made with is not replaced unasked: the start
-// ends, changes nothing, and goes on with the file in its place.
+// A key with digests on record is not replaced unasked: the start fails and changes
+// nothing, and succeeds with the file back in place.
 func TestLostDigestKeysAreNotReplaced(t *testing.T) {
 	h := build(t, withGina(acme))
 	h.stop()
 	if err := os.Remove(h.keyFile()); err != nil {
 		t.Fatal(err)
 	}
-	// With no digest on record nobody misses them.
+	// Without digests on record the keys are not missed.
 	h.start()
 	was := h.digestOf(h.agent("@acme/alice"), "Hello")
 	h.stop()
@@ -461,8 +461,8 @@ func TestLostDigestKeysAreNotReplaced(t *testing.T) {
 	}
 }
 
-// Whoever puts a file without a key in place has given it up: that is on record
-// and in the log, once, and the tenant has a new key.
+// A person who puts a file without a key in place gives the key up: that is recorded and
+// logged, once, and the tenant gets a new key.
 func TestLostDigestKeysAreGivenUp(t *testing.T) {
 	h := build(t, withGina(acme))
 	was, other := h.digestOf(h.agent("@acme/alice"), "Hello"), h.digestOf(h.agent("@globex/gina"), "Hello")
@@ -509,8 +509,7 @@ func TestLostDigestKeysAreGivenUp(t *testing.T) {
 	}
 }
 
-// Another key in the place of a tenant's is as good as none, and worse: it looks
-// as if all were well.
+// Another key in place of a tenant's is worse than none, because everything looks well.
 func TestDigestKeyOfAnotherIsRefused(t *testing.T) {
 	h, other := build(t, acme), build(t, acme)
 	was := h.digestOf(h.agent("@acme/alice"), "Hello")
@@ -547,14 +546,14 @@ func (h *harness) keysOnRecord(event string) []audit.Entry {
 	return slices.DeleteFunc(h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}), func(e audit.Entry) bool { return e.Event != event })
 }
 
-// A key that was destroyed is missed by nobody, and is never used again, however
-// many keys the tenant had since and whoever has it now.
+// A destroyed key is not missed, and is never used again, however many keys the tenant has
+// had since and whichever tenant has it now.
 func TestDestroyedDigestKeyStaysDestroyed(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// later says that the tenant has another key before the old one is back.
+		// later is set if the tenant has another key before the old one is back.
 		later bool
-		// under is the tenant by whose name it is back.
+		// under is the tenant under which it is back.
 		under string
 	}{
 		{"at once", false, "acme-corp"},
@@ -598,7 +597,7 @@ func TestDestroyedDigestKeyStaysDestroyed(t *testing.T) {
 				t.Errorf("at the next start it is on record %d times", n)
 			}
 			h.stop()
-			// The new key is one that can be lost again.
+			// The new key can be lost again.
 			if err := os.Remove(h.keyFile()); err != nil {
 				t.Fatal(err)
 			}
@@ -609,7 +608,7 @@ func TestDestroyedDigestKeyStaysDestroyed(t *testing.T) {
 	}
 }
 
-// An old backup of the file does not take the place of a key in use.
+// An old backup of the file does not replace a key in use.
 func TestDestroyedDigestKeyForOneInUse(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -634,7 +633,7 @@ func TestDestroyedDigestKeyForOneInUse(t *testing.T) {
 	}
 }
 
-// What an earlier daemon noted of a destroyed key is kept beyond the next one.
+// An earlier daemon's note about a destroyed key is kept beyond the next one.
 func TestDestroyedDigestKeyOfAnEarlierDaemon(t *testing.T) {
 	h := build(t, acme)
 	was := h.digestOf(h.agent("@acme/alice"), "Hello")
@@ -666,7 +665,7 @@ func TestDestroyedDigestKeyOfAnEarlierDaemon(t *testing.T) {
 	}
 }
 
-// digestKeys returns what the file holds for each tenant.
+// digestKeys returns the keys in the file, by tenant.
 func (h *harness) digestKeys() map[string]jsontext.Value {
 	h.t.Helper()
 	var stored struct {
@@ -693,7 +692,7 @@ func (h *harness) putDigestKeys(tenants map[string]jsontext.Value) {
 	}
 }
 
-// A key made while the daemon runs is remembered before it is used.
+// A key made while the daemon runs is noted before it is used.
 func TestDigestKeyMadeOnTheWay(t *testing.T) {
 	h := build(t, acme)
 	h.reloaded(withGina(acme))

@@ -9,9 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Seeds 1: "Blocked unconditionally … enforced before any other checks." No
-// interceptor sees a message to another tenant or is waited for, and no wish of its
-// caller is read.
+// Seeds 1: "Blocked unconditionally … enforced before any other checks." No interceptor sees
+// a message to another tenant or is waited for, and none of its caller's wishes is read.
 func TestSeeds01TheWallComesFirst(t *testing.T) {
 	h := build(t, acme+"hooks: {answer: 60s, apps: {\"@acme/dlp\": {required: true}}}\n")
 	alice, dlp := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
@@ -25,7 +24,7 @@ func TestSeeds01TheWallComesFirst(t *testing.T) {
 			t.Errorf("%v: it took %s", wishes, took)
 		}
 	}
-	// What the interceptor sees first is the message to a colleague.
+	// The interceptor first sees the message to a colleague.
 	done := alice.send("telegram:dave", "hello")
 	if m := dlp.message("hook:message_sending"); m.Content != "hello" {
 		t.Errorf("the interceptor saw %q", m.Content)
@@ -47,8 +46,8 @@ func TestSeeds06OneExchangeAConversation(t *testing.T) {
 	}
 }
 
-// Seeds 9: "Each exchange records dataShared and dataWithheld." Seeds 10: a record
-// says so too where there is none.
+// Seeds 9: "Each exchange records dataShared and dataWithheld." Seeds 10: a record also
+// says so if there is none.
 func TestSeeds09And10DataOfAnExchange(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
@@ -74,8 +73,8 @@ func TestSeeds09And10DataOfAnExchange(t *testing.T) {
 	}
 }
 
-// Seeds 11: the record of a message to somebody who is no agent has the conversation
-// that its envelope names.
+// Seeds 11: the record of a message to a counterparty that is not an agent has the
+// conversation of its envelope.
 func TestSeeds11ConversationOfAPerson(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -87,9 +86,8 @@ func TestSeeds11ConversationOfAPerson(t *testing.T) {
 	}
 }
 
-// Seeds 12 to 14: who observes a sender is shown what it sends to an agent of this
-// daemon, from its side; the account goes along, and the channel of agent:bob:irc:1
-// is irc.
+// Seeds 12 to 14: an observer of a sender sees its messages to an agent of this daemon, from
+// the sender's side; the account is included, and the channel of agent:bob:irc:1 is irc.
 func TestSeeds12To14WhatObserversSee(t *testing.T) {
 	h := build(t, acme+"access: {apps: {\"@acme/watch\": {observes: [alice]}, \"@openclawos/telegram\": {channels: [telegram]}}}\n")
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")

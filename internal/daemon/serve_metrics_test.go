@@ -57,7 +57,7 @@ func scrapeAs(t *testing.T, host, network, address, path string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// TestMetricsAreServed scrapes a daemon that did something, over both ways in.
+// TestMetricsAreServed scrapes a busy daemon, over the socket and the port.
 func TestMetricsAreServed(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestMetricsAreServed(t *testing.T) {
 	if _, err := os.Stat(dir + "/m.sock"); err == nil {
 		t.Error("the socket is left behind")
 	}
-	// A socket that is left behind is replaced.
+	// A socket of a daemon that is gone is replaced.
 	fd, err := net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/m.sock", Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
-// A page in a browser that has its own name point to the loopback reads nothing.
+// A page in a browser whose name points to the loopback reads nothing.
 func TestMetricsOfAnotherName(t *testing.T) {
 	for _, ip := range []string{"127.0.0.1", "127.0.0.9", "::1"} {
 		free, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
@@ -162,8 +162,8 @@ func TestMetricsOfAnotherName(t *testing.T) {
 	}
 }
 
-// What status and metrics call decisions are those on record, however often a
-// message was weighed for them, and nothing else that is on record.
+// The decisions in status and metrics are those on record, however often a message was
+// checked, and nothing else.
 func TestDecisionsAreThoseOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	h := build(t, acme+"metrics: {socket: "+dir+"/m.sock}\n")
@@ -211,7 +211,7 @@ func TestDecisionsAreThoseOnRecord(t *testing.T) {
 	agree("an exchange that a person ended", 7)
 }
 
-// families lists what a page says of the daemon itself: name, type, labels, help.
+// families lists the daemon's own metrics in a page: name, type, labels, help.
 func families(page string) string {
 	type family struct {
 		help, kind string
@@ -249,8 +249,8 @@ func families(page string) string {
 	return out.String()
 }
 
-// TestFamilies holds what is served against the list that dashboards and alerts
-// of users rely on: a name, a label or a type that changes breaks them.
+// TestFamilies compares the metrics with the list on which users' dashboards and alerts
+// rely: a changed name, label or type breaks them.
 func TestFamilies(t *testing.T) {
 	want, err := os.ReadFile("testdata/metrics.txt")
 	if err != nil {
@@ -267,7 +267,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A counter that is not there before its first count shows no first increase.
+// A counter that does not exist before its first count shows no first increase.
 func TestCountersAreThereFromTheStart(t *testing.T) {
 	dir := t.TempDir()
 	build(t, acme+"metrics: {socket: "+dir+"/m.sock}\n")
@@ -297,7 +297,7 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 	}
 }
 
-// TestMetricsStayOnTheMachine is for the numbers' only protection.
+// TestMetricsStayOnTheMachine checks the metrics' only protection.
 func TestMetricsStayOnTheMachine(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:9464", ":9464", "192.0.2.1:9464", "[::]:9464", "localhost:9464"} {
 		if _, err := config.Parse("x", []byte("metrics: {listen: \""+address+"\"}\n")); err == nil {

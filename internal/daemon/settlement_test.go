@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// settlement is what a person signs and sends who has looked at an exchange and settles it.
+// settlement is the signed call of a person who has looked at an exchange and settles it.
 func (h *harness) settlement(name, id string) map[string]any {
 	h.t.Helper()
 	var saw api.ExchangeResult
@@ -19,8 +19,8 @@ func (h *harness) settlement(name, id string) map[string]any {
 	}
 }
 
-// Attack: a process that has no key sends a person's signed settlement again, from the log,
-// before every message of a loop.
+// Attack: a process without a key repeats a person's signed settlement from the log before
+// every message of a loop.
 func TestSettlementCountsOnce(t *testing.T) {
 	h := guarded(t, team("ann", "ben")+"ocip: {chain: {max_hops: 6}}\n", rego(true, "ok"), listed(t, "carol", ""))
 	ann, ben, person := h.agent("@acme/ann"), h.agent("@acme/ben"), h.operates()
@@ -48,8 +48,8 @@ func TestSettlementCountsOnce(t *testing.T) {
 	}
 }
 
-// A settlement is of the state that its person saw: one message later it counts for nothing,
-// with a signature and without.
+// A settlement is of the state that its person saw: one message later it has no effect,
+// with or without a signature.
 func TestSettlementOfAStateThatMovedOn(t *testing.T) {
 	h := guarded(t, team("ann", "ben"), rego(true, "ok"), listed(t, "carol", ""))
 	ann, ben, person := h.agent("@acme/ann"), h.agent("@acme/ben"), h.operates()
@@ -78,7 +78,7 @@ func TestSettlementOfAStateThatMovedOn(t *testing.T) {
 	}
 }
 
-// What is owed stays owed when a person names an exchange that has ended: nothing of it is
+// An owed answer stays owed if a person names an ended exchange, because nothing of it is
 // left to settle.
 func TestSettlementOfNothingForgivesNothing(t *testing.T) {
 	h := build(t, team("ann", "ben"))

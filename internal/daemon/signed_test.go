@@ -16,14 +16,14 @@ import (
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
-// challenge asks for what a call of a method is signed with.
+// challenge asks how to sign a call of a method.
 func (a *app) challenge(method string) (c api.Challenge) {
 	a.t.Helper()
 	a.must("operator.challenge", m{"method": method}, &c)
 	return c
 }
 
-// signature is a person's over a call.
+// signature is a person's signature for a call.
 func (a *app) signature(name, method, nonce string, params any) string {
 	a.t.Helper()
 	encoded, err := json.Marshal(params, json.Deterministic(true))
@@ -52,7 +52,8 @@ func (a *app) mustSigned(name, method string, params, result any) {
 	}
 }
 
-// signing is on which side each method of operators stands. Who adds one decides here.
+// signing says for each operators' method whether it needs a signature. The author of a new
+// one decides here.
 var signing = map[api.Signing][]string{
 	api.Reads: {
 		"approval.get", "approval.list", "approval.watch", "audit.inspect", "audit.query", "audit.stats", "audit.tail", "audit.verify", "config.diff", "contact.list",
@@ -99,8 +100,8 @@ func TestEachMethodOfOperatorsIsOnOneSide(t *testing.T) {
 	}
 }
 
-// Attack: a process of the same user that has no key calls what loosens, destroys, settles,
-// forgets or speaks for an agent; with a signature that it found, too.
+// Attack: a process of the same user without a key calls methods that loosen, destroy,
+// settle, forget or speak for an agent; also with a copied signature.
 func TestCallsThatLoosenAreSigned(t *testing.T) {
 	h := guarded(t, taskTeam, rego(true, "ok"), listed(t, "carol", ""))
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -122,7 +123,7 @@ func TestCallsThatLoosenAreSigned(t *testing.T) {
 	if missing := slices.DeleteFunc(slices.Clone(signing[api.Signed]), func(name string) bool { return calls[name] != nil }); len(missing) > 0 {
 		t.Fatalf("%q are not tried", missing)
 	}
-	// What was not taken for a person's word is refused, on record, and nothing is done.
+	// A call without a valid signature is refused with a record, and has no effect.
 	refused := func(method, why string, err error) {
 		t.Helper()
 		failure, ok := errors.AsType[*api.Error](err)
@@ -176,12 +177,12 @@ func TestCallsThatLoosenAreSigned(t *testing.T) {
 		refused(one.method, "after a restart", person.callSigned(one.method, calls[one.method], one.signature, nil))
 	}
 
-	// What stops and takes back needs none.
+	// Methods that stop or revoke need none.
 	person.must("sending.pause", m{"agent": "alice"}, nil)
 	person.refuse(api.NotFound, "grant.revoke", m{"grantId": "none"})
 }
 
-// The record of a signed act says who has signed it, and where the signature is.
+// The record of a signed call names the signer, and the place of the signature.
 func TestSignedCallIsOnRecord(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	person := h.operates()

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Who was allowed to sign at a decision is told by a record before it, with the digest
-// of the file: at the start, and whenever the file is another one.
+// A record before a decision tells who was allowed to sign, with the digest of the file: at
+// the start, and whenever the file has changed.
 func TestChangesOfSignersAreOnRecord(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	alice, person := h.agent("@acme/alice"), h.operates()
@@ -61,7 +61,7 @@ func TestChangesOfSignersAreOnRecord(t *testing.T) {
 		t.Errorf("after a restart: %q", got)
 	}
 	alice, person = h.agent("@acme/alice"), h.operates()
-	// Each line is on record: whose key it was does not depend on a file that is lost.
+	// Each line is recorded, so the owner of a key does not depend on a file that may be lost.
 	h.allow(listed(t, "carol", `valid-after="20260101Z",valid-before="20360101Z",namespaces="approval@ocipd"`), listed(t, "dora", ""))
 	decide("dora")
 	r := h.records(audit.Filter{Like: audit.Record{Event: "signers_changed"}})[2]
@@ -77,7 +77,7 @@ func TestChangesOfSignersAreOnRecord(t *testing.T) {
 	}
 }
 
-// A file that an earlier version has seen is put on record with its lines once.
+// A file that an earlier version has seen is recorded with its lines once.
 func TestSignersOfAnEarlierVersionAreListed(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""))
 	h.stop()
@@ -103,7 +103,7 @@ func TestSignersOfAnEarlierVersionAreListed(t *testing.T) {
 	}
 }
 
-// Whoever holds the checkpoints outside the log alone can follow to a new key.
+// A verifier with only the checkpoints outside the log can follow to a new key.
 func TestHandOversAreOutsideTheLog(t *testing.T) {
 	h := build(t, acme)
 	old := h.publicKey()
@@ -125,7 +125,7 @@ func TestHandOversAreOutsideTheLog(t *testing.T) {
 		t.Fatalf("%d hand over", n)
 	}
 	h.verified()
-	// One that a crash kept from being written is there after the next start.
+	// A checkpoint that a crash kept from being written is there after the next start.
 	notes, err := checkpoints.Read(h.path("state/audit-checkpoints.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func TestHandOversAreOutsideTheLog(t *testing.T) {
 	}
 }
 
-// Whoever has the log, and the keys that it lists, verifies each signature without knowing what a
-// text to sign is made of: those of one of several people, with a note, and of a standing grant.
+// A verifier with the log and its listed keys can check each signature without knowing how the
+// signed text is built: those of one of several people, with a note, and of a standing grant.
 func TestSignaturesVerifyFromTheRecord(t *testing.T) {
 	h := guarded(t, acme, rego(true, "ok"), listed(t, "carol", ""), listed(t, "dora", ""))
 	h.reloaded(acme + policySection(h.path("policy"), "watch: false") + fmt.Sprintf("\napprovals: {required: 2, allowed_signers: %q}\n", h.path("signers")))

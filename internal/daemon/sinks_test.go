@@ -14,9 +14,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A daemon hands its log to a file and to a syslog receiver that is away at
-// first; a dead one holds nothing up. After a stop the file has all records,
-// the last one included, and the next start goes on behind them.
+// A daemon exports its log to a file and to a syslog receiver that is away at first, which
+// delays nothing. After a stop the file has all records, including the last, and the next
+// start continues after them.
 func TestSinks(t *testing.T) {
 	h := build(t, acme)
 	file, socket := h.path("ocsf.jsonl"), h.path("log")
@@ -129,7 +129,7 @@ audit:
 	}
 }
 
-// A sink that can never be used stops the start, and says which.
+// A sink that can never work stops the start, which names it.
 func TestSinkThatCannotBe(t *testing.T) {
 	h := build(t, acme)
 	h.stop()

@@ -9,8 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// overheard brings in what somebody wrote in a room of IRC, which is refused for the
-// tenant wall.
+// overheard brings in a message from an IRC room, which is refused because of the tenant wall.
 func (a *app) overheard(nick, place string, more map[string]any) {
 	a.t.Helper()
 	metadata := map[string]any{"channelId": "irc", "from": nick, "target": place, "senderNick": nick, "isGroup": true}
@@ -21,8 +20,8 @@ func (a *app) overheard(nick, place string, more map[string]any) {
 	}
 }
 
-// walled wants a message to be refused for somebody of another tenant, of whom its
-// sender is told nothing.
+// walled checks that a message is refused because of another tenant's counterparty, about
+// which its sender learns nothing.
 func (a *app) walled(key string, metadata map[string]any) {
 	a.t.Helper()
 	e := a.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": key, "content": "Hello", "metadata": metadata})
@@ -43,8 +42,8 @@ func (h *harness) forgets(key string) (got api.ContactForgetResult) {
 	return got
 }
 
-// Who spoke in a room reads what is said there, also under other sessions, and where
-// what they said was refused.
+// A speaker in a room is one of its readers, also under other sessions, and even if the
+// speaker's message was refused.
 func TestForeignSpeakerIsRememberedForTheRoom(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
@@ -59,7 +58,7 @@ func TestForeignSpeakerIsRememberedForTheRoom(t *testing.T) {
 		}
 		alice.dispatch("irc:#elsewhere", "Hello", nil)
 		irc.goesTo("#elsewhere")
-		// It is so from the store as well.
+		// The same is true from the store.
 		h.restart()
 		alice, irc = h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
 	}
@@ -81,9 +80,8 @@ func TestForeignSpeakerIsRememberedForTheRoom(t *testing.T) {
 	h.verify()
 }
 
-// A stranger's claim of another tenant stops that message and nothing else, and what
-// contradicts the directory shows nobody. One of the own tenant brings the rules for
-// agents to the room.
+// A stranger's claim of another tenant stops only that message, and a claim that contradicts
+// the directory has no effect. One of the own tenant brings the rules for agents to the room.
 func TestForeignEnvelopeInARoom(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
@@ -92,29 +90,28 @@ func TestForeignEnvelopeInARoom(t *testing.T) {
 	irc.goesTo("#team")
 	alice.dispatch("irc:direct:zed", "Hello", nil)
 	irc.goesTo("zed")
-	// What contradicts the directory shows nobody.
+	// A claim that contradicts the directory has no effect.
 	forged := foreign("conv-2", 1, "globex-inc")
 	forged["source_agent"] = map[string]any{"instance_id": "agent-friend-1", "user_id": "friend", "org_unit": "engineering", "tenant_id": "globex-inc"}
 	irc.overheard("zed", "#other", map[string]any{"ocip": forged})
 	alice.dispatch("irc:#other", "Hello", nil)
 	irc.goesTo("#other")
-	// One of the own tenant is a stranger's claim as well: it neither sheds the rules for
-	// strangers nor brings those for agents, by which the room could be locked.
+	// A claim of the own tenant is only a stranger's as well: it neither removes the rules
+	// for strangers nor brings those for agents, with which it could lock the room.
 	irc.must("agent.queue", map[string]any{"sessionKey": "irc:direct:yan", "text": "Hello", "metadata": map[string]any{
 		"target": "#third", "senderNick": "yan", "isGroup": true, "ocip": foreign("conv-3", 1, "acme-corp"),
 	}}, nil)
 	if got := alice.dispatch("irc:#third", "Hello", nil).OCIP; got.ExchangeID != "" {
 		t.Errorf("a message where a stranger called itself an agent has %+v", got)
 	}
-	// What was learned never outranks the configuration.
+	// An observation never outranks the configuration.
 	h.reloaded(strings.Replace(onIRC, "default_agent", `  - {kind: group, sessions: ["irc:#team"], members: [agent-friend-1]}`+"\ndefault_agent", 1))
 	irc.goesTo("#third")
 	alice.dispatch("irc:#team", "Hello", nil)
 	irc.goesTo("#team")
 }
 
-// A room is one of the account that reads it. What a sender says of the account shows
-// nothing.
+// A room belongs to the account that reads it. A sender's statement about the account has no effect.
 func TestRoomsOfTwoAccounts(t *testing.T) {
 	h := build(t, onIRC)
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")
@@ -126,7 +123,7 @@ func TestRoomsOfTwoAccounts(t *testing.T) {
 	alice.walled("irc:#team", map[string]any{"accountId": "libera"})
 }
 
-// An app of which nothing is known may send to any of the names that came.
+// An app without known address members may send to any of the names in a message.
 func TestRoomOfAnUnknownChannel(t *testing.T) {
 	h := build(t, strings.ReplaceAll(onIRC, "irc:", "chat:"))
 	alice, chat := h.agent("@acme/alice"), h.channel("@acme/chat", "chat")
@@ -145,7 +142,7 @@ func TestRoomOfAnUnknownChannel(t *testing.T) {
 	alice.dispatch("chat:team", "Hello", nil)
 }
 
-// A room where agents of the own tenant spoke can be known to have another unit's.
+// A room in which agents of the own tenant spoke can contain another unit's.
 func TestSpeakersOfAnotherUnit(t *testing.T) {
 	h := build(t, strings.Replace(onIRC, "default_agent", `  - {instance_id: agent-sue-1, user_id: sue, org_unit: sales, tenant_id: acme-corp, sessions: ["irc:direct:sue"]}`+"\ndefault_agent", 1))
 	alice, irc := h.agent("@acme/alice"), h.channel("@openclawos/irc", "irc")

@@ -40,16 +40,16 @@ func found(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// A start without the database that was there says so, begins no other log, and
-// says so again; with the file put back it goes on.
+// A start without the database that was there says so, begins no other log, and says so
+// again; after the file is back it continues.
 func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 	lost := map[string][]string{
 		"checkpoints are there":         {"ocipd.db", "ocipd.db-wal"},
 		"the write-ahead log was left":  {"ocipd.db", "audit-checkpoints.jsonl"},
 		"the signing key alone is left": {"ocipd.db", "ocipd.db-wal", "audit-checkpoints.jsonl"},
 	}
-	// An empty file is what is left by whoever emptied the database, or by a start
-	// that was killed before it looked around.
+	// An empty file is left by somebody who emptied the database, or by a start that was
+	// killed before its checks.
 	for i := range 2 * len(lost) {
 		name, empty := slices.Sorted(maps.Keys(lost))[i/2], i%2 == 1
 		without := lost[name]
@@ -58,7 +58,7 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 			h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
 			copied := copyState(t, h)
 			h.stop()
-			// As a daemon leaves it that was killed.
+			// As a killed daemon leaves it.
 			if err := errors.Join(os.RemoveAll(h.path("state")), os.Rename(copied, h.path("state"))); err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 	}
 }
 
-// waitFor asks until something is so.
+// waitFor waits until a condition is true.
 func waitFor(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
@@ -120,15 +120,14 @@ func waitFor(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// copyState copies the state of a running daemon, as it would be found after its
-// death.
+// copyState copies the state of a running daemon, as after its death.
 func copyState(t testing.TB, h *harness) string {
 	t.Helper()
 	to := h.path("copy")
 	if err := os.CopyFS(to, os.DirFS(h.path("state"))); err != nil {
 		t.Fatal(err)
 	}
-	// A copy is made with other modes.
+	// A copy has other modes.
 	err := filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -147,15 +146,14 @@ func copyState(t testing.TB, h *harness) string {
 	return to
 }
 
-// A daemon that is refused the database of another leaves nothing beside it, and
-// no key.
+// A daemon that cannot get another's database leaves nothing beside it, and no key.
 func TestSecondDaemonLeavesNothing(t *testing.T) {
 	first := build(t, acme)
 	second := plot(t, acme)
 	if err := errors.Join(os.Mkdir(second.path("state"), 0o700), os.Symlink(first.path("state/ocipd.db"), second.path("state/ocipd.db"))); err != nil {
 		t.Fatal(err)
 	}
-	// The index is made aside, as the first checkpoint is kept.
+	// The index is made in the background, as the first checkpoint is kept.
 	beside := func() []string {
 		return slices.DeleteFunc(found(t, first.path("state")), func(name string) bool { return strings.HasPrefix(name, "ocipd.index.db") })
 	}
@@ -178,8 +176,8 @@ func TestSecondDaemonLeavesNothing(t *testing.T) {
 	first.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
 }
 
-// Sockets that a service manager passed and that another setting keeps unused are
-// said loudly, with what to do, and shown: whoever connects to them waits.
+// Sockets from a service manager that another setting leaves unused are logged as a
+// warning, with advice, and shown: connections to them wait.
 func TestUnusedSocketsAreSaid(t *testing.T) {
 	h := plot(t, acme)
 	if err := os.Mkdir(h.path("passed"), 0o700); err != nil {
@@ -216,8 +214,8 @@ func TestUnusedSocketsAreSaid(t *testing.T) {
 	}
 }
 
-// TestStopSaysWhatIsLeft runs out of the time for a stop, is aborted in it, or is
-// aborted with nothing to wait for.
+// TestStopSaysWhatIsLeft stops with the time running out, with an abort, or with an abort
+// and nothing to wait for.
 func TestStopSaysWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -277,7 +275,7 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 	}
 }
 
-// onDisk is a place whose state is on a small disk.
+// onDisk is a folder whose state is on a small disk.
 func onDisk(t *testing.T, yaml, size string) *harness {
 	t.Helper()
 	h := plot(t, yaml)
@@ -295,8 +293,8 @@ func onDisk(t *testing.T, yaml, size string) *harness {
 	return h
 }
 
-// A daemon comes up on a full disk by the space it has set aside, and people can
-// decide about what waits. Without such space it says where there is none.
+// A daemon starts on a full disk with the space that it has reserved, and people can decide
+// about pending requests. Without such space it names the full disk.
 func TestStartOnAFullDisk(t *testing.T) {
 	withDisk(t, func(t *testing.T) {
 		h := onDisk(t, acme+"store: {warn_free_bytes: 20971520, min_free_bytes: 8388608, reserve_bytes: 4194304}\n", "40m")
@@ -335,8 +333,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 	})
 }
 
-// A state directory that cannot be written to is named, with what to do, and
-// nothing is tried in it.
+// An unwritable state directory is named, with advice, and nothing is tried in it.
 func TestStartOnAReadOnlyDisk(t *testing.T) {
 	withDisk(t, func(t *testing.T) {
 		h := onDisk(t, acme, "200m")
@@ -379,7 +376,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 	})
 }
 
-// TestStartWarnsOfWriters has others able to write what the daemon decides by.
+// TestStartWarnsOfWriters lets others write files that determine decisions.
 func TestStartWarnsOfWriters(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// readings are the lines of a connection as the stock SDK comes by them: it decodes
-// every read of up to 64 KiB by itself.
+// readings are the lines of a connection in the stock SDK's view: it decodes every read of
+// up to 64 KiB separately.
 func (w *wire) readings(done func(line string) bool) {
 	w.t.Helper()
 	var rest string
@@ -35,9 +35,9 @@ func (w *wire) readings(done func(line string) bool) {
 	}
 }
 
-// What waits for a channel app that was busy arrives as it was approved, in whatever
-// writing, and so does one message of a length that takes several reads; so do the
-// metadata, which the daemon passes on as it got them.
+// A message that waited for a busy channel app arrives as it was approved, in any script,
+// and so does a single message that takes several reads; so do the metadata, which the
+// daemon passes on unchanged.
 func TestNoCharacterOfAMessageIsLostToAStockClient(t *testing.T) {
 	h := build(t, acme+busy)
 	owner := h.registered("@acme/chat", `{"channels":{"provides":["chat"]}}`)
@@ -79,8 +79,7 @@ func TestNoCharacterOfAMessageIsLostToAStockClient(t *testing.T) {
 	})
 }
 
-// A text that was cut inside an emoji is taken, in every method that takes texts,
-// and the records of it say so.
+// A text that was cut within an emoji is accepted, in every method with texts, and its records say so.
 func TestATextCutInsideAnEmojiIsTaken(t *testing.T) {
 	h := build(t, acme)
 	owner := h.registered("@acme/chat", `{"channels":{"provides":["chat","telegram"]}}`)
@@ -119,7 +118,7 @@ func TestATextCutInsideAnEmojiIsTaken(t *testing.T) {
 	bob.Close()
 }
 
-// mended are the records that say that halves of characters were replaced.
+// mended are the records of replaced halves of characters.
 func mended(h *harness) (found []audit.Entry) {
 	for _, e := range h.records(audit.Filter{}) {
 		if e.Details["mended"] != nil {
@@ -129,7 +128,7 @@ func mended(h *harness) (found []audit.Entry) {
 	return found
 }
 
-// A number that breaks its reader is refused by name, in metadata as anywhere.
+// A number that breaks its reader is refused by name, also in metadata.
 func TestANumberOfThousandsOfDigitsIsRefused(t *testing.T) {
 	h := build(t, acme)
 	alice := h.registered("@acme/alice", `{}`)

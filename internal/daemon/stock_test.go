@@ -9,9 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 )
 
-// What the stock kernel answers with a result is a result here, since the stock SDK
-// throws an error where its caller expects none (clients.md, "Stock kernel beside
-// ocipd").
+// If the stock kernel answers with a result, so does ocipd, because the stock SDK throws an
+// error that its caller does not expect (clients.md, "Stock kernel beside ocipd").
 func TestCapabilitiesThatAreNotGranted(t *testing.T) {
 	h := build(t, acme)
 	a := h.register("@openclawos/chat", api.Capabilities{Channels: api.Provides{Provides: []string{"chat"}}})
@@ -59,7 +58,7 @@ apps:
 	if got, ok := get(a, "").(map[string]any); !ok || len(got) != 2 || got["lobster"] != nil {
 		t.Errorf("all of it is %v", got)
 	}
-	// A name that stands for something already stands for that.
+	// A name with a meaning keeps that meaning.
 	if got, ok := get(h.register("@openclawos/apps", api.Capabilities{}), "apps").(map[string]any); !ok || got["@openclawos/apps"] == nil || len(got) != 1 {
 		t.Errorf("the section of sections is %v", got)
 	}
@@ -68,8 +67,8 @@ apps:
 	}
 }
 
-// An app that subscribed under both names of a hook hears both, and one that leaves
-// one of them hears the other (clients.md 12).
+// An app that subscribed under both names of a hook hears both, and one that drops one of
+// them still hears the other (clients.md 12).
 func TestBothNamesOfAHook(t *testing.T) {
 	h := build(t, acme)
 	chat := h.channel("@openclawos/chat", "chat")
@@ -103,8 +102,8 @@ func TestBothNamesOfAHook(t *testing.T) {
 	}
 }
 
-// The app that owns a channel hears that its message was sent, where it asked for
-// that (clients.md 12).
+// The app that owns a channel hears that its message was sent, if it subscribed to that
+// (clients.md 12).
 func TestOwnerHearsMessageSent(t *testing.T) {
 	h := build(t, acme)
 	telegram := h.register("@openclawos/telegram", api.Capabilities{
@@ -141,8 +140,8 @@ func TestProviderSubscribes(t *testing.T) {
 	}
 }
 
-// Who has an app's id next is not that app: it can neither answer for it nor
-// acknowledge what was delivered to it. One that shows its token can.
+// The next app with an id is not the former one: it can neither answer for it nor
+// acknowledge its deliveries, unless it has its token.
 func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
@@ -154,7 +153,7 @@ func TestNextAppOfAnIDIsAnother(t *testing.T) {
 	next.missed(m.EventID, "no such event")
 	h.leaves(next)
 
-	// The one that was there goes on, takes itself over, and its events are its own.
+	// The former app returns, takes over its id, and its events are its own.
 	first := h.channel("@openclawos/telegram", "telegram")
 	alice.dispatch("telegram:dave", "two", nil)
 	var last delivered

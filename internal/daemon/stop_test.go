@@ -10,8 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// What does not end in order is logged by its name, and everything else ends all the
-// same, newest first.
+// A step that does not end in order is logged by its name, and all others end as usual, newest first.
 func TestStopNamesWhatFails(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	d := &Daemon{log: zap.New(core)}
@@ -31,7 +30,7 @@ func TestStopNamesWhatFails(t *testing.T) {
 	}
 }
 
-// Every step of a start has a name of its own.
+// Every step of a start has its own name.
 func TestStepsAreNamed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range new(Daemon).steps() {

@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// A process that has attached operates the daemon no more, also after a restart of it.
+// A process that has attached cannot operate the daemon any more, also after a restart of the daemon.
 func TestActorsDoNotOperate(t *testing.T) {
 	h := plot(t, taskTeam)
 	h.strict = true
@@ -29,7 +29,7 @@ func TestActorsDoNotOperate(t *testing.T) {
 	h.taskOperator().refuse(api.Forbidden, "", "task.list", m{})
 }
 
-// attachVariable has a process of the tests attach, and do what its environment says.
+// attachVariable makes a process of the tests attach, and act according to its environment.
 const attachVariable = "TEST_ATTACHES_TO"
 
 // TestAttachesElsewhere is another process that attaches with a token, and reviews.
@@ -54,7 +54,7 @@ func TestAttachesElsewhere(t *testing.T) {
 	}
 }
 
-// elsewhere attaches from another process, by a program, and returns what came of it.
+// elsewhere attaches from another process, through a program, and returns the output.
 func elsewhere(t *testing.T, h *harness, program, token, id string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^TestAttachesElsewhere$")
@@ -66,8 +66,8 @@ func elsewhere(t *testing.T, h *harness, program, token, id string) string {
 	return string(out)
 }
 
-// A token is good for whoever attaches with it first: the same program of the same user,
-// or that process alone, or anybody, as its grant says.
+// A token belongs to the first that attaches with it: the same program of the same user, or
+// only that process, or anybody, as its grant says.
 func TestTokensAreBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -101,8 +101,8 @@ func TestTokensAreBound(t *testing.T) {
 	h.taskOperator().refuse(api.InvalidParams, "", "task.grant", m{"actor": "lead", "bind": "all"})
 }
 
-// An orchestrator reviews nothing of its own under another name: not from its own process,
-// and not from another one by a grant that it has given.
+// An orchestrator cannot review its own work under another name: neither from its own
+// process, nor from another one through a grant that it has issued.
 func TestOrchestratorDoesNotReviewItself(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -115,7 +115,7 @@ func TestOrchestratorDoesNotReviewItself(t *testing.T) {
 	own.must("task.attach", m{"token": given["token"]})
 	own.must("task.get", m{"task_id": c.id})
 	own.refuse(api.Forbidden, task.SameActor, "task.append_review", review)
-	// A process of its own does not help: the grant is of who wrote the spec.
+	// A separate process does not help, because the grant belongs to the author of the spec.
 	if out := elsewhere(t, h, self(t), str(given, "token"), c.id); !strings.Contains(out, "lead gave it its grant") {
 		t.Errorf("reviewed by the author's grant: %s", out)
 	}
@@ -126,7 +126,7 @@ func TestOrchestratorDoesNotReviewItself(t *testing.T) {
 	}
 }
 
-// Any text that comes to a task raises it, and keeps out who may not work with that.
+// Any text in a task can raise its level, and then excludes actors below that level.
 func TestTextsRaiseTheTask(t *testing.T) {
 	const secret = "the key is ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	effect := m{"idempotency_key": "k", "side_effect_kind": "notification", "requested_action": "Tell", "params": m{"to": "ops"}}

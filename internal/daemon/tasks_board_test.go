@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// listed is a task's line of the operator's list.
+// listed is a task's line in the operator's list.
 func (c *crew) listed(params m) m {
 	c.h.t.Helper()
 	for _, l := range c.h.taskOperator().must("task.list", params)["tasks"].([]any) {
@@ -23,7 +23,7 @@ func (c *crew) listed(params m) m {
 	return nil
 }
 
-// asked is the only question that a person is asked about the task.
+// asked is the only question to a person about the task.
 func (c *crew) asked() m {
 	c.h.t.Helper()
 	line := c.listed(m{"open": true})
@@ -34,9 +34,8 @@ func (c *crew) asked() m {
 	return questions[0].(m)
 }
 
-// What a person has to say about a task stands in the list, for as long as nobody has
-// said it: an approval, an outcome that nobody knows, a circuit. A task that is closed
-// stays in the list of open ones while it asks something.
+// A task's open questions to a person are in the list until they are answered: an approval, an
+// unknown outcome, a circuit. A closed task stays in the list of open ones while it has a question.
 func TestTaskQuestions(t *testing.T) {
 	h := build(t, taskTeam)
 	command := m{"argv": []any{"./ship.sh"}}
@@ -109,9 +108,9 @@ func TestTaskQuestions(t *testing.T) {
 	}
 }
 
-// Tasks that were kept elsewhere come in by the operator's word alone, each once, in one
-// commit, over restarts of the daemon; what was closed there is the one way to completed
-// without the gates.
+// Only the operator can import tasks from elsewhere, each once, in one commit, over
+// restarts of the daemon; a task that was closed there is the only one that may be
+// completed without the gates.
 func TestTaskImport(t *testing.T) {
 	h := build(t, taskTeam)
 	operator := h.taskOperator()
@@ -157,7 +156,7 @@ func TestTaskImport(t *testing.T) {
 	if again := operator.must("task.import", stopped); again["task_id"] != second["task_id"] || again["replayed"] != true || again["phase"] != "circuit_open" {
 		t.Errorf("imported again: %v", again)
 	}
-	// Another tenant's origins are its own.
+	// Another tenant's origins are separate.
 	if other := operator.must("task.import", m{"origin": "v1:bd-1", "title": "x", "phase": "spec_draft", "workspace": work, "tenant_id": "globex-inc"}); other["task_id"] == first["task_id"] {
 		t.Error("a tenant got another one's task")
 	}

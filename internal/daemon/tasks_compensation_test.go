@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// What undoes an effect is what was approved with the run that it undoes, and never what a
-// request names that came later, whatever became of that.
+// A compensation is the one that was approved with the run to be undone, and never one that
+// a later request names, whatever became of that request.
 func TestCompensationIsWhatWasApproved(t *testing.T) {
 	h := build(t, taskTeam)
 	command := m{"argv": []any{"./ship.sh"}}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Requests that take the same locks, in whatever order they come, are all answered: an actor
-// stops nobody with two requests of one key that change what tasks depend on.
+// Requests that need the same locks, in any order, are all answered: an actor cannot block
+// anybody with two requests of one key that change dependencies.
 func TestTasksLockInOneOrder(t *testing.T) {
 	h := build(t, taskTeam)
 	lead := h.actor("lead", "")

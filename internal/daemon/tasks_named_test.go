@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// A person is shown the file that a command gets by a name, wherever the name stands in it,
-// or that it is not bound; and an approval is refused once a name leads elsewhere.
+// A person sees the file that a command gets by a name, wherever the name is in the command,
+// or that the file is not bound; and an approval is refused once a name leads elsewhere.
 func TestApprovalShowsTheFileThatRuns(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()

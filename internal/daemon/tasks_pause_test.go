@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// While sending is paused, actors put nothing into tasks that others read, and nothing
-// starts; what runs says that it lives, and a person goes on.
+// While sending is paused, actors add no texts to tasks that others read, and nothing
+// starts; running attempts send heartbeats, and a person can continue.
 func TestPauseStopsTextsOfTasks(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -61,14 +61,14 @@ func TestPauseStopsTextsOfTasks(t *testing.T) {
 	operator.must("task.update", m{"task_id": c.id, "expected_revision": now["revision"], "title": "A person's"})
 	h.pause("resume", nil)
 	builder.must("task.record_checkpoint", with(m{"checkpoint_type": "note", "payload": m{"text": "A text"}}))
-	// Of one agent that is paused, its app's actor alone is.
+	// If one agent is paused, only its app's actor is.
 	h.pause("pause", m{"agent": "alice"})
 	alice.refuse(api.Forbidden, task.Paused, "task.create", newTask)
 	c.lead.must("task.create", newTask)
 }
 
-// A pause that begins while a permission is decided comes after it, or stops it: no
-// permission is on record between a pause and its end.
+// A pause that begins during the decision about a permission comes after it or stops it: no
+// permission is recorded between a pause and its end.
 func TestPauseWhileAPermissionIsDecided(t *testing.T) {
 	slow := judge(`"allow": slow, "require_approval": false, "constraints": {}, "reason": "slowly"`)
 	slow["task.rego"] += "\nslow if input.action != \"task_permission\"\n\nslow if count([y | numbers.range(1, 100)[_]; y := numbers.range(1, 200)[_]]) > 0\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// askPermission asks about a tool call and does not wait for the answer.
+// askPermission asks about a tool call without waiting for the answer.
 func (c *crew) askPermission(a *taskCaller, call string) chan m {
 	answered := make(chan m, 1)
 	go func() {
@@ -24,7 +24,7 @@ func (c *crew) askPermission(a *taskCaller, call string) chan m {
 	return answered
 }
 
-// waiting waits until so many askings are on record, and wants so many requests to wait.
+// waiting waits until n questions are on record, and checks the number of pending requests.
 func (c *crew) waiting(n, asked int) []api.ApprovalSummary {
 	c.h.t.Helper()
 	c.h.statusUntil("what was asked", func(api.Status) bool {
@@ -55,7 +55,7 @@ func (c *crew) again(granted m) *taskCaller {
 	return a
 }
 
-// accepted are the connections that the daemon has open on a socket.
+// accepted are the daemon's open connections on a socket.
 func (h *harness) accepted(socket string) (ids []string) {
 	h.t.Helper()
 	table, err := os.ReadFile("/proc/net/unix")
@@ -63,7 +63,7 @@ func (h *harness) accepted(socket string) (ids []string) {
 		h.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(table)) {
-		// Num RefCount Protocol Flags Type St Inode Path, where St is 3 of a connection.
+		// Num RefCount Protocol Flags Type St Inode Path; St is 3 for a connection.
 		if f := strings.Fields(line); len(f) == 8 && f[5] == "03" && f[7] == h.path(socket) {
 			ids = append(ids, f[6])
 		}
@@ -71,10 +71,9 @@ func (h *harness) accepted(socket string) (ids []string) {
 	return ids
 }
 
-// A permission that an agent waits for when the daemon ends is asked for again by its
-// bridge, and is the same question to the person: it is listed once. One word answers one
-// asking, and whoever asks at the same time is asked about anew. The same call under another
-// id is another question.
+// If an agent waits for a permission when the daemon ends, its bridge asks again, and the
+// person sees one question. One decision answers one asking, and a simultaneous one needs
+// another decision. The same call under another id is another question.
 func TestPermissionIsAskedForOnce(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -106,9 +105,8 @@ func TestPermissionIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// What a person says while nobody asks, since who asked was killed, answers the next asking
-// that is the same, once, also after an end of the daemon; and no other asking: of another
-// call, of another actor, or of the next attempt.
+// A decision made after the asker was killed answers the next equal asking, once, also after an
+// end of the daemon; and no other: not of another call, of another actor, or of the next attempt.
 func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -129,7 +127,7 @@ func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 		asked++
 		r := c.waiting(1, asked)[0]
 		gone.c.Close()
-		// The daemon closes a connection when nothing of it runs any more.
+		// The daemon closes a connection when all its requests have ended.
 		h.statusUntil("nobody asks", func(api.Status) bool {
 			open := h.accepted("run/kernel.sock")
 			return !slices.ContainsFunc(asker, func(id string) bool { return slices.Contains(open, id) })
@@ -140,7 +138,7 @@ func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 		c.lead = c.again(h.taskOperator().must("task.grant", m{"actor": "lead"}))
 		return r.ApprovalID
 	}
-	// anew wants a person to be asked once more, who denies it.
+	// anew checks that a person is asked again, who denies it.
 	anew := func(what string, a *taskCaller, call string) {
 		t.Helper()
 		answer := c.askPermission(a, call)
@@ -182,8 +180,8 @@ func TestPermissionIsDecidedMeanwhile(t *testing.T) {
 	h.verify()
 }
 
-// Only so many tool calls of a task wait for a person, and what they say of themselves cannot
-// look like the daemon's words.
+// The number of a task's tool calls that wait for a person is bounded, and their
+// descriptions cannot look like the daemon's words.
 func TestPermissionsThatWait(t *testing.T) {
 	h := build(t, strings.Replace(taskTeam, "tasks:", "approvals: {max_open: 2, notify: {desktop: false}}\ntasks:", 1))
 	c := h.crew()
@@ -211,6 +209,6 @@ func TestPermissionsThatWait(t *testing.T) {
 	if got := <-answer; got["decision"] != "deny" {
 		t.Errorf("answered %v", got)
 	}
-	// Who has no part in the task asks nothing about it.
+	// A caller without a part in the task cannot ask about it.
 	h.actor("critic", "").refuse(api.Forbidden, task.NotPermitted, "task.ask_permission", ask)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
-// judge is a policy that answers about tasks by the members of a decision, and about
-// everything else that it is allowed. The samples that it is tried on are allowed.
+// judge is a policy that answers about tasks with the members of a decision, and allows
+// everything else. It allows the samples on which it is tried.
 func judge(members string) map[string]string {
 	files := rego(true, "")
 	files["task.rego"] = "package ocip.task\n\ndecision := {\"allow\": true, \"require_approval\": false, \"reason\": \"\", \"constraints\": {}} if input.task.tenant_id == \"sample\"\n\n" +
@@ -48,7 +48,7 @@ func (h *harness) last(event string) audit.Entry {
 	return newest
 }
 
-// judged demands that an event was allowed by the policy in force, which was asked this.
+// judged checks that the policy in force allowed an event, with its input.
 func (h *harness) judged(event, input string) {
 	h.t.Helper()
 	r := h.last(event)
@@ -57,8 +57,8 @@ func (h *harness) judged(event, input string) {
 	}
 }
 
-// A policy that has a package for tasks is asked before everything that it can refuse,
-// knows what is about to happen, and leaves nothing behind where it refuses.
+// A policy with a package for tasks is asked before everything that it can refuse, knows
+// the details, and leaves nothing behind if it refuses.
 func TestTaskPolicy(t *testing.T) {
 	h := ruled(t, taskTeam, judge(freely))
 	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
@@ -91,7 +91,7 @@ func TestTaskPolicy(t *testing.T) {
 	for _, members := range []string{denies, asks} {
 		h.enact(judge(members))
 		c.lead.refuse(api.Forbidden, task.PolicyDenied, "task.start_attempt", start)
-		// A guard says so first: the policy opens none.
+		// A guard refuses first: the policy cannot open a guard.
 		c.lead.refuse(api.Conflict, task.GuardFailed, "task.transition", m{"task_id": c.id, "from_phase": "execution_ready", "to_phase": "executing", "actor": "lead", "actor_role": "orchestrator", "reason": "r"})
 	}
 	h.enact(judge(freely))
@@ -126,7 +126,7 @@ func TestTaskPolicy(t *testing.T) {
 		t.Errorf("shown %v", shown)
 	}
 	operator.must("task.cancel_effect", m{"task_id": c.id, "effect_id": asked["effect_id"]})
-	// One person is needed also where the policy asks for nobody.
+	// One person is needed even if the policy asks for nobody.
 	h.enact(judge(freely))
 	asked = c.lead.must("task.request_approval", request)
 	h.judged("approval.requested", `{"action":"task_effect",`+lead+`"effect":{"argv0":"","compensation":false,"kind":"notification","type":"external"},`+about("awaiting_approval")+`}`)
@@ -152,8 +152,8 @@ func TestTaskPolicy(t *testing.T) {
 	h.verify()
 }
 
-// A policy that does not answer denies, whatever is the matter with it; who is refused
-// is not told why, and the record is.
+// A policy that does not answer denies, whatever its fault. The caller does not learn the
+// reason; the record has it.
 func TestDeadTaskPolicy(t *testing.T) {
 	h := ruled(t, taskTeam, judge(freely))
 	c := h.crew()
@@ -186,19 +186,19 @@ func TestDeadTaskPolicy(t *testing.T) {
 		h.enact(files)
 		refused(name, tt.cause)
 	}
-	// What the policy allows has a ceiling, too.
+	// The level that the policy allows has a ceiling, too.
 	h.enact(judge(`"allow": true, "require_approval": false, "reason": "fine", "constraints": {"max_classification": "public"}`))
 	e := c.lead.refuse(api.Forbidden, task.PolicyDenied, "task.create", m{"title": "t", "spec_markdown": goodTaskSpec, "workspace": "w", "initial_phase": "spec_draft", "classification": "internal"})
 	if !strings.Contains(e.Message, "the task is internal, and the policy allows up to public") {
 		t.Errorf("it is told %q", e.Message)
 	}
-	// Without the package, the built-in rules hold.
+	// Without the package, the built-in rules apply.
 	h.enact(map[string]string{"task.rego": "package unrelated\n"})
 	c.lead.must("task.create", m{"title": "t", "spec_markdown": goodTaskSpec, "workspace": "w", "initial_phase": "spec_draft", "classification": "internal"})
 	if r := h.last("task.created"); r.PolicyApplied != "tasks-built-in" || r.PolicyRevision != h.policyStatus().Revision {
 		t.Errorf("on record is %+v", r.Record)
 	}
-	// One that does not end is ended.
+	// An endless evaluation is ended.
 	h.stop()
 	lay(t, h.path("policy"), map[string]string{"task.rego": strings.TrimSuffix(judge(freely)["task.rego"], "\n") + " if " + endless + "\n"})
 	h.flags = map[string]any{"policy.timeout": "50ms"}
@@ -208,7 +208,7 @@ func TestDeadTaskPolicy(t *testing.T) {
 	h.verify()
 }
 
-// The rules that one's own policy begins with are the built-in ones.
+// The initial rules of a new policy are the built-in ones.
 func TestTaskRulesToBeginWith(t *testing.T) {
 	starter, err := policies.Starter()
 	if err != nil {

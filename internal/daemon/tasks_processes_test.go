@@ -16,11 +16,11 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// callsVariable has a process of the tests make the calls that it reads.
+// callsVariable makes a process of the tests make the calls in its input.
 const callsVariable = "TEST_CALLS_AT"
 
-// TestCallsElsewhere is another process, which attaches with a token and makes the calls
-// that stand in the lines of its input, and says of each whether it was answered.
+// TestCallsElsewhere is another process, which attaches with a token, makes the calls in
+// the lines of its input, and reports for each whether it succeeded.
 func TestCallsElsewhere(t *testing.T) {
 	dir := os.Getenv(callsVariable)
 	if dir == "" {
@@ -81,16 +81,16 @@ func (h *harness) callsElsewhere(actor string) *elsewhereCaller {
 	return &elsewhereCaller{in, bufio.NewScanner(out)}
 }
 
-// racingProcesses race in each round for one task, and there are so many rounds. The
-// variable asks for more.
+// racingProcesses is the number of processes that race for one task in each round. The
+// variable asks for more rounds.
 const (
 	racingProcesses = 64
 	racingRounds    = 25
 	roundsVariable  = "TEST_ROUNDS"
 )
 
-// Of many processes, each an orchestrator of its own, that start an attempt, move a task,
-// claim it and start its effect at once, exactly one does.
+// If many processes, each a separate orchestrator, start an attempt, move a task, claim it
+// and start its effect at once, exactly one succeeds.
 func TestManyProcessesOneWinner(t *testing.T) {
 	rounds := racingRounds
 	if n, err := strconv.Atoi(os.Getenv(roundsVariable)); err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// taskOp is one call of many at once, and taskState what they are about: who has
-// claimed the task, the phase, and the fence of its running attempt.
+// taskOp is one of many simultaneous calls. taskState is the state in question: the task's
+// claim and phase, and the fence of its running attempt.
 type (
 	taskOp struct {
 		call, who string
@@ -32,8 +32,7 @@ type (
 	}
 )
 
-// taskModel is the store of one task, told once more: a call wins alone or changes
-// nothing.
+// taskModel is a model of one task's store: a call wins alone or changes nothing.
 func taskModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return taskState{phase: task.ExecutionReady} },
@@ -77,8 +76,8 @@ func taskModel() porcupine.Model {
 	}
 }
 
-// Claims, attempts and transitions of two orchestrators over many connections are as
-// if they came one after the other: one attempt at a time, with a rising fence.
+// Claims, attempts and transitions of two orchestrators over many connections are
+// linearizable: one attempt at a time, with a rising fence.
 func TestTaskCallsAreLinearizable(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -155,7 +154,7 @@ func TestTaskCallsAreLinearizable(t *testing.T) {
 	h.verify()
 }
 
-// Of many that run one approved effect at once, one starts it.
+// If many run one approved effect at once, one starts it.
 func TestTaskEffectStartsOnce(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})

@@ -14,8 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// toTell is a crew at the point where people are asked about its effect, how to ask them, and
-// what starts it.
+// toTell is a crew just before the approval of its effect. ask requests the approval, and
+// run starts the effect.
 func (h *harness) toTell() (c *crew, ask, run func() m) {
 	h.t.Helper()
 	c = h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
@@ -32,8 +32,8 @@ func (h *harness) toTell() (c *crew, ask, run func() m) {
 	return c, ask, run
 }
 
-// An effect starts only while those whose signatures approved it are allowed signers. What
-// does not count any more is taken back, and asked for anew.
+// An effect starts only while the signers of its approvals are allowed to sign. An approval
+// that does not count any more is withdrawn, and requested again.
 func TestEffectStartsWhileItsSignersMaySign(t *testing.T) {
 	h := build(t, taskTeam)
 	c, ask, run := h.toTell()
@@ -69,7 +69,7 @@ func TestEffectStartsWhileItsSignersMaySign(t *testing.T) {
 	}
 }
 
-// A denial takes back what an effect has not used, once; what is used stays as it is.
+// A denial withdraws an approval that no effect has used, once; a used one stays.
 func TestDenialTakesAnEffectBack(t *testing.T) {
 	h := build(t, taskTeam)
 	c, ask, run := h.toTell()
@@ -111,9 +111,9 @@ func TestDenialTakesAnEffectBack(t *testing.T) {
 	}
 }
 
-// An effect that was approved before a backup, and may have been done since, is not done again
-// on a machine that the backup was restored on: that the state is a copy is on record, and
-// people are asked anew. A question that waits goes on waiting.
+// An approved effect that may have been done since a backup is not done again on a machine
+// that restored the backup: the restoration is recorded, and people are asked again. A
+// pending question stays pending.
 func TestRestorationTakesEffectsBack(t *testing.T) {
 	h := build(t, taskTeam)
 	c, ask, run := h.toTell()

@@ -38,7 +38,7 @@ const goodTaskSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n
 
 type m = map[string]any
 
-// taskCaller is somebody on one of the two sockets.
+// taskCaller is a caller on one of the two sockets.
 type taskCaller struct {
 	t    testing.TB
 	c    *client.Client
@@ -91,7 +91,7 @@ func (a *taskCaller) must(method string, params any) m {
 	return result
 }
 
-// refuse demands an error, with its code of tasks where there is one.
+// refuse checks for an error, with its code of tasks if there is one.
 func (a *taskCaller) refuse(code api.Code, why task.Code, method string, params any) *api.Error {
 	a.t.Helper()
 	_, err := a.call(method, params)
@@ -108,7 +108,7 @@ func (a *taskCaller) refuse(code api.Code, why task.Code, method string, params 
 
 func str(v m, name string) string { s, _ := v[name].(string); return s }
 
-// crew are the actors of one task on its way.
+// crew are the actors of one task in progress.
 type crew struct {
 	h             *harness
 	lead, builder *taskCaller
@@ -144,7 +144,7 @@ func (h *harness) crew(effects ...any) *crew {
 	return c
 }
 
-// executing brings the task to work.
+// executing brings the task to its execution.
 func (c *crew) executing() {
 	c.h.t.Helper()
 	c.review("spec", "approved")
@@ -166,7 +166,7 @@ func (c *crew) deliver() {
 	c.builder.must("task.finish_attempt", m{"task_id": c.id, "attempt_id": c.attempt, "outcome": "succeeded"})
 }
 
-// toApproval delivers what is being worked on, and brings the task through its gates.
+// toApproval delivers the work, and brings the task through its gates.
 func (c *crew) toApproval() {
 	c.h.t.Helper()
 	c.deliver()
@@ -177,8 +177,7 @@ func (c *crew) toApproval() {
 	c.move(task.AwaitingApproval)
 }
 
-// An approval that its task revokes before it is used shows as revoked, to people too, and
-// stays so over a restart.
+// If a task revokes an unused approval, everybody sees it as revoked, also after a restart.
 func TestApprovalThatItsTaskRevokes(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]task.Phase{"failed": task.Failed, "reworked": task.ExecutionReady} {
@@ -222,8 +221,8 @@ func TestApprovalThatItsTaskRevokes(t *testing.T) {
 	}
 }
 
-// A task goes from its spec to completed by separate connections, its effect once, and
-// over restarts of the daemon; its events have no gap.
+// A task goes from its spec to completed through separate connections, with its effect
+// once, and over restarts of the daemon; its events have no gap.
 func TestTaskLifecycle(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
@@ -291,7 +290,7 @@ func TestTaskLifecycle(t *testing.T) {
 	h.verify()
 }
 
-// params are parameters of each method that are good as far as their form goes.
+// taskParams are well-formed parameters of each method.
 func taskParams(id string) map[string]m {
 	any36 := "01a1fe46-d68f-77d6-9611-d5a7674802c7"
 	att, eff := "att_"+any36, "eff_"+any36
@@ -327,8 +326,8 @@ func taskParams(id string) map[string]m {
 	}
 }
 
-// Every cell of the matrix over the real sockets: who may call a method is refused by
-// nothing that is about the role, and who may not is, on record.
+// Every cell of the matrix over the real sockets: a permitted caller is never refused
+// because of its role, and another one always is, with a record.
 func TestTaskMatrix(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -374,7 +373,7 @@ func TestTaskMatrix(t *testing.T) {
 			}
 		}
 	}
-	// What a person alone can call at the operator socket is nobody's at the other one.
+	// Methods for people on the operator socket are for nobody on the other one.
 	for _, method := range []string{"task.watch", "runner.attach", "runner.report"} {
 		for role, who := range holders {
 			if role == task.Operator {
@@ -394,7 +393,7 @@ func TestTaskMatrix(t *testing.T) {
 	}
 }
 
-// Nothing that is said makes a caller somebody else.
+// No parameter changes the caller's identity.
 func TestTaskRoles(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -412,14 +411,14 @@ func TestTaskRoles(t *testing.T) {
 	checker.refuse(api.Forbidden, task.NotPermitted, "task.append_review", m{"task_id": c.id, "review_type": "quality", "reviewer_ref": "checker", "verdict": "approved", "findings": []any{}})
 	other := h.crew()
 	checker.refuse(api.Forbidden, task.NotPermitted, "task.get", m{"task_id": other.id})
-	// An app is its actor, with its own token alone.
+	// An app is its actor only with its own token.
 	bot := h.register("@acme/alice", api.Capabilities{})
 	var list m
 	bot.must("task.list_ready", m{}, &list)
 	if len(list["tasks"].([]any)) != 2 {
 		t.Errorf("ready: %v", list)
 	}
-	// A grant has the tools that it names, until it is revoked.
+	// A grant permits the tools that it names, until it is revoked.
 	operator := h.taskOperator()
 	granted := operator.must("task.grant", m{"task_id": c.id, "actor": "checker", "tools": []any{"task_get"}})
 	few := h.taskDial("run/kernel.sock", "few")
@@ -430,8 +429,7 @@ func TestTaskRoles(t *testing.T) {
 	few.refuse(api.Unauthorized, "", "task.get", m{"task_id": c.id})
 }
 
-// A request that is made again is answered as before, without a token, and a key is of
-// one request.
+// A repeated request gets the same answer, without a token, and a key belongs to one request.
 func TestTaskRequestKeys(t *testing.T) {
 	h := build(t, taskTeam)
 	lead := h.actor("lead", "")
@@ -448,7 +446,7 @@ func TestTaskRequestKeys(t *testing.T) {
 	if str(given, "token") == "" || str(replayed, "token") != "" || given["grant_id"] != replayed["grant_id"] {
 		t.Errorf("%v, then %v", given, replayed)
 	}
-	// A key is an actor's, and what was answered is told to the grants of the task alone.
+	// A key belongs to an actor, and only the task's grants get the earlier answer.
 	one, other := h.crew(), h.crew()
 	one.executing()
 	other.executing()
@@ -462,7 +460,7 @@ func TestTaskRequestKeys(t *testing.T) {
 	one.builder.refuse(api.Forbidden, task.Classified, "task.record_checkpoint", says)
 }
 
-// What has a form that no request may have changes nothing.
+// A malformed request changes nothing.
 func TestTaskHostile(t *testing.T) {
 	h := build(t, taskTeam)
 	c := h.crew()
@@ -494,7 +492,7 @@ func TestTaskHostile(t *testing.T) {
 	c.lead.refuse(api.InvalidParams, "", "task.update", m{"task_id": other.id, "expected_revision": 2, "depends_on": []any{third.id}})
 }
 
-// A file of the workspace is one artifact, however it is named: what was recorded of it before
+// A file of the workspace is one artifact, whatever name is used: an earlier record of it
 // is not current beside it.
 func TestOneFileIsOneArtifact(t *testing.T) {
 	h := build(t, taskTeam)
@@ -524,7 +522,7 @@ func TestOneFileIsOneArtifact(t *testing.T) {
 	}
 }
 
-// taskSamples are parameters of the methods of tasks, and some that are refused.
+// taskSamples are parameters of the tasks' methods, good ones and refused ones.
 func taskSamples() map[string]struct{ good, bad []string } {
 	all := taskParams("tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7")
 	ref := m{"task_id": "tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7", "effect_id": "eff_01a1fe46-d68f-77d6-9611-d5a7674802c7", "run": 1, "event": "finished", "state": "done"}
@@ -543,7 +541,7 @@ func taskSamples() map[string]struct{ good, bad []string } {
 		s := struct{ good, bad []string }{good: []string{text(nil)}, bad: []string{text(m{"unknown": 1}), `[]`, `7`}}
 		for name := range params {
 			if name == "options" {
-				continue // whatever the agent's runtime offers
+				continue // any input of the agent's runtime
 			}
 			s.bad = append(s.bad, text(m{name: []any{m{}}}), strings.Replace(text(nil), "{", `{"`+name+`":null,`, 1))
 		}
@@ -552,8 +550,8 @@ func taskSamples() map[string]struct{ good, bad []string } {
 	return samples
 }
 
-// Whatever is asked of a task of another tenant's, the answer is that of a task which is not
-// there, also where its files have changed or are gone, and nothing of it changes.
+// Every question about another tenant's task gets the answer for a missing task, also if
+// its files have changed or are gone, and changes nothing of it.
 func TestTasksOfOthersAreNotThere(t *testing.T) {
 	h := build(t, taskTeam)
 	work, spec := t.TempDir(), "spec.md"
@@ -596,8 +594,8 @@ func TestTasksOfOthersAreNotThere(t *testing.T) {
 	}
 }
 
-// No file of the daemon's own, nor of the system's, is read for who makes a task,
-// whatever is called the workspace.
+// The daemon reads none of its own files, nor the system's, for the author of a task,
+// whatever the workspace.
 func TestTasksReadNoPrivateFile(t *testing.T) {
 	h := build(t, taskTeam)
 	lead := h.actor("lead", "")

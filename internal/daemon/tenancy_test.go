@@ -24,8 +24,8 @@ access:
     "@both/telegram": {channels: [telegram], tenants: [acme-corp, globex-inc]}
 `
 
-// What the agents of one tenant were shown of a session is nothing that another's
-// learn from an answer.
+// Another tenant's agents learn nothing from an answer about a session's messages to the
+// agents of one tenant.
 func TestSeenIsTheTenantsOwn(t *testing.T) {
 	h := build(t, bothServed)
 	telegram, alice, gina := h.channel("@both/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@globex/gina")
@@ -37,7 +37,7 @@ func TestSeenIsTheTenantsOwn(t *testing.T) {
 		if got := gina.dispatch("telegram:zed", "Hello", nil).OCIP; got.ExchangeID != "" {
 			t.Errorf("gina, who was shown nobody, has %+v", got)
 		}
-		// It is so from the store as well.
+		// The same is true from the store.
 		h.stop()
 		h.start()
 		h.channel("@both/telegram", "telegram")
@@ -68,8 +68,9 @@ func TestSeenIsTheTenantsOwn(t *testing.T) {
 	h.verify()
 }
 
-// With several tenants, an app registers that the configuration names, and no other: else who tries an id is told whether somebody of another tenant has it. One
-// that a reload or a restart has taken out is refused from then on.
+// With several tenants, only apps named in the configuration can register; otherwise a
+// trial of an id would reveal whether another tenant has it. An app removed by a reload or
+// a restart is refused from then on.
 func TestUnnamedAppIsRefused(t *testing.T) {
 	h := build(t, bothServed)
 	refused := func(id string) string {
@@ -84,7 +85,7 @@ func TestUnnamedAppIsRefused(t *testing.T) {
 	if r := h.records(audit.Filter{Like: audit.Record{AppID: "@globex/search"}}); len(r) != 2 || r[0].Event != "binding_refused" {
 		t.Errorf("on record is %+v", r)
 	}
-	// What it looks like is for the operator.
+	// Only the operator learns what it looks like.
 	if said := refused("@globex/Gina"); strings.Contains(said, "@globex/gina") {
 		t.Errorf("it is told %q", said)
 	}
@@ -104,8 +105,8 @@ func TestUnnamedAppIsRefused(t *testing.T) {
 	h.verify()
 }
 
-// A tool and a gateway method are one app's in its tenant. In another tenant they are
-// free, also where an app goes on with what it had; within one, the owner is named.
+// A tool and a gateway method belong to one app within a tenant. Another tenant can use the
+// same names, also if an app resumes with them; within one tenant, the refusal names the owner.
 func TestNamesOfToolsAreTheTenants(t *testing.T) {
 	const named = bothServed + `    "@acme/search": {tenants: [acme-corp]}
     "@acme/other": {tenants: [acme-corp]}
@@ -150,7 +151,7 @@ func TestNamesOfToolsAreTheTenants(t *testing.T) {
 			t.Errorf("%s goes on with %q", a.ID, a.Capabilities)
 		}
 	}
-	// Of what becomes of it, its own tenant hears.
+	// Its own tenant hears of its changes.
 	other = h.register("@acme/other", tools)
 	other.must("app.ready", nil, nil)
 	apps[0].must("app.shutdown", nil, nil)
@@ -159,8 +160,7 @@ func TestNamesOfToolsAreTheTenants(t *testing.T) {
 	apps[1].silent("app:left")
 }
 
-// Who asks for a channel that is somebody else's is told the same whether or not the
-// app that may have it is there.
+// A request for another app's channel gets the same answer whether or not that app is connected.
 func TestSomebodyElsesChannelIsAnsweredAlike(t *testing.T) {
 	h := build(t, strings.Replace(twoHouses, `  - {session: "telegram:*", agent: alice}`+"\n", "", 1))
 	gina := h.register("@globex/gina", api.Capabilities{Channels: api.Provides{Provides: []string{"telegram"}}})
@@ -196,8 +196,8 @@ func TestSomebodyElsesChannelIsAnsweredAlike(t *testing.T) {
 	}
 }
 
-// An app id that only looks like one that is configured or connected is refused, and
-// says which; one that the configuration names is what it says it is.
+// An app id that only looks like a configured or connected one is refused, and the refusal
+// names the other. One in the configuration is accepted.
 func TestLookAlikeAppIDIsRefused(t *testing.T) {
 	h := build(t, acme)
 	refused := func(id, like string) {
@@ -219,13 +219,13 @@ func TestLookAlikeAppIDIsRefused(t *testing.T) {
 	tools.must("app.shutdown", nil, nil)
 	h.waitGone("@me/tools")
 	h.register("@me/Tools", api.Capabilities{})
-	// The one that is configured has its id, whoever is there.
+	// A configured app keeps its id, whoever is connected.
 	h.reloaded(acme + "hooks: {apps: {\"@me/tools\": {wait: 1s}}}\n")
 	h.register("@me/tools", api.Capabilities{})
 }
 
-// Apps are told which record is about what they asked, by its id, and never its number,
-// which counts what other tenants' agents do. The operator finds the record by it.
+// Apps get the id of the record about their request, and never its number, which counts
+// other tenants' activity. The operator finds the record by its id.
 func TestAppsAreToldNoNumbers(t *testing.T) {
 	numbered := regexp.MustCompile(`(?i)"[a-z]*seq[a-z]*"\s*:`) // a signature may have the letters
 	h := build(t, bothServed)
@@ -262,13 +262,13 @@ func TestAppsAreToldNoNumbers(t *testing.T) {
 	alice.must("hook.emit", map[string]any{"hookName": "message_sending", "data": map[string]any{"sessionKey": "telegram:x", "content": "by itself"}}, &emitted)
 	told("what a runtime may send", emitted, "allow")
 
-	// What waits in the store is delivered with it too.
+	// A waiting message in the store is delivered with it too.
 	h.leaves(telegram)
 	waits := alice.dispatch("telegram:x", "later", nil)
 	h.restart()
 	telegram = h.channel("@both/telegram", "telegram")
 	m := telegram.message("hook:message_sending")
-	for m.DispatchID != waits.DispatchID { // what was read before can come again
+	for m.DispatchID != waits.DispatchID { // a message read before can come again
 		m = telegram.message("hook:message_sending")
 	}
 	if m.Context.AuditID != waits.OCIP.AuditID {
@@ -276,8 +276,8 @@ func TestAppsAreToldNoNumbers(t *testing.T) {
 	}
 }
 
-// What waits for a person is an answer to the same request alone: where a reload gives
-// the session to somebody else, the same bytes are a request of their own.
+// A pending request answers only the same request: if a reload gives the session to another
+// counterparty, the same bytes are a new request.
 func TestPendingIsNotAnsweredForSomebodyElse(t *testing.T) {
 	h := build(t, acme)
 	h.channel("@openclawos/telegram", "telegram")
@@ -300,16 +300,15 @@ func TestPendingIsNotAnsweredForSomebodyElse(t *testing.T) {
 			t.Errorf("%s is for %s, want %s", id, saw.Counterparty, want)
 		}
 	}
-	// And back: what was asked for dave is his still.
+	// And back: the request for dave is still his.
 	h.reloaded(acme)
 	if back := ask(); back.ApprovalID != dave.ApprovalID {
 		t.Errorf("for dave again it waits as %s, want %s", back.ApprovalID, dave.ApprovalID)
 	}
 }
 
-// Two agents that call their exchanges with a third the same have one each: the third
-// knows the second one by another id. Both go on, and what a person settles ends both
-// sides of the one that is meant.
+// Two agents that use the same id for their exchanges with a third have separate ones: the third
+// knows the second exchange under another id. Both continue, and settling one ends both of its sides.
 func TestSidesOfOneExchangeUnderTwoIDs(t *testing.T) {
 	const three = acme + "\nocip: {disclosure: none}\n"
 	h := build(t, strings.Replace(three, "agents:\n", `agents:
@@ -349,7 +348,7 @@ func TestSidesOfOneExchangeUnderTwoIDs(t *testing.T) {
 	if id := withAlice["agent-bob-1"].ExchangeID; id == "case" || withAlice["agent-alice-1"].ExchangeID != "case" {
 		t.Errorf("bob's side with alice is %s", id)
 	}
-	// Each goes on by itself: bob's answer to alice is round 2 of hers.
+	// Each continues by itself: bob's answer to alice is round 2 of hers.
 	if got := bob.dispatch("agent:alice:main", "an answer", nil).OCIP; got.ConversationID != second.ConversationID || got.Round != 2 {
 		t.Errorf("bob's answer is %+v", got)
 	}

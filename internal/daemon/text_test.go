@@ -7,9 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// What a channel's app makes of a text before it shows it, it makes before the
-// decision: the IRC app writes out escapes and drops controls, Telegram reads
-// HTML.
+// If a channel's app transforms a text before it shows it, the daemon does so before the
+// decision: the IRC app expands escapes and drops controls, Telegram parses HTML.
 func TestClients05WhatTheAppUndoesIsUndoneBefore(t *testing.T) {
 	h := build(t, `
 agents:
@@ -35,6 +34,6 @@ directory:
 			t.Errorf("%q: %s", content, code)
 		}
 	}
-	// What stays a text on the screen is none for the rules.
+	// A text that stays literal on the screen is literal for the rules.
 	alice.must("message.dispatch", map[string]any{"sessionKey": "irc:direct:friend", "content": `see C:\temp\x for it`, "metadata": fresh(nil)}, nil)
 }

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// toolRules is the policy that ocipd policy new writes, with its examples about tools.
+// toolRules is the policy of ocipd policy new, with its examples about tools.
 func toolRules(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := policies.Starter()
@@ -35,7 +35,7 @@ func shellCall(command string) m {
 	return m{"hookName": "tool_executing", "data": m{"toolName": "Bash", "cwd": "/work", "toolCallId": time.Now().String(), "params": m{"command": command}}}
 }
 
-// tool asks about a shell command, and demands what the daemon answers and has on record.
+// tool asks about a shell command, and checks the daemon's answer and its record.
 func (a *taskCaller) tool(h *harness, command, want string) (answer m) {
 	a.t.Helper()
 	before := len(h.records(audit.Filter{Like: audit.Record{Event: "tool_executing"}}))
@@ -54,8 +54,8 @@ func (a *taskCaller) tool(h *harness, command, want string) (answer m) {
 	return answer
 }
 
-// What the policy says of a tool call holds: it is allowed, refused, or a person is asked,
-// whose word is taken by the next call that is the same, once. Each answer is on record.
+// The policy's decision about a tool call is enforced: it is allowed, refused, or a person
+// decides, whose decision applies to the next equal call, once. Each answer is recorded.
 func TestToolsEnforced(t *testing.T) {
 	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
 	ann := h.speaker("ann")
@@ -87,7 +87,7 @@ func TestToolsEnforced(t *testing.T) {
 	}
 	ann.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
 	ann.tool(h, "make deploy ", "require_approval")
-	// Whoever asks, of the same agent.
+	// Any caller for the same agent.
 	h.speaker("ann").tool(h, "make deploy", "allow")
 	if r := h.last("tool_executing"); r.ApprovalID != id {
 		t.Errorf("on record %+v", r)
@@ -101,7 +101,7 @@ func TestToolsEnforced(t *testing.T) {
 	if !strings.Contains(str(refused, "reason"), "a person has denied") {
 		t.Errorf("refused as %v", refused)
 	}
-	// What was approved and not used is taken back by a denial, and the next call asks anew.
+	// A denial withdraws an unused approval, and the next call asks again.
 	id = str(ann.tool(h, "make deploy", "require_approval"), "approvalId")
 	h.decides(api.DecideApprove, id)
 	if taken := h.decides(api.DecideDeny, id); taken.State != api.ApprovalRevoked || h.shown(id).Delivery != "abandoned" {
@@ -112,8 +112,8 @@ func TestToolsEnforced(t *testing.T) {
 	}
 }
 
-// What a person approved holds for the policy under which they saw it, and a call that is no
-// call is refused.
+// A person's approval applies under the policy under which they saw the call, and an
+// invalid call is refused.
 func TestToolsUnderAnotherPolicy(t *testing.T) {
 	rules := toolRules(t)
 	h := ruled(t, ungoverned+"\ntools: enforce\n", rules)
@@ -136,14 +136,14 @@ func TestToolsUnderAnotherPolicy(t *testing.T) {
 		}
 	}
 	ann.must("agent.withdraw", m{"approvalId": second, "note": "not wanted"})
-	// A policy that does not judge tools is none to enforce.
+	// A policy without rules for tools cannot be enforced.
 	lay(t, h.path("policy"), map[string]string{"tool.rego": "package other\n", "my_tool_rules.rego": "package other\n"})
 	if _, err := h.reload(); err == nil || !strings.Contains(err.Error(), "no package ocip.tool") {
 		t.Errorf("taken: %v", err)
 	}
 }
 
-// An answer that is only recorded says what it would have been; without tools nothing is.
+// With record, the record names the decision that would apply; with off, nothing is recorded.
 func TestToolsRecordedAndOff(t *testing.T) {
 	h := ruled(t, ungoverned, toolRules(t))
 	ann := h.speaker("ann")
@@ -170,8 +170,8 @@ func TestToolsRecordedAndOff(t *testing.T) {
 	}
 }
 
-// What a tool is called with is looked at for secrets, whatever is done about calls: what is found
-// is on record, and is refused where the answer holds, whatever the policy says.
+// The arguments of a tool call are always checked for secrets: findings are recorded, and
+// refused under enforce, whatever the policy says.
 func TestToolsWithSecrets(t *testing.T) {
 	for mode, want := range map[string]string{"record": "allow", "enforce": "deny"} {
 		t.Run(mode, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestToolsWithSecrets(t *testing.T) {
 	}
 }
 
-// A tool of which no map says what becomes of its text has a person asked, and once approved it is
-// let go once; one of another server of the same name is another call.
+// If no map describes a tool with a text, a person is asked, and an approved call is
+// allowed once; a tool with the same name on another server is another call.
 func TestUnmappedToolsAsk(t *testing.T) {
 	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
 	ann := h.speaker("ann")
@@ -217,8 +217,8 @@ var twoOfOneApp = strings.Replace(ungoverned, "directory:\n", `  - {id: alma, ap
 directory:
 `, 1) + "\ntools: enforce\n"
 
-// What a person said about the call of one agent is said to that agent alone: another one
-// asks for itself, also where the same app speaks for both, and takes away nothing.
+// A person's decision about one agent's call applies only to that agent: another one asks
+// for itself, even through the same app, and uses nothing up.
 func TestToolsOfTwoAgentsOfAnApp(t *testing.T) {
 	h := ruled(t, twoOfOneApp, toolRules(t))
 	app := h.agent("@acme/alice")
@@ -241,8 +241,8 @@ func TestToolsOfTwoAgentsOfAnApp(t *testing.T) {
 	}
 }
 
-// What people said about tool calls is found however much else they have said that nobody
-// has taken yet, and keeps no message from being listed.
+// Decisions about tool calls are found however many other unused decisions there are, and
+// keep no message from being listed.
 func TestToolsAmongManyWords(t *testing.T) {
 	h := ruled(t, twoOfOneApp, toolRules(t))
 	h.stop()
@@ -278,8 +278,8 @@ func TestToolsAmongManyWords(t *testing.T) {
 	}
 }
 
-// What a person approves of a tool call is all that its runtime says of it, and the approval
-// gives back that and nothing else: another member, or another value of one, is another call.
+// A person approves everything that a runtime reports of a tool call, and the approval
+// returns exactly that: another member, or another value, is another call.
 func TestToolsApprovedWhole(t *testing.T) {
 	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
 	app := h.redeems()

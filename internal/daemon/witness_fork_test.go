@@ -15,7 +15,7 @@ import (
 	"github.com/openclawos/ocipd/test/witnesstest"
 )
 
-// witnessed is a daemon with a witness of somebody else's making, and copies of its state.
+// witnessed is a daemon with an independent witness, and copies of its state.
 type witnessed struct {
 	*harness
 	witness *witnesstest.Witness
@@ -23,7 +23,7 @@ type witnessed struct {
 	serving func() error
 }
 
-// witnessedLog starts a daemon whose log somebody else's witness cosigns.
+// witnessedLog starts a daemon whose log an independent witness cosigns.
 func witnessedLog(t *testing.T) *witnessed {
 	t.Helper()
 	w := &witnessed{harness: build(t, acme)}
@@ -49,7 +49,7 @@ func witnessedLog(t *testing.T) *witnessed {
 	return w
 }
 
-// answers has the witness be there, silent be away.
+// answers makes the witness available, and silent unavailable.
 func (w *witnessed) answers() {
 	w.t.Helper()
 	var err error
@@ -67,7 +67,7 @@ func (w *witnessed) silent() {
 	w.serving = nil
 }
 
-// keep copies the state, and put puts a copy in its place.
+// keep copies the state, and put replaces it by a copy.
 func (w *witnessed) keep(name string) {
 	w.t.Helper()
 	if out, err := exec.Command("cp", "-r", w.path("state"), w.path(name)).CombinedOutput(); err != nil {
@@ -85,7 +85,7 @@ func (w *witnessed) put(name string) {
 	}
 }
 
-// lives has the daemon start and stop some times, each with as many records.
+// lives starts and stops the daemon several times, each time with as many records.
 func (w *witnessed) lives(times int) {
 	w.t.Helper()
 	for range times {
@@ -94,12 +94,12 @@ func (w *witnessed) lives(times int) {
 	}
 }
 
-// A log that forked from what a witness has signed does not start, whichever of the two the
-// witness saw first and whichever is longer, and both are named.
+// A log that forked from the one that a witness has signed does not start, whichever of the
+// two the witness saw first and whichever is longer, and both are named.
 func TestForkDoesNotStart(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// seen and hidden are how often the log lived before the witness, and without it.
+		// seen and hidden are the numbers of runs with and without the witness.
 		seen, hidden int
 		says         string
 	}{
@@ -143,8 +143,8 @@ func TestForkDoesNotStart(t *testing.T) {
 	}
 }
 
-// A witness that is back and refuses the log of a running daemon stops all sending, which goes
-// on when a person says so; all of it is on record, and status says it until then.
+// If a returning witness refuses the log of a running daemon, all sending is paused until a
+// person resumes it; all of it is recorded, and the status shows it until then.
 func TestForkPausesSending(t *testing.T) {
 	w := witnessedLog(t)
 	w.keep("copy")
@@ -196,7 +196,7 @@ func TestForkPausesSending(t *testing.T) {
 	if e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "anybody?"}); ocipCode(t, e) != string(ocip.Paused) {
 		t.Errorf("it is refused with %v", e)
 	}
-	// It is away at the next start: that sending is paused for it is shown all the same.
+	// It is away at the next start: the pause for it is shown all the same.
 	w.silent()
 	w.stop()
 	w.start()
@@ -211,7 +211,7 @@ func TestForkPausesSending(t *testing.T) {
 		t.Error("it is shown after a person has resumed")
 	}
 	alice.dispatch("telegram:dave", "again", nil)
-	// The same witness goes on refusing, which is known.
+	// The same witness continues to refuse, which is known.
 	sign()
 	signed := w.records(audit.Filter{Like: audit.Record{Event: audit.EventSigned}})
 	size := signed[len(signed)-1].Seq - 1
@@ -230,8 +230,8 @@ func TestForkPausesSending(t *testing.T) {
 	}
 }
 
-// Who is added to the list of witnesses, and taken off it, is on record: at once, and at the
-// start where the list was changed while the daemon was stopped.
+// Additions to the list of witnesses and removals are recorded: at once, and at the start
+// if the list changed while the daemon was stopped.
 func TestListOfWitnessesIsOnRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, acme)

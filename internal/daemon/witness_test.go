@@ -15,7 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/witness"
 )
 
-// A daemon shows its witnesses every checkpoint, over a change of its key too, and does
+// A daemon shows its witnesses every checkpoint, also after a change of its key, and does
 // not start on a log of which one has seen more.
 func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 	h := build(t, acme)
@@ -75,7 +75,7 @@ func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 	}
 	h.start()
 	h.stop()
-	// All of it is put back, as from a backup: nothing here says that there was more.
+	// Everything is set back, as from a backup: nothing here shows that there was more.
 	if err := errors.Join(os.Rename(h.path("state"), h.path("newer")), os.Rename(h.path("older"), h.path("state"))); err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +84,14 @@ func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 		t.Fatal("it starts on an older log")
 	}
 	contains(t, err.Error(), "the witness other.example was shown", "it was cut, or is an older copy")
-	// Without the witness it starts: that is what it is for.
+	// Without the witness it starts: only the witness prevents it.
 	if err := os.Remove(filepath.Join(h.path("state"), "keys", "witnesses")); err != nil {
 		t.Fatal(err)
 	}
 	h.start()
 }
 
-// A witness that does not answer is shown to operators, with why and since when.
+// Operators see a witness that does not answer, with the reason and the time.
 func TestWitnessThatDoesNotAnswerIsShown(t *testing.T) {
 	h := build(t, acme)
 	h.stop()

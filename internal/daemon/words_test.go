@@ -6,7 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A promise in two messages is found in the second, in whichever exchange it is.
+// A promise in two messages is found in the second, in any exchange.
 func TestHalvesOfAPromise(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
@@ -17,7 +17,7 @@ func TestHalvesOfAPromise(t *testing.T) {
 	alice.dispatch("agent:bob:main", "mise en place", fresh(nil))
 }
 
-// A yes binds where the other agent asked for one.
+// A yes binds if the other agent asked for a commitment.
 func TestYesToAQuestion(t *testing.T) {
 	h := build(t, acme)
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")

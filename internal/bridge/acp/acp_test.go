@@ -27,7 +27,7 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// TestMain makes the test's program an agent too.
+// TestMain lets the test's program also act as an agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "agent" {
 		agent(os.Args[2])
@@ -115,7 +115,7 @@ func made(name, text string) {
 	}
 }
 
-// turn is what the agent does.
+// turn plays the agent's turn.
 func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.StopReason, *sdk.RequestError) {
 	script, more, _ := strings.Cut(script, ":")
 	switch script {
@@ -138,7 +138,7 @@ func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.S
 	case "silent":
 		select {}
 	case "moves":
-		// It leaves the group that is its own, so that nothing tells the group anything.
+		// Leave its own group, so that signals to the group do not reach it.
 		group, err := syscall.Getpgid(os.Getppid())
 		if err == nil {
 			err = syscall.Setpgid(0, group)
@@ -172,7 +172,7 @@ func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.S
 		fmt.Println(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`)
 		os.Exit(0)
 	case "long":
-		// What frames the text takes less than 200 bytes.
+		// The frame around the text takes less than 200 bytes.
 		say(conn, sdk.UpdateAgentMessageText(strings.Repeat("x", maxLine-200)))
 		made("out.txt", "made")
 	case "too long":
@@ -203,7 +203,7 @@ func turn(conn *sdk.Connection, script string, cancelled <-chan struct{}) (sdk.S
 	return sdk.StopReasonEndTurn, nil
 }
 
-// asks asks for a permission, and writes down the answer.
+// asks asks for a permission, and writes the answer to a file.
 func asks(conn *sdk.Connection, options string) {
 	say(conn, sdk.StartToolCall("call-1", "Run the tests", sdk.WithStartKind(sdk.ToolKindExecute), sdk.WithStartStatus(sdk.ToolCallStatusPending), sdk.WithStartRawInput(map[string]any{"command": "go test"})))
 	p := sdk.RequestPermissionRequest{SessionId: "session-1", ToolCall: sdk.ToolCallUpdate{ToolCallId: "call-1"}}
@@ -217,14 +217,14 @@ func asks(conn *sdk.Connection, options string) {
 	made("answer", string(answer))
 }
 
-// fake is a daemon that writes down what it is called with.
+// fake is a daemon that records its calls.
 type fake struct {
 	t    *testing.T
 	view taskapi.View
 
 	mu    sync.Mutex
 	calls []call
-	// answer answers a call, nil for what is usual.
+	// answer answers a call; if it is nil or does not take the call, the usual answer applies.
 	answer func(ctx context.Context, method string, params any) (result any, err error, taken bool)
 }
 
@@ -265,7 +265,7 @@ func (f *fake) give(said, result any, err error) error {
 	return json.Unmarshal(text, result)
 }
 
-// last is the last call of a method, nil where there is none.
+// last is the last call of a method, or nil.
 func (f *fake) last(method string) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -331,8 +331,8 @@ func (r *trial) read(name string) string {
 	return string(text)
 }
 
-// An agent that has a mode in which it asks and begins in another one is warned about, to whoever started
-// it and on record, and so is the mode that its actor names.
+// If an agent has a mode that asks and begins in another one, the bridge warns the person
+// who started it, and records the warning. It also records the mode that the actor names.
 func TestModeIsTold(t *testing.T) {
 	t.Parallel()
 	for set, warns := range map[string]bool{"": true, "ask": false} {
@@ -359,7 +359,7 @@ func TestModeIsTold(t *testing.T) {
 	}
 }
 
-// An agent's end is an attempt's end: each stop reason, each way to fail.
+// Each stop reason and each failure of an agent ends the attempt with its outcome.
 func TestEnds(t *testing.T) {
 	tests := []struct {
 		script, outcome, failure, summary string
@@ -419,8 +419,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// What the agent is given: the workspace, the listed variables alone, its MCP server with
-// the token, what it is about, and no files and terminals of the client's.
+// The agent gets the workspace, only the listed variables, its MCP server with the token,
+// and the task; it gets no access to files and terminals through the client.
 func TestGiven(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "works")
@@ -481,7 +481,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// A permission is the daemon's to give, and is given by the kind of an option: once, and
+// Only the daemon grants a permission. The bridge selects an option by its kind: once, and
 // for nothing else.
 func TestPermissions(t *testing.T) {
 	all := "allow_always,allow_once,reject_always,reject_once"
@@ -509,7 +509,7 @@ func TestPermissions(t *testing.T) {
 				t.Errorf("answered %s, want %s", got, tt.want)
 			}
 			p := r.last("task.ask_permission").(*taskapi.AskPermissionParams)
-			// The title, the kind and the input were said before, with the call's start.
+			// The start of the call gave the title, the kind and the input.
 			if c := p.ToolCall; c.Title != "Run the tests" || c.Kind != "execute" || string(c.Input) != `{"command":"go test"}` || c.InWorkspace || p.AttemptID != attemptID || len(p.Validate()) > 0 {
 				t.Errorf("asked %+v", p)
 			}
@@ -520,11 +520,11 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// An agent that waits for a person is not silent, and its lease is kept meanwhile.
+// An agent that waits for a person does not count as silent, and keeps its lease.
 func TestWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "asks:allow_once,reject_once")
-	// The agent's start counts as idle, and takes long on a busy machine.
+	// The agent's start counts as idle time, and takes long on a busy machine.
 	r.o.Agent.Idle, r.o.Lease = 3*time.Second, 600*time.Millisecond
 	r.answer = func(ctx context.Context, method string, _ any) (any, error, bool) {
 		if method == "task.ask_permission" {
@@ -543,13 +543,13 @@ func TestWaitsForAPerson(t *testing.T) {
 			beats++
 		}
 	}
-	// The bridge sends one each third of the lease, fewer on a busy machine.
+	// The bridge sends one every third of the lease, fewer on a busy machine.
 	if beats < 3 || beats > 30 {
 		t.Errorf("%d heartbeats were sent", beats)
 	}
 }
 
-// An attempt that others have ended, and an interrupted bridge, cancel the agent's turn.
+// The agent's turn is cancelled if the bridge is interrupted or somebody else ends the attempt.
 func TestCancelled(t *testing.T) {
 	lost := &api.Error{Code: api.Conflict, Message: "attempt 1 is failed", Details: taskapi.Details{Task: taskapi.Error{Code: task.LeaseLost}}}
 	tests := []struct {
@@ -594,7 +594,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// While the daemon is away the agent goes on.
+// The agent continues while the daemon is away.
 func TestDaemonAway(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "asks:allow_once")
@@ -618,7 +618,7 @@ func TestDaemonAway(t *testing.T) {
 	}
 }
 
-// What the agent has started ends with it.
+// Processes that the agent has started end with it.
 func TestGroupEnds(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "forks")
@@ -641,8 +641,8 @@ func TestGroupEnds(t *testing.T) {
 	t.Errorf("process %d, which the agent has started, is still there", pid)
 }
 
-// All that the agent did is on record, however much it was, and also where the daemon
-// did not take it at first.
+// Everything that the agent did is recorded, however much it was, even if the daemon did
+// not accept it at first.
 func TestAllIsTold(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "calls")
@@ -686,7 +686,7 @@ func TestAllIsTold(t *testing.T) {
 	}
 }
 
-// Reviewers give their verdict by a tool, or in words.
+// Reviewers give their verdict through a tool or in a text.
 func TestReviews(t *testing.T) {
 	word := `{"verdict":"changes_requested","summary":"not yet","findings":[{"severity":"minor","message":"no test"},"and {more}"]}`
 	good := `Here it is: {"verdict":"changes_requested","summary":"not yet","findings":[{"severity":"minor","message":"no test","line":3}]} Done.`
@@ -743,7 +743,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// What is not there to be done is refused before anything is started.
+// A run without work is refused before anything starts.
 func TestRefused(t *testing.T) {
 	tests := []struct {
 		name   string

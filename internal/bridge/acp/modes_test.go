@@ -7,8 +7,8 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// Without a mode of the actor's, an agent that is known works in one that asks, and another
-// one that has such a mode is warned about.
+// If the actor names no mode, a known agent works in a mode that asks. For another agent
+// that has such a mode, the bridge warns.
 func TestMode(t *testing.T) {
 	for _, tc := range []struct {
 		agent, current, offered, set, warning string

@@ -163,7 +163,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// What nobody can be shown is refused.
+// A call that is too long to be shown is refused.
 func TestLongCall(t *testing.T) {
 	var d told
 	d.init(begin(t, "works").o.Now())
@@ -187,7 +187,7 @@ func TestLongCall(t *testing.T) {
 	if n := d.news(); n.kind != task.CheckpointSession {
 		t.Errorf("got %+v", n)
 	}
-	// What was told and not taken is told again; what is never told is counted.
+	// News that the daemon has not accepted is sent again; calls that are never reported are counted.
 	if n := d.news(); n.kind != task.CheckpointSession {
 		t.Errorf("the session is told once, and then %+v", n)
 	}
@@ -206,19 +206,19 @@ func TestLongCall(t *testing.T) {
 	if told != maxCalls || dropped != 11 {
 		t.Errorf("%d calls were told of, and %d not", told, dropped)
 	}
-	// One that the daemon knows makes room, so that none is dropped.
+	// A call that the daemon knows makes room, so that none is dropped.
 	d.call(&toolCall{ID: "new"})
 	n := d.news()
 	if n == nil || len(n.calls) != 1 || n.dropped != 0 {
 		t.Fatalf("told %+v", n)
 	}
-	// What was said while it was told is told too.
+	// An update during the report is reported too.
 	d.call(&toolCall{ID: "new", Status: "completed"})
 	d.taken(n)
 	if n = d.news(); n == nil || !strings.Contains(string(n.payload), "completed") {
 		t.Fatalf("told %+v", n)
 	}
-	// What is refused for good is not in the way of what comes next, and counted.
+	// News that the daemon refuses for good does not block later news, and is counted.
 	d.refused(n)
 	if n = d.news(); n == nil || string(n.payload) != `{"calls":[],"dropped":1}` {
 		t.Errorf("told %+v", n)

@@ -16,8 +16,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// plays is the variable by which this program plays Codex: it opens a shell, asks its hook about what is typed, or
-// neither.
+// plays is the variable that makes this program play Codex: it opens a shell, asks its hook
+// about typed text, or neither.
 const plays = "OCIPD_PLAYS_CODEX"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	buildtest.Isolated(m).Run()
 }
 
-// play does what Codex does: it asks its model three times, and its hook about calls of tools.
+// play acts like Codex: it asks its model three times, and its hook about tool calls.
 func play(how string) error {
 	home := os.Getenv("CODEX_HOME")
 	var settings struct {
@@ -108,7 +108,8 @@ func play(how string) error {
 	return say(opened+`,{"type":"function_call_output","output":"`+typed+`"}`, `"done"`)
 }
 
-// A Codex that asks its hook about what is typed is told from one that does not, and from one of which nothing is known.
+// The probe distinguishes a Codex that asks its hook about typed text, one that does not,
+// and one for which the result is unknown.
 func TestAsked(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// asking is a place whose runtimes ask about calls of tools, with some files.
+// asking is a place with some files, whose runtimes ask about tool calls.
 func asking(t *testing.T, files map[string]string) *Place {
 	t.Helper()
 	home := t.TempDir()
@@ -35,7 +35,7 @@ func asking(t *testing.T, files map[string]string) *Place {
 	}
 }
 
-// all is every file of a place, but for what is kept.
+// all returns every file of a place, except the notes.
 func all(t *testing.T, p *Place) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -99,8 +99,8 @@ var gateTests = []struct {
 			"etc/codex/requirements.toml":   {"[[hooks.PreToolUse.hooks]]", "hooks = true", `cwd = "${cwd}"`, `allowed_sandbox_modes = ["read-only", "workspace-write"]`, `matcher = "^mcp__"`}}},
 }
 
-// A runtime is made to ask about calls of tools, once, and everything is taken out again:
-// byte for byte, files that were not there before too.
+// A runtime is made to ask about tool calls, once. Removal restores everything byte for
+// byte, and deletes new files.
 func TestGatesAndBack(t *testing.T) {
 	for _, tt := range gateTests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestGatesAndBack(t *testing.T) {
 	}
 }
 
-// Of a user's hooks and the machine's, the machine's alone stay, in whichever order the two
-// are entered: a call is decided once.
+// Of a user's and the machine's hooks only the machine's stay, in whichever order they are
+// entered, so that a call is decided once.
 func TestManagedTakesTheUsersPlace(t *testing.T) {
 	for _, tt := range gateTests {
 		if tt.managed {
@@ -169,7 +169,7 @@ func TestManagedTakesTheUsersPlace(t *testing.T) {
 	}
 }
 
-// The machine's settings can be read by all of its users.
+// All users of the machine can read the machine's settings.
 func TestManagedFilesAreForAll(t *testing.T) {
 	for _, tt := range gateTests {
 		if !tt.managed {
@@ -195,7 +195,7 @@ func TestManagedFilesAreForAll(t *testing.T) {
 	}
 }
 
-// What somebody has changed meanwhile stays, and nothing else of ours.
+// Changes by others stay, and nothing else of ocipd's does.
 func TestGatesAmongOthersChanges(t *testing.T) {
 	for _, tt := range gateTests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestGatesAmongOthersChanges(t *testing.T) {
 	}
 }
 
-// Another agent, or another list of servers, takes the place of what was entered.
+// Entries for another agent, or another list of servers, replace the earlier ones.
 func TestGatesOfAnotherAgent(t *testing.T) {
 	for _, tt := range gateTests {
 		r, p := Find(tt.runtime), asking(t, tt.files)
@@ -247,7 +247,7 @@ func TestGatesOfAnotherAgent(t *testing.T) {
 	}
 }
 
-// What a project shares is listed as open, and is not changed.
+// Servers that a project shares are listed as open, and are not changed.
 func TestSharedServersAreListed(t *testing.T) {
 	p := asking(t, map[string]string{"w/.mcp.json": `{"mcpServers":{"theirs":{"command":"x"},"ours":{"command":"/usr/bin/ocipd","args":[]}` +
 		`,"posing":{"command":"/w/ocipd","args":["mcp-proxy","--agent","a","--token-file","/t","--","y"]},"elsewhere":{"command":"/usr/bin/ocipd","args":["--socket","/w/s","mcp-proxy","--agent","a","--token-file","/t","--","y"]}` +
@@ -280,8 +280,8 @@ func TestSharedServersAreListed(t *testing.T) {
 	}
 }
 
-// A server that the user has put on prompt keeps asking the user: the hook answers the
-// prompts that were entered for it, and no other.
+// A server that the user has put on prompt keeps asking the user: the hook answers only
+// prompts that ocipd entered.
 func TestCodexPromptOfTheUsersOwn(t *testing.T) {
 	t.Parallel()
 	const file = "[mcp_servers.mine]\nurl = \"https://y\"\ndefault_tools_approval_mode = \"prompt\"\n[mcp_servers.noted]\nurl = \"https://z\"\ndefault_tools_approval_mode = \"prompt\" # mine\n"
@@ -292,7 +292,7 @@ func TestCodexPromptOfTheUsersOwn(t *testing.T) {
 	} {
 		files := map[string]string{".codex/config.toml": file + tt.more}
 		r, p := Find("codex"), asking(t, files)
-		for range 2 { // what was entered the first time is known again
+		for range 2 { // the second run recognizes the entries of the first
 			plan, err := r.Behind(p, "alice")
 			apply(t, plan, err)
 			hooks := read(t, filepath.Join(p.Home, ".codex/hooks.json"))
@@ -310,8 +310,8 @@ func TestCodexPromptOfTheUsersOwn(t *testing.T) {
 	}
 }
 
-// A server whose name can be taken for another's in the names of tools is not exempted for
-// it, and its prompts are not answered for it.
+// If the names of two servers' tools can be confused, the exemption and the prompts of one
+// do not apply to the other.
 func TestNamesThatCoverOthers(t *testing.T) {
 	t.Parallel()
 	const web = "url = \"https://x\"\n"

@@ -36,7 +36,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// runtimeTests are files as runtimes write them, and as people do.
+// runtimeTests are files as runtimes and people write them.
 var runtimeTests = []struct {
 	name, runtime, file, text, want string
 }{
@@ -64,8 +64,8 @@ var runtimeTests = []struct {
 		"[mcp_servers.b]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--name\", \"b\", \"--\", \"b\"]"},
 }
 
-// A server goes behind the proxy, once, and comes out again as it was: all else in the
-// file stays byte for byte.
+// A server goes behind the proxy, once, and comes out again unchanged. Everything else in
+// the file stays byte for byte.
 func TestBehindAndBack(t *testing.T) {
 	for _, tt := range runtimeTests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestBehindAndBack(t *testing.T) {
 	}
 }
 
-// What somebody has changed meanwhile stays: only our own entries are taken out.
+// Changes by others stay: only our own entries are removed.
 func TestRemoveKeepsOthersChanges(t *testing.T) {
 	for _, tt := range runtimeTests {
 		r := Find(tt.runtime)
@@ -162,7 +162,7 @@ func TestRemoveKeepsOthersChanges(t *testing.T) {
 	}
 }
 
-// Another agent takes the place of the first: no proxy stands behind a proxy.
+// Another agent replaces the first: there is never a proxy behind a proxy.
 func TestAnotherAgent(t *testing.T) {
 	p, file := place(t, ".claude.json", `{"mcpServers":{"a":{"command":"a","args":["--","b"]}}}`)
 	for _, agent := range []string{"alice", "bob"} {
@@ -183,7 +183,7 @@ func TestAnotherAgent(t *testing.T) {
 	}
 }
 
-// A file that the runtime writes meanwhile is not overwritten.
+// A file that the runtime writes between plan and change is not overwritten.
 func TestChangedMeanwhile(t *testing.T) {
 	p, file := place(t, ".claude.json", `{"mcpServers":{"a":{"command":"a"}}}`)
 	plan, err := claudeCode.Behind(p, "alice")
@@ -202,7 +202,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A removal that has failed is made again, and gives the file back to the byte still.
+// A failed removal can be repeated, and still restores the file byte for byte.
 func TestRemovalThatHasFailed(t *testing.T) {
 	t.Parallel()
 	const before = "{ \"mcpServers\" : {\n\t\"a\":{\"command\":\"a\"} } }"
@@ -256,7 +256,7 @@ func TestThroughALink(t *testing.T) {
 	}
 }
 
-// A broken file is said to be broken, and left alone.
+// A broken file is reported, and left alone.
 func TestBrokenFiles(t *testing.T) {
 	for _, tt := range []struct{ runtime, file, text, want string }{
 		{"claude-code", ".claude.json", `{"mcpServers":`, "no JSON object"},
@@ -284,8 +284,7 @@ func TestBrokenFiles(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, either nothing is planned or what is written is read back as
-// planned.
+// For any content of the file, either nothing is planned, or the written text is read back as planned.
 func FuzzBehind(f *testing.F) {
 	for _, tt := range runtimeTests {
 		f.Add(tt.runtime == "codex", []byte(tt.text))
@@ -326,8 +325,8 @@ func FuzzBehind(f *testing.F) {
 	})
 }
 
-// A server is gated where the proxy is started just as it is entered, by this program and no other; a
-// server of this daemon is one by its sub-command. Entering again writes the rest anew.
+// A server is gated only if this program starts the proxy exactly as entered. A server of
+// this daemon is recognized by its sub-command. Entering again rewrites everything else.
 func TestChangedEntriesAreOpen(t *testing.T) {
 	t.Parallel()
 	p := &Place{Self: "/usr/bin/ocipd"}
@@ -361,8 +360,7 @@ func TestChangedEntriesAreOpen(t *testing.T) {
 	}
 }
 
-// What a server's name is must not be taken for another's, and what is entered in another way is
-// entered again.
+// A server's name must not be mistaken for another's, and a changed entry is entered again.
 func TestNamesAndChanges(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ file, says string }{
@@ -387,7 +385,7 @@ func TestNamesAndChanges(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(home, ".codex"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			// Codex writes dashes as it writes all else.
+			// Codex treats dashes like any other character.
 			for _, server := range []string{strings.Split(tc.file, `"`)[3], "gh-", "gh--x"} {
 				if err := os.WriteFile(filepath.Join(home, ".codex", "config.toml"), fmt.Appendf(nil, "[mcp_servers.%q]\ncommand = \"a\"\n", server), 0o600); err != nil {
 					t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestMain makes this program OpenClaw's where it is called by that name.
+// TestMain makes this program OpenClaw's if it has that name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == openClawProgram {
 		if err := pretend(os.Getenv("OPENCLAW_STATE_DIR"), os.Args[1:]); err != nil {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(buildtest.Isolated(m).Run())
 }
 
-// pretend does what OpenClaw's commands do to its files.
+// pretend changes files as OpenClaw's commands do.
 func pretend(state string, args []string) error {
 	file := filepath.Join(state, "openclaw.json")
 	settings := map[string]any{}
@@ -112,7 +112,7 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// openClawPlace is a home with an OpenClaw of some settings in it.
+// openClawPlace is a home with an OpenClaw and its settings.
 func openClawPlace(t *testing.T, settings string) (*Place, string) {
 	t.Helper()
 	p, file := place(t, ".openclaw/openclaw.json", settings)
@@ -142,9 +142,8 @@ func findOpenClaw(t *testing.T, p *Place) *OpenClaw {
 
 const commented = "// mine\n{\"agents\": {\"x\": 1}}\n"
 
-// The plugin goes into OpenClaw once, with the rights that it needs, and comes out again
-// so that the settings are what they were, their comments too, whatever OpenClaw notes in
-// them for itself meanwhile.
+// The plugin goes into OpenClaw once, with the rights that it needs. Removal restores the
+// settings, including comments, whatever OpenClaw notes there for itself meanwhile.
 func TestOpenClawAndBack(t *testing.T) {
 	p, file := openClawPlace(t, commented)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "busy"), nil, 0o600); err != nil {
@@ -178,7 +177,7 @@ func TestOpenClawAndBack(t *testing.T) {
 	if !openClaw.Integrated(p) {
 		t.Error("it does not count as integrated")
 	}
-	// A Gateway starts, and notes so.
+	// A starting Gateway notes its version.
 	var all map[string]any
 	if err := json.Unmarshal([]byte(read(t, file)), &all); err != nil {
 		t.Fatal(err)
@@ -212,7 +211,7 @@ func TestOpenClawAndBack(t *testing.T) {
 	}
 }
 
-// What somebody has changed since stays, and our own entries go.
+// Changes by others stay, and our own entries go.
 func TestOpenClawKeepsOthersChanges(t *testing.T) {
 	p, file := openClawPlace(t, `{"plugins": {"allow": ["other"], "entries": {"other": {}}}}`)
 	o := findOpenClaw(t, p)
@@ -247,7 +246,7 @@ func patchFile(t *testing.T, text string) string {
 	return file
 }
 
-// Where a gate would stay open, it is said, and nothing is put in.
+// If a gate would stay open, that is reported, and nothing is installed.
 func TestOpenClawRefused(t *testing.T) {
 	for _, tt := range []struct{ version, settings, want string }{
 		{"2026.8.31", `{}`, "too old"},
@@ -270,8 +269,8 @@ func TestOpenClawRefused(t *testing.T) {
 	}
 }
 
-// What a canary tells depends on the log alone; without a record, on whether the agent
-// has tried.
+// The result of a canary depends only on the log. Without a record, it depends on whether
+// the agent has tried.
 func TestTry(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// remoteTests are servers over HTTP as runtimes have them. Those without a want stay.
+// remoteTests are servers over HTTP in the files of runtimes. Those without a want stay.
 var remoteTests = []struct{ name, runtime, file, text, want string }{
 	{"claude", "claude-code", ".claude.json",
 		`{"mcpServers": { "web" : {"url":"https://x/mcp","type":"http"} }}`,
@@ -35,7 +35,7 @@ var remoteTests = []struct{ name, runtime, file, text, want string }{
 	{"codex, a login", "codex", ".codex/config.toml", "[mcp_servers.web]\nurl = \"https://login/mcp\"\n", ""},
 }
 
-// reaching is a place from which servers are reached that want no login.
+// reaching is a place from which the servers can be reached without a login.
 func reaching(t *testing.T, name, text string) (*Place, string) {
 	p, file := place(t, name, text)
 	p.Reach = func(url string, _ map[string]string) error {
@@ -47,9 +47,8 @@ func reaching(t *testing.T, name, text string) (*Place, string) {
 	return p, file
 }
 
-// A server over HTTP is started by a command behind the proxy where one can take its place,
-// once, and has its address again afterwards: byte for byte where nobody has changed the file
-// since, and else where it stands.
+// If a command can replace a server over HTTP, it goes behind the proxy, once, and gets its address
+// back afterwards: byte for byte if nobody has changed the file since, otherwise in its place.
 func TestServersOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, tt := range remoteTests {
@@ -98,7 +97,7 @@ func TestServersOverHTTP(t *testing.T) {
 	}
 }
 
-// What was kept of a server is gone: it is written anew, and reaches the same.
+// If the notes about a server are gone, it is written anew, and leads to the same address.
 func TestServersOverHTTPWithoutNotes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range remoteTests[:2] {
@@ -122,8 +121,8 @@ func TestServersOverHTTPWithoutNotes(t *testing.T) {
 	}
 }
 
-// A server that is put behind the proxy is not asked about as a tool, nor put on prompt, from
-// the first time on.
+// A server that goes behind the proxy is neither asked about as a tool nor put on prompt,
+// from the first run on.
 func TestGatesBesideServersOverHTTP(t *testing.T) {
 	t.Parallel()
 	for runtime, files := range map[string]map[string]string{
@@ -132,7 +131,7 @@ func TestGatesBesideServersOverHTTP(t *testing.T) {
 	} {
 		r, p := Find(runtime), asking(t, files)
 		with, _ := reaching(t, "x", "")
-		// Before, it was asked about as a tool.
+		// In an earlier run it was asked about as a tool.
 		plan, err := r.Behind(p, "alice")
 		apply(t, plan, err)
 		p.Reach = with.Reach

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// strayFiles are what the runtimes have before they are put behind the daemon.
+// strayFiles are the runtimes' files before they are put behind the daemon.
 var strayFiles = map[string]map[string]string{
 	"claude-code": {
 		".claude.json":          `{"mcpServers":{"slack":{"command":"npx","args":["server-slack"],"env":{"T":"x"}},"web":{"type":"http","url":"https://x"}},"projects":{"HOME/w":{"history":[]}}}`,
@@ -23,8 +23,8 @@ var strayFiles = map[string]map[string]string{
 	},
 }
 
-// strayTests are edits after which a gate is off, or looser than it was entered: was becomes now in a file, which is
-// written where there was none. Says is what names it. What is not mended is in a file of others.
+// strayTests are edits that disable or loosen a gate: was becomes now in a file, which is created
+// if necessary. says is the expected report. Edits that are not repaired are in files of others.
 var strayTests = []struct {
 	runtime, name, file, was, now, says string
 	stays                               bool
@@ -91,8 +91,9 @@ var strayTests = []struct {
 	{"codex", "no hooks on the machine", "etc/codex/managed_config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
 }
 
-// Each edit by which a gate is off or looser is named with its file, and is mended by entering the gate again; what others
-// have is left to them. Taken out, the runtime's files have nothing of ours.
+// Each edit that disables or loosens a gate is reported with its file, and entering the
+// gate again repairs it, except in files of others. After removal, the runtime's files
+// contain nothing of ours.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	for _, tt := range strayTests {
@@ -125,7 +126,7 @@ func TestStrays(t *testing.T) {
 			}
 			strays, err := r.Strays(p)
 			if tt.file == ".codex/hooks.json" && strings.Contains(tt.says, "pre_tool_use") {
-				tt.file = ".codex/config.toml" // where the trust is
+				tt.file = ".codex/config.toml" // the file of the trust
 			}
 			if err != nil || !named(strays) {
 				t.Fatalf("it says %v, %v", strays, err)
@@ -169,7 +170,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// What a runtime or its user has beside what was entered, in whichever order and place, is no stray.
+// Other settings of a runtime or its user beside the entries, in any order and place, are no strays.
 func TestNoStrays(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ runtime, file, was, now string }{
@@ -214,7 +215,7 @@ func TestNoStrays(t *testing.T) {
 	}
 }
 
-// A gate that was taken out of the machine's settings is missed by those who go by it.
+// Users who rely on the machine's gate are told when it is removed.
 func TestStraysOfTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range gateTests {
@@ -246,7 +247,7 @@ func TestStraysOfTheMachine(t *testing.T) {
 	}
 }
 
-// What an earlier version has entered is not known member by member until it is entered again.
+// Entries of an earlier version are not known member by member until they are entered again.
 func TestNotesOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	p := asking(t, strayFiles["claude-code"])
@@ -280,7 +281,8 @@ func TestNotesOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// What no hook is asked about stays open until a version is seen to ask about it, and for that version alone.
+// An action about which no hook is asked stays open until a trial sees a version ask about
+// it, and only for that version.
 func TestStaysOpen(t *testing.T) {
 	t.Parallel()
 	p := asking(t, strayFiles["codex"])
@@ -319,7 +321,7 @@ func TestStaysOpen(t *testing.T) {
 	if asks("codex 2", false); !stays("codex 1") || !stays("codex 2") {
 		t.Error("a version that does not ask is not open")
 	}
-	// The notes about OpenClaw have a form of their own.
+	// The notes about OpenClaw have another format.
 	if err := p.keepOpenClaw(&openClawNote{Settings: []byte("{}"), Was: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What would lose a task, or make it another, is a fault by file and line.
+// Anything that would lose or change a task is a fault with file and line.
 func TestReadFaults(t *testing.T) {
 	chain := func(n int) string {
 		var b strings.Builder
@@ -174,8 +174,8 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
-// What the daemon would not hash is left out ahead, and not found when half of the tasks are
-// imported: it follows no link.
+// A file that the daemon would not hash, because it follows no links, is left out
+// beforehand, so that the import does not fail halfway.
 func TestArtifactsByLinks(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range []error{
@@ -198,14 +198,14 @@ func TestArtifactsByLinks(t *testing.T) {
 	}
 }
 
-// A project that has none of it has no tasks, and no faults.
+// A project without these files has no tasks, and no faults.
 func TestReadNothing(t *testing.T) {
 	if p := Read(project(map[string]string{"README.md": "x"})); len(p.Tasks)+len(p.Faults)+len(p.Dropped)+len(p.Guidance) > 0 {
 		t.Errorf("%+v", p)
 	}
 }
 
-// A long chain is put in order, and a circle is cut once.
+// A long chain is put in order, and a cycle is cut once.
 func TestReadChain(t *testing.T) {
 	const n = 20000
 	var b strings.Builder
@@ -218,8 +218,7 @@ func TestReadChain(t *testing.T) {
 	}
 }
 
-// Links that lead out of the project, and what is no file, are not read, and nothing
-// waits for who writes them.
+// Links out of the project and special files are not read, and reading never blocks on them.
 func TestReadHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")

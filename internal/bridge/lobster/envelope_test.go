@@ -84,7 +84,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A program that writes too much, fails or is not there is an error that says so.
+// If a program writes too much, fails or does not exist, the error says so.
 func TestProgram(t *testing.T) {
 	if _, err := Find("no-such-lobster"); err == nil {
 		t.Error("it was found")
@@ -105,8 +105,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// Where nobody waits for Lobster any more, it ends with its steps, also those that do not
-// heed that they are told to.
+// When nobody waits for Lobster any more, it ends with its steps, including those that ignore SIGTERM.
 func TestProgramEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -120,7 +119,7 @@ func TestProgramEnds(t *testing.T) {
 		_, err := Program("/bin/sh")(ctx, []string{"PATH=/usr/bin:/bin"}, "-c", `(trap "" TERM; echo begun; exec sleep 1000) >"`+step+`" 2>&1 & trap "exit 1" TERM; wait`)
 		ended <- err
 	}()
-	// The step has the pipe open for as long as it lives.
+	// The step keeps the pipe open while it lives.
 	f, err := os.Open(step)
 	if err != nil {
 		t.Fatal(err)

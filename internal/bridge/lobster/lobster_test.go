@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// script is a daemon and a Lobster that answer one after the other. The last view stays.
+// script is a daemon and a Lobster with scripted answers. The last view repeats.
 type script struct {
 	t         *testing.T
 	views     []any // *taskapi.View or error
@@ -53,7 +53,7 @@ func shown(phase task.Phase, state string, approvals ...task.Approval) *taskapi.
 	return v
 }
 
-// What the daemon says is what counts, whatever Lobster says.
+// The daemon's state decides, whatever Lobster says.
 func TestRun(t *testing.T) {
 	const ok, killed = `{"protocolVersion":1,"ok":true,"status":"ok"}`, ""
 	const gate = `{"protocolVersion":1,"ok":true,"status":"needs_approval","requiresApproval":{"items":[{"approval_id":"apr_1"}],"resumeToken":"t"}}`
@@ -132,7 +132,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A run that is interrupted says so, and what the daemon refuses is its error.
+// An interrupted run says so, and its error is the daemon's refusal.
 func TestRunIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

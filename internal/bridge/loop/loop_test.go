@@ -19,20 +19,19 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// store is a daemon that shows one view after the other, the last one again and again, and
-// answers what it is told to.
+// store is a daemon with a sequence of views, the last of which repeats, and scripted answers.
 type store struct {
 	t *testing.T
 
 	mu    sync.Mutex
 	views []*taskapi.View
-	// pages are the answers about one list.
+	// pages are the pages of one list.
 	pages   []*taskapi.View
 	answers map[string][]any
 	calls   []string
 	ready   []string
 	granted int
-	// stays has what is ready stay so, whatever is done.
+	// stays keeps ready tasks ready, whatever happens to them.
 	stays bool
 }
 
@@ -114,7 +113,7 @@ func refused(code task.Code) error {
 	return &api.Error{Code: api.Conflict, Message: "no: " + string(code), Details: map[string]any{"task": map[string]any{"code": string(code)}}}
 }
 
-// in is a task in a phase, at a revision of its own.
+// in is a task in a phase, with its own revision.
 func in(phase task.Phase, change ...func(*taskapi.View)) *taskapi.View {
 	v := &taskapi.View{RetriesLeft: 3}
 	v.ID, v.Title, v.Phase, v.Spec.Version = task1, "Export", phase, 1
@@ -163,7 +162,7 @@ func approval(status string, left time.Duration) task.Approval {
 	return task.Approval{ID: "apr_1", EffectID: effect1, Status: status, ExpiresAt: time.Now().Add(left)}
 }
 
-// Each phase has its step, by what is stored.
+// Each phase has its step, according to the stored state.
 func TestSteps(t *testing.T) {
 	const full = time.Hour
 	tests := []struct {
@@ -342,7 +341,7 @@ func options(s *store, bridge error) *Options {
 	}
 }
 
-// A token that a person has given is used, and one that cannot be read is no grant.
+// A token that a person gave is used. If it cannot be read, no grant replaces it.
 func TestGivenTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{t: t, views: []*taskapi.View{in(task.SpecReview), in(task.Completed, revised(1))}}
@@ -358,7 +357,7 @@ func TestGivenTokens(t *testing.T) {
 	})
 }
 
-// What is ready is taken once, so many at a time, and an interrupted run gives all back.
+// Each ready task is taken once, a few at a time, and an interrupted run releases all.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{t: t, views: []*taskapi.View{in(task.Completed)}, ready: []string{task1, task1[:len(task1)-1] + "3", task1[:len(task1)-1] + "4", task1}}
@@ -376,7 +375,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// What stays ready though nothing can be done about it stands in the way of nothing behind it.
+// A task that stays ready although nothing can be done does not block those after it.
 func TestReadyBehindMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{t: t, views: []*taskapi.View{in(task.Completed)}, stays: true}
@@ -389,7 +388,7 @@ func TestReadyBehindMany(t *testing.T) {
 	})
 }
 
-// Effects that a view leaves out are no effects that are done.
+// Effects that a view omits do not count as done.
 func TestLeftOutEffects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		older := task.Effect{ID: effect1, Planned: task.Planned{Key: "deploy", Kind: "deployment", RequestedAction: "Deploy"}, State: task.EffectPlanned}
@@ -405,7 +404,7 @@ func TestLeftOutEffects(t *testing.T) {
 	})
 }
 
-// Of several verdicts the graver one counts, whoever gave it.
+// Of several verdicts the most serious one counts, regardless of its author.
 func TestGraverVerdict(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -421,7 +420,7 @@ func TestGraverVerdict(t *testing.T) {
 	}
 }
 
-// Whatever bytes an agent writes, what is said of it is a text.
+// Whatever bytes an agent writes, its reported words are valid text.
 func TestLinesAreText(t *testing.T) {
 	var said []string
 	l := &lines{say: func(line string) { said = append(said, line) }}
@@ -436,11 +435,11 @@ func TestLinesAreText(t *testing.T) {
 	}
 }
 
-// A bridge is a process of its own that gets the grant's token and not the loop's.
+// A bridge is a separate process that gets the grant's token and not the loop's.
 func TestBridges(t *testing.T) {
 	var said []string
 	b := &Bridges{Program: "/bin/sh", Env: []string{"OCIPD_TOKEN=mine", "OCIPD_TOKEN_FILE=/mine", "A=b"}, Say: func(_ Work, line string) { said = append(said, line) }}
-	// The program is started as one of ours is: `acp run --task ID`.
+	// The bridge's command line is ocipd's: `acp run --task ID`.
 	script := t.TempDir() + "/ocipd"
 	buildtest.Executable(t, script, "#!/bin/sh\necho \"$*\"; env | grep -e OCIPD -e ^A= | sort; exit 3\n")
 	b.Program = script
@@ -465,8 +464,8 @@ func TestBridges(t *testing.T) {
 	}
 }
 
-// A bridge that does not end is killed with what it has started, and who has its output is
-// not waited for.
+// A bridge that does not end is killed with everything that it started. A process that
+// holds its output is not waited for.
 func TestBridgeThatStays(t *testing.T) {
 	t.Parallel()
 	script := t.TempDir() + "/ocipd"
@@ -474,7 +473,7 @@ func TestBridgeThatStays(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	child := 0
 	b := &Bridges{Program: script, Env: os.Environ(), leave: time.Millisecond, Say: func(_ Work, line string) {
-		// The shell says it too where what it runs is killed.
+		// The shell also prints a line if its command is killed.
 		if pid, err := strconv.Atoi(line); err == nil {
 			child = pid
 			cancel()
@@ -483,7 +482,7 @@ func TestBridgeThatStays(t *testing.T) {
 	if err := b.Run(ctx, Work{}); err == nil {
 		t.Error("it ended well")
 	}
-	// It has no parent of ours: that it is gone or a zombie is seen by its state.
+	// It is not our child, so its state shows whether it is gone or a zombie.
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 	if child == 0 || err == nil && !strings.Contains(string(text), ") Z ") && !strings.Contains(string(text), ") X ") {
 		t.Errorf("process %d is still there: %s", child, text)

@@ -17,7 +17,7 @@ import (
 	"testing/iotest"
 )
 
-// server answers each frame as a test says, and keeps what it was asked.
+// server answers each frame as the test specifies, and records its requests.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -45,7 +45,7 @@ func (s *server) was() []string {
 	return slices.Clone(s.asked)
 }
 
-// talk says lines one by one: each is said once what the one before awaits has come.
+// talk sends lines one by one: each is sent after the answers to the one before.
 func talk(t *testing.T, s *server, lines ...string) (said []string) {
 	t.Helper()
 	in, client := io.Pipe()
@@ -104,7 +104,7 @@ const (
 	result = `{"jsonrpc":"2.0","id":12345678901234567890,"result":{"x": "é \u00e9"}}`
 )
 
-// session is a server that begins sessions and leaves the rest to a test.
+// session is a server that begins sessions and leaves the rest to the test.
 func session(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *server {
 	t.Helper()
 	return serve(t, func(w http.ResponseWriter, r *http.Request, body string) {
@@ -121,7 +121,7 @@ func session(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) 
 	})
 }
 
-// What a server writes behind its status goes to nobody's terminal.
+// A server's own text for a status reaches nobody's terminal.
 func TestStatusIsInOurWords(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +146,7 @@ func TestStatusIsInOurWords(t *testing.T) {
 	}
 }
 
-// Requests that nobody answers are so many and no more.
+// The number of unanswered requests is limited.
 func TestRequestsThatAwaitAnAnswer(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -241,8 +241,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What the server says of its own accord comes to the client, and what the client answers to
-// the server.
+// The server's own messages reach the client, and the client's answers reach the server.
 func TestServersOwnStream(t *testing.T) {
 	t.Parallel()
 	const ping, pong = `{"jsonrpc":"2.0","id":"p","method":"ping"}`, `{"jsonrpc":"2.0","id":"p","result":{}}`
@@ -321,7 +320,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// A stream says the same however it is cut into pieces.
+// A stream has the same meaning however it is cut into pieces.
 func FuzzStream(f *testing.F) {
 	for _, text := range []string{"data: a\n\n", "data: a\r\ndata: b\r\r\nid: 1\rretry: 5\n\n", "data\n\n: x\ndata:  y\n\n", "id: \x00\n\rdata:"} {
 		f.Add(text)

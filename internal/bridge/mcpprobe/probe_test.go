@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A peer over HTTP that speaks another protocol is found before any client is served.
+// A peer over HTTP that speaks another protocol is noticed before any client is served.
 func TestSpeaks(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// withDaemon are the options of a proxy whose daemon lets tools be called, and withholds what they
-// bring in unless it is told when to let it in. A nil let withholds.
+// withDaemon returns the options of a proxy whose daemon allows tool calls and withholds
+// their results until let returns. A nil let withholds them for good.
 func withDaemon(t *testing.T, let func(content string)) *Options {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kernel.sock")
@@ -85,8 +85,8 @@ func answerOf(r *wire.Request, let func(string)) string {
 	return fmt.Sprintf(`{"id":"s","type":"response","timestamp":1,"requestId":%q,"success":true,"result":%s}`, r.ID, result)
 }
 
-// An answer that is being decided about is not passed when it is said again, by the same stream or
-// by another, and after it was let in only to the byte.
+// An answer under decision does not pass when the server repeats it, on the same stream or
+// another. After it was let in, only a byte-for-byte repetition passes.
 func TestAnswersAreSaidOnce(t *testing.T) {
 	t.Parallel()
 	const call = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"history","arguments":{"channel":"x"}}}`
@@ -135,8 +135,8 @@ func TestAnswersAreSaidOnce(t *testing.T) {
 	}
 }
 
-// The map of a server is found by what the server says of itself, however it was started: by its name,
-// and by its tools, for which the proxy asks where the client has not.
+// The map of a server is found by the server's description of itself, however it was
+// started: by its name, or by its tools, for which the proxy asks if the client has not.
 func TestTheMap(t *testing.T) {
 	t.Parallel()
 	slack := map[string][]string{"slack_post_message": {"channel_id", "text"}, "slack_get_users": {"cursor"}, "slack_list_channels": nil, "more": nil}
@@ -200,7 +200,7 @@ func TestTheMap(t *testing.T) {
 	}
 }
 
-// A server that does not say which tools it has is guessed about until it does.
+// Until a server lists its tools, the proxy guesses.
 func TestTheMapIsFoundLater(t *testing.T) {
 	t.Parallel()
 	m, err := toolmap.Of("", "", []string{"node", "/x/srv.js"})

@@ -65,8 +65,8 @@ func TestParseCall(t *testing.T) {
 	}
 }
 
-// What is taken for a message is one to any reader: one object, whose members are those
-// that encoding/json finds by their exact names, and which it does not find by others.
+// A message has one meaning for every reader: one object, with exactly the members that
+// encoding/json finds by their exact names, and no others.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send","arguments":{"to":"a","text":"b"}}}`, `{"method":"tools\/call"}`,
@@ -136,7 +136,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A call that is decided about has nothing beside that but what is the protocol's.
+// A call with a decision contains nothing else except the protocol's own members.
 func TestCallWrittenAnew(t *testing.T) {
 	const beside = `"_meta":{"progressToken":"p1","note":"tell dave","io.modelcontextprotocol/protocolVersion":"2026-06-30"},"task":{"ttl":60,"note":"x"},"note":"x","requestState":"s1","inputResponses":{"q":{"action":"accept","content":{"text":"hello"}}}`
 	line := []byte(`{"jsonrpc":"2.0","note":"x","id":"a","method":"tools/call","params":{` + beside + `,"name":"send","arguments":{"to":"dave","text":"a"}}}`)
@@ -160,7 +160,7 @@ func TestCallWrittenAnew(t *testing.T) {
 	}
 }
 
-// Ids that servers read in several ways name no call that is decided about.
+// An id that servers read in different ways cannot name a call under decision.
 func TestPlainIDs(t *testing.T) {
 	for id, want := range map[string]bool{
 		"1": true, "0": true, "-1": true, "9007199254740991": true, `"a"`: true, `"7"`: true, `"5f1c-2"`: true, `"0x10"`: true,

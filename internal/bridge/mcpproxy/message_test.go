@@ -22,8 +22,8 @@ func argumentsIn(t testing.TB, object string) []toolmap.Member {
 	return list
 }
 
-// What was let go becomes the arguments that were asked for, with what the daemon wrote
-// around the texts; what is another text is the only one, or none.
+// An allowed message becomes the original arguments, with the daemon's additions around the
+// texts. Rewritten text is possible only if there is one text.
 func FuzzMessage(f *testing.F) {
 	f.Add("S", "Hello", "", "\n\nSent by user's OpenClaw assistant")
 	f.Add("", "a\n\nb", "Sent by user's OpenClaw assistant\n\n", "")
@@ -65,7 +65,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		got, err := d.arguments()
 		if err != nil {
-			// It cannot be told where the texts stand; what goes is never guessed.
+			// The positions of the texts are unclear; the proxy must not guess.
 			return
 		}
 		var is struct{ Subject, Body, To string }
@@ -85,7 +85,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Another text takes the place of the only one, and is refused where there are several.
+// A rewritten text replaces the only text, and is refused if there are several.
 func TestRewritten(t *testing.T) {
 	m := &toolmap.Map{Channel: "chat"}
 	for _, tc := range []struct {
@@ -134,7 +134,7 @@ func TestArgumentsLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// A call is to so many and no more, however often it names one.
+// The number of a call's recipients is limited, however often it names one.
 func TestRecipientsOfOneCall(t *testing.T) {
 	t.Parallel()
 	m := &toolmap.Map{Channel: "chat"}
@@ -150,7 +150,7 @@ func TestRecipientsOfOneCall(t *testing.T) {
 	}
 }
 
-// What was decided about is what is said, whoever has asked about it.
+// The sent texts are those that were decided about, regardless of who asked.
 func TestTextsAreAmongWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	tool := &toolmap.Tool{Title: []string{"subject"}, Text: []string{"text"}, To: []string{"{to}"}}
@@ -185,8 +185,8 @@ func builtInMap(t testing.TB, name string) *toolmap.Map {
 	return &m
 }
 
-// Of each built-in map: what its package does with its arguments leads to nobody but those who
-// were decided about. The attacks are those that the packages' own code lets through.
+// For each built-in map, the arguments of its package lead only to the recipients that were
+// decided about. The attacks work against the packages' own code.
 func TestBuiltInMaps(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ server, tool, arguments, want string }{
@@ -208,14 +208,14 @@ func TestBuiltInMaps(t *testing.T) {
 		{"resend", "send-email", `{"to":"dave@x.org","subject":"hi","text":"b","from":"ann@x.org","scheduledAt":"in 2 hours"}`, "email:dave@x.org"},
 		{"resend", "send-email", `{"to":"dave@x.org","subject":"hi","text":"b","from":"Ann\r\nBcc: rival@globex.example <ann@x.org>"}`, ""},
 		{"resend", "send-email", `{"to":"dave@x.org","subject":"hi","text":"b","replyTo":["rival@globex.example"]}`, ""},
-		// The second of two names of a channel is one that the directory does not have.
+		// The second of two names of a channel is not in the directory.
 		{"slack", "slack_post_message", `{"channel_id":"C1","text":"a\nb"}`, "slack:C1"},
 		{"slack", "slack_post_message", `{"channel_id":"#general","text":"a"}`, ""}, {"slack", "slack_post_message", `{"channel_id":"general","text":"a"}`, ""},
 		{"slack", "slack_post_message", `{"channel_id":"@eve","text":"a"}`, ""}, {"slack", "slack_post_message", `{"channel_id":"C1","text":"a","channel":"C2"}`, ""},
 		{"slack", "slack_post_message", `{"channel_id":"C1","text":"a","blocks":[{"type":"section"}]}`, ""},
 		{"slack", "slack_reply_to_thread", `{"channel_id":"C1","text":"a","thread_ts":"1700000000.123456"}`, "slack:C1"},
 		{"slack", "slack_reply_to_thread", `{"channel_id":"C1","text":"a","thread_ts":{"channel":"C2"}}`, ""},
-		// An id becomes a part of an address, and a tab is left out of one.
+		// An id becomes part of a URL, in which a tab is dropped.
 		{"discord", "discord_send", `{"channelId":"123","message":"@everyone a"}`, "discord:123"}, {"discord", "discord_send", `{"channelId":"123?x","message":"a"}`, ""},
 		{"discord", "discord_send", `{"channelId":"1#2","message":"a"}`, ""}, {"discord", "discord_send", `{"channelId":"456/..%2f123","message":"a"}`, ""},
 		{"discord", "discord_send_webhook_message", `{"webhookId":"1","webhookToken":"t","threadId":"9","content":"a"}`, "discord:1 discord:9"},
@@ -255,8 +255,7 @@ func TestBuiltInMaps(t *testing.T) {
 	}
 }
 
-// Of a tool that no map has nobody knows what becomes of its arguments: none but the texts
-// has a line end.
+// For a guessed tool, the use of its arguments is unknown, so only texts may contain line ends.
 func TestGuessedToolsHaveLines(t *testing.T) {
 	t.Parallel()
 	m := &toolmap.Map{Channel: "mcp-mail"}
@@ -275,8 +274,7 @@ func TestGuessedToolsHaveLines(t *testing.T) {
 	}
 }
 
-// A call of which no text is said is decided as the call that it is, and nothing else is made
-// of it.
+// A call without texts is decided as the call that it is, and cannot become another one.
 func TestCallsWithoutTexts(t *testing.T) {
 	t.Parallel()
 	m := builtInMap(t, "github")

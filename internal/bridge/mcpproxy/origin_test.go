@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Servers of one name and command are told apart by their environment and working folder, without
-// either in clear, and sessions in different terminals are not.
+// Servers with one name and command are distinguished by their environment and working folder,
+// neither of which appears in clear. Sessions in different terminals are not distinguished.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	base := func() *Source {

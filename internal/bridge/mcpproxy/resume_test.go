@@ -24,8 +24,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// withoutDaemon are the options of a proxy whose daemon is not there, so that all that is
-// decided about is withheld.
+// withoutDaemon returns the options of a proxy without a daemon, so that everything under
+// decision is withheld.
 func withoutDaemon() *Options {
 	n := new(atomic.Int64)
 	return &Options{
@@ -90,8 +90,8 @@ func ask(t *testing.T, method, address, body string, header ...string) string {
 	return string(text)
 }
 
-// What was withheld stays so for who goes on with its stream in another session, or behind
-// the end of its own: which session a request is of, its client says.
+// A withheld answer stays withheld if a client resumes its stream in another session or
+// after the session's end, because the client chooses the session of a request.
 func TestWithheldStaysWithheldInOtherSessions(t *testing.T) {
 	t.Parallel()
 	const answer = "id: 7\ndata: {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"secret\"}]}}\n\n"
@@ -124,7 +124,7 @@ func TestWithheldStaysWithheldInOtherSessions(t *testing.T) {
 	}
 }
 
-// Long frames have one room: who has no place in it waits, and gives up with its request.
+// Long frames share one room. A request without a place waits, and gives up with its client.
 func TestLongFramesHaveOneRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestLongFramesHaveOneRoom(t *testing.T) {
 	}
 }
 
-// A server that asks its client something has not said what became of a message.
+// A server that asks its client a question has not reported the outcome of a message.
 func TestOutcomeOf(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
@@ -200,8 +200,7 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// The proxy ends when it is told to, also where what its server has started lives on, and
-// where the server heeds nothing.
+// The proxy ends when told to, even if processes of its server live on or the server ignores signals.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{
@@ -231,7 +230,7 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// Who asks for news of the daemon does not wait for one that answers nobody.
+// A question for news does not wait for a connection to a daemon that does not answer.
 func TestLinkDialsBesideTheRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// While no answer is awaited, what the server says passes in bounded memory, however long.
+// While no answer is awaited, the server's messages pass in bounded memory, at any length.
 func TestLongLinesPassInBoundedMemory(t *testing.T) {
 	const length = 20 << 20
 	s := &stdio{proxy: newProxy(t.Context(), &Options{Out: io.Discard, Now: time.Now})}
@@ -26,7 +26,7 @@ func TestLongLinesPassInBoundedMemory(t *testing.T) {
 	}
 }
 
-// Over stdio too an answer that is being decided about is not passed when the server says another one.
+// Over stdio too, an answer under decision does not pass when the server sends another one.
 func TestAnswersAreSaidOnceOverStdio(t *testing.T) {
 	t.Parallel()
 	deciding, decide := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func TestAnswersAreSaidOnceOverStdio(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(hears)
-	// What comes behind both answers comes before the decision.
+	// A message after both answers passes before the decision.
 	if !lines.Scan() || !strings.Contains(lines.Text(), "notifications/message") {
 		t.Errorf("before the decision the client has %q", lines.Text())
 	}
@@ -69,7 +69,7 @@ func TestAnswersAreSaidOnceOverStdio(t *testing.T) {
 	}
 }
 
-// endless says x without end.
+// endless is an endless stream of x.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) {

@@ -21,7 +21,7 @@ func everything() *taskapi.Attached {
 	return at
 }
 
-// Every member of every tool is explained, has one type, and is the model's to give.
+// Every member of every tool is explained, has one type, and is for the model to set.
 func TestSchemas(t *testing.T) {
 	at := everything()
 	if len(toolsOf(at)) != len(tools()) || len(tools()) < 20 {
@@ -69,7 +69,7 @@ func look(t *testing.T, at string, s *jsonschema.Schema) {
 	}
 }
 
-// A server of an attempt's grant asks for no ids that the grant has.
+// A server under an attempt's grant asks for no ids that the grant already has.
 func TestGrantFillsIn(t *testing.T) {
 	at := &taskapi.Attached{Actor: "builder", Role: task.Executor, TaskID: "tsk_1", AttemptID: "att_1", Fence: 3, Tools: []string{"task_record_artifact", "task_transition", "task_get", "message_send"}}
 	for _, tool := range toolsOf(at) {
@@ -100,7 +100,7 @@ func TestGrantFillsIn(t *testing.T) {
 	}
 }
 
-// Every error says what to do next.
+// Every error has advice.
 func TestEveryCodeHasAdvice(t *testing.T) {
 	for _, code := range api.Codes() {
 		if codeAdvice()[code] == "" {
@@ -126,7 +126,7 @@ func TestEveryCodeHasAdvice(t *testing.T) {
 	}
 }
 
-// A call that a client makes again has the same key, and every other call another.
+// A repeated call of a client has the same key, and every other call a different one.
 func TestKeys(t *testing.T) {
 	n := 0
 	s := &server{o: &Options{NewID: func() string { n++; return strings.Repeat("x", n) }}, nonce: "a"}
@@ -154,8 +154,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Who is told to call again with the key of a call is told that key, where the call may have
-// been done, and what a model fills in for nothing is no key.
+// If the advice is to repeat a call with its key and the call may have been done, the
+// answer contains the key. An empty member that a model fills in is no key.
 func TestKeyIsTold(t *testing.T) {
 	for code, told := range map[api.Code]bool{api.Timeout: true, api.ConnectionClosed: true, api.UnknownError: true, api.InvalidParams: false, api.Conflict: false} {
 		if text := failed(api.Errorf(code, "so"), "mcp-7").Content[0].(*mcp.TextContent).Text; strings.Contains(text, `"request_key":"mcp-7"`) != told {
@@ -169,7 +169,7 @@ func TestKeyIsTold(t *testing.T) {
 	}
 }
 
-// What a client gives is an object with each member once, or refused.
+// A client's arguments are an object without duplicate members, or are refused.
 func FuzzArguments(f *testing.F) {
 	for _, text := range []string{"", "null", " null\n", "{}", `{"a":1,"a":2}`, "[]", `{"A":1,"a":2}`, `{"a":`} {
 		f.Add([]byte(text))

@@ -15,7 +15,7 @@ func lines(found []Finding) (list []string) {
 	return list
 }
 
-// All forms of the grammar, each in a script that has nothing wrong.
+// All forms of the grammar, each in a correct script.
 const everything = `# A comment. No tools are declared.
 use "std/evals/inspector" as inspector
 use "github.com/a/b@v1"
@@ -137,7 +137,7 @@ func TestEveryForm(t *testing.T) {
 	}
 }
 
-// The same lines with other line ends, behind a byte order mark, say the same.
+// The same lines with other line ends, after a byte order mark, have the same meaning.
 func TestOtherLineEnds(t *testing.T) {
 	if found := Check("x.prose", []byte("\ufeff"+strings.ReplaceAll(everything, "\n", "\r\n")), Options{}); len(found) > 0 {
 		t.Errorf("found %q", lines(found))
@@ -256,7 +256,7 @@ func TestStandalone(t *testing.T) {
 			if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, test.want) }); i < 0 {
 				t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), test.want)
 			}
-			// Whatever is wrong is said without its followings.
+			// A fault is reported without its consequences.
 			if len(got) > 2 {
 				t.Errorf("found more:\n%s", strings.Join(got, "\n"))
 			}

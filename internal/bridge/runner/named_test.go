@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/filenames"
 )
 
-// asShown makes an order of what a command names now, as an approval request shows it.
+// asShown makes an order for the files that a command names now, as an approval request shows them.
 func asShown(t *testing.T, o *shimOrder, inputs ...string) {
 	t.Helper()
 	at := filenames.Place{Workspace: o.Bound.Folder, Folder: o.Bound.Folder}
@@ -28,7 +28,7 @@ func asShown(t *testing.T, o *shimOrder, inputs ...string) {
 	}
 }
 
-// link puts a link in the place of whatever is there.
+// link replaces a file by a link.
 func link(t *testing.T, to, name string) {
 	t.Helper()
 	if err := errors.Join(os.RemoveAll(name), os.Symlink(to, name)); err != nil {
@@ -36,7 +36,7 @@ func link(t *testing.T, to, name string) {
 	}
 }
 
-// runs has the order run a program of the system.
+// runs makes the order run a program of the system.
 func (o *shimOrder) runs(t *testing.T, argv ...string) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(argv[0])
@@ -47,15 +47,15 @@ func (o *shimOrder) runs(t *testing.T, argv ...string) {
 	o.Bound.Exe = task.Program{Path: path, SHA256: strings.TrimPrefix(digestOf(t, path), "sha256:")}
 }
 
-// A command gets the file that a person was shown, by whatever name it has it, or does not
-// begin: names lead where the kernel finds them, and not where they seem to.
+// A command gets the file that a person has seen, under any of its names, or does not
+// begin. Names are resolved as the kernel does it, not as they look.
 func TestRunsTheFileThatWasShown(t *testing.T) {
 	const other, anew = "by that name it gets another file now", "was not there when it was approved"
 	for name, tt := range map[string]struct {
 		argv   []string
 		env    string
 		inputs []string
-		// change is made after the approval.
+		// change happens after the approval.
 		change func(t *testing.T, work, elsewhere string)
 		said   string
 		want   string

@@ -33,7 +33,7 @@ func shell(t *testing.T) []byte {
 	return text
 }
 
-// started runs what was opened, as a shim has it run.
+// started runs an opened program as a shim does.
 func started(t *testing.T, p *program, argv ...string) (string, error) {
 	t.Helper()
 	gate, write, err := os.Pipe()
@@ -51,8 +51,8 @@ func started(t *testing.T, p *program, argv ...string) (string, error) {
 	return string(text), err
 }
 
-// What is written over a program, or put in its place, once it was looked at, is not run: of
-// a binary and of a script, which its interpreter opens.
+// If somebody overwrites or replaces a program after the check, the new content does not
+// run: for a binary, and for a script, which its interpreter opens.
 func TestRunsWhatWasLookedAt(t *testing.T) {
 	for what, tt := range map[string]struct {
 		text []byte
@@ -98,7 +98,7 @@ func TestRunsWhatWasLookedAt(t *testing.T) {
 
 func TestProgramsThatCannotRunFromMemory(t *testing.T) {
 	mine := put(t, "interpreter", shell(t), 0o777)
-	if err := os.Chmod(mine, 0o777); err != nil { // whatever the umask is
+	if err := os.Chmod(mine, 0o777); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -129,7 +129,7 @@ func TestProgramsThatCannotRunFromMemory(t *testing.T) {
 	}
 }
 
-// A program that has no end is not read into memory.
+// An endless program is not read into memory.
 func TestProgramsHaveALimit(t *testing.T) {
 	name := put(t, "tool", nil, 0o700)
 	if err := os.Truncate(name, maxProgram+1); err != nil {
@@ -140,7 +140,7 @@ func TestProgramsHaveALimit(t *testing.T) {
 	}
 }
 
-// originELF is an ELF file whose libraries are beside it.
+// originELF is an ELF file that looks for libraries beside it.
 func originELF(t *testing.T) []byte {
 	t.Helper()
 	const names = "\x00.dynstr\x00.dynamic\x00$ORIGIN/lib\x00"

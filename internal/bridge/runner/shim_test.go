@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test's program the shim and what becomes a command too.
+// TestMain lets the test's program also act as the shim and as the process that becomes a command.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "runner" {
 		os.Exit(buildtest.Isolated(m).Run())
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 
 const secretValue = "s3cr3t-value-123456"
 
-// shimmed runs a command in a shim of its own. It returns how it ended, and the ledger.
+// shimmed runs a command in its own shim. It returns the result and the ledger.
 func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *ledger.Ledger, taskapi.RunnerRef) {
 	t.Helper()
 	l, err := ledger.Open(t.TempDir(), time.Now())
@@ -86,7 +86,7 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Who opens a pipe for reading would wait for somebody who writes.
+	// Opening a pipe for reading would wait for a writer.
 	timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Wait(); err != nil {
@@ -109,8 +109,8 @@ func digestOf(t *testing.T, name string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// What stands in the place of an approved program or input is a regular file and no link
-// out of the workspace, or nothing is run; and it is not waited for.
+// An approved program or input must be a regular file and no link out of the workspace;
+// otherwise nothing runs, and the shim does not block.
 func TestLooksAtFilesAlone(t *testing.T) {
 	pipe := func(t *testing.T, name string) {
 		if err := unix.Mkfifo(name, 0o700); err != nil {
@@ -158,7 +158,7 @@ func TestLooksAtFilesAlone(t *testing.T) {
 			})
 		}
 	}
-	// What is as it was approved is run on.
+	// With unchanged files, the command runs.
 	r, _, _ := shimmed(t, func(o *shimOrder) {
 		name := filepath.Join(o.Workspace, "in")
 		if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
@@ -171,7 +171,7 @@ func TestLooksAtFilesAlone(t *testing.T) {
 	}
 }
 
-// What a command reads of its inputs is what was looked at, whatever becomes of them meanwhile.
+// A command reads its inputs as they were checked, whatever becomes of them meanwhile.
 func TestInputsAreCopies(t *testing.T) {
 	t.Parallel()
 	elsewhere := put(t, "other", []byte("OTHER "), 0o600)
@@ -199,8 +199,8 @@ func TestInputsAreCopies(t *testing.T) {
 	}
 }
 
-// What a command names besides its inputs is what was there when it was approved, and nothing
-// more. What undoes a command finds what that has made.
+// The other files that a command names are those of the approval, and no new ones appear. A
+// compensation finds the results of the command.
 func TestWhatACommandNames(t *testing.T) {
 	for name, tt := range map[string]struct {
 		approved, there string
@@ -237,7 +237,7 @@ func TestWhatACommandNames(t *testing.T) {
 	}
 }
 
-// An input that has no end is not copied.
+// An endless input is not copied.
 func TestInputsHaveALimit(t *testing.T) {
 	t.Parallel()
 	r, _, _ := shimmed(t, func(o *shimOrder) {
@@ -255,7 +255,7 @@ func TestInputsHaveALimit(t *testing.T) {
 	}
 }
 
-// Who wants a run ended ends it also while what was approved is looked at.
+// A run can also be ended while the approved files are being checked.
 func TestEndedWhileItLooks(t *testing.T) {
 	t.Parallel()
 	r, _, _ := shimmed(t, func(o *shimOrder) {
@@ -263,7 +263,7 @@ func TestEndedWhileItLooks(t *testing.T) {
 		if err := os.WriteFile(name, nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// It has no bytes on the disk, and takes long to be looked at.
+		// A sparse file takes long to hash and needs no disk.
 		if err := os.Truncate(name, maxProgram); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestEndedWhileItLooks(t *testing.T) {
 	}
 }
 
-// Nothing that an effect gives its command stands under the daemon's names.
+// An effect cannot set the daemon's own variables for its command.
 func TestMarkStands(t *testing.T) {
 	t.Parallel()
 	r, _, _ := shimmed(t, func(o *shimOrder) {
@@ -293,8 +293,8 @@ func TestMarkStands(t *testing.T) {
 	}
 }
 
-// No part of a secret is in what is kept of an output, wherever a cut is in it; and what is
-// kept of a long one is its beginning and its end.
+// No part of a secret remains in a kept output, wherever it is cut. A long output keeps its
+// beginning and its end.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	x := func(n int) string { return "head -c " + strconv.Itoa(n) + " /dev/zero | tr '\\0' x; " }
@@ -333,7 +333,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// A command begins in the folder that was approved, and not where its name leads by now.
+// A command begins in the approved folder, and not where its name leads now.
 func TestBeginsInItsFolder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(t *testing.T, folder string)
@@ -383,10 +383,9 @@ func TestBeginsInItsFolder(t *testing.T) {
 	}
 }
 
-// A command that has ended has ended also where what it has left behind cannot be killed, as
-// what another user runs.
+// A command ends even if a process that it left behind, such as another user's, cannot be killed.
 func TestWhatIsLeftBehindAndStays(t *testing.T) {
-	// Not in parallel: it takes note of whatever child of this process ends.
+	// Not in parallel, because it reaps any child of this process.
 	cmd := exec.CommandContext(t.Context(), "/bin/true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -403,8 +402,7 @@ func TestWhatIsLeftBehindAndStays(t *testing.T) {
 	})
 }
 
-// A process that is none of the command's and has its output open is not waited for: the run
-// has ended.
+// The run ends without waiting for an unrelated process that has its output open.
 func TestOutputThatOthersHaveOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

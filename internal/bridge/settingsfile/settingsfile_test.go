@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { buildtest.Isolated(m).Run() }
 
-// Whatever a text of TOML holds, a table and a value are taken out of it with nothing else, and it can be read still.
+// From any TOML text, a table and a value are removed without anything else, and the text stays valid.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ text, want string }{
@@ -35,7 +35,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A block stands where it was put, whatever another program adds around it, and comes out alone.
+// A block stays in its place, whatever another program adds around it, and is removed alone.
 func TestBlock(t *testing.T) {
 	t.Parallel()
 	b := &Block{Text: "[s.gate]\ncommand = \"x\"\n\n[h.state.\"k:0\"]\nhash = \"1\"\n", Tables: [][]string{{"s", "gate"}, {"h", "state"}}}
@@ -50,7 +50,7 @@ func TestBlock(t *testing.T) {
 		if got, err := b.Strip(with); err != nil || strings.TrimSuffix(string(got), "\n") != strings.TrimSuffix(before, "\n") {
 			t.Errorf("%q became %q, %v", before, got, err)
 		}
-		// A block of before had other tables.
+		// A block of an earlier version had other tables.
 		if got, err := (&Block{Tables: b.Tables}).Strip(with); err != nil || strings.TrimSuffix(string(got), "\n") != strings.TrimSuffix(before, "\n") {
 			t.Errorf("without a text %q became %q, %v", before, got, err)
 		}
@@ -69,7 +69,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// What differs is named by its place.
+// Differences are reported with their place.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
-// deaf is a gate whose daemon is not there.
+// deaf is a gate without a daemon.
 func deaf(without ...string) *gate {
 	o := &Options{Runtime: "codex", Without: without, Log: slog.New(slog.DiscardHandler), Dial: func(context.Context) (*client.Client, error) { return nil, client.ErrNotRunning }}
 	return &gate{o: o, daemon: taskclient.New(o.Dial, "t")}
@@ -22,7 +22,7 @@ func deaf(without ...string) *gate {
 
 func said(r *mcp.CallToolResult) string { return r.Content[0].(*mcp.TextContent).Text }
 
-// Whatever cannot be decided is refused, in the words of the hook that asks or as an error.
+// A call that cannot be decided is refused, in the format of the hook or as an error.
 func TestNothingIsLetGoUndecided(t *testing.T) {
 	g := deaf("slack", "user:github")
 	for _, tt := range []struct {
@@ -56,7 +56,7 @@ func TestNothingIsLetGoUndecided(t *testing.T) {
 	}
 }
 
-// What was let go before a call is not asked about again when permission for it is, once.
+// A call that was allowed before is not asked about again at its request for permission, once.
 func TestAskedOnceForBothHooks(t *testing.T) {
 	g := deaf()
 	ask := func(input string) *mcp.CallToolResult {
@@ -80,8 +80,7 @@ func TestAskedOnceForBothHooks(t *testing.T) {
 	}
 }
 
-// The gate of a machine's settings is asked about prompts of all servers, and answers those
-// that were entered for it.
+// The machine's gate gets the prompts of all servers, and answers only those that were entered for it.
 func TestPromptsOfOthersAreTheUsers(t *testing.T) {
 	g := deaf()
 	g.o.Prompts = []string{"web"}
@@ -116,13 +115,13 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A tool whose name could be that of another server's tool is asked about.
+// A tool whose name could belong to another server is asked about.
 func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
 	t.Parallel()
 	g := deaf("user:gh", "user:gh__x")
 	for tool, asked := range map[string]bool{
 		"mcp__gh__push": false, "mcp__gh__push_": false, "mcp__gh__x__push": true,
-		// Of a server gh_, gh. or gh!, as runtimes write them.
+		// Of a server gh_, gh. or gh!, in the runtimes' spelling.
 		"mcp__gh___push": true, "mcp__gh____push": true, "mcp__gh__": true, "mcp____push": true,
 	} {
 		q := map[string]any{"event": before, "tool": tool, "input": map[string]any{}, "source": "user"}

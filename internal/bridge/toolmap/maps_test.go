@@ -78,7 +78,7 @@ func TestRecipients(t *testing.T) {
 		{chat, []string{"{to}", "{cc}"}, `{"to":7,"cc":null}`, "chat:7"},
 		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12}`, "chat:a/b#12"},
 		{chat, []string{"{o}/{r}"}, `{"o":"{r}","r":"b"}`, "chat:{r}/b"},
-		// A server reads a number in its own way, and makes addresses of what it is given.
+		// A server parses a number in its own way, and builds URLs from its arguments.
 		{chat, []string{"{to}"}, `{"to":1e3}`, ""}, {chat, []string{"{to}"}, `{"to":1000.0}`, ""}, {chat, []string{"{to}"}, `{"to":-0}`, ""}, {chat, []string{"{to}"}, `{"to":9007199254740993}`, ""},
 		{chat, []string{"{to}"}, `{"to":-1001234567890}`, "chat:-1001234567890"}, {chat, []string{"{to}"}, `{"to":"9007199254740993"}`, "chat:9007199254740993"},
 		{chat, []string{"{o}/{r}#{n}"}, `{"o":"a","r":"b","n":12.0}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"x/../a","r":"b"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"a/b/issues/1/comments?x=","r":"y"}`, ""},
@@ -95,10 +95,10 @@ func TestRecipients(t *testing.T) {
 		{chat, []string{"{to}"}, `{"to":" dave"}`, ""}, {chat, []string{"{to}"}, `{"to":""}`, ""}, {chat, []string{"{to}"}, `{"to":[]}`, ""},
 		{chat, []string{"{to}"}, `{"to":[["a"]]}`, ""}, {chat, []string{"{to}"}, `{"to":{"a":1}}`, ""}, {chat, []string{"{to}"}, `{"to":true}`, ""},
 		{chat, []string{"{o}/{r}"}, `{"o":"a"}`, ""}, {chat, []string{"{o}/{r}"}, `{"o":"a","r":["b"]}`, ""}, {chat, []string{"{to}"}, `{}`, ""},
-		// One of several is left out where its argument is.
+		// An optional part is dropped if its argument is missing.
 		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b"}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":3}`, "chat:a/b#3"},
 		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":null}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":"1#2"}`, ""},
-		// A name that another mail program reads as another one.
+		// Another mail program reads this name differently.
 		{mail, []string{"{to}"}, `{"to":"dave@\uff47lobex.example"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@globex.example."}`, ""}, {mail, []string{"{to}"}, `{"to":"d\u0430ve@x.org"}`, ""},
 	} {
 		keys, err := tc.m.Recipients(&Tool{To: tc.to}, argumentsIn(t, tc.arguments))
@@ -151,7 +151,7 @@ func builtInMap(t testing.TB, name string) *Map {
 	return &m
 }
 
-// A status update of a project is a message to those who read the project.
+// A status update of a project is a message to the project's readers.
 func TestProjectsAreRecipients(t *testing.T) {
 	t.Parallel()
 	m := builtInMap(t, "github")
@@ -171,7 +171,7 @@ func TestProjectsAreRecipients(t *testing.T) {
 	}
 }
 
-// What steers leads nowhere: the maps say of each argument what it may be.
+// An argument that redirects a message is refused: the maps give each argument's permitted values.
 func TestNever(t *testing.T) {
 	t.Parallel()
 	m := builtInMap(t, "gmail")

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// fakeDecider takes decisions about what it has.
+// fakeDecider decides about its own requests.
 type fakeDecider struct {
 	all   map[string]*api.Approval
 	taken []api.ApprovalResolveParams
@@ -49,7 +49,7 @@ type sitting struct {
 	model   *model
 	decider *fakeDecider
 	quit    bool
-	// late are the commands that were not carried out yet, while hold is set.
+	// late are the commands held back while hold is set.
 	hold bool
 	late []tea.Cmd
 }
@@ -64,7 +64,7 @@ func sitDown(t *testing.T, width, height int, held ...*api.ApprovalSummary) *sit
 	return s
 }
 
-// tell gives the model a message, and what comes of it.
+// tell gives the model a message, and then the results of its commands.
 func (s *sitting) tell(msg tea.Msg) {
 	_, cmd := s.model.Update(msg)
 	if _, time := msg.(tickMsg); !time {
@@ -94,7 +94,7 @@ func (s *sitting) do(cmd tea.Cmd) {
 	}
 }
 
-// catchUp carries out what was held back.
+// catchUp carries out the commands that were held back.
 func (s *sitting) catchUp() {
 	late := s.late
 	s.hold, s.late = false, nil
@@ -114,7 +114,7 @@ func (s *sitting) held(all ...*api.ApprovalSummary) {
 	s.tell(news)
 }
 
-// keys presses keys: names of them, or the letters of a text.
+// keys presses keys, given by names or as the letters of a text.
 func (s *sitting) keys(keys ...string) {
 	codes := map[string]rune{
 		"up": tea.KeyUp, "down": tea.KeyDown, "enter": tea.KeyEnter, "esc": tea.KeyEscape, "home": tea.KeyHome, "end": tea.KeyEnd,
@@ -135,8 +135,7 @@ func (s *sitting) keys(keys ...string) {
 	}
 }
 
-// see returns the screen, which is as large as the terminal and holds nothing
-// that steers it.
+// see returns the screen, and checks that it fits the terminal and contains no control sequences.
 func (s *sitting) see() string {
 	s.t.Helper()
 	view := s.model.View()
@@ -176,7 +175,7 @@ func (s *sitting) wantNot(parts ...string) {
 	}
 }
 
-// decided takes what was decided so far.
+// decided returns the decisions since the last call.
 func (s *sitting) decided() []api.ApprovalResolveParams {
 	taken := s.decider.taken
 	s.decider.taken = nil
@@ -213,7 +212,7 @@ Where it comes from
 
 a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit`
 	got := s.see()
-	// The line of the chosen row is filled for its colour.
+	// The line of the chosen row is filled to its end in its colour.
 	lines := strings.Split(got, "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")
@@ -237,7 +236,7 @@ a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit`
 	}
 }
 
-// TestModelColour has colours only where they are wanted.
+// TestModelColour has colours only if they are wanted.
 func TestModelColour(t *testing.T) {
 	for on, want := range map[bool]bool{true: true, false: false} {
 		d := newModel(t.Context(), term.Screen{Terminal: true, Width: 80, Colour: term.Palette{On: on}}, nil, &fakeDecider{}, askedAt)
@@ -276,7 +275,7 @@ func TestModelIsLive(t *testing.T) {
 	s.want("nothing waits for a person", "live")
 	s.held(two)
 	s.want("1 waiting (alice 1)", "› 00000002")
-	// What comes goes to its place, and the choice stays.
+	// A new request goes to its place, and the choice stays.
 	s.held(one)
 	s.want("2 waiting", "  00000001", "› 00000002")
 	// Somebody else decides about it.
@@ -287,10 +286,10 @@ func TestModelIsLive(t *testing.T) {
 	s.wantNot("00000002")
 	s.tell(tickMsg(askedAt.Add(3 * time.Hour)))
 	s.want("  2h   21h")
-	// The daemon goes, and comes back with what waits then.
+	// The daemon goes away, and returns with the requests pending then.
 	s.news(newsLost{errors.New("cut\x1b off")})
 	s.want("no daemon", "the daemon is gone (cut‹U+001B› off); looking for it", "› 00000001")
-	// What was asked for before is not answered any more, and that says nothing new.
+	// An earlier question gets no answer any more, and that is no news.
 	s.model.asking = one.ApprovalID
 	s.tell(lookedMsg{id: one.ApprovalID, err: errors.New("no connection")})
 	s.want("the daemon is gone (cut‹U+001B› off); looking for it")
@@ -306,7 +305,7 @@ func TestModelIsLive(t *testing.T) {
 		t.Errorf("the only agent has a column besides the title:\n%s", got)
 	}
 	s.wantNot("00000001")
-	// A daemon that knows no such stream ends it.
+	// A daemon without this stream ends it.
 	refusal := api.Errorf(api.MethodNotFound, "no such method")
 	s.news(newsEnd{refusal})
 	if !s.quit || !errors.Is(s.model.fatal, refusal) {
@@ -314,7 +313,7 @@ func TestModelIsLive(t *testing.T) {
 	}
 }
 
-// TestModelFlood has one agent ask for thousands of things, and another for one.
+// TestModelFlood has one agent make thousands of requests, and another make one.
 func TestModelFlood(t *testing.T) {
 	s := sitDown(t, 80, 24, flood(5000)...)
 	s.want("5001 waiting (mallory 5000, bob 1)", "› 00000000  mallory", "  00001388  bob ")
@@ -335,7 +334,7 @@ func TestModelFlood(t *testing.T) {
 func TestModelApproves(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
 	s := sitDown(t, 80, 24, one, heldBy("alice", 2, "something else"))
-	// Keys that come before the question are not its answer.
+	// Keys pressed before the question are not its answer.
 	s.hold = true
 	s.keys("a", "y")
 	s.want("looking…")
@@ -360,11 +359,11 @@ func TestModelApproves(t *testing.T) {
 		t.Errorf("took %+v, want %+v", taken, want)
 	}
 
-	// What cannot be approved is not asked for.
+	// There is no question about a request that cannot be approved.
 	s.decider.all[one.ApprovalID].Approvable, s.decider.all[one.ApprovalID].Blocked = false, "its rounds are used up"
 	s.keys("home", "a")
 	s.want("it cannot be approved: its rounds are used up", "  ID ", "  blocked       its rounds are used up")
-	// A page that is read is decided about, wherever the list is.
+	// A decision on a page is about that page, wherever the list is.
 	s.decider.all[one.ApprovalID].Approvable = true
 	s.keys("enter", "d", "y")
 	if taken := s.decided(); len(taken) != 1 || taken[0].ApprovalID != one.ApprovalID || taken[0].Decision != api.DecideDeny {
@@ -379,7 +378,7 @@ func TestModelApproves(t *testing.T) {
 	}
 }
 
-// TestModelWhileAsking has things change while a person is asked.
+// TestModelWhileAsking changes requests while a person is asked.
 func TestModelWhileAsking(t *testing.T) {
 	one, two := heldBy("alice", 1, "I promise"), heldBy("bob", 2, "I agree")
 	changed := *one
@@ -439,7 +438,7 @@ func TestModelRefusals(t *testing.T) {
 		s.keys("y")
 		s.want(want, "What changed since it was last shown")
 	}
-	// It was decided before it is asked for, or is not there at all.
+	// It was decided before the page came, or does not exist.
 	s := sitDown(t, 80, 60, one)
 	s.decider.all[one.ApprovalID].State = api.ApprovalExpired
 	s.keys("a")
@@ -481,10 +480,10 @@ func TestModelTakesOver(t *testing.T) {
 		t.Errorf("took %+v", taken)
 	}
 	s.want("taken over: it goes on its way as yours")
-	// What is left does not stay for the next.
+	// The discarded text does not stay for the next message.
 	s.keys("t", "x", "esc", "t", "ctrl+d")
 	s.want("as it is")
-	// But what is written is not lost when the message changes.
+	// A text in progress survives a change of the message.
 	s.keys("n", "t", " Or not.")
 	changed := *one
 	changed.Given = 1
@@ -494,8 +493,7 @@ func TestModelTakesOver(t *testing.T) {
 	s.want("    │ I promise Or not.")
 }
 
-// TestModelDecidesAlike has like requests be denied at once, and never approved
-// so.
+// TestModelDecidesAlike denies similar requests together, and never approves them together.
 func TestModelDecidesAlike(t *testing.T) {
 	all := []*api.ApprovalSummary{heldBy("alice", 1, "I promise"), heldBy("alice", 2, "I promise"), heldBy("alice", 3, "I promise"), heldBy("bob", 4, "I promise")}
 	s := sitDown(t, 80, 60, all...)
@@ -516,7 +514,7 @@ func TestModelDecidesAlike(t *testing.T) {
 		}
 	}
 	s.want("denied: 3 of them, the last in record 42")
-	// One of them is gone meanwhile: the rest is left alone, and that is said.
+	// One of them is gone meanwhile: the others stay pending, and the status says so.
 	delete(s.decider.all, all[1].ApprovalID)
 	s.keys("d", "A")
 	if taken := s.decided(); len(taken) != 1 {
@@ -529,8 +527,8 @@ func TestModelDecidesAlike(t *testing.T) {
 	}
 }
 
-// TestModelDecidesMarked has requests that are marked be shown one by one, each with a
-// decision of its own; those that send nothing may go together.
+// TestModelDecidesMarked shows marked requests one by one, with separate decisions;
+// decisions that send nothing may go together.
 func TestModelDecidesMarked(t *testing.T) {
 	all := []*api.ApprovalSummary{heldBy("alice", 1, "I promise one"), heldBy("alice", 2, "I promise two"), heldBy("alice", 3, "I promise three"), heldBy("alice", 4, "I promise four")}
 	s := sitDown(t, 80, 60, all...)
@@ -559,7 +557,7 @@ func TestModelDecidesMarked(t *testing.T) {
 		t.Errorf("took %+v", taken)
 	}
 	s.want("denied: 3 of them")
-	// Who leaves it has decided nothing about the rest.
+	// Leaving decides nothing about the rest.
 	s.keys("home", "m", "m", "d", "y", "esc")
 	if taken := s.decided(); len(taken) != 1 {
 		t.Errorf("took %+v", taken)
@@ -567,7 +565,7 @@ func TestModelDecidesMarked(t *testing.T) {
 	s.want("the rest stays as it is")
 }
 
-// TestModelHelp has the keys explained, and a filter be one text.
+// TestModelHelp explains the keys, and filters by one text.
 func TestModelHelp(t *testing.T) {
 	s := sitDown(t, 80, 24, heldBy("alice", 1, "number 1 of 3"), heldBy("alice", 2, "number 3"))
 	s.keys("?")
@@ -577,7 +575,7 @@ func TestModelHelp(t *testing.T) {
 	if taken := s.decided(); taken != nil || s.model.stage != choosing {
 		t.Errorf("a key that closes the help took %+v", taken)
 	}
-	// On a small terminal the rest comes by a key, and nothing is cut.
+	// On a small terminal a key shows the rest, and nothing is cut.
 	s.tell(tea.WindowSizeMsg{Width: 40, Height: 15})
 	s.keys("?")
 	s.want("more lines: any key goes on", "choose a request;")
@@ -660,8 +658,8 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// The exchange of a message is approved with it by a key of its own, where it is
-// offered, with the bounds that stand on the page.
+// A separate key approves the exchange together with its message, if that is offered, with
+// the bounds on the page.
 func TestExchangeOnTheScreen(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
 	s := sitDown(t, 100, 60, one)
@@ -681,7 +679,7 @@ func TestExchangeOnTheScreen(t *testing.T) {
 	}
 }
 
-// The list changes its order by a key, and an effect is decided about as one.
+// A key changes the order of the list, and an effect has its own decisions.
 func TestModelOfEffects(t *testing.T) {
 	low, high := heldBy("alice", 1, "low"), heldBy("bob", 2, "high")
 	low.Likelihood, low.LikelyBecause = "low", "keyword"

@@ -36,7 +36,7 @@ func heldBy(agent string, n int, says string) *api.ApprovalSummary {
 	}
 }
 
-// heldInFull is all about a message.
+// heldInFull is the full request of a held message.
 func heldInFull(a *api.ApprovalSummary) *api.Approval {
 	full := &api.Approval{
 		ApprovalSummary: *a, Digest: "sha256:" + strings.Repeat("0d", 32), ToSign: make(map[string]string),
@@ -49,10 +49,10 @@ func heldInFull(a *api.ApprovalSummary) *api.Approval {
 	return full
 }
 
-// unseen reports what no line for a person may have.
+// unseen reports characters that must not be in a line for a person.
 func unseen(r rune) bool { return !text.Shows(r) }
 
-// Of what was decided the text is gone, and what was found in it still shows.
+// The text of a decided request is gone, but its findings are still shown.
 func TestForgottenApproval(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, ""))
 	a.State, a.Forgotten, a.ContentBytes, a.Sending = api.ApprovalDenied, true, 12, nil
@@ -76,7 +76,7 @@ func TestForgottenApproval(t *testing.T) {
 	}
 }
 
-// What became of what was decided is said in words, whatever the daemon calls it.
+// The outcome of a decided request is described in words, whatever the daemon's term.
 func TestDeliveryOfApproval(t *testing.T) {
 	t.Parallel()
 	for kind, said := range map[string]map[string]string{
@@ -94,8 +94,8 @@ func TestDeliveryOfApproval(t *testing.T) {
 	}
 }
 
-// What was approved and not fetched can be denied, and nothing else can be decided of it.
-// The approval that was the last one needed is shown once, and those before it beside it.
+// An approved message that nobody has fetched can be denied, and nothing else. The last
+// required approval is shown once, and the earlier ones beside it.
 func TestApprovedBy(t *testing.T) {
 	t.Parallel()
 	by := func(who string, at int64) api.ApprovalDecision {
@@ -264,8 +264,7 @@ To decide:
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 
-	// Whatever is in it, and however narrow it is, it is shown and steers
-	// nothing.
+	// Any content is shown at any width, and controls nothing.
 	evil := "x\x1b[2J\u202e " + strings.Repeat("approvals 2 given ", 30)
 	b := *a
 	b.Agent, b.Counterparty, b.UserID, b.ExchangeID, b.ConversationID, b.SessionKey, b.Reason = evil, evil, evil, evil, evil, evil, evil
@@ -283,7 +282,7 @@ To decide:
 			if w := term.Width(line); width >= 40 && w > width {
 				t.Fatalf("at width %d a line takes %d: %q", width, w, line)
 			}
-			// Text of others begins no line.
+			// Others' text never begins a line.
 			if width < 40 {
 				continue
 			}
@@ -294,8 +293,7 @@ To decide:
 	}
 }
 
-// All that goes along with a message is shown, with what was found in it, and each
-// finding is marked in the text that it is of.
+// Everything that accompanies a message is shown with its findings, each marked in its own text.
 func TestWhatGoesAlong(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, "We cannot foresee a date."))
 	a.Sending = jsontext.Value(`{"sessionKey":"agent:bob:main","content":"We cannot foresee a date.","metadata":{}}`)
@@ -374,8 +372,7 @@ func TestSendingIsShownNextToTheMessage(t *testing.T) {
 	}
 }
 
-// What the daemon writes into the metadata is folded until it is asked for; what the app
-// wrote never is.
+// Metadata from the daemon is folded until requested; metadata from the app never is.
 func TestMetadataFold(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"ocip":{"v":1},"exchange":{},"caption":"I promise"}`: `|Its metadata|    │ "caption": "I promise"|  ocip, exchange, which ocipd writes: i shows them`,
@@ -409,7 +406,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// flood is many different messages of one agent, and then one of another.
+// flood is many different messages of one agent, followed by one of another.
 func flood(n int) []*api.ApprovalSummary {
 	all := make([]*api.ApprovalSummary, 0, n+1)
 	for i := range n {
@@ -418,8 +415,8 @@ func flood(n int) []*api.ApprovalSummary {
 	return append(all, heldBy("bob", n, "I promise"))
 }
 
-// TestNobodyIsHidden has an agent flood the list, and another's only request be
-// on the first screen all the same.
+// TestNobodyIsHidden lets an agent flood the list. Another's only request must be on the
+// first screen all the same.
 func TestNobodyIsHidden(t *testing.T) {
 	all := flood(10_000)
 	const room = 20
@@ -557,7 +554,7 @@ func TestShortAge(t *testing.T) {
 	}
 }
 
-// TestSignsOnlyWhatIsShown has a daemon that would have something else signed.
+// TestSignsOnlyWhatIsShown has a daemon that asks for a signature of another text.
 func TestSignsOnlyWhatIsShown(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, "x"))
 	if text, err := textToSign(a, api.DecideApprove, "", "", nil); err != nil || text != "ocipd approval v1\n"+a.ApprovalID+"\napprove\n"+a.Digest+"\n" {

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// asked is the n-th request of a task, of a kind.
+// asked is the n-th request of a task, of one kind.
 func asked(kind string, n int) *api.ApprovalSummary {
 	a := heldBy("builder", n, "deploy staging")
 	*a = api.ApprovalSummary{
@@ -21,8 +21,8 @@ func asked(kind string, n int) *api.ApprovalSummary {
 	return a
 }
 
-// Each kind of request has words for each decision that can be taken about it, and
-// for no other; a message and a tool call also for what is taken back.
+// Each kind of request has words for each of its decisions, and for no other; a message and
+// a tool call also for withdrawn approvals.
 func TestEachKindHasItsWords(t *testing.T) {
 	for _, kind := range []string{api.ApprovalOfMessage, api.ApprovalOfEscalation, api.ApprovalOfEffect, api.ApprovalOfPermission, api.ApprovalOfDelivery} {
 		w := wordsOf(kind)
@@ -94,8 +94,8 @@ func TestEffectPage(t *testing.T) {
 	}
 }
 
-// A list has first what no guess holds, then the likeliest, the older of two that are
-// alike first; and the reasons.
+// A list begins with requests that are not held by a guess, then the likeliest; of two
+// equal ones the older comes first. Reasons follow.
 func TestOrders(t *testing.T) {
 	likely := func(n int, l ocip.Likelihood) *api.ApprovalSummary {
 		a := heldBy("alice", n, "the same words")

@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/verify"
 )
 
-// A witness may lack 1,024 records and 10 minutes, and each bound is changed by itself.
+// A witness may lack 1,024 records and 10 minutes, and each bound can be changed separately.
 func TestWitnessBounds(t *testing.T) {
 	for _, test := range []struct {
 		within []string

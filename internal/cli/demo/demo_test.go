@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestMain has the demo find a daemon where it looks for one: in its own program.
+// TestMain lets the demo use the test's program as its daemon.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		if err := serve(os.Args[3], os.Args[5]); err != nil {
@@ -49,10 +49,10 @@ func serve(file, socket string) error {
 	return d.Run(ctx, nil)
 }
 
-// play runs the demo in a directory of its own, which must be empty afterwards.
+// play runs the demo in its own directory, which must be empty afterwards.
 func play(t *testing.T, stdin string) (shown string, err error) {
 	t.Helper()
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "d")
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func play(t *testing.T, stdin string) (shown string, err error) {
 	return out.String(), err
 }
 
-// A person who has seen enough ends the demo, and nothing of it stays.
+// A person can end the demo early, and nothing of it stays.
 func TestQuit(t *testing.T) {
 	shown, err := play(t, "\n\nq\n")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// Where no daemon starts, the demo says so.
+// If no daemon starts, the demo says so.
 func TestWithoutDaemon(t *testing.T) {
 	self := os.Args[0]
 	t.Cleanup(func() { os.Args[0] = self })

@@ -38,7 +38,7 @@ func surroundings(home string) *cli.Process {
 // livedIn makes a home in which a daemon has run.
 func livedIn(t *testing.T) (home string) {
 	t.Helper()
-	// Sockets have short addresses, so the directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	home, err := os.MkdirTemp("", "doctor")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func livedIn(t *testing.T) (home string) {
 	return home
 }
 
-// examiner is a doctor to be asked single things.
+// examiner is an examiner for single checks.
 func examiner(t *testing.T, home string, now func() time.Time) *Examiner {
 	d := New(t.Context(), surroundings(home))
 	d.now = now
@@ -69,8 +69,7 @@ func examiner(t *testing.T, home string, now func() time.Time) *Examiner {
 	return d
 }
 
-// TestDoctorHearsTheDaemon holds what a daemon says of itself against what the
-// doctor makes of it.
+// TestDoctorHearsTheDaemon compares a daemon's status with the doctor's findings.
 func TestDoctorHearsTheDaemon(t *testing.T) {
 	home := livedIn(t)
 	now := time.Now()
@@ -183,7 +182,7 @@ func TestDiagnosisFits(t *testing.T) {
 			t.Errorf("too wide: %q", line)
 		}
 	}
-	// A program gets the lines as they are.
+	// A program gets unfolded lines.
 	whole := f.draw(term.Screen{Width: 80})
 	if lines := strings.Split(whole, "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], strings.Repeat("long ", 40)) ||
 		strings.TrimSpace(lines[1]) != "and "+long || !strings.HasPrefix(lines[2], "                to do: chmod 600 '"+long+" x'; do this") {

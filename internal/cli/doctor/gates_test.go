@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
 
-// What no gate of a runtime is asked about is a warning of its own, which names each.
+// A separate warning names each action about which no gate of a runtime is asked.
 func TestOpenIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

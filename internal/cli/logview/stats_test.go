@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// TestStatsAreDrawn draws numbers of many sizes into screens of many widths.
+// TestStatsAreDrawn draws numbers of many sizes on screens of many widths.
 func TestStatsAreDrawn(t *testing.T) {
 	start := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	tally := audit.NewTally(start, start.Add(1000*time.Hour), time.Hour)
@@ -57,8 +57,8 @@ func TestStatsAreDrawn(t *testing.T) {
 	}
 }
 
-// TestReasonsAreReadable shows records with reasons that have no room beside
-// them: each stands whole below its record.
+// TestReasonsAreReadable shows records whose reasons do not fit beside them: each is
+// complete below its record.
 func TestReasonsAreReadable(t *testing.T) {
 	reason := strings.Repeat("a commitment that only a person can make ", 6) + "endsHere"
 	var lines [][]byte

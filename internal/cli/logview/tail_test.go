@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// On a narrow terminal, what happened and why stands below its row, whole.
+// On a narrow terminal, the kind and the reason are complete below the row.
 func TestTailOnANarrowScreen(t *testing.T) {
 	var b strings.Builder
 	p := NewTail(term.Screen{Width: 80, Terminal: true}, &b, false)
@@ -41,8 +41,7 @@ func TestTailOnANarrowScreen(t *testing.T) {
 	}
 }
 
-// The only agent is not named beside the other end of each row, and characters that read
-// as others are named in addresses.
+// The only agent is not named in each row, and lookalike characters in addresses are named.
 func TestTailOfOneAgent(t *testing.T) {
 	var b strings.Builder
 	p := NewTail(term.Screen{Width: 80, Terminal: true}, &b, false)

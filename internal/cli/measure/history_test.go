@@ -57,8 +57,7 @@ func TestHistory(t *testing.T) {
 	}
 	book := audit.Detection{Rule: "commitment.book"}
 	entries := []*audit.Entry{
-		// Neither of these is about a message: a tool that an agent asked for, and what a
-		// person said to it.
+		// Neither is about a message: an agent's request for a tool, and a person's decision about it.
 		record(audit.Record{ActionType: audit.ActionSecurity, Event: "task_permission", PolicyResult: audit.ResultApproval, ApprovalID: "tool"}),
 		decided("tool", "approved"),
 		held("a", ocip.CommitmentRequiresHuman, book, book, audit.Detection{Rule: "commitment.money", Shadow: true}),

@@ -149,7 +149,7 @@ func TestCommitments(t *testing.T) {
 	if len(r.Useless) != 1 || r.Useless[0].ID != "3" || !slices.Equal(r.Useless[0].Rules, []string{"meeting"}) {
 		t.Errorf("useless %+v", r.Useless)
 	}
-	// No texts: ratios that JSON can write, and lists that are no nulls.
+	// Without texts, shares are valid JSON, and lists are not null.
 	if raw, err := json.Marshal(Commitments(nil)); err != nil || strings.Contains(string(raw), "null") {
 		t.Errorf("nothing measured: %s, %v", raw, err)
 	}
@@ -191,7 +191,8 @@ func TestCountActs(t *testing.T) {
 		name  string
 		seen  []Seen
 		asked int
-		// three and all are what is left within three rounds and all of them.
+		// three and all are the numbers of decisions for approvals of three rounds and of
+		// the whole exchange.
 		three, all int
 		least      int
 	}{

@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/systemd"
 )
 
-// host is a home with a service manager, which writes down what it is asked.
+// host is a home with a service manager that records its commands.
 type host struct {
 	*Manager
 	t         *testing.T
@@ -21,7 +21,7 @@ type host struct {
 	out, said bytes.Buffer
 }
 
-// newHost makes one. Script is what systemctl does, by its words as $*.
+// newHost makes a host. script is the body of systemctl, with its arguments in $*.
 func newHost(t *testing.T, script string) *host {
 	t.Helper()
 	h := &host{t: t, home: t.TempDir()}
@@ -42,7 +42,7 @@ func (h *host) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// asked is what the service manager was asked.
+// asked are the service manager's commands.
 func (h *host) asked() string {
 	text, err := os.ReadFile(filepath.Join(h.home, "asked"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -51,7 +51,7 @@ func (h *host) asked() string {
 	return strings.ReplaceAll(string(text), "--user --no-pager ", "")
 }
 
-// files are those below the home, but for its programs.
+// files are the files below the home, without its programs.
 func (h *host) files() (names []string) {
 	err := filepath.WalkDir(h.home, func(path string, e os.DirEntry, err error) error {
 		name, _ := filepath.Rel(h.home, path)
@@ -135,7 +135,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// A service that runs another program, or by another unit, is started again.
+// A service that runs another program, or another unit, is restarted.
 func TestInstallRestartsWhatIsStale(t *testing.T) {
 	h := newHost(t, `case "$*" in *show\ ocipd.service*) printf 'ActiveState=active\nMainPID=%s\n' $$;; esac`)
 	if err := h.installation(false).Install(false, false); err != nil {
@@ -159,7 +159,7 @@ func TestInstallWithoutManager(t *testing.T) {
 	}
 }
 
-// Where a package has put the same units, none is written before them.
+// If a package has installed the same units, none is written over them.
 func TestInstallBesideAPackage(t *testing.T) {
 	h := newHost(t, "")
 	i := h.installation(false)

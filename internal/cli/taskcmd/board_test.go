@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is drawn into testdata")
 
-// golden compares what is drawn with a file of testdata.
+// golden compares a drawing with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -39,7 +39,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// fits demands that no line is wider than the screen, but for those that people copy.
+// fits checks that no line is wider than the screen, except lines for copying.
 func fits(t *testing.T, drawn string, width int) {
 	t.Helper()
 	for line := range strings.Lines(drawn) {
@@ -53,7 +53,7 @@ func testID(prefix string, n int) string {
 	return fmt.Sprintf("%s01a20361-8e6c-7390-aa3f-%012d", prefix, n)
 }
 
-// inUTC shows times as no machine's zone says.
+// inUTC shows times in UTC, regardless of the machine's zone.
 func inUTC(t *testing.T) {
 	local := time.Local
 	time.Local = time.UTC
@@ -107,7 +107,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// Whoever has nothing is told so, and colours mark what a person does.
+// An empty board says so, and colours mark the tasks for a person.
 func TestBoardEdges(t *testing.T) {
 	lines, err := boardLines(&taskapi.List{}, term.Screen{Terminal: true, Width: 80}, noon)
 	if err != nil || len(lines) != 1 {
@@ -119,7 +119,7 @@ func TestBoardEdges(t *testing.T) {
 	}
 }
 
-// A phase that a newer daemon has is shown, behind those that are known.
+// A phase of a newer daemon is shown, after the known ones.
 func TestBoardOfANewerDaemon(t *testing.T) {
 	list := &taskapi.List{Tasks: make([]taskapi.Line, 2)}
 	for i, phase := range []task.Phase{"somewhere", task.SpecDraft} {
@@ -131,8 +131,7 @@ func TestBoardOfANewerDaemon(t *testing.T) {
 	}
 }
 
-// The command that a dry run proposes imports what was shown: from there, as that tenant's,
-// and of that level.
+// The command that a dry run proposes imports the same tasks: from the same folder, tenant and level.
 func TestImportAgain(t *testing.T) {
 	for _, tt := range []struct {
 		dir  string

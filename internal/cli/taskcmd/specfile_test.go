@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readText reads a text as a spec file is read, and returns what is said of it.
+// readText reads a text as a spec file, and returns the messages.
 func readText(t testing.TB, text string) (said string, title string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.md")
@@ -70,7 +70,7 @@ func TestSpecFileFaults(t *testing.T) {
 	}
 }
 
-// What a writer put down as a text stays one, whatever YAML makes of it.
+// A value meant as a text stays one, whatever its type in YAML.
 func TestSpecFileTexts(t *testing.T) {
 	for _, text := range []string{"2026-01-02", "true", "012", "1e3", "~x", "請求書"} {
 		if said, title := readText(t, "---\ntitle: "+text+"\nworkspace: b\nnot_before: 2026-01-02T15:04:05Z\n---\n## Goal\nx\n"); said != "" || title != text {

@@ -89,7 +89,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// What would be no configuration is not written, and the fault is one of the file.
+// An invalid result is not written, and the error names the file.
 func TestDirectoryIsTried(t *testing.T) {
 	cfg := made(t, "")
 	f, err := OpenDirectory(cfg)
@@ -146,7 +146,7 @@ access:
 	}
 }
 
-// What an administrator writes into somebody else's files stays theirs, and legible to them.
+// If an administrator writes somebody else's files, their owners keep them and can read them.
 func TestOwnerStays(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -183,8 +183,7 @@ func TestOwnerStays(t *testing.T) {
 	}
 }
 
-// Of two commands that write at once, neither undoes what the other did; a pipe is not waited
-// for.
+// Two commands that write at once do not undo each other's changes, and a pipe does not block them.
 func TestEditsComeOneByOne(t *testing.T) {
 	t.Parallel()
 	cfg := made(t, "# mine\n")

@@ -169,7 +169,7 @@ func TestPathIsNotShared(t *testing.T) {
 	}
 }
 
-// FuzzPath holds a path to its text, and a key to its path.
+// FuzzPath checks that a path and its text, and a key and its path, convert into each other.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"", "$", "a.b[0]", `apps["@acme/x.y"].key`, `$['q"\''][12]`, "a\xff.b", "$.é", `["\xff\u00e9"]`, "a b"} {
 		f.Add(s)

@@ -52,8 +52,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// FuzzEdit holds what is put into a text to this: it is there, or it is refused, and
-// nothing else has changed.
+// FuzzEdit checks that an added value is in the result and nothing else has changed, or
+// that it is refused.
 func FuzzEdit(f *testing.F) {
 	f.Add("log: {level: debug}\n", "x")
 	f.Add("# c\r\nlog:\r\n  level: debug\r\naccess:\n  apps: {}\n", "@a/b")

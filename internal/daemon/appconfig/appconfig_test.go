@@ -37,8 +37,8 @@ func lobster() registry.View {
 	return registry.View{App: "@acme/lobster", Channels: []string{"telegram"}}
 }
 
-// An app sees the sections of its channels and its own, keys as they are written, and
-// nothing else of the configuration.
+// An app sees the sections of its channels and its own, with keys as written, and nothing
+// else of the configuration.
 func TestGet(t *testing.T) {
 	s := appconfig.New(load(t, both))
 	for path, want := range map[string]string{
@@ -61,8 +61,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Whoever watches is told what changed where it looks, and of nothing that is another
-// app's.
+// A watcher learns of changes in its paths, and of none in another app's section.
 func TestWatch(t *testing.T) {
 	s := appconfig.New(load(t, both))
 	ctx, stop := context.WithCancel(t.Context())

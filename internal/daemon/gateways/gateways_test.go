@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/peer"
 )
 
-// A process without its plugin raises the alarm once, when it had its time to connect,
-// and the alarm ends when the plugin is there, or the process is gone.
+// A process without its plugin raises the alarm once, after its time to connect, and the
+// alarm ends when the plugin connects or the process ends.
 func TestWatch(t *testing.T) {
 	const gateway = "openclaw-gatewa"
 	var held map[string][]string

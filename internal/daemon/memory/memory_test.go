@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Memory is given back when a burst is over, and not while there is work.
+// Memory is returned after a burst, and not while there is work.
 func TestLook(t *testing.T) {
 	var k keeper
 	for i, step := range []struct {
@@ -70,8 +70,8 @@ func TestGiveBack(t *testing.T) {
 	if got := percent(); got != idlePercent {
 		t.Errorf("after a burst the heap may grow by %d %%", got)
 	}
-	// The look before may still be going on: it takes a part of this, and one of the two sees
-	// a burst.
+	// The previous check may still be running: it takes a part of this, and one of the two
+	// sees a burst.
 	for range (busy + busy) >> 20 {
 		sink = make([]byte, 1<<20)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// smaps is a process whose program was mapped in four parts, as the system tells it.
+// smaps is a process whose program is mapped in four parts, in the system's form.
 const smaps = `00400000-01a1b000 r-xp 00000000 fe:00 9978176                            /usr/bin/oci pd
 Size:              22636 kB
 Rss:               20284 kB
@@ -41,7 +41,7 @@ func TestReadOnlyPartsOfTheProgram(t *testing.T) {
 	}
 }
 
-// A program that has given its pages back goes on as before, with fewer of them.
+// A program that has returned its pages continues, with fewer of them.
 func TestUnmapProgram(t *testing.T) {
 	resident := func() (kb int) {
 		status, err := os.ReadFile("/proc/self/status")

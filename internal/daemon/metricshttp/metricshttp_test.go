@@ -27,10 +27,10 @@ func served(t *testing.T, status func(context.Context) (api.Status, error)) (s *
 	return servedTo(t, status, func() bool { return false })
 }
 
-// servedTo is served where the agents may be of several tenants.
+// servedTo is served with a choice of several tenants.
 func servedTo(t *testing.T, status func(context.Context) (api.Status, error), shared func() bool) (s *Server, socket string, log *observer.ObservedLogs) {
 	t.Helper()
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "m")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func running(context.Context) (api.Status, error) {
 	}, nil
 }
 
-// ask asks a server at an address, as somebody who calls it by a name.
+// ask sends a request to a server at an address, under a host name.
 func ask(t *testing.T, network, address, method, path, host string) (code int, body string) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -129,7 +129,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A page in a browser asks by the name of its own site, and is told nothing.
+// A page in a browser uses the name of its own site, and gets nothing.
 func TestOwnNamesOnly(t *testing.T) {
 	s, socket, _ := served(t, running)
 	address := s.listeners[1].Addr().String()
@@ -151,8 +151,8 @@ func TestOwnNamesOnly(t *testing.T) {
 	}
 }
 
-// Where the agents are of several tenants, the port tells nothing from which one could
-// count what another did. The socket, which is the operator's alone, tells all.
+// If the agents are of several tenants, the port reveals nothing from which one could count
+// another's activity. The socket, which belongs to the operator, serves everything.
 func TestThePortCountsNoTenant(t *testing.T) {
 	shared := true
 	s, socket, _ := servedTo(t, running, func() bool { return shared })
@@ -179,7 +179,7 @@ func TestThePortCountsNoTenant(t *testing.T) {
 	if text := page("unix", socket); !strings.Contains(text, "ocipd_holds_total 1") || !strings.Contains(text, "ocipd_log_records 40") {
 		t.Errorf("the socket does not say all: %s", text)
 	}
-	// What all did meanwhile changes nothing.
+	// Everybody's activity meanwhile changes nothing.
 	for range 16 {
 		s.o.Metrics.Held()
 		s.o.Metrics.Decision("sender", "allow", "")
@@ -196,8 +196,7 @@ func TestThePortCountsNoTenant(t *testing.T) {
 	}
 }
 
-// Connections that ask for nothing take no more than so many descriptors, and do not keep
-// a scraper out.
+// Idle connections take a bounded number of descriptors, and do not keep a scraper out.
 func TestConnectionsAreBounded(t *testing.T) {
 	s, socket, _ := served(t, running)
 	port := s.listeners[1].Addr().String()
@@ -230,7 +229,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	s.bound.mu.Unlock()
 }
 
-// A connection that is being answered is not closed for another one.
+// A connection with an answer in progress is not closed for another one.
 func TestAnswersAreNotCut(t *testing.T) {
 	answering, answer := make(chan struct{}), make(chan struct{})
 	s, socket, _ := served(t, func(ctx context.Context) (api.Status, error) {
@@ -257,7 +256,7 @@ func TestAnswersAreNotCut(t *testing.T) {
 	}
 }
 
-// A request has bounds: of its header, and of the time that it may take.
+// A request is bounded in its header and its time.
 func TestRequestsAreBounded(t *testing.T) {
 	s, _, _ := served(t, running)
 	h := s.http
@@ -283,7 +282,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// Where the status cannot be looked up, what is counted is served all the same.
+// If the status is unavailable, the counters are served all the same.
 func TestWithoutStatus(t *testing.T) {
 	_, socket, log := served(t, func(context.Context) (api.Status, error) { return api.Status{}, errors.New("too busy") })
 	code, text := ask(t, "unix", socket, http.MethodGet, "/metrics", "x")

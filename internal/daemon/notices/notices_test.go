@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// begin has notices of a configuration told from here on.
+// begin puts a configuration of notices in force.
 func begin(t *testing.T, n *notices.Notices, c config.Notify) {
 	t.Helper()
 	adopt, err := n.Prepare(c)
@@ -34,8 +34,8 @@ func pipe(t *testing.T) (c config.Notify, path string) {
 	return config.Notify{Command: []string{"/bin/sh", "-c", `cat >"$0"`, path}}, path
 }
 
-// A notice names the agent and whom its message is for, whoever that is, and a request
-// of another kind does not read like a message.
+// A notice names the agent and the receiver of its message, of any kind, and a request of
+// another kind does not read like a message.
 func TestTitles(t *testing.T) {
 	n := notices.New(os.Getenv, zap.NewNop())
 	c, path := pipe(t)
@@ -64,7 +64,7 @@ func TestTitles(t *testing.T) {
 	n.Held(&api.Approval{ApprovalSummary: api.ApprovalSummary{ApprovalID: "after"}}) // and nobody waits for it
 }
 
-// A notice says in which part of the message something was found, in no word of the sender's.
+// A notice names the part of the message with a finding, in none of the sender's words.
 func TestFound(t *testing.T) {
 	n := notices.New(os.Getenv, zap.NewNop())
 	c, path := pipe(t)
@@ -91,8 +91,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// Another configuration is told from its adoption on; one that cannot be used changes
-// nothing.
+// Another configuration applies from its adoption on; an unusable one changes nothing.
 func TestPrepare(t *testing.T) {
 	n := notices.New(os.Getenv, zap.NewNop())
 	first, firstPath := pipe(t)

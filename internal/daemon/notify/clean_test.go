@@ -182,7 +182,7 @@ func TestTailAndMask(t *testing.T) {
 func TestCleanKeepsWhatShows(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r == utf8.RuneError || !utf8.ValidRune(r) || r > 0x30000 && r>>12 != 0xe0 && r%997 != 0 {
-			continue // the sign for what was lost, or where nothing is yet
+			continue // the sign for lost bytes, or an unassigned character
 		}
 		for _, lines := range []bool{false, true} {
 			got := clean("a"+string(r)+"b", 50, lines)

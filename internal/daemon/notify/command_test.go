@@ -50,8 +50,8 @@ func fifo(t *testing.T, dir, name string) string {
 	return path
 }
 
-// holders reads a named pipe: the first channel tells its first line, the other
-// when all processes that held it open for writing are gone.
+// holders reads a named pipe: the first channel gets its first line, and the other is
+// closed when no process holds it open for writing any more.
 func holders(t *testing.T, path string) (line <-chan string, gone <-chan struct{}) {
 	t.Helper()
 	lines, over := make(chan string, 1), make(chan struct{})
@@ -228,7 +228,7 @@ func TestCommandHangs(t *testing.T) {
 	}
 }
 
-// What a program leaves behind in its group ends with it.
+// Remaining processes of its group end with a program.
 func TestCommandLeavesChildren(t *testing.T) {
 	path := fifo(t, t.TempDir(), "held")
 	ready, gone := holders(t, path)
@@ -240,7 +240,7 @@ func TestCommandLeavesChildren(t *testing.T) {
 	receive(t, gone, "the end of the children")
 }
 
-// A process that left the group and keeps the pipes open holds up nobody.
+// A process that left the group and keeps the pipes open delays nobody.
 func TestCommandChildLeavesGroup(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -301,7 +301,7 @@ func TestCommandOneAtATime(t *testing.T) {
 	for range 3 {
 		go func() { results <- c.Notify(t.Context(), Notice{ID: "later"}) }()
 	}
-	// Who does not want to wait for its turn need not.
+	// A caller need not wait for its turn.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Notify(ctx, Notice{ID: "hurry"}); !errors.Is(err, context.Canceled) {

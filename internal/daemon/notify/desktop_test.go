@@ -52,7 +52,7 @@ func TestDesktopShows(t *testing.T) {
 		})
 	}
 
-	// Withdrawn: what is shown, once; nothing else.
+	// Withdrawn: a shown notice, once; nothing else.
 	for _, id := range []string{"unknown", "", "b", "b", "a"} {
 		if err := d.Withdraw(t.Context(), id); err != nil {
 			t.Errorf("withdraw %q: %v", id, err)
@@ -106,7 +106,7 @@ func TestDesktopWithoutBus(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	// Where a bus would be launched, a file appears.
+	// If a bus were launched, a file would appear.
 	bin, launched := t.TempDir(), filepath.Join(t.TempDir(), "launched")
 	for _, name := range []string{"dbus-launch", "dbus-daemon", "dbus-run-session"} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n: >"+launched+"\n"), 0o700); err != nil {
@@ -114,7 +114,7 @@ func TestDesktopWithoutBus(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", bin)
-	// The daemon's own environment does not count, only what is handed in.
+	// Only the given environment counts, not the daemon's own.
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 
 	for name, env := range map[string]map[string]string{
@@ -190,8 +190,7 @@ func TestDesktopServiceIsActivated(t *testing.T) {
 	}
 }
 
-// The service ends and another takes its place: ids of the one are not told to
-// the other.
+// The service ends and another replaces it: the other gets no ids of the first.
 func TestDesktopServiceRestarts(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	startBus(t, socket, t.TempDir())
@@ -219,7 +218,7 @@ func TestDesktopServiceRestarts(t *testing.T) {
 	}
 }
 
-// watchName tells when the notification service loses its name.
+// watchName reports when the notification service loses its name.
 func watchName(t *testing.T, socket string) <-chan *dbus.Signal {
 	t.Helper()
 	conn, err := dbus.Connect("unix:path=" + socket)
@@ -235,8 +234,7 @@ func watchName(t *testing.T, socket string) <-chan *dbus.Signal {
 	return signals
 }
 
-// The bus dies and another one comes at the same place, where unique names and
-// ids begin anew.
+// The bus ends and another one starts in the same place, where unique names and ids begin anew.
 func TestDesktopBusReturns(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	first := startBus(t, socket, t.TempDir())
@@ -270,7 +268,7 @@ func TestDesktopBusReturns(t *testing.T) {
 	}
 }
 
-// The same, and nobody asks in between.
+// The same, without a call in between.
 func TestDesktopBusReturnsUnnoticed(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	first := startBus(t, socket, t.TempDir())
@@ -290,8 +288,7 @@ func TestDesktopBusReturnsUnnoticed(t *testing.T) {
 	}
 }
 
-// A bus that stands still takes no longer than the limit, and is used again when
-// it goes on.
+// A bus that hangs takes no longer than the limit, and is used again when it continues.
 func TestDesktopBusStandsStill(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	bus := startBus(t, socket, t.TempDir())
@@ -314,13 +311,13 @@ func TestDesktopBusStandsStill(t *testing.T) {
 	if err := bus.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	// The same bus: what was shown is still known.
+	// The same bus: shown notices are still known.
 	d.timeout = patience
 	if err := d.Withdraw(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
 	for {
-		// What was sent before the stop may come first.
+		// A call from before the stop may come first.
 		if got := receive(t, s.calls, "the withdrawal"); got.method == "CloseNotification" {
 			break
 		}
@@ -343,7 +340,7 @@ func TestDesktopServiceHangs(t *testing.T) {
 	}
 	receive(t, s.calls, "a notification")
 
-	// Close does not wait for it, nor does who waits for a turn.
+	// Close does not wait for it, nor does a caller that waits for its turn.
 	d, _ = newDesktop(t, socket, time.Hour)
 	results := make(chan error, 2)
 	go func() { results <- d.Notify(t.Context(), Notice{Title: "x"}) }()
@@ -357,7 +354,7 @@ func TestDesktopServiceHangs(t *testing.T) {
 	}
 }
 
-// A socket that takes connections and says nothing.
+// A socket that accepts connections and stays silent.
 func TestDesktopMuteBus(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	l, err := net.Listen("unix", socket)
@@ -371,7 +368,7 @@ func TestDesktopMuteBus(t *testing.T) {
 	}
 }
 
-// What a service answers may quote the notice.
+// A service's answer may quote the notice.
 func TestDesktopServiceRefuses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	startBus(t, socket, t.TempDir())
@@ -392,7 +389,7 @@ func TestDesktopServiceRefuses(t *testing.T) {
 	if !strings.Contains(said(logs), "org.example.Full") || strings.Contains(said(logs), "secret") {
 		t.Errorf("logged: %s", said(logs))
 	}
-	// To close what is not there any more is no fault.
+	// Closing a notice that is gone is no error.
 	if err := d.Withdraw(t.Context(), "a"); err != nil {
 		t.Errorf("withdraw: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// recorder is a notifier that takes its time for each notice.
+// recorder is a slow notifier.
 type recorder struct {
 	takes time.Duration
 	deaf  bool // goes on when the context has ended
@@ -65,7 +65,7 @@ func (r *recorder) all() []string {
 	return slices.Clone(r.heard)
 }
 
-// board is a recorder that can take back.
+// board is a recorder that can withdraw.
 type board struct{ recorder }
 
 func (b *board) Withdraw(_ context.Context, id string) error {
@@ -100,13 +100,13 @@ func expect(t *testing.T, r *recorder, want ...string) {
 	}
 }
 
-// pass lets time pass, and whatever is due happen.
+// pass lets time pass, and everything due happen.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// A slow notifier holds up neither the caller nor the others.
+// A slow notifier delays neither the caller nor the others.
 func TestFanout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, quick := &recorder{takes: 10 * time.Second}, &recorder{}
@@ -150,14 +150,14 @@ func TestFanoutOverflow(t *testing.T) {
 		if err := f.Notify(t.Context(), Notice{ID: "g", Title: "secret", Urgency: Critical}); err != nil {
 			t.Error(err)
 		}
-		notify(t, f, "f", "", "") // f is counted already, what has no id each time
+		notify(t, f, "f", "", "") // f is counted already, a notice without an id each time
 		pass(4 * time.Second)
 		expect(t, slow, "a:t", "b:t", "c:t", "more:and 6 more!critical")
 		if got := logs.FilterMessageSnippet("merged").Len(); got != 1 || strings.Contains(said(logs), "secret") {
 			t.Errorf("logged: %s", said(logs))
 		}
 
-		// Room again: what comes is told by itself, behind what was merged.
+		// With room again, a new notice is sent by itself, after the merged one.
 		notify(t, f, "a")
 		synctest.Wait()
 		notify(t, f, "b", "c", "d", "e")
@@ -171,7 +171,7 @@ func TestFanoutOverflow(t *testing.T) {
 	})
 }
 
-// However many there are, memory stays bounded and none is lost from the count.
+// However many there are, memory stays bounded and the count is complete.
 func TestFanoutFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &recorder{takes: time.Second}
@@ -230,7 +230,7 @@ func TestFanoutWithdraw(t *testing.T) {
 		expect(t, &screen.recorder, "a:t", "withdrawn a", "withdrawn b", "withdrawn e", "withdrawn unknown", "c:t", "more:and 2 more", "b:t")
 		expect(t, mail, "a:t", "c:t", "more:and 2 more", "b:t")
 
-		// A merged notice whose last one is withdrawn is not told.
+		// A merged notice whose last one is withdrawn is not sent.
 		notify(t, f, "a")
 		synctest.Wait()
 		notify(t, f, "b", "c", "d", "e")
@@ -261,7 +261,7 @@ func TestFanoutWithdraw(t *testing.T) {
 	})
 }
 
-// Close ends what hangs after the drain limit, and says what was not told.
+// Close ends a hanging call after the drain limit, and logs the unsent notices.
 func TestFanoutDrainLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs, quick := &recorder{takes: time.Hour}, &recorder{}
@@ -284,7 +284,7 @@ func TestFanoutDrainLimit(t *testing.T) {
 	})
 }
 
-// A notifier that does not keep its promise is left behind.
+// A notifier that does not end is abandoned.
 func TestFanoutDeafNotifier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := &recorder{takes: time.Hour, deaf: true}
@@ -302,7 +302,7 @@ func TestFanoutDeafNotifier(t *testing.T) {
 	})
 }
 
-// The real ones behind it: a desktop that is not there and a command.
+// The real notifiers: a missing desktop and a command.
 func TestFanoutOfRealNotifiers(t *testing.T) {
 	dir := t.TempDir()
 	c, _ := newCommand(t, patience, `echo "$OCIPD_NOTICE_ID" >>"$1/ids"`, dir)

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience bounds the wait for something that should come at once.
 const patience = 20 * time.Second
 
 // TestMain lets a copy of the test binary be another program.
@@ -50,8 +50,7 @@ func beService() int {
 	return 0
 }
 
-// leaveGroup goes into a session of its own, says so at one path, and ends when
-// the other one does.
+// leaveGroup moves into its own session, reports that at one path, and ends when the other one does.
 func leaveGroup(told, hold string) int {
 	if _, err := syscall.Setsid(); err != nil {
 		return 1
@@ -65,7 +64,7 @@ func leaveGroup(told, hold string) int {
 	return 0
 }
 
-// receive takes the next value, and fails the test where none comes.
+// receive takes the next value, and fails the test if none comes.
 func receive[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -83,7 +82,7 @@ func logged() (*zap.Logger, *observer.ObservedLogs) {
 	return zap.New(core), logs
 }
 
-// said writes all that was logged, values too.
+// said formats the whole log, including values.
 func said(logs *observer.ObservedLogs) string {
 	var b strings.Builder
 	for _, e := range logs.All() {
@@ -144,7 +143,7 @@ func startBus(t *testing.T, socket, services string) *daemon {
 	return &daemon{cmd.Process, stop}
 }
 
-// call is what a service was asked.
+// call is a call to a service.
 type call struct {
 	method   string
 	app      string
@@ -155,7 +154,7 @@ type call struct {
 	actions  []string
 	urgency  any
 	expires  int32
-	// answer, in Notify: the id given out; in CloseNotification: the id asked for.
+	// The id that Notify returned, or that CloseNotification names.
 	id uint32
 }
 
@@ -163,15 +162,15 @@ type call struct {
 type service struct {
 	conn  *dbus.Conn
 	calls chan call
-	// hold, where set, is waited for before an answer.
+	// hold, if set, delays an answer.
 	hold chan struct{}
 
 	mu     sync.Mutex
 	last   uint32
-	refuse *dbus.Error // the answer, where set
+	refuse *dbus.Error // the answer, if set
 }
 
-// methods are those of org.freedesktop.Notifications.
+// methods are the methods of org.freedesktop.Notifications.
 type methods struct{ *service }
 
 // startService puts a notification service on a bus.
@@ -248,7 +247,7 @@ func newDesktop(t *testing.T, socket string, timeout time.Duration) (*Desktop, *
 	return d, logs
 }
 
-// soon is a context that ends where something hangs.
+// soon is a context that ends if something hangs.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manager is a service manager that hears what it is told.
+// manager is a service manager that records its messages.
 type manager struct {
 	t      *testing.T
 	socket *net.UnixConn
@@ -98,7 +98,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Without a watchdog nothing is asked for that nobody would do.
+// Without a watchdog nobody would restart the daemon, so it does not ask.
 func TestBrokenWithoutWatchdog(t *testing.T) {
 	m := listen(t)
 	for _, vars := range [][2]string{{"", ""}, {"soon", ""}, {"30000000", "1"}, {"-5", ""}} {
@@ -113,7 +113,7 @@ func TestBrokenWithoutWatchdog(t *testing.T) {
 	}
 }
 
-// With nobody there, nothing is done and nothing is said.
+// Without a service manager, nothing is done and nothing is logged.
 func TestNobody(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	core, logs := observer.New(zap.DebugLevel)
@@ -131,7 +131,7 @@ func TestNobody(t *testing.T) {
 	if logs.Len() > 0 {
 		t.Errorf("logged %v", logs.All())
 	}
-	// One that is gone is worth a line, and no more.
+	// A service manager that is gone is logged once.
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "gone"))
 	New(zap.New(core)).Alive()
 	if logs.Len() != 1 {
@@ -139,7 +139,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// What was passed to another process is not this one's.
+// Sockets passed to another process are not this one's.
 func TestFilesOfAnother(t *testing.T) {
 	t.Setenv("LISTEN_PID", "1")
 	t.Setenv("LISTEN_FDS", "2")

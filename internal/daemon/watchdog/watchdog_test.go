@@ -29,8 +29,8 @@ func (m *manager) Alive()          { m.hear("alive") }
 func (m *manager) Broken(string)   { m.hear("broken") }
 func (m *manager) Status(s string) { m.hear(s) }
 
-// A sign of life is given only after a probe came through; one that hangs gives none,
-// and a store that only a restart can open asks for one.
+// A sign of life follows only a complete probe; a hanging one gives none, and a store that
+// needs a restart asks for one.
 func TestFeed(t *testing.T) {
 	hanging := func(ctx context.Context) error {
 		<-ctx.Done()
