@@ -16,6 +16,7 @@
 //     destroyed ones
 //   - export: exports the log to other systems, each with its own durable cursor: OCSF,
 //     OTLP, syslog, the journal
+//   - follow: the loop that all copies of the log share: waking, waits after failures, status
 //   - index: searches and counts records: full-text search in a derived database of its own
 //   - keyring: the daemon's keys on disk: signing key, digest keys, recipients of sealed
 //     texts

@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("no package is in %s", dir)
 		}
 	}
-	for name, list := range map[string][]string{"clocks": clocks, "processes": processes, "namedFiles": namedFiles} {
+	for name, list := range map[string][]string{"clocks": clocks, "followers": followers, "processes": processes, "namedFiles": namedFiles} {
 		for _, dir := range list {
 			if !packages[dir] {
 				t.Errorf("%s names %s, which is no package", name, dir)
@@ -454,6 +454,11 @@ func TestCheck(t *testing.T) {
 		{"a new package of a known folder", "internal/store/inner", "", ``, nil},
 		{"unknown folder of tests", "internal/attic", "x_test.go", `package attic`, []string{"in no folder of the table"}},
 		{"unknown command", "cmd/other", "", ``, []string{"in no folder of the table"}},
+
+		{"a follower to what decides", "internal/evidence/mirror", "", "import (\n\"example.com/layers/internal/ocip/policy\"\n\"example.com/layers/internal/store\"\n)", []string{"internal/evidence/mirror may not import internal/ocip/policy", "may not import internal/store"}},
+		{"a follower to evidence that reads the database", "internal/evidence/export", "", `import "example.com/layers/internal/evidence/verify"`, []string{"may not import internal/evidence/verify"}},
+		{"a follower to what it follows", "internal/evidence/index", "", "import (\n\"example.com/layers/internal/audit\"\n\"example.com/layers/internal/evidence/follow\"\n)", nil},
+		{"other evidence to the database", "internal/evidence/verify", "", `import "example.com/layers/internal/store"`, nil},
 
 		// Fences.
 		{"OPA outside", "internal/kernel", "", `import "github.com/open-policy-agent/opa/v1/rego"`, []string{"may not import github.com/open-policy-agent/opa/v1/rego"}},

@@ -152,6 +152,9 @@ func (c *checker) imports(f *ast.File) {
 // mayImport reports whether a package may import another one of this module.
 func mayImport(dir, imported string) bool {
 	from, to := folderOf(dir), folderOf(imported)
+	if slices.Contains(followers, dir) && !slices.Contains(followers, imported) && !slices.Contains(followed, to) {
+		return false
+	}
 	return to != "" && (from == to || folders[from].floor > folders[to].floor && !slices.Contains(folders[from].never, to))
 }
 

@@ -43,6 +43,16 @@ var folders = map[string]folder{
 	"test":  {floor: 11},
 }
 
+// followers are the packages that keep something up with the log. Of the module they import each
+// other and the folders of followed: none that decides, so that they could run in another process.
+var (
+	followers = []string{
+		"internal/evidence/checkpoints", "internal/evidence/export", "internal/evidence/follow", "internal/evidence/index",
+		"internal/evidence/mirror", "internal/evidence/witness",
+	}
+	followed = []string{"internal/audit", "internal/base"}
+)
+
 // clocks are the packages that may read the clock and draw fresh ids: those that own a
 // process or a connection. All others are handed both.
 var clocks = []string{
