@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -68,31 +67,4 @@ func clearTemps(dir string) error {
 		}
 	}
 	return err
-}
-
-// backoff is how long to wait between attempts: it doubles from first to most,
-// each time shortened by up to half at random, so that several sinks do not
-// come back as one.
-type backoff struct {
-	attempt int
-	random  func() float64
-}
-
-const (
-	backoffFirst = 500 * time.Millisecond
-	backoffMost  = 30 * time.Second
-	// maxAfter bounds what another system may ask for by Retry-After.
-	maxAfter = 10 * time.Minute
-)
-
-// next returns the wait before the next attempt, at least what the other system
-// asked for.
-func (b *backoff) next(err error) time.Duration {
-	wait := min(backoffFirst<<min(b.attempt, 16), backoffMost)
-	b.attempt++
-	wait -= time.Duration(b.random() / 2 * float64(wait))
-	if busy, ok := errors.AsType[*busyError](err); ok {
-		wait = max(wait, min(busy.after, maxAfter))
-	}
-	return wait
 }

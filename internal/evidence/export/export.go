@@ -25,18 +25,11 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 )
 
 // Log is the audit log as a follower reads it.
-type Log interface {
-	// Head returns the end of the log.
-	Head() audit.Head
-	// WaitAfter returns when there is a record after seq.
-	WaitAfter(ctx context.Context, seq uint64) error
-	// LinesAfter returns a page of records after seq, oldest first, and the
-	// number of the last one, or seq where there is none.
-	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
-}
+type Log = follow.Log
 
 // Record is one record on its way out. Nobody changes Line.
 type Record struct {
@@ -100,6 +93,12 @@ type busyError struct {
 
 func (e *busyError) Error() string { return e.err.Error() }
 func (e *busyError) Unwrap() error { return e.err }
+
+// RetryAfter is what the other system asks for, within reason.
+func (e *busyError) RetryAfter() time.Duration { return min(e.after, maxAfter) }
+
+// maxAfter bounds what another system may ask for by Retry-After.
+const maxAfter = 10 * time.Minute
 
 // Types of sinks.
 const (

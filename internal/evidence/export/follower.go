@@ -11,6 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"go.uber.org/zap"
 )
 
@@ -24,6 +25,9 @@ const (
 	maxRest = 20 * time.Millisecond
 	// fullPage is from how many records on a page counts as full: there is more.
 	fullPage = 256
+	// Waits after failures.
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 30 * time.Second
 )
 
 // FollowerOptions are what a [Follower] is given from outside.
@@ -48,16 +52,11 @@ type FollowerOptions struct {
 // Status is how far a sink is.
 type Status struct {
 	Name, Type string
-	// Seq is the last record the sink has taken over, and Lag how many the log
-	// has after it.
-	Seq, Lag uint64
+	// Status is how far it is: its Seq is the last record that the sink has taken over.
+	follow.Status
 	// Oldest is when the oldest record was made that was read and not taken
 	// over, zero where there is none.
 	Oldest time.Time
-	// Error is why the last attempt failed, and Since when the first one did
-	// after one that did not. Empty while all is well.
-	Error string
-	Since time.Time
 	// Sent counts records taken over since the start, those that were sent
 	// again too; Refused those of them that the other system does not keep.
 	Sent, Refused uint64
@@ -70,24 +69,20 @@ type Status struct {
 // Follower sends a log to one sink, behind a durable cursor. It holds one page
 // in memory.
 type Follower struct {
-	o       FollowerOptions
-	path    string
-	log     *zap.Logger
-	closing chan struct{}
-	done    chan struct{}
-	quit    context.CancelFunc
-	once    sync.Once
+	o    FollowerOptions
+	path string
+	log  *zap.Logger
+	loop *follow.Follower
 
-	// What follows is the goroutine's own.
+	// What follows is the loop's own, but mu is held to change at.
 	at      cursor
 	saved   cursor
 	savedAt time.Time
-	sentAt  time.Time
-	backoff backoff
 	// trail are the cursors before the pages that were sent last, oldest first.
 	trail []mark
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// status has what the loop does not say.
 	status Status
 	// kept is the cursor in the file.
 	kept uint64
@@ -107,14 +102,20 @@ func Follow(ctx context.Context, o FollowerOptions) (*Follower, error) {
 	}
 	f := &Follower{
 		o: o, path: filepath.Join(o.Dir, o.Name+cursorExt), log: o.Zap.With(zap.String("sink", o.Name)),
-		closing: make(chan struct{}), done: make(chan struct{}), backoff: backoff{random: o.Random},
 		status: Status{Name: o.Name, Type: o.Type},
 	}
 	if err := f.resume(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start the sink %s: %w", o.Name, err)
 	}
-	ctx, f.quit = context.WithCancel(context.WithoutCancel(ctx))
-	go f.run(ctx)
+	following := follow.Options{
+		Log: o.Log, At: f.seq, Take: f.take, Due: f.saveDue, Now: o.Now,
+		Retry:   follow.Retry{First: retryFirst, Most: retryMost, Random: o.Random},
+		Failing: "a sink takes no records: they wait in the log", Well: "a sink takes records again", Level: zap.WarnLevel, Zap: f.log,
+	}
+	if t, ok := o.Sink.(trailing); ok {
+		following.Wake = t.Broken
+	}
+	f.loop = follow.Start(ctx, following)
 	return f, nil
 }
 
@@ -143,7 +144,6 @@ func (f *Follower) resume(ctx context.Context) error {
 		}
 	}
 	f.at, f.savedAt = c, f.o.Now()
-	f.show()
 	return f.save()
 }
 
@@ -177,154 +177,71 @@ func (f *Follower) belongs(ctx context.Context, c cursor) (bool, error) {
 
 // Status tells how far the sink is.
 func (f *Follower) Status() Status {
+	now := f.loop.Status()
+	now.Error = text.Clip(oneLine(now.Error), maxSummary)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.status
-	if head := f.o.Log.Head().Seq; head > s.Seq {
-		s.Lag = head - s.Seq
-	}
+	s.Status = now
 	return s
 }
 
 // Close sends what is left, for as long as ctx lives, keeps the cursor and
 // closes the sink. It gives up at the first attempt that fails.
 func (f *Follower) Close(ctx context.Context) error {
-	var err error
-	f.once.Do(func() {
-		close(f.closing)
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-		}
-		f.quit()
-		<-f.done
-		err = errors.Join(f.save(), f.o.Sink.Close())
-	})
-	return err
+	f.loop.Close(ctx)
+	return errors.Join(f.save(), f.o.Sink.Close())
 }
 
-func (f *Follower) run(ctx context.Context) {
-	defer close(f.done)
-	waits, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		select {
-		case <-f.closing:
-		case <-waits.Done():
-		}
-		stop()
-	}()
-	for ctx.Err() == nil {
-		err := f.step(ctx, waits)
-		if err == nil {
-			if f.isClosing() && f.o.Log.Head().Seq <= f.at.Seq {
-				return
-			}
-			continue
-		}
-		if ctx.Err() == nil {
-			f.failed(err)
-		}
-		if f.isClosing() || !pause(waits, f.backoff.next(err)) {
-			return
-		}
+// take sends the next page if there is one, and keeps the cursor now and then. What a
+// connection broke off with is sent again at once, and not with the next record.
+func (f *Follower) take(ctx context.Context) (rest time.Duration, err error) {
+	if f.o.Log.Head().Seq > f.at.Seq {
+		rest, err = f.next(ctx)
+	} else if t, ok := f.o.Sink.(trailing); ok {
+		f.rewind(t.Check())
 	}
+	if due := f.saveDue(); err == nil && !due.IsZero() && !f.o.Now().Before(due) {
+		err = f.save()
+	}
+	return rest, err
 }
 
-func (f *Follower) isClosing() bool {
-	select {
-	case <-f.closing:
-		return true
-	default:
-		return false
+// saveDue returns when the cursor is to be kept, the zero time where it is.
+func (f *Follower) saveDue() time.Time {
+	if f.at == f.saved {
+		return time.Time{}
 	}
+	return f.savedAt.Add(saveEvery)
 }
 
-// step waits for records and sends a page of them. waits ends when the follower
-// is to end, ctx when it must.
-func (f *Follower) step(ctx, waits context.Context) error {
-	if f.o.Log.Head().Seq <= f.at.Seq {
-		return f.idle(waits)
-	}
+// next sends a page of records.
+func (f *Follower) next(ctx context.Context) (rest time.Duration, err error) {
 	lines, upTo, err := f.o.Log.LinesAfter(ctx, f.at.Seq)
 	if err != nil {
-		return fmt.Errorf("cannot read the log: %w", err)
+		return 0, fmt.Errorf("cannot read the log: %w", err)
 	}
 	if len(lines) == 0 {
-		return fmt.Errorf("cannot read the log: no record after %d, and its end is %d", f.at.Seq, f.o.Log.Head().Seq)
-	}
-	if len(lines) < fullPage && !f.isClosing() {
-		if wait := sendEvery - f.o.Now().Sub(f.sentAt); wait > 0 && wait <= sendEvery {
-			pause(waits, wait)
-			if lines, upTo, err = f.o.Log.LinesAfter(ctx, f.at.Seq); err != nil {
-				return fmt.Errorf("cannot read the log: %w", err)
-			}
-		}
+		return 0, fmt.Errorf("cannot read the log: no record after %d, and its end is %d", f.at.Seq, f.o.Log.Head().Seq)
 	}
 	batch, end, err := f.page(lines)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	end.Seq = upTo
 	from := f.o.Now()
 	if len(batch) > 0 {
 		if err := f.send(ctx, batch); err != nil {
-			return err
+			return 0, err
 		}
+		rest = sendEvery
 	}
-	f.at = end
-	f.recovered()
-	if f.o.Now().Sub(f.savedAt) >= saveEvery {
-		if err := f.save(); err != nil {
-			return err
-		}
-	}
-	if len(lines) >= fullPage && !f.isClosing() {
+	f.move(end)
+	if len(lines) >= fullPage {
 		// Whoever catches up leaves the processor to decisions half of the time.
-		pause(waits, min(max(0, f.o.Now().Sub(from)), maxRest))
+		rest = min(max(0, f.o.Now().Sub(from)), maxRest)
 	}
-	return nil
-}
-
-// idle waits for a record, and keeps the cursor meanwhile.
-func (f *Follower) idle(waits context.Context) error {
-	ctx := waits
-	if f.at != f.saved {
-		due, cancel := context.WithTimeout(waits, max(0, saveEvery-f.o.Now().Sub(f.savedAt)))
-		defer cancel()
-		ctx = due
-	}
-	t, ok := f.o.Sink.(trailing)
-	if ok {
-		// What a connection broke off with is sent again at once, and not with
-		// the next record.
-		whole, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func(broken <-chan struct{}) {
-			select {
-			case <-broken:
-				cancel()
-			case <-whole.Done():
-			}
-		}(t.Broken())
-		ctx = whole
-	}
-	err := f.o.Log.WaitAfter(ctx, f.at.Seq)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && waits.Err() == nil:
-		if ok {
-			f.rewind(t.Check())
-		}
-		if f.o.Now().Sub(f.savedAt) < saveEvery {
-			return nil
-		}
-		return f.save()
-	case waits.Err() != nil:
-		return nil
-	}
-	return fmt.Errorf("cannot follow the log: %w", err)
+	return rest, nil
 }
 
 // page reads the lines that are to be sent, and the cursor after them.
@@ -365,14 +282,15 @@ func (f *Follower) send(ctx context.Context, batch []Record) error {
 		f.rewind(err)
 		return err
 	}
-	f.sentAt = f.o.Now()
 	if t, ok := f.o.Sink.(trailing); ok {
-		for len(f.trail) > 0 && f.sentAt.Sub(f.trail[0].at) > t.Trail() {
+		now := f.o.Now()
+		for len(f.trail) > 0 && now.Sub(f.trail[0].at) > t.Trail() {
 			f.trail = f.trail[1:]
 		}
-		f.trail = append(f.trail, mark{before: f.at, at: f.sentAt})
+		f.trail = append(f.trail, mark{before: f.at, at: now})
 	}
 	f.mu.Lock()
+	f.status.Oldest = time.Time{}
 	f.status.Sent += uint64(len(batch))
 	f.status.Refused += uint64(ack.Refused)
 	f.mu.Unlock()
@@ -393,8 +311,7 @@ func (f *Follower) rewind(err error) {
 	}
 	for _, m := range f.trail {
 		if broken.at.Sub(m.at) <= t.Trail() {
-			f.at = m.before
-			f.show()
+			f.move(m.before)
 			f.log.Warn("a connection broke: what may not have been read is sent again", zap.Uint64("after", f.at.Seq), zap.Error(err))
 			// A crash before the next page would leave them out, and so would their removal.
 			if err := f.save(); err != nil {
@@ -406,10 +323,18 @@ func (f *Follower) rewind(err error) {
 	f.trail = nil
 }
 
-func (f *Follower) show() {
+// move puts the cursor behind what was taken over, or back.
+func (f *Follower) move(to cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.status.Seq = f.at.Seq
+	f.at = to
+}
+
+// seq is the last record that was taken over.
+func (f *Follower) seq() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at.Seq
 }
 
 func (f *Follower) note(text string) {
@@ -417,28 +342,6 @@ func (f *Follower) note(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Note = text
-}
-
-// failed keeps what went wrong. It is logged once, until it goes well again.
-func (f *Follower) failed(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.status.Error == "" {
-		f.status.Since = f.o.Now().UTC()
-		f.log.Warn("a sink takes no records: they wait in the log", zap.Uint64("after", f.at.Seq), zap.Error(err))
-	}
-	f.status.Error = text.Clip(oneLine(err.Error()), maxSummary)
-}
-
-func (f *Follower) recovered() {
-	f.backoff.attempt = 0
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.status.Error != "" {
-		f.log.Info("a sink takes records again", zap.Uint64("seq", f.at.Seq))
-	}
-	f.status.Seq, f.status.Error = f.at.Seq, ""
-	f.status.Since, f.status.Oldest = time.Time{}, time.Time{}
 }
 
 // save keeps the cursor where it moved.
@@ -455,16 +358,4 @@ func (f *Follower) save() error {
 	defer f.mu.Unlock()
 	f.kept = f.at.Seq
 	return nil
-}
-
-// pause waits, and reports whether ctx lives still.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

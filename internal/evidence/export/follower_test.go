@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +75,7 @@ func following(tb testing.TB, log Log, sink Sink, dir string) FollowerOptions {
 	}
 }
 
-func follow(tb testing.TB, o FollowerOptions) *Follower {
+func feed(tb testing.TB, o FollowerOptions) *Follower {
 	tb.Helper()
 	f, err := Follow(context.Background(), o)
 	if err != nil {
@@ -105,7 +107,7 @@ func TestDeadSink(t *testing.T) {
 			return nil
 		}}
 		from := time.Now()
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		defer shut(t, f)
 		synctest.Wait()
 		log.fill(t, 2000)
@@ -138,18 +140,11 @@ func TestDeadSink(t *testing.T) {
 
 // What a receiver asks for is waited for, within reason.
 func TestRetryAfter(t *testing.T) {
-	for after, want := range map[time.Duration]time.Duration{7 * time.Second: 7 * time.Second, time.Hour: maxAfter, 0: 250 * time.Millisecond} {
-		b := backoff{random: func() float64 { return 1 }}
-		if got := b.next(&busyError{after: after, err: errors.New("busy")}); got != want {
-			t.Errorf("after %s: %s, want %s", after, got, want)
+	for after, want := range map[time.Duration]time.Duration{7 * time.Second: 7 * time.Second, time.Hour: maxAfter, 0: 0} {
+		busy, ok := errors.AsType[follow.Busy](fmt.Errorf("a page: %w", &busyError{after: after, err: errors.New("busy")}))
+		if !ok || busy.RetryAfter() != want {
+			t.Errorf("after %s: %v, want %s", after, busy, want)
 		}
-	}
-	b := backoff{random: func() float64 { return 0.5 }}
-	for range 100 {
-		b.next(errors.New("dead"))
-	}
-	if got := b.next(errors.New("dead")); got != backoffMost*3/4 {
-		t.Errorf("%s after many attempts", got)
 	}
 }
 
@@ -159,7 +154,7 @@ func TestPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemory()
 		sink := &fakeSink{seen: newSeen()}
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		defer shut(t, f)
 		from := time.Now()
 		tick := time.NewTicker(time.Millisecond)
@@ -186,7 +181,7 @@ func TestRestart(t *testing.T) {
 	log.fill(t, 10)
 	sink := &fakeSink{seen: newSeen()}
 	o := following(t, log, sink, dir)
-	f := follow(t, o)
+	f := feed(t, o)
 	eventually(t, "ten records", func() bool { return f.Status().Seq == 10 })
 	shut(t, f)
 	if !sink.closed {
@@ -197,7 +192,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("cursor %q, want %q", readFile(t, file), want)
 	}
 	log.fill(t, 5)
-	f = follow(t, o)
+	f = feed(t, o)
 	eventually(t, "fifteen records", func() bool { return f.Status().Seq == 15 })
 	shut(t, f)
 	sink.check(t, log)
@@ -208,13 +203,13 @@ func TestRestart(t *testing.T) {
 	// Killed after a page was taken over and before its cursor was kept.
 	before := readFile(t, file)
 	log.fill(t, 5)
-	f = follow(t, o)
+	f = feed(t, o)
 	eventually(t, "twenty records", func() bool { return f.Status().Seq == 20 })
 	shut(t, f)
 	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f = follow(t, o)
+	f = feed(t, o)
 	eventually(t, "twenty records again", func() bool { return f.Status().Seq == 20 })
 	shut(t, f)
 	sink.check(t, log)
@@ -230,13 +225,13 @@ func TestLastFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemory()
 		sink := &fakeSink{seen: newSeen()}
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		log.fill(t, 3000)
 		shut(t, f)
 		sink.check(t, log)
 
 		dead := &fakeSink{seen: newSeen(), fail: func(int) error { return errors.New("dead") }}
-		f = follow(t, following(t, log, dead, another))
+		f = feed(t, following(t, log, dead, another))
 		eventually(t, "a failure", func() bool { return f.Status().Error != "" })
 		from := time.Now()
 		shut(t, f)
@@ -286,7 +281,7 @@ func TestResume(t *testing.T) {
 			sink := &fakeSink{seen: newSeen()}
 			o := following(t, c.log, sink, dir)
 			o.From = c.from
-			f := follow(t, o)
+			f := feed(t, o)
 			end := c.log.Head().Seq
 			eventually(t, "the end", func() bool { return f.Status().Seq == end })
 			shut(t, f)
@@ -318,9 +313,9 @@ func TestFromNowIsKept(t *testing.T) {
 	}}
 	o := following(t, log, sink, dir)
 	o.From = FromNow
-	shut(t, follow(t, o))
+	shut(t, feed(t, o))
 	log.fill(t, 2)
-	f := follow(t, o)
+	f := feed(t, o)
 	eventually(t, "the rest", func() bool { return f.Status().Seq == 7 })
 	shut(t, f)
 	if len(sink.count) != 2 || sink.count[6] != 1 || sink.count[7] != 1 {
@@ -336,7 +331,7 @@ func TestFilter(t *testing.T) {
 	sink := &fakeSink{seen: newSeen()}
 	o := following(t, log, sink, t.TempDir())
 	o.Filter.Like.PolicyResult = "deny"
-	f := follow(t, o)
+	f := feed(t, o)
 	set := &Set{followers: []*Follower{f}}
 	eventually(t, "the end", func() bool { return f.Status().Seq == 1000 })
 	eventually(t, "the cursor to be kept", func() bool { return set.Behind(log.Head()) == 1000 })
@@ -357,7 +352,7 @@ func TestRewind(t *testing.T) {
 			breaks = nil
 			return err
 		}}
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		defer shut(t, f)
 		tick := time.NewTicker(4 * time.Second)
 		defer tick.Stop()
@@ -394,7 +389,7 @@ func TestRewindIsKept(t *testing.T) {
 		log.fill(t, 3)
 		var breaks error
 		sink := &fakeSink{seen: newSeen(), trail: 10 * time.Second, fail: func(int) error { return breaks }}
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		<-time.After(3 * time.Second)
 		synctest.Wait()
 		if c, err := loadCursor(f.path); err != nil || c.Seq != 3 {
@@ -448,7 +443,7 @@ func TestRewindWhileIdle(t *testing.T) {
 		log := newMemory()
 		log.fill(t, 3)
 		sink := &fakeSink{seen: newSeen(), trail: 10 * time.Second, broken: make(chan struct{})}
-		f := follow(t, following(t, log, sink, dir))
+		f := feed(t, following(t, log, sink, dir))
 		defer shut(t, f)
 		synctest.Wait()
 		sink.breaks = &brokenError{at: time.Now(), err: errors.New("reset")}
