@@ -56,28 +56,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"go.uber.org/zap"
 )
-
-// Source is the log that is mirrored.
-type Source interface {
-	// Head is the last durable record's place.
-	Head() audit.Head
-	// WaitAfter returns when there is a record after seq, or with an error.
-	WaitAfter(ctx context.Context, seq uint64) error
-	// LinesAfter returns a page of records after seq without newlines, oldest
-	// first, and the number of the last one, or seq where there is none.
-	// Records that retention removed are left out.
-	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
-}
 
 // Options say where the mirror is and what it is given from outside.
 type Options struct {
 	// Path of the live file. Its directory is made with mode 0700; a link in its
 	// place is refused.
-	Path   string
-	Source Source
+	Path string
+	// Source is the log that is mirrored.
+	Source follow.Log
 	// Database names the source in errors.
 	Database string
 	Clock    func() time.Time
@@ -117,18 +106,17 @@ type Mirror struct {
 	pending []span
 	// faults are what is wrong with segments.
 	faults []string
-	// problem is why the mirror does not get on, rotating why it does not
-	// rotate, and packing why it does not compress.
-	problem, rotating, packing string
+	// rotating is why the mirror does not rotate, and packing why it does not
+	// compress.
+	rotating, packing string
 
 	// files is held over a change of the manifest and what goes with it.
 	files sync.Mutex
 
-	// alarmed is set where Check found a fault; interrupt ends the wait for
-	// news.
-	alarmed   atomic.Bool
-	interrupt atomic.Pointer[context.CancelFunc]
-	kick      chan struct{}
+	// loop has the live file written. alarms has word where Check found a fault,
+	// and kick where there is something to compress.
+	loop         *follow.Follower
+	alarms, kick chan struct{}
 
 	closing   context.Context
 	startStop context.CancelFunc
@@ -141,6 +129,9 @@ const (
 	// rotateAgain after a failed rotation.
 	retryAfter  = time.Second
 	rotateAgain = time.Minute
+	// gatherTime is how long the mirror lets records come together before it looks
+	// for the next ones, so that it does not run beside each commit of many.
+	gatherTime = 10 * time.Millisecond
 )
 
 // Open takes up the files of a mirror, or makes them, and follows the source
@@ -156,7 +147,7 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 	if o.step == nil {
 		o.step = func(string) {}
 	}
-	m := &Mirror{o: o, layout: newLayout(path), log: o.Log, kick: make(chan struct{}, 1)}
+	m := &Mirror{o: o, layout: newLayout(path), log: o.Log, alarms: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
 	m.closing, m.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	var tail uint64
 	if err = m.ahead(ctx, o.Source.Head()); err == nil {
@@ -169,10 +160,18 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 		m.startStop()
 		return nil, err
 	}
-	m.tasks.Go(m.run)
+	m.loop = follow.Start(ctx, follow.Options{
+		Log: o.Source, At: m.Mirrored, Now: o.Clock, Retry: follow.Retry{First: retryAfter, Most: retryAfter},
+		Take: func(ctx context.Context) (time.Duration, error) { return gatherTime, m.round(ctx) },
+		Due:  m.rotationDue, Wake: func() <-chan struct{} { return m.alarms },
+		Failing: cannotWrite + "; trying again", Well: "the audit mirror goes on", Level: zap.ErrorLevel, Zap: m.log,
+	})
 	m.tasks.Go(m.pack)
 	return m, nil
 }
+
+// cannotWrite says that the live file lags.
+const cannotWrite = "cannot write the audit mirror"
 
 // Status is how a mirror is doing.
 type Status struct {
@@ -192,9 +191,13 @@ func (m *Mirror) Mirrored() uint64 { return m.have.Load() }
 
 // Status returns how the mirror is doing.
 func (m *Mirror) Status() Status {
-	s := Status{Mirrored: m.Mirrored()}
+	live := m.loop.Status()
+	s := Status{Mirrored: live.Seq}
 	if err := m.Check(); err != nil {
 		s.Problems = append(s.Problems, err.Error())
+	}
+	if live.Error != "" {
+		s.Problems = append(s.Problems, cannotWrite+": "+live.Error)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +208,7 @@ func (m *Mirror) Status() Status {
 		}
 	}
 	s.Pending = len(m.pending)
-	for _, p := range []string{m.problem, m.rotating, m.packing} {
+	for _, p := range []string{m.rotating, m.packing} {
 		if p != "" {
 			s.Problems = append(s.Problems, p)
 		}
@@ -229,6 +232,7 @@ func (m *Mirror) Close(ctx context.Context) (err error) {
 	m.once.Do(func() {
 		m.startStop()
 		m.tasks.Wait()
+		m.loop.Stop()
 		if err = m.round(ctx); err != nil {
 			err = fmt.Errorf("cannot finish the audit mirror, it is caught up at the next start: %w", err)
 		}
@@ -268,61 +272,11 @@ func (m *Mirror) note(what string, into *string, err error) {
 	}
 }
 
-// run writes until the mirror is closed.
-func (m *Mirror) run() {
-	for m.closing.Err() == nil {
-		m.alarmed.Store(false)
-		err := m.round(m.closing)
-		if m.closing.Err() != nil {
-			return
-		}
-		m.note("cannot write the audit mirror", &m.problem, err)
-		m.gather()
-		m.await(err != nil)
-	}
-}
-
-// gatherTime is how long the mirror lets records come together before it looks
-// for the next ones, so that it does not run beside each commit of many.
-const gatherTime = 10 * time.Millisecond
-
-// gather rests until there is more to write at once, or the mirror is closed.
-func (m *Mirror) gather() {
-	rest, cancel := context.WithTimeout(m.closing, gatherTime)
-	defer cancel()
-	<-rest.Done()
-}
-
-// await returns when there is something to do, or after a failure when it is
-// time to try again.
-func (m *Mirror) await(failed bool) {
-	wait, cancel := context.WithCancel(m.closing)
-	if due := m.rotationDue(); due > 0 {
-		cancel()
-		wait, cancel = context.WithTimeout(m.closing, due)
-	}
-	defer cancel()
-	m.interrupt.Store(&cancel)
-	// Whoever found a fault before it could interrupt has left word.
-	if m.alarmed.Load() {
-		return
-	}
-	if !failed && (m.o.Source.WaitAfter(wait, m.Mirrored()) == nil || wait.Err() != nil) {
-		return
-	}
-	// Something failed, or the source does not answer.
-	pause, end := context.WithTimeout(wait, retryAfter)
-	defer end()
-	<-pause.Done()
-}
-
 // alarm makes the mirror look at its file now.
 func (m *Mirror) alarm() {
-	if m.alarmed.Swap(true) {
-		return
-	}
-	if cancel := m.interrupt.Load(); cancel != nil {
-		(*cancel)()
+	select {
+	case m.alarms <- struct{}{}:
+	default:
 	}
 }
 
@@ -359,7 +313,7 @@ func (m *Mirror) round(ctx context.Context) error {
 			return err
 		}
 	}
-	if m.rotationDue() < 0 {
+	if due := m.rotationDue(); !due.IsZero() && !m.o.Clock().Before(due) {
 		m.rotate()
 	}
 	return nil

@@ -273,6 +273,11 @@ func TestRotationByAge(t *testing.T) {
 		want("opened again", 1)
 		pass(time.Hour)
 		want("opened again, a day old", 2)
+		// It gets old enough while the mirror rests from the record before.
+		b.addAt(time.Now(), "")
+		pass(24*time.Hour - gatherTime/2)
+		b.addAt(time.Now(), "")
+		want("a day old while at rest", 3)
 		wantWhole(t, o, 1)
 	})
 }

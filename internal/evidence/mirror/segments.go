@@ -294,21 +294,18 @@ func (m *Mirror) settled(r span, left ...span) {
 	}
 }
 
-// rotationDue returns how long until the live file is old enough, less than
-// zero where it is, and zero where it never gets so by itself.
-func (m *Mirror) rotationDue() time.Duration {
+// rotationDue returns when the live file is old enough, the zero time where it
+// never gets so by itself.
+func (m *Mirror) rotationDue() time.Time {
 	l := &m.live
 	if m.o.RotateAge == 0 || l.size == 0 || l.file == nil {
-		return 0
+		return time.Time{}
 	}
 	due := l.since.Add(m.o.RotateAge)
 	if due.Before(l.rotateFrom) {
 		due = l.rotateFrom
 	}
-	if left := due.Sub(m.o.Clock()); left > 0 {
-		return left
-	}
-	return -1
+	return due
 }
 
 // rotate makes the live file a segment and begins another. Where that fails,
