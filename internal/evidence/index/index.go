@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"go.uber.org/zap"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -27,13 +28,7 @@ import (
 
 // Log is the log that is indexed.
 type Log interface {
-	// Head is the last durable record.
-	Head() audit.Head
-	// WaitAfter returns when there is a record after seq.
-	WaitAfter(ctx context.Context, seq uint64) error
-	// LinesAfter returns a page of records after seq, oldest first and without
-	// a gap, and the number of the last one.
-	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
+	follow.Log
 	// Lines returns the lines of some records, nil for one that is not there.
 	Lines(ctx context.Context, seqs []uint64) ([][]byte, error)
 	// SeqAt returns the number of the last record before a moment.
@@ -71,40 +66,45 @@ type Index struct {
 	// mu guards what follows. have is the last record that is indexed.
 	mu   sync.RWMutex
 	have uint64
-	// abort ends what the follower does, with a reason; it then begins again.
-	abort context.CancelCauseFunc
-	// broken is set from when the file was found damaged until it is made again.
+	// broken is set from when the file was found damaged until it is made again, and
+	// damage says how until the follower does.
 	broken bool
+	damage error
 	// complete are the shards that have been held against the log since the file was
 	// opened, and lacked nothing. Of others, queries read the log.
 	complete map[uint64]bool
 	// retired is the last record that is to be forgotten and is not yet, zero for none.
 	retired uint64
 
-	stop context.CancelFunc
-	done chan struct{}
+	loop *follow.Follower
+	// alarms has word where there is damage.
+	alarms chan struct{}
+
+	// What follows is the loop's own. unchecked is how many shards, the oldest ones, are still
+	// to be held against the log since checks began, and checkAt when the next one is.
+	pace      pace
+	unchecked uint64
+	checkAt   time.Time
 }
 
 // Open starts to open and fill an index. It does not wait and does not fail:
 // until there is an index, and wherever there is none, queries read the log.
 func Open(ctx context.Context, o Options) *Index {
-	x := &Index{
-		path: o.Path, log: o.Log, now: o.Now, zap: o.Logger, done: make(chan struct{}),
-	}
-	ctx, x.stop = context.WithCancel(context.WithoutCancel(ctx))
-	x.abort = func(error) {}
-	go func() {
-		defer close(x.done)
-		x.run(ctx)
-	}()
+	x := &Index{path: o.Path, log: o.Log, now: o.Now, zap: o.Logger, alarms: make(chan struct{}, 1)}
+	x.pace = pace{now: x.now, at: x.now(), seq: x.log.Head().Seq}
+	x.loop = follow.Start(ctx, follow.Options{
+		Log: o.Log, At: x.Indexed, Take: x.follow, Now: o.Now, Retry: follow.Retry{First: time.Second, Most: time.Minute},
+		Due: func() time.Time { return x.checkAt }, Wake: func() <-chan struct{} { return x.alarms },
+		Failing: "cannot keep the audit index up; queries read the log until it is", Well: "the audit index is kept up again",
+		Level: zap.ErrorLevel, Zap: o.Logger,
+	})
 	return x
 }
 
 // Close ends the follower and closes the file. Queries that come later read the
 // log.
 func (x *Index) Close() error {
-	x.stop()
-	<-x.done
+	x.loop.Stop()
 	x.files.Lock()
 	defer x.files.Unlock()
 	if x.file == nil {
@@ -135,95 +135,45 @@ func (x *Index) Indexed() uint64 {
 	return x.have
 }
 
-// How long the index rests after a failure: the first after a while without
-// one, and at most.
-const (
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-)
-
-func (x *Index) run(ctx context.Context) {
-	retry := firstRetry
-	for {
-		before := x.Indexed()
-		trial, abort := context.WithCancelCause(ctx)
-		x.mu.Lock()
-		x.abort = abort
-		x.mu.Unlock()
-		err := x.follow(trial)
-		if ctx.Err() != nil {
-			abort(nil)
-			return
-		}
-		if trial.Err() != nil {
-			err = context.Cause(trial)
-		}
-		abort(nil)
-		if x.Indexed() > before+rangeRecords {
-			retry = firstRetry
-		}
-		x.zap.Error("cannot keep the audit index up; queries read the log until it is", zap.Error(err), zap.Duration("retry", retry))
-		if !blameless(err) {
-			if err := x.discard(); err != nil {
-				x.zap.Error("cannot discard the audit index", zap.Error(err))
-			}
-		}
-		if !rest(ctx, retry) {
-			return
-		}
-		retry = min(2*retry, lastRetry)
+// follow takes in the next records and holds a shard against the log, if it is time for that.
+// A file that cannot be used is deleted, and made again at the next attempt.
+func (x *Index) follow(ctx context.Context) (rest time.Duration, err error) {
+	x.mu.Lock()
+	err, x.damage = x.damage, nil
+	x.broken = err != nil
+	x.mu.Unlock()
+	if err == nil {
+		rest, err = x.keepUp(ctx)
 	}
+	if err != nil && ctx.Err() == nil && !blameless(err) {
+		if err := x.discard(); err != nil {
+			x.zap.Error("cannot discard the audit index", zap.Error(err))
+		}
+	}
+	return rest, err
+}
+
+func (x *Index) keepUp(ctx context.Context) (rest time.Duration, err error) {
+	if err := x.open(ctx); err != nil {
+		return 0, err
+	}
+	if err := x.forget(ctx); err != nil {
+		return 0, err
+	}
+	have, began := x.Indexed(), x.now()
+	if have < x.log.Head().Seq {
+		if err := x.advance(ctx); err != nil {
+			return 0, err
+		}
+		rest = x.pace.rest(x.now().Sub(began), x.log.Head().Seq, x.Indexed()-have)
+	}
+	return rest, x.check(ctx)
 }
 
 // blameless reports an error that says nothing against the file.
 func blameless(err error) bool {
 	var ofLog logError
 	return errors.As(err, &ofLog) || sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
-}
-
-// rest returns false where the context ended first.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// follow fills the index until something fails or the context ends.
-func (x *Index) follow(ctx context.Context) error {
-	if err := x.open(ctx); err != nil {
-		return err
-	}
-	if err := x.forget(ctx); err != nil {
-		return err
-	}
-	checked := make(chan struct{})
-	defer func() { <-checked }()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		defer close(checked)
-		for x.check(ctx); rest(ctx, checkEvery); x.check(ctx) {
-		}
-	}()
-	pace := pace{now: x.now, at: x.now(), seq: x.log.Head().Seq}
-	for {
-		have := x.Indexed()
-		if err := x.log.WaitAfter(ctx, have); err != nil {
-			return ofLog(err)
-		}
-		began := x.now()
-		if err := x.advance(ctx); err != nil {
-			return err
-		}
-		if d := pace.rest(x.now().Sub(began), x.log.Head().Seq, x.Indexed()-have); d > 0 && !rest(ctx, d) {
-			return ctx.Err()
-		}
-	}
 }
 
 // The follower takes in up to a range of records at a stretch, in one
@@ -266,10 +216,6 @@ func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 // open opens the file and takes it up where it ends, if it is of this log.
 func (x *Index) open(ctx context.Context) error {
 	if x.file != nil {
-		// What was wrong was not the file, which is good still.
-		x.mu.Lock()
-		x.broken = false
-		x.mu.Unlock()
 		return nil
 	}
 	f, err := openFile(x.path)
@@ -321,7 +267,8 @@ func (x *Index) put(f *file, last uint64) {
 	defer x.files.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.file, x.have, x.broken, x.complete = f, last, false, make(map[uint64]bool)
+	x.file, x.have, x.complete = f, last, make(map[uint64]bool)
+	x.unchecked, x.checkAt = 0, x.now()
 }
 
 // discard closes the file and deletes it.
@@ -378,26 +325,31 @@ func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64,
 	return after, x.file.flush()
 }
 
-// check looks whether each shard has the records that it should have, and makes
-// those again that have not.
-func (x *Index) check(ctx context.Context) {
-	for number := shardOf(max(x.Indexed(), 1)) + 1; number > 0 && ctx.Err() == nil; {
-		number--
-		began := x.now()
-		good := false
-		err := x.file.read(ctx, func(conn *sqlite.Conn) (err error) {
-			good, err = x.whole(ctx, conn, number)
-			return err
-		})
-		if err == nil && !good {
-			err = x.mend(ctx, number)
-		}
-		if err != nil {
-			x.blame(ctx, err)
-			return
-		}
-		rest(ctx, restRatio*x.now().Sub(began))
+// check looks whether the next shard has the records that it should have, and makes it again
+// if it has not. All are looked at when the file was opened and every hour, the newest first.
+func (x *Index) check(ctx context.Context) error {
+	began := x.now()
+	if began.Before(x.checkAt) {
+		return nil
 	}
+	if x.unchecked == 0 {
+		x.unchecked = shardOf(max(x.Indexed(), 1)) + 1
+	}
+	x.unchecked--
+	good := false
+	err := x.file.read(ctx, func(conn *sqlite.Conn) (err error) {
+		good, err = x.whole(ctx, conn, x.unchecked)
+		return err
+	})
+	if err == nil && !good {
+		err = x.mend(ctx, x.unchecked)
+	}
+	now := x.now()
+	x.checkAt = now.Add(restRatio * now.Sub(began))
+	if x.unchecked == 0 {
+		x.checkAt = now.Add(checkEvery)
+	}
+	return err
 }
 
 // mend makes a shard again if it lacks records still.

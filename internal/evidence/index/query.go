@@ -67,9 +67,12 @@ func (x *Index) blame(ctx context.Context, err error) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.broken {
-		x.broken = true
+		x.broken, x.damage = true, err
 		x.zap.Error("cannot use the audit index: reading the log", zap.Error(err))
-		x.abort(err)
+		select {
+		case x.alarms <- struct{}{}:
+		default:
+		}
 	}
 	return true
 }

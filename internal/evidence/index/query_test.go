@@ -31,8 +31,7 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 	x, _ := openIndex(t, l)
 	indexed(t, x, l.head.Seq)
 	stopped := func() { // nothing further is indexed
-		x.stop()
-		<-x.done
+		x.loop.Stop()
 	}
 	check := func(t *testing.T, n int) {
 		t.Helper()

@@ -103,8 +103,7 @@ func TestStats(t *testing.T) {
 		}
 	}
 	t.Run("indexed", ask)
-	x.stop()
-	<-x.done
+	x.loop.Stop()
 	fill(t, l, 6, 400)
 	t.Run("with a tail", ask)
 	if err := x.Close(); err != nil {
