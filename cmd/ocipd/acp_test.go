@@ -26,8 +26,8 @@ import (
 // agentWord makes the test binary a scripted agent.
 const agentWord = "acp-agent"
 
-// scriptedAgent is an agent on standard input and output. Each run of it takes the first
-// line of its plan: what it does in its turn.
+// scriptedAgent is an agent on standard input and output. Each run takes the first line of
+// its plan, which says what to do in its turn.
 func scriptedAgent(plan string) {
 	var conn *sdk.Connection
 	var session sdk.NewSessionRequest
@@ -58,8 +58,8 @@ func scriptedAgent(plan string) {
 	<-conn.Done()
 }
 
-// nextStep takes the first line of a plan. Without one, executors make what is asked for and
-// reviewers approve.
+// nextStep takes the first line of a plan. Without one, executors make the expected output
+// and reviewers approve.
 func nextStep(plan string) string {
 	text, err := os.ReadFile(plan)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -105,8 +105,7 @@ func agentTurn(conn *sdk.Connection, session *sdk.NewSessionRequest, step string
 	return "", errors.New("there is no step " + step)
 }
 
-// asksAPerson uses the MCP server that it was given, then asks to run a command, which
-// leaves its process group.
+// asksAPerson uses its MCP server, then asks to run a command, which leaves its process group.
 func asksAPerson(conn *sdk.Connection, session *sdk.NewSessionRequest, title string) error {
 	server := session.McpServers[0].Stdio
 	cmd := exec.Command(server.Command, server.Args...) //nolint:noctx // it ends with the session
@@ -138,7 +137,7 @@ func asksAPerson(conn *sdk.Connection, session *sdk.NewSessionRequest, title str
 	if err != nil {
 		return err
 	}
-	// What of its workspace's neighbours is there to be seen.
+	// The visible part of its workspace's neighbours.
 	var seen []byte
 	for _, name := range []string{"secret", "openclawos/ocipd.db", "run/operator.sock"} {
 		if _, err := os.Stat(filepath.Join(session.Cwd, "..", name)); err == nil {
@@ -160,7 +159,7 @@ func asksAPerson(conn *sdk.Connection, session *sdk.NewSessionRequest, title str
 	return os.WriteFile("out.txt", []byte(strings.Join([]string{option, strconv.Itoa(left.Process.Pid), strings.Join(names, ",")}, "\n")), 0o600)
 }
 
-// agentTeam are actors whose agents are scripted: their plans stand in a folder.
+// agentTeam are actors whose agents are scripted: their plans are in a folder.
 func agentTeam(dir, more string) string {
 	agent := func(name, role string) string {
 		return fmt.Sprintf("    - {name: %s, role: %s, tenant_id: acme, acp: {command: [%q, %s, %q], env: [%s, XDG_STATE_HOME, GORACE]}}\n", name, role, os.Args[0], agentWord, filepath.Join(dir, name+".plan"), asProgram)
@@ -195,7 +194,7 @@ func (m *mcpTrial) program(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// plan says what an actor's agent does in each of its runs.
+// plan sets the steps of an actor's agent, one for each run.
 func (m *mcpTrial) plan(actor string, steps ...string) {
 	m.t.Helper()
 	if err := os.WriteFile(filepath.Join(m.dir, actor+".plan"), []byte(strings.Join(steps, "\n")), 0o600); err != nil {
@@ -231,7 +230,7 @@ func (m *mcpTrial) decide(decision string) api.Approval {
 	return shown
 }
 
-// pending waits for an approval request that waits.
+// pending waits for a pending approval request.
 func (m *mcpTrial) pending() (shown api.Approval) {
 	m.t.Helper()
 	id := m.waiting(nil)
@@ -242,8 +241,8 @@ func (m *mcpTrial) pending() (shown api.Approval) {
 	return shown
 }
 
-// waiting is the id of a request that waits for a person, once there is one; it gives up
-// after a minute, or when a program has ended, and leaves its end in the channel.
+// waiting returns the id of a request that waits for a person, once there is one. It gives
+// up after a minute, or when a program has ended, and leaves its end in the channel.
 func (m *mcpTrial) waiting(ended chan error) string {
 	m.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -268,8 +267,8 @@ func (m *mcpTrial) waiting(ended chan error) string {
 
 const agentSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
 
-// An agent works by its grant: it uses its MCP server, a person allows what it asks for,
-// what it made is recorded, and nothing of it is left.
+// An agent works under its grant: it uses its MCP server, a person permits its request, its
+// output is recorded, and nothing of it remains.
 func TestACPRun(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, "  self_review: true\n")
@@ -327,8 +326,8 @@ func TestACPRun(t *testing.T) {
 	}
 }
 
-// An agent that is interrupted has its attempt aborted; without a grant, or for who has no
-// agent, nothing is run.
+// An interrupt aborts the agent's attempt. Nothing runs without a grant, or for an actor
+// without an agent.
 func TestACPRunEnds(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, "  self_review: true\n")
@@ -362,9 +361,9 @@ func TestACPRunEnds(t *testing.T) {
 	}
 }
 
-// An agent outlives the daemon: what it has asked is asked anew, and its attempt goes on. One
-// whose bridge is killed is run once more. However often the two are killed, and whether the
-// person decides before or after, what it asks is one question, and the word answers it.
+// An agent survives a restart of the daemon: its question is asked again, and its attempt continues.
+// If its bridge is killed, it runs once more. However often the two are killed, and whether the
+// person decides before or after, its question is one question, and the decision answers it.
 func TestACPRunOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, "  self_review: true\n")
@@ -401,7 +400,7 @@ func TestACPRunOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// executing makes a task whose first attempt, the builder's, runs.
+// executing makes a task whose first attempt, the builder's, is running.
 func (m *mcpTrial) executing(t *testing.T) string {
 	t.Helper()
 	var made taskapi.Created
@@ -432,8 +431,8 @@ func (m *mcpTrial) appears(name string) {
 	m.t.Fatalf("%s does not appear", name)
 }
 
-// The sandbox that docs/guides/task-agents.md shows keeps an agent in its workspace, and lets it use its
-// MCP server.
+// The sandbox in docs/guides/task-agents.md keeps an agent in its workspace, and lets it
+// use its MCP server.
 func TestACPRunInASandbox(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("/usr/bin/bwrap", "--unshare-pid", "--ro-bind", "/", "/", "/bin/true").Run(); err != nil { //nolint:noctx // it ends at once
@@ -450,7 +449,7 @@ func TestACPRunInASandbox(t *testing.T) {
 	}
 	m := newAgentTrial(t, "  self_review: true\n")
 	id := m.executing(t)
-	// Its plan is outside, as everything of the person's is.
+	// Its plan is outside, like all of the person's files.
 	plans := filepath.Join(m.dir, "plans")
 	if err := os.Mkdir(plans, 0o700); err != nil {
 		t.Fatal(err)

@@ -22,8 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// killPoint is a step of a decision that can be seen from outside: the daemon is
-// killed right after it.
+// killPoint is a step of a decision that is visible from outside: the daemon is killed right after it.
 type killPoint string
 
 const (
@@ -31,15 +30,15 @@ const (
 	afterRequest killPoint = "requested"
 	// afterRecord: a decision is on record, whether or not it was answered.
 	afterRecord killPoint = "decided"
-	// afterAnswer: a person was told that a decision is taken.
+	// afterAnswer: a person got the answer to a decision.
 	afterAnswer killPoint = "answered"
-	// afterDelivery: a receiver has read a message that was let go.
+	// afterDelivery: a receiver has read an approved message.
 	afterDelivery killPoint = "delivered"
-	// afterOutcome: the app that asked has read what became of its message.
+	// afterOutcome: the app that asked has read the outcome of its message.
 	afterOutcome killPoint = "told"
 )
 
-// presence is whether an app is there for what is sent to it.
+// presence is whether an app is there for its events.
 type presence int
 
 const (
@@ -49,17 +48,15 @@ const (
 	attentive
 )
 
-// Messages that are held in each round. One of every keptBack is never decided
-// about.
+// Messages held in each round. One in every keptBack is never decided.
 const (
 	heldPerRound = 9
 	keptBack     = 5
 )
 
-// TestKillWhileDeciding kills the daemon at every step between a person's
-// decision about a held message and its delivery. A decision that anybody was
-// told of stands. What was let go is delivered, under one dispatchId; what was
-// not, never. The app that asked learns what became of it.
+// TestKillWhileDeciding kills the daemon at every step between a person's decision about a held
+// message and its delivery. An answered decision stands. An approved message is delivered,
+// under one dispatchId; another one never is. The app that asked learns the outcome.
 func TestKillWhileDeciding(t *testing.T) {
 	t.Parallel()
 	k := newApprovalKills(t)
@@ -91,35 +88,33 @@ func TestKillWhileDeciding(t *testing.T) {
 	k.rowsAgree(t)
 }
 
-// approvalKills is apps that ask and receive, and people who decide.
+// approvalKills is apps that send and receive, and people who decide.
 type approvalKills struct {
 	killTest
 
 	mu       sync.Mutex
 	messages []*promise
-	// arrived holds what each receiver was given, by dispatchId, and outcomes
-	// what the asking apps were told, by approval. The same again must be equal.
+	// arrived holds the messages of each receiver, by dispatchId, and outcomes those of the
+	// asking apps, by approval. A repetition must be equal.
 	arrived, outcomes map[string]string
-	// again counts what came again, silent what was decided or held without an
-	// answer.
+	// again counts repetitions, and silent the decisions and requests without an answer.
 	again, silent int
-	// awaited is closed after so many more of a moment.
+	// awaited is closed after a number of occurrences of a kill point.
 	awaited killPoint
 	missing int
 	reached chan struct{}
 }
 
-// promise is one held message, and what is known of its approval.
+// promise is one held message, and the facts about its approval.
 type promise struct {
 	number  int
 	content string
-	// by is the app that asks, and session where it goes.
+	// by is the app that asks, and session the receiver.
 	by, session string
-	// id is empty until the app was answered, dispatch and digest until a person
-	// has seen it.
+	// id is empty until the app got an answer, and dispatch and digest until a person has seen it.
 	id, dispatch, digest string
-	// tried holds the states that decisions without an answer may have led to,
-	// state what somebody was told, or saw.
+	// tried holds the possible states after unanswered decisions, and state the one that
+	// somebody has learned.
 	tried map[string]bool
 	state string
 }
@@ -132,7 +127,7 @@ const (
 )
 
 func newApprovalKills(t *testing.T) *approvalKills {
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +152,8 @@ directory:
 	}
 }
 
-// round holds messages, decides about what waits, and kills the daemon after so
-// many of a moment.
+// round holds messages, decides about pending ones, and kills the daemon after a number of
+// occurrences of a kill point.
 func (k *approvalKills) round(t *testing.T, after killPoint, count int, receivers, askers presence) {
 	t.Helper()
 	cmd := k.start(t)
@@ -185,7 +180,7 @@ func (k *approvalKills) round(t *testing.T, after killPoint, count int, receiver
 	}
 	asking := make(map[string]*client.Client)
 	for _, id := range []string{killAsker, killRuntime} {
-		// An app that is not ready can ask, and is not told anything.
+		// An app that is not ready can ask, and gets no events.
 		app := k.connect(ctx, t, id)
 		if askers == attentive {
 			wg.Go(k.listen(ctx, t, app))
@@ -219,7 +214,7 @@ func (k *approvalKills) round(t *testing.T, after killPoint, count int, receiver
 	}
 }
 
-// await returns what is closed after so many more of a moment.
+// await returns a channel that is closed after count more occurrences of a kill point.
 func (k *approvalKills) await(m killPoint, count int) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -248,7 +243,7 @@ func (k *approvalKills) person(ctx context.Context, t *testing.T) *client.Client
 	return c
 }
 
-// follow sees decisions as they become durable.
+// follow notices decisions as they become durable.
 func (k *approvalKills) follow(ctx context.Context, t *testing.T, wg *sync.WaitGroup, person *client.Client) {
 	t.Helper()
 	var status api.Status
@@ -284,7 +279,7 @@ func killManifest(id string) *api.Manifest {
 	return m
 }
 
-// ownsChat are the parameters by which the channel's app asks for it.
+// ownsChat are the parameters with which the channel's app requests it.
 func ownsChat() map[string]any {
 	return map[string]any{"type": "channel", "config": map[string]any{"channelId": "chat"}}
 }
@@ -308,8 +303,7 @@ func (k *approvalKills) connect(ctx context.Context, t *testing.T, id string) *c
 	return app
 }
 
-// listen makes an app ready, and returns what takes its events until the
-// connection ends.
+// listen makes an app ready, and returns a function that takes its events until the connection ends.
 func (k *approvalKills) listen(ctx context.Context, t *testing.T, app *client.Client) func() {
 	t.Helper()
 	if err := app.Call(ctx, "app.ready", nil, nil); err != nil {
@@ -328,7 +322,7 @@ func (k *approvalKills) listen(ctx context.Context, t *testing.T, app *client.Cl
 	}
 }
 
-// take enters what an app was given. What comes again must be the same.
+// take notes an app's event. A repetition must be the same.
 func (k *approvalKills) take(in wire.Incoming) error {
 	switch in.Event {
 	case "hook:message_sending", "hook:message_received":
@@ -365,8 +359,8 @@ func (k *approvalKills) keep(in map[string]string, id string, what []byte) error
 	return nil
 }
 
-// deafen connects an app that is ready for its events and never reads one. The
-// token, where there is one, is that of its connection before.
+// deafen connects an app that is ready for its events and never reads one. The token, if
+// any, is from its earlier connection.
 func (k *approvalKills) deafen(ctx context.Context, t *testing.T, person *client.Client, id, token string) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -409,8 +403,7 @@ func (k *approvalKills) deafen(ctx context.Context, t *testing.T, person *client
 	}
 }
 
-// firstAnswer reads the first response, byte by byte, so that nothing is read
-// that comes after it.
+// firstAnswer reads the first response, byte by byte, so that it reads nothing after it.
 func firstAnswer(t *testing.T, conn *os.File) (answer wire.Incoming) {
 	t.Helper()
 	for answer.Type != "response" {
@@ -428,8 +421,8 @@ func firstAnswer(t *testing.T, conn *os.File) (answer wire.Incoming) {
 	return answer
 }
 
-// ask has an app ask for what was not answered before, for one that waits
-// already, and for new ones. All of them are held afterwards.
+// ask has an app send its unanswered messages, a pending one again, and new ones. All of
+// them are held afterwards.
 func (k *approvalKills) ask(ctx context.Context, t *testing.T, app, person *client.Client, by string) {
 	t.Helper()
 	listed := k.list(ctx, t, person, api.ApprovalPending)
@@ -468,7 +461,7 @@ func (k *approvalKills) ask(ctx context.Context, t *testing.T, app, person *clie
 	}
 }
 
-// message makes one that is not asked for yet.
+// message makes a message that nobody has sent yet.
 func (k *approvalKills) message(by string) *promise {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -481,7 +474,7 @@ func (k *approvalKills) message(by string) *promise {
 	return m
 }
 
-// request asks for a message, which has to be held.
+// request sends a message, which must be held.
 func (k *approvalKills) request(ctx context.Context, app *client.Client, m *promise) (id string, err error) {
 	message := map[string]any{"sessionKey": m.session, "content": m.content, "metadata": map[string]any{"exchange": map[string]any{"new": true}}}
 	var result struct {
@@ -499,8 +492,7 @@ func (k *approvalKills) request(ctx context.Context, app *client.Client, m *prom
 	return result.ApprovalID, err
 }
 
-// askOn has an app go on asking while people decide. What became of its last
-// request is not known.
+// askOn has an app continue to ask while people decide. The result of its last request is unknown.
 func (k *approvalKills) askOn(ctx context.Context, t *testing.T, app *client.Client, by string) {
 	for range heldPerRound / 2 {
 		m := k.message(by)
@@ -544,19 +536,19 @@ func (k *approvalKills) list(ctx context.Context, t *testing.T, person *client.C
 	return found
 }
 
-// open lists the messages that nobody is known to have decided about.
+// open lists the messages without a known decision.
 func (k *approvalKills) open() []*promise {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(k.messages), func(m *promise) bool { return m.state != "" })
 }
 
-// decidable lists those of them that wait and are not kept back.
+// decidable lists those of them that are pending and not kept back.
 func (k *approvalKills) decidable() []*promise {
 	return slices.DeleteFunc(k.open(), func(m *promise) bool { return m.digest == "" || m.number%keptBack == 0 })
 }
 
-// approvalEnds maps a decision to the state it leads to.
+// approvalEnds maps a decision to its final state.
 func approvalEnds(decision string) string {
 	return map[string]string{
 		api.DecideApprove: api.ApprovalApproved, api.DecideDeny: api.ApprovalDenied,
@@ -564,14 +556,14 @@ func approvalEnds(decision string) string {
 	}[decision]
 }
 
-// decision is what one of several people thinks of a message.
+// decision is one person's opinion of a message.
 func (m *promise) decision(who int) string {
 	return []string{
 		api.DecideApprove, api.DecideApprove, api.DecideDeny, api.DecideApprove, api.DecideTakeover, api.DecideApprove, api.DecideResolve,
 	}[(m.number+2*who)%7]
 }
 
-// decide has one of several people decide about what waits.
+// decide has one of several people decide about pending messages.
 func (k *approvalKills) decide(ctx context.Context, t *testing.T, person *client.Client, waiting []*promise, who int) {
 	for _, m := range waiting {
 		if err := k.decideOne(ctx, person, m, m.decision(who)); err != nil {
@@ -583,7 +575,7 @@ func (k *approvalKills) decide(ctx context.Context, t *testing.T, person *client
 	}
 }
 
-// decideOne takes a decision, or learns who was first.
+// decideOne makes a decision, or learns who was first.
 func (k *approvalKills) decideOne(ctx context.Context, person *client.Client, m *promise, decision string) error {
 	k.mu.Lock()
 	m.tried[approvalEnds(decision)] = true
@@ -615,7 +607,7 @@ func (k *approvalKills) decideOne(ctx context.Context, person *client.Client, m 
 	return nil
 }
 
-// look holds approvals against what was known of them before.
+// look compares approvals with the earlier facts.
 func (k *approvalKills) look(ctx context.Context, t *testing.T, person *client.Client, messages []*promise) {
 	t.Helper()
 	for _, m := range messages {
@@ -644,8 +636,7 @@ func (k *approvalKills) look(ctx context.Context, t *testing.T, person *client.C
 	}
 }
 
-// settle decides what waits, has everything delivered and ends the daemon in
-// peace.
+// settle decides the pending messages, has everything delivered and stops the daemon in order.
 func (k *approvalKills) settle(t *testing.T) {
 	t.Helper()
 	cmd := k.start(t)
@@ -687,15 +678,15 @@ func (k *approvalKills) settle(t *testing.T) {
 	}
 }
 
-// approvalEvidence is what the log has about one held message.
+// approvalEvidence is the log's evidence about one held message.
 type approvalEvidence struct {
-	// decisions are the states that approval records give it.
+	// decisions are the states in its approval records.
 	decisions []string
 	// held, sent and received count the records of the exchange.
 	held, sent, received int
 }
 
-// readEvidence verifies the log and returns what it has, by approval.
+// readEvidence verifies the log and returns its evidence, by approval.
 func (k *approvalKills) readEvidence(t *testing.T) map[string]*approvalEvidence {
 	t.Helper()
 	log, err := os.Open(filepath.Join(k.dir, "openclawos", "audit.jsonl"))
@@ -737,7 +728,7 @@ func (k *approvalKills) readEvidence(t *testing.T) map[string]*approvalEvidence 
 	return found
 }
 
-// judge holds what was decided, recorded, delivered and told against each other.
+// judge compares the decisions, records, deliveries and outcomes.
 func (k *approvalKills) judge(t *testing.T) {
 	t.Helper()
 	found := k.readEvidence(t)
@@ -782,7 +773,7 @@ func (k *approvalKills) judge(t *testing.T) {
 	t.Logf("%d held, in the end %v; %d delivered, %d outcomes told, %d of both again; %d decisions and requests were carried out and not answered", len(k.messages), states, len(k.arrived), len(k.outcomes), k.again, k.silent)
 }
 
-// judgeOutcome wants the asking app to know what became of a message.
+// judgeOutcome checks that the asking app knows the outcome of a message.
 func (k *approvalKills) judgeOutcome(t *testing.T, m *promise, goes bool) {
 	t.Helper()
 	raw, wasTold := k.outcomes[m.id]

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// operators is a daemon in a process of its own, with operators who decide.
+// operators is a daemon in a separate process, with operators who decide.
 type operators struct {
 	t *testing.T
 	killTest
@@ -35,7 +35,7 @@ type operators struct {
 // daemon.
 func newOperators(t *testing.T, files map[string]string, more string) *operators {
 	t.Helper()
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func (p *operators) end() {
 	}
 }
 
-// hold has alice's app say something that waits for a person.
+// hold has alice's app send a message that must be held.
 func (p *operators) hold(content string) string {
 	p.t.Helper()
 	var result api.DispatchResult
@@ -104,7 +104,7 @@ func (p *operators) hold(content string) string {
 	return result.ApprovalID
 }
 
-// exchange has alice's app say something that goes, and returns its exchange.
+// exchange has alice's app send a message that is allowed, and returns its exchange.
 func (p *operators) exchange() string {
 	p.t.Helper()
 	var result api.DispatchResult
@@ -117,14 +117,14 @@ func (p *operators) exchange() string {
 	return result.OCIP.ExchangeID
 }
 
-// run runs the program as a person does who has no terminal.
+// run runs the program like a person without a terminal.
 func (p *operators) run(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
 	code = run(p.t.Context(), append([]string{"--socket", p.socket, "approvals"}, args...), strings.NewReader(stdin), &out, &complaints, p.env)
 	return code, out.String(), complaints.String()
 }
 
-// wants runs the program and wants this exit code, and what it says.
+// wants runs the program and checks its exit code and its output.
 func (p *operators) wants(code int, says string, args ...string) string {
 	p.t.Helper()
 	got, stdout, stderr := p.run("", args...)
@@ -141,7 +141,7 @@ func (p *operators) digest(id string) string {
 	return digest
 }
 
-// key makes a key and writes it down, with a passphrase unless that is empty.
+// key makes a key file, with a passphrase unless that is empty.
 func (p *operators) key(name, passphrase string) (private ed25519.PrivateKey, public ssh.PublicKey, file string) {
 	p.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -194,7 +194,7 @@ func (p *operators) serveAgent(held ...ed25519.PrivateKey) {
 	p.env = append(p.env, "SSH_AUTH_SOCK="+path)
 }
 
-// TestSignedDecisions has a daemon that wants two operators's signatures.
+// TestSignedDecisions has a daemon that requires two operators' signatures.
 func TestSignedDecisions(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {required: 2, allowed_signers: "DIR/signers", notify: {desktop: false}}`)
@@ -235,8 +235,8 @@ func TestSignedDecisions(t *testing.T) {
 	p.wants(0, "denied: nothing was sent", "deny", p.hold("I promise it all"), "--key", dansFile+".pub")
 	p.wants(0, "resolved: nothing was sent", "resolve", p.hold("I promise it again"), "--key", ssh.FingerprintSHA256(carols))
 
-	// So are the words that are said in place of a message, which the other one
-	// has approved first; and an exchange is settled with a signature too.
+	// So is the text in place of a message, after the other person has approved it; and
+	// settling an exchange is signed too.
 	id = p.hold("I promise something else")
 	approve[1], approve[4] = id, p.digest(id)
 	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--content", "Not now.", "--key", carolsFile}
@@ -261,7 +261,7 @@ func TestSignedDecisions(t *testing.T) {
 	id = p.hold("I promise to stop")
 	p.wants(1, "cannot reach ssh-agent: cannot connect to "+p.dir, "deny", id)
 
-	// What ssh-keygen makes will do.
+	// A signature of ssh-keygen is accepted.
 	keygen, err := exec.LookPath("ssh-keygen")
 	if err != nil {
 		t.Skip("without ssh-keygen")
@@ -274,7 +274,7 @@ func TestSignedDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := p.write("signature", string(signature))
-	// It is about this decision, and no other.
+	// It covers this decision, and no other.
 	p.wants(1, "the signature is not accepted", "resolve", id, "--signature", file)
 	p.wants(1, "cannot read the signature: ", "deny", id, "--signature", file+"s")
 	if code, stdout, stderr := p.run(string(signature), "deny", id, "--signature", "-"); code != 0 || !strings.HasPrefix(stdout, "denied: ") {
@@ -283,8 +283,7 @@ func TestSignedDecisions(t *testing.T) {
 	p.end()
 }
 
-// TestSigningEndsWithItsCaller has an agent that never answers, as one that
-// waits for a touch.
+// TestSigningEndsWithItsCaller has an agent that never answers, like one that waits for a touch.
 func TestSigningEndsWithItsCaller(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent")
 	l, err := net.Listen("unix", path)
@@ -297,7 +296,7 @@ func TestSigningEndsWithItsCaller(t *testing.T) {
 		if err != nil {
 			return
 		}
-		// It is asked for its keys, and says nothing.
+		// It is asked for its keys, and stays silent.
 		_, _ = conn.Read(make([]byte, 5))
 		cancel()
 	}()

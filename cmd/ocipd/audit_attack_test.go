@@ -20,9 +20,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// TestAttacks attacks copies of a real log as somebody does who has everything
-// but the private key and the copies that others hold. The program must find
-// each, and name the first bad record.
+// TestAttacks attacks copies of a real log like somebody who has everything but the private
+// key and others' copies. The program must find each attack, and name the first bad record.
 func TestAttacks(t *testing.T) {
 	s := newScene(t)
 	for _, sweep := range []struct {
@@ -62,7 +61,7 @@ func (s *scene) on(t *testing.T) *scene {
 	return &part
 }
 
-// verifier has all that is known of the log.
+// verifier knows all facts about the log.
 func (s *scene) verifier() *audit.Verifier {
 	s.Helper()
 	v, err := audit.NewVerifier(audit.Proof{Keys: []note.Verifier{s.public}, Held: s.held})
@@ -72,7 +71,7 @@ func (s *scene) verifier() *audit.Verifier {
 	return v
 }
 
-// untouched wants every copy of the log to be good, by any of its keys.
+// untouched checks that every copy of the log is good, with any of its keys.
 func (s *scene) untouched() {
 	for _, args := range [][]string{
 		{"--key", "log.pub", "--checkpoints", "outside.jsonl", "--with-receipts", "held.jsonl", "--with-receipts", "receipts", "state"},
@@ -105,8 +104,7 @@ func (s *scene) untouched() {
 	s.Logf("%d records, %d bytes, %d segments, %d checkpoints", len(s.lines), len(logText(s.lines)), len(s.segments("state")), points)
 }
 
-// everyBit changes every bit of the log. A line that was changed is refused
-// where it stands, whatever follows it.
+// everyBit changes every bit of the log. A changed line is refused in its place, whatever follows it.
 func (s *scene) everyBit() {
 	v := s.verifier()
 	for i, line := range s.lines {
@@ -135,7 +133,7 @@ func (s *scene) everyBit() {
 	}
 }
 
-// signedUpTo is how many records the newest checkpoint outside is of.
+// signedUpTo is the number of records of the newest checkpoint outside.
 func (s *scene) signedUpTo() int {
 	s.Helper()
 	c, err := audit.OpenCheckpoint(s.held[len(s.held)-1])
@@ -145,8 +143,8 @@ func (s *scene) signedUpTo() int {
 	return int(c.Size)
 }
 
-// everyCut cuts the log at every offset. What it ends with is either no whole
-// line, or less than a checkpoint says.
+// everyCut cuts the log at every offset. Its end is then either a partial line, or before
+// the end in a checkpoint.
 func (s *scene) everyCut() {
 	v, reach := s.verifier(), s.signedUpTo()
 	for i, line := range s.lines {
@@ -163,7 +161,7 @@ func (s *scene) everyCut() {
 			s.Fatal(err)
 		}
 	}
-	// A line that is whole but for its newline.
+	// A line that only lacks its newline.
 	var torn audit.Verifier
 	if _, err := torn.ReadFrom(bytes.NewReader(bytes.TrimSuffix(logText(s.lines), []byte("\n")))); err == nil {
 		s.Error("without the last newline the log is good")
@@ -173,8 +171,8 @@ func (s *scene) everyCut() {
 	}
 }
 
-// everyRecord drops, doubles, swaps, replaces and inserts every record, each as
-// it is and with a chain that was made right again.
+// everyRecord drops, doubles, swaps, replaces and inserts every record, each unchanged and
+// with a repaired chain.
 func (s *scene) everyRecord() {
 	reach := s.signedUpTo()
 	check := func(what string, at int, lines [][]byte) {
@@ -205,7 +203,7 @@ func (s *scene) everyRecord() {
 	}
 }
 
-// everyFile changes bytes of the files of a mirror, and cuts them.
+// everyFile changes and cuts the files of a mirror.
 func (s *scene) everyFile() {
 	s.mirror("state", "copy")
 	files, err := filepath.Glob("copy/*")
@@ -237,14 +235,14 @@ func (s *scene) everyFile() {
 		}
 		s.write(file, string(whole))
 	}
-	// Without a manifest a copy is as good as its lines, and no better.
+	// Without a manifest a copy is as good as its lines.
 	if err := os.Remove("copy/audit-manifest.jsonl"); err != nil {
 		s.Fatal(err)
 	}
 	if code, stdout, stderr := s.ocipd("audit", "verify", "--key", "log.pub", "copy"); code != exitDone {
 		s.Errorf("without a manifest: %d\n%s%s", code, stdout, stderr)
 	}
-	// A second file with the same records, of which only one would be read.
+	// A second file with the same records, of which a reader would read only one.
 	segment := s.segments("copy")[1]
 	plain := strings.TrimSuffix(segment, ".zst")
 	lines := s.lines[s.firstOf(segment)-1 : s.firstOf(s.segments("copy")[2])-1]
@@ -259,7 +257,7 @@ func (s *scene) everyFile() {
 	s.wantFault("a segment that hides behind a smaller one", "--key", "log.pub", "copy")
 }
 
-// wantFault runs a verification that has to find something.
+// wantFault runs a verification that must find a fault.
 func (s *scene) wantFault(what string, args ...string) {
 	s.Helper()
 	code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, args...)...)
@@ -268,8 +266,8 @@ func (s *scene) wantFault(what string, args ...string) {
 	}
 }
 
-// everyPage changes bytes all over the database file. It is found intact only
-// where every record is still there, byte for byte.
+// everyPage changes bytes all over the database file. It passes only if every record is
+// still there, byte for byte.
 func (s *scene) everyPage() {
 	whole, err := os.ReadFile("state/ocipd.db")
 	if err != nil {
@@ -300,8 +298,8 @@ func (s *scene) everyPage() {
 	if faults == 0 || intact == 0 {
 		s.Error("the changes are too few")
 	}
-	// Some of the records, in each of their parts. Pages that are not in use hold
-	// copies of some; a long line goes on in another page.
+	// Some of the records, in each of their parts. Unused pages contain copies of some; a
+	// long line continues in another page.
 	for i := 0; i < len(s.lines); i += 15 {
 		line := s.lines[i]
 		for at := 0; at+24 <= len(line); at += len(line)/4 - 6 {
@@ -327,8 +325,8 @@ func (s *scene) everyPage() {
 	}
 }
 
-// remnants puts records before those of a log whose beginning was retired: the
-// genuine ones may be there, and no others.
+// remnants puts records before those of a log whose beginning was retired: only the genuine
+// ones are permitted there.
 func (s *scene) remnants() {
 	s.mirror("retired", "copy")
 	after := s.walk("copy")
@@ -356,7 +354,7 @@ func (s *scene) remnants() {
 	}
 }
 
-// exported reports whether a database holds the log, byte for byte.
+// exported reports whether a database contains the log, byte for byte.
 func (s *scene) exported(database string) bool {
 	s.Helper()
 	_, got, _ := s.ocipd("audit", "export", "--format", "jsonl", "--database", database)
@@ -405,8 +403,8 @@ func (s *scene) everyBitOfAReceipt() {
 			changed := bytes.Clone(whole[at])
 			counts := len(changed)
 			if at == 0 {
-				// Behind its own checkpoint stand those that hand over, of which whoever has
-				// the newest key needs none.
+				// After its own checkpoint come those that hand over, which a holder of the
+				// newest key does not need.
 				parts := bytes.SplitAfterN(changed, []byte("\n\n"), 4)
 				counts = len(changed) - len(parts[len(parts)-1])
 				if len(parts) < 4 {
@@ -431,8 +429,7 @@ func (s *scene) everyBitOfAReceipt() {
 				s.write("changed", string(changed)+"\n")
 				got, stdout, stderr := s.ocipd(args(named[0], named[1], named[2])...)
 				changed[i] ^= 1
-				// A key of another form is refused, and of another name it has
-				// signed nothing.
+				// A key in another format is refused, and one with another name has signed nothing.
 				if got != code && (code != exitUsage || got != exitFault) || stderr == "" || strings.Contains(stdout, "good") {
 					s.Fatalf("byte %d of %s: exit %d\n%s%s", i, file, got, stdout, stderr)
 				}
@@ -441,8 +438,8 @@ func (s *scene) everyBitOfAReceipt() {
 	}
 }
 
-// proves reports whether a receipt shows a line to be in a log, by the text of a
-// key that is another than the log's, or is the log's.
+// proves reports whether a receipt proves a line of a log with a key's text; the key may be
+// another log's.
 func proves(log note.Verifier, receipt, line, key []byte) bool {
 	k, err := note.NewVerifier(string(key))
 	if err != nil {
@@ -460,8 +457,8 @@ func proves(log note.Verifier, receipt, line, key []byte) bool {
 	return !bytes.ContainsAny(published[:8], "ABCDEF") || k.KeyHash() != log.KeyHash()
 }
 
-// ownLog checks a daemon's own log, where all that it is held against lies beside
-// it: what is not there any more must not pass for what never was.
+// ownLog checks a daemon's own log, with everything to compare it with beside it: a missing
+// file must not pass for one that never existed.
 func (s *scene) ownLog() {
 	verify := func(code int, says string, change func()) {
 		s.Helper()
@@ -496,16 +493,16 @@ func (s *scene) ownLog() {
 	verify(exitFault, "the log ends before it", remove("audit.jsonl"))
 }
 
-// attack is one thing done to a copy of the log.
+// attack is one change to a copy of the log.
 type attack struct {
 	name string
-	// change makes it in the directory copy, and says which record is the first
-	// bad one: 0 where it is not a record that is wrong.
+	// change makes the change in the directory copy, and returns the first bad record, or 0
+	// if no record is bad.
 	change func(s *scene) (seq int)
 	// args follow `ocipd audit verify`.
 	args []string
 	says string
-	// passes marks what nothing in the log can show.
+	// passes marks an attack that nothing in the log can show.
 	passes bool
 }
 
@@ -516,7 +513,7 @@ func heldAgainst(more ...string) []string {
 	return withKey(append([]string{"--checkpoints", "outside.jsonl"}, more...)...)
 }
 
-// attacks are those that the documentation shows, in its order.
+// attacks are those in the documentation, in order.
 func (s *scene) attacks() []attack {
 	copied := func(change func(s *scene) int) func(*scene) int {
 		return func(s *scene) int {
@@ -548,7 +545,7 @@ func (s *scene) attacks() []attack {
 	denial := lastWhere(s.T, s.lines, `"policyResult":"deny"`)
 	rotation := lastWhere(s.T, s.lines, `"event":"key_rotated"`)
 	started := lastWhere(s.T, s.lines, `"event":"daemon_started"`)
-	// point is the index of the first checkpoint that stands after one.
+	// point is the index of the first checkpoint after an index.
 	point := func(after int) int {
 		return after + slices.IndexFunc(s.lines[after:], func(line []byte) bool { return bytes.Contains(line, []byte(`"actionType":"checkpoint"`)) })
 	}
@@ -675,7 +672,7 @@ func (s *scene) attacks() []attack {
 			change: func(s *scene) int {
 				s.mirror("retired", "copy")
 				s.edit(filepath.Join("copy", checkpoints.TombstoneFile), func(b []byte) []byte {
-					// A digit of the hash of the last record that was retired.
+					// A digit of the hash of the last retired record.
 					digit := &b[bytes.Index(b, []byte("\nchain "))+len("\nchain ")]
 					if *digit == '0' || *digit == 'a' {
 						*digit = '2'
@@ -876,7 +873,7 @@ func (s *scene) publicText(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// unlist takes a segment out of the manifest.
+// unlist removes a segment from the manifest.
 func (s *scene) unlist(segment string) {
 	s.Helper()
 	s.edit("copy/audit-manifest.jsonl", func(b []byte) []byte {
@@ -885,14 +882,14 @@ func (s *scene) unlist(segment string) {
 	})
 }
 
-// samples are what the program said to each attack.
+// samples are the program's messages about each attack.
 type samples struct {
 	*scene
 	text strings.Builder
 	said []string
 }
 
-// run makes an attack and wants it found.
+// run makes an attack and checks that it is found.
 func (all *samples) run(s *scene, a attack) {
 	seq := a.change(s)
 	code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, a.args...)...)
@@ -907,7 +904,7 @@ func (all *samples) run(s *scene, a attack) {
 	if code != want || !strings.Contains(stdout+stderr, a.says) || !a.passes && !strings.Contains(stdout, named) || a.passes && !strings.Contains(stdout, ": intact, ") {
 		s.Errorf("exit %d, want %d, %q and %q:\n%s%s", code, want, named, a.says, stdout, stderr)
 	}
-	// It knows no manifest.
+	// It does not read the manifest.
 	if other, said, ok := s.independent(a.args...); ok && other != want && !strings.Contains(a.name, "manifest") {
 		s.Errorf("the independent verifier ends with %d, want %d: %s", other, want, said)
 	}
@@ -920,12 +917,11 @@ func (all *samples) run(s *scene, a attack) {
 	fmt.Fprintf(&all.text, "-- %s --\n%s", a.name, sample)
 }
 
-// sampleFile holds a sample of each attack, as the documentation shows it. With
-// UPDATE_SAMPLES in the environment it is written anew.
+// sampleFile holds a sample of each attack, as in the documentation. With UPDATE_SAMPLES in
+// the environment it is written anew.
 const sampleFile = "testdata/attacks.txt"
 
-// documented compares what was said with the samples, and those with the
-// documentation.
+// documented compares the messages with the samples, and those with the documentation.
 func (all *samples) documented(t *testing.T) {
 	root := all.root
 	if os.Getenv("UPDATE_SAMPLES") != "" {
@@ -960,7 +956,7 @@ func (all *samples) documented(t *testing.T) {
 	}
 }
 
-// messageOf returns the last line of a sample, as the pages have it: without the record, with
+// messageOf returns the last line of a sample in the pages' form: without the record, with
 // N for each number and … for each hash.
 func messageOf(sample string) string {
 	lines := strings.Split(strings.TrimSpace(sample), "\n")
@@ -986,7 +982,7 @@ var (
 	pluralText = regexp.MustCompile(`(record|checkpoint|receipt)s?\b`)
 )
 
-// example checks that the documentation's checkpoint is one.
+// example checks that the documentation's checkpoint is valid.
 func (s *scene) example() {
 	page, err := os.ReadFile(filepath.Join(s.root, "../../docs/for-auditors/chain-and-tree.md"))
 	if err != nil {
@@ -1000,7 +996,7 @@ func (s *scene) example() {
 }
 
 // independent runs the verifier in docs/verify.py with the arguments of `ocipd audit
-// verify` and returns its exit code, and false where it has no such arguments.
+// verify` and returns its exit code, and false if it has no such arguments.
 func (s *scene) independent(args ...string) (code int, said string, ok bool) {
 	s.Helper()
 	python, err := exec.LookPath("python3")
@@ -1036,8 +1032,8 @@ func (s *scene) independent(args ...string) (code int, said string, ok bool) {
 	return exitDone, string(out), true
 }
 
-// agree wants the independent verifier to say the same as the program of whole logs,
-// of every kind there is, and of damaged ones.
+// agree checks that the independent verifier agrees with the program about whole logs of
+// every kind, and about damaged ones.
 func (s *scene) agree() {
 	same := func(what string, args ...string) {
 		s.Helper()
@@ -1066,8 +1062,7 @@ func (s *scene) agree() {
 	}
 }
 
-// missigned is a sound log whose newest signature is of the right key's name and
-// was made by another.
+// missigned is a sound log whose newest signature has the right key's name but is from another key.
 func (s *scene) missigned() [][]byte {
 	s.Helper()
 	c := s.rewrite(s.lines...)
@@ -1084,7 +1079,7 @@ func (s *scene) missigned() [][]byte {
 	return c.state(audit.EventSigned, signed[:at]+base64.StdEncoding.EncodeToString(raw)+"\n").lines
 }
 
-// generic is a sample without what differs from log to log.
+// generic is a sample without the parts that differ between logs.
 func generic(sample string) string {
 	sample = keyText.ReplaceAllString(sample, "+KEY")
 	sample = uuidText.ReplaceAllString(sample, "UUID")

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/witness"
 )
 
-// Without PATH, verify holds what stands beside the log against it: the daemon's keys, the list of
-// witnesses, the file of checkpoints.
+// Without PATH, verify also checks the log against the files beside it: the daemon's keys,
+// the list of witnesses, the file of checkpoints.
 func TestVerifyLooksBesideTheLog(t *testing.T) {
 	t.Parallel()
 	d := newStaged(t, `
@@ -82,8 +82,8 @@ agents:
 	}
 }
 
-// A proof and a receipt from before rotations of the key are checked in one step, with the key
-// of then and with that of now.
+// A proof and a receipt from before rotations of the key are checked in one step, with the
+// key of that time and with the current one.
 func TestProofsOverKeyRotations(t *testing.T) {
 	t.Parallel()
 	d := newStaged(t, `
@@ -119,7 +119,7 @@ agents:
 			t.Errorf("the receipt, with %s: %+v", key, r)
 		}
 	}
-	// Without what hands over, the key of then knows nothing of the one of now.
+	// Without the checkpoints that hand over, the earlier key does not lead to the current one.
 	proof, err := os.ReadFile(file("proof"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,13 +20,13 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 )
 
-// caseFolder is a folder that audit case has made, and the verifier in it.
+// caseFolder is a folder from audit case, with the verifier in it.
 type caseFolder struct {
 	*testing.T
 	dir string
 }
 
-// check runs the folder's own verify.py over the folder alone.
+// check runs the folder's own verify.py on the folder alone.
 func (c *caseFolder) check(args ...string) (code int, found struct {
 	OK              bool
 	Problem         string
@@ -81,8 +81,7 @@ func (c *caseFolder) write(name string, text []byte) {
 	}
 }
 
-// restate makes case.json and case.sha256 fit what the files are now, as somebody does who
-// knows the form.
+// restate makes case.json and case.sha256 fit the changed files, like an attacker who knows the format.
 func (c *caseFolder) restate() {
 	c.Helper()
 	var listed map[string]jsontext.Value
@@ -109,9 +108,8 @@ func (c *caseFolder) restate() {
 	c.write("case.sha256", []byte(hex.EncodeToString(sum[:])+"  case.json\n"))
 }
 
-// TestAuditCase has a real daemon's log made into folders, and checks each with the verify.py in
-// it: as it is, after an edit of any file, and after one that all digests beside the log were
-// made to fit.
+// TestAuditCase makes folders of a real daemon's log, and checks each with the verify.py in it:
+// unchanged, after an edit of any file, and after one with all digests beside the log made to fit.
 func TestAuditCase(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"python3", "ssh-keygen"} {
@@ -182,7 +180,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 	}
 	d.must(t, d.operator, "approval.resolve", map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideApprove, "digest": saw.Digest, "signature": string(signature)}, nil)
 	d.end(t)
-	// What was signed when the daemon stopped covers all before the stop.
+	// The signature at the daemon's stop covers everything before the stop.
 	d.begin(t, "@acme/alice", "@acme/link")
 
 	build := func(name string, args ...string) (*caseFolder, ran) {
@@ -256,7 +254,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 
 	t.Run("all digests made to fit", func(t *testing.T) { c.forge(t, made.SHA256) })
 
-	// Records after the last checkpoint have no receipt, and texts are left out without a key.
+	// Records after the last checkpoint have no receipt, and texts are omitted without a key.
 	if _, err := d.say(t, "agent:bob:main", "Use "+secret, nil); err == nil {
 		t.Fatal("a secret was sent")
 	}
@@ -299,7 +297,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 	}
 }
 
-// forge edits what the log holds, and makes all digests beside it fit.
+// forge edits a record, and makes all digests beside it fit.
 func (c *caseFolder) forge(t *testing.T, stands string) {
 	whole := t.TempDir()
 	copyTree(t, c.dir, whole)
@@ -336,7 +334,7 @@ func (c *caseFolder) forge(t *testing.T, stands string) {
 			c.write("records.jsonl", bytes.Join(lines, nil))
 		}},
 		"a record, with its hash and without its receipt": {change: func() {
-			// Of a record that stands alone, so that no other names its hash.
+			// A record whose hash no other names.
 			lines := bytes.SplitAfter(c.read("records.jsonl"), []byte("\n"))
 			last := len(lines) - 2
 			line := bytes.Replace(lines[last], []byte(`"id":"0`), []byte(`"id":"1`), 1)
@@ -370,7 +368,7 @@ func (c *caseFolder) forge(t *testing.T, stands string) {
 				}
 			}
 		}},
-		// The page is held by the one digest that stands for the folder.
+		// Only the digest of the whole folder protects the page.
 		"the page": {change: edit("case.html", "ann@acme", "bob@acme"), passes: true},
 	} {
 		if err := os.RemoveAll(c.dir); err != nil {
@@ -390,9 +388,9 @@ func (c *caseFolder) forge(t *testing.T, stands string) {
 	copyTree(t, whole, c.dir)
 }
 
-// TestAuditCaseOfSeveralTimes makes a case over a change of the configuration and the policy
-// while the daemon was stopped, and over a rotation of the key: each record stands with what was
-// in force at it, and either key checks the folder.
+// TestAuditCaseOfSeveralTimes makes a case over a change of the configuration and the
+// policy while the daemon was stopped, and over a rotation of the key: each record has the
+// configuration of its time, and either key checks the folder.
 func TestAuditCaseOfSeveralTimes(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {

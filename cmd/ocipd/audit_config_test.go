@@ -13,9 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// audit config prints the configuration that was in force at a record, from the log alone, and
-// what it prints has the digest that is on record: of a running daemon, of one that is
-// stopped, and of a copy of its mirror.
+// audit config prints the configuration in force at a record, from the log alone, with the
+// digest on record: of a running daemon, of a stopped one, and of a copy of its mirror.
 func TestAuditConfig(t *testing.T) {
 	t.Parallel()
 	const agents = `

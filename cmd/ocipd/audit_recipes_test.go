@@ -18,8 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/verify"
 )
 
-// TestRecipes runs the recipes of docs/for-auditors/recipes.md, as they are printed, over
-// the files that a daemon left.
+// TestRecipes runs the recipes of docs/for-auditors/recipes.md, as printed, on a daemon's files.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"sh", "python3", "jq", "openssl", "sqlite3", "ssh-keygen", "zstd", "sha256sum"} {
@@ -144,7 +143,7 @@ audit: {rotate: {bytes: 24576}}
 	mirrorTo("copy")
 	work := t.TempDir()
 	copyTree(t, state, work)
-	// Nobody has to sign that records are retired.
+	// Without signers, nobody has to sign the removal of records.
 	if err := os.WriteFile(d.at("ocipd.yaml"), cfg, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -180,14 +179,14 @@ audit: {rotate: {bytes: 24576}}
 			t.Errorf("%v:\n%s\n%s", err, block, out)
 		}
 	}
-	// What the recipe of decisions takes is the last one; that of words is another.
+	// The recipe for decisions uses the last one; the recipe for texts another.
 	r := d.ocipd(t, "audit", "query", "--type", "approval", "--event", "taken_over", "--json")
 	if e, err := audit.Parse([]byte(strings.TrimSpace(r.stdout))); err != nil || e.Details["signedText"] == nil {
 		t.Errorf("taken over: %+v, %v", r, err)
 	}
 }
 
-// firstNote is the first checkpoint in a file of them.
+// firstNote is the first checkpoint in a file.
 func firstNote(t *testing.T, path string) string {
 	t.Helper()
 	notes, err := verify.Held(path)

@@ -25,9 +25,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// scene is what real daemons left behind: one whose log is attacked, and one
-// that talked to it. The working directory is the scene's, so that commands and
-// what they print name short paths:
+// scene is the files of real daemons: one whose log is attacked, and one that talked to it.
+// The working directory is the scene's, so that commands and their output have short paths:
 //
 //	state          the state directory, as it was when the daemon had stopped
 //	older          the same at an earlier stop
@@ -45,8 +44,8 @@ type scene struct {
 	lines, elsewhere [][]byte
 	// held are the notes of outside.jsonl.
 	held []string
-	// public and old are the keys in log.pub and old.pub; stolen is the private
-	// key that was replaced, and forger one that the attacker made for himself.
+	// public and old are the keys in log.pub and old.pub; stolen is the private key that
+	// was replaced, and forger the attacker's own key.
 	public, old    note.Verifier
 	stolen, forger note.Signer
 	forged         note.Verifier
@@ -65,7 +64,7 @@ const commandPatience = time.Minute
 
 func newStaged(t *testing.T, cfg string) *staged {
 	t.Helper()
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +108,7 @@ func (d *staged) must(t *testing.T, c *client.Client, method string, params, res
 	}
 }
 
-// end stops the daemon in peace.
+// end stops the daemon in order.
 func (d *staged) end(t *testing.T) {
 	t.Helper()
 	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -120,7 +119,7 @@ func (d *staged) end(t *testing.T) {
 	}
 }
 
-// say has the agent say something in an exchange of its own.
+// say has the agent send a message in a new exchange.
 func (d *staged) say(t *testing.T, session, content string, exchange map[string]any) (api.DispatchResult, error) {
 	t.Helper()
 	wishes := map[string]any{"new": true}
@@ -162,7 +161,7 @@ func (d *staged) cross(t *testing.T, other *staged) {
 	}
 }
 
-// settled waits until the mirror has all of its segments compressed.
+// settled waits until the mirror has compressed all of its segments.
 func (d *staged) settled(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandPatience)
@@ -185,8 +184,8 @@ func (d *staged) settled(t *testing.T) {
 	}
 }
 
-// newScene has the daemons work: messages, denials, a held message, a key that
-// is replaced, a restart, and in between messages to the other daemon.
+// newScene lets the daemons work: messages, denials, a held message, a replaced key, a
+// restart, and in between messages to the other daemon.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	root, err := os.Getwd()
@@ -269,7 +268,7 @@ routes: [{session: "link:alice", agent: dave}]
 	return s
 }
 
-// read takes up what the daemons left.
+// read reads the daemons' files.
 func (s *scene) read(stolen []byte) {
 	s.Helper()
 	s.lines, s.elsewhere = s.walk("state"), s.walk("elsewhere")
@@ -362,7 +361,7 @@ func (s *scene) copyDir(from, to string) {
 	}
 }
 
-// mirror makes a copy of a mirror: what an operator would hand to an auditor.
+// mirror copies a mirror, as an operator would for an auditor.
 func (s *scene) mirror(from, to string) {
 	s.Helper()
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o700)); err != nil {
@@ -416,7 +415,7 @@ func (s *scene) firstOf(file string) uint64 {
 	return head.Seq
 }
 
-// chained is a log that somebody writes who knows how to chain records.
+// chained is a log by an attacker who can chain records.
 type chained struct {
 	*scene
 	lines    [][]byte
@@ -443,7 +442,7 @@ func (c *chained) keep(line []byte) {
 	c.frontier.Append(audit.Leaf(line))
 }
 
-// again writes what lines say, with hashes that are right where they stand now.
+// again repeats lines with hashes that are right in their new places.
 func (c *chained) again(lines ...[]byte) *chained {
 	c.Helper()
 	for _, line := range lines {
@@ -451,7 +450,7 @@ func (c *chained) again(lines ...[]byte) *chained {
 		if err != nil {
 			c.Fatal(err)
 		}
-		// The members of a record stand between the time and the end of the chain.
+		// The members of a record are between the time and the end of the chain.
 		_, rest, _ := bytes.Cut(line, []byte(`","id":"`))
 		body := append([]byte(`{"id":"`), rest[:bytes.LastIndex(rest, []byte(`,"prev":"`))]...)
 		c.seal(head.Time, append(body, '}'))
@@ -470,7 +469,7 @@ func without(lines [][]byte) [][]byte {
 	return slices.DeleteFunc(slices.Clone(lines), func(line []byte) bool { return bytes.Contains(line, []byte(`"actionType":"checkpoint"`)) })
 }
 
-// state writes a record that holds a signed note.
+// state writes a record with a signed note.
 func (c *chained) state(event, signed string) *chained {
 	c.Helper()
 	body, err := audit.Encode(&audit.Record{ID: fmt.Sprintf("forged-%d", c.head.Seq), ActionType: audit.ActionCheckpoint, Event: event, Details: map[string]any{"note": signed}})
@@ -519,7 +518,7 @@ func noteOf(t *testing.T, line []byte) string {
 	return signed
 }
 
-// lastWhere returns the index of the last line that holds a text.
+// lastWhere returns the index of the last line with a text.
 func lastWhere(t *testing.T, lines [][]byte, text string) int {
 	t.Helper()
 	for i, line := range slices.Backward(lines) {

@@ -11,9 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// A text that somebody decrypts with audit show is on record before it is shown; a record without
-// its text is shown to anybody who may read the log. Without a daemon the command says that nobody
-// records it.
+// Decrypting a text with audit show is recorded before the text is shown; a record without its text
+// is shown to anybody who may read the log. Without a daemon the command says that nobody records it.
 func TestShowingATextIsOnRecord(t *testing.T) {
 	t.Parallel()
 	reader, err := age.GenerateX25519Identity()

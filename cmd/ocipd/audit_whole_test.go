@@ -16,13 +16,13 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// ran is what a command of this program did.
+// ran is the result of a command of this program.
 type ran struct {
 	code         int
 	stdout, said string
 }
 
-// ocipd runs a command over what a daemon left.
+// ocipd runs a command on a daemon's files.
 func (d *staged) ocipd(t *testing.T, args ...string) ran {
 	t.Helper()
 	var out, said bytes.Buffer
@@ -38,7 +38,7 @@ func sql(t *testing.T, path, script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Triggers that the script drops are there again afterwards.
+	// Triggers that the script drops are restored afterwards.
 	again := ""
 	err = sqlitex.ExecuteTransient(conn, `SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
 		if strings.Contains(script, "DROP TRIGGER "+stmt.ColumnText(0)+";") {
@@ -51,8 +51,8 @@ func sql(t *testing.T, path, script string) {
 	}
 }
 
-// Plain verify covers all that this daemon answers from. Whatever is wrong with any
-// of it ends it with the code of a fault, and in no time.
+// Plain verify covers everything from which this daemon answers. Any fault in it leads to
+// the exit code of a fault, quickly.
 func TestVerifyCoversWhatIsAnsweredFrom(t *testing.T) {
 	t.Parallel()
 	d := newStaged(t, `
@@ -73,12 +73,12 @@ audit: {rotate: {bytes: 16384}}
 		t.Errorf("beside the daemon: %+v", r)
 	}
 	d.end(t)
-	// Its index is up with it, and there are tiles to be damaged.
+	// Its index has caught up, and there are tiles to damage.
 	seq := 20
 	state := d.at("openclawos")
 	whole := t.TempDir()
 	copyTree(t, state, whole)
-	// A copy is searched and counted as well, and one that was changed is not.
+	// A copy is searched and counted as well, and a changed one is not.
 	for _, args := range [][]string{{"audit", "query", "--all"}, {"audit", "stats"}} {
 		if r := d.ocipd(t, append(args, "--database", filepath.Join(whole, "ocipd.db"))...); r.code != exitDone || !strings.Contains(r.stdout, "agent-alice-1") {
 			t.Errorf("%q of a copy: %+v", args, r)
@@ -146,13 +146,13 @@ audit: {rotate: {bytes: 16384}}
 				t.Errorf("it ends with %d:\n%s%s", r.code, r.stdout, r.said)
 			}
 			if rows := strings.HasPrefix(tc.says, "of agent ") || strings.HasPrefix(tc.says, "pause of"); rows || tc.says == "" {
-				// So says who has nothing but the page.
+				// A verifier with only the page agrees.
 				cmd := exec.CommandContext(t.Context(), "python3", "../../docs/verify.py", strings.TrimSpace(d.ocipd(t, "audit", "key", "show").stdout), state, "--database", database)
 				out, _ := cmd.CombinedOutput()
 				if cmd.ProcessState.ExitCode() != want || want == exitFault && !strings.Contains(string(out), "record") {
 					t.Errorf("verify.py: %d, %s", cmd.ProcessState.ExitCode(), out)
 				}
-				// The rows can be made anew, but for one of which the log does not say enough.
+				// The rows can be rebuilt, except for one about which the log does not say enough.
 				file, made := filepath.Join(t.TempDir(), "new.db"), exitDone
 				if strings.Contains(tc.says, "no such row") {
 					made = exitFault
@@ -164,7 +164,7 @@ audit: {rotate: {bytes: 16384}}
 					t.Errorf("what it made: %d\n%s%s", r.code, r.stdout, r.said)
 				}
 			}
-			// A backup is for records: the tree and the index are made anew from them.
+			// A backup holds records: the tree and the index are rebuilt from them.
 			if again := strings.Contains(tc.says, "Merkle") || strings.Contains(tc.says, "makes it again"); again && strings.Contains(r.said, "ocipd restore") {
 				t.Errorf("it says\n%s", r.said)
 			}
@@ -175,7 +175,7 @@ audit: {rotate: {bytes: 16384}}
 	}
 }
 
-// scribble writes over a file from a place on.
+// scribble overwrites a file from an offset on.
 func scribble(t *testing.T, path string, from int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -188,7 +188,7 @@ func scribble(t *testing.T, path string, from int64) {
 	}
 }
 
-// copyTree copies a directory, with the modes of what is in it.
+// copyTree copies a directory, with the modes of its content.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {

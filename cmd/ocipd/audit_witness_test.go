@@ -16,7 +16,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// verify --witness demands that a witness has cosigned what the log fits.
+// verify --witness requires a witness's cosignature that fits the log.
 func TestVerifyDemandsTheWitness(t *testing.T) {
 	t.Parallel()
 	d := newStaged(t, `
@@ -62,7 +62,7 @@ agents:
 	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != exitDone {
 		t.Fatalf("%+v", r)
 	}
-	// A daemon that ends waits for its witnesses, but not for as long as a busy machine may take.
+	// A stopping daemon waits for its witnesses, but not as long as a busy machine may take.
 	for deadline := time.Now().Add(patience); ; {
 		r := d.ocipd(t, "audit", "witness", "list")
 		if r.code == exitDone && strings.Contains(r.stdout, at+"\n  has cosigned ") && !strings.Contains(r.stdout, "nothing yet") {
@@ -76,7 +76,7 @@ agents:
 	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitDone || !strings.Contains(r.stdout, "cosigned by the witness other.example up to record ") {
 		t.Errorf("%+v", r)
 	}
-	// Behind what it has cosigned there may be others' records: few, and young ones.
+	// The records after the cosigned ones may be others': few, and recent.
 	stop()
 	d.begin(t, "@acme/alice", "@acme/link")
 	d.end(t)
@@ -99,8 +99,8 @@ agents:
 			t.Errorf("within %q: %+v", test.within, r)
 		}
 	}
-	// A fork that goes on from here fits the old cosignature alone: past the bounds that hold without --within, it does not
-	// pass.
+	// A fork from here fits only the old cosignature: past the default bounds of --within,
+	// it does not pass.
 	d.begin(t, "@acme/alice", "@acme/link")
 	for range 520 {
 		d.must(t, d.operator, "sending.pause", map[string]any{"channel": "telegram"}, nil)
@@ -131,8 +131,8 @@ func (newLog) ProveExtension(_ context.Context, old, _ uint64) ([]audit.Hash, er
 	return nil, nil
 }
 
-// Without --within, a witness has to have cosigned each record that is more than 10 minutes older
-// than the newest one, however few they are.
+// Without --within, a witness must have cosigned each record that is more than 10 minutes
+// older than the newest one, however few they are.
 func TestVerifyDemandsTheWitnessOfOldRecords(t *testing.T) {
 	t.Parallel()
 	secret, public, err := note.GenerateKey(rand.Reader, "ocipd/018f0000-0000-7000-8000-00000000abcd")
@@ -150,7 +150,7 @@ func TestVerifyDemandsTheWitnessOfOldRecords(t *testing.T) {
 	}
 	server := httptest.NewServer(w)
 	defer server.Close()
-	// Two records are cosigned; the checkpoint that says so is the first one that is not.
+	// Two records are cosigned; the checkpoint of them is the first one that is not.
 	log := (&scene{T: t}).rewrite()
 	add := func(at time.Time) {
 		log.seal(at, fmt.Appendf(nil, `{"id":"018f0000-0000-7000-8000-%012d","actionType":"delivery","event":"read"}`, len(log.lines)+1))

@@ -10,9 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// At a terminal, a first configuration takes a few answers; a wrong one is asked for
-// again at once, what is proposed is taken by an empty line, and who gives up leaves no
-// file.
+// At a terminal, a first configuration takes a few answers; a wrong one is asked for again
+// at once, an empty line accepts the proposal, and giving up leaves no file.
 func TestConfigInitAsks(t *testing.T) {
 	t.Parallel()
 	home, file := t.TempDir(), filepath.Join(t.TempDir(), "ocipd.yaml")
@@ -80,7 +79,7 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Errorf("the owner is listed as %+v", cfg.Listed)
 	}
 
-	// Nothing is asked for a file that is there.
+	// There are no questions if the file exists.
 	term = ask()
 	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which program") {
 		t.Errorf("over a file that is there it exits %d:\n%s", code, term.screen())
@@ -90,7 +89,7 @@ func TestConfigInitAsks(t *testing.T) {
 	}
 }
 
-// An app of which nothing shows which it is, is asked for once, and a yes is no app.
+// An unknown app is asked for once, and a yes is no app.
 func TestConfigMigrateAsks(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ocipd.yaml")
@@ -128,7 +127,7 @@ routes:
 	}
 }
 
-// On an empty home Enter is an answer to everything.
+// On an empty home Enter answers every question.
 func TestConfigInitByEnter(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -153,7 +152,7 @@ func TestConfigInitByEnter(t *testing.T) {
 	}
 }
 
-// Where the daemon runs already, a first message is sent at the end.
+// If the daemon already runs, a first message is sent at the end.
 func TestConfigInitSends(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// What is shown reads as what was read, says where each value comes from, and
-// counts what the directory file has.
+// The shown configuration parses as the original, gives the source of each value, and
+// counts the entries of the directory file.
 func TestConfigShow(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ocipd.yaml")

@@ -25,17 +25,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clinic is a home with what a daemon left in it, for a doctor to look at.
+// clinic is a home with a daemon's files, for the doctor to examine.
 type clinic struct {
 	t    *testing.T
 	home string
 	env  []string
 }
 
-// newClinic makes a home in which nothing was ever installed.
+// newClinic makes a home without any installation.
 func newClinic(t *testing.T) *clinic {
 	t.Helper()
-	// Sockets have short addresses, so the directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	home, err := os.MkdirTemp("", "clinic")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func (c *clinic) ocipd(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	env := c.env
 	if len(args) > 0 && args[0] == "doctor" {
-		// The doctor would rightly complain about what makes the test possible.
+		// The doctor would rightly complain about the settings that make the test possible.
 		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return kv == appsMayOperate })
 	}
 	code = run(c.t.Context(), args, strings.NewReader(""), &out, &errs, env)
@@ -125,7 +125,7 @@ func lived(t *testing.T) *clinic {
 	return c
 }
 
-// moved makes another home with what is in this one.
+// moved makes another home with this one's content.
 func (c *clinic) moved(t *testing.T) *clinic {
 	t.Helper()
 	other := newClinic(t)
@@ -133,7 +133,7 @@ func (c *clinic) moved(t *testing.T) *clinic {
 	return other
 }
 
-// examine returns what the doctor says.
+// examine returns the doctor's findings.
 func (c *clinic) examine(args ...string) (found []doctor.Diagnosis, code int) {
 	c.t.Helper()
 	code, out, said := c.ocipd(append([]string{"doctor", "--json"}, args...)...)
@@ -150,7 +150,7 @@ func (c *clinic) examine(args ...string) (found []doctor.Diagnosis, code int) {
 	return found, code
 }
 
-// ask returns what the doctor says of one check, with more in the environment.
+// ask returns the doctor's findings of one check, with more in the environment.
 func (c *clinic) ask(check string, env ...string) []doctor.Diagnosis {
 	c.t.Helper()
 	more := *c
@@ -159,8 +159,7 @@ func (c *clinic) ask(check string, env ...string) []doctor.Diagnosis {
 	return slices.DeleteFunc(found, func(f doctor.Diagnosis) bool { return f.Check != check })
 }
 
-// complaints are what does not pass, without what is the doing of the machine
-// that the test runs on.
+// complaints are the problems that the test's machine does not cause.
 func complaints(found []doctor.Diagnosis) (bad []doctor.Diagnosis) {
 	for _, f := range found {
 		machine := f.Check == "machine" || f.Check == "service" || f.Check == "clock" && strings.Contains(f.Text, "time service") ||
@@ -172,7 +171,7 @@ func complaints(found []doctor.Diagnosis) (bad []doctor.Diagnosis) {
 	return bad
 }
 
-// asleep is what is said where no daemon runs.
+// asleep reports a finding about a daemon that does not run.
 func asleep(f doctor.Diagnosis) bool {
 	return f.Check == "daemon" && strings.HasPrefix(f.Text, "not running: nobody")
 }
@@ -197,7 +196,7 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 			t.Errorf("%s is not reported", name)
 		}
 	}
-	// Nothing of a daemon that lives is dead.
+	// A living daemon's sockets are not removed.
 	if found, _ := c.examine("--fix"); said(found, "", doctor.Mended, "") || !cli.Exists(c.path(clinicRun+"/operator.sock")) {
 		t.Errorf("it did %+v", found)
 	}
@@ -263,7 +262,7 @@ func TestDoctorFinds(t *testing.T) {
 		check string
 		want  doctor.Health
 		text  string
-		// fixed is set where --fix mends it.
+		// fixed is set if --fix repairs it.
 		fixed bool
 	}{
 		{"unknown key", also("ocpi: {}"), "config", doctor.Fail, `did you mean "ocip"`, false},
@@ -419,7 +418,7 @@ func TestDoctorFinds(t *testing.T) {
 			test.wreck(c)
 			var how []string
 			if !test.fixed {
-				how = append(how, "--fix") // it says what it cannot mend all the same
+				how = append(how, "--fix") // it still reports what it cannot repair
 			}
 			found, code := c.examine(how...)
 			if !said(found, test.check, test.want, test.text) {
@@ -429,7 +428,7 @@ func TestDoctorFinds(t *testing.T) {
 				t.Errorf("exits %d", code)
 			}
 			for _, f := range complaints(found) {
-				// What is wrong with the configuration has one advice in the end.
+				// Faults of the configuration share one advice at the end.
 				if f.Advice == "" && f.Check != "config" {
 					t.Errorf("no advice: %+v", f)
 				}
@@ -455,7 +454,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-// deadSocket leaves a socket that nobody listens on any more.
+// deadSocket leaves a socket without a listener.
 func (c *clinic) deadSocket(name string) {
 	c.t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -464,7 +463,7 @@ func (c *clinic) deadSocket(name string) {
 	c.must(errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), os.Chmod(path, 0o600), unix.Close(fd)))
 }
 
-// replace changes a text that stands in a file somewhere, in its own length.
+// replace changes a text in a file to another of the same length.
 func (c *clinic) replace(name, old, text string) {
 	c.t.Helper()
 	before := c.read(name)
@@ -475,7 +474,7 @@ func (c *clinic) replace(name, old, text string) {
 	c.write(name, string(after), 0o600)
 }
 
-// copyPolicy has the built-in policy as one of the operator's own.
+// copyPolicy makes the built-in policy the operator's own.
 func (c *clinic) copyPolicy() {
 	c.t.Helper()
 	files, err := filepath.Glob("../../configs/policies/*.rego")
@@ -489,7 +488,7 @@ func (c *clinic) copyPolicy() {
 	}
 }
 
-// TestDoctorOfTheService has a service manager answer for the units.
+// TestDoctorOfTheService has a service manager that answers about the units.
 func TestDoctorOfTheService(t *testing.T) {
 	c := lived(t)
 	c.write("bin/systemctl", "#!/bin/sh\ncat \"$ANSWER\"\n", 0o700)
@@ -512,7 +511,7 @@ func TestDoctorOfTheService(t *testing.T) {
 			}
 		})
 	}
-	// The manager holds the sockets: whoever asks would start the daemon.
+	// The manager holds the sockets: a connection would start the daemon.
 	c.write(".config/systemd/user/ocipd.service", "[Service]\n", 0o600)
 	c.write("bin/systemctl", "#!/bin/sh\ncase \"$*\" in *ocipd.socket*) echo ActiveState=active;; *) echo ActiveState=inactive;; esac\n", 0o700)
 	if found := c.ask("daemon", path); len(found) != 1 || !said(found, "", doctor.Pass, "it starts when somebody connects") {
@@ -520,8 +519,7 @@ func TestDoctorOfTheService(t *testing.T) {
 	}
 }
 
-// TestDoctorWritesTheTombstone has records removed, and their tombstone's copy
-// lost.
+// TestDoctorWritesTheTombstone removes records, and loses their tombstone's copy.
 func TestDoctorWritesTheTombstone(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -553,7 +551,7 @@ func TestDoctorWritesTheTombstone(t *testing.T) {
 	}
 }
 
-// retire removes what records can be removed, once segments are compressed.
+// retire removes all removable records, after segments are compressed.
 func (c *clinic) retire() {
 	c.t.Helper()
 	operator, err := client.Dial(c.t.Context(), c.path(clinicRun+"/operator.sock"))
@@ -577,15 +575,14 @@ func (c *clinic) retire() {
 	}
 }
 
-// TestDoctorLeavesOthersAlone has what the daemon needs in directories that are
-// not its own: their modes stay, with --fix too, and it is said where to go
-// instead.
+// TestDoctorLeavesOthersAlone has the daemon's files in directories that are not its own:
+// their modes stay, even with --fix, and the advice names another place.
 func TestDoctorLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	sound := lived(t)
 	for _, test := range []struct {
 		name string
-		// mode is that of the directory, and place what in it is looked at.
+		// mode is the mode of the directory, and place the checked file in it.
 		mode  fs.FileMode
 		args  func(dir string) []string
 		yaml  string
@@ -633,8 +630,8 @@ func TestDoctorLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestDoctorKeepsFurtherBits wants a mend of a mode to keep what else it says, and
-// neither a home nor what everybody shares to be mended, whatever its name.
+// TestDoctorKeepsFurtherBits checks that a repair of a mode keeps its other bits, and that
+// neither a home nor a shared directory is repaired, whatever its name.
 func TestDoctorKeepsFurtherBits(t *testing.T) {
 	t.Parallel()
 	c := lived(t)
@@ -660,8 +657,8 @@ func TestDoctorKeepsFurtherBits(t *testing.T) {
 	}
 }
 
-// TestDoctorMissesDigestKeys has the keys of digests lost, in a log that has such
-// digests and in one that has none.
+// TestDoctorMissesDigestKeys loses the digest keys, in a log that has such digests and in
+// one without them.
 func TestDoctorMissesDigestKeys(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -683,7 +680,7 @@ func TestDoctorMissesDigestKeys(t *testing.T) {
 		ID: "@acme/alice", Name: "Alice", Version: "1.0.0", Type: "agent", Protocol: api.ManifestProtocol{Version: "1.0"},
 	})
 	c.must(err)
-	// What becomes of it is on record, whatever that is.
+	// The message is recorded, whatever its decision.
 	_ = app.Call(t.Context(), "message.dispatch", map[string]any{"sessionKey": "telegram:dave", "content": "How far is it?"}, nil)
 	c.must(app.Close())
 	stop()
@@ -696,8 +693,7 @@ func TestDoctorMissesDigestKeys(t *testing.T) {
 	}
 }
 
-// serveApart runs a daemon in a process of its own, in the directory here, and
-// returns its id.
+// serveApart runs a daemon in a separate process, in the directory here, and returns its id.
 func (c *clinic) serveApart(args ...string) int {
 	c.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), os.Args[0], append([]string{"serve", "--log-level", "error"}, args...)...)
@@ -732,8 +728,7 @@ func TestDoctorBesideAnotherDaemon(t *testing.T) {
 	}
 }
 
-// TestAnotherFileThanTheDaemons has a daemon read another configuration file than
-// the one that commands find.
+// TestAnotherFileThanTheDaemons has a daemon use another configuration file than commands find.
 func TestAnotherFileThanTheDaemons(t *testing.T) {
 	t.Parallel()
 	c := lived(t)
@@ -764,7 +759,7 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 	}
 }
 
-// TestDoctorOfAMovedDatabase has the database moved away under the daemon.
+// TestDoctorOfAMovedDatabase moves the database away under the daemon.
 func TestDoctorOfAMovedDatabase(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -783,8 +778,7 @@ func TestDoctorOfAMovedDatabase(t *testing.T) {
 	stop()
 }
 
-// TestDoctorOfAnEmptyDatabase has a database that was made in the place of one that
-// is gone.
+// TestDoctorOfAnEmptyDatabase has a new database in place of one that is gone.
 func TestDoctorOfAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	c := lived(t)
@@ -799,8 +793,8 @@ func TestDoctorOfAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// TestPathsAreNamedWhole has a daemon and the doctor start beside the files that
-// they are told of.
+// TestPathsAreNamedWhole starts a daemon and the doctor in the folder of their files, with
+// relative names.
 func TestPathsAreNamedWhole(t *testing.T) {
 	c := newClinic(t)
 	c.write("here/c.yaml", clinicYAML, 0o600)
@@ -818,8 +812,8 @@ func TestPathsAreNamedWhole(t *testing.T) {
 	}
 }
 
-// Finding D1 of a trial by new users: what holds towards strangers is said, loudly
-// where nothing is held, and so is what apps may do and who decides.
+// Finding D1 of a trial by new users: the doctor reports the rules for strangers, as a
+// warning if nothing is held, and also the rights of apps and the operators.
 func TestDoctorOfPeople(t *testing.T) {
 	t.Parallel()
 	const plain, touch = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFrO1QrhcWIcNetb06MYa+P+DaxQzUivdlvekfs4JwNH",

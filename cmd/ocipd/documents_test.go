@@ -20,9 +20,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocuments runs every block for a shell that a page shows, as printed and in order,
-// and finds the printed output in what it prints. Comments above a block say what is
-// special about it:
+// TestDocuments runs every shell block of a page, as printed and in order, and finds the
+// printed output in the real output. Comments above a block give exceptions:
 //
 //	<!-- not run: needs root: WHY -->      or hardware, or the network: it is not run
 //	<!-- run by TestName -->               that test runs it, and names the page
@@ -31,7 +30,7 @@ import (
 //	<!-- where there is TOOL -->           it is run on machines that have TOOL
 //	<!-- exits N -->                       N is an exit code that is meant
 //
-// One that stands alone holds for the rest of its section.
+// A comment that stands alone applies to the rest of its section.
 func TestDocuments(t *testing.T) {
 	for _, tool := range []string{"bash", "jq", "ssh-keygen", "socat", "script", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -63,8 +62,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestDocumentsSayWhatIsNotRun wants a fault for each form in which a page could show a
-// command that nothing runs.
+// TestDocumentsSayWhatIsNotRun checks that each form in which a page could show an untested
+// command is a fault.
 func TestDocumentsSayWhatIsNotRun(t *testing.T) {
 	t.Parallel()
 	for text, fault := range map[string]string{
@@ -94,7 +93,7 @@ func TestDocumentsSayWhatIsNotRun(t *testing.T) {
 	}
 }
 
-// TestDocumentsName finds every command that a page names in its text, or shows in a block
+// TestDocumentsName checks every command that a page names in its text, or shows in a block
 // that is not run, with its flags.
 func TestDocumentsName(t *testing.T) {
 	named := regexp.MustCompile("(?m)^\\$ (ocipd [^\n]*)$|[^`]`(ocipd [^`\n]*)`")
@@ -103,7 +102,7 @@ func TestDocumentsName(t *testing.T) {
 		for _, found := range named.FindAllStringSubmatch(readPage(t, name), -1) {
 			line, _, _ := strings.Cut(found[1]+found[2], "…")
 			line = strings.NewReplacer("[", "", "]", "").Replace(line)
-			if seen[line] || strings.HasSuffix(line, " v1") { // what a signature is over begins like a command
+			if seen[line] || strings.HasSuffix(line, " v1") { // the signed text begins like a command
 				continue
 			}
 			seen[line] = true
@@ -145,7 +144,7 @@ func documentNames(t *testing.T) (names []string) {
 	return names
 }
 
-// testOf reports whether there is a test of a name whose file names a page.
+// testOf reports whether there is a test with a name whose file names a page.
 func testOf(t *testing.T, name, page string) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -160,19 +159,18 @@ func testOf(t *testing.T, name, page string) bool {
 	return false
 }
 
-// document is what of a page is for a shell.
+// document is the shell part of a page.
 type document struct {
 	steps []step
-	// elsewhere are the tests that run others of its blocks.
+	// elsewhere are the tests that run other blocks of it.
 	elsewhere []string
 }
 
-// step is a file that the page shows, or a command with what it prints.
+// step is a file in the page, or a command with its output.
 type step struct {
 	file, text string
 	output     []string
-	// tool is what the step takes; with is what is run before it, and exit what it may
-	// exit with.
+	// tool is the required tool; with is the script to run first, and exit the permitted exit code.
 	tool, with, exit string
 }
 
@@ -190,10 +188,10 @@ var (
 	blank   = regexp.MustCompile(`\s+`)
 )
 
-// kinds are the languages of blocks that are for no shell.
+// kinds are the languages of blocks without shell commands.
 var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff", "ts"}
 
-// readDocument reads a page, and says what of it could be a command that nothing runs.
+// readDocument reads a page, and reports everything in it that could be an untested command.
 func readDocument(text string) (d *document, faults []string) {
 	d = &document{}
 	lines := strings.Split(text, "\n")
@@ -252,7 +250,7 @@ func readDocument(text string) (d *document, faults []string) {
 	return d, faults
 }
 
-// block takes a block, and says what is wrong with it.
+// block adds a block, and reports its faults.
 func (d *document) block(kind string, body []string, marks map[string]string) (faults []string) {
 	typed := slices.ContainsFunc(body, func(line string) bool { return strings.HasPrefix(line, "$ ") })
 	isShell := slices.Contains([]string{"sh", "bash", "console"}, kind)
@@ -315,22 +313,21 @@ func (d *document) commands() (count int) {
 	return count
 }
 
-// pageWorld has what stands for the world in which a page's commands are typed.
+// pageWorld has the surroundings of a page's commands.
 const pageWorld = "testdata/pages"
 
-// pageShell is a shell with a home of its own, in which a page's commands are run.
+// pageShell is a shell with its own home, which runs a page's commands.
 type pageShell struct {
 	t       *testing.T
 	dir     string
 	in, out *os.File
 	read    []byte
 	names   [2]string         // how the user is called here, and on the pages
-	ids     map[string]string // of the page, and what they are here
+	ids     map[string]string // the page's ids, and the real ones
 	stuck   bool              // a command has not ended
 }
 
-// run runs a page's commands in one shell, in a copy of the page's folder where that has
-// programs.
+// run runs a page's commands in one shell, in a copy of the page's folder if that has programs.
 func (d *document) run(t *testing.T, folder string) {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
@@ -365,7 +362,7 @@ func (d *document) run(t *testing.T, folder string) {
 	}
 }
 
-// newPageShell begins a shell. Its program is the test binary by the name of the program.
+// newPageShell starts a shell. Its ocipd is the test binary under that name.
 func newPageShell(t *testing.T, dir string) *pageShell {
 	t.Helper()
 	me, err := user.Current()
@@ -401,7 +398,7 @@ func newPageShell(t *testing.T, dir string) *pageShell {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	c := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "/dev/fd/3") // it ends what it began
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "/dev/fd/3") // it ends its own processes
 	c.Dir, c.Stdout, c.Stderr, c.ExtraFiles = dir, said, said, []*os.File{script}
 	c.Env = []string{
 		"PATH=" + bin + ":" + filepath.Join(stand, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir + "/run", "LANG=C.UTF-8",
@@ -417,7 +414,7 @@ func newPageShell(t *testing.T, dir string) *pageShell {
 			s.do(". \"$PAGES/end.sh\"")
 		}
 		in.Close()
-		// What is left of it, such as a command that has not ended.
+		// Its remaining processes, such as an endless command.
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 		_ = c.Wait()
 		out.Close()
@@ -428,7 +425,7 @@ func newPageShell(t *testing.T, dir string) *pageShell {
 
 var ended = regexp.MustCompile(`(?s)^(.*)=== exit (\d+)\n`)
 
-// do types a command, and returns what it prints and its exit code.
+// do types a command, and returns its output and its exit code.
 func (s *pageShell) do(command string) (output, exit string) {
 	s.t.Helper()
 	if err := s.out.SetReadDeadline(time.Now().Add(commandPatience)); err != nil {
@@ -451,9 +448,8 @@ func (s *pageShell) do(command string) (output, exit string) {
 	}
 }
 
-// try runs a step as printed, but for the ids that are others here, and finds the printed
-// lines in the output, in order. Numbers, ids and hashes are as they come, and … stands
-// for anything.
+// try runs a step as printed, but with the real ids, and finds the printed lines in the
+// output, in order. Numbers, ids and hashes may differ, and … stands for anything.
 func (s *pageShell) try(want *step) {
 	s.t.Helper()
 	command := pageID.ReplaceAllStringFunc(want.text, func(id string) string {
@@ -492,7 +488,7 @@ func (s *pageShell) try(want *step) {
 	}
 }
 
-// plain is a line without what differs from place to place and from run to run.
+// plain is a line without the parts that differ between places and runs.
 func (s *pageShell) plain(line string) string {
 	line = strings.ReplaceAll(line, s.dir, "/home/"+s.names[1])
 	line = strings.ReplaceAll(line, "linger "+s.names[0], "linger "+s.names[1])

@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// effectOp is one call about an effect, and effectGot what came of it. Nobody knows what
-// became of a call whose daemon was killed.
+// effectOp is one call about an effect, and effectGot its result. The result of a call
+// whose daemon was killed is unknown.
 type (
 	effectOp struct {
 		call, approval string
@@ -30,8 +30,8 @@ type (
 		approval    string
 		run         int
 	}
-	// effectState is an effect with its newest approval. The id of one that was asked for
-	// by a call that was not answered is not known.
+	// effectState is an effect with its newest approval. The id of an approval from an
+	// unanswered call is unknown.
 	effectState struct {
 		resumes          bool
 		effect, approval string
@@ -42,7 +42,7 @@ type (
 
 const unknownID = "?"
 
-// step is what a call does to an effect, told once more.
+// step is the effect of a call in the model.
 func (op effectOp) step(s effectState, got effectGot) (next effectState, ok bool) {
 	next = s
 	open := s.effect == task.EffectPlanned || s.effect == task.EffectFailed
@@ -72,7 +72,7 @@ func (op effectOp) step(s effectState, got effectGot) (next effectState, ok bool
 			next.effect, next.approval, next.run = task.EffectStarted, "used", s.run+1
 		}
 	case "finish":
-		// Once more it is answered as before.
+		// A repeated request gets the earlier answer.
 		if ok = op.run <= s.run; ok && op.run == s.run {
 			next.effect = task.EffectFailed
 		}
@@ -100,7 +100,7 @@ func effectModel() porcupine.Model {
 	return model.ToModel()
 }
 
-// history is what several callers did.
+// history is the history of several callers.
 type history struct {
 	mu    sync.Mutex
 	clock int64
@@ -114,7 +114,7 @@ func (h *history) tick() int64 {
 	return h.clock
 }
 
-// does makes a call, and writes down what came of it. One that could not be made is none.
+// does makes a call, and notes its result. A call that could not be made does not count.
 func (w *taskWorld) does(ctx context.Context, h *history, who int, token string, op effectOp, method string, params object, answered func(map[string]any) effectGot) effectGot {
 	path := w.socket
 	if token == "" {
@@ -150,8 +150,8 @@ func (w *taskWorld) does(ctx context.Context, h *history, who int, token string,
 	return got
 }
 
-// Over kills of the daemon, an effect's approvals and starts are as if they came one
-// after the other: no start without an approval of its own.
+// An effect's approvals and starts are linearizable over kills of the daemon: no start
+// without its own approval.
 func TestEffectsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -181,7 +181,7 @@ func TestEffectsAreLinearizable(t *testing.T) {
 		w.lets(200 * time.Millisecond)
 		stop()
 		all.Wait()
-		// A call that was ended by the test is one that nobody knows of, too.
+		// A call that the test ended has an unknown result, too.
 		if found := porcupine.CheckOperationsTimeout(effectModel(), h.ops, time.Minute); found != porcupine.Ok {
 			var b strings.Builder
 			for _, op := range h.ops {
@@ -196,7 +196,7 @@ func TestEffectsAreLinearizable(t *testing.T) {
 	}
 }
 
-// effectTurn makes one call, whichever.
+// effectTurn makes one random call.
 func (w *taskWorld) effectTurn(ctx context.Context, h *history, who int, lead string, random *rand.Rand) {
 	move := func(call string, from, to task.Phase) {
 		w.does(ctx, h, who, lead, effectOp{call: call}, "task.transition",
@@ -242,12 +242,12 @@ func (w *taskWorld) effectTurn(ctx context.Context, h *history, who int, lead st
 	}
 }
 
-// startsOnRecord walks the events of the task: each start has an approval of its own,
-// which a person gave before.
+// startsOnRecord walks the events of the task: each start has its own approval, which a
+// person gave before.
 func (w *taskWorld) startsOnRecord() (starts int) {
 	w.t.Helper()
 	view := w.must("", "task.get", object{"task_id": w.id, "include_events_limit": 200})
-	// What was asked for before the newest 200 events is not judged.
+	// Requests before the newest 200 events are not judged.
 	asked, given := map[any]bool{}, map[any]bool{}
 	for _, e := range view["events"].([]any) {
 		now, _ := e.(object)["now"].(object)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// until is an output that says when it has been given some texts.
+// until is an output that reports when it has received some texts.
 type until struct {
 	text bytes.Buffer
 	seen map[string]func()
@@ -25,9 +25,8 @@ func (u *until) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFollow runs a daemon and follows its record: a record shows as soon as it
-// is made, an interrupt ends the following well, and the daemon's end ends it
-// with how to go on.
+// TestFollow runs a daemon and follows its log: a record is shown as soon as it is made, an
+// interrupt is a good end, and the daemon's end ends it with advice.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,9 +11,9 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/service"
 )
 
-// A service whose configuration lacks what this version wants goes on with the former
-// program, before anything is touched; what was started by hand says what is wrong,
-// and so does one whose former program refuses the configuration as well.
+// A service whose configuration lacks required lines continues with the former program,
+// before anything is touched. A daemon started by hand reports the error, and so does one
+// whose former program refuses the configuration as well.
 func TestServiceGoesOnWithTheFormerProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

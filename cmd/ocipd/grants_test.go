@@ -10,8 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// grants runs a command about standing grants, and wants this exit code and what it
-// says.
+// grants runs a command about standing grants, and checks its exit code and its output.
 func (p *operators) grants(code int, says string, args ...string) string {
 	p.t.Helper()
 	var out, complaints bytes.Buffer
@@ -22,8 +21,8 @@ func (p *operators) grants(code int, says string, args ...string) string {
 	return out.String()
 }
 
-// says has alice's app say something in an exchange, and returns the request that waits
-// for a person, "" where it goes.
+// says has alice's app send a message in an exchange, and returns the pending request, or
+// "" if it is allowed.
 func (p *operators) says(exchange, content string) (approvalID string) {
 	p.t.Helper()
 	var result api.DispatchResult
@@ -36,8 +35,7 @@ func (p *operators) says(exchange, content string) (approvalID string) {
 	return result.ApprovalID
 }
 
-// A person approves an exchange with one of its messages, sees what is in force, and
-// takes it back.
+// A person approves an exchange with one of its messages, sees the grant, and revokes it.
 func TestApproveExchange(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, nil, "approvals: {notify: {desktop: false}}\nocip: {max_rounds: 9}\n")
@@ -68,7 +66,7 @@ func TestApproveExchange(t *testing.T) {
 	}
 }
 
-// A standing grant is signed by a key of the allowed signers, and otherwise there is none.
+// A standing grant needs the signature of an allowed signer.
 func TestStandingGrants(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {allowed_signers: "DIR/signers", notify: {desktop: false}}`)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelp reads the help page of every command: it fits a terminal, shows an example,
-// and names what each flag takes.
+// TestHelp reads the help page of every command: it fits a terminal, shows an example, and
+// names each flag's value.
 func TestHelp(t *testing.T) {
 	pages := 0
 	var walk func(*cobra.Command)
@@ -57,8 +57,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpExamples reads every command line that help pages show as the program would: the
-// command is there, and so are its flags and what it takes.
+// TestHelpExamples parses every command line in help pages as the program would: the
+// command, its flags and its arguments are valid.
 func TestHelpExamples(t *testing.T) {
 	lines := 0
 	var walk func(*cobra.Command)
@@ -96,7 +96,7 @@ func TestHelpExamples(t *testing.T) {
 	}
 }
 
-// readCommand finds the command that words are of, and reads its flags.
+// readCommand finds the command in words, and parses its flags.
 func readCommand(words []string) (*cobra.Command, error) {
 	c, rest, err := newRoot(&shell{Process: cli.Process{}}).Find(words)
 	if err == nil {
@@ -108,7 +108,7 @@ func readCommand(words []string) (*cobra.Command, error) {
 	return c, err
 }
 
-// commandLine returns the words of a shell's line up to what is no word of its first command.
+// commandLine returns the words of the first command in a shell line.
 func commandLine(line string) (words []string) {
 	for line = strings.TrimSpace(line); line != "" && !strings.ContainsAny(line[:1], "|<>&#"); line = strings.TrimLeft(line, " ") {
 		var word strings.Builder
@@ -127,7 +127,7 @@ func commandLine(line string) (words []string) {
 	return words
 }
 
-// TestMistyped answers what is used wrongly with what was probably meant, and exits 2.
+// TestMistyped checks that wrong usage is answered with the probable intention, and exits 2.
 func TestMistyped(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"status --jsno", "did you mean --json?"},

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHome opens the screen that the bare command shows at a terminal, walks through
-// its panes, decides from it, and quits.
+// TestHome opens the bare command's screen at a terminal, walks through its panes, makes a
+// decision, and quits.
 func TestHome(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, nil, "")

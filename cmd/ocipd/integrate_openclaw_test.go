@@ -17,8 +17,8 @@ const (
 	other     = `{id: other, instance_id: o, user_id: ann, org_unit: general, tenant_id: home}`
 )
 
-// Agents go into a configuration in whatever form it has them, and out again: byte for
-// byte where nobody has changed it since, and else so that what was changed stays.
+// Agents are added to a configuration in any form, and removed again: byte for byte if
+// nobody has changed it since, and otherwise without other changes.
 func TestAgentsIntoTheConfiguration(t *testing.T) {
 	for name, text := range map[string]string{
 		"none":        "",

@@ -21,21 +21,19 @@ import (
 )
 
 const (
-	// kills is how often the daemon is killed, senders how many apps send
-	// meanwhile.
+	// kills is how often the daemon is killed, and senders the number of apps that send meanwhile.
 	kills   = 15
 	senders = 4
 )
 
-// TestKillUnderLoad kills the running daemon again and again, without warning
-// and at no chosen point, while apps send and one receives. Whatever was
-// acknowledged must be on record and must arrive, in the order it was
-// acknowledged; whatever arrived must be on record.
+// TestKillUnderLoad kills the running daemon again and again, without warning and at random
+// points, while apps send and one receives. Every acknowledged message must be recorded and
+// must arrive, in the order of acknowledgement; every arrived message must be recorded.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()
 	k := newKillTest(t)
 	for round := range kills {
-		// Each round dies at another point: after so many acknowledgements.
+		// Each round ends at another point: after a number of acknowledgements.
 		k.round(t, 20+37*round%200)
 	}
 	k.settle(t)
@@ -43,8 +41,8 @@ func TestKillUnderLoad(t *testing.T) {
 	k.rowsAgree(t)
 }
 
-// rowsAgree wants the rows that the daemon left to be what its log says, by the program and by whoever has nothing but
-// the page. The daemon has ended in peace.
+// rowsAgree checks that the daemon's rows agree with its log, by the program and by a
+// verifier with only the page. The daemon has stopped in order.
 func (k *killTest) rowsAgree(t *testing.T) {
 	t.Helper()
 	command := func(args ...string) string {
@@ -72,15 +70,15 @@ func (k *killTest) rowsAgree(t *testing.T) {
 type killTest struct {
 	dir, socket string
 	mu          sync.Mutex
-	// acknowledged holds what each sender was told is sent, in order.
+	// acknowledged holds each sender's acknowledged messages, in order.
 	acknowledged [senders][]string
-	// arrived holds what the channel was given, in order of first arrival.
+	// arrived holds the channel's messages, in order of first arrival.
 	arrived []string
 	seen    map[string]int
 }
 
 func newKillTest(t *testing.T) *killTest {
-	// Sockets have short addresses, so their directory's must be short too.
+	// Socket addresses are limited in length, so the directory's name must be short.
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +104,7 @@ func newKillTest(t *testing.T) *killTest {
 func (k *killTest) start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-	// On a busy machine a policy takes longer than it may, and denies.
+	// On a busy machine a policy exceeds its usual limit, and denies.
 	cmd.Env = append(append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+k.dir, "OCIPD_POLICY_TIMEOUT="+patience.String()), env...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -143,8 +141,8 @@ func (k *killTest) receive(ctx context.Context, t *testing.T) {
 		return
 	}
 	defer app.Close()
-	// The daemon may die before it answers these and after it has delivered:
-	// what was read by then was received.
+	// The daemon may be killed before it answers these and after a delivery: messages read
+	// by then were received.
 	_ = app.Call(ctx, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": "chat"}}, nil)
 	_ = app.Call(ctx, "app.ready", map[string]any{}, nil)
 	for {
@@ -169,8 +167,7 @@ func (k *killTest) receive(ctx context.Context, t *testing.T) {
 	}
 }
 
-// round lets everybody work until so many messages are acknowledged, and then
-// kills the daemon under their hands.
+// round lets everybody work until a number of messages is acknowledged, and then kills the daemon.
 func (k *killTest) round(t *testing.T, after int) {
 	t.Helper()
 	k.work(t, k.start(t), after, func(cmd *exec.Cmd) {
@@ -181,8 +178,8 @@ func (k *killTest) round(t *testing.T, after int) {
 	})
 }
 
-// work lets everybody work until so many messages are acknowledged, and goes on
-// until the daemon has been ended.
+// work lets everybody work until a number of messages is acknowledged, and continues until
+// the daemon has ended.
 func (k *killTest) work(t *testing.T, cmd *exec.Cmd, after int, end func(*exec.Cmd)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -225,7 +222,7 @@ func (k *killTest) work(t *testing.T, cmd *exec.Cmd, after int, end func(*exec.C
 	wg.Wait()
 }
 
-// operator connects as a person, and returns when the daemon has let it in.
+// operator connects as a person, and returns when the daemon has admitted it.
 func (k *killTest) operator(ctx context.Context, t *testing.T) *client.Client {
 	t.Helper()
 	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
@@ -238,7 +235,7 @@ func (k *killTest) operator(ctx context.Context, t *testing.T) *client.Client {
 	return operator
 }
 
-// settle lets what still waits be delivered, and ends the daemon in peace.
+// settle lets the waiting messages be delivered, and stops the daemon in order.
 func (k *killTest) settle(t *testing.T) {
 	t.Helper()
 	cmd := k.start(t)

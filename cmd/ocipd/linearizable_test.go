@@ -14,16 +14,15 @@ import (
 	"github.com/openclawos/ocipd/test/roundtest"
 )
 
-// TestKilledRoundsAreLinearizable kills the running daemon under the hands of
-// senders who race each other for rounds. What anybody was told before stays
-// true afterwards, and what nobody was told has happened as a whole or not at
-// all.
+// TestKilledRoundsAreLinearizable kills the running daemon while senders compete for
+// rounds. Every answer stays true afterwards, and an unanswered call has happened
+// completely or not at all.
 func TestKilledRoundsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			l := roundtest.NewLoad(seed)
-			// Sockets have short addresses, so their directory's must be short too.
+			// Socket addresses are limited in length, so the directory's name must be short.
 			dir, err := os.MkdirTemp("", "ocipd")
 			if err != nil {
 				t.Fatal(err)
@@ -34,7 +33,7 @@ func TestKilledRoundsAreLinearizable(t *testing.T) {
 			}
 			k := &killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}
 			for run := range 3 {
-				// Each run dies at another point.
+				// Each run ends at another point.
 				k.rounds(t, l, 40+25*run)
 			}
 			k.rounds(t, l, 0)
@@ -43,8 +42,8 @@ func TestKilledRoundsAreLinearizable(t *testing.T) {
 	}
 }
 
-// rounds has everybody work until so many messages are answered and kills the
-// daemon. Without any it only looks at what is left.
+// rounds lets everybody work until a number of messages is answered and kills the daemon.
+// With 0 it only checks the remaining state.
 func (k *killTest) rounds(t *testing.T, l *roundtest.Load, messages int) {
 	t.Helper()
 	cmd := k.start(t)
@@ -72,7 +71,7 @@ func (k *killTest) rounds(t *testing.T, l *roundtest.Load, messages int) {
 	}
 }
 
-// lines connects the agents of a load, who read what they get, and a person.
+// lines connects the agents of a load, which read their messages, and a person.
 func (k *killTest) lines(ctx context.Context, t *testing.T, l *roundtest.Load) (lines roundtest.Lines, err error) {
 	for _, id := range l.Agents() {
 		app, err := k.app(ctx, id, api.Capabilities{})

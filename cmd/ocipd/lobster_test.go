@@ -22,15 +22,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lobsterWord makes the test binary a Lobster, and lobsterVariable names a real one that
-// takes its place: make e2e runs these tests with two versions of it.
+// lobsterWord makes the test binary a Lobster, and lobsterVariable names a real one
+// instead: make e2e runs these tests with two versions of it.
 const (
 	lobsterWord     = "lobster"
 	lobsterVariable = "TEST_LOBSTER"
 )
 
-// The kinds of the scripted Lobster: what real ones do with a token, before and since
-// version 2026.9.11.
+// The kinds of the scripted Lobster: how real ones treat a token, before and since version 2026.9.11.
 const (
 	keepsTokens = "keeps"
 	takesTokens = "takes"
@@ -39,8 +38,8 @@ const (
 type (
 	lobsterStep struct{ ID, Run, Approval, Stdin, When string }
 	lobsterFile struct{ Steps []lobsterStep }
-	// lobsterState is what a workflow that is paused goes on from. It has no digest of the
-	// file, which is read again.
+	// lobsterState is the state of a paused workflow. It has no digest of the file, which
+	// is read again.
 	lobsterState struct {
 		File    string
 		Args    map[string]string
@@ -50,8 +49,8 @@ type (
 	}
 )
 
-// scriptedLobster is Lobster as far as workflows of the protocol need it: run and resume in
-// the tool mode, steps by login shells, gates, and tokens that nobody signs.
+// scriptedLobster is a Lobster with the features that the protocol's workflows need: run
+// and resume in the tool mode, steps in login shells, gates, and unsigned tokens.
 func scriptedLobster(kind string, argv []string) {
 	flag := func(name string) string {
 		if i := slices.Index(argv, name); i >= 0 {
@@ -159,12 +158,12 @@ func lobsterSays(envelope map[string]any) {
 	os.Exit(0)
 }
 
-// tokenOf is a token as Lobster makes it, and as anybody can.
+// tokenOf is a token in Lobster's form, which anybody can make.
 func tokenOf(state string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"protocolVersion":1,"v":1,"kind":"workflow-file","stateKey":%q}`, state))
 }
 
-// lobsterWorld is a daemon and a runner, and a Lobster that is held up at points of its way.
+// lobsterWorld is a daemon and a runner, and a Lobster that can be held at points of its workflow.
 type lobsterWorld struct {
 	*taskWorld
 	program, file, token string
@@ -172,7 +171,7 @@ type lobsterWorld struct {
 	move                 func(from, to task.Phase)
 }
 
-// lobsterBin is the program that steps run. It waits before and after each, where it is held.
+// lobsterBin is the program that steps run. If held, it waits before and after each.
 const lobsterBin = `#!/bin/sh
 case $2 in request-approval) step=request ;; *) step=effect ;; esac
 held() { : > "%[1]s/at.$1"; while [ -e "%[1]s/hold.$1" ]; do sleep 0.02; done; }
@@ -183,7 +182,7 @@ held $step.after
 exit $code
 `
 
-// newLobsterWorld has steps wait for an effect for so many seconds.
+// newLobsterWorld makes steps wait for an effect for some seconds.
 func newLobsterWorld(t *testing.T, kind string, wait int) *lobsterWorld {
 	t.Helper()
 	w := &lobsterWorld{taskWorld: newTaskWorld(t)}
@@ -201,7 +200,7 @@ func newLobsterWorld(t *testing.T, kind string, wait int) *lobsterWorld {
 	return w
 }
 
-// workflowOf is the workflow as it is shipped.
+// workflowOf is the shipped workflow.
 func workflowOf() (string, error) {
 	f, err := examples.Workflows().Open("lobster/ocip.lobster")
 	if err != nil {
@@ -220,8 +219,8 @@ func (w *lobsterWorld) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// plan makes a task that plans an effect, up to where a person is asked, and a token of
-// Lobster's for it.
+// plan makes a task with an effect, up to the point where a person is asked, and a
+// Lobster's token for it.
 func (w *lobsterWorld) plan(key string) {
 	w.t.Helper()
 	command := object{"argv": []any{"/bin/sh", "-c", fmt.Sprintf("echo %s >>effects; : >at.running; while [ -e hold.running ]; do sleep 0.02; done", key)}}
@@ -237,7 +236,7 @@ func (w *lobsterWorld) env() []string {
 	return append(os.Environ(), "XDG_STATE_HOME="+w.dir, "OCIPD_BIN="+filepath.Join(w.dir, "bin"), "LOBSTER_STATE_DIR="+filepath.Join(w.dir, "lobster-state"), "HOME="+w.dir, "GORACE=atexit_sleep_ms=0")
 }
 
-// started is a run of the workflow.
+// lobsterRunning is a run of the workflow.
 type lobsterRunning struct {
 	*exec.Cmd
 	out, said bytes.Buffer
@@ -253,7 +252,7 @@ func (w *lobsterWorld) start(key string) *lobsterRunning {
 	return r
 }
 
-// ended waits for the end of a run, and reads what it says.
+// ended waits for the end of a run, and reads its output.
 func (w *lobsterWorld) ended(r *lobsterRunning) (result lobster.Result) {
 	w.t.Helper()
 	err := r.Wait()
@@ -266,7 +265,7 @@ func (w *lobsterWorld) ended(r *lobsterRunning) (result lobster.Result) {
 	return result
 }
 
-// view is the task's.
+// view is the task's view.
 func (w *lobsterWorld) view() (v taskapi.View) {
 	w.t.Helper()
 	if err := w.call("", "task.get", object{"task_id": w.id}, &v); err != nil {
@@ -275,7 +274,7 @@ func (w *lobsterWorld) view() (v taskapi.View) {
 	return v
 }
 
-// asked waits for the request that the workflow makes.
+// asked waits for the workflow's request.
 func (w *lobsterWorld) asked() (approval string) {
 	w.t.Helper()
 	for {
@@ -307,7 +306,7 @@ func (w *lobsterWorld) resolve(approval, resolution string) {
 	w.must("", "task.resolve_approval", p)
 }
 
-// lobsterPoints are those of a workflow's way at which something is killed.
+// lobsterPoints are the points of a workflow at which something is killed.
 func lobsterPoints() []string {
 	return []string{"request.before", "request.after", "asked", "approved", "effect.before", "running", "effect.after"}
 }
@@ -334,8 +333,8 @@ func (w *lobsterWorld) at(key, point string) *lobsterRunning {
 	return r
 }
 
-// goesOn has people do what is still to be done, and runs the workflow again where it has
-// ended otherwise, until the effect is done.
+// goesOn has people do the remaining work, and runs the workflow again after any other end,
+// until the effect is done.
 func (w *lobsterWorld) goesOn(key string, r *lobsterRunning) {
 	w.t.Helper()
 	for range 4 {
@@ -370,9 +369,9 @@ func (w *lobsterWorld) goesOn(key string, r *lobsterRunning) {
 	w.t.Errorf("it is not done by running it again: %s%s", r.out.String(), r.said.String())
 }
 
-// TestLobsterKilled really kills Lobster, the daemon, the runner and whoever has called it,
-// each at each point of a workflow's way. Running it again with the same key is all that
-// recovers it, and what it does in the world is done once.
+// TestLobsterKilled really kills Lobster, the daemon, the runner and the caller, each at
+// each point of a workflow. Running it again with the same key is the only recovery, and
+// its effect happens once.
 func TestLobsterKilled(t *testing.T) {
 	for _, victim := range []string{"lobster", "daemon", "runner", "caller"} {
 		for _, kind := range []string{keepsTokens, takesTokens} {
@@ -381,7 +380,7 @@ func TestLobsterKilled(t *testing.T) {
 				points := lobsterPoints()
 				switch {
 				case os.Getenv(lobsterVariable) == "":
-					// A real one is killed everywhere: here it is one point each.
+					// A real Lobster is killed everywhere; here it is one point each.
 					points = map[string][]string{"lobster": {"effect.before"}, "daemon": {"effect.before"}, "runner": {"running"}, "caller": {"asked"}}[victim]
 				case kind == keepsTokens:
 					t.Skip("a real Lobster is of its own kind")
@@ -421,7 +420,7 @@ func TestLobsterKilled(t *testing.T) {
 	}
 }
 
-// killLobster kills what the bridge has started, and leaves what that has started.
+// killLobster kills the bridge's process, and leaves that process's children.
 func (w *lobsterWorld) killLobster(bridge int) {
 	w.t.Helper()
 	for _, pid := range peer.Descendants(bridge) {
@@ -435,7 +434,7 @@ func (w *lobsterWorld) killLobster(bridge int) {
 	w.t.Fatal("there is no Lobster")
 }
 
-// What people decide is what a workflow does: nothing, where they do not approve.
+// A workflow follows people's decisions: without an approval it does nothing.
 func TestLobsterDecisions(t *testing.T) {
 	t.Parallel()
 	w := newLobsterWorld(t, takesTokens, 0)
@@ -449,7 +448,7 @@ func TestLobsterDecisions(t *testing.T) {
 		if got := w.ended(r); got.State != task.EffectPlanned || got.Why != tt.why {
 			t.Errorf("%s: %+v", tt.resolution, got)
 		}
-		// Who runs it again gets the same.
+		// A repeated run gets the same result.
 		if got := w.ended(w.start(tt.resolution)); got.Why != tt.why {
 			t.Errorf("%s, again: %+v", tt.resolution, got)
 		}
@@ -457,7 +456,7 @@ func TestLobsterDecisions(t *testing.T) {
 			t.Errorf("%s was done %d times", tt.resolution, n)
 		}
 	}
-	// A result that is sent back takes its approval with it, also one that was given.
+	// If a result is sent back, its approval is void, even if it was given.
 	w.plan("gone")
 	r := w.start("gone")
 	w.resolve(w.asked(), "approved")
@@ -479,8 +478,8 @@ func TestLobsterDecisions(t *testing.T) {
 	}
 }
 
-// Lobster is no boundary: whoever forges a token or a state, edits the file, or resumes
-// twice, gets no more done than a person has approved.
+// Lobster is no security boundary: forging a token or a state, editing the file, or
+// resuming twice gets no more done than a person has approved.
 func TestLobsterIsNoBoundary(t *testing.T) {
 	t.Parallel()
 	w := newLobsterWorld(t, keepsTokens, 0)
@@ -527,7 +526,7 @@ func TestLobsterIsNoBoundary(t *testing.T) {
 		t.Errorf("a gate that was opened by hand: %+v", got)
 	}
 	none("forged", "a gate that was opened by hand")
-	// Lobster's own actor does not approve what it asks for, in any phase.
+	// Lobster's own actor cannot approve its request, in any phase.
 	for _, resolution := range []string{"approved"} {
 		v := w.view()
 		err := w.call(strings.TrimSpace(w.must("", "task.grant", object{"actor": "gate", "task_id": w.id})["token"].(string)), "task.resolve_approval",
@@ -537,7 +536,7 @@ func TestLobsterIsNoBoundary(t *testing.T) {
 		}
 	}
 
-	// A file that was edited while it was paused, or beforehand, has no gate.
+	// A file that was edited while paused, or beforehand, has no gate.
 	w.plan("edited")
 	edited := filepath.Join(w.dir, "edited.lobster")
 	shipped, err := os.ReadFile(w.file)
@@ -557,7 +556,7 @@ func TestLobsterIsNoBoundary(t *testing.T) {
 		t.Errorf("a file without a gate: %v, %s", err, out)
 	}
 	none("edited", "a file without a gate")
-	// One that says something else is done is asked about, and one that ends well without
+	// A workflow that claims something else is checked, and one that ends well without
 	// having done anything is no success.
 	w.write("edited.lobster", "steps:\n  - {id: request, run: 'true'}\n", 0o600)
 	r := w.taskWorld.program("lobster", "run", edited, "--json", "--task", w.id, "--key", "edited", "--token-file", w.token, "--program", w.program)
@@ -600,7 +599,7 @@ func TestLobsterIsNoBoundary(t *testing.T) {
 	}
 }
 
-// A step may name a command that the task does not plan, and a key keeps its command.
+// A step may name a command that is not in the task's plan, and a key keeps its command.
 func TestLobsterOwnCommand(t *testing.T) {
 	t.Parallel()
 	w := newLobsterWorld(t, takesTokens, 0)
@@ -616,7 +615,7 @@ func TestLobsterOwnCommand(t *testing.T) {
 	if shown := w.must("", "approval.get", object{"approvalId": approval}); !strings.Contains(fmt.Sprint(shown["content"]), "echo told") {
 		t.Errorf("a person is shown %v", shown)
 	}
-	// What the task plans waits too, and is not run.
+	// The planned effect waits too, and is not run.
 	w.must(w.lead, "task.cancel_effect", object{"task_id": w.id, "effect_id": w.view().Effects[0].ID})
 	w.resolve(approval, "approved")
 	w.move(task.AwaitingApproval, task.ReadyToResume)
@@ -629,8 +628,8 @@ func TestLobsterOwnCommand(t *testing.T) {
 	}
 }
 
-// An effect lives through all that can become of it, each time by running the workflow again
-// with the same key.
+// An effect goes through all possible states, each time by running the workflow again with
+// the same key.
 func TestLobsterLifeOfAnEffect(t *testing.T) {
 	t.Parallel()
 	w := newLobsterWorld(t, takesTokens, 0)
@@ -652,7 +651,7 @@ func TestLobsterLifeOfAnEffect(t *testing.T) {
 			t.Errorf("%s: %s after %d runs, approvals %v", step, e.State, len(e.Runs), got)
 		}
 	}
-	// decided waits for so many requests, and has a person approve the last one.
+	// decided waits for a number of requests, and has a person approve the last one.
 	decided := func(n int) {
 		t.Helper()
 		for len(w.view().Approvals) < n {
@@ -670,7 +669,7 @@ func TestLobsterLifeOfAnEffect(t *testing.T) {
 		t.Errorf("the command exits with 1: %+v", got)
 	}
 	stands("the command exits with 1", task.EffectFailed, 1, "used")
-	// An approval gives one start.
+	// An approval permits one start.
 	if got := w.ended(w.start(key)); got.State != task.EffectFailed || w.lines(key) != 1 {
 		t.Errorf("run again without another approval: %+v, done %d times", got, w.lines(key))
 	}
@@ -692,7 +691,7 @@ func TestLobsterLifeOfAnEffect(t *testing.T) {
 		t.Errorf("the shim left a pid and no result: %+v", got)
 	}
 	stands("the shim left a pid and no result", task.EffectUncertain, 2, "used", "used")
-	// What outlives its shim keeps a person from settling it.
+	// A process that outlives its shim prevents a settlement.
 	_ = os.Remove(filepath.Join(w.dir, "hold.running"))
 	for {
 		err := w.call("", "task.settle_effect", object{"task_id": w.id, "effect_id": effect, "outcome": "done", "note": "it is deployed"}, nil)

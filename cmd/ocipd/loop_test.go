@@ -22,10 +22,10 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// quickTeam has attempts made again at once, and a lease that ends soon.
+// quickTeam has immediate retries, and a short lease.
 const quickTeam = "  self_review: true\n  retry: {base: 50ms, factor: 2}\n  lease: 3s\n  run: {executor: builder, escalation: expert, spec_reviewer: checker, quality_reviewer: critic}\n"
 
-// task makes a task with effects, whose commands add a line each to a file.
+// task makes a task with effects, whose commands each add a line to a file.
 func (m *mcpTrial) task(effects ...string) string {
 	m.t.Helper()
 	p := args{"title": "Export", "spec_markdown": agentSpec, "workspace": filepath.Join(m.dir, "work"), "initial_phase": "spec_draft", "tenant_id": "acme"}
@@ -41,7 +41,7 @@ func (m *mcpTrial) task(effects ...string) string {
 	return made.TaskID
 }
 
-// run runs tasks by the lead's token, and returns what happened and whether it was good.
+// run runs tasks with the lead's token, and returns the events and the success.
 func (m *mcpTrial) run(more ...string) (events []loop.Event, good bool) {
 	m.t.Helper()
 	cmd := m.program(append([]string{"task", "run", "--json", "--token-file", m.grant("lead", nil)}, more...)...)
@@ -68,7 +68,7 @@ func (m *mcpTrial) run(more ...string) (events []loop.Event, good bool) {
 func (m *mcpTrial) runner() *exec.Cmd {
 	m.t.Helper()
 	cmd := m.program("runner")
-	// The processes that it starts have this name and no variable that makes them the program.
+	// Its child processes have this name and no variable that makes them the program.
 	cmd.Args[0] = "ocipd"
 	log, err := cmd.StderrPipe()
 	if err == nil {
@@ -90,7 +90,7 @@ func (m *mcpTrial) runner() *exec.Cmd {
 	return nil
 }
 
-// pause is for what a test waits for.
+// pause waits a moment.
 func (m *mcpTrial) pause() {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 50*time.Millisecond)
@@ -100,7 +100,7 @@ func (m *mcpTrial) pause() {
 	}
 }
 
-// done counts what an effect has done in the world.
+// done counts the times that an effect has happened.
 func (m *mcpTrial) done(key string) int {
 	text, err := os.ReadFile(filepath.Join(m.dir, "work", "effects"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -109,7 +109,7 @@ func (m *mcpTrial) done(key string) int {
 	return strings.Count(string(text), key+"\n")
 }
 
-// happened is what happened in lines.
+// happened formats events as lines.
 func happened(events []loop.Event) string {
 	var b strings.Builder
 	for i := range events {
@@ -165,7 +165,7 @@ func TestTaskRun(t *testing.T) {
 	}
 }
 
-// What cannot be run is refused, and what is not complete goes no further.
+// A task that cannot run is refused, and an incomplete one does not continue.
 func TestTaskRunSpecIsIncomplete(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, quickTeam)
@@ -190,7 +190,7 @@ func TestTaskRunSpecIsIncomplete(t *testing.T) {
 	}
 }
 
-// People decide about effects, and what they approve is done once.
+// People decide about effects, and approved ones happen once.
 func TestTaskRunEffects(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -217,7 +217,7 @@ func TestTaskRunEffects(t *testing.T) {
 				if shown := m.decide(decision); shown.Kind != api.ApprovalOfEffect {
 					t.Errorf("a person was shown %+v", shown)
 				}
-				// What else is asked for is asked anew after the rework.
+				// The other requests are made again after the rework.
 				for decision == api.DecideChanges && len(m.view(id).Attempts) < 2 {
 					m.pause()
 				}
@@ -237,12 +237,11 @@ func TestTaskRunEffects(t *testing.T) {
 	}
 }
 
-// Reviewers have a person's grant: those of one that has given the executor its own may be
-// the same.
+// Reviewers need a person's grant: grants that an orchestrator issued could belong to the executor.
 func TestTaskRunReviewersAreOthers(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, strings.Replace(quickTeam, "self_review: true", "self_review: false", 1))
-	// Whoever wrote the spec is somebody else too.
+	// The author of the spec is a different actor too.
 	spec := filepath.Join(m.dir, "spec.md")
 	if err := os.WriteFile(spec, []byte("---\ntitle: Export\nworkspace: "+filepath.Join(m.dir, "work")+"\n---\n"+agentSpec), 0o600); err != nil {
 		t.Fatal(err)
@@ -264,7 +263,7 @@ func TestTaskRunReviewersAreOthers(t *testing.T) {
 	}
 }
 
-// Whatever is ready is worked on, several at once.
+// All ready tasks are worked on, several at once.
 func TestTaskRunReady(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, quickTeam)
@@ -282,8 +281,7 @@ func TestTaskRunReady(t *testing.T) {
 	}
 }
 
-// A loop that is killed at any point is followed by one that goes on, and what is done in
-// the world is done once.
+// If a loop is killed at any point, another one continues, and effects happen once.
 func TestTaskRunIsKilled(t *testing.T) {
 	t.Parallel()
 	m := newAgentTrial(t, quickTeam)
@@ -311,7 +309,7 @@ func TestTaskRunIsKilled(t *testing.T) {
 			if e.What == loop.Waits && strings.Contains(e.Text, "word about") {
 				m.decide("approve")
 			}
-			// Each round dies at another event, and those that wait for a lease go on.
+			// Each round ends at another event, and those that wait for a lease continue.
 			if seen++; e.What != loop.Waits && seen > 1+round%4 && round < 40 {
 				killed = true
 				_ = cmd.Process.Kill()
@@ -322,7 +320,7 @@ func TestTaskRunIsKilled(t *testing.T) {
 		if err := cmd.Wait(); err == nil {
 			break
 		} else if v := m.view(id); v.Phase == task.CircuitOpen && !strings.Contains(tries(&v), "crashed") {
-			// As many attempts were lost with their loops as a task has: a person lets it go on.
+			// As many attempts were lost with their loops as a task has: a person lets it continue.
 			m.operator("task.close_circuit", args{"task_id": id, "to_phase": task.ExecutionReady, "reason": "Its loops were killed."}, nil)
 		} else if !killed {
 			t.Fatalf("round %d: %v, in %s after %s", round, err, v.Phase, tries(&v))
@@ -361,7 +359,7 @@ func TestTaskRunIsInterrupted(t *testing.T) {
 			t.Errorf("a person was not told %q:\n%s", want, out.String())
 		}
 	}
-	// Nothing of the agent is left.
+	// Nothing of the agent remains.
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	if i := slices.IndexFunc(found, func(name string) bool {
 		text, err := os.ReadFile(name)

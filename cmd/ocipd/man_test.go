@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Manual pages name what a flag takes, as help pages do, and no defaults of Go.
+// Manual pages name each flag's value, as help pages do, and no Go defaults.
 func TestManPages(t *testing.T) {
 	s := &shell{}
 	pages, err := s.manPages(newRoot(s))

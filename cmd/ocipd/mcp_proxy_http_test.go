@@ -21,15 +21,15 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// webServer is an MCP server over HTTP that keeps what it is sent.
+// webServer is an MCP server over HTTP that records its requests.
 type webServer struct {
 	*httptest.Server
 	mu   sync.Mutex
 	got  []string
 	last http.Header
-	// later is what streams of GET say, and stream what a call named stream is answered.
+	// later is the content of GET streams, and stream the answer to a call named stream.
 	later chan string
-	// info is more of what it says of itself.
+	// info is a further part of its description of itself.
 	info string
 }
 
@@ -100,7 +100,7 @@ func (w *webServer) calls() (got []string) {
 	return got
 }
 
-// webTrial is a proxy before such a server.
+// webTrial is a proxy in front of such a server.
 type webTrial struct {
 	*proxyTrial
 	server *webServer
@@ -157,7 +157,7 @@ func (w *webTrial) post(body string) (text string) {
 	return string(said)
 }
 
-// Before a peer of another protocol the command ends and says so, and where it cannot tell it warns.
+// If the peer speaks another protocol the command ends with an error, and if that is unclear it warns.
 func TestProxyOverHTTPWantsMCP(t *testing.T) {
 	t.Parallel()
 	p := newProxyTrial(t)
@@ -167,7 +167,7 @@ func TestProxyOverHTTPWantsMCP(t *testing.T) {
 			rw.WriteHeader(int(n))
 			return
 		}
-		// As an A2A server does, which knows message/send and no initialize.
+		// Like an A2A server, which knows message/send and no initialize.
 		var m struct{ ID json.RawMessage }
 		_ = json.NewDecoder(r.Body).Decode(&m)
 		rw.Header().Set("Content-Type", "application/json")
@@ -204,8 +204,8 @@ func TestProxyOverHTTPWantsMCP(t *testing.T) {
 	}
 }
 
-// The map of a server over HTTP is found by what the server says of itself, before its address and as a
-// command: its messages go to the recipients of the map.
+// The map of a server over HTTP is found by the server's description of itself, with an
+// address and with a command: its messages go to the map's recipients.
 func TestProxyFindsMapsOverHTTP(t *testing.T) {
 	p := newProxyTrial(t)
 	server := newWebServer(t)
@@ -244,7 +244,7 @@ func TestProxyFindsMapsOverHTTP(t *testing.T) {
 	decided("mcp-connect", 2)
 }
 
-// A server over HTTP is reached through the proxy as without it, but for what is decided.
+// A server over HTTP works through the proxy as without it, except for decisions.
 func TestProxyOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWebTrial(t)
@@ -291,7 +291,7 @@ func TestProxyOverHTTP(t *testing.T) {
 	if got := w.server.calls()[before:]; len(got) != 7 || strings.Contains(strings.Join(got, ""), `"to":"eve"`) || !strings.Contains(strings.Join(got, ""), `Hello\n\nSent by user's OpenClaw assistant`) {
 		t.Errorf("the server got %s", got)
 	}
-	// What a stream ended without comes on the next one.
+	// An answer that is missing in one stream comes in the next.
 	listening := w.ask(http.MethodGet, "", nil)
 	if got := w.post(call(11, "history", `{"channel":"eve","as":"resume"}`)); got != "id: 7\ndata:\n\n" {
 		t.Errorf("answered %q", got)
@@ -302,8 +302,7 @@ func TestProxyOverHTTP(t *testing.T) {
 	}
 }
 
-// Whoever is not the client gets nowhere, and what two readers could read differently is
-// refused.
+// Only the client gets through, and a message that two readers could read differently is refused.
 func TestProxyOverHTTPRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWebTrial(t)
@@ -359,8 +358,8 @@ func TestProxyOverHTTPRefuses(t *testing.T) {
 	}
 }
 
-// A call that waits for a person stays open with news, and what is approved when its client
-// has gone is sent all the same, once.
+// A call that waits for a person stays open with progress messages, and a message that is
+// approved after its client has gone is sent all the same, once.
 func TestProxyOverHTTPHolds(t *testing.T) {
 	t.Parallel()
 	w := newWebTrial(t)
@@ -410,8 +409,9 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 	}
 }
 
-// What is approved for one session of a client, and one account there, is sent in no other: not by another client of the
-// same proxy, not by one that shows itself as somebody else, and not once the session has ended.
+// A message approved for one session of a client, and one account there, is sent in no
+// other: not by another client of the same proxy, not by one with another identity, and not
+// after the session has ended.
 func TestProxyOverHTTPCrossesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWebTrial(t, "--hold", "1ms")
@@ -461,7 +461,7 @@ func TestProxyOverHTTPCrossesNothing(t *testing.T) {
 			}
 			continue
 		}
-		// The proxy looks when one of its own is approved, and takes that one alone.
+		// The proxy checks when one of its own requests is approved, and claims only that one.
 		id++
 		say(http.MethodPost, call(id, "send_message", `{"to":"dave","text":"I promise to pay on Monday"}`), as("s2", "x"))
 		w.decide("approve", w.waiting())
@@ -473,7 +473,8 @@ func TestProxyOverHTTPCrossesNothing(t *testing.T) {
 	}
 }
 
-// A call of a tool that a person approved for one session is asked about anew in another, and let through in its own.
+// A tool call that a person approved for one session is asked about again in another, and
+// allowed in its own.
 func TestProxyOverHTTPCallsCrossNothing(t *testing.T) {
 	t.Parallel()
 	w := newWebTrialOf(t, newProxyTrialOf(t, enforcing(t)), "--hold", "1ms", "--name", "chat")

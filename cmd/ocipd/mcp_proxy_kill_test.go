@@ -16,8 +16,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// relay stands between a proxy and the daemon. While it holds, what the daemon answers to a
-// question about a message is read by nobody.
+// relay stands between a proxy and the daemon. While it holds, nobody reads the daemon's
+// answer to a question about a message.
 type relay struct {
 	path  string
 	holds atomic.Bool
@@ -93,8 +93,9 @@ func (r *relay) drop() {
 	r.open = nil
 }
 
-// What was let go and never heard of was not sent: a record says so, the round stays, and the
-// next message has the next one. So it is when the proxy is killed, and when the daemon is.
+// If the answer to an allowed message never arrives, the message was not sent: a record
+// says so, its round stays used, and the next message has the next one. The same is true if
+// the proxy or the daemon is killed.
 func TestProxyNeverHearsTheAllow(t *testing.T) {
 	const question = `{"to":"fred","text":"Is it done?"}`
 	let := audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultAllow, AgentID: "agent-ann-1"}
@@ -151,7 +152,7 @@ func TestProxyNeverHearsTheAllow(t *testing.T) {
 	}
 }
 
-// An agent that has an app is spoken for by that app, and by no proxy.
+// An agent with an app speaks through that app, and through no proxy.
 func TestProxyOfAnAgentWithAnApp(t *testing.T) {
 	t.Parallel()
 	p := newProxyTrial(t)

@@ -15,10 +15,10 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// argumentSamples are values of arguments, of which each argument of a built-in map takes one.
+// argumentSamples are values of arguments; each argument of a built-in map accepts one.
 var argumentSamples = []string{"12", "acme", "C0123ABCD", "1700000000.000100", "19:abc@thread.tacv2", "dave@example.com", "x"}
 
-// argumentsFor are arguments with which the map lets a tool be called.
+// argumentsFor are arguments with which the map permits a tool call.
 func argumentsFor(t *testing.T, m *toolmap.Map, names ...string) string {
 	t.Helper()
 	members := make(map[string]string)
@@ -37,7 +37,7 @@ func argumentsFor(t *testing.T, m *toolmap.Map, names ...string) string {
 
 var inBraces, optionalPart = regexp.MustCompile(`\{([^{}]+)\}`), regexp.MustCompile(`\[[^\[\]]*\]`)
 
-// namesIn are the arguments of templates that are not optional.
+// namesIn are the mandatory arguments of templates.
 func namesIn(templates []string) (names []string) {
 	for _, of := range inBraces.FindAllStringSubmatch(optionalPart.ReplaceAllString(strings.Join(templates, " "), ""), -1) {
 		names = append(names, of[1])
@@ -45,8 +45,8 @@ func namesIn(templates []string) (names []string) {
 	return names
 }
 
-// Where the policy denies all, no tool of any built-in map is called, be it one that sends, reads or
-// does neither, and no other request reaches the server.
+// If the policy denies everything, no tool of any built-in map is called, whether it sends,
+// reads or does neither, and no other request reaches the server.
 func TestProxyDeniesEveryToolOfEveryMap(t *testing.T) {
 	p := newProxyTrialOf(t, ruled(t, map[string]string{
 		"my_own.rego":      "package ocip.tool\n\ndenials contains \"nothing is called\"\n",

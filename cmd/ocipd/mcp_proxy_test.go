@@ -24,10 +24,10 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// serverWord makes the test binary be an MCP server that keeps what it reads in a file.
+// serverWord makes the test binary an MCP server that records its input in a file.
 const serverWord = "play-an-mcp-server"
 
-// scriptedServer answers as its tools are named, line by line.
+// scriptedServer answers according to the names of its tools, line by line.
 func scriptedServer(log string) {
 	kept, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -71,7 +71,7 @@ func scriptedServer(log string) {
 		case strings.Contains(line, `"as":"nobody"`):
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"_meta":{"note":"nothing is there"}}}`+"\n", m.ID)
 		case m.Params.Name == "history" || m.Params.Name == "inbox":
-			// An answer whose id is spelled in another way is an answer all the same.
+			// An answer with another spelling of its id is still the answer.
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s.0,"result":{"content":[{"type":"text","text":"From: Dave <dave@example.com>\nIs it done?\nfrom:%s"}]}}`+"\n", m.ID, m.Params.Name)
 		case strings.Contains(line, "fails"):
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"isError":true}}`+"\n", m.ID)
@@ -109,7 +109,7 @@ func enforcing(t *testing.T) string {
 	return ruled(t, map[string]string{"my_own.rego": "package ocip.tool\n\ndenials contains \"no GitHub here\" if input.tool.server == \"gh\"\n\nquestions contains \"a person looks\" if input.tool.name == \"deploy\"\n"})
 }
 
-// ruled is proxyTeam with rules of its own beside the starter policy.
+// ruled is proxyTeam with additional rules beside the starter policy.
 func ruled(t *testing.T, rules map[string]string) string {
 	t.Helper()
 	files, err := policies.Starter()
@@ -157,7 +157,7 @@ func newProxyTrialOf(t *testing.T, team string) *proxyTrial {
 	return p
 }
 
-// proxySession is one client's, over lines.
+// proxySession is one client's session, over lines.
 type proxySession struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -202,7 +202,7 @@ func (s *proxySession) say(line string) {
 	}
 }
 
-// answer reads up to the answer of an id, and returns what the tool said.
+// answer reads up to the answer with an id, and returns the tool's text.
 func (s *proxySession) answer(id string) (text string, isError bool) {
 	s.t.Helper()
 	for {
@@ -239,7 +239,7 @@ func call(id int, tool, arguments string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":%d}}}`+"\n", id, tool, arguments, id)
 }
 
-// calls are the calls of tools that the server got.
+// calls are the tool calls that the server got.
 func (p *proxyTrial) calls() (got []string) {
 	p.t.Helper()
 	text, err := os.ReadFile(p.log)
@@ -261,7 +261,7 @@ func (p *proxyTrial) decide(decision, id string) {
 	p.operator("approval.resolve", map[string]any{"approvalId": id, "decision": decision, "digest": saw.Digest}, nil)
 }
 
-// waiting is the only approval request that waits.
+// waiting is the only pending approval request.
 func (p *proxyTrial) waiting() string {
 	p.t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
@@ -281,7 +281,7 @@ func (p *proxyTrial) waiting() string {
 	return ""
 }
 
-// records are the entries like one, the oldest first.
+// records are the matching records, the oldest first.
 func (p *proxyTrial) records(like audit.Record) (found []*audit.Record) {
 	p.t.Helper()
 	var page api.AuditQueryResult
@@ -315,7 +315,7 @@ func (p *proxyTrial) until(what string, is func() bool) {
 	}
 }
 
-// Whatever calls no tool passes as it is, in both directions, and a result also where it is long.
+// Messages other than tool calls pass unchanged, in both directions, including long results.
 func TestProxyPassesTheRest(t *testing.T) {
 	p := newProxyTrial(t)
 	said := []string{
@@ -365,7 +365,7 @@ func TestProxyPassesTheRest(t *testing.T) {
 	}
 }
 
-// What a tool sends is decided first: it goes with its disclosure, or not at all.
+// A message of a tool is decided first: it is sent with its disclosure, or not at all.
 func TestProxyGates(t *testing.T) {
 	p := newProxyTrial(t)
 	s := p.proxied()
@@ -412,7 +412,7 @@ func TestProxyGates(t *testing.T) {
 	if got := p.calls(); len(got) != 1 {
 		t.Errorf("the server got %s", got[1:])
 	}
-	// Of the two recipients, the one that may be written to was let go and not written to.
+	// Of the two recipients, the permitted one was allowed and got nothing.
 	if got := p.events(audit.Record{Event: "not_taken"}); len(got) != 1 {
 		t.Errorf("on record is %v", got)
 	}
@@ -436,8 +436,8 @@ func TestProxyGates(t *testing.T) {
 
 var approvalID = regexp.MustCompile(`HELD ([0-9a-f-]+)`)
 
-// What waits for a person keeps its call open, and is sent once: by the call, by the session
-// once the call was answered, or by the next one.
+// A held message keeps its call open, and is sent once: by the call, by the session after
+// the call was answered, or by the next session.
 func TestProxyHolds(t *testing.T) {
 	const promise = `{"to":"dave","text":"I promise to do it by Friday"}`
 	sent := func(t *testing.T, p *proxyTrial, n int) {
@@ -549,7 +549,8 @@ func TestProxyHolds(t *testing.T) {
 	})
 }
 
-// What a tool brings in of others takes the receiver's way, before the client has it.
+// Other people's content in a tool's result is decided as an incoming message, before the
+// client gets it.
 func TestProxyReads(t *testing.T) {
 	t.Parallel()
 	p := newProxyTrial(t)
@@ -591,8 +592,8 @@ func TestProxyReads(t *testing.T) {
 	p.daemon = p.start(t)
 }
 
-// refusedWithoutDaemon reports whether an answer says that the daemon is gone: the proxy may find
-// that out by the connection that it has, or when it connects again.
+// refusedWithoutDaemon reports whether an answer says that the daemon is gone: the proxy
+// may find that out on its open connection, or when it connects again.
 func refusedWithoutDaemon(text string) bool {
 	return strings.Contains(text, "NOT_RUNNING") || strings.Contains(text, "CONNECTION_CLOSED")
 }
@@ -629,7 +630,7 @@ func TestProxyWithoutDaemon(t *testing.T) {
 	}
 }
 
-// What is known of a server's tools can be seen, and be made a map of one's own.
+// The known tools of a server can be listed, and turned into an own map.
 func TestProxyExplains(t *testing.T) {
 	p := newProxyTrial(t)
 	run := func(args ...string) string {
@@ -659,8 +660,8 @@ func TestProxyExplains(t *testing.T) {
 	}
 }
 
-// While calls of tools are not recorded and nobody looks at them, the proxy lets them pass unasked.
-// Whatever changes that holds for the first call after it was acknowledged.
+// While tool calls are neither recorded nor observed, the proxy passes them unasked. A
+// change to that applies from the first call after its confirmation.
 func TestProxyPassesUnasked(t *testing.T) {
 	const listens = "access: {apps: {\"@acme/watcher\": {observes: [ann]}, \"@acme/chat\": {channels: [chat]}}}\n"
 	const off = proxyTeam + "tools: off\n" + listens
@@ -685,7 +686,7 @@ func TestProxyPassesUnasked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A daemon that is stopped answers nobody: what passes was not asked about.
+	// A stopped daemon answers nobody: a call that passes was not asked about.
 	unasked := func() {
 		t.Helper()
 		if text, isError := search(); isError {
@@ -711,7 +712,7 @@ func TestProxyPassesUnasked(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		change, back func()
-		refusal      string // "" where it is put on record
+		refusal      string // "" if it is recorded
 	}{
 		{"a reload from off to enforce", reload(enforcing(t)), reload(off), "no GitHub here"},
 		{"a reload from off to record", reload(proxyTeam + "tools: record\n"), reload(off), ""},
@@ -757,8 +758,8 @@ func TestProxyPassesUnasked(t *testing.T) {
 	}
 }
 
-// Each call of a tool that sends no message is decided as the call that it is, and each request that
-// reads: by the policy, for secrets, and where no map has the tool by a person. One record is of each.
+// Each call of a tool that sends no message, and each request that reads, is decided: by
+// the policy, for secrets, and for an unmapped tool by a person. Each has one record.
 func TestProxyDecidesEveryCall(t *testing.T) {
 	p := newProxyTrialOf(t, enforcing(t))
 	const key = `AKIAIOSFODNN7EXAMPLE`
@@ -801,8 +802,8 @@ func TestProxyDecidesEveryCall(t *testing.T) {
 	if got, err := os.ReadFile(p.log); err != nil || bytes.Contains(got, []byte("x:y")) || !bytes.Contains(got, []byte("completion/complete")) {
 		t.Errorf("the server got %s, %v", got, err)
 	}
-	// A person is asked about what the policy asks about, and about a text of which no map says what
-	// becomes of it, as about a message that is guessed.
+	// A person decides if the policy says so, and about a text whose use no map describes,
+	// as about a guessed message.
 	for i, line := range []string{call(20, "deploy", `{}`), call(21, "write_file", `{"path":"x","content":"two words"}`), call(22, "post", `{"channel_id":"dave","body":"Hello"}`)} {
 		before := len(p.calls())
 		asked.say(line)
@@ -826,8 +827,8 @@ func TestProxyDecidesEveryCall(t *testing.T) {
 	}
 }
 
-// What is approved for one server is not sent by another, whatever its tools and its program are
-// called: not by one of another name, with another token, or in another folder.
+// A message approved for one server is not sent by another, whatever its tools and its
+// program: not by one with another name, another token, or another folder.
 func TestProxySendsForItsOwnServer(t *testing.T) {
 	p := newProxyTrial(t)
 	script := filepath.Join(p.dir, "chat.sh") // as two projects have it: by a relative path
@@ -838,7 +839,7 @@ func TestProxySendsForItsOwnServer(t *testing.T) {
 	if err := os.Link(script, filepath.Join(elsewhere, "chat.sh")); err != nil {
 		t.Fatal(err)
 	}
-	// The terminal names the log: it alone is no part of what tells servers apart.
+	// The terminal names the log: it alone does not distinguish servers.
 	serve := func(terminal, name, folder, account string) *proxySession {
 		t.Helper()
 		command := []string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, folder, os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", filepath.Join(p.dir, "chat.yaml"), "--name", name, "--hold", "1ms", "--", "./chat.sh"}
@@ -873,7 +874,7 @@ func TestProxySendsForItsOwnServer(t *testing.T) {
 	}
 }
 
-// The channel of a server without a map has the name that the client's list has for the server.
+// The channel of a server without a map is named after the server in the client's list.
 func TestProxyNamesTheChannel(t *testing.T) {
 	p := newProxyTrial(t)
 	s := p.open(append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--name", "Team chat", "--"}, p.server()...), asProgram+"=1")
@@ -885,8 +886,8 @@ func TestProxyNamesTheChannel(t *testing.T) {
 	}
 }
 
-// A line end in an argument that becomes a header of a mail is a recipient that nobody decided
-// about: the call is refused, and so is one with an argument that the map does not have.
+// A line end in an argument that becomes a mail header adds a recipient without a decision:
+// the call is refused, and so is one with an argument that is not in the map.
 func TestProxyMailHeaders(t *testing.T) {
 	p := newProxyTrial(t)
 	s := p.open(append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--map", "gmail", "--"}, p.server()...), asProgram+"=1")
@@ -908,8 +909,7 @@ func TestProxyMailHeaders(t *testing.T) {
 	}
 }
 
-// The recipients that the maps make are ones that the daemon can decide about, and the
-// texts are those that people read.
+// The daemon can decide about the recipients of all maps, and their texts are those that people read.
 func TestProxyMapsOfServers(t *testing.T) {
 	p := newProxyTrial(t)
 	for name, tc := range map[string]struct{ tool, arguments, text, want string }{

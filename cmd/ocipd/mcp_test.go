@@ -22,7 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
-// mcpTeam are actors and two agents that have no app.
+// mcpTeam are actors and two agents without an app.
 const mcpTeam = `
 agents:
   - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme, max_classification_shared: internal, max_rounds: 2}
@@ -62,7 +62,7 @@ func newMCPTrial(t *testing.T, yaml string) *mcpTrial {
 	return m
 }
 
-// kill ends the daemon as a power failure would, and starts it again.
+// kill ends the daemon like a power failure, and starts it again.
 func (m *mcpTrial) kill() {
 	m.t.Helper()
 	if err := m.daemon.Process.Kill(); err != nil {
@@ -121,7 +121,7 @@ func (m *mcpTrial) session(name string, grant map[string]any) *mcpSession {
 	return &mcpSession{ClientSession: s, t: m.t, name: name}
 }
 
-// call calls a tool, and returns what it answered and whether that is an error.
+// call calls a tool, and returns its answer and whether that is an error.
 func (s *mcpSession) call(tool string, args map[string]any) (map[string]any, bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -160,7 +160,7 @@ func (s *mcpSession) must(tool string, args map[string]any) map[string]any {
 	return answer
 }
 
-// refuse wants an error of a code, which says what to do next.
+// refuse checks for an error with a code, which gives the next step.
 func (s *mcpSession) refuse(tool string, args map[string]any, code string) map[string]any {
 	s.t.Helper()
 	answer, failed := s.call(tool, args)
@@ -222,7 +222,7 @@ func TestMCPSessionsCompleteATask(t *testing.T) {
 	}
 }
 
-// An executor's server knows its task, attempt and fence, and nobody else's will do.
+// An executor's server knows its task, attempt and fence, and accepts no others.
 func TestMCPServerOfAnAttempt(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)
 	lead, checker := m.session("lead", args{"actor": "lead"}), m.session("checker", args{"actor": "checker"})
@@ -258,8 +258,8 @@ func TestMCPServerOfAnAttempt(t *testing.T) {
 	builder.refuse("task_record_checkpoint", args{"checkpoint_type": "progress", "payload": args{}}, string(api.Unauthorized))
 }
 
-// An agent of one session writes to one of another: the third round stops, a promise
-// waits for a person, and all of it is in one log.
+// An agent in one session writes to one in another: the third round stops, a promise waits
+// for a person, and all of it is in one log.
 func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)
 	ann, ben := m.session("ann", args{"agent": "ann"}), m.session("ben", args{"agent": "ben", "actor": "lead"})
@@ -283,7 +283,7 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	if x := ann.must("exchange_get", args{"exchange_id": first["exchange_id"]}); len(x["exchanges"].([]any)) != 1 {
 		t.Errorf("exchange %v", x)
 	}
-	// What she has not read by the end of its exchange would be withdrawn.
+	// Messages that she has not read by the end of their exchange would be withdrawn.
 	page = ann.must("messages_read", args{})
 	if n := len(page["messages"].([]any)); n != 1 {
 		t.Errorf("ann has %d messages: %v", n, page)
@@ -308,7 +308,7 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	}
 	ann.refuse("message_send", args{"to": "ben", "text": "The key is AKIAIOSFODNN7EXAMPLE, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "new_exchange": true}, "CLASSIFICATION_VIOLATION")
 	ann.refuse("message_send", args{"text": "To whom?"}, string(api.InvalidParams))
-	// One process alone reads for an agent.
+	// Only one process reads for an agent.
 	m.session("another ben", args{"agent": "ben"}).refuse("messages_read", args{}, string(api.Conflict))
 	var page2 api.AuditQueryResult
 	m.operator("audit.query", args{"limit": 1000, "filter": audit.Filter{Like: audit.Record{AgentID: "agent-ann-1", ActionType: audit.ActionExchange}}}, &page2)
@@ -326,7 +326,7 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 }
 
 // The daemon is killed again and again while one agent writes and another reads: each
-// message is read, once, in its order.
+// message is read once, in order.
 func TestMCPMessagesOverKills(t *testing.T) {
 	t.Parallel()
 	const messages, kills = 40, 4
@@ -350,7 +350,7 @@ func TestMCPMessagesOverKills(t *testing.T) {
 		}
 		page := ben.must("messages_read", p)
 		if i%(messages/kills) == messages/kills/2 {
-			// What was read is not passed yet: it comes again, and is the same.
+			// The cursor has not passed the read messages yet: they come again, unchanged.
 			m.kill()
 			again := ben.must("messages_read", p)
 			if first, second := page["messages"].([]any), again["messages"].([]any); len(first) > len(second) || len(first) > 0 && first[0].(args)["dispatch_id"] != second[0].(args)["dispatch_id"] {
@@ -394,7 +394,7 @@ func TestMCPToolsOfRoles(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)
 	agents := slices.Sorted(func(yield func(string) bool) {
 		for _, tool := range tasks.AgentTools() {
-			// What delivers by itself is a program, and no model.
+			// Delivering by itself is for a program, not for a model.
 			if tool != "message_carry" && !yield(tool) {
 				return
 			}
@@ -441,7 +441,7 @@ func TestMCPToolsOfRoles(t *testing.T) {
 	}
 }
 
-// A server that cannot serve says why, and how it was used wrongly.
+// A server that cannot serve says why, and reports wrong usage.
 func TestMCPDoesNotStart(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)
 	other, _ := m.command(args{"actor": "lead"}, "--role", "executor")
@@ -470,7 +470,7 @@ func TestMCPDoesNotStart(t *testing.T) {
 	}
 }
 
-// A script asks for an agent without an app by its token.
+// A script calls for an agent without an app with the agent's token.
 func TestCallByGrant(t *testing.T) {
 	p := newProxyTrial(t)
 	run := func(args ...string) (string, error) {

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// hidden reports what no line for a person may have.
+// hidden reports characters that must not be in a line for a person.
 func hidden(r rune) bool { return !text.Shows(r) }
 
 func TestExitCodes(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// What messages say for which the daemon of [TestPanicInACommit] panics, in the part of
-// the commit that writes them, or in the callback behind it.
+// The texts of messages at which the daemon of [TestPanicInACommit] panics, in the part of
+// the commit that writes them, or in the callback after it.
 const (
 	panicsInPart     = "PANIC IN A PART"
 	panicsInCallback = "PANIC IN A CALLBACK"
@@ -54,8 +54,8 @@ func seeded(part Part, word string) {
 	return program
 }
 
-// supervise runs a daemon as a service manager does that heeds the unit: it starts it
-// again where the unit says so. Each start is told of when the daemon is ready.
+// supervise runs a daemon like a service manager that follows the unit: it restarts the
+// daemon when the unit says so, and reports each start when the daemon is ready.
 func (k *killTest) supervise(ctx context.Context, t *testing.T, program string) (ready <-chan *exec.Cmd, ended <-chan error) {
 	t.Helper()
 	unit, err := os.ReadFile("../../systemd/ocipd.service")
@@ -100,8 +100,8 @@ func (k *killTest) supervise(ctx context.Context, t *testing.T, program string) 
 }
 
 // TestPanicInACommit has the daemon panic in a commit, in a part and in a callback. It
-// ends, the service manager starts it again, and it goes on: nothing is half done, and
-// who had no answer finds the message whole or not at all.
+// ends, the service manager starts it again, and it continues: nothing is half done, and a
+// message without an answer exists completely or not at all.
 func TestPanicInACommit(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// protocolPages are the pages of docs/reference/protocol, one after another.
+// protocolPages are the pages of docs/reference/protocol, concatenated.
 func protocolPages(t *testing.T) string {
 	t.Helper()
 	names, err := filepath.Glob("../../docs/reference/protocol/*.md")
@@ -33,9 +33,8 @@ func protocolPages(t *testing.T) string {
 	return pages.String()
 }
 
-// TestVerdictsAreDocumented holds the table of verdicts against the program's
-// codes, and against the page of examples: each code has one, and none shows a
-// code that is not in the table.
+// TestVerdictsAreDocumented compares the table of verdicts with the program's codes, and with
+// the page of examples: each code has an example, and no example has a code outside the table.
 func TestVerdictsAreDocumented(t *testing.T) {
 	pages := protocolPages(t)
 	_, section, found := strings.Cut(pages, "\n## Verdicts\n")
@@ -68,8 +67,7 @@ func TestVerdictsAreDocumented(t *testing.T) {
 		if !strings.HasPrefix(line, "{") {
 			continue
 		}
-		// A refusal is the error of a response; a message that is held is a
-		// result.
+		// A refusal is the error of a response; a held message is a result.
 		var example struct {
 			Code    api.Code `json:"code"`
 			Message string   `json:"message"`
@@ -101,8 +99,8 @@ func TestVerdictsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestWithheldDataIsDocumented wants the pages to show a message as its receiver
-// gets it when some of its data was withheld.
+// TestWithheldDataIsDocumented checks that the pages show a message in its receiver's form
+// after some of its data was withheld.
 func TestWithheldDataIsDocumented(t *testing.T) {
 	shown := 0
 	for line := range strings.Lines(protocolPages(t)) {

@@ -14,23 +14,22 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// question is a text that nobody minds.
+// question is a harmless text.
 const question = "What is the status of ticket ENG-1234?"
 
 // field is one row of the table of the envelope.
 type field struct {
 	path string
-	// kind is the JSON kind that the row's type calls for.
+	// kind is the JSON kind of the row's type.
 	kind jsontext.Kind
-	// wrong are values that are none of the field.
+	// wrong are invalid values of the field.
 	wrong []any
-	// check looks at the row's description, with a pair of its own.
+	// check checks the row's description, with its own pair.
 	check func(t *testing.T, w *world, p *pair)
 }
 
-// envelopeFormat goes through the table of the envelope. Each field is there
-// with its type on what arrives in the other installation; there, an envelope without
-// it, or with something else in its place, is none.
+// envelopeFormat goes through the table of the envelope. Each field arrives with its type in
+// the other installation; there, an envelope without it, or with an invalid value, is refused.
 func envelopeFormat(t *testing.T, w *world) {
 	for _, f := range []field{
 		{"version", '"', []any{1.0, "2.0", ""}, func(t *testing.T, _ *world, p *pair) {
@@ -83,7 +82,7 @@ func envelopeFormat(t *testing.T, w *world) {
 			same(t, "can_commit of a forged envelope", at(t, p.alice.crossed(t).Metadata["ocip"], "capabilities.can_commit"), false)
 			p.bob.received(t)
 			same(t, "can_commit", stamped(t, p, nil, "capabilities.can_commit"), false)
-			// Another installation that says otherwise is not believed.
+			// Another installation's contrary claim is not believed.
 			t.Run("received", func(t *testing.T) {
 				m := p.intercept(t, question, map[string]any{"new": true})
 				m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "capabilities.can_commit", true)
@@ -111,14 +110,13 @@ func envelopeFormat(t *testing.T, w *world) {
 	t.Run("Example Envelope", func(t *testing.T) { exampleEnvelope(t, w) })
 }
 
-// stamped sends a message and returns a value of the envelope that arrived.
+// stamped sends a message and returns a value of the arrived envelope.
 func stamped(t *testing.T, p *pair, exchange map[string]any, path string) jsontext.Value {
 	t.Helper()
 	return at(t, p.pass(t, p.alice, question, exchange).arrived.Metadata["ocip"], path)
 }
 
-// required has the receiver be given a real envelope without the field, and
-// with what the field cannot be.
+// required gives the receiver a real envelope without the field, and with invalid values.
 func (f *field) required(t *testing.T, p *pair) {
 	t.Helper()
 	m := p.intercept(t, question, nil)
@@ -146,8 +144,7 @@ func (f *field) required(t *testing.T, p *pair) {
 	}
 }
 
-// intercept sends a message of alice that leaves her installation and is not handed
-// over.
+// intercept sends a message of alice that leaves her installation and is not delivered.
 func (p *pair) intercept(t *testing.T, content string, exchange map[string]any) crossing {
 	t.Helper()
 	p.alice.keep.Store(true)
@@ -156,8 +153,7 @@ func (p *pair) intercept(t *testing.T, content string, exchange map[string]any) 
 	return p.alice.crossed(t)
 }
 
-// mismatch has the receiver be given an envelope that claims to be somebody
-// else's.
+// mismatch gives the receiver an envelope with a false claim of identity.
 func mismatch(t *testing.T, p *pair, path, claim, code string) {
 	t.Helper()
 	m := p.intercept(t, question, map[string]any{"new": true})
@@ -187,8 +183,8 @@ func membersOf(t *testing.T, object jsontext.Value) (names []string) {
 	return names
 }
 
-// messageType: agent-generated, agent-assisted, or human. An app cannot say that
-// a person wrote its message; one that did arrives.
+// messageType: agent-generated, agent-assisted, or human. An app cannot claim that a person
+// wrote its message; a person's own message arrives.
 func messageType(t *testing.T, _ *world, p *pair) {
 	same(t, "message_type", stamped(t, p, fresh("information_query"), "message_type"), `"agent-generated"`)
 	assisted := map[string]any{"new": true, "messageType": "agent-assisted"}
@@ -253,8 +249,8 @@ func expiresAt(t *testing.T, _ *world, p *pair) {
 	p.bob.gotNothing(t)
 }
 
-// exampleEnvelope: the reference's own example is taken, and what the daemon
-// writes has its members and their order.
+// exampleEnvelope: the reference's own example is accepted, and the daemon's envelope has
+// its members in the same order.
 func exampleEnvelope(t *testing.T, w *world) {
 	example := jsontext.Value(`{
   "version": "1.0",
@@ -288,7 +284,7 @@ func exampleEnvelope(t *testing.T, w *world) {
 			t.Errorf("the envelope is %s", written)
 		}
 	}
-	// It is of somebody whom nobody here knows.
+	// Its sender is unknown here.
 	example = alter(t, example, "expires_at", moments(time.Hour))
 	var queued sent
 	must(t, p.bob.installation.carrier, "agent.queue", map[string]any{
@@ -305,7 +301,7 @@ func exampleEnvelope(t *testing.T, w *world) {
 	same(t, "the example", got, want)
 }
 
-// moments is a time from now, as the reference writes it.
+// moments is a time from now, in the reference's format.
 func moments(from time.Duration) string {
 	return time.Now().Add(from).UTC().Format("2006-01-02T15:04:05.000Z")
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// answer is an agent's reply that commits it to nothing.
+// answer is an agent's reply without a commitment.
 const answer = "It is in review since Monday."
 
-// named opens an exchange under an id of the caller's, so that it can be looked
-// up whatever became of it.
+// named opens an exchange under the caller's id, so that it can be found whatever its outcome.
 func named(id string, more ...any) map[string]any {
 	exchange := map[string]any{"id": id}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -25,8 +24,8 @@ func named(id string, more ...any) map[string]any {
 	return exchange
 }
 
-// exchangeTypes: each type has its reply policy and says whether it asks for a
-// commitment. Installation c only records commitments, so there every type leaves.
+// exchangeTypes: each type has its reply policy and says whether it asks for a commitment.
+// Installation c only records commitments, so every type is sent there.
 func exchangeTypes(t *testing.T, w *world) {
 	for _, row := range []struct {
 		kind, policy string
@@ -53,8 +52,7 @@ func exchangeTypes(t *testing.T, w *world) {
 				p.pass(t, p.alice, row.example, fresh(row.kind))
 				return
 			}
-			// Where commitments are enforced, an agent neither answers it nor
-			// asks it.
+			// If commitments are enforced, an agent neither answers it nor asks it.
 			reply, err := p.bob.dispatch(t, answer, nil)
 			wantHuman(t, reply, err, "COMMITMENT_REQUIRES_HUMAN")
 			p.bob.sentNothing(t)
@@ -70,8 +68,7 @@ func exchangeTypes(t *testing.T, w *world) {
 	}
 }
 
-// outcome wants the agent's side of an exchange and its last record to say how
-// the exchange stands.
+// outcome checks the state of an exchange on the agent's side and in its last record.
 func (e *end) outcome(t *testing.T, exchange, want string) audit.Entry {
 	t.Helper()
 	r := e.record(t, exchange)
@@ -125,7 +122,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		})
 	})
 	t.Run("denied", func(t *testing.T) {
-		// Installation d keeps its units apart, on the way out as on the way in.
+		// Installation d keeps its units apart, for outgoing and incoming messages.
 		p := w.pair(t, toStrictMarketing)
 		out, err := p.bob.dispatch(t, question, named("out"))
 		refused(t, out, err, "POLICY_DENIED")
@@ -151,7 +148,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 		refused(t, late, err, "EXCHANGE_EXPIRED")
 		same(t, "the result on record", p.alice.outcome(t, "late", "expired").PolicyResult, "deny")
 
-		// A message that took too long on its way has expired too.
+		// A message that was too long on its way has expired too.
 		p = w.pair(t, ordinary)
 		m := p.intercept(t, question, named("slow"))
 		m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "expires_at", moments(0))
@@ -164,8 +161,7 @@ func exchangeOutcomes(t *testing.T, w *world) {
 
 func loopPrevention(t *testing.T, w *world) {
 	t.Run("initialized to 0 with a configured max_rounds (default: 3)", func(t *testing.T) {
-		// The only exchange that has no round is one whose first message went
-		// nowhere.
+		// The only exchange without a round is one whose first message was not sent.
 		for kind, limit := range map[string]int{ordinary: 3, ofTwoRounds: 2} {
 			p := w.pair(t, kind)
 			first, err := p.alice.dispatch(t, question, named("begun", "classification", "confidential"))
@@ -207,7 +203,7 @@ func loopPrevention(t *testing.T, w *world) {
 			overLimit(t, p.bob, "long")
 		})
 		t.Run("receiver", func(t *testing.T) {
-			// Installation c lets five rounds pass, installation b three.
+			// Installation c permits five rounds, installation b three.
 			p := w.pair(t, monitored)
 			for range 3 {
 				p.pass(t, p.alice, question, named("long"))
@@ -253,7 +249,7 @@ func loopPrevention(t *testing.T, w *world) {
 	})
 }
 
-// overLimit wants an exchange of three rounds escalated for the round limit.
+// overLimit checks that an exchange of three rounds is escalated for the round limit.
 func overLimit(t *testing.T, e *end, exchange string) {
 	t.Helper()
 	r := e.outcome(t, exchange, "escalated")
@@ -262,8 +258,7 @@ func overLimit(t *testing.T, e *end, exchange string) {
 	}
 }
 
-// escalationPayload: the reference's example is played, and its payload comes
-// out, member for member.
+// escalationPayload: the reference's example is played, and its payload results, member for member.
 func escalationPayload(t *testing.T, w *world) {
 	p := w.pair(t, ofTheReference)
 	exchange := named("exch-001", "conversationId", "conv-789-xyz")
@@ -302,7 +297,7 @@ func escalationPayload(t *testing.T, w *world) {
 func transcriptTracking(t *testing.T, w *world) {
 	exchange := named("exch-001", "conversationId", "conv-789-xyz")
 	t.Run("label before the text", func(t *testing.T) {
-		// Installation c puts the disclosure first, and it is no summary.
+		// Installation c puts the disclosure first, and it is not part of the summary.
 		p := w.pair(t, monitored)
 		p.pass(t, p.alice, "Requested project status", exchange)
 		for _, e := range []*end{p.alice, p.bob} {
@@ -369,8 +364,7 @@ func replyPolicies(t *testing.T, w *world) {
 		}
 	})
 	t.Run("no-reply-needed", func(t *testing.T) {
-		// No type of exchange has this policy, so it is put into the envelope on
-		// its way.
+		// No type of exchange has this policy, so it is put into the envelope in transit.
 		p := w.pair(t, ordinary)
 		m := p.intercept(t, "The build is green again.", named("notice"))
 		m.Metadata["ocip"] = alter(t, m.Metadata["ocip"], "reply_policy", "no-reply-needed")
@@ -383,12 +377,12 @@ func replyPolicies(t *testing.T, w *world) {
 		p.bob.sentNothing(t)
 		p.alice.gotNothing(t)
 		same(t, "the result on record", p.bob.record(t, "notice").PolicyResult, "deny")
-		// It ends nothing: the sender may go on.
+		// It ends nothing: the sender may continue.
 		p.pass(t, p.alice, "The build is red again.", named("notice"))
 	})
 }
 
-// refusalText is an error as it stands on the wire.
+// refusalText is an error in its wire format.
 func refusalText(t *testing.T, err error) []byte {
 	t.Helper()
 	text, err := json.Marshal(api.AsError(err), json.Deterministic(true))
@@ -410,7 +404,7 @@ func replyPolicyByType(t *testing.T, w *world) {
 				p.pass(t, p.bob, answer, named("default"))
 				return
 			}
-			// Commitment detection escalates, also where the policy is agent-ok.
+			// A detected commitment escalates, even if the policy is agent-ok.
 			reply, err := p.bob.dispatch(t, answer, named("default"))
 			wantHuman(t, reply, err, "COMMITMENT_REQUIRES_HUMAN")
 			p.bob.outcome(t, "default", "escalated")

@@ -10,10 +10,10 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// label is what tells people that an agent wrote to them.
+// label tells people that an agent wrote to them.
 const label = "Sent by user's OpenClaw assistant"
 
-// tracked is a message of which one piece of data goes along and one does not.
+// tracked is a message with one piece of data to share and one to withhold.
 func tracked() map[string]any {
 	return map[string]any{"id": "tracked", "conversationId": "conv-tracked", "data": []map[string]any{
 		{"source": "jira", "fields": []string{"status", "assignee"}, "classification": "internal", "description": "the ticket"},
@@ -31,7 +31,7 @@ func (e *end) only(t *testing.T, exchange string) audit.Entry {
 	return r[0]
 }
 
-// logged goes through what both sides log of a message.
+// logged goes through both sides' records of a message.
 func logged(t *testing.T, e, other *end, side string, m passage) audit.Entry {
 	t.Helper()
 	r := e.only(t, "tracked")
@@ -75,8 +75,8 @@ func receiverSideLogging(t *testing.T, w *world) {
 	})
 }
 
-// dataTracking: what an exchange included and what was kept back arrives with
-// the message, and each side has it on record.
+// dataTracking: the shared and withheld data of an exchange arrives with the message, and
+// each side records it.
 func dataTracking(t *testing.T, w *world) {
 	p := w.pair(t, ordinary)
 	m := p.pass(t, p.alice, question, tracked())
@@ -105,7 +105,7 @@ func dataTracking(t *testing.T, w *world) {
 			t.Run("record of installation "+e.installation.name, func(t *testing.T) {
 				want := got
 				if e == p.alice {
-					// In whose words it was kept back, its own installation knows alone.
+					// Only its own installation knows the original words of the withheld data.
 					want = []audit.Withheld{{Reason: "above_level", Description: "what its owner earns"}}
 				}
 				same(t, "dataWithheld", e.only(t, "tracked").DataWithheld, want)
@@ -134,7 +134,7 @@ func aiDisclosure(t *testing.T, w *world) {
 		})
 	}
 	t.Run("human", func(t *testing.T) {
-		// A person's message arrives as it is, with an envelope or without.
+		// A person's message arrives unchanged, with an envelope or without.
 		p := w.pair(t, ordinary)
 		m := p.intercept(t, question, named("human"))
 		annotated := api.Object{"ocip": alter(t, m.Metadata["ocip"], "message_type", "human")}
@@ -147,7 +147,7 @@ func aiDisclosure(t *testing.T, w *world) {
 				t.Errorf("%s got %+v", p.bob.id, got)
 			}
 		}
-		// An app has no way to leave the label out by calling itself a person.
+		// An app cannot omit the label by calling itself a person.
 		_, err := p.alice.dispatch(t, question, map[string]any{"new": true, "messageType": "human"})
 		if api.AsError(err).Code != api.InvalidParams {
 			t.Errorf("a human message of an app: %v", err)
@@ -226,8 +226,8 @@ func messageFlow(t *testing.T, w *world) {
 		overLimit(t, p.bob, "flow")
 	})
 	t.Run("alt Commitment detected", func(t *testing.T) {
-		// Installation c lets it through, so it is bob's side that has to see it: either
-		// his agent does not get it, or it does not answer.
+		// Installation c lets it through, so bob's side has to notice it: either his agent
+		// does not get it, or it does not answer.
 		p := w.pair(t, monitored)
 		p.alice.send(t, "Can you book the large room?", named("flow"))
 		c := p.alice.crossed(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// enforcementRules: classification is enforced before anything is transmitted.
+// enforcementRules: classification is enforced before any transmission.
 func enforcementRules(t *testing.T, w *world) {
 	t.Run("the sender's identity specifies maxClassificationShared", func(t *testing.T) {
 		// The same message of two agents, of which one may share it.
@@ -58,7 +58,7 @@ func enforcementRules(t *testing.T, w *world) {
 		if r.PolicyResult != "deny" || r.Classification != "restricted" || len(r.Detections) == 0 {
 			t.Errorf("the record is %+v", r)
 		}
-		// Nothing more is said in it.
+		// Nothing more is sent in it.
 		m, err = p.alice.dispatch(t, question, named("secret"))
 		refused(t, m, err, "EXCHANGE_CLOSED")
 	})
@@ -125,8 +125,7 @@ func detectionSignals(t *testing.T, w *world) {
 			p.bob.outcome(t, "flag", "escalated")
 			p.bob.sentNothing(t)
 			p.alice.gotNothing(t)
-			// There it is the envelope's flag that counts, and not what else the
-			// message says of its exchange.
+			// There the envelope's flag counts, and not the message's other members about its exchange.
 			t.Run("flag alone", func(t *testing.T) {
 				p := w.pair(t, ordinary)
 				c := p.intercept(t, question, named("flag", "type", "information_query"))
@@ -200,7 +199,7 @@ func commitmentEnforcement(t *testing.T, w *world) {
 			wantHuman(t, m, err, "COMMITMENT_REQUIRES_HUMAN")
 			p.alice.outcome(t, "signal", "escalated")
 			p.stopped(t, p.alice, p.bob)
-			// The exchange is in a person's hands; another one is not.
+			// A person has to settle this exchange; another one is free.
 			if m, err = p.alice.dispatch(t, question, named("signal")); err == nil && !m.Held {
 				t.Errorf("an escalated exchange goes on: %+v", m)
 			}
@@ -222,7 +221,7 @@ func commitmentEnforcement(t *testing.T, w *world) {
 		m, err := p.alice.dispatch(t, text, named("booked"))
 		wantHuman(t, m, err, "COMMITMENT_REQUIRES_HUMAN")
 		p.stopped(t, p.alice, p.bob)
-		// Where it is not, the signal is on record and the message goes.
+		// Otherwise the signal is recorded and the message is sent.
 		p = w.pair(t, monitored)
 		p.pass(t, p.alice, text, named("booked"))
 		r := p.alice.record(t, "booked")
@@ -232,7 +231,7 @@ func commitmentEnforcement(t *testing.T, w *world) {
 	})
 }
 
-// detectionResult: what the detector says stands in the answer and on record.
+// detectionResult: the detector's result is in the answer and on record.
 func detectionResult(t *testing.T, w *world) {
 	p := w.pair(t, ordinary)
 	m, err := p.alice.dispatch(t, "Can you confirm the meeting, and book the room for the meeting?", named("many"))
@@ -242,7 +241,7 @@ func detectionResult(t *testing.T, w *world) {
 	clean := p.pass(t, p.alice, question, named("clean"))
 	t.Run("requiresHuman", func(t *testing.T) {
 		for id, j := range map[string]judgment{"many": many, "none": none} {
-			// An answer with held: true says it already.
+			// An answer with held: true already says so.
 			if refused := err != nil; refused && (j.RequiresHuman == nil || !*j.RequiresHuman) {
 				t.Errorf("the sender is told %+v", j)
 			}
@@ -261,21 +260,21 @@ func detectionResult(t *testing.T, w *world) {
 	})
 	t.Run("detectedKeywords", func(t *testing.T) {
 		same(t, "detectedKeywords", many.keywords(t), []string{"book", "confirm", "meeting"})
-		// It is a list, also where it is empty.
+		// It is a list, even if it is empty.
 		same(t, "detectedKeywords", none.DetectedKeywords, "[]")
 		same(t, "detectedKeywords on record", p.alice.record(t, "many").Details["detectedKeywords"], []string{"book", "confirm", "meeting"})
 		same(t, "detections of a text without any", len(p.alice.record(t, "clean").Detections), 0)
 	})
 }
 
-// sameOrgUnit: always allowed, no additional policy checks, also in an installation
+// sameOrgUnit: always allowed, without additional policy checks, also in an installation
 // that keeps its units apart.
 func sameOrgUnit(t *testing.T, w *world) {
 	for _, kind := range []string{ordinary, toStrict} {
 		t.Run("always allowed in installation "+casts()[kind].to.home, func(t *testing.T) {
 			p := w.pair(t, kind)
 			for _, from := range []*end{p.alice, p.bob} {
-				// Each in an exchange of its own: one of d has ended before it could be answered.
+				// Each in a new exchange: one of d would have ended before its answer.
 				p.pass(t, from, question, named("unit-"+from.user))
 			}
 			for _, e := range []*end{p.alice, p.bob} {
@@ -337,7 +336,7 @@ func crossOrg(t *testing.T, w *world) {
 		})
 	})
 	t.Run("action agent_exchange_cross_org with sourceOrgUnit and targetOrgUnit", func(t *testing.T) {
-		// The policy of installation c answers with what it was asked.
+		// The policy of installation c answers with its input.
 		p := w.pair(t, monitoredUnits)
 		p.pass(t, p.alice, question, named("asked"))
 		same(t, "what the policy was asked", p.alice.record(t, "asked").PolicyReason, "agent_exchange_cross_org from engineering to marketing")
@@ -358,7 +357,7 @@ func crossOrg(t *testing.T, w *world) {
 	})
 }
 
-// walled wants a message of alice stopped by the tenant wall.
+// walled checks that the tenant wall stops a message of alice.
 func (p *pair) walled(t *testing.T, content string, exchange map[string]any) judgment {
 	t.Helper()
 	m, err := p.alice.dispatch(t, content, exchange)
@@ -381,7 +380,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		p.stopped(t, p.alice, p.bob)
 	})
 	t.Run("no policy can override", func(t *testing.T) {
-		// Installation c's policy allows whatever it is asked.
+		// Installation c's policy allows everything.
 		p := w.pair(t, monitoredGlobex)
 		p.walled(t, question, nil)
 		p.stopped(t, p.alice, p.bob)
@@ -403,7 +402,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		p.stopped(t, p.alice, p.bob)
 	})
 	t.Run("receiver", func(t *testing.T) {
-		// What an installation without a wall would send.
+		// The message of an installation without a wall.
 		p := w.pair(t, toGlobex)
 		m := w.pair(t, ordinary).intercept(t, question, named("wall"))
 		for name, value := range map[string]string{"instance_id": p.alice.instance, "user_id": p.alice.user} {
@@ -412,7 +411,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		queued, err := bring(t.Context(), p.bob, p.alice, m.Content.Inspect(), m.Metadata)
 		refused(t, queued, err, "CROSS_ENTERPRISE_BLOCKED")
 		p.bob.gotNothing(t)
-		// What is behind the wall opens nothing, so there is no exchange to end.
+		// A message behind the wall opens nothing, so there is no exchange to end.
 		r := p.bob.installation.records(t, audit.Filter{Like: audit.Record{ActionType: audit.ActionExchange, AgentID: p.bob.instance}})
 		if len(r) != 1 || r[0].PolicyApplied != "tenant-wall" || r[0].PolicyRevision != "" || r[0].PolicyResult != "deny" || r[0].Outcome != "denied" {
 			t.Errorf("the receiver's records are %+v", r)

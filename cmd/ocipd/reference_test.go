@@ -27,12 +27,11 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// TestReference holds the built program to the OCIP protocol reference, row by
-// row: each table of the reference is a group of subtests here and each of its
-// rows one subtest, named after it. Agents live in daemons of their own, and
-// what one installation sends is carried to the other by an app that owns the channel,
-// so every row is seen where it counts: on the wire at the other side, in the
-// answer its sender got, and in the audit records of both installations.
+// TestReference checks the built program against the OCIP protocol reference, row by row: each
+// table of the reference is a group of subtests here and each of its rows one subtest, named
+// after it. Agents live in separate daemons, and an app that owns the channel carries messages
+// from one installation to the other, so every row is checked where it matters: on the wire at
+// the other side, in the sender's answer, and in the audit records of both installations.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,8 +67,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// patience bounds every wait of these tests. Nothing waits that long unless it
-// is broken.
+// patience bounds every wait of these tests. Only a fault takes that long.
 const patience = 20 * time.Second
 
 // world is four daemons and the app that carries messages between them.
@@ -80,7 +78,7 @@ const patience = 20 * time.Second
 //	   text, and a cross-org policy that allows all and says what it was asked
 //	d  other org units are not allowed, and its exchanges end at once
 //
-// A row that needs both sides takes a pair of agents that nobody else uses.
+// A row that needs both sides takes an unused pair of agents.
 type world struct {
 	installations map[string]*installation
 	ends          map[string]*end
@@ -88,7 +86,7 @@ type world struct {
 	taken map[string]int
 }
 
-// installation is a daemon in a process of its own.
+// installation is a daemon in a separate process.
 type installation struct {
 	name, dir string
 	// agents, contacts and routes are the lists of its configuration.
@@ -97,7 +95,7 @@ type installation struct {
 	operator, carrier        *client.Client
 }
 
-// daemonLog is what a daemon says on its standard error.
+// daemonLog is a daemon's standard error.
 type daemonLog struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -119,14 +117,14 @@ func (l *daemonLog) String() string {
 	return l.text.String()
 }
 
-// cast is a kind of pair: where its two agents live and who they are.
+// cast is a kind of pair: its two agents and their installations.
 type cast struct {
 	count    int
 	from, to role
 }
 
-// role is where an agent lives and what it is there. Home is the installation's name,
-// max the highest level it may share; rounds are the installation's where zero.
+// role is an agent's position in its installation. home is the installation's name, and max
+// the agent's highest level to share; rounds are the installation's if zero.
 type role struct {
 	home, unit, tenant string
 	max                string
@@ -180,25 +178,25 @@ func casts() map[string]cast {
 	return all
 }
 
-// levels are the reference's, in its order.
+// levels are the reference's levels, in order.
 func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
-// end is one agent of a pair, and its app.
+// end is one agent of a pair, with its app.
 type end struct {
 	*client.Client
 	installation *installation
 	role
 	id, app, instance, user string
-	// to is the session key that reaches the other agent.
+	// to is the session key of the other agent.
 	to string
-	// keep has the carrier hold what the agent sends, and not hand it over.
+	// keep makes the carrier hold the agent's messages instead of delivering them.
 	keep atomic.Bool
-	// carried are the agent's messages, as they came out of its daemon.
+	// carried are the agent's messages, as they left its daemon.
 	carried chan crossing
 }
 
-// crossing is one message between the installations: what the app that owns the
-// channel was given, and what the other daemon answered to it.
+// crossing is one message between the installations: the message to the channel's app, and
+// the other daemon's answer.
 type crossing struct {
 	api.Message
 	err    error
@@ -215,7 +213,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{installations: make(map[string]*installation), ends: make(map[string]*end), taken: make(map[string]int)}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		// Sockets have short addresses, so their directory's must be short too.
+		// Socket addresses are limited in length, so the directory's name must be short.
 		dir, err := os.MkdirTemp("", "ocipd")
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +259,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// settle gives a pair its names, and both its places in their installations.
+// settle gives a pair its names, and its places in both installations.
 func (w *world) settle(kind string, i int, c cast) {
 	var p [2]*end
 	for j, r := range []role{c.from, c.to} {
@@ -269,7 +267,7 @@ func (w *world) settle(kind string, i int, c cast) {
 		p[j] = &end{role: r, installation: w.installations[r.home], id: id, app: "@acme/" + id, instance: "agent-" + id, user: id, carried: make(chan crossing, 64)}
 	}
 	if kind == ofTheReference {
-		// The reference's examples call them so.
+		// The names in the reference's examples.
 		p[0].instance, p[1].instance = "agent-alice", "agent-bob"
 	}
 	p[0].to, p[1].to = "link:"+p[1].id, "link:"+p[0].id
@@ -279,7 +277,7 @@ func (w *world) settle(kind string, i int, c cast) {
 	}
 }
 
-// enter writes an agent into the installation's configuration, and who it talks to.
+// enter adds an agent to the installation's configuration, with its counterparty.
 func (h *installation) enter(e, other *end) {
 	fmt.Fprintf(&h.agents, "  - {id: %s, app: %q, instance_id: %s, user_id: %s, org_unit: %s, tenant_id: %s, max_classification_shared: %s",
 		e.id, e.app, e.instance, e.user, e.unit, e.tenant, e.max)
@@ -293,8 +291,8 @@ func (h *installation) enter(e, other *end) {
 	fmt.Fprintf(&h.routes, "  - {session: %q, agent: %s}\n", e.to, e.id)
 }
 
-// echoPolicy writes the built-in policy with a cross-org part that allows all,
-// and whose reason says what it was asked.
+// echoPolicy writes the built-in policy with a cross-org part that allows everything, and
+// whose reason is its input.
 func (h *installation) echoPolicy(t *testing.T) (dir string) {
 	t.Helper()
 	builtIn, err := policies.FS().Open("agent_exchange.rego")
@@ -390,8 +388,7 @@ func (h *installation) connect(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.operator = operator
-	// A process that is an app's already would not be let in, so the operator
-	// comes first.
+	// A process that is already an app's would not be admitted, so the operator comes first.
 	must(t, operator, "kernel.status", nil, nil)
 	h.carrier = h.register(t, "@acme/carrier", api.Capabilities{Channels: api.Provides{Provides: []string{"link"}}})
 	var granted api.CapabilityResult
@@ -419,14 +416,14 @@ func (h *installation) register(t *testing.T, id string, c api.Capabilities) *cl
 	return app
 }
 
-// ask makes a call in bounded time.
+// ask makes a call with a time limit.
 func ask(ctx context.Context, c *client.Client, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.Call(ctx, method, params, result)
 }
 
-// must makes a call that has to succeed.
+// must makes a call that must succeed.
 func must(t *testing.T, c *client.Client, method string, params, result any) {
 	t.Helper()
 	if err := ask(t.Context(), c, method, params, result); err != nil {
@@ -434,9 +431,8 @@ func must(t *testing.T, c *client.Client, method string, params, result any) {
 	}
 }
 
-// carry hands what leaves one installation to the installation of the agent it is for, under
-// the session key by which that installation knows the sender, until the connection
-// ends.
+// carry carries messages from one installation to the receiver's, under the session key of
+// the sender there, until the connection ends.
 func (w *world) carry(t *testing.T, h *installation) {
 	ctx := context.WithoutCancel(t.Context())
 	for {
@@ -461,13 +457,13 @@ func (w *world) carry(t *testing.T, h *installation) {
 	}
 }
 
-// bring hands a message to an installation as one of the agent from.
+// bring brings a message to an installation as one of the agent from.
 func bring(ctx context.Context, to, from *end, text string, metadata api.Object) (queued sent, err error) {
 	err = ask(ctx, to.installation.carrier, "agent.queue", map[string]any{"sessionKey": to.to, "text": text, "metadata": metadata}, &queued)
 	return queued, err
 }
 
-// pair connects two agents that nobody has used yet.
+// pair connects two unused agents.
 func (w *world) pair(t *testing.T, kind string) *pair {
 	t.Helper()
 	i := w.taken[kind]
@@ -483,8 +479,7 @@ func (w *world) pair(t *testing.T, kind string) *pair {
 	return p
 }
 
-// sent is the answer to a message: where it went, that it waits for a person,
-// or in a refusal's details why it went nowhere.
+// sent is the answer to a message: its delivery, that it is held, or the reason in a refusal's details.
 type sent struct {
 	DispatchID string   `json:"dispatchId"`
 	RunID      string   `json:"runId"`
@@ -511,7 +506,7 @@ type judgment struct {
 	Escalation       jsontext.Value `json:"escalation"`
 }
 
-// keywords are the keywords that the judgment names.
+// keywords are the keywords in the judgment.
 func (j *judgment) keywords(t *testing.T) (words []string) {
 	t.Helper()
 	if len(j.DetectedKeywords) == 0 {
@@ -523,7 +518,7 @@ func (j *judgment) keywords(t *testing.T) (words []string) {
 	return words
 }
 
-// dispatch sends a message, with what its sender wishes for the exchange.
+// dispatch sends a message, with the sender's wishes for the exchange.
 func (e *end) dispatch(t *testing.T, content string, exchange map[string]any) (answer sent, err error) {
 	t.Helper()
 	return e.dispatchTo(t, e.to, content, map[string]any{"exchange": exchange})
@@ -535,7 +530,7 @@ func (e *end) dispatchTo(t *testing.T, session, content string, metadata map[str
 	return answer, err
 }
 
-// send sends a message that has to leave.
+// send sends a message that must leave.
 func (e *end) send(t *testing.T, content string, exchange map[string]any) sent {
 	t.Helper()
 	answer, err := e.dispatch(t, content, exchange)
@@ -545,7 +540,7 @@ func (e *end) send(t *testing.T, content string, exchange map[string]any) sent {
 	return answer
 }
 
-// crossed returns the next message of the agent that reached the channel's app.
+// crossed returns the agent's next message that reached the channel's app.
 func (e *end) crossed(t *testing.T) crossing {
 	t.Helper()
 	select {
@@ -587,7 +582,7 @@ type passage struct {
 	arrived api.Inbound
 }
 
-// pass sends a message that has to arrive at the other agent, as it left.
+// pass sends a message that must arrive unchanged at the other agent.
 func (p *pair) pass(t *testing.T, from *end, content string, exchange map[string]any) passage {
 	t.Helper()
 	other := p.bob
@@ -605,8 +600,8 @@ func (p *pair) pass(t *testing.T, from *end, content string, exchange map[string
 	return m
 }
 
-// sentNothing checks that nothing of an agent left its installation up to now: what it
-// sends to a person next is the next that the channel sees.
+// sentNothing checks that no message of an agent has left its installation up to now: the
+// channel's next message is the one that it now sends to a person.
 func (e *end) sentNothing(t *testing.T) {
 	t.Helper()
 	fence, err := e.dispatchTo(t, "link:nobody-"+e.id, "Hello.", map[string]any{"exchange": map[string]any{"classification": "public"}})
@@ -638,7 +633,7 @@ func (p *pair) stopped(t *testing.T, from, to *end) {
 	}
 }
 
-// refused wants a denial with a code, and returns what it says.
+// refused checks for a denial with a code, and returns its details.
 func refused(t *testing.T, answer sent, err error, code string) judgment {
 	t.Helper()
 	j := refusal(t, err)
@@ -668,8 +663,8 @@ func refusal(t *testing.T, err error) judgment {
 	return details.OCIP
 }
 
-// wantHuman wants a message that does not go on without a person, and returns
-// what its sender was told. It is refused or held.
+// wantHuman checks that a message does not continue without a person, and returns the
+// sender's answer. It is refused or held.
 func wantHuman(t *testing.T, answer sent, err error, code string) judgment {
 	t.Helper()
 	j := answer.OCIP
@@ -724,7 +719,7 @@ func (e *end) exchange(t *testing.T, id string) api.Exchange {
 	return got.Exchanges[0]
 }
 
-// fresh opens an exchange of its own.
+// fresh opens a new exchange.
 func fresh(kind string) map[string]any { return map[string]any{"new": true, "type": kind} }
 
 // at finds a value in JSON by its dotted path.
@@ -743,7 +738,7 @@ func at(t *testing.T, raw jsontext.Value, path string) jsontext.Value {
 	return raw
 }
 
-// alter changes a value in JSON, or removes it where the new one is nil.
+// alter changes a value in JSON, or removes it if the new one is nil.
 func alter(t *testing.T, raw jsontext.Value, path string, value any) jsontext.Value {
 	t.Helper()
 	var members map[string]any

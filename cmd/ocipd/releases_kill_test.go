@@ -19,8 +19,8 @@ agents:
   - {id: bob, app: "@acme/bob", instance_id: agent-bob-1, user_id: bob, org_unit: engineering, tenant_id: acme, max_classification_shared: internal}
 `
 
-// The daemon is killed between the steps of a release: what was approved is neither lost
-// nor given twice, and of what was given a person is asked where nobody comes back.
+// The daemon is killed between the steps of a release: an approved message is neither lost
+// nor handed out twice, and if its client does not return, a person is asked for the outcome.
 func TestRedeemOverKills(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -71,7 +71,7 @@ func TestRedeemOverKills(t *testing.T) {
 	if err := call(c, "approval.redeem", map[string]any{"approvalId": held.ApprovalID}, nil); api.AsError(err).Code != api.Conflict {
 		t.Fatalf("redeemed twice: %v", err)
 	}
-	// The app knows what became of it, and says so before and after a person is asked.
+	// The app knows the outcome, and reports it before and after a person is asked.
 	must(c, "approval.confirm", map[string]any{"claim": got.Claim, "outcome": "not_sent"}, nil)
 	m.kill()
 	c = alice()

@@ -15,10 +15,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// TestReloadSurvivesKill kills the daemon while its configuration is reloaded and
-// messages pass, at no chosen point, between the record and the swap as well. The
-// next start goes by the file; and no message is decided by a value that was not
-// the start's, or on record before.
+// TestReloadSurvivesKill kills the daemon during reloads of its configuration and messages,
+// at random points, including between the record and the swap. The next start uses the
+// file; and every message is decided by a value of the start, or one recorded before.
 func TestReloadSurvivesKill(t *testing.T) {
 	t.Parallel()
 	k := newKillTest(t)
@@ -91,7 +90,7 @@ func TestReloadSurvivesKill(t *testing.T) {
 			for n < 3 && next() != rounds {
 			}
 		}
-		// The last edit is met at another moment each time.
+		// The last edit happens at a different moment each time.
 		for range 2 * round {
 			next()
 		}

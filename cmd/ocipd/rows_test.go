@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Doctor says that a row was edited, beside a stopped daemon and beside one that runs.
+// Doctor reports an edited row, beside a stopped daemon and beside a running one.
 func TestDoctorFindsAnEditedRow(t *testing.T) {
 	t.Parallel()
 	d := newStaged(t, `
@@ -32,7 +32,7 @@ agents:
 	wants("edited", "1 row of the database changed by somebody else than the daemon")
 	d.begin(t, "@acme/alice", "@acme/link")
 	d.settled(t)
-	// The check of the rows goes on beside everything else.
+	// The check of the rows runs in the background.
 	for t.Context().Err() == nil {
 		if r := d.ocipd(t, "audit", "query", "--all"); strings.Contains(r.stdout, "altered_row") || strings.Contains(r.stdout, "altered row") {
 			break

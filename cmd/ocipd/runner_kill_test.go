@@ -36,7 +36,7 @@ type taskWorld struct {
 	looks          int
 	digests        map[string]string
 	effects        map[string]string
-	// digest is that of what was last asked about.
+	// digest is the digest of the last request.
 	digest atomic.Value
 }
 
@@ -78,8 +78,8 @@ func newTaskWorld(t *testing.T) *taskWorld {
 	return w
 }
 
-// rowsAgree wants the rows that the daemon left to be what its log says, by the program and by
-// who has nothing but the page.
+// rowsAgree checks that the daemon's rows agree with its log, by the program and by a
+// verifier with only the page.
 func (w *taskWorld) rowsAgree() {
 	if out, err := w.program("audit", "verify").CombinedOutput(); err != nil {
 		w.t.Errorf("verify: %v, %s", err, out)
@@ -95,7 +95,7 @@ func (w *taskWorld) rowsAgree() {
 	}
 }
 
-// program runs the program by its own name, as its own processes do.
+// program runs the program under its own name, as its own processes do.
 func (w *taskWorld) program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0]) //nolint:noctx // tests kill it
 	cmd.Args = append([]string{"ocipd", "--config", filepath.Join(w.dir, "ocipd.yaml"), "--socket", w.socket}, args...)
@@ -167,8 +167,8 @@ func (w *taskWorld) must(token, method string, params map[string]any) map[string
 
 type object = map[string]any
 
-// asks brings a task with effects to where a person is asked about them. It returns the
-// orchestrator's token, and what moves the task.
+// asks brings a task with effects to the point where a person is asked about them. It
+// returns the orchestrator's token, and a function that moves the task.
 func (w *taskWorld) asks(effects ...any) (lead string, move func(from, to task.Phase)) {
 	w.t.Helper()
 	token := func(actor, id string) string {
@@ -205,7 +205,7 @@ func (w *taskWorld) asks(effects ...any) (lead string, move func(from, to task.P
 	return lead, move
 }
 
-// external brings a task with an effect that is no command to where a person is asked.
+// external brings a task with an effect without a command to the point where a person is asked.
 func (w *taskWorld) external() (lead string) {
 	w.t.Helper()
 	w.digest.Store("")
@@ -213,7 +213,7 @@ func (w *taskWorld) external() (lead string) {
 	return lead
 }
 
-// resume brings a task with effects to where they run.
+// resume brings a task with effects to their execution.
 func (w *taskWorld) resume(commands map[string]object) {
 	w.t.Helper()
 	var effects []any
@@ -236,7 +236,7 @@ func (w *taskWorld) run(key string) (map[string]any, error) {
 	return result, err
 }
 
-// runs runs an effect, once a runner is attached to the daemon that was started last.
+// runs runs an effect, once a runner is attached to the current daemon.
 func (w *taskWorld) runs(key string) {
 	w.t.Helper()
 	for {
@@ -275,7 +275,7 @@ func (w *taskWorld) ends(key string) task.Run {
 	}
 }
 
-// soon is what a test does between two looks at what it waits for; it fails after two minutes.
+// soon waits a moment within a waiting loop; it fails after two minutes.
 func (w *taskWorld) soon(what string) {
 	w.t.Helper()
 	if w.looks++; w.looks > 6000 {
@@ -284,14 +284,14 @@ func (w *taskWorld) soon(what string) {
 	w.lets(20 * time.Millisecond)
 }
 
-// lets has the test do nothing for a while.
+// lets waits a while.
 func (w *taskWorld) lets(while time.Duration) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), while)
 	defer cancel()
 	<-ctx.Done()
 }
 
-// lines counts what an effect has done in the world.
+// lines counts the times that an effect has happened.
 func (w *taskWorld) lines(key string) (n int) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "effects"))
 	if err != nil {
@@ -305,7 +305,7 @@ func (w *taskWorld) lines(key string) (n int) {
 	return n
 }
 
-// appears waits until a file of a run's ledger is there, and returns what it says.
+// appears waits until a file of a run's ledger exists, and returns its content.
 func (w *taskWorld) appears(key, kind string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "openclawos", "runner", w.effects[key]+".1."+kind)
@@ -322,9 +322,8 @@ func (w *taskWorld) appears(key, kind string) string {
 	return ""
 }
 
-// TestRunnerKilled really kills the daemon, the runner, the shim and the command, each at
-// each step of a run, and counts what was done in the world: never twice, and where the
-// run is said to be done, once.
+// TestRunnerKilled really kills the daemon, the runner, the shim and the command, each at each
+// step of a run, and counts the effects: never twice, and exactly once if the run counts as done.
 func TestRunnerKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -343,7 +342,7 @@ func TestRunnerKilled(t *testing.T) {
 		{"started", []victim{daemon, runner}, []string{task.EffectDone}},
 		{"claim", []victim{daemon}, []string{task.EffectDone}},
 		{"claim", []victim{runner}, []string{task.EffectDone}},
-		// Whether it had its process by then is the system's doing.
+		// Whether it had its process by then depends on the system.
 		{"claim", []victim{shim}, []string{task.EffectDone, task.EffectUncertain}},
 		{"claim", []victim{runner, shim}, []string{task.EffectDone, task.EffectUncertain}},
 		{"pid", []victim{daemon}, []string{task.EffectDone}},
@@ -414,7 +413,7 @@ func TestRunnerKilled(t *testing.T) {
 				if !strings.Contains(r.Evidence, "left no result") || tc.when == "line" && !strings.Contains(r.Evidence, "begun") {
 					t.Errorf("the evidence is %q", r.Evidence)
 				}
-				// What outlives its shim may still do it, and keeps a person from settling it.
+				// A process that outlives its shim may still act, and prevents a settlement.
 				w.settles(key)
 				if n = w.lines(key); n > 1 {
 					t.Errorf("%d lines", n)
@@ -431,7 +430,7 @@ func TestRunnerKilled(t *testing.T) {
 	}
 }
 
-// codeOf is the code of tasks that a refusal has.
+// codeOf is the tasks' code in a refusal.
 func codeOf(err error) task.Code {
 	e, _ := errors.AsType[*api.Error](err)
 	if e == nil {
@@ -444,7 +443,7 @@ func codeOf(err error) task.Code {
 	return d.Task.Code
 }
 
-// settles settles a run, once no process of it is left.
+// settles settles a run, once no process of it remains.
 func (w *taskWorld) settles(key string) {
 	w.t.Helper()
 	for {
@@ -459,7 +458,7 @@ func (w *taskWorld) settles(key string) {
 	}
 }
 
-// signals kills a process by its id as a text.
+// signals kills a process with a given id.
 func (w *taskWorld) signals(pid string) {
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
 	if err != nil || n < 2 {
@@ -468,8 +467,8 @@ func (w *taskWorld) signals(pid string) {
 	_ = syscall.Kill(n, syscall.SIGKILL)
 }
 
-// TestRunner runs what was approved and nothing else: with its variables, its folder, its
-// input, in its time; and what it starts operates nothing.
+// TestRunner runs only what was approved: with its variables, its folder, its input, in its
+// time; and its processes cannot operate the daemon.
 func TestRunner(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -518,7 +517,7 @@ func TestRunner(t *testing.T) {
 	want("script", task.EffectDone, `/proc/self/fd/4 staging\n`)
 	want("leaves", task.EffectFailed, `"exit_code":3`)
 	want("much", task.EffectDone, `"bytes":300000`)
-	// It gets copies of its inputs, which go with it.
+	// It gets copies of its inputs, which are removed with it.
 	want("copied", task.EffectDone, `"text":"mademade"`)
 	if left, err := filepath.Glob(filepath.Join(w.dir, "ocipd", "runner", "*.inputs")); err != nil || len(left) > 0 {
 		t.Errorf("copies of inputs are left: %v %v", left, err)
@@ -532,12 +531,11 @@ func TestRunner(t *testing.T) {
 	if r := w.ends("hangs"); r.State != task.EffectFailed || !strings.Contains(string(r.Receipt), `"killed":true`) {
 		t.Errorf("killed: %s %s", r.State, r.Receipt)
 	}
-	// Nobody else is its runner, and nobody else's word about a run counts.
+	// Nobody else is its runner, and nobody else's report about a run counts.
 	if err := w.call("", "runner.report", object{"task_id": w.id, "effect_id": w.effects["hangs"], "run": 1, "event": "finished", "state": "done"}, nil); err == nil {
 		t.Error("what has ended ends again")
 	}
-	// A process that was left behind would write after a second, in which the run of another
-	// effect is timed out.
+	// A remaining process would write after a second, during which another effect's run times out.
 	want("slow", task.EffectFailed, `"timed_out":true`, `"signal":"SIGKILL"`)
 	if n := w.lines("leaves"); n != 0 {
 		t.Error("what a command left behind goes on")
@@ -547,8 +545,8 @@ func TestRunner(t *testing.T) {
 	}
 	w.appears("operate", "pid")
 	w.kill(w.runner)
-	// Without a runner nothing is put on record as started. That the runner is gone, the
-	// daemon learns from its connection.
+	// Without a runner nothing is recorded as started. The daemon learns from its
+	// connection that the runner is gone.
 	absent := func() bool {
 		_, err := w.run("absent")
 		return codeOf(err) == task.RunnerAbsent

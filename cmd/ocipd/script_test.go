@@ -21,11 +21,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// asProgram makes the test binary be the program.
+// asProgram makes the test binary the program.
 const asProgram = "TEST_RUNS_AS_OCIPD"
 
 func TestMain(m *testing.M) {
-	// By its own name it is the program, whatever its first word.
+	// Under its own name it is the program, whatever its first word.
 	if len(os.Args) > 2 && filepath.Base(os.Args[0]) != "ocipd" {
 		switch os.Args[1] {
 		case agentWord:
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if os.Getenv(asProgram) != "" {
-		// It is for the tests, and no key of the configuration.
+		// It is for the tests, and not a configuration key.
 		_ = os.Unsetenv(sdkVariable)
 		main()
 	}
@@ -54,8 +54,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES"), programs)
 }
 
-// TestScripts runs the commands as a person would. Besides testscript's own,
-// scripts have:
+// TestScripts runs the commands like a person. Besides testscript's own, scripts have:
 //
 //	exits CODE ARGS...        run ocipd and want this exit code
 //	records FILE COUNT        write an audit log
@@ -71,12 +70,11 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			// Sockets have short addresses, and the work directory is a long
-			// way down.
+			// Socket addresses are limited in length, and the work directory is deep.
 			dir := t.TempDir()
 			env.Setenv("SOCKET", filepath.Join(dir, "kernel.sock"))
 			env.Setenv("HOME", env.WorkDir)
-			// What an older daemon left, at commit b5a7172: see upgrade.txtar.
+			// The state of an older daemon, at commit b5a7172: see upgrade.txtar.
 			older, err := filepath.Abs("testdata/state-v6.tar.gz")
 			if err != nil {
 				return err
@@ -121,7 +119,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// record is the record with a number, of which every third is a denial.
+// record is the record with a number; every third is a denial.
 func record(n int) *audit.Record {
 	r := &audit.Record{
 		ID: fmt.Sprintf("r%d", n), ActionType: audit.ActionExchange, Side: audit.SideSender, AgentID: "agent-alice-1",
@@ -187,8 +185,7 @@ func brought(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(file, sealed(fatal{ts}, r, changed), 0o600))
 }
 
-// writes has somebody write to the agents from a session, through an app that has the
-// session's channel for as long.
+// writes sends the agents a message from a session, through a temporary app with the session's channel.
 func writes(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: writes SESSION METADATA")

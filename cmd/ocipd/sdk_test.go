@@ -23,31 +23,29 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// sdkVariable names a built checkout of the SDK's package, the folder that has
-// dist/app.mjs in it.
+// sdkVariable names a built checkout of the SDK's package, the folder with dist/app.mjs.
 const sdkVariable = "OCIPD_SDK"
 
-// told is what a test hears of an app of the SDK. One member is set.
+// told is a report of an app of the SDK to the test. One member is set.
 type told struct {
-	// Given is a message that the app's handler was given, Event an event of the
-	// kernel or of the connection.
+	// Given is a message to the app's handler. Event is an event of the kernel or of the connection.
 	Given, Event string
 	Result       jsontext.Value
 	Failed       string
 }
 
-// sdkApp is an app that goes on by itself when its daemon ends and comes back.
+// sdkApp is an app that continues by itself when its daemon ends and comes back.
 type sdkApp struct {
 	t    *testing.T
 	name string
-	// ask has the app call a method, pause stops its whole process.
+	// ask has the app call a method, and pause stops its whole process.
 	ask           func(method string, params any)
 	pause, goOn   func()
 	hears         <-chan told
 	given, events []string
 }
 
-// next takes what the app tells until something fits.
+// next reads the app's reports until one fits.
 func (a *sdkApp) next(what string, fits func(told) bool) told {
 	a.t.Helper()
 	deadline := time.After(time.Minute)
@@ -72,7 +70,7 @@ func (a *sdkApp) next(what string, fits func(told) bool) told {
 	}
 }
 
-// call has the app call a method, and returns what was answered.
+// call has the app call a method, and returns the answer.
 func (a *sdkApp) call(method string, params, result any) {
 	a.t.Helper()
 	a.ask(method, params)
@@ -85,7 +83,7 @@ func (a *sdkApp) call(method string, params, result any) {
 	}
 }
 
-// dispatch sends a message in an exchange of its own.
+// dispatch sends a message in a new exchange.
 func (a *sdkApp) dispatch(content string) (result api.DispatchResult) {
 	a.t.Helper()
 	a.call("message.dispatch", map[string]any{
@@ -108,10 +106,9 @@ func (a *sdkApp) wantEvent(event string) {
 	a.next("event "+event, func(m told) bool { return m.Event == event })
 }
 
-// lineApp speaks as an app of the SDK does, line for line, as recorded of version
-// 0.1.0: it registers and sets itself up once in its life. When its connection ends
-// it connects again after a second and goes on with its token, beginning with its
-// next heartbeat or whatever it has to say.
+// lineApp speaks like an app of the SDK, line for line, as recorded of version 0.1.0: it
+// registers and sets itself up once in its life. When its connection ends it connects again
+// after a second and continues with its token, beginning with its next heartbeat or message.
 type lineApp struct {
 	t       *testing.T
 	socket  string
@@ -191,7 +188,7 @@ func startLineApp(t *testing.T, socket, role string) *sdkApp {
 	}
 }
 
-// connect returns nil where nothing listens.
+// connect returns nil if nothing listens.
 func (l *lineApp) connect() net.Conn {
 	conn, err := net.Dial("unix", l.socket)
 	if err != nil {
@@ -212,7 +209,7 @@ func (l *lineApp) connect() net.Conn {
 	return conn
 }
 
-// write sends one request. Its failure shows as the end of the connection.
+// write sends one request. A failure shows as the end of the connection.
 func (l *lineApp) write(conn net.Conn, method string, params any) (id string) {
 	l.counter++
 	id = fmt.Sprintf("00000000-0000-4000-8000-%012d", l.counter)
@@ -228,7 +225,7 @@ func (l *lineApp) write(conn net.Conn, method string, params any) (id string) {
 	return id
 }
 
-// setUp is what the SDK does before an app counts as started.
+// setUp makes the SDK's calls before an app counts as started.
 func (l *lineApp) setUp(conn net.Conn) {
 	l.t.Helper()
 	const manifest = `{"manifest":{"id":"@sdk/%[1]s","name":"@sdk/%[1]s","version":"1.0.0","type":"app","main":"app.mjs","protocol":{"version":"1.0"},"capabilities":%[2]s}}`
@@ -268,7 +265,7 @@ func (l *lineApp) setUp(conn net.Conn) {
 	}
 }
 
-// sdkLine is what the SDK reads of a line.
+// sdkLine is the part of a line that the SDK reads.
 type sdkLine struct {
 	Type, RequestID, Event string
 	Success                bool
@@ -307,7 +304,7 @@ func (l *lineApp) take(line string) {
 	}
 }
 
-// startNodeApp runs the JavaScript of testdata/sdk on the SDK itself.
+// startNodeApp runs the JavaScript of testdata/sdk on the real SDK.
 func startNodeApp(t *testing.T, sdk, socket, role string) *sdkApp {
 	t.Helper()
 	cmd := exec.Command("node", filepath.Join("testdata", "sdk", "app.mjs"), sdk, role)
@@ -371,13 +368,12 @@ func startNodeApp(t *testing.T, sdk, socket, role string) *sdkApp {
 	return a
 }
 
-// TestRestartWithLinesOfSDK restarts the daemon under apps that say, line for line,
-// what the stock SDK says.
+// TestRestartWithLinesOfSDK restarts the daemon under apps that send the same lines as the stock SDK.
 func TestRestartWithLinesOfSDK(t *testing.T) {
 	restartWithApps(t, startLineApp)
 }
 
-// TestRestartWithSDK does the same with the SDK itself.
+// TestRestartWithSDK does the same with the real SDK.
 func TestRestartWithSDK(t *testing.T) {
 	sdk := os.Getenv(sdkVariable)
 	if sdk == "" {
@@ -410,7 +406,7 @@ func restartWithApps(t *testing.T, app func(t *testing.T, socket, role string) *
 	for _, tc := range []struct {
 		name string
 		end  func(*testing.T, *exec.Cmd)
-		// start returns how the daemon is started.
+		// start returns a function that starts the daemon.
 		start func(*killTest) func(*testing.T) *exec.Cmd
 	}{
 		{"term", term, own},
@@ -434,9 +430,8 @@ directory:
 	}
 }
 
-// restartUnder restarts the daemon twice: once with a message that waits for an app
-// that was never there, once with one for an app that is not back yet, and all the
-// while with one that waits for a person.
+// restartUnder restarts the daemon twice: once with a message waiting for an app that was never
+// there, once with one for an app that is not back yet, and all the while with a held one.
 func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, role string) *sdkApp, start func(*testing.T) *exec.Cmd, end func(*testing.T, *exec.Cmd)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -477,7 +472,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 	chat.wantGiven("after")
 	k.wantReady(ctx, t, "@sdk/channel")
 
-	// A person finds what was held before both restarts, and lets it go.
+	// A person finds the message that was held before both restarts, and approves it.
 	var list strings.Builder
 	if code := run(ctx, []string{"--socket", k.socket, "approvals", "list", "--json"}, strings.NewReader(""), &list, t.Output(), nil); code != exitDone || !strings.Contains(list.String(), held.ApprovalID) {
 		t.Fatalf("the list of held messages, exit code %d: %s", code, list.String())
@@ -500,7 +495,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 	}
 	chat.wantGiven("I promise to send it")
 	alice.wantEvent("approval:resolved")
-	// What comes last is behind all that could come twice.
+	// The last message comes after all that could come twice.
 	alice.dispatch("last")
 	chat.wantGiven("last")
 	chat.call("agent.queue", map[string]any{"sessionKey": "chat:p", "text": "last words"}, &brought)
@@ -553,8 +548,8 @@ func (k *killTest) wantReady(ctx context.Context, t *testing.T, id string) {
 	})
 }
 
-// wantTaken waits until it is durable that the apps have all that was for them:
-// after a SIGKILL before that, they are given it again under the same dispatchId.
+// wantTaken waits until the receipts of all messages are durable: after a SIGKILL before
+// that, they come again under the same dispatchId.
 func (k *killTest) wantTaken(ctx context.Context, t *testing.T) {
 	t.Helper()
 	k.wantStatus(ctx, t, "messages to be taken", func(s *api.Status) bool { return len(s.Queues) == 0 })
@@ -575,8 +570,8 @@ func (k *killTest) wantStatus(ctx context.Context, t *testing.T, what string, is
 	}
 }
 
-// passSockets listens in the daemon's place, as a service manager does over its
-// restarts, and returns how it is started.
+// passSockets listens in the daemon's place, like a service manager over restarts, and
+// returns a function that starts it.
 func (k *killTest) passSockets(t *testing.T) func(*testing.T) *exec.Cmd {
 	if err := os.MkdirAll(filepath.Dir(k.socket), 0o700); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,7 @@ import (
 	"github.com/openclawos/ocipd/systemd"
 )
 
-// manager has a service manager answer in a clinic, which writes down what it is
-// asked for.
+// manager puts a service manager into a clinic that records its commands.
 func (c *clinic) manager() (asked func() string) {
 	c.t.Helper()
 	c.write("bin/systemctl", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>"+c.path("asked")+"\n", 0o700)
@@ -37,7 +36,7 @@ func (c *clinic) files(place string) (paths []string) {
 	return paths
 }
 
-// packageUnits puts the units where a package has them, for this program.
+// packageUnits puts the units for this program in a package's place.
 func (c *clinic) packageUnits() {
 	c.t.Helper()
 	program, err := os.Executable()
@@ -51,7 +50,7 @@ func (c *clinic) packageUnits() {
 func TestServiceUninstallLeavesNothing(t *testing.T) {
 	c := newClinic(t)
 	c.manager()
-	// What was there before stays, an empty directory behind a link too.
+	// Earlier files stay, including an empty directory behind a link.
 	c.write(".config/fish/config.fish", "", 0o600)
 	c.must(os.MkdirAll(c.path("dotfiles"), 0o700))
 	c.must(os.MkdirAll(c.path(".local/share/zsh"), 0o700))
@@ -73,7 +72,7 @@ func TestServiceUninstallLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestServiceOfAPackage has the units where a package puts them.
+// TestServiceOfAPackage has the units in a package's place.
 func TestServiceOfAPackage(t *testing.T) {
 	c := newClinic(t)
 	asked := c.manager()
@@ -98,7 +97,7 @@ func TestServiceOfAPackage(t *testing.T) {
 		t.Error("the package's unit is gone")
 	}
 
-	// Another configuration takes a unit of one's own.
+	// Another configuration takes a separate unit.
 	c.write("other.yaml", clinicYAML, 0o600)
 	if code, out, said := c.ocipd("--config", c.path("other.yaml"), "service", "install", "--no-start"); code != exitDone ||
 		!cli.Exists(c.path(".config/systemd/user/ocipd.service")) {
@@ -106,8 +105,8 @@ func TestServiceOfAPackage(t *testing.T) {
 	}
 }
 
-// TestDoctorStartsNoService has the manager hold the sockets of a package's
-// service that is not started: whoever asks would start it.
+// TestDoctorStartsNoService has the manager hold the sockets of a package's service that is
+// not started: a connection would start it.
 func TestDoctorStartsNoService(t *testing.T) {
 	c := lived(t)
 	c.manager()
@@ -118,7 +117,7 @@ func TestDoctorStartsNoService(t *testing.T) {
 	}
 }
 
-// TestDoctorOfALaptop wants nothing to do for a service that ends with the session.
+// TestDoctorOfALaptop checks that there is no advice to change a service that ends with the session.
 func TestDoctorOfALaptop(t *testing.T) {
 	c := lived(t)
 	c.manager()

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Where decisions are signed, each command that takes a key is refused without one, with what
-// to do next, and signs with it; what it did is done, and the signature is on record. Commands
-// that stop something ask for no key. What stands in the record counts for nothing any more.
+// If decisions must be signed, each command with a key is refused without one, with advice,
+// and signs with it; its effect happens, and the signature is recorded. Commands that stop
+// something need no key. A recorded signature cannot be used again.
 func TestSignedCommands(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {allowed_signers: "DIR/signers", notify: {desktop: false}}
@@ -83,7 +83,7 @@ tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}, {name: 
 		{0, "", []string{"audit", "retire", "--before", "90d", "--yes"}},
 		{0, "", []string{"audit", "forget", "--tenant", "acme-corp", "--yes"}},
 	}
-	// Whoever adds a command that signs adds it here.
+	// The author of a command that signs adds it here.
 	var untried []string
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -97,8 +97,8 @@ tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}, {name: 
 		}
 	}
 	walk(newRoot(&shell{Process: cli.Process{}}))
-	// These sign as others do, and need an effect that was asked about, one of which nobody knows
-	// the end, a runtime's files, or a task under review.
+	// These sign like others, and need an effect with a request, one with an unknown
+	// outcome, a runtime's files, or a task under review.
 	if want := []string{"approvals request-changes", "integrate", "task effect settle", "task review"}; !slices.Equal(untried, want) {
 		t.Errorf("%q are not tried, want %q", untried, want)
 	}
@@ -117,7 +117,7 @@ tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}, {name: 
 	p.serveAgent(carol)
 	says(0, "all sending is not paused", "resume")
 
-	// A settlement that is read from the log settles nothing, and is put on record nowhere.
+	// A settlement from the log settles nothing, and is not recorded.
 	for _, found := range signatures() {
 		text, ok := found["signedText"].(string)
 		if !ok || !strings.HasPrefix(text, "ocipd settlement") {

@@ -66,7 +66,7 @@ func TestCompactStatusFits(t *testing.T) {
 	}
 }
 
-// Each fault of a refused file has a line of its own, with its place.
+// Each fault of a refused file has its own line, with its position.
 func TestStatusListsFaults(t *testing.T) {
 	now := time.Now()
 	s := busy(now)
@@ -82,8 +82,7 @@ func TestStatusListsFaults(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhatIsWrong wants both forms of the status to say the same of what
-// is not as it should be.
+// TestStatusSaysWhatIsWrong checks that both forms of the status report the same problems.
 func TestStatusSaysWhatIsWrong(t *testing.T) {
 	now := time.Now()
 	s := busy(now)
@@ -104,8 +103,8 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestStatusFits wants a status within 80 columns, but for paths, with long numbers
-// and an app that is not well.
+// TestStatusFits checks that a status fits 80 columns, except for paths, with long numbers
+// and an unhealthy app.
 func TestStatusFits(t *testing.T) {
 	now := time.Now()
 	s := busy(now)
@@ -130,7 +129,7 @@ func TestStatusFits(t *testing.T) {
 	}
 }
 
-// A queue that waits for somebody who is not there says for whom.
+// A queue for an absent receiver names it.
 func TestStatusNamesTheAbsent(t *testing.T) {
 	now := time.Now()
 	s := busy(now)
@@ -150,8 +149,8 @@ func TestStatusNamesTheAbsent(t *testing.T) {
 	}
 }
 
-// TestWatchOfAProgram wants one status after another where no person looks, and
-// an interrupt to be a good end.
+// TestWatchOfAProgram checks that a program gets one status after another, and that an
+// interrupt is a good end.
 func TestWatchOfAProgram(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -178,7 +177,7 @@ func TestWatchOfAProgram(t *testing.T) {
 	}
 }
 
-// nth is an output that says when it was given a text so many times.
+// nth is an output that reports when it has received a text a number of times.
 type nth struct {
 	all     bytes.Buffer
 	text    string
@@ -194,7 +193,7 @@ func (o *nth) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWatchOnATerminal wants the status in place, and q to end it.
+// TestWatchOnATerminal checks that the status is updated in place, and that q ends it.
 func TestWatchOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// TestTermUnderLoad stops the running daemon in peace again and again while apps
-// send. Nothing that was acknowledged is lost, and each stop ends with 0.
+// TestTermUnderLoad stops the running daemon in order again and again while apps send. No
+// acknowledged message is lost, and each stop exits with 0.
 func TestTermUnderLoad(t *testing.T) {
 	k := newKillTest(t)
 	for round := range 6 {
@@ -38,7 +38,7 @@ func TestTermUnderLoad(t *testing.T) {
 	k.judge(t)
 }
 
-// wantEnded wants the database closed and the end of the daemon on record.
+// wantEnded checks that the database is closed and the end of the daemon is recorded.
 func (k *killTest) wantEnded(t *testing.T) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(k.dir, "openclawos", "ocipd.db-*")); err != nil || len(left) > 0 {
@@ -58,8 +58,7 @@ func (k *killTest) wantEnded(t *testing.T) {
 	t.Errorf("the end is not on record; the log ends with %s", lines[len(lines)-1])
 }
 
-// A second TERM waits for nobody: what is in flight stays unanswered, and the
-// store is closed as ever.
+// A second TERM ends the waiting: requests in flight stay unanswered, and the store is closed as usual.
 func TestSecondTerm(t *testing.T) {
 	k := newKillTest(t)
 	cfg := filepath.Join(k.dir, "ocipd.yaml")
@@ -74,7 +73,7 @@ func TestSecondTerm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
-	// One that answers nothing, so that a message waits for it.
+	// It answers nothing, so that a message waits for it.
 	silent, err := k.app(ctx, "@kill/silent", api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"message_sending"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +115,7 @@ func TestSecondTerm(t *testing.T) {
 		}
 	}
 	term()
-	// Meanwhile nothing new is begun, and whoever asks is told so.
+	// Meanwhile nothing new begins, and callers are told so.
 	for {
 		err := sender.Call(ctx, "session.list", map[string]any{}, nil)
 		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Code == api.ConnectionClosed {
@@ -145,7 +144,7 @@ func TestSecondTerm(t *testing.T) {
 	}
 	k.wantEnded(t)
 
-	// The next daemon takes up where this one ended.
+	// The next daemon continues from here.
 	again := k.start(t)
 	if err := again.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -155,8 +154,8 @@ func TestSecondTerm(t *testing.T) {
 	}
 }
 
-// TestHangupUnderLoad reloads again and again while apps send: no connection is
-// lost, no request fails, and what was changed is in force.
+// TestHangupUnderLoad reloads again and again while apps send: no connection is lost, no
+// request fails, and the changes are in force.
 func TestHangupUnderLoad(t *testing.T) {
 	const reloads = 12
 	k := newKillTest(t)
@@ -210,8 +209,8 @@ func TestHangupUnderLoad(t *testing.T) {
 		return s
 	}
 	for n := range reloads {
-		// Each time another policy's data, and another section for an app. The
-		// watch of files is off for the policy, so the hangup is what counts.
+		// Each time another policy's data, and another section for an app. The watch of
+		// files is off for the policy, so only the hangup reloads it.
 		types := []string{"information_query", "information_query, meeting_scheduling"}[n%2]
 		changed := fmt.Sprintf("%s\npolicy: {watch: false, data: {allowed_exchange_types: [%s]}}\napps: {\"@kill/watching\": {n: round-%d}}\n", text, types, n)
 		if err := os.WriteFile(cfg+"~", []byte(changed), 0o600); err != nil {

@@ -53,7 +53,7 @@ func (n *notices) next() string {
 	return string(text[:size])
 }
 
-// until reads on until a message has a line.
+// until reads until a message has a line.
 func (n *notices) until(line string) string {
 	n.t.Helper()
 	for {
@@ -64,7 +64,7 @@ func (n *notices) until(line string) string {
 	}
 }
 
-// TestNotify holds what the daemon tells a service manager from start to stop.
+// TestNotify checks the daemon's messages to a service manager from start to stop.
 func TestNotify(t *testing.T) {
 	k := newKillTest(t)
 	n := newNotices(t, k.dir)
@@ -74,7 +74,7 @@ func TestNotify(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^STATUS=serving, policy sha256:[0-9a-f]+$`).MatchString(ready) {
 		t.Errorf("ready: %q", ready)
 	}
-	// READY is no promise: whoever connects now is answered.
+	// After READY, every connection gets an answer.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))
@@ -87,7 +87,7 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// How often is tried on a clock of its own, in internal/daemon/watchdog.
+	// The interval is tested with a fake clock, in internal/daemon/watchdog.
 	for range 4 {
 		n.until("WATCHDOG=1")
 	}
@@ -130,7 +130,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A store that only a restart can verify asks for one.
+// A store that needs a restart asks for one.
 func TestNotifyBroken(t *testing.T) {
 	k := newKillTest(t)
 	n := newNotices(t, k.dir)
@@ -149,15 +149,15 @@ func TestNotifyBroken(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// activated starts the daemon by connecting to sockets that are there before it.
+// activated is a daemon that starts at a connection to existing sockets.
 type activated struct {
 	*killTest
 	cmd *exec.Cmd
-	// said is its log. It is read after the process has ended.
+	// said is its log. Read it after the process has ended.
 	said bytes.Buffer
 }
 
-// activate has systemd's own tool listen, and returns before the daemon runs.
+// activate lets systemd's own tool listen, and returns before the daemon runs.
 func activate(t *testing.T, k *killTest, args, env []string) *activated {
 	t.Helper()
 	tool, err := exec.LookPath("systemd-socket-activate")
@@ -217,8 +217,8 @@ func (a *activated) term(t *testing.T) {
 	}
 }
 
-// TestSocketActivation starts the daemon by a first connection, which is answered,
-// with its sockets told apart by the names of the files and by their paths.
+// TestSocketActivation starts the daemon by a first connection, which is answered, with its
+// sockets identified by the names of the files and by their paths.
 func TestSocketActivation(t *testing.T) {
 	for _, args := range [][]string{nil, {"--fdname=kernel:operator"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -244,8 +244,7 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// A socket that was asked for by name comes before those that were passed, but
-// for one that is both.
+// A configured socket has precedence over passed ones, unless it is one of them.
 func TestSocketActivationGivesWay(t *testing.T) {
 	k := newKillTest(t)
 	same := activate(t, k, nil, []string{"OPENCLAWOS_KERNEL_SOCKET=" + k.socket})
@@ -297,7 +296,7 @@ func appears(ctx context.Context, t *testing.T, path string) {
 	}
 }
 
-// Sockets that others can connect to are refused, with a word about what to set.
+// Sockets to which others can connect are refused, with advice.
 func TestSocketActivationRefusesOpenSockets(t *testing.T) {
 	k := newKillTest(t)
 	a := activate(t, k, nil, nil)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a terminal of its own with a program in it, and what is seen on
-// it. It knows what the program needs it to know, and fails for anything else.
+// terminal is a terminal with a program in it, and its screen. It supports what the program
+// needs, and fails for anything else.
 type terminal struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -27,13 +27,13 @@ type terminal struct {
 	mu   sync.Mutex
 	rows [][]rune
 	x, y int
-	// top and bottom bound the lines that scroll.
+	// top and bottom bound the scrolling lines.
 	top, bottom int
-	// colours is set once a colour was used.
+	// colours is set after a colour was used.
 	colours bool
 	raw     []byte // not understood yet
 	changed chan struct{}
-	// over is closed when the program has ended, and all it wrote was read.
+	// over is closed when the program has ended and all of its output was read.
 	over chan struct{}
 }
 
@@ -108,7 +108,7 @@ func (tty *terminal) read() {
 	}
 }
 
-// take understands what was written, up to what is not whole yet.
+// take interprets the output, up to an incomplete sequence.
 func (tty *terminal) take() {
 	for len(tty.raw) > 0 {
 		used := tty.one(tty.raw)
@@ -119,7 +119,7 @@ func (tty *terminal) take() {
 	}
 }
 
-// one takes one character or sequence, and returns how long it is.
+// one interprets one character or sequence, and returns its length.
 func (tty *terminal) one(b []byte) int {
 	width, height := len(tty.rows[0]), len(tty.rows)
 	switch {
@@ -153,8 +153,7 @@ func (tty *terminal) one(b []byte) int {
 	return 1
 }
 
-// escape takes an escape sequence, and returns how long it is, zero where it is
-// not whole.
+// escape interprets an escape sequence, and returns its length, or zero if it is incomplete.
 func (tty *terminal) escape(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -353,11 +352,11 @@ func TestTerminal(t *testing.T) {
 	tty := openTerminal(t, 80, 24, env, os.Args[0], program...)
 	tty.want("ocipd approvals: 1 waiting (alice 1)", "live", "› "+endOf(first, 8), "    │ I promise to do it by Friday.", "        ^^^^^^^ promise", "    │ ‹U+001B›[JAnd‹U+202E› more.")
 
-	// What comes while one looks is seen.
+	// A new request appears.
 	second := p.hold("I agree to everything")
 	tty.want("2 waiting (alice 2)", "  "+endOf(second, 8))
 
-	// What is approved is what was read.
+	// The approved text is the one that was read.
 	tty.typed("a")
 	tty.want("Approve sha256:", "y yes  x yes, and its exchange within these bounds  n no")
 	tty.typed("y")
@@ -376,7 +375,7 @@ func TestTerminal(t *testing.T) {
 	third := p.hold("I promise something new")
 	tty.want("2 waiting", endOf(third, 8))
 
-	// A smaller terminal, and somebody else who decides.
+	// A smaller terminal, and a decision by somebody else.
 	tty.resize(60, 16)
 	p.wants(0, "denied", "deny", second)
 	tty.want("1 waiting", "› "+endOf(third, 8))

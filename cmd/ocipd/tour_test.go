@@ -71,8 +71,7 @@ func TestTour(t *testing.T) {
 			continue
 		}
 		t.Run(tool, func(t *testing.T) {
-			// The script takes socat where there is one, so it sees one tool
-			// at a time.
+			// The script prefers socat, so it sees one tool at a time.
 			bin := t.TempDir()
 			for _, name := range []string{"bash", "jq"} {
 				found, err := exec.LookPath(name)
