@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
+	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/evidence/retention"
 	"github.com/openclawos/ocipd/internal/store/logstore"
@@ -64,34 +66,38 @@ func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
 	d.outside.Store(w)
-	d.followCheckpoints(ctx, "the checkpoints outside the log", func(_ context.Context, signed string) {
-		if err := d.keepCheckpoint(w, signed); err != nil {
-			d.log.Error("a checkpoint is not kept outside the log as well", zap.Error(err))
-		}
+	d.followCheckpoints(ctx, "the checkpoints outside the log", func(_ context.Context, signed string) error {
+		return d.keepCheckpoint(w, signed)
 	}, func() error { return d.keepCheckpoint(w, d.store.Checkpoint().Note) })
 	return nil
 }
 
-// followCheckpoints has each checkpoint visited that is signed from here on, until the
-// daemon stops. What is done at last comes after all visits.
-func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(ctx context.Context, signed string), atLast func() error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var last uint64
-		for {
-			signed, err := d.store.WaitCheckpoint(ctx, last)
-			if err != nil {
-				return
+// checkpointRest is the pause between two looks for a checkpoint, so that a follower does not
+// run beside each commit of many.
+const checkpointRest = 10 * time.Millisecond
+
+// followCheckpoints calls visit for each new checkpoint until the daemon stops, and atLast
+// after all visits.
+func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(ctx context.Context, signed string) error, atLast func() error) {
+	var at atomic.Uint64
+	var visited uint64
+	f := follow.Start(ctx, follow.Options{
+		Log: d.store, At: at.Load, Now: time.Now, Retry: follow.Retry{First: time.Second, Most: time.Minute},
+		Take: func(ctx context.Context) (time.Duration, error) {
+			head, signed := d.store.Head().Seq, d.store.Checkpoint()
+			if signed.Seq > visited {
+				if err := visit(ctx, signed.Note); err != nil {
+					return 0, err
+				}
 			}
-			last = signed.Seq
-			visit(ctx, signed.Note)
-		}
-	}()
+			at.Store(head)
+			visited = signed.Seq
+			return checkpointRest, nil
+		},
+		Failing: "a new checkpoint is missing from " + name + "; trying again", Well: name + " have the newest checkpoint again", Level: zap.ErrorLevel, Zap: d.log,
+	})
 	d.onStop(name, func() error {
-		stop()
-		<-done
+		f.Stop()
 		return atLast()
 	})
 }

@@ -47,12 +47,13 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 			}
 		}
 	}
-	d.followCheckpoints(ctx, "the witnesses", func(ctx context.Context, signed string) {
+	d.followCheckpoints(ctx, "the witnesses", func(ctx context.Context, signed string) error {
 		select {
 		case <-d.recorded:
 			d.tellWitnesses(ctx, signed)
 		case <-ctx.Done():
 		}
+		return nil // a witness that does not sign is asked again with the next one
 	}, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), d.seenBy.lastWord)
 		defer cancel()

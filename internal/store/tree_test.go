@@ -164,16 +164,8 @@ func TestCheckpointsByTime(t *testing.T) {
 		if s.Checkpoint().Seq != 0 {
 			t.Error("a checkpoint too early")
 		}
-		newest := make(chan logstore.Signed)
-		go func() {
-			signed, err := s.WaitCheckpoint(t.Context(), 0)
-			if err != nil {
-				t.Error(err)
-			}
-			newest <- signed
-		}()
-		if signed := <-newest; signed.Seq != 4 {
-			t.Errorf("a checkpoint as record %d", signed.Seq)
+		if err := s.WaitAfter(t.Context(), 3); err != nil || s.Checkpoint().Seq != 4 {
+			t.Errorf("a checkpoint as record %d, %v", s.Checkpoint().Seq, err)
 		}
 		// Nothing new: no checkpoint of checkpoints.
 		<-time.After(time.Hour)

@@ -66,8 +66,6 @@ type Log struct {
 	// unsigned is what the start found behind the last checkpoint.
 	unsigned Unsigned
 	grown    news
-	// signings lets the next checkpoint be waited for.
-	signings news
 	// closing ends all waiting.
 	closing <-chan struct{}
 }
@@ -246,26 +244,9 @@ func (l *Log) ProveExtension(ctx context.Context, old, size uint64) ([]audit.Has
 // WaitAfter returns when there is a record after seq, or with the context's
 // error, or [db.ErrClosed].
 func (l *Log) WaitAfter(ctx context.Context, seq uint64) error {
-	return l.await(ctx, &l.grown, func() bool { return l.Head().Seq > seq })
-}
-
-// WaitCheckpoint returns the newest checkpoint when it stands after record seq,
-// or the context's error, or [db.ErrClosed].
-func (l *Log) WaitCheckpoint(ctx context.Context, seq uint64) (newest Signed, err error) {
-	err = l.await(ctx, &l.signings, func() bool {
-		newest = l.Checkpoint()
-		return newest.Seq > seq
-	})
-	if err != nil {
-		return Signed{}, err
-	}
-	return newest, nil
-}
-
-func (l *Log) await(ctx context.Context, n *news, ready func() bool) error {
 	for {
-		next := n.wait()
-		if ready() {
+		next := l.grown.wait()
+		if l.Head().Seq > seq {
 			return nil
 		}
 		select {

@@ -27,8 +27,6 @@ type Writer struct {
 	at    time.Time
 	lines []byte
 	end   end
-	// signed says that a checkpoint is among what was published.
-	signed bool
 }
 
 func newWriter(l *Log, tx *db.Writer, o *Options) *Writer {
@@ -92,7 +90,6 @@ func (w *Writer) Sign() error {
 // Whoever sees the new end finds its lines.
 func (w *Writer) Publish() {
 	before, next := w.log.end.Load(), w.end
-	w.signed = next.newest.Seq != before.newest.Seq
 	if w.Grown() {
 		w.log.recent.add(before.head.Seq+1, next.head.Seq, w.lines)
 	}
@@ -103,9 +100,6 @@ func (w *Writer) Publish() {
 func (w *Writer) Tell() {
 	if w.Grown() {
 		w.log.grown.tell()
-	}
-	if w.signed {
-		w.log.signings.tell()
 	}
 	w.lines = nil
 }
