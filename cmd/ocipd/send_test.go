@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// A message that was refused because nothing could be recorded has no record to look at.
+// If a message was refused because its record could not be written, the answer names no record.
 func TestRefusalWithoutARecord(t *testing.T) {
 	for id, want := range map[string]string{
 		"":      "refused: AUDIT_WRITE_FAILED: the disk is full\n",

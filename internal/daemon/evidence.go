@@ -21,7 +21,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// signing takes up the key that the log is signed with.
+// signing describes the key that signs the log.
 func (d *Daemon) signing() *logstore.Signing {
 	return &logstore.Signing{
 		NewID: d.ids.next,
@@ -42,8 +42,8 @@ func (d *Daemon) signing() *logstore.Signing {
 // checkpoints is the file of checkpoints outside the log.
 func (d *Daemon) checkpoints() string { return config.CheckpointsPath(d.cfg, d.database) }
 
-// holdCheckpoints keeps the log's checkpoints outside it, and refuses to go on with
-// a log that lacks what they are of.
+// holdCheckpoints keeps the log's checkpoints outside it. It fails if the log lacks records
+// that those checkpoints cover.
 func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 	path := d.checkpoints()
 	o := checkpoints.Options{Path: path, Clock: time.Now, Log: d.log.Named("checkpoints")}
@@ -102,7 +102,7 @@ func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(
 	})
 }
 
-// fits refuses to go on with a log that a checkpoint in a file is not of.
+// fits returns an error if the log does not match a checkpoint in a file.
 func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) error {
 	if have := d.store.Head().Seq; c.Size > have {
 		return checkpoints.Missing(path, have, c.Size)
@@ -117,7 +117,7 @@ func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) err
 	return nil
 }
 
-// fitsKey refuses to go on with a log that lacks what its key has signed last.
+// fitsKey returns an error if the log lacks records that its key has signed.
 func (d *Daemon) fitsKey(ctx context.Context) error {
 	dir := config.KeysPath(d.cfg, d.database)
 	signed, err := keyring.Newest(dir)
@@ -131,7 +131,7 @@ func (d *Daemon) fitsKey(ctx context.Context) error {
 	return d.fits(ctx, keyring.NewestPath(dir), &c)
 }
 
-// keepCheckpoint keeps a checkpoint wherever one is kept.
+// keepCheckpoint stores a checkpoint in all places outside the log.
 func (d *Daemon) keepCheckpoint(w *checkpoints.File, signed string) error {
 	if signed == "" {
 		return nil
@@ -139,8 +139,8 @@ func (d *Daemon) keepCheckpoint(w *checkpoints.File, signed string) error {
 	return errors.Join(w.Keep(signed), d.signer.KeepNewest(signed))
 }
 
-// keepHandOvers keeps, where the newest checkpoint outside the log is of another key
-// than the one in force, the checkpoints behind it that hand over.
+// keepHandOvers stores the checkpoints that hand over to the key in force, if the newest
+// checkpoint outside is of an earlier key.
 func (d *Daemon) keepHandOvers(ctx context.Context, w *checkpoints.File) error {
 	key, err := d.signer.Public()
 	if err != nil {
@@ -168,8 +168,8 @@ func (d *Daemon) outsideIsOf(key note.Verifier) bool {
 	return err == nil
 }
 
-// rotateKey hands the log over to a new key. A crash at any point leaves one of
-// the two in force, and the next start finds out which.
+// rotateKey hands the log over to a new key. After a crash at any point, one of the two is
+// in force, and the next start finds out which.
 func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
 	d.rotating.Lock()
 	defer d.rotating.Unlock()
@@ -190,13 +190,13 @@ func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
 	if err != nil {
 		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
-	// So that it is in force for everything before, too.
+	// So that the key also covers everything before.
 	return seq, public, d.store.Sign()
 }
 
-// unsignedTail is the record of a start that found more records without a checkpoint
-// than a daemon leaves that is killed. The start signs them, so it says first that
-// nobody had: whoever can write the database can have put them there.
+// unsignedTail is the record of a start that found more records without a checkpoint than a
+// killed daemon leaves. The start is about to sign them, so it first records that they were
+// unsigned: anybody who can write the database could have added them.
 func (d *Daemon) unsignedTail() []*audit.Record {
 	tail := d.store.FoundUnsigned()
 	if tail.Last == 0 {
@@ -215,7 +215,7 @@ func (d *Daemon) unsignedTail() []*audit.Record {
 	}}
 }
 
-// retain begins to remove what is older than audit.keep.
+// retain starts the removal of records older than audit.keep.
 func (d *Daemon) retain(ctx context.Context) error {
 	d.retention = retention.Start(ctx, retention.Options{
 		Store: d.store, Mirror: d.mirrored.Load(), Index: d.index, Dir: filepath.Dir(d.mirror),
@@ -227,7 +227,7 @@ func (d *Daemon) retain(ctx context.Context) error {
 	return nil
 }
 
-// verify checks the whole log as `ocipd audit verify --database` does.
+// verify checks the whole log like `ocipd audit verify --database`.
 func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error) {
 	held, err := checkpoints.Read(d.checkpoints())
 	if err != nil {
@@ -246,7 +246,7 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	}
 	r.Verifier = d.signer.Verifier()
 	proof := audit.Proof{Keys: []note.Verifier{key}, Held: held}
-	// What the keys before it signed counts as evidence, too.
+	// Signatures of earlier keys count as evidence, too.
 	former, err := keyring.PublicKeys(config.KeysPath(d.cfg, d.database))
 	if err != nil {
 		return r, err

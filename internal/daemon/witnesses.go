@@ -19,16 +19,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// lastWord bounds how long a stop waits for the witnesses, and a start that fails for people to be told.
+// lastWord bounds a stop's wait for the witnesses, and a failed start's wait for its notices.
 const lastWord = 2 * time.Second
 
-// keysDir is the directory of the log's keys, where its witnesses are listed too.
+// keysDir is the directory of the log's keys, which also has the list of witnesses.
 func (d *Daemon) keysDir() string { return config.KeysPath(d.cfg, d.database) }
 
-// askWitnesses asks the log's witnesses for its newest head, and refuses to go on with
-// a log that one of them refuses: it was put back to an older state, or another one goes
-// on from it. A witness that cannot be asked stops nothing; whoever could keep the daemon
-// from asking could stop it as well. From then on each is shown every checkpoint.
+// askWitnesses asks the log's witnesses for its newest head, and fails if one of them
+// refuses the log: the log was reset to an older state, or forked. An unreachable witness
+// does not prevent the start; an attacker who can block it could also stop the daemon. From
+// then on, each witness gets every checkpoint.
 func (d *Daemon) askWitnesses(ctx context.Context) error {
 	list, err := witness.Places(d.keysDir())
 	if err == nil {
@@ -57,15 +57,15 @@ func (d *Daemon) askWitnesses(ctx context.Context) error {
 	}, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), d.seenBy.lastWord)
 		defer cancel()
-		// What one of them says against it, the next start asks for again.
+		// The next start asks again about refusals.
 		_ = d.showListed(ctx, d.store.Checkpoint().Note)
 		return nil
 	})
 	return nil
 }
 
-// pausedBefore takes up for which witnesses sending was paused before the daemon was stopped, and no person has resumed
-// it: such a witness may be away by now, and its refusal stands all the same.
+// pausedBefore restores the pauses for witnesses that no person has resumed. Such a witness
+// may be unreachable now, and its refusal still stands.
 func (s *seenBy) pausedBefore(ctx context.Context, from *store.Store, list witness.List) error {
 	rows, err := from.Paused(ctx)
 	for _, row := range rows {
@@ -78,10 +78,10 @@ func (s *seenBy) pausedBefore(ctx context.Context, from *store.Store, list witne
 	return err
 }
 
-// byWitness begins the name of who has paused sending where that is a witness.
+// byWitness begins the name under which a witness has paused sending.
 const byWitness = "witness:"
 
-// watchWitnesses has a change of the list go on record, and who is new on it shown the log.
+// watchWitnesses records changes of the list, and shows the log to new witnesses.
 func (d *Daemon) watchWitnesses(ctx context.Context) error {
 	path := witness.ListPath(d.keysDir())
 	watcher, err := filewatch.Start(context.WithoutCancel(ctx), path, func() string { return filewatch.Fingerprint(path) }, func() {
@@ -97,10 +97,10 @@ func (d *Daemon) watchWitnesses(ctx context.Context) error {
 	return nil
 }
 
-// tellWitnesses shows a checkpoint to whoever is listed now, and puts on record what has
-// changed of the list, and who refuses.
+// tellWitnesses shows a checkpoint to the listed witnesses, and records changes of the list
+// and refusals.
 func (d *Daemon) tellWitnesses(ctx context.Context, signed string) {
-	// One after another: a smaller checkpoint behind a larger one would be refused.
+	// One after another: a witness would refuse a smaller checkpoint after a larger one.
 	d.seenBy.telling.Lock()
 	defer d.seenBy.telling.Unlock()
 	changed := &store.Change{Drains: true}
@@ -122,7 +122,7 @@ type refusal struct {
 	*witness.RefusedError
 }
 
-// showListed shows a checkpoint to whoever is listed now, and returns who refuses it.
+// showListed shows a checkpoint to the listed witnesses, and returns the refusals.
 func (d *Daemon) showListed(ctx context.Context, signed string) (refusals []refusal) {
 	list, err := witness.Places(d.keysDir())
 	if err != nil {
@@ -143,8 +143,8 @@ func (d *Daemon) showListed(ctx context.Context, signed string) (refusals []refu
 	return refusals
 }
 
-// refused stops all sending because a witness has signed another log of this name, until a
-// person has looked into it: whoever was told something was told it of one of the two.
+// refused pauses all sending because a witness has signed another log of this name, until a
+// person has looked into it: there are two versions of the log, and each reader knows one.
 func (d *Daemon) refused(r refusal) {
 	if d.seenBy.told(r.Key) {
 		return
@@ -168,7 +168,7 @@ func (d *Daemon) refused(r refusal) {
 	d.log.Error("sending is paused: a witness has signed another log of this name", zap.Error(r.RefusedError))
 }
 
-// resume ends a pause, as a person wants it who has looked into why there was one.
+// resume ends a pause, for a person who has looked into its cause.
 func (d *Daemon) resume(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
 	result, err := d.kernel.Resume(ctx, who, p)
 	if err == nil && result.Changed && p.Scope() == api.PausedAll {
@@ -179,16 +179,16 @@ func (d *Daemon) resume(ctx context.Context, who api.Peer, p *api.PauseParams) (
 	return result, err
 }
 
-// witnessNotice is what people are told by that a witness refuses the log.
+// witnessNotice is the id of the notice about a witness's refusal.
 func witnessNotice(k *witness.Key) string { return witnessNoticePrefix + k.String() }
 
 const witnessNoticePrefix = "witness-"
 
-// witnessesName is where the database keeps which witnesses were on record last.
+// witnessesName is the database key of the last recorded list of witnesses.
 const witnessesName = "witnesses"
 
-// noteWitnesses adds the records of who was added to the list of witnesses, and removed,
-// since it was on record last.
+// noteWitnesses adds the records of witnesses added to the list or removed from it since it
+// was last recorded.
 func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change) error {
 	list, err := witness.Places(d.keysDir())
 	if err != nil {
@@ -222,7 +222,7 @@ func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change) error {
 	return nil
 }
 
-// showWitnesses shows a checkpoint to all at once, and keeps what they sign.
+// showWitnesses shows a checkpoint to all witnesses at once, and keeps their signatures.
 func (d *Daemon) showWitnesses(ctx context.Context, list witness.List, signed string) []error {
 	errs := make([]error, len(list))
 	var all sync.WaitGroup
@@ -236,21 +236,21 @@ func (d *Daemon) showWitnesses(ctx context.Context, list witness.List, signed st
 	return errs
 }
 
-// seenBy is how far the witnesses of the log are.
+// seenBy is how much of the log each witness has seen.
 type seenBy struct {
-	// lastWord is how long a stop waits for them, and a start that fails for people to be told.
+	// lastWord bounds a stop's wait for the witnesses, and a failed start's wait for its notices.
 	lastWord time.Duration
-	// telling is held while witnesses are told of a checkpoint.
+	// telling is held while witnesses get a checkpoint.
 	telling sync.Mutex
 
 	mu   sync.Mutex
 	list []api.WitnessStatus
-	// refusing are the keys of the witnesses for which sending was paused, with true until a
+	// refusing are the keys of the witnesses for which sending was paused; true until a
 	// person resumes it.
 	refusing map[string]bool
 }
 
-// told reports whether sending was paused for a witness already.
+// told reports whether sending was already paused for a witness.
 func (s *seenBy) told(k *witness.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *seenBy) told(k *witness.Key) bool {
 	return told
 }
 
-// tell remembers that sending was paused for a witness.
+// tell notes that sending was paused for a witness.
 func (s *seenBy) tell(k *witness.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,8 +269,7 @@ func (s *seenBy) tell(k *witness.Key) {
 	s.mark(k.Name(), true)
 }
 
-// resumed remembers that a person has looked into what witnesses refuse, and returns the
-// notices of that.
+// resumed notes that a person has looked into the refusals, and returns their notices.
 func (s *seenBy) resumed() (notices []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +285,7 @@ func (s *seenBy) resumed() (notices []string) {
 	return notices
 }
 
-// mark says of the witnesses of a name whether sending is paused for them.
+// mark notes whether sending is paused for the witnesses of a name.
 func (s *seenBy) mark(name string, refused bool) {
 	for i := range s.list {
 		if s.list[i].Name == name {
@@ -295,8 +294,8 @@ func (s *seenBy) mark(name string, refused bool) {
 	}
 }
 
-// heard keeps what came of showing a checkpoint of this size to witnesses. One that is not
-// among them any more is forgotten, and so is that one has refused, once it signs again.
+// heard notes the results of showing witnesses a checkpoint of a size. It forgets witnesses
+// that are not listed any more, and refusals of those that sign again.
 func (s *seenBy) heard(places witness.List, errs []error, size uint64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,16 +328,16 @@ func (s *seenBy) status() []api.WitnessStatus {
 	return slices.Clone(s.list)
 }
 
-// showWitness shows a checkpoint to one witness, and keeps what it signs.
+// showWitness shows a checkpoint to one witness, and keeps its signature.
 func (d *Daemon) showWitness(ctx context.Context, p witness.Place, signed string) error {
 	cosigned, err := p.Ask(ctx, d.store, signed)
 	if errors.Is(err, witness.ErrUnknown) {
-		// It may know an earlier key only: each key hands over to the next.
+		// It may know only an earlier key; each key hands over to the next.
 		d.handWitnessOver(ctx, p)
 		cosigned, err = p.Ask(ctx, d.store, signed)
 	}
 	if refused, ok := errors.AsType[*witness.RefusedError](err); ok {
-		// Not every witness says what it has signed.
+		// Not every witness reports its last signature.
 		kept, lost := witness.KeptOf(d.keysDir(), p.Key)
 		if lost != nil {
 			d.log.Warn("what a witness has signed is not known", zap.Error(lost))
@@ -351,8 +350,8 @@ func (d *Daemon) showWitness(ctx context.Context, p witness.Place, signed string
 	return witness.Keep(d.keysDir(), p.Key, cosigned)
 }
 
-// handWitnessOver shows a witness the checkpoints in which a key hands over to the
-// next, as far as it has not seen them.
+// handWitnessOver shows a witness the checkpoints in which a key hands over to the next, if
+// it has not seen them.
 func (d *Daemon) handWitnessOver(ctx context.Context, p witness.Place) {
 	notes, err := checkpoints.Read(d.checkpoints())
 	for _, signed := range notes {
