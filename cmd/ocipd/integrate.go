@@ -27,19 +27,19 @@ func newIntegrate(s *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "integrate [NAME]",
 		Short: "put an agent runtime behind the daemon",
-		Long: `Put an agent runtime behind the daemon, and try its gate by a canary: a message to
-nobody that has to be refused. An agent of OpenClaw is made to send it; of Claude Code
-and Codex, what their files name is started and asked.
+		Long: `Put an agent runtime behind the daemon, and test its gate with a canary: a message that reaches nobody, and that the daemon has to refuse.
+An agent of OpenClaw sends the canary. For Claude Code and Codex, ocipd starts the gate that their files name, and asks it.
 
-OpenClaw gets a plugin, which is part of this program; its agents go into the
-configuration. Elsewhere, put every MCP server that an agent runtime starts behind ocipd mcp-proxy, so that
-what its agent sends through them is decided by the daemon, in the name of an agent
-that has no app, those over HTTP too that want no login, and have the runtime ask before each call of its other tools, unless
-tools is off for the agent, or with --servers-only. The agent's token is made for it,
-unless --token-file names one. The runtime's own files are changed, and nothing in them
-but what is needed. --remove takes all of it out again; a file becomes what it was,
-byte for byte, where nobody has changed it since. Without a name, list the runtimes of this machine, what of them
-is gated, what is open, and why.`,
+OpenClaw gets a plugin, which is part of this program, and its agents are added to the daemon's configuration.
+
+For other runtimes, ocipd puts every MCP server that the runtime starts behind ocipd mcp-proxy, and also servers over HTTP that need no
+login. The daemon then decides about the messages that the agent sends through them. The agent is one that has no app. The runtime also
+asks the daemon before each call of its other tools, unless tools is off for the agent or --servers-only is given. ocipd makes a token for
+the agent, unless --token-file names one.
+
+ocipd changes only the necessary lines in the runtime's own files. --remove undoes this, byte for byte if nobody has changed the file since.
+
+Without a name, list the runtimes of this machine with what is gated, what is open, and why.`,
 		Example: "  ocipd integrate\n" +
 			"  ocipd integrate openclaw --user ann --tenant acme-corp\n" +
 			"  ocipd integrate claude-code --agent alice --dry-run\n" +
@@ -97,15 +97,15 @@ is gated, what is open, and why.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&agent, "agent", "", "gate what is sent as the agent of this `ID` (default: the only one)")
-	flags.StringVar(&token, "token-file", "", "the agent's token stands in `FILE` (default: one is made)")
+	flags.StringVar(&agent, "agent", "", "gate the runtime's messages as the agent with this `ID` (default: the only one)")
+	flags.StringVar(&token, "token-file", "", "`FILE` of the agent's token (default: make one)")
 	cli.KeyFlag(c, &key)
-	flags.StringVar(&who.user, "user", "", "`NAME` of whose the agents of OpenClaw are (default: asked)")
-	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the company or household that they belong to (default: asked)")
+	flags.StringVar(&who.user, "user", "", "`NAME` of the owner of OpenClaw's agents (default: ask)")
+	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the owner's company or household (default: ask)")
 	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	flags.BoolVar(&serversOnly, "servers-only", false, "leave the calls of the runtime's own tools alone")
-	flags.BoolVar(&managed, "managed", false, "have calls of tools asked about by the machine's own settings, for all of its users")
+	flags.BoolVar(&serversOnly, "servers-only", false, "do not gate calls of the runtime's own tools")
+	flags.BoolVar(&managed, "managed", false, "put the hooks into the machine's settings, for all of its users")
 	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")
 	return c
 }
