@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
+	"github.com/openclawos/ocipd/internal/daemon/reload"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
@@ -94,42 +95,48 @@ func limits(cfg *config.Config) ipc.Limits {
 	}
 }
 
-// prepare does everything for another configuration and policy that can fail. The function
-// that it returns cannot fail, and puts them in force; one swap in the kernel changes the
-// decisions about messages.
-func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt func(), err error) {
+// prepare does everything for another configuration and policy that can fail. The steps that it
+// returns cannot fail, and put them in force; one swap in the kernel changes the decisions
+// about messages.
+func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt reload.Adoption, err error) {
 	terms, err := d.terms(cfg, p)
 	if err != nil {
-		return nil, err
+		return adopt, err
 	}
 	decide, err := d.kernel.Prepare(terms)
 	if err != nil {
-		return nil, err
+		return adopt, err
 	}
 	redactor, err := d.newRedactor(cfg)
 	if err != nil {
-		return nil, err
+		return adopt, err
 	}
 	if err := d.keys.Prepare(tenants(cfg)...); err != nil {
-		return nil, err
+		return adopt, err
 	}
 	notify, err := d.notices.Prepare(cfg.Approvals.Notify)
 	if err != nil {
-		return nil, err
+		return adopt, err
 	}
-	return func() {
-		d.redactor.Store(redactor)
-		decide()
-		d.policy.Swap(p)
-		d.live.Store(cfg)
-		d.tasks.Load().Configure(tasksConfig(cfg, terms.Seal, terms.SealHeld))
-		d.server.SetLimits(limits(cfg))
-		d.settings.Take(cfg)
-		d.setLogLevel(cfg.Log.Level)
-		notify()
-		d.retention.Look()
-		// Last: an exemption given before this may still rest on the old rules.
-		d.kernel.Exempt.End()
+	return reload.Adoption{
+		Begin: decide.Begin,
+		Swap: func() {
+			d.redactor.Store(redactor)
+			decide.Swap()
+			d.policy.Swap(p)
+			d.live.Store(cfg)
+			d.tasks.Load().Configure(tasksConfig(cfg, terms.Seal, terms.SealHeld))
+		},
+		Finish: func() {
+			decide.Finish()
+			d.server.SetLimits(limits(cfg))
+			d.settings.Take(cfg)
+			d.setLogLevel(cfg.Log.Level)
+			notify()
+			d.retention.Look()
+			// Last: an exemption given before this may still rest on the old rules.
+			d.kernel.Exempt.End()
+		},
 	}, nil
 }
 

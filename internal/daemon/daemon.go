@@ -336,7 +336,8 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	d.policy = policy.NewHolder(compiled)
 	d.settings = appconfig.New(d.cfg)
 	d.reloader = reload.New(ctx, d.cfg, reload.Options{
-		Policy: d.policy, Prepare: d.prepare, Startable: d.startable,
+		Replacing: func() func() { return d.kernel.Replacing() },
+		Policy:    d.policy, Prepare: d.prepare, Startable: d.startable,
 		Commit: func(c *store.Change) (store.Receipt, error) { return d.store.Commit(c) },
 		Note:   d.noteConfig, Former: func() string { return d.configs.Former() }, Goes: func(upTo uint64) bool { return d.configs.Goes(upTo) },
 		Tell: func() { d.manager.Status(d.condition()) },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -38,7 +39,11 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 	if carried {
 		s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()
 	}
-	return k.say(ctx, s, p)
+	m, result, err := k.say(ctx, s, p)
+	if errors.Is(err, hooks.ErrReplaced) {
+		return c.dispatch(ctx, p, agent, carried)
+	}
+	return m, result, err
 }
 
 // prepare takes a message with known sender and recipient as far as its decision: wall, pauses, the
@@ -95,6 +100,10 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
 	defer k.pauses.Deciding()()
+	if k.inForce.Load() != k {
+		// They were replaced while interceptors were asked.
+		return api.DispatchResult{}, hooks.ErrReplaced
+	}
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); !walled {
 		// Interceptors may have taken time.
 		if v := k.paused(m); v != nil {

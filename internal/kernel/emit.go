@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
@@ -32,7 +33,11 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, e
 	if err != nil {
 		return api.EmitAnswer{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 	}
-	return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
+	answer, err := k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
+	if errors.Is(err, hooks.ErrReplaced) {
+		return c.Emit(ctx, p)
+	}
+	return answer, err
 }
 
 // emitSending decides and records a message that its runtime then delivers.

@@ -35,7 +35,7 @@ func TestExpiredHoldEndsBothSides(t *testing.T) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		adopt()
+		adopt.Do()
 		alice, bob := w.register("@acme/alice", api.Capabilities{}), w.register("@acme/bob", api.Capabilities{})
 		for _, a := range []*app{alice, bob} {
 			if _, err := a.Ready(w.t.Context(), &api.ReadyParams{}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/inbox"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -99,7 +100,7 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return api.AgentSent{}, nil, err
 		}
 	}
-	m, result, err := g.rules.say(ctx, g.speaker(g.keeps(p.RequestKey, asked)), p.Dispatch())
+	m, result, err := g.say(ctx, func() speaker { return g.speaker(g.keeps(p.RequestKey, asked)) }, p.Dispatch())
 	if err != nil {
 		return api.AgentSent{}, nil, err
 	}
@@ -125,6 +126,30 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 // message.
 func (g *Granted) speaker(keep func(*store.Change, *api.DispatchResult) error) speaker {
 	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep}
+}
+
+// say sends a message of the agent under the rules in force.
+func (g *Granted) say(ctx context.Context, as func() speaker, p *api.DispatchParams) (*outgoing, api.DispatchResult, error) {
+	for {
+		m, result, err := g.rules.say(ctx, as(), p)
+		if !errors.Is(err, hooks.ErrReplaced) {
+			return m, result, err
+		}
+		if err := g.renew(); err != nil {
+			return nil, api.DispatchResult{}, err
+		}
+	}
+}
+
+// renew finds the agent under the rules in force.
+func (g *Granted) renew() error {
+	now, err := g.kernel.Granted(g.agent.ID, g.agent.TenantID, g.grant, g.peer)
+	if err != nil {
+		return err
+	}
+	now.While(g.still, g.lasts)
+	*g = *now
+	return nil
 }
 
 // Exchange returns the agent's side of an exchange.

@@ -68,7 +68,7 @@ func TestPolicyThatReadsTheClockIsAskedAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				adopt()
+				adopt.Do()
 				if err := tc.send(w); err != nil {
 					t.Fatal(err)
 				}

@@ -1,9 +1,12 @@
 package kernel
 
 import (
+	"time"
+
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -110,4 +113,15 @@ func (in *incoming) isAddress(member string) bool {
 // form returns the message in the agent's form.
 func (in *incoming) form() api.Inbound {
 	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}
+}
+
+// close closes the message for its record: for its runtime, or in a delivery.
+func (in *incoming) close(k *ruleset, record *audit.Record, expires time.Time) (letter gate.Letter, d *outbox.Delivery, err error) {
+	if in.carried {
+		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
+		return letter, nil, err
+	}
+	d = in.delivery(k.policy, expires)
+	d.About.AuditID = record.ID
+	return letter, d, k.closedIn(record, d, in.form())
 }

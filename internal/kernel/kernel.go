@@ -116,6 +116,8 @@ type base struct {
 	metrics   *metrics.Set
 	log       *zap.Logger
 
+	// inForce is the ruleset for calls that begin now.
+	inForce atomic.Pointer[ruleset]
 	// state is the state between any two ends.
 	state    *exchange.State
 	requests *approval.Requests
@@ -143,9 +145,6 @@ type base struct {
 type Kernel struct {
 	*base
 	notify approval.Notifier
-
-	// inForce is the ruleset for calls that begin now.
-	inForce atomic.Pointer[ruleset]
 
 	// inboxes are for agents without an app, and asking are those agents' requests.
 	inboxes *inbox.Inboxes
@@ -200,7 +199,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
 		return k.rules().tell(r, c, o, nil)
 	}
-	k.hooks = hooks.New(hooks.Options{Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
+	k.hooks = hooks.New(hooks.Options{InForce: func() *hooks.Rules { return k.rules().hookRules }, Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
 	if k.releases, err = releases.New(ctx, releases.Options{
 		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query, Tell: tell,
 		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
@@ -209,7 +208,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 			return k.rules().openRelease(ctx, row, r, weigh)
 		},
 		AskAnew: func(ctx context.Context, w *gate.Waited, anew *gate.Anew, c *store.Change) (string, *gate.Withdrawn, error) {
-			return k.rules().askAnew(ctx, w, anew, c)
+			return k.rules().askAnew(ctx, w, anew, c, true)
 		},
 		Withdrawn: k.withdrawn,
 	}); err != nil {

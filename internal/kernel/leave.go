@@ -34,7 +34,7 @@ func (h receivers) Standing(ctx context.Context, w *gate.Waited) error {
 
 // AskAnew enters a request about a message that has waited into a change.
 func (h receivers) AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error) {
-	_, why, err := h.kernel.rules().askAnew(ctx, w, anew, change)
+	_, why, err := h.kernel.rules().askAnew(ctx, w, anew, change, false)
 	return why, err
 }
 
@@ -347,8 +347,8 @@ func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
 }
 
 // askAnew enters a request about an allowed message into a change, or returns the reason why no
-// approval could release it.
-func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (id string, why *gate.Withdrawn, err error) {
+// approval could release it. Locked is set if the caller holds the lock of the message's two ends.
+func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change, locked bool) (id string, why *gate.Withdrawn, err error) {
 	m, err := k.waiting(ctx, w)
 	if err != nil {
 		why, _ = errors.AsType[*gate.Withdrawn](err)
@@ -372,7 +372,9 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 		return "", why, err
 	}
 	now := k.now()
-	defer k.state.Lock(m.sender.InstanceID, m.other())()
+	if !locked {
+		defer k.state.Lock(m.sender.InstanceID, m.other())()
+	}
 	if id := k.requests.Waiting(api.ApprovalOfMessage, m.sender.InstanceID, m.request); id != "" {
 		// A request about the same message is pending already, and sends it once.
 		return id, nil, nil

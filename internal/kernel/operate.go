@@ -3,9 +3,11 @@ package kernel
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -26,6 +28,9 @@ func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api
 		return api.DispatchResult{}, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
 	}
 	m, result, err := r.say(ctx, s, &p.DispatchParams)
+	if errors.Is(err, hooks.ErrReplaced) {
+		return k.Send(ctx, who, p)
+	}
 	if err == nil && m.deliver != nil {
 		m.deliver()
 	}

@@ -25,6 +25,8 @@ func mapped(metadata api.Object) (name string, guessed bool) {
 	var said struct {
 		Map   string `json:"map"`
 		Guess bool   `json:"guess"`
+		// Claimed is set if only the server itself says that the map is its own.
+		Claimed bool `json:"claimed"`
 	}
 	if json.Unmarshal(raw, &said) != nil {
 		return "", false
@@ -32,7 +34,7 @@ func mapped(metadata api.Object) (name string, guessed bool) {
 	if said.Guess {
 		return "guess", true
 	}
-	return ocip.Summarize(said.Map), false
+	return ocip.Summarize(said.Map), said.Claimed
 }
 
 // lookAtTool looks for secrets in the arguments of a tool call.
@@ -46,8 +48,8 @@ func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Det
 	return k.cfg.Rules.Look(passages(said, func(string) bool { return false }), most)
 }
 
-// asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool
-// and guessed receiver and text. It only applies if the agent's tool rules are enforced.
+// asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool,
+// and guessed receiver and text, or has one by the server's own word alone. It only applies if the agent's tool rules are enforced.
 func (k *ruleset) asksAboutGuess(m *outgoing) bool {
 	_, guessed := mapped(m.metadata)
 	return guessed && m.sender.Tools == directory.ToolsEnforce

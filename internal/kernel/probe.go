@@ -16,6 +16,8 @@ func (k *Kernel) Probe(ctx context.Context) error {
 	k.apps.Probe()
 	k.outbox.Probe()
 	k.requests.Count()
+	k.state.Lock("probe", "")()
+	k.pauses.Deciding()()
 	if _, err := k.store.LastSeq(ctx); err != nil {
 		return err
 	}

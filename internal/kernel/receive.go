@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
-	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -45,6 +45,9 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 		app: c.App(), appID: c.App().ID(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
 	}
 	result, err := k.bring(ctx, in)
+	if errors.Is(err, hooks.ErrReplaced) {
+		return c.queue(ctx, p, named, carried)
+	}
 	return in, result, err
 }
 
@@ -341,21 +344,15 @@ func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.
 func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
 	defer k.pauses.Deciding()()
+	if k.inForce.Load() != k {
+		return api.QueueResult{}, hooks.ErrReplaced
+	}
 	if reason, paused := k.keptOut(in); paused {
 		// An interceptor may have taken time.
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
-	var d *outbox.Delivery
-	var letter gate.Letter
-	var err error
 	record := askedAbout(k, change.Records[0])
-	if in.carried {
-		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
-	} else {
-		d = in.delivery(k.policy, expires)
-		d.About.AuditID = record.ID
-		err = k.closedIn(record, d, in.form())
-	}
+	letter, d, err := in.close(k, record, expires)
 	if err != nil {
 		return api.QueueResult{}, err
 	}

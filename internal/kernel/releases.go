@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
@@ -21,13 +22,22 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 	if err != nil {
 		return api.RedeemAnswer{}, err
 	}
-	defer k.pauses.Deciding()()
-	return k.releases.Redeem(ctx, c.App().ID(), p, func(r *approval.Request) error {
+	return redeem(ctx, k, c.App().ID(), p, func(r *approval.Request) error {
 		if _, err := k.sender(c.App().ID(), r.AgentID); err != nil {
 			return err
 		}
 		return k.mayLeave(r)
 	})
+}
+
+// redeem takes the locks in the order of every decision: the two ends of the message, then the
+// pauses. The lock of the release comes behind both.
+func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.RedeemAnswer, error) {
+	if r, err := k.decider.Get(ctx, p.ApprovalID); err == nil {
+		defer k.exchanges.Lock(r)()
+	}
+	defer k.pauses.Deciding()()
+	return k.releases.Redeem(ctx, app, p, may)
 }
 
 // mayLeave refuses a message that a pause of either end stops, and one whose agent was replaced
@@ -86,6 +96,9 @@ func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 	hook, _ := api.ParseHook(p.HookName)
 	if hook == api.ToolExecuting || hook == api.ToolCompleted {
 		result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
+		if errors.Is(err, hooks.ErrReplaced) {
+			return g.emitAgain(ctx, p)
+		}
 		if err == nil && result.Allowed && hook == api.ToolExecuting {
 			result.ExemptUntil = g.kernel.hooks.ExemptUntil(ctx, &g.kernel.Exempt, &hooks.Caller{
 				Agent: g.agent, Peer: g.peer, Process: p.Process, Lasts: g.lasts,
@@ -105,20 +118,32 @@ func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 		k := g.kernel
 		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: true, halves: p.Halves}
 		_, err := g.rules.bring(ctx, in)
+		if errors.Is(err, hooks.ErrReplaced) {
+			return g.emitAgain(ctx, p)
+		}
 		result, err := in.taken(err)
 		return result, nil, err
 	}
-	s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
-	s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
-	m, decided, err := g.rules.say(ctx, s, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
+	m, decided, err := g.say(ctx, func() speaker {
+		s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
+		s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
+		return s
+	}, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
 	result, err := g.kernel.carried(m, &decided, err)
 	return result, nil, err
 }
 
+// emitAgain decides again, under the rules in force.
+func (g *Granted) emitAgain(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, api.AfterReply, error) {
+	if err := g.renew(); err != nil {
+		return api.EmitAnswer{}, nil, err
+	}
+	return g.Emit(ctx, p)
+}
+
 // Redeem gives the agent an approved message to send, once.
 func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, api.AfterReply, error) {
-	defer g.kernel.pauses.Deciding()()
-	result, err := g.kernel.releases.Redeem(ctx, g.agent.App, p, g.rules.mayLeave)
+	result, err := redeem(ctx, g.rules, g.agent.App, p, g.rules.mayLeave)
 	return result, nil, err
 }
 

@@ -76,32 +76,50 @@ func (k *ruleset) sender(app, named string) (*Agent, error) {
 	return agent, nil
 }
 
-// Prepare makes everything of new terms that can fail, and changes nothing. The returned function
-// puts them in force with one swap; calls that begin after it use them. Call it once, and no two at
-// a time.
-func (k *Kernel) Prepare(t Terms) (adopt func(), err error) {
-	next, err := k.newRuleset(&t)
-	if err != nil {
-		return nil, err
-	}
-	return func() { k.adopt(next) }, nil
+// Adoption puts new terms in force, in three steps: Begin, then Swap between [Kernel.Replacing] and its
+// end, then Finish.
+type Adoption struct{ Begin, Swap, Finish func() }
+
+// Do takes all steps.
+func (a *Adoption) Do() {
+	a.Begin()
+	a.Swap()
+	a.Finish()
 }
 
-func (k *Kernel) adopt(next *ruleset) {
-	next.terms.Generation = k.rules().terms.Generation + 1
-	// Before the swap, so that calls of allowed apps need not wait for the check; and after it, for
-	// apps that came in between.
-	k.apps.CheckBindings(next.terms)
-	before := k.inForce.Swap(next)
-	apps := k.apps.CheckBindings(next.terms)
-	k.outbox.Rebind()
-	for _, a := range apps {
-		k.outbox.Resume(k.queuesOf(a))
-		if before.cfg.UnhealthyAfter != next.cfg.UnhealthyAfter {
-			k.apps.CheckHealth(a)
-		}
+// Prepare makes everything of new terms that can fail, and changes nothing. Calls that begin after
+// the swap use the new terms. Take the steps once, and of no two adoptions at a time.
+func (k *Kernel) Prepare(t Terms) (Adoption, error) {
+	next, err := k.newRuleset(&t)
+	if err != nil {
+		return Adoption{}, err
 	}
+	var before *ruleset
+	return Adoption{
+		// Before the swap, so that calls of allowed apps need not wait for the check; and after
+		// it, for apps that came in between.
+		Begin: func() {
+			next.terms.Generation = k.rules().terms.Generation + 1
+			k.apps.CheckBindings(next.terms)
+		},
+		Swap: func() { before = k.inForce.Swap(next) },
+		Finish: func() {
+			apps := k.apps.CheckBindings(next.terms)
+			k.outbox.Rebind()
+			for _, a := range apps {
+				k.outbox.Resume(k.queuesOf(a))
+				if before.cfg.UnhealthyAfter != next.cfg.UnhealthyAfter {
+					k.apps.CheckHealth(a)
+				}
+			}
+		},
+	}, nil
 }
+
+// Replacing waits for the decisions in progress and keeps others from beginning, until the returned
+// function is called. The record of new terms and their swap come in between, so that each
+// decision is made under the terms that its place in the log says.
+func (k *Kernel) Replacing() (done func()) { return k.pauses.Changing() }
 
 // Client is one connection of an app, registered or not.
 type Client struct {

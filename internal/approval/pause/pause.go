@@ -32,6 +32,13 @@ func (p *Pauses) Deciding() (done func()) {
 	return p.changing.RUnlock
 }
 
+// Changing waits for the decisions in progress, and keeps others from beginning until the returned
+// function is called.
+func (p *Pauses) Changing() (done func()) {
+	p.changing.Lock()
+	return p.changing.Unlock
+}
+
 // Load loads the pauses from an open store.
 func Load(ctx context.Context, s *store.Store) (*Pauses, error) {
 	rows, err := s.Paused(ctx)

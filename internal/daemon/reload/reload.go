@@ -6,13 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/config/keypath"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/config/keypath"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -65,8 +66,10 @@ type Options struct {
 	Commit func(*store.Change) (store.Receipt, error)
 	Policy *policy.Holder
 	// Prepare does everything for a configuration and a policy that can fail, and returns
-	// the function that puts them in force.
-	Prepare func(*config.Config, *policy.Policy) (adopt func(), err error)
+	// the steps that put them in force. Replacing keeps decisions from being made until the
+	// returned function is called.
+	Prepare   func(*config.Config, *policy.Policy) (Adoption, error)
+	Replacing func() (done func())
 	// Startable says why a start with a configuration would fail.
 	Startable func(context.Context, *config.Config) error
 	// Note makes the records of a configuration that is about to be in force. They begin
@@ -250,7 +253,7 @@ type plan struct {
 	delta, pending            config.Delta
 	// configAnew is set if the configuration must be recorded.
 	configAnew bool
-	adopt      func()
+	adopt      Adoption
 }
 
 // refusal is why a plan is impossible, because of the configuration or the policy.
@@ -368,11 +371,12 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 		record.Details["previous"] = previous
 		change.Records = append(change.Records, record)
 	}
-	if _, err := r.o.Commit(change); err != nil {
+	p.adopt.Begin()
+	if err := r.replace(change, p.adopt.Swap); err != nil {
 		return api.PolicyReloadResult{}, r.unrecorded(p, err)
 	}
 	noted()
-	p.adopt()
+	p.adopt.Finish()
 	r.inForce = p.cfg
 	r.later.Store(&p.pending)
 	// A refusal of the policy stands until the policy itself is checked again.

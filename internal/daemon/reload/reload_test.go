@@ -20,14 +20,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// bed is an engine over a configuration file, beside what it calls: events lists the
-// records, adoptions and what else it did, in order.
+// bed is an engine over a configuration file, with everything that it calls. events lists
+// the records, adoptions and other actions, in order.
 type bed struct {
 	*testing.T
 	*reload.Engine
 	file   string
 	events []string
-	// commit, prepare and start are what the next calls fail with.
+	// commit, prepare and start are the errors of the next calls.
 	commit, prepare, start error
 }
 
@@ -55,9 +55,10 @@ func open(t *testing.T, yaml string) *bed {
 			}
 			return store.Receipt{}, nil
 		},
-		Prepare: func(c *config.Config, _ *policy.Policy) (func(), error) {
-			return func() { b.events = append(b.events, "adopted "+c.Log.Level) }, b.prepare
+		Prepare: func(c *config.Config, _ *policy.Policy) (reload.Adoption, error) {
+			return reload.Adoption{Begin: func() {}, Swap: func() { b.events = append(b.events, "adopted "+c.Log.Level) }, Finish: func() {}}, b.prepare
 		},
+		Replacing: func() func() { return func() {} },
 		Note: func(first *audit.Record, _ *config.Config, _ bool) ([]*audit.Record, store.Part, func(), error) {
 			return []*audit.Record{first}, store.Meta{Key: "configuration"}, func() { b.events = append(b.events, "noted") }, nil
 		},
@@ -75,7 +76,7 @@ func (b *bed) write(yaml string) {
 	}
 }
 
-// did checks what the engine did since the last time.
+// did checks the engine's actions since the last call.
 func (b *bed) did(want ...string) {
 	b.Helper()
 	if !slices.Equal(b.events, want) {
@@ -84,22 +85,21 @@ func (b *bed) did(want ...string) {
 	b.events = nil
 }
 
-// A configuration is on record before it is in force, and one that has not changed is
-// neither.
+// A configuration is recorded before it is in force, and an unchanged one does neither.
 func TestRecordBeforeEffect(t *testing.T) {
 	b := open(t, "log: {level: info}\n")
 	b.write("log: {level: debug}\n")
 	if _, err := b.ReloadBySignal(); err != nil {
 		t.Fatal(err)
 	}
-	b.did("config_change loaded", "noted", "adopted debug", "told")
+	b.did("config_change loaded", "adopted debug", "noted", "told")
 	if _, err := b.ReloadBySignal(); err != nil {
 		t.Fatal(err)
 	}
 	b.did()
 }
 
-// Whatever fails on the way leaves what is in force as it was, and says so.
+// Any failure leaves the rules in force unchanged, and is reported.
 func TestFailuresLeaveWhatIsInForce(t *testing.T) {
 	b := open(t, "log: {level: info}\n")
 	refused := func(code api.Code, want string) {
@@ -129,11 +129,10 @@ func TestFailuresLeaveWhatIsInForce(t *testing.T) {
 	if _, err := b.ReloadBySignal(); err != nil {
 		t.Fatal(err)
 	}
-	b.did("config_change loaded", "noted", "adopted debug", "told")
+	b.did("config_change loaded", "adopted debug", "noted", "told")
 }
 
-// What takes a restart keeps its value and is named, unless the daemon could not start
-// with it.
+// A key that needs a restart keeps its value and is named, unless the daemon could not start with it.
 func TestWhatTakesARestart(t *testing.T) {
 	b := open(t, "log: {level: info}\n")
 	b.write("log: {level: debug}\nstore: {url: /elsewhere/ocipd.db}\n")
@@ -149,5 +148,5 @@ func TestWhatTakesARestart(t *testing.T) {
 	if waiting := b.Waiting(); !slices.Equal(waiting, []string{"store.url"}) {
 		t.Errorf("waiting for a restart are %q", waiting)
 	}
-	b.did("config_change loaded", "noted", "adopted debug", "told")
+	b.did("config_change loaded", "adopted debug", "noted", "told")
 }

@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
@@ -26,10 +27,12 @@ import (
 
 // Options holds the dependencies of Hooks.
 type Options struct {
-	Apps   *registry.Registry
-	State  *exchange.State
-	Store  *store.Store
-	Pauses *pause.Pauses
+	// InForce are the rules for calls that begin now.
+	InForce func() *Rules
+	Apps    *registry.Registry
+	State   *exchange.State
+	Store   *store.Store
+	Pauses  *pause.Pauses
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Keys   gate.Keys
@@ -69,6 +72,10 @@ type Rules struct {
 	HoldFor            time.Duration
 }
 
+// ErrReplaced means that other rules came into force while a call waited for interceptors. Nothing
+// was decided, and the call has to begin again under the rules in force.
+var ErrReplaced = errors.New("the rules were replaced")
+
 // Raised is a hook that the app of an agent raises.
 type Raised struct {
 	// By is nil if the agent has no app; AppID then stands for the agent.
@@ -97,17 +104,15 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	if v := h.paused(p.Agent, about.ChannelID); v != nil {
 		return h.refuse(r, v)
 	}
-	var denied *ocip.Verdict
-	if p.Hook == api.ToolExecuting {
-		if denied, err = h.askAboutTool(ctx, p, about, rules, r); err == nil && denied == nil && p.Agent.Tools != directory.ToolsOff {
-			denied, err = h.judge(ctx, p, rules, r)
-		}
-		if err != nil {
-			return api.EmitAnswer{}, err
-		}
+	denied, err := h.weigh(ctx, p, about, rules, r)
+	if err != nil {
+		return api.EmitAnswer{}, err
 	}
-	// Somebody may have paused the agent while interceptors were asked.
+	// While interceptors were asked, somebody may have paused the agent, or replaced the rules.
 	defer h.o.Pauses.Deciding()()
+	if h.o.InForce() != rules {
+		return api.EmitAnswer{}, ErrReplaced
+	}
 	if v := h.paused(p.Agent, about.ChannelID); v != nil {
 		denied = v
 	}
@@ -154,6 +159,17 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	}
 	h.o.Apps.Observe(rules.Terms, p.Hook, result.Data, about, p.By)
 	return result, nil
+}
+
+// weigh asks interceptors and the policy about a tool call. It returns the denial, if there is one.
+func (h *Hooks) weigh(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record) (denied *ocip.Verdict, err error) {
+	if p.Hook != api.ToolExecuting {
+		return nil, nil
+	}
+	if denied, err = h.askAboutTool(ctx, p, about, rules, r); err == nil && denied == nil && p.Agent.Tools != directory.ToolsOff {
+		denied, err = h.judge(ctx, p, rules, r)
+	}
+	return denied, err
 }
 
 // unrecorded reports whether an allowed hook needs no record: the agent's tool calls are not

@@ -116,10 +116,11 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 // the request that waits for a person. No pause begins between its look at them and the
 // commit.
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
+	defer t.locks.Lock(q.at.ID)()
 	defer t.locks.Lock("permission " + q.asked)()
 	// What waits is looked for first: what is decided meanwhile is said then.
 	if id := t.o.Approvals().Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
-		if waits, err = t.waiting(ctx, q.at.ID, id); err != nil {
+		if waits, err = t.waiting(ctx, id); err != nil {
 			return result, nil, err
 		}
 	}
@@ -235,9 +236,8 @@ func describeTool(tool *taskapi.ToolCall) string {
 	return b.String()
 }
 
-// waiting returns a request, and ends it first where its time is over.
-func (t *Tasks) waiting(ctx context.Context, id, request string) (*approval.Request, error) {
-	defer t.locks.Lock(id)()
+// waiting returns a request, and ends it first if its time is over. The task is locked.
+func (t *Tasks) waiting(ctx context.Context, request string) (*approval.Request, error) {
 	d := t.o.Approvals()
 	r, err := d.Get(ctx, request)
 	if err == nil && r.State == api.ApprovalPending && r.OverAt(t.o.Now()) {
