@@ -61,6 +61,17 @@ func TestProxyDeniesEveryToolOfEveryMap(t *testing.T) {
 		m := servers[name]
 		calls := make(map[string]string)
 		for tool, of := range m.Tools {
+			if of.By != "" {
+				// Each value of the argument that chooses is another tool.
+				for value, one := range of.Cases {
+					given := argumentsFor(t, &m, slices.Concat(one.Text, one.Title, namesIn(one.To))...)
+					calls[tool+" "+value] = fmt.Sprintf(`{%q:%q,%s`, of.By, value, given[1:])
+				}
+				for _, value := range of.Calls {
+					calls[tool+" "+value] = fmt.Sprintf(`{%q:%q}`, of.By, value)
+				}
+				continue
+			}
 			calls[tool] = argumentsFor(t, &m, slices.Concat(of.Text, of.Title, namesIn(of.To))...)
 		}
 		for tool, of := range m.Reads {
@@ -81,7 +92,8 @@ func TestProxyDeniesEveryToolOfEveryMap(t *testing.T) {
 		}
 		for _, tool := range slices.Sorted(maps.Keys(calls)) {
 			id++
-			refuses(tool+" "+calls[tool], call(id, tool, calls[tool]))
+			name, _, _ := strings.Cut(tool, " ")
+			refuses(tool+" "+calls[tool], call(id, name, calls[tool]))
 		}
 		for _, method := range []string{"resources/read", "resources/subscribe", "prompts/get", "completion/complete", "x/y"} {
 			id++
@@ -95,5 +107,46 @@ func TestProxyDeniesEveryToolOfEveryMap(t *testing.T) {
 	p.operator("audit.query", map[string]any{"filter": audit.Filter{Like: audit.Record{Code: "POLICY_DENIED"}}, "limit": api.MaxPage}, &page)
 	if n := len(page.Records); n != refused || refused < 100 {
 		t.Errorf("%d requests were refused, and %d are on record", refused, n)
+	}
+}
+
+// A server that says it is another one is asked about as if it had said nothing, unless the operator says
+// so too.
+func TestProxyAsksAboutClaimedMaps(t *testing.T) {
+	p := newProxyTrialOf(t, enforcing(t))
+	server := newWebServer(t)
+	server.info = `,"protocolVersion":"2025-06-18","serverInfo":{"name":"github-mcp-server","version":"1"}`
+	const begin = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	lines := []string{call(1, "add_issue_comment", `{"owner":"acme","repo":"widgets","issue_number":12,"body":"Hello"}`), call(2, "search_code", `{"query":"two words"}`), call(3, "search_code", `{"to":"eve","text":"Hello"}`)}
+	for name, tc := range map[string]struct {
+		args []string
+		says []string
+		sent int
+	}{
+		"its own word":               {nil, []string{"HELD", "HELD", "HELD"}, 0},
+		"its own word, and no guess": {[]string{"--unmapped", "refuse"}, []string{"UNCLEAR", "HELD", "UNCLEAR"}, 0},
+		"the operator's word":        {[]string{"--map", "github"}, []string{"done", "done", "done"}, 3},
+	} {
+		before := len(server.calls())
+		command := append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--hold", "1ms"}, tc.args...)
+		s := p.open(append(command, "--listen", "127.0.0.1:0", "--url", server.URL+"/mcp"), asProgram+"=1")
+		t.Cleanup(func() { _ = s.cmd.Process.Signal(os.Interrupt) })
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &webTrial{proxyTrial: p, server: server, at: strings.TrimSpace(line)}
+		w.post(begin)
+		for i, line := range lines {
+			if text := w.post(line); !strings.Contains(text, tc.says[i]) {
+				t.Errorf("by %s, %s is answered %q", name, line, text)
+			}
+		}
+		if n := len(server.calls()) - before; n != tc.sent {
+			t.Errorf("by %s, the server got %d calls", name, n)
+		}
+	}
+	if found := p.records(audit.Record{ActionType: audit.ActionExchange, SessionKey: "github:acme/widgets#12"}); len(found) == 0 || found[0].Details["map"] != "github" {
+		t.Errorf("on record are %+v", found)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -50,7 +51,7 @@ func scriptedServer(log string) {
 			Method string
 			Params struct{ Name string }
 		}
-		if json.Unmarshal([]byte(line), &m) != nil || m.ID == nil {
+		if json.Unmarshal([]byte(line), &m) != nil || m.ID == nil || m.Method == "" {
 			continue
 		}
 		switch {
@@ -321,29 +322,42 @@ func TestProxyPassesTheRest(t *testing.T) {
 	said := []string{
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"tasks":{},"sampling":{}},"clientInfo":{"name":"t","version":"1"}}}` + "\n",
 		`{ "jsonrpc" : "2.0", "method":"notifications\/initialized" }` + "\r\n", "\n",
-		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","_meta":{"a":1.0},"params":{}}` + "\n",
+		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","params":{"_meta":{"a":1.0}}}` + "\n",
 		`{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/list"}` + "\n",
-		`{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"half \ud83d"}}}` + "\n",
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}` + "\n",
 		`{"jsonrpc":"2.0","id":4,"method":"resources/list","params":{"cursor":"x:y"}}` + "\n",
+		`{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"half"}}}` + "\n",
 	}
 	through := func(command []string, env ...string) (answered, got []byte) {
 		if err := os.Truncate(p.log, 0); err != nil {
 			t.Fatal(err)
 		}
 		s := p.open(command, env...)
+		answers := make(chan struct{})
 		go func() {
-			for _, line := range said {
+			for i, line := range said {
+				if i == len(said)-1 {
+					<-answers // it answers what the server asks
+				}
 				if _, err := io.WriteString(s.in, line); err != nil {
 					return
 				}
 			}
 			s.in.Close()
 		}()
-		answered, err := io.ReadAll(s.out)
-		if err != nil {
-			t.Fatal(err)
+		for {
+			line, err := s.out.ReadBytes('\n')
+			if answered = append(answered, line...); bytes.Contains(line, []byte(`"id":4,`)) {
+				close(answers)
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
+		var err error
 		if got, err = os.ReadFile(p.log); err != nil {
 			t.Fatal(err)
 		}

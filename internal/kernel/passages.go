@@ -49,7 +49,8 @@ func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Det
 }
 
 // asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool,
-// and guessed receiver and text, or has one by the server's own word alone. It only applies if the agent's tool rules are enforced.
+// and guessed receiver and text, or has one by the server's own word alone. It only applies if the
+// agent's tool rules are enforced.
 func (k *ruleset) asksAboutGuess(m *outgoing) bool {
 	_, guessed := mapped(m.metadata)
 	return guessed && m.sender.Tools == directory.ToolsEnforce

@@ -23,7 +23,7 @@ var passing = map[string]bool{
 
 // passes reports whether a message of the client needs no decision.
 func passes(f *frame) bool {
-	return f.method == "" || passing[f.method] || f.id == nil && strings.HasPrefix(f.method, "notifications/")
+	return passing[f.method] || f.id == nil && strings.HasPrefix(f.method, "notifications/")
 }
 
 // parseRequest parses a request other than tools/call as a call of a tool with the method's
@@ -109,7 +109,7 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	default:
 		data["map"] = api.String("none")
 	}
-	if !c.whole && !m.Knows(c.tool) && textful(c.arguments) {
+	if !c.whole && !m.Confirms(c.tool) && textful(c.arguments) {
 		data["unmapped"] = jsontext.Value("true")
 	}
 	return data
@@ -198,7 +198,10 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 			arguments = c.given()
 		}
 		line = c.with(arguments, c.answers)
+	} else if c.more {
+		line = c.anew(line)
 	}
+	opens(p, c.named)
 	if err := c.via.send(line, !anew); err != nil {
 		p.refuse(c, &refusal{"FAILED", "the MCP server is gone"})
 	}

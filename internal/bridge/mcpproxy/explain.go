@@ -53,8 +53,8 @@ func Explain(ctx context.Context, m *toolmap.Map, given bool, target *url.URL, c
 		if err != nil {
 			return nil, err
 		}
-		if found != nil {
-			m = found
+		if found != nil && !m.Known() {
+			m = found.Claim(m)
 		}
 	}
 	shown, why := shownOf(m, tools)
@@ -65,6 +65,9 @@ func Explain(ctx context.Context, m *toolmap.Map, given bool, target *url.URL, c
 	}
 	if m.Known() {
 		fmt.Fprintf(&b, "# The map %s is in force.\n", oneWord(m.Name))
+		if m.Claimed() {
+			fmt.Fprintf(&b, "# Only the server itself says that it is this one. With tools: enforce, a person is asked\n# about what a server without a map would be asked about; --map %s confirms it.\n", oneWord(m.Name))
+		}
 	} else {
 		fmt.Fprintf(&b, "# No map is for this server: what its tools send is guessed.\n")
 	}
@@ -96,7 +99,7 @@ func shownOf(m *toolmap.Map, tools map[string][]string) (shown toolmap.Map, why 
 			why[name] = "decided about as a message, by the map"
 		case reads:
 			why[name] = "decided about as a call, and so are its results, by the map"
-		case m.Knows(name):
+		case m.Knows(name) && (guess == nil || !m.Claimed()):
 			why[name] = "decided about as a call, by the map"
 		case guess != nil:
 			why[name] = "decided about as a message, by a guess"

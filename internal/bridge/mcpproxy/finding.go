@@ -20,6 +20,9 @@ type says struct {
 	tools map[string][]string
 	// whole is set when tools is complete, and asked when the proxy has asked for them.
 	whole, asked bool
+	// open counts the requests that the server has got and not answered, and questions are its own.
+	open      map[key]int
+	questions map[key]question
 }
 
 // listen returns an observer for a request whose answer describes the server, or nil.
@@ -105,7 +108,8 @@ func (p *proxy) theMap() *toolmap.Map {
 
 // find looks for the map of the server. settled is set if nothing more can be learned.
 func find(p *proxy) (m *toolmap.Map, settled bool) {
-	if p.o.Given {
+	if p.o.Given || p.o.Map.Known() {
+		// What the server says of itself takes back no word of the operator's.
 		return p.o.Map, true
 	}
 	m, asks := ofSaid(p)
@@ -118,9 +122,9 @@ func find(p *proxy) (m *toolmap.Map, settled bool) {
 	p.mu.Unlock()
 	switch {
 	case m != nil:
-		m.Unmapped = p.o.Map.Unmapped
-		return m, true
-	case !p.o.Map.Known() && (asks || settled):
+		p.o.Log.Warn("only the server itself says that this map is its own", "map", m.Name)
+		return m.Claim(p.o.Map), true
+	case asks || settled:
 		p.o.Log.Warn("no map is for this server: what its tools send is guessed", "channel", p.o.Map.Channel)
 	}
 	return p.o.Map, settled

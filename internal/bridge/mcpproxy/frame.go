@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,7 +25,12 @@ type frame struct {
 	params span
 	// result and failure are an answer's result and error.
 	result, failure jsontext.Value
+	// more is set if the message has members that the protocol does not have.
+	more bool
 }
+
+// frameNames are the members of a message.
+var frameNames = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
 // span is a part of a line.
 type span struct{ from, to int }
@@ -42,11 +48,21 @@ func parse(line []byte) (f frame, err error) {
 // parseBody parses a message without a line end.
 func parseBody(body []byte) (f frame, err error) {
 	list, err := toolmap.Members(body, 0)
-	if err == nil {
-		err = toolmap.Exactly(list, "jsonrpc", "id", "method", "params", "result", "error")
-	}
 	if err != nil {
 		return f, err
+	}
+	return frameOf(list)
+}
+
+// frameOf is the message with the members.
+func frameOf(list []toolmap.Member) (f frame, err error) {
+	for _, m := range list {
+		f.more = f.more || !slices.Contains(frameNames, m.Name) || m.Name == "jsonrpc" && string(m.Value) != `"2.0"`
+	}
+	if f.more {
+		if err := toolmap.Exactly(list, frameNames...); err != nil {
+			return f, err
+		}
 	}
 	for _, m := range list {
 		switch m.Name {

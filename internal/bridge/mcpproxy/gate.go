@@ -454,9 +454,7 @@ func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 	a := &asked{account: account, gone: []*decided{d}, by: []string{got.Claim}}
 	if err == nil {
 		a.m = &message{to: []string{d.SessionKey}, call: d.call}
-		if t, ok := p.theMap().Tools[d.call.Tool]; ok {
-			a.tool = &t
-		} else if a.tool, err = guessAgain(d); err == nil && a.tool == nil {
+		if a.tool, err = toolAgain(p.theMap(), d); err == nil && a.tool == nil {
 			err = errors.New("the map has the tool no more")
 		}
 	}
@@ -467,18 +465,14 @@ func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 	p.again(a)
 }
 
-// guessAgain guesses the message of an unmapped tool again from the stored call.
-func guessAgain(d *decided) (*toolmap.Tool, error) {
+// toolAgain finds the tool of a stored call again: that of the map, or the guessed one.
+func toolAgain(m *toolmap.Map, d *decided) (*toolmap.Tool, error) {
 	list, err := toolmap.Members(d.call.Arguments, 0)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, a := range list {
-		names = append(names, a.Name)
+	for _, part := range d.call.Parts {
+		list = append(list, toolmap.Member{Name: part.Name, Value: jsontext.Value(`""`)})
 	}
-	for _, p := range d.call.Parts {
-		names = append(names, p.Name)
-	}
-	return toolmap.Guess(names), nil
+	return m.ToolOf(d.call.Tool, list)
 }

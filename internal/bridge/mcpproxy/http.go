@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -152,6 +151,10 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.NotFound(rw, r)
 		return
 	}
+	if err := oneIdentity(r.Header); err != nil {
+		http.Error(rw, "ocipd: "+err.Error(), http.StatusBadRequest)
+		return
+	}
 	select {
 	case w.room <- struct{}{}:
 		defer func() { <-w.room }()
@@ -216,8 +219,8 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	if f.method == "initialize" && d.session == "" {
 		w.forget("") // a server without sessions begins anew
 	}
-	if passes, learns := w.fromClient(body, &f, d.session, d); passes {
-		d.forward(body)
+	if pass, learns := w.fromClient(body, &f, d.session, d); pass != nil {
+		d.forward(pass)
 		if learns != nil {
 			w.forgo(learns)
 		}
@@ -411,69 +414,6 @@ func (d *dialog) repeated() map[string]string {
 // paramHeader begins the headers that repeat arguments.
 const paramHeader = "Mcp-Param-"
 
-// account distinguishes a client's session and its identity towards the server. A message that was approved for
-// one is not sent by another. A server without sessions may identify clients by any repeated header, so all of
-// those count. Nobody else can compute the name, because the secret path is its key.
-func (d *dialog) account() string {
-	mac := hmac.New(sha256.New, []byte(d.path))
-	fmt.Fprintf(mac, "%s\n", d.session)
-	known := d.session != ""
-	for _, name := range slices.Sorted(maps.Keys(d.r.Header)) {
-		if name != "Authorization" && (d.session != "" || ofOneRequest(name)) {
-			continue
-		}
-		known = true
-		for _, one := range d.r.Header[name] {
-			fmt.Fprintf(mac, "%s: %s\n", name, one)
-		}
-	}
-	if !known {
-		return ""
-	}
-	return hex.EncodeToString(mac.Sum(nil))[:12]
-}
-
-// ofOneRequest reports whether a header describes a request or a program, and not the user behind it.
-func ofOneRequest(name string) bool {
-	for _, begins := range []string{"Accept", "Content-", "Mcp-", "X-Request-", "X-Correlation-", "X-B3-", "Sec-"} {
-		if strings.HasPrefix(name, begins) {
-			return true
-		}
-	}
-	return slices.Contains([]string{"Last-Event-Id", "Connection", "Keep-Alive", "Cache-Control", "Pragma", "Date", "User-Agent", "Origin", "Referer", "Traceparent", "Tracestate", "Baggage", "Idempotency-Key", "Transfer-Encoding", "Expect"}, name)
-}
-
-// maxAccounts bounds the accounts that can send approved messages later.
-const maxAccounts = 256
-
-// spoke notes that a client uses an account.
-func (w *web) spoke(account string, h http.Header) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return c.account == account })
-	if len(w.last) >= maxAccounts {
-		w.last = slices.Delete(w.last, 0, 1)
-	}
-	w.last = append(w.last, speaker{account, h.Clone()})
-}
-
-// leaves notes that a session has ended. Nothing is sent in it any more.
-func (w *web) leaves(session string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return session != "" && c.header.Get("Mcp-Session-Id") == session })
-}
-
-// known returns the accounts of the known clients, the most recent one first.
-func (w *web) known() (accounts []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range slices.Backward(w.last) {
-		accounts = append(accounts, c.account)
-	}
-	return accounts
-}
-
 // answer passes the call to the server, and the answer to the client.
 func (d *dialog) answer(line []byte, repeats bool) {
 	defer func() {
@@ -569,6 +509,76 @@ func isStream(h http.Header) bool {
 	return err == nil && kind == "text/event-stream"
 }
 
+// isNothing reports whether an answer says nothing to its client: it is empty, or only acknowledges.
+func isNothing(r *http.Response) bool {
+	return r.ContentLength == 0 || r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusAccepted || r.Request.Method == http.MethodDelete
+}
+
+// nothing takes the body out of an answer that says nothing.
+func nothing(r *http.Response) error {
+	err := r.Body.Close()
+	r.Body, r.ContentLength = http.NoBody, 0
+	r.Header.Del("Content-Encoding")
+	r.Header.Del("Content-Length")
+	return err
+}
+
+// legibleHeader reports why an answer cannot be read as JSON or as a stream of events in UTF-8, as
+// every client has to read it: one that is read in another way could be another one.
+func legibleHeader(r *http.Response) error {
+	for _, encoding := range r.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(encoding, "identity") {
+			return fmt.Errorf("the server encodes its answer as %q", encoding)
+		}
+	}
+	said := r.Header.Values("Content-Type")
+	kind, params, err := mime.ParseMediaType(strings.Join(said, ","))
+	charset, more := params["charset"]
+	switch {
+	case err != nil, kind != "application/json" && kind != "text/event-stream", len(params) > 1, len(params) == 1 && !more,
+		more && !strings.EqualFold(charset, "utf-8"), kind == "application/json" && r.Request.Method == http.MethodGet:
+		if r.StatusCode >= 400 {
+			return nil // it is read as it is, and nothing else is made of it
+		}
+		return fmt.Errorf("the server answers with the type %q", said)
+	}
+	return nil
+}
+
+// longBody is an answer that is longer than is held and passes while it is read.
+type longBody struct {
+	io.Closer
+	from io.Reader
+	passage
+	ready []byte
+	err   error
+	room  [32 << 10]byte
+}
+
+func (l *longBody) Read(b []byte) (int, error) {
+	for len(l.ready) == 0 {
+		if l.err != nil {
+			return 0, l.err
+		}
+		n, err := l.from.Read(l.room[:])
+		pass, _, cut := l.next(l.room[:n])
+		if l.ready = pass; !cut && errors.Is(err, io.EOF) {
+			var rest []byte
+			rest, _, cut = l.end()
+			l.ready = append(bytes.Clone(pass), rest...)
+		}
+		if l.err = err; cut {
+			l.ready, l.err = nil, errCut
+		}
+	}
+	n := copy(b, l.ready)
+	l.ready = l.ready[n:]
+	return n, nil
+}
+
+// errCut means that the rest of an answer does not pass.
+var errCut = errors.New("the answer could be one that is awaited, and had begun before")
+
 // withoutArguments removes the headers that repeat arguments, because nobody decided about
 // their text. A server that requires them refuses the call.
 func withoutArguments(h http.Header) {
@@ -639,26 +649,54 @@ func (w *web) answers(r *http.Response) error {
 		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, r.Header.Get("Location"))
 	case r.StatusCode >= 400 && (d == nil || d.o == nil || d.o.in == nil):
 		return nil
-	case isStream(r.Header):
+	case r.StatusCode < 300 && isNothing(r):
+		return nothing(r)
+	}
+	if err := legibleHeader(r); err != nil {
+		if d != nil && d.o != nil && d.o.in != nil {
+			_, _ = w.spoil(session, resumed, err.Error())
+			return w.notice(r, d)
+		}
+		return err
+	}
+	if isStream(r.Header) {
 		// The length may change.
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
-		r.Body = &events{w: w, ctx: r.Request.Context(), session: session, resumed: resumed, from: r.Body, r: bufio.NewReaderSize(r.Body, 64<<10)}
-		return nil
-	case !w.watches(resumed):
+		r.Body = &events{w: w, ctx: r.Request.Context(), session: session, resumed: resumed, from: r.Body, r: bufio.NewReaderSize(r.Body, maxBeside)}
 		return nil
 	}
-	text, leave, err := take(r.Request.Context(), w.heard, r.Body, maxHeldLine, r.ContentLength)
-	// The room is taken until the client has the answer.
-	context.AfterFunc(r.Request.Context(), leave)
+	return w.message(r, d, session, resumed)
+}
+
+// message inspects an answer that is one message.
+func (w *web) message(r *http.Response, d *dialog, session string, resumed bool) error {
+	first, err := io.ReadAll(io.LimitReader(r.Body, maxBeside))
 	if err != nil {
 		return err
 	}
-	if len(text) > maxHeldLine || r.Header.Get("Content-Encoding") != "" {
+	from := io.MultiReader(bytes.NewReader(first), r.Body)
+	long := &longBody{Closer: r.Body, from: from, passage: passage{p: w.proxy, session: session, resumed: resumed}}
+	if len(first) == maxBeside && !w.watches(resumed) {
+		r.Body = long
+		return nil
+	}
+	text := first
+	if len(first) == maxBeside {
+		var leave func()
+		text, leave, err = take(r.Request.Context(), w.heard, from, maxHeldLine, r.ContentLength)
+		// The room is taken until the client has the answer.
+		context.AfterFunc(r.Request.Context(), leave)
+		if err != nil {
+			return err
+		}
+	}
+	if len(text) > maxHeldLine {
 		if _, spoiled := w.spoil(session, resumed, "the server said something that cannot be looked into"); spoiled {
 			return w.notice(r, d)
 		}
-		r.Body = &rest{Reader: io.MultiReader(bytes.NewReader(text), r.Body), Closer: r.Body}
+		long.from = io.MultiReader(bytes.NewReader(text), r.Body)
+		r.Body = long
 		return nil
 	}
 	if err := r.Body.Close(); err != nil {
@@ -697,164 +735,4 @@ func (w *web) notice(r *http.Response, d *dialog) error {
 	r.Header.Set("Content-Length", strconv.Itoa(len(line)))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(line)), int64(len(line))
 	return nil
-}
-
-type rest struct {
-	io.Reader
-	io.Closer
-}
-
-// events is a stream of the server. While no answer is awaited, it passes unread.
-type events struct {
-	w *web
-	// ctx is the context of the request in session. resumed is set if the request resumes
-	// an earlier stream.
-	ctx     context.Context
-	session string
-	resumed bool
-	from    io.Closer
-	r       *bufio.Reader
-	// held is the room that ready takes.
-	held int64
-	// ready is the text to read next, and err follows it.
-	ready []byte
-	err   error
-	// passing is set within an event that passes unread, inLine within one of its lines,
-	// and begun after the first line.
-	passing, inLine, begun bool
-}
-
-func (e *events) Close() error {
-	e.leave()
-	return e.from.Close()
-}
-
-// leave releases the room.
-func (e *events) leave() {
-	e.w.heard.Release(e.held)
-	e.held = 0
-}
-
-func (e *events) Read(b []byte) (int, error) {
-	for len(e.ready) == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		e.next()
-	}
-	n := copy(b, e.ready)
-	e.ready = e.ready[n:]
-	return n, nil
-}
-
-func isBlank(line []byte) bool { return len(bytes.TrimRight(line, "\r\n")) == 0 }
-
-// next reads a line that passes, or a whole event.
-func (e *events) next() {
-	e.leave()
-	piece, err := e.r.ReadSlice('\n')
-	whole := !errors.Is(err, bufio.ErrBufferFull)
-	if whole {
-		e.err = err
-	}
-	if !e.passing && e.w.watches(e.resumed) {
-		// A call is registered before the server can answer it.
-		e.hold(bytes.Clone(piece), whole)
-		return
-	}
-	e.passing = !whole || e.inLine || !isBlank(piece)
-	e.inLine = !whole
-	e.ready, e.begun = bytes.Clone(piece), true
-}
-
-// hold reads an event for inspection. whole is set if the first line is complete.
-func (e *events) hold(event []byte, whole bool) {
-	start := 0 // of the line that is read
-	for {
-		if whole {
-			if e.err != nil || isBlank(event[start:]) {
-				break
-			}
-			start = len(event)
-		}
-		if len(event) > maxBeside && e.held == 0 {
-			if err := e.w.heard.Acquire(e.ctx, maxHeldLine); err != nil {
-				e.err = err
-				return
-			}
-			e.held = maxHeldLine
-		}
-		if len(event) > maxHeldLine {
-			if lines, spoiled := e.w.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
-				// The stream ends after the notice in the event's place.
-				e.ready, e.err = appendEvents(nil, lines), io.EOF
-				return
-			}
-			e.ready, e.passing, e.inLine, e.begun = event, true, !whole, true
-			return
-		}
-		piece, err := e.r.ReadSlice('\n')
-		event = append(event, piece...)
-		if whole = !errors.Is(err, bufio.ErrBufferFull); whole {
-			e.err = err
-		}
-	}
-	if !e.begun {
-		event = bytes.TrimPrefix(event, []byte("\ufeff"))
-	}
-	e.begun = true
-	e.ready = e.looked(event)
-}
-
-// looked returns the client's version of an event. A program that ends lines at a single CR
-// would read several lines in one.
-func (e *events) looked(text []byte) (out []byte) {
-	var raw, kept, data []byte
-	has := false
-	flush := func() {
-		// An event without a message only gives the position for resuming.
-		if has && len(bytes.TrimSpace(data)) > 0 {
-			instead, held := e.w.observed(e.session, e.resumed, data)
-			switch {
-			case instead != nil:
-				switch message := instead(); {
-				case len(message) == 0:
-					raw = nil
-				case !bytes.Equal(message, data):
-					raw = appendEvents(kept, message)
-				}
-			case held:
-				raw = nil
-			}
-		}
-		out = append(out, raw...)
-		raw, kept, data, has = nil, nil, nil, false
-	}
-	for len(text) > 0 {
-		n := bytes.IndexAny(text, "\r\n")
-		end := n + 1
-		if n < 0 {
-			n, end = len(text), len(text)
-		} else if text[n] == '\r' && end < len(text) && text[end] == '\n' {
-			end++
-		}
-		line := text[:n]
-		raw = append(raw, text[:end]...)
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch {
-		case len(line) == 0:
-			flush()
-		case string(name) == "data":
-			if has {
-				data = append(data, '\n')
-			}
-			has = true
-			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
-		case string(name) != "event":
-			kept = append(kept, text[:end]...)
-		}
-		text = text[end:]
-	}
-	flush()
-	return out
 }

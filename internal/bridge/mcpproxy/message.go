@@ -34,6 +34,8 @@ type kept struct {
 	// Map names the map in use. Guess is set if no map has the tool.
 	Map   string `json:"map,omitzero"`
 	Guess bool   `json:"guess,omitzero"`
+	// Claimed is set if only the server itself says that the map is its own.
+	Claimed bool `json:"claimed,omitzero"`
 }
 
 // part is one text within the content.
@@ -58,7 +60,7 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 	if err := m.Fits(t, c.arguments); err != nil {
 		return nil, err
 	}
-	out := &message{call: kept{Tool: c.tool, Answers: c.answers, Map: m.Shown(), Guess: t.Guessed}, ask: t.Ask}
+	out := &message{call: kept{Tool: c.tool, Answers: c.answers, Map: m.Shown(), Guess: t.Guessed, Claimed: t.Claimed}, ask: t.Ask}
 	var err error
 	if out.to, err = m.Recipients(t, c.arguments); err != nil {
 		return nil, err

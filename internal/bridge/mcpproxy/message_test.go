@@ -239,15 +239,18 @@ func TestBuiltInMaps(t *testing.T) {
 		{"github", "discussion_comment_write", `{"method":"reply","owner":"acme","repo":"plans","discussionNumber":3,"body":"a","commentNodeID":"DC_rival"}`, ""},
 	} {
 		m := builtInMap(t, tc.server)
-		tool, ok := m.Tools[tc.tool]
-		if !ok {
+		if _, ok := m.Tools[tc.tool]; !ok {
 			t.Errorf("%s has no tool %s", tc.server, tc.tool)
 			continue
 		}
-		said, err := read(m, &tool, &toolCall{tool: tc.tool, arguments: argumentsIn(t, tc.arguments)})
+		c := &toolCall{tool: tc.tool, arguments: argumentsIn(t, tc.arguments)}
 		got := ""
+		tool, err := m.ToolOf(c.tool, c.arguments)
 		if err == nil {
-			got = strings.Join(said.to, " ")
+			var said *message
+			if said, err = read(m, tool, c); err == nil {
+				got = strings.Join(said.to, " ")
+			}
 		}
 		if got != tc.want {
 			t.Errorf("%s %s: to %q, want %q: %v", tc.tool, tc.arguments, got, tc.want, err)

@@ -41,20 +41,20 @@ func (s *Source) Origin(key string) string {
 	return fmt.Sprintf("%s #%x", s.Shown, h.Sum(nil)[:6])
 }
 
-// Variables that differ between terminals or sessions of a runtime. With them in the
-// digest, no later session could send an approved message. Every other variable counts,
-// because nobody can list those that choose an account.
-var (
-	terminalNames = []string{
-		"_", "PWD", "OLDPWD", "SHLVL", "TERM", "COLORTERM", "COLORFGBG", "LINES", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "WINDOWID", "WINDOW", "STY", "XAUTHORITY", "SESSION_MANAGER",
-		"DBUS_SESSION_BUS_ADDRESS", "DESKTOP_STARTUP_ID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOTIFY_SOCKET", "GPG_TTY", "VTE_VERSION", "INSIDE_EMACS", "CLAUDECODE",
-	}
-	terminalPrefixes = []string{
-		"TERM_", "TERMINAL_", "TMUX", "ZELLIJ", "XDG_SESSION_", "XDG_SEAT", "XDG_VTNR", "SSH_", "ITERM_", "KITTY_", "WEZTERM_", "ALACRITTY_", "GHOSTTY_", "KONSOLE_", "GNOME_TERMINAL_", "WT_",
-		"LC_TERMINAL", "VSCODE_", "npm_", "CLAUDE_CODE_", "CODEX_SANDBOX", "CODEX_THREAD", "WATCHDOG_",
-	}
-)
-
-func ofTerminal(name string) bool {
-	return slices.Contains(terminalNames, name) || slices.ContainsFunc(terminalPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+// terminalNames are variables that differ between terminals or sessions of a runtime. With them in the
+// digest, no later session could send what a person has approved. They stand here by their whole names, and
+// every other variable counts: a server may read its account from any, such as npm's configuration.
+var terminalNames = []string{
+	"_", "PWD", "OLDPWD", "SHLVL", "TERM", "COLORTERM", "COLORFGBG", "LINES", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "WINDOWID", "WINDOW", "STY", "XAUTHORITY", "SESSION_MANAGER",
+	"DBUS_SESSION_BUS_ADDRESS", "DESKTOP_STARTUP_ID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "GPG_TTY", "VTE_VERSION", "INSIDE_EMACS",
+	"TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TERMINAL_EMULATOR", "LC_TERMINAL", "LC_TERMINAL_VERSION", "TMUX", "TMUX_PANE", "ZELLIJ", "ZELLIJ_PANE_ID", "ZELLIJ_SESSION_NAME",
+	"XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_SESSION_CLASS", "XDG_SESSION_DESKTOP", "XDG_SESSION_PATH", "XDG_SEAT", "XDG_SEAT_PATH", "XDG_VTNR", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY",
+	"ITERM_PROFILE", "ITERM_SESSION_ID", "KITTY_INSTALLATION_DIR", "KITTY_LISTEN_ON", "KITTY_PID", "KITTY_PUBLIC_KEY", "KITTY_WINDOW_ID", "WEZTERM_EXECUTABLE", "WEZTERM_EXECUTABLE_DIR", "WEZTERM_PANE",
+	"WEZTERM_UNIX_SOCKET", "ALACRITTY_LOG", "ALACRITTY_SOCKET", "ALACRITTY_WINDOW_ID", "GHOSTTY_BIN_DIR", "GHOSTTY_RESOURCES_DIR", "GHOSTTY_SHELL_FEATURES", "KONSOLE_DBUS_SERVICE",
+	"KONSOLE_DBUS_SESSION", "KONSOLE_DBUS_WINDOW", "KONSOLE_VERSION", "GNOME_TERMINAL_SCREEN", "GNOME_TERMINAL_SERVICE", "WT_PROFILE_ID", "WT_SESSION",
+	"VSCODE_CODE_CACHE_PATH", "VSCODE_CRASH_REPORTER_PROCESS_TYPE", "VSCODE_CWD", "VSCODE_ESM_ENTRYPOINT", "VSCODE_GIT_ASKPASS_EXTRA_ARGS", "VSCODE_GIT_ASKPASS_MAIN", "VSCODE_GIT_ASKPASS_NODE",
+	"VSCODE_GIT_IPC_HANDLE", "VSCODE_HANDLES_UNCAUGHT_ERRORS", "VSCODE_INJECTION", "VSCODE_IPC_HOOK", "VSCODE_IPC_HOOK_CLI", "VSCODE_NLS_CONFIG", "VSCODE_PID", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT",
+	"CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID",
 }
+
+func ofTerminal(name string) bool { return slices.Contains(terminalNames, name) }

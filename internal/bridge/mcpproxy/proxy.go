@@ -190,25 +190,36 @@ func (p *proxy) begin() {
 	p.background.Go(p.release)
 }
 
-// fromClient handles a message of the client, and reports whether it passes unchanged. If
-// so, learns, if not nil, observes the server's answer.
-func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (ok bool, learns *observer) {
+// fromClient handles a message of the client, and returns what of it passes at once, nil for nothing.
+// If it passes, learns, if not nil, observes the server's answer.
+func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pass []byte, learns *observer) {
+	if why := outOfForm(f); why != "" {
+		p.malformed(via, why)
+		return nil, nil
+	}
 	switch {
+	case f.method == "":
+		p.ready.Do(p.begin)
+		(&toolCall{via: via}).reply(p, f, session)
+		return nil, nil
 	case f.method == "notifications/initialized":
 		p.ready.Do(p.begin)
 	case f.method == "notifications/cancelled":
-		return !p.cancelled(line, f, session), nil
-	case passes(f):
-		return true, p.listen(line, f, session)
-	case f.method != "tools/call" && toolmap.Bare(f.method) == toolmap.Bare("tools/call"):
-		p.malformed(via, fmt.Sprintf("the method %q is not tools/call", f.method))
-		return false, nil
-	default:
+		if p.cancelled(line, f, session) {
+			return nil, nil
+		}
+	case !passes(f):
 		p.ready.Do(p.begin)
 		p.call(line, f, session, via)
-		return false, nil
+		return nil, nil
+	case f.answerable():
+		learns = p.listen(line, f, session)
+		opens(p, key{session, f.key()})
 	}
-	return true, nil
+	if f.more {
+		line = f.anew(line)
+	}
+	return line, learns
 }
 
 // call has a call decided while the client's other messages continue.
@@ -359,7 +370,7 @@ func (p *proxy) watches(resumed bool) bool {
 		}
 		p.forgetOldestLocked()
 	}
-	return len(p.observers)+len(p.kept) > 0 || resumed && len(p.over) > 0
+	return len(p.observers)+len(p.kept)+len(p.deciding) > 0 || resumed && len(p.over) > 0
 }
 
 func (p *proxy) watch(o *observer) {
@@ -512,7 +523,9 @@ func (p *proxy) insteadOf(at key, resumed bool) (instead []byte, kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g, kept := p.kept[at]
-	return g.instead, kept || resumed && p.observers[at] == nil && p.elsewhereLocked(at.id)
+	// No answer is one to a call that the server has not got.
+	early := p.deciding[at] != nil && p.observers[at] == nil
+	return g.instead, kept || early || resumed && p.observers[at] == nil && p.elsewhereLocked(at.id)
 }
 
 // letBefore reports whether a line is byte for byte an answer that has passed.
@@ -531,30 +544,6 @@ func (p *proxy) loseAll() {
 	for _, o := range all {
 		o.lost(api.OutcomeUnknown, "the server ended before it answered")
 	}
-}
-
-// spoil refuses the answers of a session that the proxy has to inspect first. It returns the
-// lines that replace the server's message, and reports whether that message must not pass.
-func (p *proxy) spoil(session string, resumed bool, why string) (lines []byte, spoiled bool) {
-	var all []*observer
-	p.mu.Lock()
-	for at, o := range p.observers {
-		if at.session == session && o.in != nil {
-			all = append(all, o)
-			delete(p.observers, at)
-			p.keepLocked(at, nil)
-		}
-	}
-	spoiled = slices.ContainsFunc(p.order, func(at key) bool { return resumed || at.session == session }) || resumed && len(p.over)+len(p.observers) > 0
-	p.mu.Unlock()
-	for _, o := range all {
-		line := o.spoiled(why)
-		p.mu.Lock()
-		p.keepLocked(o.key, line)
-		p.mu.Unlock()
-		lines = append(lines, line...)
-	}
-	return lines, spoiled
 }
 
 // owned says how an approval request belongs to this session.
@@ -583,83 +572,6 @@ func (p *proxy) owns(id string) owned {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mine[id]
-}
-
-// neverDone are JSON-RPC errors that precede any effect.
-var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, "-32602": true}
-
-// observed inspects a line of the server while answers are awaited. If instead is not nil,
-// it makes the client's version of the line. A line that is held never passes.
-func (p *proxy) observed(session string, resumed bool, line []byte) (instead func() []byte, held bool) {
-	f, err := parseBody(line)
-	if err == nil && f.doubtful() {
-		err = fmt.Errorf("%w: it is not clear whose answer it is", toolmap.ErrFrame)
-	}
-	if err != nil {
-		// A client that parses it differently could take it for an answer.
-		lines, spoiled := p.spoil(session, resumed, "the server said something that cannot be read: "+err.Error())
-		if len(lines) > 0 {
-			instead = func() []byte { return lines }
-		}
-		return instead, spoiled
-	}
-	if f.method != "" || f.id == nil {
-		return nil, false
-	}
-	at := key{session, f.key()}
-	if p.letBefore(at, line) {
-		return nil, false
-	}
-	if again, kept := p.insteadOf(at, resumed); kept {
-		if again != nil {
-			instead = func() []byte { return again }
-		}
-		return instead, true
-	}
-	o := p.take(at)
-	if o == nil {
-		return nil, false
-	}
-	if o.seen != nil {
-		o.seen(&f)
-		return nil, o.own
-	}
-	if o.done != nil {
-		o.done(outcomeOf(&f))
-	}
-	if o.in != nil {
-		return func() []byte {
-			said := o.in(&f, line)
-			// The client could ask the server to repeat the answer.
-			p.mu.Lock()
-			p.keepLocked(at, said)
-			if bytes.Equal(said, line) {
-				p.letLocked(at, line)
-			}
-			p.mu.Unlock()
-			return said
-		}, true
-	}
-	return nil, o.own
-}
-
-// outcomeOf derives the outcome of a call from its answer.
-func outcomeOf(f *frame) (outcome, note string) {
-	if f.failure != nil {
-		said, _ := toolmap.Members(f.failure, 0)
-		if code, ok := toolmap.Find(said, "code"); ok && neverDone[string(code.Value)] && f.result == nil {
-			return api.OutcomeNotSent, "the server answered with an error"
-		}
-		return api.OutcomeUnknown, "the server answered with an error"
-	}
-	said, err := toolmap.Members(f.result, 0)
-	if kind, _ := toolmap.Find(said, "resultType"); err != nil || later(said) || kind.Value != nil && string(kind.Value) != `"complete"` {
-		return api.OutcomeUnknown, "the server has not said what became of it"
-	}
-	if failed, ok := toolmap.Find(said, "isError"); ok && failed.Value.Kind() == 't' {
-		return api.OutcomeUnknown, "the tool says that it failed"
-	}
-	return api.OutcomeSent, ""
 }
 
 // malformed answers an ambiguous message.

@@ -146,52 +146,92 @@ func (s *stdio) clientLine(line []byte) error {
 		s.malformed(s, err.Error())
 		return nil
 	}
-	if passes, _ := s.fromClient(line, &f, "", s); !passes {
+	pass, _ := s.fromClient(line, &f, "", s)
+	if pass == nil {
 		return nil
 	}
-	return s.toServer(line)
+	return s.toServer(pass)
 }
 
-// readServer reads the server's messages. While no answer is awaited, they pass unread, at
-// any length.
+// readServer reads the server's messages. Every line is inspected; a long one passes while it is read,
+// unless an answer is awaited.
 func (s *stdio) readServer(out io.Reader) error {
-	r := bufio.NewReaderSize(out, 64<<10)
+	r := bufio.NewReaderSize(out, maxBeside)
 	for {
-		// A call is registered before the server can answer it.
 		line, err := r.ReadSlice('\n')
-		more, dropped := errors.Is(err, bufio.ErrBufferFull), false
-		var lines []byte
-		if s.watches(false) {
-			line = bytes.Clone(line)
-			for more && len(line) <= maxHeldLine {
-				var piece []byte
-				piece, err = r.ReadSlice('\n')
-				line = append(line, piece...)
-				more = errors.Is(err, bufio.ErrBufferFull)
-			}
-			switch {
-			case more:
-				lines, dropped = s.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine))
-			case len(bytes.TrimSpace(line)) > 0:
-				line = s.answered(line)
-			}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = s.long(r, bytes.Clone(line))
+		} else if len(line) > 0 {
+			s.tell(s.inspected(bytes.Clone(line)))
 		}
-		s.out.Lock()
-		if !dropped {
-			s.write(line)
-		}
-		for more {
-			if line, err = r.ReadSlice('\n'); !dropped {
-				s.write(line)
-			}
-			more = errors.Is(err, bufio.ErrBufferFull)
-		}
-		s.write(lines)
-		s.out.Unlock()
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
 				err = nil
 			}
+			return err
+		}
+	}
+}
+
+// inspected returns what the client gets immediately for a line that may be blank.
+func (s *stdio) inspected(line []byte) []byte {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return line
+	}
+	return s.answered(line)
+}
+
+// long reads the rest of a line: the whole of it while an answer is awaited, and otherwise in parts
+// that pass at once.
+func (s *stdio) long(r *bufio.Reader, line []byte) (err error) {
+	for s.watches(false) && len(line) <= maxHeldLine {
+		piece, err := r.ReadSlice('\n')
+		if line = append(line, piece...); !errors.Is(err, bufio.ErrBufferFull) {
+			s.tell(s.inspected(line))
+			return err
+		}
+	}
+	s.out.Lock()
+	defer s.out.Unlock()
+	if len(line) > maxHeldLine {
+		if lines, spoiled := s.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+			err = skip(r)
+			s.write(lines)
+			return err
+		}
+	}
+	u := &passage{p: s.proxy, lines: true}
+	for more := true; ; {
+		pass, said, cut := u.next(line)
+		if !cut {
+			s.write(pass)
+			if more {
+				line, err = r.ReadSlice('\n')
+				more = errors.Is(err, bufio.ErrBufferFull)
+				continue
+			}
+			if pass, said, cut = u.end(); !cut {
+				s.write(pass)
+				return err
+			}
+		}
+		// What has passed of the line ends as no message.
+		s.write(cutLine)
+		if more {
+			err = skip(r)
+		}
+		s.write(said)
+		return err
+	}
+}
+
+// cutLine ends a line so that it is no JSON.
+var cutLine = []byte(" (cut by ocipd)\n")
+
+// skip reads the rest of a line.
+func skip(r *bufio.Reader) error {
+	for {
+		if _, err := r.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
 	}

@@ -54,23 +54,38 @@ type Map struct {
 	forms map[string]*regexp.Regexp
 	// known is false for the map of an unknown server.
 	known bool
+	// base is set for the map of a server that only says itself that it is the map's: it is what there is
+	// without that.
+	base *Map
 }
 
 // Tool is a tool that sends messages.
 type Tool struct {
 	// Title and Text are the arguments that people read; Text gets the disclosure.
 	Title []string `yaml:"title,omitempty,flow"`
-	Text  []string `yaml:"text,flow"`
+	Text  []string `yaml:"text,omitempty,flow"`
 	// To describes the recipients. Each is one argument in braces, or a text with several
 	// arguments; a part in brackets is dropped if its argument is missing.
-	To []string `yaml:"to,flow"`
+	To []string `yaml:"to,omitempty,flow"`
 	// With are its other permitted arguments, and Files those that name files.
 	With  []string `yaml:"with,omitempty,flow"`
 	Files []string `yaml:"files,omitempty,flow"`
 
+	// By is an argument that chooses what the tool does. Cases are what it does by the argument's values, each a
+	// tool of its own, and Calls the values with which it sends no message.
+	By    string          `yaml:"by,omitempty"`
+	Cases map[string]Tool `yaml:"cases,omitempty"`
+	Calls []string        `yaml:"calls,omitempty,flow"`
+
 	// Guessed is set if no map has the tool. With Ask, a person decides about each of its messages.
 	Guessed bool `yaml:"-"`
 	Ask     bool `yaml:"-"`
+	// Claimed is set where only the server itself says that the map is its own.
+	Claimed bool `yaml:"-"`
+	// by is the map by which the recipients of a guessed tool are made, nil for that which has guessed.
+	by *Map
+	// when is the argument, and is the value, that chose the case.
+	when, is string
 }
 
 // Treatments of a tool that is not in the map.
@@ -173,9 +188,33 @@ func (m *Map) Check() error {
 }
 
 func (t Tool) check() error {
+	if t.By != "" || len(t.Cases)+len(t.Calls) > 0 {
+		return t.checkCases()
+	}
 	if len(t.Text) == 0 || len(t.To) == 0 {
 		return errors.New(": text and to are required")
 	}
+	return t.checkArguments()
+}
+
+// checkCases checks a tool whose argument chooses what it does.
+func (t Tool) checkCases() error {
+	if t.By == "" || len(t.Cases) == 0 || len(t.Title)+len(t.Text)+len(t.To)+len(t.With)+len(t.Files) > 0 {
+		return errors.New(": with cases, by is required, and all arguments stand in the cases")
+	}
+	for _, value := range slices.Sorted(maps.Keys(t.Cases)) {
+		c := t.Cases[value]
+		if len(c.To) == 0 || c.By != "" || len(c.Cases)+len(c.Calls) > 0 || slices.Contains(t.Calls, value) || slices.Contains(c.Arguments(), t.By) {
+			return fmt.Errorf(".cases.%s: to is required, and neither cases nor the argument %s", value, t.By)
+		}
+		if err := c.checkArguments(); err != nil {
+			return fmt.Errorf(".cases.%s%w", value, err)
+		}
+	}
+	return nil
+}
+
+func (t Tool) checkArguments() error {
 	if err := templates(t.To); err != nil {
 		return fmt.Errorf(".to: %w", err)
 	}
@@ -191,7 +230,15 @@ func (t Tool) check() error {
 
 // Arguments are all arguments that the tool may have.
 func (t *Tool) Arguments() []string {
-	return slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files)
+	all := slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files)
+	if t.By != "" {
+		all = append(all, t.By)
+	}
+	for _, value := range slices.Sorted(maps.Keys(t.Cases)) {
+		one := t.Cases[value]
+		all = append(all, one.Arguments()...)
+	}
+	return all
 }
 
 func templates(list []string) error {
@@ -222,8 +269,11 @@ func (m *Map) Knows(tool string) bool {
 
 // ToolOf returns the tool for a call that sends messages, or nil.
 func (m *Map) ToolOf(tool string, arguments []Member) (*Tool, error) {
+	if m.base != nil {
+		return m.claimedTool(tool, arguments)
+	}
 	if t, ok := m.Tools[tool]; ok {
-		return &t, nil
+		return t.of(tool, arguments)
 	}
 	if m.Knows(tool) {
 		return nil, nil

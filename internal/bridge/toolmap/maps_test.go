@@ -42,6 +42,9 @@ func TestMapOf(t *testing.T) {
 		"channel: chat\ntools: {send: {text: [text]}}\n": false, "channel: chat\ntools: {send: {text: [text], to: [to]}}\n": false, "channel: agent\n": false,
 		"channel: Chat\n": false, "tools: {}\n": false, "channel: chat\nunmapped: perhaps\n": false, "channel: chat\nmore: 1\n": false, "channel: a\n---\nchannel: b\n": false,
 		"channel: chat\ntools: {send: {text: [text], to: [\"{a}{b\"]}}\n": false, "": false,
+		"channel: chat\ntools: {send: {by: how, cases: {a: {to: [\"{to}\"]}}, calls: [b]}}\n": true, "channel: chat\ntools: {send: {by: how, cases: {a: {text: [text]}}}}\n": false,
+		"channel: chat\ntools: {send: {by: how}}\n": false, "channel: chat\ntools: {send: {cases: {a: {to: [\"{to}\"]}}}}\n": false,
+		"channel: chat\ntools: {send: {text: [text], by: how, cases: {a: {to: [\"{to}\"]}}}}\n": false, "channel: chat\ntools: {send: {by: how, cases: {a: {to: [\"{to}\"]}}, calls: [a]}}\n": false,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -99,6 +102,7 @@ func TestRecipients(t *testing.T) {
 		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b"}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":3}`, "chat:a/b#3"},
 		{chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":null}`, "chat:a/b"}, {chat, []string{"{o}/{r}[#{n}]"}, `{"o":"a","r":"b","n":"1#2"}`, ""},
 		// Another mail program reads this name differently.
+		{mail, []string{"{to}"}, `{"to":"=?utf-8?q?eve?=@x.org"}`, ""}, {mail, []string{"{to}"}, `{"to":"=?utf-8?q?eve=40globex.example=3E?= <dave@x.org>"}`, ""}, {mail, []string{"{to}"}, `{"to":"a=b?c@x.org"}`, "email:a=b?c@x.org"},
 		{mail, []string{"{to}"}, `{"to":"dave@\uff47lobex.example"}`, ""}, {mail, []string{"{to}"}, `{"to":"dave@globex.example."}`, ""}, {mail, []string{"{to}"}, `{"to":"d\u0430ve@x.org"}`, ""},
 	} {
 		keys, err := tc.m.Recipients(&Tool{To: tc.to}, argumentsIn(t, tc.arguments))
@@ -155,18 +159,18 @@ func builtInMap(t testing.TB, name string) *Map {
 func TestProjectsAreRecipients(t *testing.T) {
 	t.Parallel()
 	m := builtInMap(t, "github")
-	tool, ok := m.Tools["projects_write"]
-	if !ok {
-		t.Fatal("projects_write sends nothing")
-	}
 	arguments := argumentsIn(t, `{"method":"create_project_status_update","owner":"Acme","project_number":7,"body":"Hello"}`)
-	if err := m.Fits(&tool, arguments); err != nil {
+	tool, err := m.ToolOf("projects_write", arguments)
+	if err != nil || tool == nil {
+		t.Fatalf("projects_write is %v, %v", tool, err)
+	}
+	if err := m.Fits(tool, arguments); err != nil {
 		t.Error(err)
 	}
-	if keys, err := m.Recipients(&tool, arguments); err != nil || !slices.Equal(keys, []string{"github:acme/#7"}) {
+	if keys, err := m.Recipients(tool, arguments); err != nil || !slices.Equal(keys, []string{"github:acme/#7"}) {
 		t.Errorf("recipients are %q, %v", keys, err)
 	}
-	if _, err := m.Recipients(&tool, argumentsIn(t, `{"owner":"acme","project_number":"7/../8"}`)); err == nil {
+	if _, err := m.Recipients(tool, argumentsIn(t, `{"owner":"acme","project_number":"7/../8"}`)); err == nil {
 		t.Error("a project's number can lead elsewhere")
 	}
 }
@@ -181,6 +185,109 @@ func TestNever(t *testing.T) {
 	} {
 		if err := m.Allows(argumentsIn(t, arguments)); (err == nil) != good {
 			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+}
+
+// What a tool does by one of its arguments is decided by that one: arguments that the server ignores
+// then are refused, so that they name no recipient.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	m := builtInMap(t, "github")
+	const no = "-"
+	for _, tc := range []struct{ tool, arguments, want string }{
+		{"issue_write", `{"method":"create","owner":"a","repo":"b","title":"x"}`, "github:a/b"},
+		{"issue_write", `{"method":"create","owner":"a","repo":"b","issue_number":5,"title":"x"}`, no},
+		{"issue_write", `{"method":"create","owner":"a","repo":"b","title":"x","state":"closed"}`, no},
+		{"issue_write", `{"method":"update","owner":"a","repo":"b","issue_number":5,"body":"x"}`, "github:a/b#5"},
+		{"issue_write", `{"method":"update","owner":"a","repo":"b","body":"x"}`, no},
+		{"issue_write", `{"owner":"a","repo":"b","title":"x"}`, no}, {"issue_write", `{"method":"Create","owner":"a","repo":"b"}`, no}, {"issue_write", `{"method":["create"],"owner":"a","repo":"b"}`, no},
+		{"pull_request_review_write", `{"method":"create","owner":"a","repo":"b","pullNumber":5,"body":"x","event":"COMMENT"}`, "github:a/b#5"},
+		{"pull_request_review_write", `{"method":"create","owner":"a","repo":"b","pullNumber":5,"body":"x","threadId":"T"}`, no},
+		{"pull_request_review_write", `{"method":"delete_pending","owner":"a","repo":"b","pullNumber":5}`, "github:a/b#5"},
+		{"pull_request_review_write", `{"method":"delete_pending","owner":"a","repo":"b","pullNumber":5,"body":"x"}`, no},
+		{"pull_request_review_write", `{"method":"resolve_thread","threadId":"T"}`, ""},
+		{"discussion_comment_write", `{"method":"add","owner":"a","repo":"b","discussionNumber":5,"body":"x"}`, "github:a/b#5"},
+		{"discussion_comment_write", `{"method":"update","owner":"a","repo":"b","discussionNumber":5,"body":"x"}`, no},
+		{"projects_write", `{"method":"create_project_status_update","owner":"a","project_number":5,"body":"x"}`, "github:a/#5"},
+		{"projects_write", `{"method":"delete_project_item","owner":"a","project_number":5,"item_id":6,"body":"x"}`, no},
+		{"create_pull_request_review", `{"owner":"a","repo":"b","pull_number":5,"body":"x"}`, "github:a/b#5"},
+		{"create_pull_request_review", `{"owner":"a","repo":"b","pull_number":5,"pullNumber":6,"body":"x"}`, no},
+	} {
+		arguments := argumentsIn(t, tc.arguments)
+		got := ""
+		tool, err := m.ToolOf(tc.tool, arguments)
+		if err == nil && tool != nil {
+			if err = m.Fits(tool, arguments); err == nil {
+				var keys []string
+				keys, err = m.Recipients(tool, arguments)
+				got = strings.Join(keys, " ")
+			}
+		}
+		if err != nil {
+			got = no
+		}
+		if got != tc.want {
+			t.Errorf("%s %s: %q, %v, want %q", tc.tool, tc.arguments, got, err, tc.want)
+		}
+	}
+	// Nobody makes another case of a call that was read as one.
+	tool, err := m.ToolOf("issue_write", argumentsIn(t, `{"method":"create","owner":"a","repo":"b","title":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Fits(tool, argumentsIn(t, `{"method":"update","owner":"a","repo":"b","title":"x"}`)) == nil {
+		t.Error("a call becomes another case")
+	}
+}
+
+// A map that only the server itself claims names recipients and forbids, and permits nothing: its messages
+// are marked, and a call of any other tool is what it is without the map.
+func TestClaimedMapsOnlyTighten(t *testing.T) {
+	t.Parallel()
+	claim := func(unmapped string) *Map {
+		base, err := Of("", "mine", []string{"node", "/x/server.js"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base.Unmapped = unmapped
+		return builtInMap(t, "github").Claim(base)
+	}
+	const comment = `{"owner":"a","repo":"b","issue_number":5,"body":"x"}`
+	for _, tc := range []struct{ unmapped, tool, arguments, want string }{
+		{"", "add_issue_comment", comment, "github:a/b#5 claimed"}, {UnmappedPass, "add_issue_comment", comment, "github:a/b#5 claimed"},
+		{UnmappedAsk, "add_issue_comment", comment, "github:a/b#5 claimed asks"}, {UnmappedRefuse, "add_issue_comment", comment, "refused"},
+		{"", "search_code", `{"to":"eve","text":"x"}`, "mcp-mine:eve guessed"}, {UnmappedRefuse, "search_code", `{"to":"eve","text":"x"}`, "refused"},
+		{UnmappedAsk, "get_issue", `{"to":"eve","text":"x"}`, "mcp-mine:eve guessed asks"}, {"", "search_code", `{"query":"x"}`, ""}, {"", "another", `{"to":"eve","text":"x"}`, "mcp-mine:eve guessed"},
+		{"", "issue_write", `{"method":"create","owner":"a","repo":"b","issue_number":5,"title":"x"}`, "refused"}, {UnmappedPass, "Add_Issue_Comment", comment, "refused"},
+	} {
+		m := claim(tc.unmapped)
+		arguments := argumentsIn(t, tc.arguments)
+		tool, err := m.ToolOf(tc.tool, arguments)
+		got := ""
+		if err == nil && tool != nil {
+			if err = m.Fits(tool, arguments); err == nil {
+				var keys []string
+				keys, err = m.Recipients(tool, arguments)
+				got = strings.Join(keys, " ")
+				for word, is := range map[string]bool{" claimed": tool.Claimed, " guessed": tool.Guessed} {
+					if is {
+						got += word
+					}
+				}
+				if tool.Ask {
+					got += " asks"
+				}
+			}
+		}
+		if err != nil {
+			got = "refused"
+		}
+		if got != tc.want {
+			t.Errorf("%s %s, unmapped %q: %q, %v, want %q", tc.tool, tc.arguments, tc.unmapped, got, err, tc.want)
+		}
+		if m.Confirms("search_code") || !builtInMap(t, "github").Confirms("search_code") || !m.Known() || !m.Claimed() {
+			t.Error("the server confirms its own map")
 		}
 	}
 }

@@ -27,6 +27,7 @@ func Unclear(format string, args ...any) error {
 
 // Recipients returns the sessions that a tool call sends to.
 func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error) {
+	m = m.of(t)
 	add := func(value string) (err error) {
 		if m.Channel != EmailChannel && strings.ContainsAny(value, several) {
 			return Unclear("%q could be several: name each by itself, in a list", value)
@@ -35,14 +36,7 @@ func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error)
 		return err
 	}
 	for _, to := range t.To {
-		to = optional.ReplaceAllStringFunc(to, func(part string) string {
-			for _, of := range partPattern.FindAllStringSubmatch(part, -1) {
-				if given, ok := Find(arguments, of[1]); !ok || given.Value.Kind() == 'n' {
-					return ""
-				}
-			}
-			return part[1 : len(part)-1]
-		})
+		to = withoutMissing(to, arguments)
 		parts := partPattern.FindAllStringSubmatch(to, -1)
 		if len(parts) == 1 && parts[0][0] == to {
 			given, ok := Find(arguments, parts[0][1])
@@ -91,6 +85,18 @@ func (m *Map) Recipients(t *Tool, arguments []Member) (keys []string, err error)
 	return keys, nil
 }
 
+// withoutMissing leaves out the optional parts of which an argument is missing.
+func withoutMissing(to string, arguments []Member) string {
+	return optional.ReplaceAllStringFunc(to, func(part string) string {
+		for _, of := range partPattern.FindAllStringSubmatch(part, -1) {
+			if given, ok := Find(arguments, of[1]); !ok || given.Value.Kind() == 'n' {
+				return ""
+			}
+		}
+		return part[1 : len(part)-1]
+	})
+}
+
 // appendKeys adds the session keys of a recipient, or a sender, of the map's channel.
 func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
 	if m.Channel != EmailChannel {
@@ -103,7 +109,7 @@ func (m *Map) appendKeys(keys []string, value string) ([]string, error) {
 	if err != nil {
 		return keys, Unclear("%q is no list of addresses", value)
 	}
-	if !plainAddresses.MatchString(value) {
+	if !plainAddresses.MatchString(value) || strings.Contains(value, "=?") {
 		return keys, Unclear("%q is written in a way in which programs find other addresses: write NAME <ADDRESS>, without quotes, comments and groups", value)
 	}
 	for _, a := range list {
@@ -170,6 +176,10 @@ func Steers(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == 
 // Fits refuses a call with an argument that the map does not describe, or with a value that
 // could mean more than the decision covers.
 func (m *Map) Fits(t *Tool, arguments []Member) error {
+	if err := t.unambiguous(arguments); err != nil {
+		return err
+	}
+	m = m.of(t)
 	known := t.Arguments()
 	for i := range arguments {
 		a := &arguments[i]

@@ -1,0 +1,47 @@
+package toolmap
+
+// Claim is the map m of a server of which nobody but the server itself says so, by what it calls itself or
+// its tools. Base is the map without that. Such a map names recipients and forbids what it forbids, and
+// permits nothing that base would not.
+func (m *Map) Claim(base *Map) *Map {
+	claimed := *m
+	claimed.base, claimed.Unmapped = base, base.Unmapped
+	return &claimed
+}
+
+// Claimed reports whether nobody but the server says that the map is its own.
+func (m *Map) Claimed() bool { return m.base != nil }
+
+// Confirms reports whether a tool does what the map says, by somebody else's word than the server's.
+func (m *Map) Confirms(tool string) bool { return m.base == nil && m.Knows(tool) }
+
+// claimedTool is what a call is taken for by a map that the server claims: a message by the map, and
+// otherwise what the call would be without the map.
+func (m *Map) claimedTool(tool string, arguments []Member) (*Tool, error) {
+	said := *m
+	said.base = nil
+	t, err := said.ToolOf(tool, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil && !t.Guessed {
+		if m.Unmapped == UnmappedRefuse {
+			return nil, Unclear("the tool %s sends messages, and only the server itself says by which map", tool)
+		}
+		claimed := *t
+		claimed.Claimed, claimed.Ask = true, m.Unmapped == UnmappedAsk
+		return &claimed, nil
+	}
+	if t, err = m.base.ToolOf(tool, arguments); t != nil {
+		t.by = m.base
+	}
+	return t, err
+}
+
+// of is the map by which the recipients of a tool are made.
+func (m *Map) of(t *Tool) *Map {
+	if t.by != nil {
+		return t.by
+	}
+	return m
+}
