@@ -79,6 +79,41 @@ func TestStopIsSigned(t *testing.T) {
 	}
 }
 
+// TestCheckpointIsTriedAgain checks that a checkpoint that could not be kept outside the log is kept
+// soon afterwards, without another one.
+func TestCheckpointIsTriedAgain(t *testing.T) {
+	h := plot(t, acme)
+	logged := h.observe()
+	h.start()
+	t.Cleanup(h.stop)
+	path := h.path("state/audit-checkpoints.jsonl")
+	newest := func() (size uint64) {
+		notes, err := checkpoints.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, signed := range notes {
+			if c, err := audit.OpenCheckpoint(signed); errors.Is(err, audit.ErrUnsigned) {
+				size = max(size, c.Size)
+			}
+		}
+		return size
+	}
+	if err := errors.Join(os.Rename(path, path+".away"), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	h.operator("audit.rotate_key", map[string]any{}, nil)
+	waitFor(t, "the failure is logged", func() bool {
+		return logged.FilterMessageSnippet("a new checkpoint is missing from the checkpoints outside the log").Len() > 0
+	})
+	if err := errors.Join(os.Remove(path), os.Rename(path+".away", path)); err != nil {
+		t.Fatal(err)
+	}
+	var now api.AuditVerifyResult
+	h.operator("audit.verify", map[string]any{}, &now)
+	waitFor(t, "the checkpoint is kept", func() bool { return newest() == now.Signed })
+}
+
 // TestLogHeadTravels checks that each side gets and keeps evidence of the other's log.
 func TestLogHeadTravels(t *testing.T) {
 	h := build(t, acme)
