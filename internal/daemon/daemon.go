@@ -426,11 +426,11 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 // recorded too, so that a gap is visible.
 func (d *Daemon) recordStart(ctx context.Context) error {
 	// Permitted on a nearly full disk, because somebody must end the waiting requests.
-	restored, settle, err := d.restored(ctx)
+	settle, err := d.restored(ctx)
 	if err != nil {
 		return err
 	}
-	c := &store.Change{Last: true, Checkpoint: true, Records: append(append(d.unsignedTail(), restored...),
+	c := &store.Change{Last: true, Checkpoint: true, Records: append(d.unsignedTail(),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
 			"version": d.version, "program": registry.OwnProgram(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},

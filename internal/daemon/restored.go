@@ -2,36 +2,68 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/evidence/backup"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 	"go.uber.org/zap"
 )
 
-// restored makes the record of the first start on a restored state. The caller then calls
-// settle, which withdraws approvals of messages, tool calls and effects that may have been
-// used since, and removes the mark of the restoration.
-func (d *Daemon) restored(ctx context.Context) (records []*audit.Record, settle func() error, err error) {
+// restored returns the function to call after the record of the first start on a restored state.
+// It records the restoration, pauses all sending until a person resumes, takes back everything that
+// lets something go, and removes the mark of the restoration.
+func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) {
 	mark, err := backup.Marked(d.database)
 	if err != nil || mark == nil {
-		return nil, func() error { return nil }, err
+		return func() error { return nil }, err
 	}
-	d.log.Warn("a copy of the state was restored: what was decided since is not in it, and approvals of messages, tool calls and effects that it shows as not used are taken back",
+	d.log.Warn("a copy of the state was restored, and nothing is known of what was decided since: sending is paused until a person resumes, and approvals, grants and tokens from before are taken back",
 		zap.Uint64("records", mark.Records), zap.Uint64("witnessed", mark.Witnessed), zap.Time("at", mark.At))
-	records = []*audit.Record{{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "state_restored", Details: map[string]any{
-		"records": int(mark.Records), "witnessed": int(mark.Witnessed), "at": mark.At.Format("2006-01-02T15:04:05Z"),
-	}}}
-	return records, func() error {
-		if err := errors.Join(kernel.Restored(ctx, d.kernel), d.tasks.Load().Restored(ctx)); err != nil {
-			return fmt.Errorf("cannot take back what was approved before a restoration: %w", err)
+	return func() error {
+		details := map[string]any{"records": int(mark.Records), "witnessed": int(mark.Witnessed), "at": mark.At.Format("2006-01-02T15:04:05Z")}
+		var takes []func(context.Context) error
+		for _, t := range fold.Tables() {
+			if take := takesBack(d, t); take != nil {
+				takes, details[t.Name()] = append(takes, take), len(store.OpenRows(d.store, t))
+			}
+		}
+		if err := kernel.HaltRestored(d.kernel, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "state_restored", Details: details}); err != nil {
+			return fmt.Errorf("cannot record a restoration: %w", err)
+		}
+		for _, take := range takes {
+			if err := take(ctx); err != nil {
+				return fmt.Errorf("cannot take back what was approved before a restoration: %w", err)
+			}
 		}
 		if err := os.Remove(backup.MarkPath(d.database)); err != nil {
 			return fmt.Errorf("cannot take away the mark of a restoration: %w", err)
 		}
 		return nil
 	}, nil
+}
+
+// takesBack returns what a restoration does with the open rows of a table by which something goes
+// without a further decision: people may have taken it back, or it was used, after the copy was
+// made. It is nil for rows that only stop something, or that a decision is about.
+func takesBack(d *Daemon, t fold.Table) func(context.Context) error {
+	switch t {
+	case fold.Exchanges, fold.Escalations, fold.Approvals, fold.Paused:
+		return nil
+	case fold.CommitmentGrants:
+		return func(ctx context.Context) error { return kernel.RestoredGrants(ctx, d.kernel) }
+	case fold.Releases:
+		return func(ctx context.Context) error { return kernel.RestoredReleases(ctx, d.kernel) }
+	case fold.Tasks:
+		return d.tasks.Load().Restored
+	case fold.TaskGrants:
+		return func(ctx context.Context) error {
+			return tasks.RestoredGrants(ctx, d.tasks.Load(), store.OpenRows(d.store, t))
+		}
+	}
+	panic("daemon: nothing says what a restoration does with the rows of " + t.Name())
 }

@@ -3,11 +3,13 @@ package daemon_test
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/evidence/backup"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // restores replaces the state of a stopped daemon by a backup of it, and starts the daemon.
@@ -25,6 +27,15 @@ func (h *harness) restores() {
 	h.start()
 }
 
+// goesOn has a person resume what the restoration paused.
+func (h *harness) goesOn() {
+	h.t.Helper()
+	if s := h.status(); len(s.Paused) != 1 || s.Paused[0].Scope != api.PausedAll || s.Paused[0].By != "restoration" {
+		h.t.Errorf("after a restoration %+v is paused", s.Paused)
+	}
+	h.pause("resume", nil)
+}
+
 // An approved message that may have been sent since a backup is not given to its runtime on
 // a machine that restored the backup: a person says what became of it. The same is true for
 // one that its runtime had claimed, also with the key of the claim.
@@ -36,6 +47,7 @@ func TestRestorationTakesReleasesBack(t *testing.T) {
 	var claimed api.Redeemed
 	alice.must("approval.redeem", redeem(taken), &claimed)
 	h.restores()
+	h.goesOn()
 	for range 2 {
 		alice = h.redeems()
 		for _, id := range []string{ready, taken} {
@@ -72,6 +84,7 @@ func TestRestorationTakesToolCallsBack(t *testing.T) {
 	h.decides(api.DecideApprove, deploy)
 	h.decides(api.DecideDeny, clean)
 	h.restores()
+	h.goesOn()
 	ann = h.speaker("ann")
 	if got := h.deliveries(deploy); !slices.Equal(got, []string{"approved_not_used"}) || h.shown(deploy).Delivery != "withdrawn" {
 		t.Errorf("on record is %q, and it is shown as %s", got, h.shown(deploy).Delivery)
@@ -80,5 +93,73 @@ func TestRestorationTakesToolCallsBack(t *testing.T) {
 	if anew := str(ann.tool(h, "make deploy", "require_approval"), "approvalId"); anew == deploy {
 		t.Error("it is asked about as the same")
 	}
+	h.verify()
+}
+
+// A grant that was in force when a backup was made may have been used up or revoked since: it is
+// revoked on a machine that the backup was restored on, and so is each token of an actor or agent.
+func TestRestorationRevokesGrants(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	person := h.operates()
+	grant := standingGrant(t, "once", 1, nil)
+	person.must("grant.add", grant, nil)
+	h.restores()
+	if list := h.grants(false); len(list) != 0 {
+		t.Errorf("in force is %+v", list)
+	}
+	person = h.operates()
+	person.refuse(api.Conflict, "grant.add", grant)
+	person.refuse(api.Forbidden, "sending.resume", m{})
+	person.mustSigned("carol", "sending.resume", m{}, nil)
+	h.agent("@acme/alice").held(ocip.CommitmentRequiresHuman, "telegram:dave", "The meeting room is on the schedule", in("new"))
+	if r := h.last("state_restored"); r.Details["commitment_grants"] != 1.0 {
+		t.Errorf("on record is %v", r.Details)
+	}
+	h.verify()
+}
+
+func TestRestorationRevokesTokens(t *testing.T) {
+	h := build(t, ungoverned)
+	granted := h.taskOperator().must("task.grant", m{"agent": "ann"})
+	h.restores()
+	h.goesOn()
+	h.taskDial("run/kernel.sock", "ann").refuse(api.Unauthorized, "", "task.attach", m{"token": granted["token"]})
+	if r := h.last("grant.revoked"); r.Details["grant_id"] != granted["grant_id"] {
+		t.Errorf("on record is %v", r.Details)
+	}
+	h.speaker("ann")
+	h.verify()
+}
+
+// A message that a person approved, and that waited for its channel or its app when a backup was
+// made, may have been sent or dropped since: it leaves by itself no more on a machine that the
+// backup was restored on, and a person is asked.
+func TestRestorationTakesMessagesBack(t *testing.T) {
+	h := ruled(t, acme, rego(true, "ok"))
+	alice := h.agent("@acme/alice")
+	waits := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	told := alice.emitHeld(map[string]any{"sessionKey": "telegram:dave", "content": promise + " too", "metadata": fresh(nil)})
+	h.leaves(alice)
+	h.decides(api.DecideApprove, waits.ApprovalID)
+	h.decides(api.DecideApprove, told.ApprovalID)
+	h.restores()
+	asked := h.pending()
+	if len(asked) != 2 || asked[0].Code != string(ocip.ChangedSince) || asked[1].Code != string(ocip.ChangedSince) {
+		t.Fatalf("asked is %+v", asked)
+	}
+	for _, id := range []string{waits.DispatchID, h.shown(told.ApprovalID).DispatchID} {
+		if got := h.eventsOf(id); len(got) != 1 || !strings.HasPrefix(got[0], "asked_anew") {
+			t.Errorf("on record is %q", got)
+		}
+	}
+	h.goesOn()
+	alice, telegram := h.agent("@acme/alice"), h.channel("@openclawos/telegram", "telegram")
+	telegram.quiet("hook:message_sending")
+	alice.concludes(waits.ApprovalID, api.ApprovalApproved)
+	alice.quiet(api.ApprovalEvent)
+	for i := range asked {
+		h.decides(api.DecideApprove, asked[i].ApprovalID)
+	}
+	contains(t, telegram.message("hook:message_sending").Content, promise)
 	h.verify()
 }

@@ -134,6 +134,7 @@ func TestRestorationTakesEffectsBack(t *testing.T) {
 	}
 	for range 2 {
 		h.start()
+		h.pause("resume", nil)
 		if now := h.shown(id); now.State != api.ApprovalRevoked {
 			t.Errorf("it is shown as %s", now.State)
 		}

@@ -12,10 +12,6 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// Restored takes back approvals that may have been used between a copy of the state and its
-// restoration, see [releases.Releases.Restored].
-func Restored(ctx context.Context, k *Kernel) error { return k.releases.Restored(ctx) }
-
 // Redeem gives the app an approved message to send, once.
 func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, error) {
 	k, err := c.rules()

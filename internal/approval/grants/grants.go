@@ -356,14 +356,20 @@ func (g *Grants) Revoke(ctx context.Context, who api.Peer, p *api.GrantRevokePar
 	}
 	r := g.record(one, "grant_revoked")
 	maps.Copy(r.Details, api.ByPerson(who, p.Note))
-	change := &store.Change{Records: []*audit.Record{r}, Parts: []store.Part{store.GrantEnded(row.ID)}, Last: true}
-	change.OnDurable(func(store.Receipt) {
-		g.change(row.Agent, func(list []*Grant) []*Grant {
-			return slices.DeleteFunc(list, func(one *Grant) bool { return one.GrantID == row.ID })
-		})
-	})
+	change := &store.Change{Records: []*audit.Record{r}, Last: true}
+	g.enterEnd(change, row.Agent, row.ID)
 	receipt, err := g.o.Commit(change)
 	return api.GrantRevokeResult{Changed: err == nil, AuditSeq: receipt.Seq}, err
+}
+
+// enterEnd enters the end of an agent's grant into a change.
+func (g *Grants) enterEnd(change *store.Change, agent, id string) {
+	change.Add(store.GrantEnded(id))
+	change.OnDurable(func(store.Receipt) {
+		g.change(agent, func(list []*Grant) []*Grant {
+			return slices.DeleteFunc(list, func(one *Grant) bool { return one.GrantID == id })
+		})
+	})
 }
 
 // record begins a record about a grant.
