@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,14 +92,13 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 	}
 	p.attribute()
 	defer s.forget(p)
-	for _, r := range c.Records {
-		if first && s.redact != nil {
-			s.redact(r)
-		}
-	}
+	redacted := first && redactAll(s.redact, c.Records)
 	var err error
 	if p.folded, err = s.foldOf(c); err != nil {
 		return Receipt{}, err
+	}
+	if redacted && slices.ContainsFunc(p.folded, func(rows []fold.Change) bool { return len(rows) > 0 }) {
+		return Receipt{}, ErrCredential
 	}
 	for i, r := range c.Records {
 		if p.bodies[i], err = s.encode(r); err != nil {
@@ -122,6 +122,23 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 	s.quotas.Written(p.waiting)
 	s.counted(c)
 	return p.receipt, nil
+}
+
+// ErrCredential means that the id of an exchange or a conversation is one that redaction takes out of
+// records, and that the rows of the change would hold it.
+var ErrCredential = errors.New("the id of the exchange or of the conversation looks like a credential")
+
+// redactAll redacts records, and reports whether that changed the ids that rows are known by.
+func redactAll(redact func(*audit.Record), records []*audit.Record) (ids bool) {
+	if redact == nil {
+		return false
+	}
+	for _, r := range records {
+		exchange, conversation := r.ExchangeID, r.ConversationID
+		redact(r)
+		ids = ids || r.ExchangeID != exchange || r.ConversationID != conversation
+	}
+	return ids
 }
 
 // roomBytes is the memory for one record.

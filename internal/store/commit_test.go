@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -504,4 +505,19 @@ func commitsTimed(t *testing.T, s *metrics.Set) uint64 {
 	}
 	t.Fatal("commits are not timed")
 	return 0
+}
+
+// The id of an exchange that redaction takes out of its record gets into no row of the record
+// either: nothing is committed.
+func TestNoCredentialIsAnID(t *testing.T) {
+	o := options(t.TempDir())
+	o.Redact = func(r *audit.Record) { r.ConversationID = strings.ReplaceAll(r.ConversationID, "AKIA", "[redacted]") }
+	s := open(t, o)
+	defer shut(t, s)
+	e := exchange("agent-alice-1", "e1", "AKIA")
+	before := s.Head().Seq
+	record := &audit.Record{ID: "x", ActionType: audit.ActionExchange, ExchangeID: "e1", ConversationID: "AKIA"}
+	if _, err := s.Commit(&Change{Records: []*audit.Record{record}, Parts: []Part{&Exchange{Exchange: e}}}); !errors.Is(err, ErrCredential) || s.Head().Seq != before {
+		t.Errorf("committing: %v, records from %d to %d", err, before, s.Head().Seq)
+	}
 }

@@ -19,6 +19,8 @@ func NotRecorded(message string, cause error) *api.Error {
 	var altered *store.AlteredError
 	code, verdict := api.InternalError, ocip.AuditWriteFailed
 	switch {
+	case errors.Is(cause, store.ErrCredential):
+		message, code, verdict = "nothing was done: "+cause.Error()+"; name another one", api.InvalidParams, ocip.MalformedEnvelope
 	case errors.Is(cause, store.ErrQuota):
 		// The log is fine: the app has to wait.
 		message, code, verdict = "nothing was done: "+cause.Error(), api.Forbidden, ocip.BudgetExceeded
