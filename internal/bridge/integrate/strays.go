@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/durable"
-	"github.com/pelletier/go-toml/v2"
 )
 
 // Stray is something that is in a runtime's files, or missing from them, so that a gate no
@@ -345,13 +344,43 @@ func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) 
 				Path: []string{"projects", folder, "disabledMcpServers"}, Ours: isText(gateServer), Value: `"` + gateServer + `"`}}})
 		}
 	}
-	return list, r.variables(p, func(s *Server, name string) {
+	others, err := r.otherGates(p)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, others...)
+	err = r.variables(p, func(s *Server, name string) {
 		path := []string{"mcpServers", s.Name, "env"}
 		if s.Scope != "" {
 			path = append([]string{"projects", s.Scope}, path...)
 		}
 		list = append(list, off{Stray{s.File, s.Scope, strings.Join(append(path, name), ".") + " was not entered"}, settingsfile.Gone{Item: &settingsfile.JSON{Path: path, Name: name}}})
 	})
+	return list, err
+}
+
+// otherGates finds servers of a project that have the name of the gate. Claude Code asks
+// them in the place of the one that was entered.
+func (r *Runtime) otherGates(p *Place) (list []off, err error) {
+	own, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := r.Elsewhere(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Concat(own, shared) {
+		if s.Name != gateServer || s.Scope == "" {
+			continue
+		}
+		o := off{Stray: Stray{s.File, s.Scope, "mcpServers." + gateServer + " takes the place of what was entered"}}
+		if s.File == r.files(p)[0] {
+			o.out = settingsfile.Gone{Item: &settingsfile.JSON{Path: []string{"projects", s.Scope, "mcpServers"}, Name: gateServer}}
+		}
+		list = append(list, o)
+	}
+	return list, nil
 }
 
 // variables finds environment variables that could point a proxy at another daemon or program.
@@ -429,93 +458,4 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 		stray("allowedMcpServers does not have "+gateServer, &settingsfile.JSON{Path: []string{"allowedMcpServers"}, Ours: isGate, Value: `{"serverName":"` + gateServer + `"}`})
 	}
 	return list
-}
-
-// codexSwitches finds settings that stop Codex from running hooks or from asking their server.
-func codexSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) {
-	type config struct {
-		Features map[string]any `toml:"features"`
-		Profiles map[string]struct {
-			Features map[string]any `toml:"features"`
-		} `toml:"profiles"`
-		Projects map[string]struct {
-			Trust string `toml:"trust_level"`
-		} `toml:"projects"`
-		Servers map[string]any `toml:"mcp_servers"`
-		Managed bool           `toml:"allow_managed_hooks_only"`
-		Hooks   map[string]any `toml:"hooks"`
-	}
-	look := func(file, scope string) (c config) {
-		text, err := durable.ReadUpTo(file, maxShared)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return c
-		}
-		if err == nil {
-			err = toml.Unmarshal(text, &c)
-		}
-		if err != nil {
-			list = append(list, off{Stray: Stray{file, scope, "cannot be read, so what it switches off is not known"}})
-		}
-		return c
-	}
-	own := codexFiles(p)[0]
-	c := look(own, "")
-	switched := func(file, scope string, features map[string]any, path ...string) {
-		for _, name := range []string{"hooks", "codex_hooks"} {
-			if features[name] != false || managed {
-				continue // the machine's hooks run regardless of the user's settings
-			}
-			at := slices.Concat(path, []string{"features", name})
-			o := off{Stray: Stray{file, scope, strings.Join(at, ".") + " is false"}}
-			if file == own {
-				o.out = settingsfile.Gone{Item: &settingsfile.Key{Path: at}}
-			}
-			list = append(list, o)
-		}
-	}
-	switched(own, "", c.Features)
-	hooks := filepath.Join(filepath.Dir(own), "hooks.json")
-	text, err := durable.ReadFile(hooks)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, event := range []string{codexBefore, codexPrompt} {
-		at, err := (&settingsfile.JSON{Path: []string{"hooks", event}, Ours: isHook}).At(text)
-		if err != nil || at < 0 {
-			continue // that it is missing, or that the file cannot be read, is said already
-		}
-		// Codex identifies a hook by its position among the others.
-		if key := codexTrust(hooks, event, at); settingsfile.Under(c.Hooks, []string{"state", key}) == nil {
-			list = append(list, off{Stray: Stray{own, "", "hooks.state." + key + " is missing, and Codex runs no hook that nobody has trusted"}})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		switched(own, "", c.Profiles[name].Features, "profiles", name)
-	}
-	for _, folder := range slices.Sorted(maps.Keys(c.Projects)) {
-		if c.Projects[folder].Trust != "trusted" {
-			continue
-		}
-		file := filepath.Join(folder, ".codex", "config.toml")
-		shared := look(file, folder)
-		switched(file, folder, shared.Features)
-		if shared.Servers[gateServer] != nil {
-			list = append(list, off{Stray: Stray{file, folder, serversTable + "." + gateServer + " takes the place of what was entered"}})
-		}
-	}
-	for _, name := range []string{"config.toml", "managed_config.toml", "requirements.toml"} {
-		file := filepath.Join(p.Etc, "codex", name)
-		machine := look(file, "")
-		switched(file, "", machine.Features)
-		if machine.Managed && !managed {
-			list = append(list, off{Stray: Stray{file, "", "allow_managed_hooks_only is true, so that hooks of a user's own do not run"}})
-		}
-		if machine.Servers[gateServer] != nil && !managed && name == "managed_config.toml" {
-			list = append(list, off{Stray: Stray{file, "", serversTable + "." + gateServer + " takes the place of what was entered"}})
-		}
-	}
-	return list, r.variables(p, func(s *Server, name string) {
-		at := []string{serversTable, s.Name, "env", name}
-		list = append(list, off{Stray{s.File, s.Scope, strings.Join(at, ".") + " was not entered"}, settingsfile.Gone{Item: &settingsfile.Key{Path: at}}})
-	})
 }

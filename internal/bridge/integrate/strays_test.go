@@ -48,6 +48,9 @@ var strayTests = []struct {
 	{"claude-code", "the gate's environment", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/usr/bin/ocipd","env":{"LD_PRELOAD":"/x"},"type":"stdio"`, "mcpServers.ocipd-gate.env was not entered", false},
 	{"claude-code", "the gate disabled", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/usr/bin/ocipd","disabled":true,"type":"stdio"`, "mcpServers.ocipd-gate.disabled was not entered", false},
 	{"claude-code", "the gate disabled in a project", ".claude.json", `"history":[]`, `"history":[],"disabledMcpServers":["ocipd-gate","o"]`, "disabledMcpServers has ocipd-gate", false},
+	{"claude-code", "another gate in a project, by the user", ".claude.json", `"history":[]`, `"history":[],"mcpServers":{"ocipd-gate":{"command":"yes"}}`, "mcpServers.ocipd-gate takes the place", false},
+	{"claude-code", "another gate in a project, over HTTP", ".claude.json", `"history":[]`, `"history":[],"mcpServers":{"ocipd-gate":{"type":"http","url":"https://y"}}`, "mcpServers.ocipd-gate takes the place", false},
+	{"claude-code", "another gate in a project, shared", "w/.mcp.json", "", `{"mcpServers":{"ocipd-gate":{"command":"yes"}}}`, "mcpServers.ocipd-gate takes the place", true},
 	{"claude-code", "another agent's token", ".claude.json", `"tool-gate","--runtime","claude-code","--token-file","/t"`, `"tool-gate","--runtime","claude-code","--token-file","/other"`, "mcpServers.ocipd-gate.args[6]", false},
 	{"claude-code", "another server left out", ".claude.json", `"--without","user:slack"`, `"--without","user:slack","--without","user:web"`, "mcpServers.ocipd-gate.args has 11 elements", false},
 	{"claude-code", "the gate is another program", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/tmp/ocipd","type":"stdio"`, `mcpServers.ocipd-gate.command is "/tmp/ocipd"`, false},
@@ -86,6 +89,10 @@ var strayTests = []struct {
 	{"codex", "a server's environment in a table", ".codex/config.toml", "env = {T = \"x\"}", "[mcp_servers.slack.env]\nT = \"x\"\nLD_PRELOAD = \"/x\"", "mcp_servers.slack.env.LD_PRELOAD was not entered", false},
 	{"codex", "a server asks another daemon", ".codex/config.toml", `"--socket", "/s", "mcp-proxy"`, `"--socket", "/x", "mcp-proxy"`, "server slack: asking the daemon at /x", false},
 	{"codex", "a project's gate", "w/.codex/config.toml", "", "[mcp_servers.ocipd-gate]\ncommand = \"true\"\n", "mcp_servers.ocipd-gate takes the place", true},
+	{"codex", "a profile's gate", ".codex/p.config.toml", "", "[mcp_servers.ocipd-gate]\ncommand = \"true\"\n", "mcp_servers.ocipd-gate takes the place", true},
+	{"codex", "no hooks in a profile's file", ".codex/p.config.toml", "", "features.hooks = false\n", "features.hooks is false", true},
+	{"codex", "no hooks in a profile of a profile's file", ".codex/p.config.toml", "", "[profiles.q.features]\nhooks = false\n", "profiles.q.features.hooks is false", true},
+	{"codex", "the machine's gate", "etc/codex/config.toml", "", "[mcp_servers.ocipd-gate]\nenabled = false\n", "mcp_servers.ocipd-gate takes the place", true},
 	{"codex", "no hooks in a project", "w/.codex/config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
 	{"codex", "hooks of the machine alone", "etc/codex/requirements.toml", "", "allow_managed_hooks_only = true\n", "allow_managed_hooks_only is true", true},
 	{"codex", "no hooks on the machine", "etc/codex/managed_config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
@@ -152,7 +159,7 @@ func TestStrays(t *testing.T) {
 			plan, err = r.Remove(p)
 			apply(t, plan, err)
 			for name, text := range all(t, p) {
-				if !strings.HasPrefix(name, "w/") && !strings.HasPrefix(name, "etc/") && tt.now != `"Stop"` && (strings.Contains(text, `"ocipd-gate": {`) || strings.Contains(text, "[mcp_servers.ocipd-gate") || strings.Contains(text, `"server":"ocipd-gate"`) || strings.Contains(text, "mcp-proxy")) {
+				if !strings.HasPrefix(name, "w/") && !strings.HasPrefix(name, "etc/") && name != ".codex/p.config.toml" && tt.now != `"Stop"` && (strings.Contains(text, `"ocipd-gate": {`) || strings.Contains(text, "[mcp_servers.ocipd-gate") || strings.Contains(text, `"server":"ocipd-gate"`) || strings.Contains(text, "mcp-proxy")) {
 					t.Errorf("taken out, %s is\n%s", name, text)
 				}
 			}
