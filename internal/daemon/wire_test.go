@@ -354,7 +354,9 @@ func TestWireMethods(t *testing.T) {
 	}
 	dlp.grant("hook.result", `{"eventId":"`+asked.EventID+`","result":{"content":"hello"}}`, "ok")
 	m := alice.wait(func(m *message) bool { return m.RequestID == "d1" })
-	same(t, "message.dispatch", members(t, m.Result), "dispatchId", "queued", "ocip")
+	// Directly after app.ready the message can wait until the channel has been searched for older ones.
+	given := slices.DeleteFunc(members(t, m.Result), func(member string) bool { return member == "waiting" })
+	same(t, "message.dispatch", given, "dispatchId", "queued", "ocip")
 
 	w.write(w.request("w1", "config.watch", `{"paths":["channels"]}`) + "\n")
 	m = w.wait(func(m *message) bool { return m.RequestID == "w1" })
