@@ -43,7 +43,7 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 		}
 		next = func() (told taskapi.RunnerChunk) {
 			t.Helper()
-			line, err := orders.Next(t.Context())
+			line, err := nextOf(t, orders)
 			if err == nil {
 				err = json.Unmarshal(line, &told)
 			}

@@ -328,7 +328,9 @@ func (h *harness) tryApp(id, channel string, able api.Capabilities) (*app, error
 	h.t.Helper()
 	a := h.connect()
 	a.id = id
-	_, err := a.Register(h.t.Context(), manifest(id, able))
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	_, err := a.Register(ctx, manifest(id, able))
 	if err == nil && channel != "" {
 		err = a.call("capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}, nil)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	protocol "github.com/openclawos/ocipd/internal/api/wire"
@@ -212,7 +213,9 @@ func (h *harness) register(id string, c api.Capabilities, opts ...client.Option)
 	h.t.Helper()
 	a := h.connect(opts...)
 	a.id = id
-	if _, err := a.Register(h.t.Context(), manifest(id, c)); err != nil {
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	if _, err := a.Register(ctx, manifest(id, c)); err != nil {
 		h.t.Fatal(err)
 	}
 	return a
@@ -355,14 +358,24 @@ func (a *app) decode(raw []byte, into any) {
 // operator calls a method on the operator socket.
 func (h *harness) operator(method string, params, result any) {
 	h.t.Helper()
-	c, err := client.Dial(h.t.Context(), h.path("run/operator.sock"))
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	c, err := client.Dial(ctx, h.path("run/operator.sock"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Call(h.t.Context(), method, params, result); err != nil {
-		h.t.Fatal(err)
+	if err := c.Call(ctx, method, params, result); err != nil {
+		h.t.Fatalf("%s: %v", method, err)
 	}
+}
+
+// nextOf returns the next chunk of a stream.
+func nextOf(t testing.TB, s *client.Stream) (jsontext.Value, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return s.Next(ctx)
 }
 
 // records returns the newest records that a filter selects, oldest first.

@@ -51,7 +51,10 @@ func TestWhatWaitsMeetsWhoReadsThere(t *testing.T) {
 				contains(t, irc.message("hook:message_sending").Content, "blue folder")
 				return
 			}
-			waitFor(t, "it is taken out", func() bool { return len(h.waits(map[string]any{"channel": "irc"}).Messages) == 0 })
+			// The queue is read from the database: a moment later the record can be found too.
+			waitFor(t, "it is taken out, on record", func() bool {
+				return len(h.waits(map[string]any{"channel": "irc"}).Messages) == 0 && len(h.eventsOf(sent.DispatchID)) > 0
+			})
 			irc.quiet("hook:message_sending")
 			if got := h.eventsOf(sent.DispatchID); !slices.Equal(got, []string{tc.want}) {
 				t.Errorf("on record is %q, want %q", got, tc.want)

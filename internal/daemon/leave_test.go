@@ -71,7 +71,8 @@ func TestWhatWaitsIsWeighedAgain(t *testing.T) {
 				h.verify()
 				return
 			}
-			waitFor(t, "it is taken out", func() bool { return len(h.waits(nil).Messages) == 0 })
+			// The queue is read from the database: a moment later the record can be found too.
+			waitFor(t, "it is taken out, on record", func() bool { return len(h.waits(nil).Messages) == 0 && len(h.eventsOf(sent.DispatchID)) > 0 })
 			receiver.must("app.heartbeat", nil, nil)
 			receiver.silent(event)
 			if got := h.eventsOf(sent.DispatchID); !slices.Equal(got, []string{tc.want}) {
@@ -238,7 +239,9 @@ func TestWhatCameInIsWeighedAgain(t *testing.T) {
 			}
 			h.reloaded(theirs)
 			alice := h.agent("@acme/alice")
-			waitFor(t, "it is taken out", func() bool { return len(h.waits(nil).Messages) == 0 })
+			waitFor(t, "it is taken out, on record", func() bool {
+				return len(h.waits(nil).Messages) == 0 && len(h.records(audit.Filter{Like: audit.Record{Event: "withdrawn"}})) > 0
+			})
 			alice.quiet("hook:message_received")
 			if r := h.last("withdrawn"); r.Details["code"] != string(ocip.CrossEnterpriseBlocked) {
 				t.Errorf("on record is %+v", r)

@@ -243,7 +243,7 @@ func TestUndoingIsAskedForAnewWhenMorePeopleAreRequired(t *testing.T) {
 	}
 	next := func() (told taskapi.RunnerChunk) {
 		t.Helper()
-		line, err := orders.Next(t.Context())
+		line, err := nextOf(t, orders)
 		if err == nil {
 			err = json.Unmarshal(line, &told)
 		}

@@ -277,7 +277,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := orders.Next(t.Context()); err != nil {
+	if _, err := nextOf(t, orders); err != nil {
 		t.Fatal(err)
 	}
 	run := func(key string) m {

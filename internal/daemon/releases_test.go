@@ -441,7 +441,7 @@ func TestAgentWatch(t *testing.T) {
 	defer c.Close()
 	if s, err := c.Stream(t.Context(), "agent.watch", nil); err != nil {
 		t.Fatal(err)
-	} else if _, err := s.Next(t.Context()); api.AsError(err).Code != api.AppNotRegistered {
+	} else if _, err := nextOf(t, s); api.AsError(err).Code != api.AppNotRegistered {
 		t.Errorf("nobody is told %v", err)
 	}
 	if err := c.Call(t.Context(), "task.attach", m{"token": granted["token"]}, nil); err != nil {
@@ -473,7 +473,7 @@ func TestAgentWatch(t *testing.T) {
 	}
 	h.taskOperator().must("task.revoke_grant", m{"grant_id": granted["grant_id"]})
 	hold("ann", promise+" again")
-	if got, err := s.Next(t.Context()); err == nil {
+	if got, err := nextOf(t, s); err == nil {
 		t.Errorf("told %s after the end of the grant", got)
 	}
 }

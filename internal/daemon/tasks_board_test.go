@@ -63,7 +63,7 @@ func TestTaskQuestions(t *testing.T) {
 	}
 	next := func() {
 		t.Helper()
-		if _, err := orders.Next(t.Context()); err != nil {
+		if _, err := nextOf(t, orders); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -45,12 +45,12 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first line says that the runner is attached.
-	if _, err := orders.Next(t.Context()); err != nil {
+	if _, err := nextOf(t, orders); err != nil {
 		t.Fatal(err)
 	}
 	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
 	started := c.lead.must("task.run_effect", run)
-	line, err := orders.Next(t.Context())
+	line, err := nextOf(t, orders)
 	if err != nil {
 		t.Fatal(err)
 	}
