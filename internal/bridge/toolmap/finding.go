@@ -38,15 +38,67 @@ func Of(given, entry string, command []string) (*Map, error) {
 	return m, m.Check()
 }
 
-// starts reports whether a command line starts or reaches a server of the map.
+// starts reports whether a command line starts a server of the map, or reaches it. An argument of another
+// program says nothing.
 func (m *Map) starts(command []string) bool {
-	some := func(list []string, is func(arg, name string) bool) bool {
-		return slices.ContainsFunc(list, func(name string) bool {
-			return slices.ContainsFunc(command, func(arg string) bool { return is(arg, name) })
-		})
+	at := started(command)
+	if at == len(command) {
+		return false
 	}
-	program := func(arg, name string) bool { return filepath.Base(filepath.ToSlash(arg)) == name }
-	return some(m.Packages, isPackage) || some(m.Programs, program) || some(m.Images, isImage) || some(m.Hosts, isHost)
+	is := func(list []string, arg string, is func(arg, name string) bool) bool {
+		return slices.ContainsFunc(list, func(name string) bool { return is(arg, name) })
+	}
+	arg, rest := command[at], command[at+1:]
+	switch name := baseOf(arg); {
+	case is(m.Packages, arg, isPackage), is(m.Programs, name, func(arg, name string) bool { return arg == name }), at == 0 && len(rest) == 0 && is(m.Hosts, arg, isHost):
+		return true
+	case slices.Contains(containerPrograms, name):
+		return is(m.Images, imageOf(rest), isImage)
+	case isPackage(arg, "mcp-remote"), len(rest) > 0 && rest[0] == "mcp-connect":
+		return slices.ContainsFunc(rest, func(arg string) bool { return is(m.Hosts, arg, isHost) })
+	}
+	return false
+}
+
+func baseOf(arg string) string { return filepath.Base(filepath.ToSlash(arg)) }
+
+// launchers are programs that start another one, and their words before its name.
+var launchers = []string{
+	"bun", "bunx", "C", "c", "cmd", "corepack", "deno", "dlx", "env", "exec", "nice", "node", "nohup", "npm", "npx", "pipx", "pnpm", "pnpx", "run", "stdbuf", "sudo", "time", "tool", "tsx", "uv", "uvx", "x", "yarn",
+}
+
+// started is the index of what a command line starts: the first word that is no launcher, option or variable.
+func started(command []string) int {
+	at := slices.IndexFunc(command, func(arg string) bool {
+		name, _, assigns := strings.Cut(arg, "=")
+		return !strings.HasPrefix(arg, "-") && !slices.Contains(launchers, strings.TrimSuffix(baseOf(arg), ".exe")) && (!assigns || strings.ContainsAny(name, "/@:"))
+	})
+	if at < 0 {
+		return len(command)
+	}
+	return at
+}
+
+// containerPrograms run images, and imageFlags are their options without a value.
+var (
+	containerPrograms = []string{"docker", "podman", "nerdctl", "finch", "container"}
+	imageFlags        = []string{"--detach", "--disable-content-trust", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty"}
+)
+
+// imageOf is the image that the arguments of a container program run, "" for none.
+func imageOf(rest []string) string {
+	at := slices.Index(rest, "run")
+	for i := at + 1; at >= 0 && i < len(rest); i++ {
+		arg := rest[i]
+		switch {
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		case strings.Contains(arg, "="), slices.Contains(imageFlags, arg), strings.Trim(arg[1:], "itdPq") == "":
+		default:
+			i++ // the option's value
+		}
+	}
+	return ""
 }
 
 // isPackage reports whether an argument names a package: alone, with a version, or as a
