@@ -36,9 +36,11 @@ type Plan struct {
 	Edits []Edit
 	files []change
 	// entered holds ocipd's entries in each file, apart from the commands of servers.
-	// managed is set if the machine's settings contain the hooks. Both are noted.
+	// managed is set if the machine's settings contain the hooks, and agent is the agent of the
+	// servers. All are noted.
 	entered map[string][]entered
 	managed bool
+	agent   string
 }
 
 // enters adds the items of an edit to the note.
@@ -86,7 +88,7 @@ func (f *change) recall(notes map[string]note) {
 // changes servers that are behind the proxy as another agent.
 func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
-		if e.Own || e.Name == gateServer || !p.started(&e.Server) || e.Agent == agent && e.Changed == "" && e.named() {
+		if e.Own || e.Name == gateServer || !p.started(&e.Server) {
 			return "", nil, false
 		}
 		command, args := e.Command, e.Args
@@ -97,9 +99,10 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 			command, args = p.inner(e)
 		}
 		command, args = p.before(agent, e.Name, command, args)
-		return command, args, true
+		return command, args, command != e.Command || !slices.Equal(args, e.Args)
 	})
 	if err == nil {
+		plan.agent = agent
 		err = plan.unambiguous()
 	}
 	if err != nil || r.gates == nil || !p.Tools {
@@ -295,6 +298,7 @@ func (p *Plan) Apply() error {
 	}
 	notes := k.Files
 	k.Home, k.Folder, k.Self, k.Socket = p.place.Home, p.place.Getenv(p.runtime.variable), p.place.Self, p.place.daemon()
+	k.Finds, k.Agent, k.Token = p.place.finds(), p.agent, p.place.Token
 	k.Managed = p.managed || k.Managed && !p.place.Tools
 	for _, f := range p.files {
 		if !p.place.Tools {
@@ -379,8 +383,12 @@ type kept struct {
 	Folder string `json:"folder,omitzero"`
 	// Self is the path of ocipd that was entered.
 	Self string `json:"self,omitzero"`
-	// Socket is the daemon's socket.
-	Socket string `json:"socket,omitzero"`
+	// Socket is the daemon's socket, and Finds are the options that find it in what was entered.
+	Socket string   `json:"socket,omitzero"`
+	Finds  []string `json:"finds,omitempty"`
+	// Agent and Token are the agent and the file of its token in what was entered.
+	Agent string `json:"agent,omitzero"`
+	Token string `json:"token,omitzero"`
 	// Managed is set if the machine's settings contain the hooks.
 	Managed bool `json:"managed,omitzero"`
 	// Asks maps a row of [Runtime.Open] to the version of the runtime that a trial saw ask about it.

@@ -273,12 +273,20 @@ func readClaude(file string, text []byte) (list []entry, err error) {
 	return list, nil
 }
 
+// claudeMembers are the members of a server that a command starts, with stdioType as their
+// type. With another type or an address Claude Code does not start the command. What it would
+// make of a further member is not known.
+var claudeMembers = []string{"type", "command", "args", "env", "timeout", "alwaysLoad"}
+
+const stdioType = "stdio"
+
 func readJSONServer(text []byte, s member) (e entry, err error) {
 	e.Name = s.name
 	list, err := members(text, s.at)
 	if err != nil {
 		return e, fmt.Errorf("is no object: %w", err)
 	}
+	kind := stdioType
 	for _, m := range list {
 		value := text[m.at.begin:m.at.end]
 		switch m.name {
@@ -292,6 +300,8 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 			err = json.Unmarshal(value, &e.URL)
 		case "env":
 			_ = json.Unmarshal(value, &e.env) // one that is no such thing is none of ours
+		case "type":
+			err = json.Unmarshal(value, &kind)
 		}
 		if err != nil {
 			return e, fmt.Errorf("%s: %w", m.name, err)
@@ -299,6 +309,12 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 	}
 	if e.args == (span{}) {
 		e.args = span{e.command.end, e.command.end}
+	}
+	switch at := slices.IndexFunc(list, func(m member) bool { return !slices.Contains(claudeMembers, m.name) }); {
+	case at >= 0:
+		e.other = list[at].name
+	case kind != stdioType:
+		e.other = "type " + kind
 	}
 	e.write = writeJSON
 	at := s.at

@@ -332,7 +332,10 @@ func TestChangedEntriesAreOpen(t *testing.T) {
 	p := &Place{Self: "/usr/bin/ocipd"}
 	for line, want := range map[string]string{
 		"/usr/bin/ocipd mcp-proxy --agent a --token-file /t --name x -- npx x":                   "gated",
-		"/usr/bin/ocipd --socket /s --config /c mcp-proxy --agent a --token-file /t -- npx x":    "gated",
+		"/usr/bin/ocipd --socket /s mcp-proxy --agent a --token-file /t -- npx x":                "gated",
+		"/usr/bin/ocipd --socket /s --config /c mcp-proxy --agent a --token-file /t -- npx x":    "changed",
+		"/usr/bin/ocipd --socket /s --socket /x mcp-proxy --agent a --token-file /t -- npx x":    "changed",
+		"ocipd mcp-proxy --agent a --token-file /t --name x -- npx x":                            "changed",
 		"/usr/bin/ocipd mcp-proxy --agent a --token-file /t --unmapped=pass -- npx x":            "changed",
 		"/usr/bin/ocipd mcp-proxy --agent a --token-file /t --unmapped pass -- npx x":            "changed",
 		"/usr/bin/ocipd mcp-proxy --map /empty.yaml --agent a --token-file /t --name x -- npx x": "changed",

@@ -42,6 +42,8 @@ type Server struct {
 	// the runtime's environment that it passes on.
 	env    map[string]string
 	passed []string
+	// other is a member of the entry that a server started by a command does not have, or "".
+	other string
 	// Map is the tool map that the command line names, or "". A map that the server itself
 	// provides comes first.
 	Map string `json:"map,omitzero"`
@@ -135,9 +137,9 @@ type Place struct {
 	// Hashes, if set, asks Codex for the hashes of hooks, by event.
 	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
 
-	// entered is the daemon's socket at the time of the integration; "" if it is unknown or
-	// does not matter.
-	entered string
+	// entered is what is noted of the integration, because the caller may use another daemon;
+	// nil if there is none, or it does not matter.
+	entered *kept
 
 	// openClawAgent is an agent of OpenClaw, known after a query.
 	openClawAgent string
@@ -219,7 +221,9 @@ func (r *Runtime) asEntered(p *Place) (*Place, error) {
 		return nil, err
 	}
 	there := *p
-	there.entered = k.Socket
+	if len(k.Files) > 0 {
+		there.entered = k
+	}
 	return &there, nil
 }
 
@@ -362,9 +366,9 @@ func subcommand(args []string) (name string, rest []string) {
 }
 
 // behind parses a server's command: the agent of its proxy, whether it is one of ocipd's
-// own servers, and how the proxy's command line differs from the entered one.
+// own servers, and how the entry differs from the entered one.
 func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
-	if !p.isSelf(s.Command) && filepath.Base(s.Command) != "ocipd" {
+	if s.Command != p.Self && filepath.Base(s.Command) != "ocipd" {
 		return "", false, ""
 	}
 	ours := s.Args
@@ -373,7 +377,7 @@ func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
 		ours = s.Args[:i]
 	}
 	name, rest := subcommand(ours)
-	changed = p.strange(s, ours[:len(ours)-len(rest)])
+	changed = p.strange(s, ours[:max(0, len(ours)-len(rest)-1)])
 	switch {
 	case name == serveCommand || name == gateCommand:
 		return "", changed == "", ""
@@ -384,20 +388,27 @@ func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
 	if at < 0 || at+1 == len(rest) {
 		return "", false, ""
 	}
-	for n := 0; n < len(rest); n += 2 {
-		if want := []string{agentFlag, tokenFlag, nameFlag}; changed == "" && (n/2 >= len(want) || rest[n] != want[n/2] || n+1 == len(rest)) {
-			changed = "with " + rest[n]
-		}
-	}
-	if changed == "" && len(rest) < 4 {
-		changed = "without " + tokenFlag
-	}
-	return rest[at+1], false, changed
+	return rest[at+1], false, cmp.Or(changed, p.loosened(rest))
 }
 
-// isSelf reports whether a command is this program.
-func (p *Place) isSelf(command string) bool {
-	return command == p.Self || command == filepath.Base(command) && p.Getenv != nil && OnPath(p.Getenv, command) == p.Self
+// loosened says how the options of the proxy differ from the entered ones, or is "".
+func (p *Place) loosened(words []string) string {
+	want := []string{agentFlag, "", tokenFlag, "", nameFlag}
+	if k := p.entered; k != nil {
+		want[1], want[3] = k.Agent, k.Token
+	}
+	for n, word := range words {
+		switch {
+		case n%2 == 0 && (n >= len(want) || word != want[n] || n+1 == len(words)):
+			return "with " + word
+		case n%2 == 1 && n < len(want) && want[n] != "" && word != want[n]:
+			return "with " + words[n-1] + " " + word
+		}
+	}
+	if len(words) < 4 {
+		return "without " + tokenFlag
+	}
+	return ""
 }
 
 // daemon is the socket of the daemon in use, or "" if it is unknown.
@@ -419,19 +430,54 @@ func samePlace(a, b string) bool {
 	return a == b || whole(a) == whole(b)
 }
 
-// strange says why a command line of this program may not ask this daemon, or "". words are
-// those up to the sub-command.
-func (p *Place) strange(s *Server, words []string) string {
-	if !p.isSelf(s.Command) {
+// strange says why an entry of this program may not ask this daemon, or may not start it as it
+// was entered, or is "". finds are the words before the sub-command.
+func (p *Place) strange(s *Server, finds []string) string {
+	switch {
+	case s.Command != p.Self:
 		return "by the program " + s.Command
+	case s.other != "":
+		return "with " + s.other
 	}
-	daemon := cmp.Or(p.entered, p.daemon())
-	if i := slices.Index(words, "--socket"); daemon != "" && i >= 0 && !samePlace(words[i+1], daemon) {
-		return "asking the daemon at " + words[i+1]
+	if why := p.asksAnother(finds); why != "" {
+		return why
 	}
 	for _, name := range slices.Concat(slices.Sorted(maps.Keys(s.env)), s.passed) {
 		if steers(name) {
 			return "with " + name + " in its environment"
+		}
+	}
+	return ""
+}
+
+// asksAnother says how the options that find the daemon differ from the entered ones, or is
+// "". What was entered is not known of an entry that a person wrote, and of one of an earlier
+// version: it may leave out the socket, or name the known one once.
+func (p *Place) asksAnother(finds []string) string {
+	daemon, options := p.daemon(), p.Options
+	if k := p.entered; k != nil {
+		if daemon = cmp.Or(k.Socket, daemon); k.Finds != nil {
+			options = k.Finds
+		}
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(finds); i += 2 {
+		name, value := finds[i], finds[i+1]
+		switch at := slices.Index(options, name); {
+		case seen[name]:
+			return "with " + name + " twice"
+		case name == "--socket" && daemon != "" && !samePlace(value, daemon):
+			return "asking the daemon at " + value
+		case name == "--config" && (at < 0 || !samePlace(value, options[at+1])):
+			return "with --config " + value
+		}
+		seen[name] = true
+	}
+	if k := p.entered; k != nil {
+		for i := 0; i+1 < len(k.Finds); i += 2 {
+			if !seen[k.Finds[i]] {
+				return "without " + k.Finds[i]
+			}
 		}
 	}
 	return ""
