@@ -148,7 +148,7 @@ func (b *bench) proxied() (d *daemon, through, without *tools, err error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"]}\n"}
+	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"], with: [long]}\n"}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600); err != nil {
 			return nil, nil, nil, err

@@ -70,7 +70,7 @@ of a machine's settings, and finds what ocipd integrate has kept of the user.`,
 	}
 	c.Flags().StringVar(&file, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.Flags().StringVar(&runtime, "runtime", "", "answer the hooks of the runtime of this `NAME`")
-	c.Flags().StringSliceVar(&without, "without", nil, "MCP `SERVERS` whose calls are decided by ocipd mcp-proxy")
+	c.Flags().StringArrayVar(&without, "without", nil, "MCP `SERVER` whose calls are decided by ocipd mcp-proxy; give the flag once for each")
 	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call waiting for this `TIME` for a person")
 	return c
 }
