@@ -21,7 +21,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// signKey is a key that a test's log is signed with.
+// signKey is the key that signs a test's log.
 type signKey struct {
 	signer note.Signer
 	public string
@@ -49,8 +49,8 @@ func newSignKey(tb testing.TB, name string) signKey {
 	return signKey{signer, public}
 }
 
-// signed are the options of a store whose log is signed; the key is made when
-// the store names the log.
+// signed returns the options of a store with a signed log; the key is made when the store names the
+// log.
 func signed(tb testing.TB, dir string) (Options, *signKey) {
 	o := options(dir)
 	key := new(signKey)
@@ -70,7 +70,7 @@ func signed(tb testing.TB, dir string) (Options, *signKey) {
 	return o, key
 }
 
-// verified verifies all that a store holds with a key, and returns the report.
+// verified verifies everything in a store with a key, and returns the report.
 func verified(tb testing.TB, s *Store, keys ...note.Verifier) audit.Report {
 	tb.Helper()
 	p := audit.Proof{Keys: keys}
@@ -102,8 +102,8 @@ func verified(tb testing.TB, s *Store, keys ...note.Verifier) audit.Report {
 	return r
 }
 
-// TestCheckpointsByCount writes so many records, in changes of several, side by
-// side, that checkpoints fall due between them.
+// TestCheckpointsByCount writes so many records, in changes of several, side by side, that
+// checkpoints fall due between them.
 func TestCheckpointsByCount(t *testing.T) {
 	t.Parallel()
 	o, key := signed(t, t.TempDir())
@@ -130,7 +130,7 @@ func TestCheckpointsByCount(t *testing.T) {
 	if r.Checkpoints != 2 || r.Signed != s.Checkpoint().Seq-1 || r.Head.Seq != 2402 {
 		t.Errorf("%+v, newest checkpoint at %d", r, s.Checkpoint().Seq)
 	}
-	// A change that cannot be written takes the tree back to where it was.
+	// A change that cannot be written rolls the tree back.
 	if err := s.writer.Run(`CREATE TEMP TRIGGER unwritten BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'no'); END`); err != nil {
 		t.Fatal(err)
 	}
@@ -286,8 +286,8 @@ func TestOldLogGetsTree(t *testing.T) {
 	}
 }
 
-// TestRetire removes the beginning of a log, twice, and goes on with what is
-// left, also after a removal that was broken off.
+// TestRetire removes the beginning of a log, twice, and continues with the rest, also after an
+// interrupted removal.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -340,7 +340,7 @@ func TestRetire(t *testing.T) {
 	}
 	shut(t, s)
 
-	// What is not retired cannot be deleted.
+	// Records that are not retired cannot be deleted.
 	conn, err := sqlite.OpenConn(o.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -351,8 +351,8 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// TestRecent holds what followers are given against the database, from every
-// place, while the log grows past what memory holds.
+// TestRecent compares the followers' lines with the database, from every position, while the log
+// grows beyond the memory.
 func TestRecent(t *testing.T) {
 	t.Parallel()
 	s := open(t, options(t.TempDir()))
@@ -363,7 +363,8 @@ func TestRecent(t *testing.T) {
 		commit(t, s, c)
 	}
 	fill(t, s, 600)
-	// Every place among the long ones, and in the end every place of a commit among the others.
+	// Every position among the long ones, and in the end every position of a commit among the
+	// others.
 	for seq := uint64(0); seq <= 640; seq += 1 + min(seq/40, 1)*2 {
 		lines, upTo, err := s.LinesAfter(t.Context(), seq)
 		if err != nil {
@@ -380,7 +381,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestLostKey refuses to go on with a log whose key is gone.
+// TestLostKey refuses to continue a log whose key is gone.
 func TestLostKey(t *testing.T) {
 	dir := t.TempDir()
 	o, key := signed(t, dir)

@@ -1,10 +1,10 @@
-// Package logstore keeps the audit log in a database: its records, the Merkle tree over
-// them, the checkpoints that are signed of it and the tombstones of what was retired.
+// Package logstore keeps the audit log in a database: its records, the Merkle tree over them, the
+// signed checkpoints and the tombstones of retired records.
 //
-// [Records] are what every reader of a database asks, [Evidence] is what the database
-// alone shows. A [Log] is the log of a database in use: it remembers where the log ends,
-// and the newest lines. Its [Writer] adds to it, within transactions that internal/store
-// begins and ends; its tests are there.
+// [Records] reads the records of any database, [Evidence] everything that the database alone shows.
+// A [Log] is the log of a database in use: it remembers the log's end, and the newest lines. Its
+// [Writer] adds to it, within transactions that internal/store begins and ends; its tests are
+// there.
 package logstore
 
 import (
@@ -21,11 +21,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Signing is with what a store signs for its log.
+// Signing is a store's means to sign its log.
 type Signing struct {
-	// Open returns the signer for a log of a name, and its public key in the
-	// form of a signed note's verifier. inForce is the public key that the log
-	// was last signed with, "" where it never was.
+	// Open returns the signer for a log of a name, and its public key in the form of a signed
+	// note's verifier. inForce is the public key that the log was last signed with, "" if it never
+	// was.
 	Open func(name, inForce string) (signer note.Signer, public string, err error)
 	// NewID returns a fresh id, for a checkpoint's record or a log's name.
 	NewID func() string
@@ -34,24 +34,24 @@ type Signing struct {
 	Every time.Duration
 }
 
-// Signed is a checkpoint and where it stands.
+// Signed is a checkpoint with its position.
 type Signed struct {
-	// Seq is the record that holds it; it is of the records before.
+	// Seq is the record that holds it; it covers the records before.
 	Seq  uint64
 	Note string
 }
 
-// end is where the log ends, and all that the next record is made of. The
-// writer replaces it with every commit; it is never changed.
+// end is the end of the log, and everything that the next record is made from. The writer replaces
+// it with every commit; it never changes.
 type end struct {
 	head audit.Head
 	tree audit.Tree
-	// signer has the key in force, nil where nothing is signed.
+	// signer has the key in force, nil if nothing is signed.
 	signer note.Signer
 	// newest is the last plain checkpoint.
 	newest Signed
-	// stated is the last record that holds a checkpoint of what is before it, and
-	// unsigned is when the first record behind it was written, zero without one.
+	// stated is the last record that holds a checkpoint of all records before it, and unsigned is
+	// the time of the first record after it, zero without one.
 	stated   uint64
 	unsigned time.Time
 	retired  uint64
@@ -60,43 +60,42 @@ type end struct {
 // Log is the log of a database in use. It is safe for concurrent use.
 type Log struct {
 	Records
-	// end is where the log ends. It is replaced by the writer alone.
+	// end is the end of the log. Only the writer replaces it.
 	end    atomic.Pointer[end]
 	recent recent
-	// unsigned is what the start found behind the last checkpoint.
+	// unsigned are the records that the start found after the last checkpoint.
 	unsigned Unsigned
 	grown    news
 	// closing ends all waiting.
 	closing <-chan struct{}
 }
 
-// Options say how a log is opened.
+// Options configure the opening of a log.
 type Options struct {
-	// Signing is with what checkpoints are signed; nil makes none.
+	// Signing signs checkpoints; nil makes none.
 	Signing *Signing
 	// Mark makes the seal of a record, by its number and its hash.
 	Mark func(seq uint64, hash audit.Hash) []byte
-	// State, where set, says what stands in the daemon's tables, at a time that is that of the
-	// record which will say it.
+	// State, if set, returns the content of the daemon's tables, at the time of the record that
+	// will state it.
 	State func(at time.Time) []audit.TableState
-	// All has every record verified, and not only the last ones.
+	// All has every record verified, not only the last ones.
 	All bool
 	Log *zap.Logger
 	// Closing, closed, ends all waiting for records.
 	Closing <-chan struct{}
 }
 
-// Where the newest checkpoint, the log's name and the public key in force are
-// kept in the database.
+// The names of the values for the newest checkpoint, the log's name and the public key in force.
 const (
 	checkpointName = "checkpoint"
 	logName        = "log-name"
 	publicKeyName  = "checkpoint-key"
 )
 
-// Open finds the end of the log and checks the records before it: a few of them, or
-// all. It makes the Merkle tree where it is missing or damaged, names the log on its
-// first start and takes up the key that it is signed with.
+// Open finds the end of the log and checks the records before it: a few of them, or all. It makes
+// the Merkle tree if it is missing or damaged, names the log on its first start and opens its
+// signing key.
 func Open(ctx context.Context, reader *db.Reader, w *db.Writer, o Options) (*Log, *Writer, error) {
 	l := &Log{Records: Records{reader}, closing: o.Closing}
 	last, err := l.takeUp(ctx, w, o)
@@ -159,8 +158,7 @@ func (l *Log) takeUp(ctx context.Context, w *db.Writer, o Options) (end, error) 
 	return log, l.findUnsigned(ctx, &log, key)
 }
 
-// openSigner names the log on its first start, and takes up the key that it is
-// signed with, and its public key.
+// openSigner names the log on its first start, and opens its signing key and public key.
 func (l *Log) openSigner(ctx context.Context, w *db.Writer, s *Signing) (signer note.Signer, public string, err error) {
 	name, err := l.db.Named(ctx, logName)
 	if errors.Is(err, db.ErrNotFound) {
@@ -181,11 +179,10 @@ func (l *Log) openSigner(ctx context.Context, w *db.Writer, s *Signing) (signer 
 	return signer, public, err
 }
 
-// Head returns the last durable record's place in the chain.
+// Head returns the position of the last durable record in the chain.
 func (l *Log) Head() audit.Head { return l.end.Load().head }
 
-// Origin returns the log's name, which its keys have too, "" where nothing is
-// signed.
+// Origin returns the log's name, which its keys have too, "" if nothing is signed.
 func (l *Log) Origin() string {
 	if signer := l.end.Load().signer; signer != nil {
 		return signer.Name()
@@ -193,7 +190,7 @@ func (l *Log) Origin() string {
 	return ""
 }
 
-// Checkpoint returns the newest checkpoint; its Seq is zero where none was made.
+// Checkpoint returns the newest checkpoint; its Seq is zero if there is none.
 func (l *Log) Checkpoint() Signed { return l.end.Load().newest }
 
 // Covered returns how many records the newest checkpoint covers.
@@ -208,11 +205,11 @@ func (l *Log) AllSigned() bool {
 // Retired returns the last record that was removed.
 func (l *Log) Retired() uint64 { return l.end.Load().retired }
 
-// Evidence returns what the database shows of the log, and not what is remembered of it.
+// Evidence returns the log as the database shows it, without the values in memory.
 func (l *Log) Evidence() Evidence { return Evidence{l.Records} }
 
-// LinesAfter returns a page of records after seq, oldest first, and the number
-// of the last one, or seq where there is none. The newest are in memory.
+// LinesAfter returns a page of records after seq, oldest first, and the number of the last one, or
+// seq if there is none. The newest are in memory.
 func (l *Log) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
 	if lines, upTo, ok := l.recent.after(seq); ok {
 		return lines, upTo, nil
@@ -220,12 +217,12 @@ func (l *Log) LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo 
 	return l.Records.LinesAfter(ctx, seq)
 }
 
-// ForgetLines gives the memory of the newest lines back.
+// ForgetLines frees the memory of the newest lines.
 func (l *Log) ForgetLines() { l.recent.forget() }
 
-// ProveRecord returns the receipt of a record: its path to the newest
-// checkpoint. [db.ErrNotFound] means that there is no such record any more or yet,
-// and [ErrUnsigned] that no checkpoint covers it yet.
+// ProveRecord returns the receipt of a record: its path to the newest checkpoint. [db.ErrNotFound]
+// means that the record was removed or does not exist yet, and [ErrUnsigned] that no checkpoint
+// covers it yet.
 func (l *Log) ProveRecord(ctx context.Context, seq uint64) (audit.Receipt, error) {
 	end := l.end.Load()
 	return l.prove(ctx, seq, &end.tree, end.newest)
@@ -241,8 +238,8 @@ func (l *Log) ProveExtension(ctx context.Context, old, size uint64) ([]audit.Has
 	return l.extension(ctx, old, size, &l.end.Load().tree)
 }
 
-// WaitAfter returns when there is a record after seq, or with the context's
-// error, or [db.ErrClosed].
+// WaitAfter returns when there is a record after seq, or with the context's error, or
+// [db.ErrClosed].
 func (l *Log) WaitAfter(ctx context.Context, seq uint64) error {
 	for {
 		next := l.grown.wait()
@@ -259,7 +256,7 @@ func (l *Log) WaitAfter(ctx context.Context, seq uint64) error {
 	}
 }
 
-// news lets readers wait for what comes next.
+// news wakes waiting readers.
 type news struct {
 	mu sync.Mutex
 	ch chan struct{}

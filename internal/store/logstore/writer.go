@@ -11,9 +11,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Writer adds to a log, within the transactions of its database's writer. Whoever leads
-// a commit uses it; nobody else does. What it wrote counts when [Writer.Publish] is
-// called behind the transaction, and is forgotten with the next [Writer.Begin].
+// Writer adds to a log, within the transactions of its database's writer. Only the leader of a
+// commit uses it. Its records count after [Writer.Publish], which is called after the transaction,
+// and are forgotten with the next [Writer.Begin].
 type Writer struct {
 	log    *Log
 	tx     *db.Writer
@@ -22,8 +22,8 @@ type Writer struct {
 	mark   func(seq uint64, hash audit.Hash) []byte
 	counts func(at time.Time) []audit.TableState
 
-	// Of the transaction under way: its time, the lines that it wrote, one after another
-	// with newlines, and the log's new end.
+	// The current transaction: its time, its lines, one after another with newlines, and the log's
+	// new end.
 	at    time.Time
 	lines []byte
 	end   end
@@ -37,19 +37,19 @@ func newWriter(l *Log, tx *db.Writer, o *Options) *Writer {
 	return w
 }
 
-// Begin begins with what a transaction writes, of about so many bytes.
+// Begin starts the part of a transaction, of about so many bytes.
 func (w *Writer) Begin(at time.Time, size int) {
 	w.at, w.lines, w.end = at, make([]byte, 0, size), *w.log.end.Load()
 }
 
-// Head is the last record so far.
+// Head returns the last record so far.
 func (w *Writer) Head() audit.Head { return w.end.head }
 
 // Grown reports whether the transaction wrote a record.
 func (w *Writer) Grown() bool { return len(w.lines) > 0 }
 
-// Append writes records, and a checkpoint where one has to follow one of them. It calls written
-// behind each of them, before the checkpoint.
+// Append writes records, and a checkpoint after one if it is due. It calls written after each
+// record, before the checkpoint.
 func (w *Writer) Append(bodies [][]byte, written func(i int, head audit.Head)) error {
 	for i, body := range bodies {
 		if err := w.seal(body); err != nil {
@@ -65,8 +65,7 @@ func (w *Writer) Append(bodies [][]byte, written func(i int, head audit.Head)) e
 	return nil
 }
 
-// SignOverdue writes a checkpoint where a record is not signed yet that will be too old
-// for it when the next one is written.
+// SignOverdue writes a checkpoint if an unsigned record would be too old for the next one.
 func (w *Writer) SignOverdue() error {
 	at := w.at
 	if at.Before(w.end.head.Time) {
@@ -86,8 +85,8 @@ func (w *Writer) Sign() error {
 	return w.sign()
 }
 
-// Publish makes what the transaction wrote the end of the log, once it is durable.
-// Whoever sees the new end finds its lines.
+// Publish makes the transaction's records the end of the log, once it is durable. A reader that
+// sees the new end finds its lines.
 func (w *Writer) Publish() {
 	before, next := w.log.end.Load(), w.end
 	if w.Grown() {
@@ -96,7 +95,7 @@ func (w *Writer) Publish() {
 	w.log.end.Store(&next)
 }
 
-// Tell wakes those who wait for what was published.
+// Tell wakes the readers that wait for published records.
 func (w *Writer) Tell() {
 	if w.Grown() {
 		w.log.grown.tell()
@@ -104,7 +103,7 @@ func (w *Writer) Tell() {
 	w.lines = nil
 }
 
-// insertRecord has a long text bound as bytes: it is copied once, and as one.
+// insertRecord has a long text bound as bytes: it is copied only once.
 const insertRecord = `INSERT OR FAIL INTO records (seq, line, seal) VALUES (?, CAST(? AS TEXT), ?)`
 
 // seal writes the next record: its line, and its leaf in the tree.
@@ -144,7 +143,7 @@ func (w *Writer) sign() error {
 	return w.tx.PutNamed(checkpointName, value)
 }
 
-// checkpoint is what is to be signed of the log as it is.
+// checkpoint returns the unsigned checkpoint of the current log.
 func (w *Writer) checkpoint() audit.Checkpoint {
 	return audit.Checkpoint{Origin: w.end.signer.Name(), Size: w.end.tree.Size(), Root: w.end.tree.Root()}
 }
@@ -171,12 +170,11 @@ func (w *Writer) state(event, signed string) error {
 	return nil
 }
 
-// Step is what a change writes of the log itself, behind its records.
+// Step writes to the log itself, after the records of a change.
 type Step func(*Writer) error
 
-// HandOver is the record in which the key in force names the next, of which next signs:
-// the old one signs a checkpoint that names it, and the new one signs that too. The log
-// must be signed.
+// HandOver returns the step that records the next key, with the signer next: the old one signs a
+// checkpoint that names it, and the new one signs that too. The log must be signed.
 func HandOver(next note.Signer, public string) Step {
 	return func(w *Writer) error {
 		c := audit.HandOver(w.checkpoint(), public)
