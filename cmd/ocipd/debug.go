@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func newDebugPprof(s *shell) *cobra.Command {
 
 // profile asks the daemon for a profile and writes it.
 func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (err error) {
-	if problems := p.Validate(); len(problems) > 0 {
+	if problems := members.Check(&p); len(problems) > 0 {
 		return cli.Usagef("cannot take a profile: %s: %s", problems[0].Path, problems[0].Message)
 	}
 	c, err := s.DialOperator(ctx)

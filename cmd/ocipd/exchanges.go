@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -29,7 +30,7 @@ func newExchanges(s *shell) *cobra.Command {
 	return c
 }
 
-// side is one side of an exchange, with the JSON that it came as.
+// side is one side of an exchange, with its original JSON.
 type side struct {
 	api.Exchange
 	raw jsontext.Value
@@ -37,7 +38,7 @@ type side struct {
 
 func (x *side) is(outcome ocip.Outcome) bool { return x.Outcome == string(outcome) }
 
-// asker asks the daemon one of the methods that answer with sides.
+// asker asks the daemon a method whose answer has sides.
 type asker func(ctx context.Context, method string, params any) ([]side, error)
 
 func sidesFrom(c *client.Client) asker {
@@ -145,8 +146,8 @@ func (s *shell) listExchanges(ctx context.Context, params api.ExchangeListParams
 	return nil
 }
 
-// pages asks for sides page by page until there are limit of them, all for
-// zero. More reports that there were others.
+// pages asks for pages until there are limit sides; zero means all. more reports that there
+// are others.
 func pages(ctx context.Context, ask asker, params api.ExchangeListParams, limit int) (sides []side, more bool, err error) {
 	size := api.DefaultPage
 	for {
@@ -157,8 +158,8 @@ func pages(ctx context.Context, ask asker, params api.ExchangeListParams, limit 
 		}
 		full := len(page) == size
 		if full {
-			// The next page begins behind an id, and other sides of the last one
-			// may be missing here: it is asked for again as a whole.
+			// The next page begins after an id. Sides of the last exchange may be missing
+			// here, so ask for all of them again.
 			last := page[len(page)-1].ExchangeID
 			whole := slices.IndexFunc(page, func(x side) bool { return x.ExchangeID == last })
 			switch {
@@ -180,13 +181,12 @@ func pages(ctx context.Context, ask asker, params api.ExchangeListParams, limit 
 	}
 }
 
-// leastPrefix is how much of an id names an exchange, in bytes.
+// leastPrefix is the shortest prefix of an id that a person may use, in bytes.
 const leastPrefix = 8
 
-// find returns the sides of the exchange that a person named by its id, or by
-// the beginning of its id. One that ends with the sign for what is left out is a
-// beginning and nothing else, so that no agent can call an exchange by what is shown
-// of another one.
+// find returns the sides of an exchange by its id, or by a prefix of its id. A name that
+// ends in the ellipsis is always a prefix, so that no agent can name an exchange like the
+// shortened id of another one.
 func find(ctx context.Context, ask asker, name string) ([]side, error) {
 	prefix, cut := strings.CutSuffix(name, "…")
 	if !cut {
@@ -216,9 +216,8 @@ func find(ctx context.Context, ask asker, name string) ([]side, error) {
 	return ask(ctx, "exchange.get", api.ExchangeParams{ExchangeID: first})
 }
 
-// nextBelow returns the highest id below another that begins with a prefix, ""
-// where there is none. Ids are listed downwards, so those with the prefix come
-// first below its last continuation.
+// nextBelow returns the highest id below another that has a prefix, or "". Ids are listed
+// in descending order, so ids with the prefix come first below its last continuation.
 func nextBelow(ctx context.Context, ask asker, before, prefix string) (string, error) {
 	one := 1
 	next, err := ask(ctx, "exchange.list", api.ExchangeListParams{Before: before, Limit: &one})
@@ -246,7 +245,7 @@ func exchangeTable(sides []side, now time.Time) *term.Table {
 
 func (x *side) colour() term.Colour { return outcomeColour(x.Outcome, x.Pending) }
 
-// outcomeColour is that of an outcome: an escalation stands out until it is settled.
+// outcomeColour is the colour of an outcome. An escalation stands out until a person settles it.
 func outcomeColour(outcome string, pending bool) term.Colour {
 	switch ocip.Outcome(outcome) {
 	case ocip.Resolved:
@@ -265,7 +264,7 @@ func outcomeColour(outcome string, pending bool) term.Colour {
 	return term.NoColour
 }
 
-// hintEscalated says what to do about the exchanges that wait for a person.
+// hintEscalated says how to settle the exchanges that wait for a person.
 func hintEscalated(w io.Writer, sides []side) {
 	var ids []string
 	for i := range sides {
@@ -291,8 +290,8 @@ func resolveCommand(id string) string {
 	return "ocipd exchanges resolve " + cli.Argument(id) + " --note TEXT"
 }
 
-// completeExchange completes the id of an exchange. One that a shell could
-// misread is not offered.
+// completeExchange completes the id of an exchange. It does not offer an id that a shell
+// could misread.
 func (s *shell) completeExchange(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -354,15 +353,15 @@ ended. The beginning of an id is enough. --json prints one side a line.`,
 	return c
 }
 
-// causeWindow is how far from a side's end its record is looked for. Both are of
-// one moment, but for how long the disk took and what was done to the clock.
+// causeWindow bounds the time between a side's end and its record. They are simultaneous,
+// except for a slow disk or a changed clock.
 const causeWindow = time.Minute
 
-// ending is how a side ended, as the log has it: the record that brought it there, and
-// that of what a person then decided about the message. Either may be nil.
+// ending describes how a side ended: the record of the cause, and the record of a person's
+// decision about the message. Either may be nil.
 type ending struct{ cause, decision *audit.Entry }
 
-// endingOf asks for the records of how a side ended.
+// endingOf asks for the records of a side's end.
 func endingOf(ctx context.Context, c *client.Client, x *side) (ending, error) {
 	if x.is(ocip.InProgress) || x.is(ocip.Expired) {
 		return ending{}, nil
@@ -390,8 +389,8 @@ func endingOf(ctx context.Context, c *client.Client, x *side) (ending, error) {
 	}
 }
 
-// endingIn is how an exchange came to its outcome, by its records, newest first. What a
-// person said in the agent's place is sent, and is no reason for the end.
+// endingIn finds the cause of an exchange's outcome in its records, newest first. A
+// person's own text is sent, and is not the cause of the end.
 func endingIn(records []audit.Entry, outcome string) (end ending) {
 	var of []audit.Entry
 	for i := range records {
@@ -414,9 +413,9 @@ func endingIn(records []audit.Entry, outcome string) (end ending) {
 	return end
 }
 
-// cause picks the record that brought an exchange to its outcome, nil for none:
-// of its records, newest first, the oldest of the last that have this outcome.
-// Those of messages refused because it had ended are no reason.
+// cause returns the record that led to an exchange's outcome, or nil. Of the records,
+// newest first, it is the oldest of the last ones with this outcome. It skips messages
+// refused because the exchange had ended.
 func cause(records []audit.Entry, outcome string) (first *audit.Entry) {
 	for i := range records {
 		e := &records[i]
@@ -431,7 +430,7 @@ func cause(records []audit.Entry, outcome string) (first *audit.Entry) {
 	return first
 }
 
-// because says in words what a record says of an end.
+// because describes a record as the cause of an end.
 func because(e *audit.Entry) string {
 	text := logview.Reason(e)
 	if note, ok := e.Details["note"].(string); ok && text == "" {
@@ -441,7 +440,7 @@ func because(e *audit.Entry) string {
 	return fmt.Sprintf("%s (record %d)", text, e.Seq)
 }
 
-// unsent is the message that an escalation kept back, as its record has it.
+// unsent is the message that an escalation held back, from its record.
 func unsent(e *audit.Entry) string {
 	escalation, _ := e.Details["escalation"].(map[string]any)
 	said, _ := escalation["conversationSummary"].(string)
@@ -466,7 +465,7 @@ func writeExchange(out io.Writer, scr term.Screen, now time.Time, sides []side, 
 			by, _ := d.Details["by"].(string)
 			fact("decided", fmt.Sprintf("%s by %s (record %d)", strings.ReplaceAll(d.Event, "_", " "), cmp.Or(by, d.AppID), d.Seq))
 		}
-		// These are for copying, so they are shown whole.
+		// Shown whole, for copying.
 		for _, f := range []struct{ name, value string }{
 			{"type", x.Type},
 			{"level", x.Classification},
@@ -506,7 +505,7 @@ func writeTranscript(w io.Writer, scr term.Screen, turns []ocip.Turn) {
 	}
 }
 
-// writeAdvice says what waits for a person, and how to go on.
+// writeAdvice says which exchange waits for a person, and how to continue.
 func writeAdvice(w io.Writer, scr term.Screen, sides []side, ends []ending) {
 	id, escalated := sides[0].ExchangeID, false
 	var pairs, stopped [][2]string
@@ -581,7 +580,7 @@ with the note. The beginning of an id is enough.`,
 		ValidArgsFunction: s.completeExchange,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params := api.ExchangeResolveParams{ExchangeID: args[0], Agent: agent, Outcome: string(ocip.Resolved), Note: note}
-			if wrong := params.Validate(); len(wrong) > 0 {
+			if wrong := members.Check(&params); len(wrong) > 0 {
 				return cli.Usagef("cannot read the %s: %s", wrong[0].Path, wrong[0].Message)
 			}
 			return s.resolveExchange(cmd.Context(), params, sign || key != "", key, asJSON)
@@ -595,7 +594,7 @@ with the note. The beginning of an id is enough.`,
 	return c
 }
 
-// resolveExchange ends an exchange, with a signature where that is wanted or demanded.
+// resolveExchange ends an exchange, with a signature if the person or the daemon wants one.
 func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveParams, sign bool, key string, asJSON bool) error {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
@@ -639,7 +638,7 @@ func (s *shell) resolveExchange(ctx context.Context, params api.ExchangeResolveP
 	return changes(was, is).Write(s.Stdout, s.Screen())
 }
 
-// changes shows what became of each side.
+// changes shows the change of each side.
 func changes(was, is []side) *term.Table {
 	t := &term.Table{Columns: []term.Column{{Title: "AGENT", Whole: true}, {Title: "WITH", Whole: true, Below: true}, {Title: "WAS", Least: 11}, {Title: "IS", Least: 11}}}
 	for i := range is {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -40,7 +41,7 @@ func (k kept) ask(_ context.Context, method string, params any) ([]side, error) 
 			return nil, api.Errorf(api.NotFound, "there is no exchange %q", p.ExchangeID)
 		}
 	case api.ExchangeListParams:
-		if wrong := p.Validate(); len(wrong) > 0 {
+		if wrong := members.Check(&p); len(wrong) > 0 {
 			return nil, api.Invalid(wrong)
 		}
 		for _, x := range k {

@@ -6,25 +6,21 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit/gate"
-	"github.com/openclawos/ocipd/internal/base/ids"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // AgentSendParams sends a message as the agent of the connection's grant (agent.send).
 type AgentSendParams struct {
-	// To is a session key, or the id of an agent of this daemon.
-	To   string    `json:"to"`
-	Text gate.Text `json:"text"`
-	// ExchangeID continues an exchange, NewExchange begins one.
-	ExchangeID     string `json:"exchange_id,omitzero"`
-	NewExchange    bool   `json:"new_exchange,omitzero"`
-	ExchangeType   string `json:"exchange_type,omitzero"`
-	Classification string `json:"classification,omitzero"`
-	ReplyPolicy    string `json:"reply_policy,omitzero"`
-	// TaskID and AttemptID name the task that the message is about.
-	TaskID     string `json:"task_id,omitzero"`
-	AttemptID  string `json:"attempt_id,omitzero"`
-	RequestKey string `json:"request_key,omitzero"`
+	To             string    `json:"to" is:"required" doc:"A session key, or the id of an agent of this daemon."`
+	Text           gate.Text `json:"text" is:"required" doc:"The text."`
+	ExchangeID     string    `json:"exchange_id,omitzero" is:"max=256" doc:"The exchange that the message continues."`
+	NewExchange    bool      `json:"new_exchange,omitzero" doc:"Begins another exchange."`
+	ExchangeType   string    `json:"exchange_type,omitzero" is:"words=information_query|commitment_request|meeting_scheduling" doc:"The subject of the exchange."`
+	Classification string    `json:"classification,omitzero" is:"words=public|internal|confidential|restricted" doc:"The level of the text. The text can raise it."`
+	ReplyPolicy    string    `json:"reply_policy,omitzero" is:"words=agent-ok|human-only|no-reply-needed" doc:"Who may answer."`
+	TaskID         string    `json:"task_id,omitzero" is:"id=tsk_" doc:"The task that the message is about."`
+	AttemptID      string    `json:"attempt_id,omitzero" is:"id=att_" doc:"The attempt of that task."`
+	RequestKey     string    `json:"request_key,omitzero" is:"max=256" doc:"A name of the caller's own for this call. A repetition with it is answered like the first."`
 	Mended
 }
 
@@ -45,48 +41,15 @@ func (p *AgentSendParams) WithKey() string { return p.RequestKey }
 // OrderKey keeps the messages of one session in the order they were asked for.
 func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
 
-// Validate names the fields that are wrong.
-func (p *AgentSendParams) Validate() []FieldError {
-	var f Fields
-	f.SessionKey("to", p.SessionKey())
-	if p.Text.Len() == 0 {
-		f.Add("text", "required")
+// Rules says what is wrong between members.
+func (p *AgentSendParams) Rules() (f Fields) {
+	if p.To != "" {
+		f.SessionKey("to", p.SessionKey())
 	}
-	f.UpTo("exchange_id", p.ExchangeID, MaxName)
-	if p.ExchangeType != "" {
-		f.OneOf("exchange_type", p.ExchangeType, exchangeTypes())
-	}
-	if p.Classification != "" {
-		f.OneOf("classification", p.Classification, levels())
-	}
-	if p.ReplyPolicy != "" {
-		f.OneOf("reply_policy", p.ReplyPolicy, replyPolicies())
-	}
-	f.Maybe("task_id", ids.Task, p.TaskID)
-	f.Maybe("attempt_id", ids.Attempt, p.AttemptID)
 	if p.AttemptID != "" && p.TaskID == "" {
 		f.Add("task_id", "required with attempt_id")
 	}
-	f.UpTo("request_key", p.RequestKey, MaxName)
 	return f
-}
-
-func exchangeTypes() (names []string) {
-	for _, t := range []ocip.ExchangeType{ocip.InformationQuery, ocip.CommitmentRequest, ocip.MeetingScheduling} {
-		names = append(names, string(t))
-	}
-	return names
-}
-
-func levels() (names []string) {
-	for _, l := range ocip.Levels() {
-		names = append(names, l.String())
-	}
-	return names
-}
-
-func replyPolicies() []string {
-	return []string{string(ocip.AgentOK), string(ocip.HumanOnly), string(ocip.NoReplyNeeded)}
 }
 
 // Dispatch is the message as an app would ask for it.
@@ -156,24 +119,12 @@ func (r *DispatchResult) SentBy() AgentSent {
 // AgentReadParams reads the inbox of the grant's agent (agent.read). Cursor is that of
 // the read before: what it passes is taken out of the inbox for good.
 type AgentReadParams struct {
-	Cursor string `json:"cursor,omitzero"`
-	Limit  *int   `json:"limit,omitzero"`
-	// WaitS is for how many seconds it is waited for a message where there is none.
-	WaitS int `json:"wait_s,omitzero"`
+	Cursor string `json:"cursor,omitzero" is:"form=cursor" doc:"The cursor of the page before: its messages leave the inbox."`
+	Limit  *int   `json:"limit,omitzero" is:"range=1..100" doc:"At most this many; 20 by default."`
+	WaitS  int    `json:"wait_s,omitzero" is:"range=0..20" doc:"Seconds to wait for a message if there is none."`
 }
 
-const (
-	defaultRead = 20
-	maxRead     = 100
-	maxWait     = 20
-	maxCursor   = 2000
-)
-
-// noCursor reports whether a character can stand in no cursor, of this version or of one
-// before it.
-func noCursor(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_' && r != '.'
-}
+const defaultRead = 20
 
 // Page is how many messages are read.
 func (p *AgentReadParams) Page() int {
@@ -181,19 +132,6 @@ func (p *AgentReadParams) Page() int {
 		return defaultRead
 	}
 	return *p.Limit
-}
-
-// Validate names the fields that are wrong.
-func (p *AgentReadParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Cursor) > maxCursor || strings.ContainsFunc(p.Cursor, noCursor) {
-		f.Add("cursor", "not the cursor of a read")
-	}
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, maxRead)
-	}
-	f.Between("wait_s", p.WaitS, 0, maxWait)
-	return f
 }
 
 // AgentMessage is one message in an agent's inbox. Its text is somebody else's: it is to be
@@ -263,26 +201,12 @@ type AgentContacts struct {
 
 // AgentExchangeParams names an exchange of the grant's agent (agent.exchange).
 type AgentExchangeParams struct {
-	ExchangeID string `json:"exchange_id"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AgentExchangeParams) Validate() []FieldError {
-	var f Fields
-	f.Text("exchange_id", p.ExchangeID, MaxName)
-	return f
+	ExchangeID string `json:"exchange_id" is:"required max=256" doc:"The exchange."`
 }
 
 // AgentApprovalParams names what the grant's agent waits for (agent.approval).
 type AgentApprovalParams struct {
-	ApprovalID string `json:"approval_id"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AgentApprovalParams) Validate() []FieldError {
-	var f Fields
-	f.Text("approval_id", p.ApprovalID, MaxName)
-	return f
+	ApprovalID string `json:"approval_id" is:"required max=256" doc:"The approval request."`
 }
 
 // AgentNews is one chunk of agent.watch: a request of the agent that is new or has changed.

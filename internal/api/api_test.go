@@ -84,18 +84,6 @@ func TestCapabilityID(t *testing.T) {
 	}
 }
 
-func TestSessionKeys(t *testing.T) {
-	for key, good := range map[string]bool{
-		"telegram:123": true, "agent:bob:main": true, "irc:direct:bob": true, "a:b": true, "a: ": true,
-		"": false, "telegram": false, ":": false, "a:": false, ":b": false,
-		"a:" + strings.Repeat("x", MaxSessionKey): false,
-	} {
-		if wrong := (&SessionGetParams{Key: key}).Validate(); (len(wrong) == 0) != good {
-			t.Errorf("%q: %v", key, wrong)
-		}
-	}
-}
-
 func TestContextAsTheLibrary(t *testing.T) {
 	for _, c := range []HookContext{
 		{}, {AgentID: "a", SessionKey: "chat:\"b\"", ChannelID: "chat", AccountID: "x", Timestamp: 1 << 41, AuditID: "01a2"},

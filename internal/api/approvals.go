@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -318,14 +317,7 @@ func SignedSettlement(exchangeID, agent, state string) string {
 
 // ApprovalParams names an approval.
 type ApprovalParams struct {
-	ApprovalID string `json:"approvalId"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ApprovalParams) Validate() []FieldError {
-	var f Fields
-	f.Text("approvalId", p.ApprovalID, MaxName)
-	return f
+	ApprovalID string `json:"approvalId" is:"required max=256" doc:"The approval request."`
 }
 
 // MaxApprovals bounds a page of held messages.
@@ -334,23 +326,10 @@ const MaxApprovals = 10_000
 // ApprovalListParams asks for held messages, oldest first. State is one of
 // [ApprovalStates], pending where it is empty, or "all".
 type ApprovalListParams struct {
-	State string `json:"state,omitzero"`
-	Agent string `json:"agent,omitzero"`
-	Limit *int   `json:"limit,omitzero"`
-	// After continues a page: the id of its last approval.
-	After string `json:"after,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ApprovalListParams) Validate() []FieldError {
-	var f Fields
-	if p.State != "" && p.State != "all" && !slices.Contains(ApprovalStates(), p.State) {
-		f.Add("state", "%q is not one of %v or all", p.State, ApprovalStates())
-	}
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, MaxApprovals)
-	}
-	return f
+	State string `json:"state,omitzero" is:"words=pending|approved|denied|taken_over|resolved|expired|request_changes|revoked|all" doc:"The state; pending by default."`
+	Agent string `json:"agent,omitzero" doc:"An agent's id or instance id."`
+	Limit *int   `json:"limit,omitzero" is:"range=1..10000" doc:"At most this many; 1,000 by default."`
+	After string `json:"after,omitzero" doc:"The last request of the page before."`
 }
 
 // Page returns the page's size, 1,000 where none is asked for: more than one
@@ -385,20 +364,13 @@ func (r ApprovalListResult) Append(b []byte) []byte {
 // ApprovalResolveParams decides about a held message (operator socket only).
 // Digest is required to approve and to take over: it is what the person saw.
 type ApprovalResolveParams struct {
-	ApprovalID string `json:"approvalId"`
-	Decision   string `json:"decision"`
-	Digest     string `json:"digest,omitzero"`
-	Note       string `json:"note,omitzero"`
-	// Content is what a person who takes over says instead, the message as it
-	// is where it is empty.
-	Content string `json:"content,omitzero"`
-	// Exchange, with approve, approves the message's exchange too within bounds, none
-	// of them beyond those that [Approval] offers.
-	Exchange *Bounds `json:"exchange,omitzero"`
-	// Signature is an armored SSH signature over [SignedText], with content
-	// over [SignedContent], with an exchange over [SignedApproval], and with a note over
-	// [SignedNote] of that.
-	Signature string `json:"signature,omitzero"`
+	ApprovalID string  `json:"approvalId" is:"required max=256" doc:"The approval request."`
+	Decision   string  `json:"decision" is:"required words=approve|deny|takeover|resolve|request_changes" doc:"The decision."`
+	Digest     string  `json:"digest,omitzero" is:"max=256" doc:"The digest of what the person saw. Required to approve and to take over."`
+	Note       string  `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
+	Content    string  `json:"content,omitzero" doc:"The text that a person who takes over sends instead; the message as it is if it is empty."`
+	Exchange   *Bounds `json:"exchange,omitzero" doc:"With approve: what is approved of the rest of the exchange, within the offered bounds."`
+	Signature  string  `json:"signature,omitzero" is:"max=16384" doc:"An armored SSH signature over the decision."`
 }
 
 // Limits of a decision, in bytes.
@@ -407,21 +379,10 @@ const (
 	MaxSignature = 16 << 10
 )
 
-// Validate names the fields that are wrong.
-func (p *ApprovalResolveParams) Validate() []FieldError {
-	var f Fields
-	f.Text("approvalId", p.ApprovalID, MaxName)
-	switch {
-	case !slices.Contains(Decisions(), p.Decision):
-		f.Add("decision", "%q is not one of %v", p.Decision, Decisions())
-	case p.Digest == "" && (p.Decision == DecideApprove || p.Decision == DecideTakeover):
+// Rules says what is wrong between members.
+func (p *ApprovalResolveParams) Rules() (f Fields) {
+	if p.Digest == "" && (p.Decision == DecideApprove || p.Decision == DecideTakeover) {
 		f.Add("digest", "required: the digest of what you saw, from approval.get")
-	}
-	if len(p.Digest) > MaxName {
-		f.Add("digest", "longer than %d bytes", MaxName)
-	}
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	if p.Content != "" && p.Decision != DecideTakeover {
 		f.Add("content", "only a person who takes over may write")
@@ -430,10 +391,7 @@ func (p *ApprovalResolveParams) Validate() []FieldError {
 		if p.Decision != DecideApprove {
 			f.Add("exchange", "an exchange is approved with one of its messages")
 		}
-		f.Bounds("exchange.", p.Exchange)
-	}
-	if len(p.Signature) > MaxSignature {
-		f.Add("signature", "longer than %d bytes", MaxSignature)
+		p.Exchange.rules("exchange.", &f)
 	}
 	return f
 }

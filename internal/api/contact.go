@@ -5,28 +5,10 @@ import "time"
 // ContactListParams selects a page of the sessions that there were (operator,
 // contact.list).
 type ContactListParams struct {
-	// Agent and Channel, where given, select the sessions of one of them, by id.
-	Agent   string `json:"agent,omitzero"`
-	Channel string `json:"channel,omitzero"`
-	Limit   *int   `json:"limit,omitzero"`
-	Offset  int    `json:"offset,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ContactListParams) Validate() []FieldError {
-	var f Fields
-	for path, value := range map[string]string{"agent": p.Agent, "channel": p.Channel} {
-		if len(value) > MaxName {
-			f.Add(path, "longer than %d bytes", MaxName)
-		}
-	}
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, MaxPage)
-	}
-	if p.Offset < 0 {
-		f.Add("offset", "below zero")
-	}
-	return f
+	Agent   string `json:"agent,omitzero" is:"max=256" doc:"Sessions of this agent."`
+	Channel string `json:"channel,omitzero" is:"max=256" doc:"Sessions of this channel."`
+	Limit   *int   `json:"limit,omitzero" is:"range=1..1000" doc:"At most this many; 100 by default."`
+	Offset  int    `json:"offset,omitzero" is:"range=0.." doc:"Skip this many."`
 }
 
 // PageSize is how many are wanted.
@@ -69,19 +51,8 @@ type ContactListResult struct {
 // ContactForgetParams names a session of which is forgotten what was learned
 // (operator, contact.forget).
 type ContactForgetParams struct {
-	SessionKey string `json:"sessionKey"`
-	// Note is the person's own, for the record.
-	Note string `json:"note,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ContactForgetParams) Validate() []FieldError {
-	var f Fields
-	f.SessionKey("sessionKey", p.SessionKey)
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	return f
+	SessionKey string `json:"sessionKey" is:"required max=512 form=session" doc:"The session."`
+	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
 // ContactForgetResult says what was forgotten. Changed is false where nothing had

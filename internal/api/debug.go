@@ -1,7 +1,5 @@
 package api
 
-import "slices"
-
 // ProfileCPU is the profile that takes a while.
 const ProfileCPU = "cpu"
 
@@ -9,30 +7,14 @@ const ProfileCPU = "cpu"
 // are always collected, and the processor's.
 func Profiles() []string { return []string{"allocs", ProfileCPU, "goroutine", "heap", "threadcreate"} }
 
-// How long a profile of the processor takes, in seconds.
-const (
-	defaultProfile = 10
-	maxProfile     = 300
-)
+// defaultProfile is how long the processor is watched, in seconds.
+const defaultProfile = 10
 
 // ProfileParams asks for a profile of the daemon in the format of pprof
 // (operator, debug.profile, streaming).
 type ProfileParams struct {
-	// Name is one of [Profiles].
-	Name string `json:"name"`
-	// Seconds is how long the processor is watched, 10 where it is absent, at
-	// most 300. The other profiles are of a moment.
-	Seconds int `json:"seconds,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ProfileParams) Validate() []FieldError {
-	var f Fields
-	if !slices.Contains(Profiles(), p.Name) {
-		f.Add("name", "unknown profile, want one of %v", Profiles())
-	}
-	f.Between("seconds", p.Seconds, 0, maxProfile)
-	return f
+	Name    string `json:"name" is:"required words=allocs|cpu|goroutine|heap|threadcreate" doc:"The profile."`
+	Seconds int    `json:"seconds,omitzero" is:"range=0..300" doc:"How long the processor is watched; 10 by default."`
 }
 
 // Length is how long the processor is watched, in seconds.

@@ -3,9 +3,9 @@
 //
 // It holds each method's parameters and result, the package manifest, the hook
 // names and the error codes. Both ends use it: internal/ipc reads
-// and writes these types on a socket, internal/kernel acts on them. Parameters
-// know which of their fields are wrong (Validate); whoever decodes them must
-// ask before using them.
+// and writes these types on a socket, internal/kernel acts on them. Tags of the fields hold
+// the bounds of parameters, and the method Rules the rules between them; whoever decodes
+// parameters must have them checked (members.Check) before using them.
 //
 // Source: OpenClawOS IPC protocol (seed 003), with the extension methods of
 // docs/reference/protocol.
@@ -16,6 +16,8 @@
 // client. Its packages may import each other and those of base, ocip and audit.
 //
 //   - client: the Go client of the protocol
+//   - members: the bounds of members of parameters, as tags of their fields, and the engine
+//     that checks parameters by them
 //   - schema: JSON Schemas of the types, the published schema of the protocol, and TypeScript
 //     declarations
 //   - wire: form of the protocol: lines, frames and messages, for the daemon and the client

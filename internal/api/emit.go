@@ -15,28 +15,10 @@ import (
 // hook.emit). Data of message_sending and message_received is an
 // [EmittedMessage]; that of the others is passed on as it is.
 type EmitParams struct {
-	HookName string      `json:"hookName"`
-	Data     Object      `json:"data"`
-	Context  HookContext `json:"context,omitzero"`
+	HookName string      `json:"hookName" is:"required max=256" doc:"The hook."`
+	Data     Object      `json:"data" is:"required" doc:"Of message_sending and message_received: sessionKey, content, metadata, dispatchId, disclosure. Of others: any object."`
+	Context  HookContext `json:"context,omitzero" doc:"The agent, session, channel and account."`
 	Mended
-}
-
-// Validate names the fields that are wrong.
-func (p *EmitParams) Validate() []FieldError {
-	var f Fields
-	f.Text("hookName", p.HookName, MaxName)
-	if p.Data == nil {
-		f.Add("data", "required")
-	}
-	for path, value := range map[string]string{"agentId": p.Context.AgentID, "channelId": p.Context.ChannelID, "accountId": p.Context.AccountID} {
-		if len(value) > MaxName {
-			f.Add("context."+path, "longer than %d bytes", MaxName)
-		}
-	}
-	if p.Context.SessionKey != "" {
-		f.SessionKey("context.sessionKey", p.Context.SessionKey)
-	}
-	return f
 }
 
 // AgentEmitParams asks about a message that the process which speaks for an agent delivers
@@ -44,15 +26,8 @@ func (p *EmitParams) Validate() []FieldError {
 // came. Process is the caller's id where it can go by ExemptUntil of the answer.
 type AgentEmitParams struct {
 	EmitParams
-	RequestKey string `json:"requestKey,omitzero"`
-	Process    int    `json:"process,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AgentEmitParams) Validate() []FieldError {
-	f := Fields(p.EmitParams.Validate())
-	f.UpTo("requestKey", p.RequestKey, MaxName)
-	return f
+	RequestKey string `json:"requestKey,omitzero" is:"max=256" doc:"A name for the call. agent.confirm takes it if no answer came."`
+	Process    int    `json:"process,omitzero" doc:"The caller's process id, if it can use exemptUntil of the answer."`
 }
 
 // OrderKey keeps the messages of one session in the order they were asked for.
@@ -106,8 +81,8 @@ type EmittedMessage struct {
 // another agent: the label stands in the message's annotation alone.
 const DisclosureInAnnotation = "annotation"
 
-// Validate names the fields that are wrong, as those of [EmitParams].
-func (m *EmittedMessage) Validate() []FieldError {
+// faults names the members that are wrong, as those of [EmitParams].
+func (m *EmittedMessage) faults() []FieldError {
 	var f Fields
 	f.SessionKey("data.sessionKey", m.SessionKey)
 	if m.Content.Len() == 0 && !media.Mentioned(m.Metadata) {
@@ -152,7 +127,7 @@ func (p *EmitParams) Message() (m EmittedMessage, err error) {
 	if err := json.Unmarshal(p.Data.Append(nil), &m); err != nil {
 		return m, Invalid([]FieldError{{Path: "data", Message: "not a message, want {sessionKey, content, metadata}"}})
 	}
-	return m, Invalid(m.Validate())
+	return m, Invalid(m.faults())
 }
 
 // NotAllowed turns a verdict into a result. What is no verdict stays an error,

@@ -4,66 +4,31 @@ import "github.com/openclawos/ocipd/internal/ocip"
 
 // ExchangeParams names an exchange.
 type ExchangeParams struct {
-	ExchangeID string `json:"exchangeId"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ExchangeParams) Validate() []FieldError {
-	var f Fields
-	f.Text("exchangeId", p.ExchangeID, MaxName)
-	return f
+	ExchangeID string `json:"exchangeId" is:"required max=256" doc:"The exchange."`
 }
 
 // ExchangeResolveParams ends an exchange. Outcome can only be "resolved". Agent,
 // an instance id, is needed where several pairs of agents use the id.
 type ExchangeResolveParams struct {
-	ExchangeID string `json:"exchangeId"`
-	Agent      string `json:"agent,omitzero"`
-	Outcome    string `json:"outcome"`
-	Note       string `json:"note,omitzero"`
-	// State, for an operator, is the state that the person saw, from exchange.get. Another
-	// one is not settled. It is required where the daemon demands signed decisions.
-	State string `json:"state,omitzero"`
-	// Signature is an armored SSH signature over [SignedNote] of [SignedSettlement], where the
-	// daemon demands signed decisions.
-	Signature string `json:"signature,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ExchangeResolveParams) Validate() []FieldError {
-	var f Fields
-	f.Text("exchangeId", p.ExchangeID, MaxName)
-	if p.Outcome != string(ocip.Resolved) {
-		f.Add("outcome", "%q is not %q", p.Outcome, ocip.Resolved)
-	}
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	f.UpTo("state", p.State, MaxName)
-	f.UpTo("signature", p.Signature, MaxSignature)
-	return f
+	ExchangeID string `json:"exchangeId" is:"required max=256" doc:"The exchange."`
+	Agent      string `json:"agent,omitzero" doc:"An agent's instance id, if several pairs of agents use the id."`
+	Outcome    string `json:"outcome" is:"required words=resolved" doc:"The outcome."`
+	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
+	State      string `json:"state,omitzero" is:"max=256" doc:"The state that the person saw, from exchange.get. Required if decisions are signed."`
+	Signature  string `json:"signature,omitzero" is:"max=16384" doc:"An armored SSH signature over the settlement."`
 }
 
 // ExchangeListParams asks for a page of exchanges, newest first.
 type ExchangeListParams struct {
-	Agent        string `json:"agent,omitzero"`
-	Counterparty string `json:"counterparty,omitzero"`
-	Outcome      string `json:"outcome,omitzero"`
-	Limit        *int   `json:"limit,omitzero"`
-	Before       string `json:"before,omitzero"`
+	Agent        string `json:"agent,omitzero" doc:"An agent's instance id."`
+	Counterparty string `json:"counterparty,omitzero" doc:"The other agent's instance id."`
+	Outcome      string `json:"outcome,omitzero" doc:"The outcome."`
+	Limit        *int   `json:"limit,omitzero" is:"range=1..1000" doc:"At most this many; 100 by default."`
+	Before       string `json:"before,omitzero" doc:"The last exchange of the page before."`
 }
 
 // OrderKey has a connection's lists made one after another.
 func (*ExchangeListParams) OrderKey() string { return lists }
-
-// Validate names the fields that are wrong.
-func (p *ExchangeListParams) Validate() []FieldError {
-	var f Fields
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, MaxPage)
-	}
-	return f
-}
 
 // Page returns the page's size.
 func (p *ExchangeListParams) Page() int {

@@ -30,10 +30,10 @@ const (
 // and families of cues), the highest level, the last round of an exchange, and until
 // when, in Unix milliseconds.
 type Bounds struct {
-	Words          []string `json:"words"`
-	Classification string   `json:"classification"`
-	MaxRound       int      `json:"maxRound,omitzero"`
-	Until          int64    `json:"until"`
+	Words          []string `json:"words" is:"names nonempty" doc:"Keywords and families of cues that a message may have."`
+	Classification string   `json:"classification" is:"required words=public|internal|confidential|restricted" doc:"The highest level."`
+	MaxRound       int      `json:"maxRound,omitzero" is:"range=0.." doc:"The last round of the exchange."`
+	Until          int64    `json:"until" is:"required range=1.." doc:"The end, in Unix milliseconds."`
 }
 
 // lines write bounds for a signature.
@@ -59,24 +59,12 @@ func (b *Bounds) Equal(o *Bounds) bool {
 	return b.lines() == o.lines()
 }
 
-// Bounds checks the bounds of an approval.
-func (f *Fields) Bounds(path string, b *Bounds) {
-	if f.Names(path+"words", b.Words); len(b.Words) == 0 {
-		f.Add(path+"words", "required: what may be found in a message")
-	}
+// rules adds which words of the bounds nobody can approve beforehand.
+func (b *Bounds) rules(path string, f *Fields) {
 	for i, w := range b.Words {
 		if !ocip.Grantable(w) {
 			f.Add(path+"words["+strconv.Itoa(i)+"]", "%q cannot be approved beforehand", w)
 		}
-	}
-	if _, err := ocip.ParseLevel(b.Classification); err != nil {
-		f.Add(path+"classification", "%v", err)
-	}
-	if b.MaxRound < 0 {
-		f.Add(path+"maxRound", "below zero")
-	}
-	if b.Until <= 0 {
-		f.Add(path+"until", "required: a time in milliseconds")
 	}
 }
 
@@ -114,21 +102,9 @@ func (g *Grant) By() string {
 // GrantListParams asks for grants (operator, grant.list): those in force unless All is
 // set, of one agent unless Agent is empty.
 type GrantListParams struct {
-	Agent string `json:"agent,omitzero"`
-	Kind  string `json:"kind,omitzero"`
-	All   bool   `json:"all,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *GrantListParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Agent) > MaxName {
-		f.Add("agent", "longer than %d bytes", MaxName)
-	}
-	if p.Kind != "" && p.Kind != GrantOfExchange && p.Kind != GrantStanding {
-		f.Add("kind", "%q is not %s or %s", p.Kind, GrantOfExchange, GrantStanding)
-	}
-	return f
+	Agent string `json:"agent,omitzero" is:"max=256" doc:"The sender's id or instance id."`
+	Kind  string `json:"kind,omitzero" is:"words=exchange|standing" doc:"The kind."`
+	All   bool   `json:"all,omitzero" doc:"Also those that are not in force."`
 }
 
 // GrantListResult lists grants.
@@ -140,14 +116,13 @@ type GrantListResult struct {
 // choose, and is good once. Signature is an armored SSH signature over [SignedGrant],
 // with a note over [SignedNote] of that.
 type GrantAddParams struct {
-	GrantID string `json:"grantId"`
-	// Agent is the sender's instance id, Receiver an instance id or a session key.
-	Agent    string `json:"agent"`
-	Receiver string `json:"receiver"`
+	GrantID  string `json:"grantId" is:"required max=256" doc:"An id of the person's choice, good once."`
+	Agent    string `json:"agent" is:"required max=256" doc:"The sender's instance id."`
+	Receiver string `json:"receiver" is:"required max=512" doc:"An instance id or a session key."`
 	Bounds
-	MaxUses   int    `json:"maxUses"`
-	Note      string `json:"note,omitzero"`
-	Signature string `json:"signature"`
+	MaxUses   int    `json:"maxUses" is:"range=1..10000" doc:"How many messages it lets pass."`
+	Note      string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
+	Signature string `json:"signature" is:"required max=16384" doc:"An armored SSH signature over the grant."`
 }
 
 // MaxGrantUses and MaxGrantTime bound a standing grant.
@@ -156,13 +131,9 @@ const (
 	MaxGrantTime = 366 * 24 * time.Hour
 )
 
-// Validate names the fields that are wrong.
-func (p *GrantAddParams) Validate() []FieldError {
-	var f Fields
-	f.Text("grantId", p.GrantID, MaxName)
-	f.Text("agent", p.Agent, MaxName)
-	f.Text("receiver", p.Receiver, MaxSessionKey)
-	f.Bounds("", &p.Bounds)
+// Rules says what is wrong between members.
+func (p *GrantAddParams) Rules() (f Fields) {
+	p.rules("", &f)
 	for i, w := range p.Words {
 		if !slices.Contains(ocip.Keywords(), w) {
 			f.Add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a standing grant is for keywords alone", w)
@@ -171,11 +142,6 @@ func (p *GrantAddParams) Validate() []FieldError {
 	if p.MaxRound != 0 {
 		f.Add("maxRound", "a standing grant is bound to no exchange, and counts uses")
 	}
-	f.Between("maxUses", p.MaxUses, 1, MaxGrantUses)
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	f.Text("signature", p.Signature, MaxSignature)
 	return f
 }
 
@@ -187,18 +153,8 @@ type GrantAddResult struct {
 
 // GrantRevokeParams takes a grant back (operator, grant.revoke).
 type GrantRevokeParams struct {
-	GrantID string `json:"grantId"`
-	Note    string `json:"note,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *GrantRevokeParams) Validate() []FieldError {
-	var f Fields
-	f.Text("grantId", p.GrantID, MaxName)
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	return f
+	GrantID string `json:"grantId" is:"required max=256" doc:"The grant."`
+	Note    string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
 // GrantRevokeResult says whether the grant was in force until now.

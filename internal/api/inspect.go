@@ -4,13 +4,9 @@ import "time"
 
 // AuditInspectParams asks what shows that the log is whole (operator, audit.inspect).
 type AuditInspectParams struct {
-	// Seq, where set, asks for a record and its receipt.
-	Seq uint64 `json:"seq,omitzero"`
-	// Size, where set, asks for the root of the tree over so many records.
-	Size uint64 `json:"size,omitzero"`
-	// Old, where set, asks for the path that shows that the first records of this
-	// number are the beginning of those of Size.
-	Old *uint64 `json:"old,omitzero"`
+	Seq  uint64  `json:"seq,omitzero" doc:"A record to give, with its receipt."`
+	Size uint64  `json:"size,omitzero" doc:"A number of records: the root of the tree over them."`
+	Old  *uint64 `json:"old,omitzero" doc:"A smaller number of records: the path that shows that they begin those of size."`
 }
 
 // AuditInspection is what a database says of its log.
@@ -61,15 +57,5 @@ type StoreSnapshot struct {
 // BackupNoteParams says that the state is about to be copied (operator, backup.note), which goes on
 // record.
 type BackupNoteParams struct {
-	Directory string `json:"directory"`
+	Directory string `json:"directory" is:"required max=4096" doc:"The folder of the copy."`
 }
-
-// Validate names the fields that are wrong.
-func (p *BackupNoteParams) Validate() []FieldError {
-	var f Fields
-	f.Text("directory", p.Directory, maxPath)
-	return f
-}
-
-// maxPath bounds the name of a file, in bytes.
-const maxPath = 4096

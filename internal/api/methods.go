@@ -49,17 +49,14 @@ type OK struct {
 
 // RegisterParams registers an app.
 type RegisterParams struct {
-	Manifest *Manifest `json:"manifest"`
+	Manifest *Manifest `json:"manifest" is:"required" doc:"The package that registers."`
 }
 
-// Validate names the fields that are wrong.
-func (p *RegisterParams) Validate() []FieldError {
-	var f Fields
-	if p.Manifest == nil {
-		f.Add("manifest", "required")
-		return f
+// Rules says what is wrong between members.
+func (p *RegisterParams) Rules() (f Fields) {
+	if p.Manifest != nil {
+		p.Manifest.rules(&f)
 	}
-	p.Manifest.validate(&f)
 	return f
 }
 
@@ -72,24 +69,7 @@ type RegisterResult struct {
 
 // HeartbeatParams keeps an app alive. The status is shown to operators.
 type HeartbeatParams struct {
-	Status jsontext.Value `json:"status,omitzero"`
-}
-
-// MaxStatusBytes bounds the status an app may leave with a heartbeat.
-const MaxStatusBytes = 4096
-
-// Validate names the fields that are wrong.
-func (p *HeartbeatParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Status) > 0 {
-		if k := p.Status.Kind(); k != '{' && k != 'n' {
-			f.Add("status", "not an object")
-		}
-	}
-	if len(p.Status) > MaxStatusBytes {
-		f.Add("status", "longer than %d bytes", MaxStatusBytes)
-	}
-	return f
+	Status jsontext.Value `json:"status,omitzero" is:"object null max=4096" doc:"Shown to operators."`
 }
 
 // HeartbeatResult carries the kernel's clock in Unix milliseconds.
@@ -100,32 +80,20 @@ type HeartbeatResult struct {
 
 // ReadyParams says that an app takes traffic from now on.
 type ReadyParams struct {
-	Metadata jsontext.Value `json:"metadata,omitzero"`
+	Metadata jsontext.Value `json:"metadata,omitzero" doc:"Ignored."`
 }
 
 // ShutdownParams asks for a graceful end. Timeout is in milliseconds; zero is
 // the daemon's own limit.
 type ShutdownParams struct {
-	Reason  string `json:"reason,omitzero"`
-	Timeout int64  `json:"timeout,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ShutdownParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Reason) > 4096 {
-		f.Add("reason", "longer than 4096 bytes")
-	}
-	if p.Timeout < 0 || p.Timeout > 3_600_000 {
-		f.Add("timeout", "%d ms is not between 0 and 3600000", p.Timeout)
-	}
-	return f
+	Reason  string `json:"reason,omitzero" is:"max=4096" doc:"The reason, for the record."`
+	Timeout int64  `json:"timeout,omitzero" is:"range=0..3600000" doc:"Milliseconds that the daemon waits for requests in flight; 0 is its own limit."`
 }
 
 // CapabilityParams registers a capability. Config's members depend on the type.
 type CapabilityParams struct {
-	Type   string `json:"type"`
-	Config Object `json:"config"`
+	Type   string `json:"type" doc:"channel, tool, hook, gateway_method, http_route or provider. The result refuses others."`
+	Config Object `json:"config" doc:"The capability. Its id is in channelId, toolId, event, methodName, route or providerId, by the type."`
 }
 
 // CapabilityTypes lists the types of the protocol.
@@ -189,29 +157,12 @@ type CapabilityResult struct {
 
 // UnregisterParams gives a capability back.
 type UnregisterParams struct {
-	CapabilityID string `json:"capabilityId"`
-}
-
-// Validate names the fields that are wrong.
-func (p *UnregisterParams) Validate() []FieldError {
-	var f Fields
-	f.Text("capabilityId", p.CapabilityID, MaxName)
-	return f
+	CapabilityID string `json:"capabilityId" is:"required max=256" doc:"The id from capability.register."`
 }
 
 // HooksParams names hooks to subscribe to, or to leave.
 type HooksParams struct {
-	Events []string `json:"events"`
-}
-
-// Validate names the fields that are wrong.
-func (p *HooksParams) Validate() []FieldError {
-	var f Fields
-	if p.Events == nil {
-		f.Add("events", "required")
-	}
-	f.Names("events", p.Events)
-	return f
+	Events []string `json:"events" is:"required names" doc:"Names of hooks."`
 }
 
 // SubscribeResult lists the events by whether they were granted.
@@ -227,30 +178,14 @@ type UnsubscribeResult struct {
 
 // HookResultParams answers a hook event.
 type HookResultParams struct {
-	EventID string         `json:"eventId"`
-	Result  jsontext.Value `json:"result"`
-}
-
-// Validate names the fields that are wrong.
-func (p *HookResultParams) Validate() []FieldError {
-	var f Fields
-	f.Text("eventId", p.EventID, MaxName)
-	return f
+	EventID string         `json:"eventId" is:"required max=256" doc:"The id of the event that is answered."`
+	Result  jsontext.Value `json:"result" doc:"The changed data, null for no change, or {blocked, reason}."`
 }
 
 // ConfigGetParams asks for a configuration value; an empty path for all that
 // the app may see.
 type ConfigGetParams struct {
-	Path string `json:"path,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ConfigGetParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Path) > 4096 {
-		f.Add("path", "longer than 4096 bytes")
-	}
-	return f
+	Path string `json:"path,omitzero" is:"max=4096" doc:"A path such as channels.telegram; all that the app may read if it is absent."`
 }
 
 // ConfigValue is a configuration value, null where there is none.
@@ -261,16 +196,7 @@ type ConfigValue struct {
 // ConfigWatchParams asks for changes below paths; none for all that the app may
 // see.
 type ConfigWatchParams struct {
-	Paths []string `json:"paths,omitempty"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ConfigWatchParams) Validate() []FieldError {
-	var f Fields
-	if len(p.Paths) > MaxList {
-		f.Add("paths", "more than %d items", MaxList)
-	}
-	return f
+	Paths []string `json:"paths,omitempty" is:"max=256" doc:"Paths; all that the app may read if there are none."`
 }
 
 // Watching is the answer that config.watch begins with.
@@ -287,14 +213,7 @@ type ConfigChange struct {
 
 // SessionGetParams asks for one session.
 type SessionGetParams struct {
-	Key string `json:"key"`
-}
-
-// Validate names the fields that are wrong.
-func (p *SessionGetParams) Validate() []FieldError {
-	var f Fields
-	f.SessionKey("key", p.Key)
-	return f
+	Key string `json:"key" is:"required max=512 form=session" doc:"A session key."`
 }
 
 // MaxSessionKey bounds a session key, in bytes.
@@ -326,17 +245,17 @@ type SessionResult struct {
 
 // SessionFilter selects sessions; a member that is absent selects all.
 type SessionFilter struct {
-	AgentID   string `json:"agentId,omitzero"`
-	ChannelID string `json:"channelId,omitzero"`
-	AccountID string `json:"accountId,omitzero"`
-	Active    *bool  `json:"active,omitzero"`
+	AgentID   string `json:"agentId,omitzero" doc:"Sessions of this agent."`
+	ChannelID string `json:"channelId,omitzero" doc:"Sessions of this channel."`
+	AccountID string `json:"accountId,omitzero" doc:"Sessions of this account."`
+	Active    *bool  `json:"active,omitzero" doc:"Sessions that were used lately, or were not."`
 }
 
 // SessionListParams asks for a page of sessions.
 type SessionListParams struct {
-	Filter SessionFilter `json:"filter,omitzero"`
-	Limit  *int          `json:"limit,omitzero"`
-	Offset int           `json:"offset,omitzero"`
+	Filter SessionFilter `json:"filter,omitzero" doc:"Which sessions; all if it is absent."`
+	Limit  *int          `json:"limit,omitzero" is:"range=0..1000" doc:"At most this many; 100 by default."`
+	Offset int           `json:"offset,omitzero" is:"range=0..1099511627776" doc:"Skip this many."`
 }
 
 // Bounds of a page.
@@ -344,16 +263,6 @@ const (
 	DefaultPage = 100
 	MaxPage     = 1000
 )
-
-// Validate names the fields that are wrong.
-func (p *SessionListParams) Validate() []FieldError {
-	var f Fields
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 0, MaxPage)
-	}
-	f.Between("offset", p.Offset, 0, 1<<40)
-	return f
-}
 
 // OrderKey has a connection's lists made one after another.
 func (*SessionListParams) OrderKey() string { return lists }
@@ -387,18 +296,16 @@ func TextForm() reflect.Type { return reflect.TypeFor[gate.Text]() }
 
 // DispatchParams sends a message.
 type DispatchParams struct {
-	SessionKey string    `json:"sessionKey"`
-	Content    gate.Text `json:"content"`
-	Metadata   Object    `json:"metadata,omitempty"`
+	SessionKey string    `json:"sessionKey" is:"required max=512 form=session" doc:"The session that the message goes to."`
+	Content    gate.Text `json:"content" doc:"The text. Required unless metadata names media."`
+	Metadata   Object    `json:"metadata,omitempty" doc:"Members for the receiver; some are hints to the daemon."`
 	// InAnnotation is that of an [EmittedMessage].
 	InAnnotation bool `json:"-"`
 	Mended
 }
 
-// Validate names the fields that are wrong.
-func (p *DispatchParams) Validate() []FieldError {
-	var f Fields
-	f.SessionKey("sessionKey", p.SessionKey)
+// Rules says what is wrong between members.
+func (p *DispatchParams) Rules() (f Fields) {
 	if p.Content.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("content", "required, unless metadata names media")
 	}
@@ -494,16 +401,14 @@ func appendJSON(b []byte, value any) []byte {
 
 // QueueParams brings a message in for an agent.
 type QueueParams struct {
-	SessionKey string    `json:"sessionKey"`
-	Text       gate.Text `json:"text"`
-	Metadata   Object    `json:"metadata,omitempty"`
+	SessionKey string    `json:"sessionKey" is:"required max=512 form=session" doc:"The session that the message came in."`
+	Text       gate.Text `json:"text" doc:"The text. Required unless metadata names media."`
+	Metadata   Object    `json:"metadata,omitempty" doc:"Members for the agent; the annotation of another agent is among them."`
 	Mended
 }
 
-// Validate names the fields that are wrong.
-func (p *QueueParams) Validate() []FieldError {
-	var f Fields
-	f.SessionKey("sessionKey", p.SessionKey)
+// Rules says what is wrong between members.
+func (p *QueueParams) Rules() (f Fields) {
 	if p.Text.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("text", "required, unless metadata names media")
 	}
@@ -521,31 +426,14 @@ type QueueResult struct {
 
 // CompleteParams ends an agent run (extension agent.complete).
 type CompleteParams struct {
-	RunID   string `json:"runId"`
-	Success bool   `json:"success"`
-	Error   string `json:"error,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *CompleteParams) Validate() []FieldError {
-	var f Fields
-	f.Text("runId", p.RunID, MaxName)
-	if len(p.Error) > 4096 {
-		f.Add("error", "longer than 4096 bytes")
-	}
-	return f
+	RunID   string `json:"runId" is:"required max=256" doc:"The run."`
+	Success bool   `json:"success" doc:"Whether it succeeded."`
+	Error   string `json:"error,omitzero" is:"max=4096" doc:"The error if it failed."`
 }
 
 // CancelParams ends a stream (extension stream.cancel).
 type CancelParams struct {
-	RequestID string `json:"requestId"`
-}
-
-// Validate names the fields that are wrong.
-func (p *CancelParams) Validate() []FieldError {
-	var f Fields
-	f.Text("requestId", p.RequestID, MaxName)
-	return f
+	RequestID string `json:"requestId" is:"required max=256" doc:"The request that opened the stream."`
 }
 
 // HookEvent is the payload of a hook event.
@@ -559,10 +447,10 @@ type HookEvent struct {
 // HookContext says what a hook event is about. AuditID is the id of the record of the
 // decision that let the message through.
 type HookContext struct {
-	AgentID    string `json:"agentId,omitzero"`
-	SessionKey string `json:"sessionKey,omitzero"`
-	ChannelID  string `json:"channelId,omitzero"`
-	AccountID  string `json:"accountId,omitzero"`
+	AgentID    string `json:"agentId,omitzero" is:"max=256"`
+	SessionKey string `json:"sessionKey,omitzero" is:"max=512 form=session"`
+	ChannelID  string `json:"channelId,omitzero" is:"max=256"`
+	AccountID  string `json:"accountId,omitzero" is:"max=256"`
 	Timestamp  int64  `json:"timestamp"`
 	AuditID    string `json:"auditId,omitzero"`
 }
@@ -709,8 +597,7 @@ const OperatorApp = "@ocipd/operator"
 
 // SendParams is a message that an operator sends, or has checked, as an agent.
 type SendParams struct {
-	// Agent is the agent's id or instance id, and may be left out where there is one.
-	Agent string `json:"agent,omitzero"`
+	Agent string `json:"agent,omitzero" doc:"The agent's id or instance id. It can be absent if there is one agent."`
 	DispatchParams
 }
 

@@ -199,19 +199,7 @@ type PolicyFault struct {
 // was digested with it can then be told from nothing else, by anybody. "" is
 // what belongs to no tenant.
 type AuditForgetParams struct {
-	Tenant *string `json:"tenant"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AuditForgetParams) Validate() []FieldError {
-	var f Fields
-	switch {
-	case p.Tenant == nil:
-		f.Add("tenant", "required")
-	case len(*p.Tenant) > MaxName:
-		f.Add("tenant", "longer than %d bytes", MaxName)
-	}
-	return f
+	Tenant *string `json:"tenant" is:"required max=256" doc:"The tenant; an empty text is what belongs to none."`
 }
 
 // AuditForgetResult says whose key is destroyed, and which record says so.
@@ -232,16 +220,7 @@ type AuditRotateKeyResult struct {
 // AuditRetireParams removes old records for good (audit.retire, operator): those
 // of whole segments of the mirror whose last record is before a time.
 type AuditRetireParams struct {
-	Before time.Time `json:"before"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AuditRetireParams) Validate() []FieldError {
-	var f Fields
-	if p.Before.IsZero() {
-		f.Add("before", "required")
-	}
-	return f
+	Before time.Time `json:"before" is:"required" doc:"Segments that end before this time go."`
 }
 
 // AuditRetireResult says what audit.retire removed: the records up to Retired,
@@ -386,19 +365,9 @@ func FilterForm() (filter, form reflect.Type) {
 
 // AuditQueryParams asks for records, newest first (operator, audit.query).
 type AuditQueryParams struct {
-	Filter audit.Filter `json:"filter,omitzero"`
-	Limit  *int         `json:"limit,omitzero"`
-	// Before continues a page: the nextBefore of the one before.
-	Before uint64 `json:"before,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AuditQueryParams) Validate() []FieldError {
-	var f Fields
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, MaxPage)
-	}
-	return f
+	Filter audit.Filter `json:"filter,omitzero" doc:"Which records."`
+	Limit  *int         `json:"limit,omitzero" is:"range=1..1000" doc:"At most this many; 100 by default."`
+	Before uint64       `json:"before,omitzero" doc:"nextBefore of the page before."`
 }
 
 // Page returns the page's size.
@@ -418,24 +387,16 @@ type AuditQueryResult struct {
 
 // AuditStatsParams asks for numbers of records (operator, audit.stats).
 type AuditStatsParams struct {
-	// Since is the first record's time where it is absent, and Until now.
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"`
-	// Bucket is the length of a bucket in seconds, in whole minutes; a length is
-	// chosen where it is absent.
-	Bucket int `json:"bucket,omitzero"`
+	Since  time.Time `json:"since,omitzero" doc:"The first time; that of the first record by default."`
+	Until  time.Time `json:"until,omitzero" doc:"The last time; now by default."`
+	Bucket int       `json:"bucket,omitzero" is:"range=0..31622400" doc:"The length of a bucket in seconds, in whole minutes; chosen by the daemon if absent."`
 }
 
 // AuditStats is the answer of audit.stats.
 type AuditStats = audit.Stats
 
-// maxBucket is the longest bucket, a year of seconds.
-const maxBucket = 366 * 24 * 60 * 60
-
-// Validate names the fields that are wrong.
-func (p *AuditStatsParams) Validate() []FieldError {
-	var f Fields
-	f.Between("bucket", p.Bucket, 0, maxBucket)
+// Rules says what is wrong between members.
+func (p *AuditStatsParams) Rules() (f Fields) {
 	if p.Bucket%60 != 0 {
 		f.Add("bucket", "%d seconds are no whole minutes", p.Bucket)
 	}
@@ -448,21 +409,11 @@ func (p *AuditStatsParams) Validate() []FieldError {
 // AuditTailParams follows the log (operator, audit.tail, streaming). Each chunk
 // is one record exactly as it was sealed.
 type AuditTailParams struct {
-	Filter audit.Filter `json:"filter,omitzero"`
-	// After resumes behind a record. Where it is absent, Last records that are
-	// there already come first.
-	After  *uint64 `json:"after,omitzero"`
-	Last   int     `json:"last,omitzero"`
-	Follow bool    `json:"follow,omitzero"`
-	// Export says that the records are taken elsewhere, which goes on record before the first.
-	Export bool `json:"export,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *AuditTailParams) Validate() []FieldError {
-	var f Fields
-	f.Between("last", p.Last, 0, MaxPage)
-	return f
+	Filter audit.Filter `json:"filter,omitzero" doc:"Which records."`
+	After  *uint64      `json:"after,omitzero" doc:"Begins after this record."`
+	Last   int          `json:"last,omitzero" is:"range=0..1000" doc:"Begins with so many records that are there, if after is absent."`
+	Follow bool         `json:"follow,omitzero" doc:"Goes on with new records."`
+	Export bool         `json:"export,omitzero" doc:"The records are taken elsewhere, which goes on record first."`
 }
 
 // MethodDescription is one method as kernel.describe tells it.

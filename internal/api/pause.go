@@ -9,25 +9,15 @@ import (
 // what goes through one channel, or all where neither is given (operator,
 // sending.pause and sending.resume).
 type PauseParams struct {
-	Agent   string `json:"agent,omitzero"`
-	Channel string `json:"channel,omitzero"`
-	// Note is the person's own, for the record.
-	Note string `json:"note,omitzero"`
+	Agent   string `json:"agent,omitzero" is:"max=256" doc:"The agent's id or instance id."`
+	Channel string `json:"channel,omitzero" is:"max=256" doc:"The channel. All is meant if neither is given."`
+	Note    string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// Validate names the fields that are wrong.
-func (p *PauseParams) Validate() []FieldError {
-	var f Fields
+// Rules says what is wrong between members.
+func (p *PauseParams) Rules() (f Fields) {
 	if p.Agent != "" && p.Channel != "" {
 		f.Add("channel", "cannot be given together with agent: pause each by itself")
-	}
-	for path, value := range map[string]string{"agent": p.Agent, "channel": p.Channel} {
-		if len(value) > MaxName {
-			f.Add(path, "longer than %d bytes", MaxName)
-		}
-	}
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
 	}
 	return f
 }
@@ -88,26 +78,11 @@ type PauseResult struct {
 // QueueListParams asks for a page of what was let through and has not reached its
 // receiver (operator, queue.list). Agent is whose it is, sender or receiver.
 type QueueListParams struct {
-	Queue   string `json:"queue,omitzero"`
-	Agent   string `json:"agent,omitzero"`
-	Channel string `json:"channel,omitzero"`
-	Limit   *int   `json:"limit,omitzero"`
-	// After continues a page: the next of the one before.
-	After string `json:"after,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *QueueListParams) Validate() []FieldError {
-	var f Fields
-	if p.Limit != nil {
-		f.Between("limit", *p.Limit, 1, MaxPage)
-	}
-	for path, value := range map[string]string{"queue": p.Queue, "agent": p.Agent, "channel": p.Channel, "after": p.After} {
-		if len(value) > 2*MaxName {
-			f.Add(path, "longer than %d bytes", 2*MaxName)
-		}
-	}
-	return f
+	Queue   string `json:"queue,omitzero" is:"max=512" doc:"The queue."`
+	Agent   string `json:"agent,omitzero" is:"max=512" doc:"The sender or the receiver."`
+	Channel string `json:"channel,omitzero" is:"max=512" doc:"The channel."`
+	Limit   *int   `json:"limit,omitzero" is:"range=1..1000" doc:"At most this many; 100 by default."`
+	After   string `json:"after,omitzero" is:"max=512" doc:"next of the page before."`
 }
 
 // Page returns the page's size.
@@ -152,26 +127,9 @@ type QueueListResult struct {
 // QueueDropParams takes messages out that were let through and have not reached
 // their receivers (operator, queue.drop).
 type QueueDropParams struct {
-	DispatchIDs []string `json:"dispatchIds"`
-	// Queue, where given, is where alone they are looked for.
-	Queue string `json:"queue,omitzero"`
-	Note  string `json:"note,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *QueueDropParams) Validate() []FieldError {
-	var f Fields
-	if len(p.DispatchIDs) == 0 {
-		f.Add("dispatchIds", "required")
-	}
-	f.Names("dispatchIds", p.DispatchIDs)
-	if len(p.Queue) > 2*MaxName {
-		f.Add("queue", "longer than %d bytes", 2*MaxName)
-	}
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	return f
+	DispatchIDs []string `json:"dispatchIds" is:"names nonempty" doc:"The messages."`
+	Queue       string   `json:"queue,omitzero" is:"max=512" doc:"The queue in which alone they are looked for."`
+	Note        string   `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
 // QueueDropResult says what became of each.

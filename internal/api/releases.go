@@ -1,8 +1,6 @@
 package api
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
@@ -10,18 +8,8 @@ import (
 // RedeemParams asks for what may be sent now that a person has approved it, once
 // (approval.redeem).
 type RedeemParams struct {
-	ApprovalID string `json:"approvalId"`
-	// RequestKey, where given, is what the caller has written down before: whoever asks
-	// again with it is answered as before, until the outcome is confirmed.
-	RequestKey string `json:"requestKey,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *RedeemParams) Validate() []FieldError {
-	var f Fields
-	f.Text("approvalId", p.ApprovalID, MaxName)
-	f.UpTo("requestKey", p.RequestKey, MaxName)
-	return f
+	ApprovalID string `json:"approvalId" is:"required max=256" doc:"The approval request."`
+	RequestKey string `json:"requestKey,omitzero" is:"max=256" doc:"A name of the caller's own. A repetition with it gets the same answer until the outcome is confirmed."`
 }
 
 // Redeemed is what a client is given to send.
@@ -56,49 +44,31 @@ const (
 // (approval.confirm): one that it has redeemed, by the claim, or one that hook.emit has let
 // go, by its dispatchId, or by the key that agent.emit was given, where no answer came.
 type ConfirmParams struct {
-	Claim      string `json:"claim,omitzero"`
-	DispatchID string `json:"dispatchId,omitzero"`
-	RequestKey string `json:"requestKey,omitzero"`
-	Outcome    string `json:"outcome"`
-	// Note says more, for the record.
-	Note string `json:"note,omitzero"`
+	Claim      string `json:"claim,omitzero" is:"max=256" doc:"The claim from redeeming."`
+	DispatchID string `json:"dispatchId,omitzero" is:"max=256" doc:"The message that hook.emit allowed."`
+	RequestKey string `json:"requestKey,omitzero" is:"max=256" doc:"The key of an agent.emit whose answer did not come."`
+	Outcome    string `json:"outcome" is:"required words=sent|not_sent|unknown" doc:"What became of the message."`
+	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// Validate names the fields that are wrong.
-func (p *ConfirmParams) Validate() []FieldError {
-	var f Fields
+// Rules says what is wrong between members.
+func (p *ConfirmParams) Rules() (f Fields) {
 	given := 0
-	for name, id := range map[string]string{"claim": p.Claim, "dispatchId": p.DispatchID, "requestKey": p.RequestKey} {
-		if f.UpTo(name, id, MaxName); id != "" {
+	for _, id := range []string{p.Claim, p.DispatchID, p.RequestKey} {
+		if id != "" {
 			given++
 		}
 	}
 	if given != 1 {
 		f.Add("claim", "want one of claim, dispatchId and requestKey")
 	}
-	if outcomes := []string{OutcomeSent, OutcomeNotSent, OutcomeUnknown}; !slices.Contains(outcomes, p.Outcome) {
-		f.Add("outcome", "%q is not one of %v", p.Outcome, outcomes)
-	}
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
 	return f
 }
 
 // WithdrawParams takes back what waits for a person (approval.withdraw).
 type WithdrawParams struct {
-	ApprovalID string `json:"approvalId"`
-	Note       string `json:"note,omitzero"`
-}
-
-// Validate names the fields that are wrong.
-func (p *WithdrawParams) Validate() []FieldError {
-	var f Fields
-	f.Text("approvalId", p.ApprovalID, MaxName)
-	if len(p.Note) > MaxNote {
-		f.Add("note", "longer than %d bytes", MaxNote)
-	}
-	return f
+	ApprovalID string `json:"approvalId" is:"required max=256" doc:"The approval request."`
+	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
 // Redeemable is a message that was approved and that nobody has redeemed.

@@ -29,14 +29,7 @@ const (
 // ChallengeParams asks for what a call of a method is signed with (operator,
 // operator.challenge).
 type ChallengeParams struct {
-	Method string `json:"method"`
-}
-
-// Validate names the fields that are wrong.
-func (p *ChallengeParams) Validate() []FieldError {
-	var f Fields
-	f.Text("method", p.Method, MaxName)
-	return f
+	Method string `json:"method" is:"required max=256" doc:"The method that is called next."`
 }
 
 // Challenge says whether a call of the method has to be signed.

@@ -667,7 +667,7 @@ func TestWireManifestErrors(t *testing.T) {
 		{"a list that is none", `["a"]`, `"a"`, []string{"manifest.capabilities.channels.provides"}},
 		{"an empty name in a list", `["a"]`, `["a",""]`, []string{"manifest.capabilities.channels.provides[1]"}},
 		{"all at once", good, `{"manifest":{"id":"?","version":"x","type":"app","protocol":{}}}`,
-			[]string{"manifest.id", "manifest.name", "manifest.version", "manifest.main", "manifest.protocol.version"}},
+			[]string{"manifest.id", "manifest.name", "manifest.version", "manifest.protocol.version", "manifest.main"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			defer w.in(t)()

@@ -97,9 +97,10 @@ type Method struct {
 func row[P, R any](name string, access Access, pace Pace) Method {
 	_, ordered := any((*P)(nil)).(api.Ordered)
 	_, mendable := any((*P)(nil)).(api.Mendable)
+	decode := wire.DecoderOf[P]()
 	return Method{
 		Name: name, Access: access, Pace: pace,
-		Decode: func(raw jsontext.Value, strict bool) (any, error) { return wire.DecodeParams[P](raw, strict) },
+		Decode: func(raw jsontext.Value, strict bool) (any, error) { return decode(raw, strict) },
 		Params: reflect.TypeFor[P](), Result: reflect.TypeFor[R](),
 		Strict:  access == AccessOperator || access == AccessTask || access == AccessAgent,
 		ordered: ordered, mendable: mendable,

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding"
 	"fmt"
+	"math"
 	"path"
 	"reflect"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
@@ -143,17 +145,71 @@ func (m *maker) members(s *jsonschema.Schema, t reflect.Type, in use) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		left := strings.HasPrefix(options, "omit")
-		if !left && !in.params && f.Type.Kind() == reflect.Pointer {
+		b, required := members.Of(f), !strings.HasPrefix(options, "omit")
+		switch {
+		case in.params:
+			required = b.Required || b.Nonempty && f.Type.Kind() == reflect.Slice
+			if bound(member, &b); f.Type.Kind() == reflect.Pointer && !b.Nonempty {
+				member.MinLength = nil
+			}
+		case required && f.Type.Kind() == reflect.Pointer:
 			member = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{member, {Type: "null"}}}
 		}
-		if !left {
+		member.Description = b.Doc
+		if required {
 			s.Required = append(s.Required, name)
 		}
 		s.Properties[name] = member
 		s.PropertyOrder = append(s.PropertyOrder, name)
 	}
 	return nil
+}
+
+// maxBytes is in the schema of a text, or of JSON, whose length is bounded in bytes. The
+// maxLength beside it is in characters, of which there are never more.
+const maxBytes = "x-maxBytes"
+
+// bound adds the bounds of a member.
+func bound(s *jsonschema.Schema, b *members.Bounds) {
+	most := b.Max + b.Keeps
+	switch {
+	case most > 0 && s.Type == "array":
+		s.MaxItems = &most
+	case most > 0 && s.Type == "object" && s.AdditionalProperties != nil:
+		s.MaxProperties = &most
+	case most > 0:
+		s.Extra = map[string]any{maxBytes: most}
+		if s.Type == "string" {
+			s.MaxLength = &most
+		}
+	}
+	if b.Object {
+		s.Type = "object"
+	}
+	if b.Ranged {
+		if low := float64(b.Low); b.Low != math.MinInt64 {
+			s.Minimum = &low
+		}
+		if high := float64(b.High); b.High != math.MaxInt64 {
+			s.Maximum = &high
+		}
+	}
+	for _, word := range b.Words {
+		s.Enum = append(s.Enum, word)
+	}
+	switch {
+	case b.Prefix != "":
+		s.Pattern = "^" + b.Prefix + "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+	case b.Form != nil:
+		s.Pattern = b.Form.Pattern
+	case (b.Required || b.Nonempty) && s.Type == "string" && b.Words == nil && s.Format == "":
+		s.MinLength = new(1)
+	case b.Nonempty && s.Type == "array":
+		s.MinItems = new(1)
+	}
+	if b.Each != nil && s.Items != nil {
+		bound(s.Items, b.Each)
+	}
 }
 
 // refer makes a reference to the definition of a type, and notes what it is part of. A type

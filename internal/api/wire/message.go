@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 )
 
 // Request is a message from an app (protocol, IPCRequest). Token is what the
@@ -333,29 +335,27 @@ func kindName(k jsontext.Kind) string {
 	return "value"
 }
 
-// validator is what parameters know of their own fields.
-type validator interface{ Validate() []api.FieldError }
-
-// DecodeParams reads a method's parameters, which [ParseRequest] has found to be
+// DecoderOf makes what reads a method's parameters, which [ParseRequest] has found to be
 // strict JSON already. Absent and null parameters are an empty object. Where strict is set,
 // a member that the method does not have is refused by its name.
-func DecodeParams[P any](raw jsontext.Value, strict bool) (*P, error) {
-	p := new(P)
-	if len(raw) > 0 && raw.Kind() != 'n' {
-		if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(!strict), json.RejectUnknownMembers(strict), jsontext.AllowInvalidUTF8(true)); err != nil {
-			path := "params"
-			if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-				path = cmp.Or(fieldPath(semantic), path)
+func DecoderOf[P any]() func(raw jsontext.Value, strict bool) (*P, error) {
+	check := members.CheckerOf(reflect.TypeFor[P]())
+	return func(raw jsontext.Value, strict bool) (*P, error) {
+		p := new(P)
+		if len(raw) > 0 && raw.Kind() != 'n' {
+			if err := json.Unmarshal(raw, p, jsontext.AllowDuplicateNames(!strict), json.RejectUnknownMembers(strict), jsontext.AllowInvalidUTF8(true)); err != nil {
+				path := "params"
+				if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
+					path = cmp.Or(fieldPath(semantic), path)
+				}
+				problem := jsonProblem(err, path)
+				return nil, &api.Error{Code: api.InvalidParams, Message: "cannot read params: " + problem,
+					Details: []api.FieldError{{Path: path, Message: problem}}}
 			}
-			problem := jsonProblem(err, path)
-			return nil, &api.Error{Code: api.InvalidParams, Message: "cannot read params: " + problem,
-				Details: []api.FieldError{{Path: path, Message: problem}}}
 		}
-	}
-	if v, ok := any(p).(validator); ok {
-		if err := api.Invalid(v.Validate()); err != nil {
+		if err := api.Invalid(check(p)); err != nil {
 			return nil, err
 		}
+		return p, nil
 	}
-	return p, nil
 }

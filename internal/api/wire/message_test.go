@@ -115,9 +115,9 @@ func TestHalvesOfCharactersAreMended(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := DecodeParams[struct {
+			p, err := DecoderOf[struct {
 				Content string `json:"content"`
-			}](r.Params, true)
+			}]()(r.Params, true)
 			if err != nil {
 				t.Fatal(err)
 			}
