@@ -110,6 +110,9 @@ type GrantListParams struct {
 // GrantListResult lists grants.
 type GrantListResult struct {
 	Grants []Grant `json:"grants"`
+	// Restored is the id of the newest state_restored record, absent if there is none. A new
+	// standing grant names it.
+	Restored string `json:"restored,omitzero"`
 }
 
 // GrantAddParams makes a standing grant (operator, grant.add). The id is the person's to
@@ -120,7 +123,10 @@ type GrantAddParams struct {
 	Agent    string `json:"agent" is:"required max=256" doc:"The sender's instance id."`
 	Receiver string `json:"receiver" is:"required max=512" doc:"An instance id or a session key."`
 	Bounds
-	MaxUses   int    `json:"maxUses" is:"range=1..10000" doc:"How many messages it lets pass."`
+	MaxUses int `json:"maxUses" is:"range=1..10000" doc:"How many messages it lets pass."`
+	// Restored is that of [GrantListResult]: a signature from before a restoration of the state
+	// makes no grant after it.
+	Restored  string `json:"restored,omitzero" is:"max=256" doc:"The restored of grant.list."`
 	Note      string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 	Signature string `json:"signature" is:"required max=16384" doc:"An armored SSH signature over the grant."`
 }
@@ -176,6 +182,10 @@ func SignedApproval(a *Approval, b *Bounds) string {
 
 // SignedGrant is what a person signs who makes a standing grant.
 func SignedGrant(p *GrantAddParams) string {
+	restored := ""
+	if p.Restored != "" {
+		restored = "restored " + strconv.Quote(p.Restored) + "\n"
+	}
 	return "ocipd grant v1\n" + strconv.Quote(p.GrantID) + "\nfrom " + strconv.Quote(p.Agent) + "\nto " + strconv.Quote(p.Receiver) +
-		"\nuses " + strconv.Itoa(p.MaxUses) + "\n" + p.lines()
+		"\nuses " + strconv.Itoa(p.MaxUses) + "\n" + p.lines() + restored
 }

@@ -139,7 +139,7 @@ func Details(by *api.ApprovalDecision) map[string]any {
 			details[name] = value
 		}
 	}
-	if by.By != byExpiry {
+	if by.By != byExpiry && by.By != ByRestoration {
 		details["uid"] = by.UID
 	}
 	if by.Exchange != nil {

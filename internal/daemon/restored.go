@@ -48,12 +48,14 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 }
 
 // takesBack returns what a restoration does with the open rows of a table by which something goes
-// without a further decision: people may have taken it back, or it was used, after the copy was
-// made. It is nil for rows that only stop something, or that a decision is about.
+// without a further decision, or for which people may have signed one: they may have taken it back,
+// or it was used, after the copy was made. It is nil for other rows.
 func takesBack(d *Daemon, t fold.Table) func(context.Context) error {
 	switch t {
-	case fold.Exchanges, fold.Escalations, fold.Approvals, fold.Paused:
+	case fold.Exchanges, fold.Escalations, fold.Paused:
 		return nil
+	case fold.Approvals:
+		return func(ctx context.Context) error { return kernel.RestoredRequests(ctx, d.kernel) }
 	case fold.CommitmentGrants:
 		return func(ctx context.Context) error { return kernel.RestoredGrants(ctx, d.kernel) }
 	case fold.Releases:

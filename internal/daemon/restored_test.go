@@ -163,3 +163,45 @@ func TestRestorationTakesMessagesBack(t *testing.T) {
 	contains(t, telegram.message("hook:message_sending").Content, promise)
 	h.verify()
 }
+
+// What a person signed before a restoration decides nothing after it: no pending request, no
+// settlement of an exchange, no standing grant. It stays so over a restart.
+func TestNoSignatureOutlivesARestoration(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	alice := h.agent("@acme/alice")
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	sent := alice.dispatch("telegram:dave", "hello", in("open"))
+	if sent.Held {
+		t.Fatalf("sent as %+v", sent)
+	}
+	saw := h.shown(held.ApprovalID)
+	approves, settles, grant := signed(t, "carol", api.DecideApprove, &saw), h.settlement("carol", sent.OCIP.ExchangeID), standingGrant(t, "later", 1, nil)
+	h.restores()
+	h.operates().mustSigned("carol", "sending.resume", m{}, nil)
+	for range 2 {
+		person := h.operates()
+		person.refuse(api.Conflict, "approval.resolve", approves)
+		now := h.shown(held.ApprovalID)
+		person.refuse(api.Forbidden, "approval.resolve", m{"approvalId": held.ApprovalID, "decision": api.DecideApprove, "digest": now.Digest, "signature": approves["signature"]})
+		person.refuse(api.Conflict, "exchange.resolve", settles)
+		person.refuse(api.Conflict, "grant.add", grant)
+		var list api.GrantListResult
+		person.must("grant.list", m{}, &list)
+		if list.Restored != h.last("state_restored").ID {
+			t.Errorf("restored is %q", list.Restored)
+		}
+		replayed := *grant
+		replayed.Restored = list.Restored
+		person.refuse(api.Forbidden, "grant.add", &replayed)
+		h.restart()
+	}
+	if got := h.decisions(held.ApprovalID); !slices.Equal(got, []string{"asked_anew"}) {
+		t.Errorf("on record is %q", got)
+	}
+	person := h.operates()
+	now := h.shown(held.ApprovalID)
+	person.must("approval.resolve", signed(t, "carol", api.DecideApprove, &now), nil)
+	person.must("exchange.resolve", h.settlement("carol", sent.OCIP.ExchangeID), nil)
+	person.must("grant.add", standingGrant(t, "new", 1, func(p *api.GrantAddParams) { p.Restored = h.last("state_restored").ID }), nil)
+	h.verify()
+}

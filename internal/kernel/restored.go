@@ -4,18 +4,35 @@ import (
 	"context"
 	"errors"
 
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/store"
 )
 
 // The daemon's name and reason in records about a restored copy of the state.
 const (
-	byRestoration = "restoration"
+	byRestoration = approval.ByRestoration
 	restoredCopy  = "a copy of the state was restored, and what became of it since the copy was made is not known"
 )
 
-// HaltRestored pauses all sending, with the record of the restoration.
-func HaltRestored(k *Kernel, found *audit.Record) error { return k.Halt(byRestoration, found) }
+// HaltRestored pauses all sending, with the record of the restoration, behind which no signature
+// from before counts.
+func HaltRestored(k *Kernel, found *audit.Record) error {
+	store.Restore(k.store, found.ID)
+	if err := k.Halt(byRestoration, found); err != nil {
+		return err
+	}
+	// From here on the log's checkpoints name the restoration.
+	_, err := k.commit(&store.Change{Last: true, Checkpoint: true})
+	return err
+}
+
+// RestoredRequests has people asked anew about pending requests.
+func RestoredRequests(ctx context.Context, k *Kernel) error {
+	return approval.Restored(ctx, k.rules().decider, store.OpenRows(k.store, fold.Approvals), restoredCopy)
+}
 
 // RestoredGrants revokes every grant in force.
 func RestoredGrants(ctx context.Context, k *Kernel) error {

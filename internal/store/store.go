@@ -310,6 +310,7 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 			s.state.List()
 			return s.state.State(at)
 		},
+		Restored: s.state.Restored,
 	}
 	if _, err := os.Stat(s.latchFile()); err == nil {
 		s.logger.Warn("the store was closed for writing: verifying every record")

@@ -57,8 +57,9 @@ type Grant struct {
 	// tenant is the sender's, "" if an earlier version made the grant. An instance under another
 	// tenant is another agent.
 	tenant string
-	// digest is the digest of the request that made the grant.
-	digest string
+	// digest is the digest of the request that made the grant, and restored that of
+	// [api.GrantAddParams].
+	digest, restored string
 	// to is the receiver at the time of the decision, nil if an earlier version made the grant. The
 	// configuration can change who that is.
 	to *Party
@@ -88,6 +89,7 @@ type body struct {
 	Target         string   `json:"target,omitzero"`
 	Tenant         string   `json:"tenant,omitzero"`
 	ExchangeType   string   `json:"type,omitzero"`
+	Restored       string   `json:"restored,omitzero"`
 	To             *Party   `json:"to,omitzero"`
 }
 
@@ -126,7 +128,7 @@ func (g *Grant) row() (*store.CommitmentGrant, error) {
 	b := body{
 		Form: form, Receiver: g.Receiver, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, ApprovalID: g.ApprovalID,
 		Words: g.Words, Level: g.Classification, MaxRound: g.MaxRound, MadeAt: g.MadeAt, Digest: g.digest,
-		Session: g.session, Target: g.target, Tenant: g.tenant, ExchangeType: g.exchangeType, To: g.to,
+		Session: g.session, Target: g.target, Tenant: g.tenant, ExchangeType: g.exchangeType, Restored: g.restored, To: g.to,
 	}
 	for i := range g.People {
 		p := &g.People[i]
@@ -147,7 +149,7 @@ func decode(row store.CommitmentGrant) (*Grant, error) {
 	if b.Form != form {
 		return nil, fmt.Errorf("cannot decode grant %s: form %d is not known to this version", row.ID, b.Form)
 	}
-	g := &Grant{digest: b.Digest, session: b.Session, target: b.Target, tenant: b.Tenant, exchangeType: b.ExchangeType, to: b.To, Grant: api.Grant{
+	g := &Grant{digest: b.Digest, session: b.Session, target: b.Target, tenant: b.Tenant, exchangeType: b.ExchangeType, restored: b.Restored, to: b.To, Grant: api.Grant{
 		GrantID: row.ID, Kind: row.Kind, State: row.State, Agent: row.Agent, Receiver: b.Receiver, ExchangeID: b.ExchangeID,
 		ConversationID: b.ConversationID, ApprovalID: b.ApprovalID,
 		Bounds: api.Bounds{Words: b.Words, Classification: b.Level, MaxRound: b.MaxRound, Until: row.Until.UnixMilli()},
@@ -263,7 +265,7 @@ func (g *Grant) stands(signers approval.Signers, now time.Time) bool {
 // a grant can do only what was signed.
 func (g *Grant) signed() string {
 	if g.Kind == api.GrantStanding {
-		return api.SignedGrant(&api.GrantAddParams{GrantID: g.GrantID, Agent: g.Agent, Receiver: g.Receiver, Bounds: g.Bounds, MaxUses: g.MaxUses})
+		return api.SignedGrant(&api.GrantAddParams{GrantID: g.GrantID, Agent: g.Agent, Receiver: g.Receiver, Bounds: g.Bounds, MaxUses: g.MaxUses, Restored: g.restored})
 	}
 	return api.SignedApproval(&api.Approval{Digest: g.digest, ApprovalSummary: api.ApprovalSummary{
 		ApprovalID: g.ApprovalID, ExchangeID: g.ExchangeID, ConversationID: g.ConversationID, Agent: g.Agent, Counterparty: g.Receiver,
@@ -395,12 +397,14 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "standing grants are signed, and approvals.allowed_signers names nobody who may sign")
 	case approvers > 1:
 		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "a standing grant is one person's, and approvals.required asks for %d", approvers)
+	case p.Restored != store.Restored(g.o.Store):
+		return api.GrantAddResult{}, api.Errorf(api.Conflict, "the state was restored as record %q, and the grant names %q: sign it anew (restored, from grant.list)", store.Restored(g.o.Store), p.Restored)
 	case p.Until <= now.UnixMilli():
 		return api.GrantAddResult{}, api.Invalid([]api.FieldError{{Path: "until", Message: "is over already"}})
 	case p.Until > now.Add(api.MaxGrantTime).UnixMilli():
 		return api.GrantAddResult{}, api.Invalid([]api.FieldError{{Path: "until", Message: "is more than a year away"}})
 	}
-	one := &Grant{tenant: agent.TenantID, to: to, Grant: api.Grant{
+	one := &Grant{tenant: agent.TenantID, restored: p.Restored, to: to, Grant: api.Grant{
 		GrantID: p.GrantID, Kind: api.GrantStanding, Agent: p.Agent, Receiver: p.Receiver, Bounds: p.Bounds, MaxUses: p.MaxUses, MadeAt: now.UnixMilli(),
 	}}
 	r := g.record(one, "grant_made")
@@ -440,7 +444,7 @@ const listed = 1000
 
 // List lists grants.
 func (g *Grants) List(ctx context.Context, p *api.GrantListParams, signers approval.Signers) (api.GrantListResult, error) {
-	result := api.GrantListResult{Grants: []api.Grant{}}
+	result := api.GrantListResult{Grants: []api.Grant{}, Restored: store.Restored(g.o.Store)}
 	rows, err := g.o.Store.CommitmentGrants(ctx, p.Agent, listed)
 	if err != nil {
 		return result, err

@@ -146,7 +146,9 @@ type Since struct {
 	State []audit.TableState
 	// Form is the log's form. A log without a checkpoint that counts the rows has the newest.
 	Form int
-	said []Said
+	// Restored is the id of the newest state_restored record before the newest checkpoint.
+	Restored string
+	said     []Said
 	// Marks is set if a record makes a statement about rows that no earlier version of the daemon
 	// writes.
 	Marks bool
@@ -164,7 +166,7 @@ func (s *Since) Add(text []byte) error {
 	s.Marks = s.Marks || said.marks()
 	switch {
 	case said.Counted:
-		s.Base, s.At, s.State, s.Form, s.said = said.Seq, said.Time, said.State, said.Form, nil
+		s.Base, s.At, s.State, s.Form, s.Restored, s.said = said.Seq, said.Time, said.State, said.Form, said.Restored, nil
 	case len(said.Changes) > 0:
 		s.said = append(s.said, said)
 	}

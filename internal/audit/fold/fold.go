@@ -184,6 +184,9 @@ func (t Table) Name() string { return t.def().name }
 const (
 	Form     = 2
 	FormName = "rowForm"
+	// RestoredName is the member of a checkpoint's details with the id of the newest state_restored
+	// record. It is absent before the first.
+	RestoredName = "restored"
 )
 
 // former returns a row in a log's form.

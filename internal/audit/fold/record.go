@@ -165,8 +165,10 @@ type Said struct {
 	// one.
 	Counted bool
 	State   []audit.TableState
-	// Form, if Counted is set, is the form of the counted rows.
-	Form int
+	// Form, if Counted is set, is the form of the counted rows, and Restored the id of the newest
+	// state_restored record, "" for none.
+	Form     int
+	Restored string
 	// Adopts is set on the record that adopts an earlier version's rows. The records before it do
 	// not count, and all rows are stated in it and after it, up to the next checkpoint.
 	Adopts bool
@@ -239,8 +241,9 @@ func Read(text []byte) (Said, error) {
 		return s, err
 	}
 	var details struct {
-		Note string `json:"note"`
-		Form int    `json:"rowForm"`
+		Note     string `json:"note"`
+		Form     int    `json:"rowForm"`
+		Restored string `json:"restored"`
 	}
 	if len(l.Details) > 0 {
 		err = json.Unmarshal(l.Details, &details)
@@ -248,6 +251,7 @@ func Read(text []byte) (Said, error) {
 	if err != nil {
 		return s, fmt.Errorf("not an audit record: %w", err)
 	}
+	s.Restored = details.Restored
 	if s.Form = max(details.Form, 1); s.Counted && s.Form > Form {
 		return s, fmt.Errorf("it counts rows in form %d, which this version does not know", s.Form)
 	}

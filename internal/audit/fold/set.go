@@ -22,6 +22,7 @@ type Set struct {
 	// moved are the keys of the exchanges that changed since [Set.List], and unlisted those from
 	// before it that the transaction in progress lists: see [Set.Unlisted].
 	moved, unlisted map[string][]string
+	restored        string
 }
 
 // opens are the open rows of one table.
@@ -87,6 +88,20 @@ func (s *Set) Each(t Table, visit func(key []string, row Row, stated, said uint6
 			return
 		}
 	}
+}
+
+// Restore notes the id of the newest state_restored record.
+func (s *Set) Restore(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restored = id
+}
+
+// Restored returns the id of the newest state_restored record, "" for none.
+func (s *Set) Restored() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restored
 }
 
 // Put fills the set with a row, which is as it was before.

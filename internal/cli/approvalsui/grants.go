@@ -215,6 +215,11 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 	if p.Agent, p.Receiver, err = ends(ctx, c, g.From, g.To); err != nil {
 		return fmt.Errorf("cannot make a standing grant: %w", err)
 	}
+	var list api.GrantListResult
+	if err := c.Call(ctx, "grant.list", &api.GrantListParams{Kind: api.GrantStanding}, &list); err != nil {
+		return fmt.Errorf("cannot make a standing grant: %w", err)
+	}
+	p.Restored = list.Restored
 	page := &approvalText{term.Page{Screen: s.Screen()}}
 	page.Heading("Standing grant")
 	page.Fact("from", p.Agent)

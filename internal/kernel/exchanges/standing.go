@@ -19,6 +19,8 @@ type standing struct {
 	// escalated is set while the two agents may not exchange messages because the rounds of this
 	// exchange are used up.
 	escalated bool
+	// restored is [store.Restored].
+	restored string
 }
 
 // side is one agent's side of an exchange, with its requests that wait for a person.
@@ -37,7 +39,7 @@ func (x *Exchanges) standingLocked(ctx context.Context, of *ocip.Exchange) (*sta
 	if err != nil {
 		return nil, err
 	}
-	st := &standing{}
+	st := &standing{restored: store.Restored(x.o.Store)}
 	for _, e := range sides {
 		held, err := x.o.Requests.OfExchange(ctx, e.ID, e.Agent)
 		if err != nil {
@@ -59,7 +61,7 @@ func (st *standing) unsettled() bool {
 	return st.escalated || slices.ContainsFunc(st.sides, func(s side) bool { return s.unsettled() })
 }
 
-// digest names the state: every message, decision and settlement changes it.
+// digest names the state: every message, decision, settlement and restoration changes it.
 func (st *standing) digest() string {
 	lines := []string{fmt.Sprint("escalated ", st.escalated)}
 	for i := range st.sides {
@@ -68,6 +70,9 @@ func (st *standing) digest() string {
 		for _, r := range s.held {
 			lines = append(lines, fmt.Sprintf("held %q", r.ApprovalID))
 		}
+	}
+	if st.restored != "" {
+		lines = append(lines, "restored "+st.restored)
 	}
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))

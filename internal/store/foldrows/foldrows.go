@@ -229,6 +229,7 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 	if err != nil {
 		return false, err
 	}
+	set.Restore(since.Restored)
 	adopt = adopt || accept
 	exchanges := listed
 	if adopt {

@@ -79,6 +79,8 @@ type Options struct {
 	// State, if set, returns the content of the daemon's tables, at the time of the record that
 	// will state it.
 	State func(at time.Time) []audit.TableState
+	// Restored, set with State, returns the id of the newest state_restored record, "" for none.
+	Restored func() string
 	// All has every record verified, not only the last ones.
 	All bool
 	Log *zap.Logger

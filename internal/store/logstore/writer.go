@@ -21,6 +21,8 @@ type Writer struct {
 	leaves func(line []byte) audit.Hash
 	mark   func(seq uint64, hash audit.Hash) []byte
 	counts func(at time.Time) []audit.TableState
+	// restored is [Options.Restored].
+	restored func() string
 
 	// The current transaction: its time, its lines, one after another with newlines, and the log's
 	// new end.
@@ -30,7 +32,7 @@ type Writer struct {
 }
 
 func newWriter(l *Log, tx *db.Writer, o *Options) *Writer {
-	w := &Writer{log: l, tx: tx, leaves: audit.Leaves(), mark: o.Mark, counts: o.State}
+	w := &Writer{log: l, tx: tx, leaves: audit.Leaves(), mark: o.Mark, counts: o.State, restored: o.Restored}
 	if o.Signing != nil {
 		w.newID = o.Signing.NewID
 	}
@@ -156,6 +158,9 @@ func (w *Writer) state(event, signed string) error {
 	}
 	if event == audit.EventSigned && w.counts != nil {
 		r.State, r.Details[fold.FormName] = w.counts(w.end.head.Next(w.at)), fold.Form
+		if restored := w.restored(); restored != "" {
+			r.Details[fold.RestoredName] = restored
+		}
 	}
 	body, err := audit.Encode(r)
 	if err != nil {
