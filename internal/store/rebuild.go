@@ -13,7 +13,7 @@ import (
 
 // Rebuild copies a database into a new file, and corrects the rows there by the log. Key is the key
 // of its rows. It returns the differences before and after: a row that needs more than the records
-// hold is left as it is.
+// hold is left as it is, and one that somebody else has written stays without a seal.
 func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (differed, left []fold.Difference, err error) {
 	first, err := r.FirstSeq(ctx)
 	if err != nil {
@@ -36,23 +36,23 @@ func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (differed
 	if err != nil {
 		return nil, nil, err
 	}
-	err = mend(ctx, w, replay, differed, key)
+	unsealed, err := mend(ctx, w, replay, differed, key)
 	if err == nil {
 		found := fold.NewFound()
 		if err = foldrows.Open(w.Conn, replay.Time(), found); err == nil {
-			left = replay.Compare(found, replay.Time())
+			left = append(replay.Compare(found, replay.Time()), unsealed...)
 		}
 	}
 	return differed, left, errors.Join(err, w.Close())
 }
 
-func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fold.Difference, key []byte) error {
+func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fold.Difference, key []byte) (unsealed []fold.Difference, err error) {
 	version, newest, err := schema().Versions(w.Conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if version != newest {
-		return fmt.Errorf("cannot make rows in a database of another version: start the daemon once, or use the version that wrote it")
+		return nil, fmt.Errorf("cannot make rows in a database of another version: start the daemon once, or use the version that wrote it")
 	}
 	k := rowseal.Key{Key: key, Sealed: true}
 	seals, err := k.Settle(ctx, w, version, newest, func(func() error) error { return errors.New("the database is not sealed with the key") })
@@ -60,7 +60,11 @@ func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fol
 		err = w.Seal(seals)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return w.Together(func() error { return foldrows.Mend(w, differed, replay.Set(), replay.Time()) })
+	err = w.Together(func() error {
+		unsealed, err = foldrows.Mend(w, differed, replay.Set(), replay.Time())
+		return err
+	})
+	return unsealed, err
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,8 +17,10 @@ import (
 
 // Mend corrects the rows that differ, as far as the log has their content. Columns that no record
 // holds stay. A row that the log does not have is ended, or deleted if that is how it ends. A
-// missing row is made again if all its content is on record. The writer seals the rows.
-func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) error {
+// missing row is made again if all its content is on record. The writer seals the rows, except those
+// whose seal was not the daemon's: somebody else may have written the columns that no record holds,
+// and such a row counts for nothing. Mend returns these.
+func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) (unsealed []fold.Difference, err error) {
 	for i := range differences {
 		d := &differences[i]
 		if d.Key == nil {
@@ -27,14 +29,18 @@ func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.T
 		says, _ := log.Get(d.Table, d.Key)
 		m := mending{w: w, key: d.Key, says: says, now: now}
 		if err := m.mend(d.Table); err != nil {
-			return fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
+			return nil, fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
+		}
+		if m.unsealed {
+			m.unsealed = false
+			unsealed = append(unsealed, fold.Difference{Table: d.Table, Key: d.Key, Problem: "somebody else than the daemon has written the row, so it counts for nothing"})
 		}
 	}
 	const what = "the list of open exchanges"
 	if err := w.Exec(what, `DELETE FROM main.listed_exchanges`); err != nil {
-		return err
+		return nil, err
 	}
-	return w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
+	return unsealed, w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
 }
 
 // mending is one row that is corrected, nil if the log has no such row.
@@ -43,6 +49,8 @@ type mending struct {
 	key  []string
 	says fold.Row
 	now  time.Time
+	// unsealed is set once a row stays without a seal.
+	unsealed bool
 }
 
 func (m *mending) mend(t fold.Table) error {
@@ -62,15 +70,7 @@ func (m *mending) mend(t fold.Table) error {
 		if m.says == nil {
 			return m.w.Exec("that an escalation ended", `DELETE FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
 		}
-		there, err := m.w.Scalar("the escalation", `SELECT count(*) FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
-		if err != nil || there > 0 {
-			return err
-		}
-		pair, err := m.raw(`SELECT min(agent, counterparty), max(agent, counterparty) FROM main.exchanges WHERE id = ? LIMIT 1`)
-		if err != nil || pair == nil {
-			return err
-		}
-		return m.w.Insert("the escalation", "escalations", pair[0], pair[1], db.Text(m.key[0]), db.Time(m.now))
+		return m.escalation()
 	case fold.Approvals:
 		return m.write("approvals", `id = ?`, func(v []db.Value) error {
 			state := "denied"
@@ -121,6 +121,26 @@ func (m *mending) mend(t fold.Table) error {
 	return nil
 }
 
+// escalation makes a missing escalation again, with the pair from the row of its exchange.
+func (m *mending) escalation() error {
+	there, err := m.w.Scalar("the escalation", `SELECT count(*) FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
+	if err != nil || there > 0 {
+		return err
+	}
+	side, sealed, err := m.raw("exchanges", `id = ? LIMIT 1`)
+	if err != nil || side == nil {
+		return err
+	}
+	const agent, counterparty = 0, 3
+	pair := []string{side[agent].String(), side[counterparty].String()}
+	slices.Sort(pair)
+	err = m.w.Insert("the escalation", "escalations", db.Text(pair[0]), db.Text(pair[1]), db.Text(m.key[0]), db.Time(m.now))
+	if err != nil || sealed {
+		return err
+	}
+	return m.unseal("escalations", `exchange_id = ?`)
+}
+
 // actorGrant makes the grant of an actor.
 func (m *mending) actorGrant(v []db.Value) error {
 	if m.says == nil {
@@ -153,26 +173,42 @@ func (m *mending) task(v []db.Value) error {
 	return edit(&v[11], head)
 }
 
-// write changes an existing row, regardless of its seal, and seals it.
+// write changes an existing row. It seals the row if the row had the daemon's seal before.
 func (m *mending) write(table, where string, change func([]db.Value) error) error {
-	values, err := m.raw(`SELECT ` + strings.TrimSuffix(m.w.Seals().Columns(table), ", seal") + ` FROM main.` + table + ` WHERE ` + where)
+	values, sealed, err := m.raw(table, where)
 	if err != nil || values == nil {
 		return err
 	}
 	if err := change(values); err != nil {
 		return err
 	}
-	return m.w.Put("the row", table, values...)
+	if err := m.w.Put("the row", table, values...); err != nil || sealed {
+		return err
+	}
+	return m.unseal(table, where)
 }
 
-// raw returns the columns of the first row that a query finds by the key, nil for none.
-func (m *mending) raw(query string) (values []db.Value, err error) {
+// unseal takes the seal away from a row with columns that somebody else may have written.
+func (m *mending) unseal(table, where string) error {
+	m.unsealed = true
+	key := make([]db.Value, len(m.key))
+	for i := range m.key {
+		key[i] = db.Text(m.key[i])
+	}
+	return m.w.Exec("the row", `UPDATE main.`+table+` SET seal = x'' WHERE `+where, key...)
+}
+
+// raw returns the columns of the first row that a condition finds by the key, nil for none, and
+// whether the row has the daemon's seal.
+func (m *mending) raw(table, where string) (values []db.Value, sealed bool, err error) {
 	args := make([]any, len(m.key))
 	for i := range m.key {
 		args[i] = m.key[i]
 	}
+	query := `SELECT ` + m.w.Seals().Columns(table) + ` FROM main.` + table + ` WHERE ` + where
 	err = sqlitex.Execute(m.w.Conn, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(stmt *sqlite.Stmt) error {
-		for i := range stmt.ColumnCount() {
+		sealed = m.w.Seals().Altered(table, stmt) == nil
+		for i := range stmt.ColumnCount() - 1 {
 			switch stmt.ColumnType(i) {
 			case sqlite.TypeInteger:
 				values = append(values, db.Int(stmt.ColumnInt64(i)))
@@ -186,7 +222,7 @@ func (m *mending) raw(query string) (values []db.Value, err error) {
 		}
 		return nil
 	}})
-	return values, err
+	return values, sealed, err
 }
 
 // edit sets members of a column that is a JSON object; nil removes one. It leaves anything else to

@@ -235,18 +235,14 @@ func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.
 	if s.operator {
 		return taskapi.Attached{}, api.Errorf(api.Forbidden, "a token is for the kernel socket: an operator needs none")
 	}
-	body, err := s.t.rows.GrantByToken(ctx, digestOf(p.Token))
+	id, err := s.t.rows.GrantByToken(ctx, digestOf(p.Token))
 	if errors.Is(err, store.ErrNotFound) {
 		return taskapi.Attached{}, errToken()
-	}
-	var g task.Grant
-	if err == nil {
-		err = json.Unmarshal(body, &g)
 	}
 	if err != nil {
 		return taskapi.Attached{}, err
 	}
-	now, err := s.t.grantOf(ctx, g.ID)
+	now, err := s.t.grantOf(ctx, id)
 	if err != nil {
 		return taskapi.Attached{}, err
 	}
@@ -260,7 +256,7 @@ func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.
 			return taskapi.Attached{}, err
 		}
 	}
-	if err := s.hold(ctx, a, now.ID); err != nil {
+	if err := s.hold(ctx, a, id); err != nil {
 		return taskapi.Attached{}, err
 	}
 	s.mu.Lock()

@@ -329,15 +329,14 @@ func (s Tasks) Approved(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the approvals", `SELECT DISTINCT task_id FROM task_parts WHERE kind = 'approval' AND body ->> '$.status' = 'approved' AND body ->> '$.used' IS NOT TRUE`, nil, db.ScanText)
 }
 
-// GrantByToken returns a grant by the SHA-256 of its token, as the log says it is, and Grant by its id.
-func (s Tasks) GrantByToken(ctx context.Context, token []byte) ([]byte, error) {
-	g, err := db.Row(ctx, s.db, "the grant", `SELECT id, body FROM grants WHERE token = ?`, []any{token}, func(stmt *sqlite.Stmt) (Grant, error) {
-		return Grant{ID: stmt.ColumnText(0), Body: db.ColumnBytes(stmt, 1)}, nil
-	})
+// GrantByToken returns the id of a grant by the SHA-256 of its token, as the log says it is, and
+// Grant returns a grant by its id.
+func (s Tasks) GrantByToken(ctx context.Context, token []byte) (id string, err error) {
+	id, err = db.Row(ctx, s.db, "the grant", `SELECT id FROM grants WHERE token = ?`, []any{token}, db.ScanText)
 	if err == nil {
-		err = s.store.Agrees(ctx, fold.TaskGrants, g.ID)
+		err = s.store.Agrees(ctx, fold.TaskGrants, id)
 	}
-	return g.Body, err
+	return id, err
 }
 
 // Grant returns a grant with all that is stored of it.
