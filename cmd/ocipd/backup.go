@@ -85,10 +85,13 @@ the loss.`,
 				return s.PrintJSON(done)
 			}
 			fmt.Fprintf(s.Stdout, "restored: %s\nwhat was there is in %s, beside its place\n", contents(&done.Contents), done.Aside)
+			if done.RowKeyLeft {
+				fmt.Fprintln(s.Stdout, "keys/rows.json of the backup was not taken: a backup without the signing key has none, so somebody else put it there; if the rows are not sealed with the key of this daemon, the next start says how to accept them")
+			}
 			if done.Lost > 0 {
 				fmt.Fprintf(s.Stdout, "%s that were signed since are not in it\n", term.Count(int(done.Lost), "record"))
 			}
-			fmt.Fprintln(s.Stdout, "the next start puts the restoration on record, and takes back approvals of effects that are not used: the runner's ledger is in no backup")
+			fmt.Fprintln(s.Stdout, "the next start puts the restoration on record, pauses sending until you resume it, and takes back approvals, grants and tokens; the runner's ledger is in no backup")
 			fmt.Fprintln(s.Stdout, "start the daemon as before: ocipd serve, or ocipd service")
 			return nil
 		},

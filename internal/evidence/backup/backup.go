@@ -180,8 +180,29 @@ func look(ctx context.Context, dir string) (found Contents, inForce string, err 
 		return found, "", fmt.Errorf("the log in %s: %w", database, err)
 	}
 	found.Records, found.Witnessed = report.Head.Seq, witnessed(proof.Held)
-	found.SigningKey, found.DigestKeys = exists(filepath.Join(keys, "checkpoint.key")), exists(filepath.Join(keys, digestName))
+	found.SigningKey, found.DigestKeys = signs(filepath.Join(keys, "checkpoint.key"), inForce), exists(filepath.Join(keys, digestName))
 	return found, inForce, nil
+}
+
+// signs reports whether a file has the private key of a public one.
+func signs(path, public string) bool {
+	text, err := durable.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	signer, err := note.NewSigner(strings.TrimSpace(string(text)))
+	if err != nil {
+		return false
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return false
+	}
+	signed, err := note.Sign(&note.Note{Text: "restore\n"}, signer)
+	if err == nil {
+		_, err = note.Open(signed, note.VerifierList(verifier))
+	}
+	return err == nil
 }
 
 // held are the checkpoints that are kept outside a log.
@@ -226,6 +247,9 @@ type Restored struct {
 	Lost uint64 `json:"lost,omitzero"`
 	// Kept says that the signing key that was there is the backup's, and stays.
 	Kept bool `json:"kept"`
+	// RowKeyLeft says that the backup has a key of rows without the signing key, and that it was
+	// not taken: no daemon makes such a backup.
+	RowKeyLeft bool `json:"rowKeyLeft,omitzero"`
 }
 
 // Restore puts a backup in the place of a stopped daemon's state. Where it is older
@@ -360,8 +384,13 @@ func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error
 	}
 	for _, e := range entries {
 		to := filepath.Join(p.Keys, e.Name())
-		// The rows of the backup are sealed with the key of the backup.
 		if e.Name() == rowsName {
+			// Whoever cannot sign as the log does not say who has written its rows.
+			if !done.SigningKey {
+				done.RowKeyLeft = true
+				continue
+			}
+			// Otherwise the rows of the backup are sealed with the key of the backup.
 			if err := aside(to); err != nil {
 				return err
 			}

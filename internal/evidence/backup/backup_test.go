@@ -277,6 +277,35 @@ func TestRestoreOnAnEmptyMachine(t *testing.T) {
 	}
 }
 
+// The key of rows in a backup without the signing key is not used: whoever can write the backup
+// could have sealed its rows with it. The daemon's own key stays.
+func TestRestoreTakesNoForeignRowKey(t *testing.T) {
+	for name, own := range map[string]string{"own key": "its", "no key": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(t)
+			s.run(5)
+			dir := filepath.Join(t.TempDir(), "backup")
+			_, err := Make(t.Context(), s.Places, dir, Without{SigningKey: true})
+			s.must(err)
+			rows := filepath.Join(s.Keys, "rows.json")
+			if s.must(os.WriteFile(rows, []byte(own), 0o600)); own == "" {
+				s.must(os.Remove(rows))
+			}
+			planted := filepath.Join(t.TempDir(), "planted")
+			_, err = keyring.OpenSigner(planted, "ocipd/id-1", rand.Reader)
+			s.must(err)
+			s.must(errors.Join(os.WriteFile(filepath.Join(dir, "keys", "rows.json"), []byte("planted"), 0o600), os.WriteFile(filepath.Join(dir, "keys", "checkpoint.key"), content(t, filepath.Join(planted, "checkpoint.key")), 0o600)))
+			done, err := Restore(t.Context(), s.Places, dir, false, time.Now())
+			if err != nil || !done.Kept || done.SigningKey || !done.RowKeyLeft {
+				t.Fatalf("done: %+v, %v", done, err)
+			}
+			if got, _ := os.ReadFile(rows); string(got) != own {
+				t.Errorf("the key of rows is %q", got)
+			}
+		})
+	}
+}
+
 // A backup that is older than what was witnessed is put back only when that is meant,
 // and marked for the next start.
 func TestRestoreOfAnOlderState(t *testing.T) {
