@@ -544,6 +544,25 @@ func TestAcceptedRowsAreAdopted(t *testing.T) {
 	shut(t, s)
 }
 
+// That rows were accepted is believed from the operator alone, in the same start: a sealed row that
+// says so has no effect.
+func TestDatabaseAcceptsNoRowsItself(t *testing.T) {
+	o := foldOptions(t)
+	s := lived(t, o)
+	if err := s.Sign(); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	change(t, o.Path, `DELETE FROM paused; INSERT INTO meta (key, value, seal) VALUES ('rows-sealed', CAST('accepted' AS BLOB), x'')`)
+	sealed(t, o.Path)
+	if s, err := Open(t.Context(), o); err == nil {
+		shut(t, s)
+		t.Error("the rows are adopted")
+	} else if !strings.Contains(err.Error(), "pause of all") {
+		t.Error(err)
+	}
+}
+
 // BenchmarkTakeUp compares 1000 open rows with a log whose last checkpoint is 1000 records ago, and
 // with one that is ten times as long.
 func BenchmarkTakeUp(b *testing.B) {

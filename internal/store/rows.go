@@ -15,23 +15,25 @@ import (
 // AlteredError means that somebody other than the daemon changed a row.
 type AlteredError = db.AlteredError
 
-// settleSeals migrates the database, and makes sure that its rows are sealed.
-func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (*db.Seals, error) {
+// settleSeals migrates the database, and makes sure that its rows are sealed. Accepted says that the
+// operator accepts the rows as they are, for this start.
+func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (seals *db.Seals, accepted bool, err error) {
 	version, newest, err := schema().Versions(w.Conn)
 	if err == nil {
 		err = checkSchema(w.Conn)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if o.RowKey == nil {
 		o.RowKey = rowseal.KnownToAll
 	}
 	key, err := o.RowKey()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return key.Settle(ctx, w, version, newest, func(seal func() error) error { return s.migrate(ctx, w, seal) })
+	seals, err = key.Settle(ctx, w, version, newest, func(seal func() error) error { return s.migrate(ctx, w, seal) })
+	return seals, key.Accept, err
 }
 
 // checkSchema returns an [audit.Fault] if the database has other tables, indexes, triggers or views

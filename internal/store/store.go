@@ -240,7 +240,8 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if err := db.DropLeftovers(o.Path); err != nil {
 		return false, false, err
 	}
-	if s.seals, err = s.settleSeals(ctx, w, o); err != nil {
+	accepted := false
+	if s.seals, accepted, err = s.settleSeals(ctx, w, o); err != nil {
 		return false, false, err
 	}
 	if err := w.Overwrite(); err != nil {
@@ -261,11 +262,7 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 		_, other := errors.AsType[otherLog](err)
 		return false, keyed && !other, err
 	}
-	why, err := s.db.Named(ctx, rowseal.Unrecorded)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, keyed, err
-	}
-	if adopt, err = foldrows.TakeUp(ctx, s.db, s.Log, s.state, s.clock(), string(why) == rowseal.Accepted, s.logger); err != nil {
+	if adopt, err = foldrows.TakeUp(ctx, s.db, s.Log, s.state, s.clock(), accepted, s.logger); err != nil {
 		return false, keyed, err
 	}
 	if err := s.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
