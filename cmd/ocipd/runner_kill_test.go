@@ -458,8 +458,9 @@ func (w *taskWorld) settles(key string) {
 	}
 }
 
-// signals kills a process with a given id.
-func (w *taskWorld) signals(pid string) {
+// signals kills a process with the id of a text's first line.
+func (w *taskWorld) signals(text string) {
+	pid, _, _ := strings.Cut(text, "\n")
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
 	if err != nil || n < 2 {
 		w.t.Fatalf("%q is no process", pid)

@@ -200,7 +200,12 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 			delete(r.running, o.RunnerRef)
 		}()
 		for {
-			err := r.account(o)
+			other, err := another(r.ledger, o)
+			if err == nil && other != nil {
+				err = r.report(other)
+			} else if err == nil {
+				err = r.account(o)
+			}
 			if err == nil || r.ctx.Err() != nil {
 				return
 			}
@@ -287,6 +292,20 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 			return err
 		}
 	}
+}
+
+// another returns the report of a run whose number an earlier run had: the files of that one say
+// nothing about it. It returns nil for any other run.
+func another(l *ledger.Ledger, o *taskapi.RunnerOrder) (*taskapi.RunnerReportParams, error) {
+	is, err := l.IsOf(o.RunnerRef, o.StartedAt)
+	if err != nil || is {
+		return nil, err
+	}
+	text, err := json.Marshal(receipt{StartedAt: o.StartedAt})
+	return &taskapi.RunnerReportParams{
+		RunnerRef: o.RunnerRef, Event: taskapi.RunnerFinished, State: task.EffectUncertain, Receipt: jsontext.Value(text),
+		Evidence: "it was not run: the runner's ledger has another run of this number, of before the daemon's state was restored",
+	}, err
 }
 
 // shimEvery is the interval of checks for the end of a shim that another runner process started.

@@ -75,7 +75,7 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 		return err
 	}
 	l := ledger.At(o.Ledger)
-	claim, err := l.Claim(o.RunnerRef)
+	claim, err := l.Claim(o.RunnerRef, o.StartedAt)
 	if err != nil {
 		return err
 	}

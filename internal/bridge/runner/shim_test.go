@@ -426,3 +426,29 @@ func TestOutputThatOthersHaveOpen(t *testing.T) {
 		t.Errorf("it ended as %+v", r)
 	}
 }
+
+// After a restoration, the daemon gives the number of a run a second time. The result of the first
+// is not reported for the second, whose outcome is a person's to settle.
+func TestNumberOfAnEarlierRun(t *testing.T) {
+	start := time.Now()
+	_, l, ref := shimmed(t, func(o *shimOrder) { o.StartedAt = start })
+	for _, tc := range []struct {
+		started time.Time
+		other   bool
+	}{{start.UTC(), false}, {start.Add(time.Second), true}, {start.Add(-time.Second), true}} {
+		report, err := another(l, &taskapi.RunnerOrder{RunnerRef: ref, StartedAt: tc.started})
+		if err != nil || (report != nil) != tc.other || report != nil && report.State != task.EffectUncertain {
+			t.Errorf("started %s after: %+v, %v", tc.started.Sub(start), report, err)
+		}
+	}
+	if report, err := another(l, &taskapi.RunnerOrder{RunnerRef: taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 2}, StartedAt: start}); report != nil || err != nil {
+		t.Errorf("a new number: %+v, %v", report, err)
+	}
+	// An earlier version has claimed it.
+	if err := os.WriteFile(l.Path(ref, ledger.ClaimFile), []byte("7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := another(l, &taskapi.RunnerOrder{RunnerRef: ref, StartedAt: start.Add(time.Minute)}); report == nil || err != nil {
+		t.Errorf("claimed by an earlier version: %+v, %v", report, err)
+	}
+}

@@ -81,8 +81,8 @@ type Process struct {
 var ErrClaimed = errors.New("the run is claimed already")
 
 // Claim makes the run the caller's for as long as the file that it returns is open: the
-// name appears with the lock on it.
-func (l *Ledger) Claim(r taskapi.RunnerRef) (*os.File, error) {
+// name appears with the lock on it. Started is when the run is on record as started.
+func (l *Ledger) Claim(r taskapi.RunnerRef, started time.Time) (*os.File, error) {
 	f, err := os.CreateTemp(l.dir, "claim-*.part")
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (l *Ledger) Claim(r taskapi.RunnerRef) (*os.File, error) {
 	defer os.Remove(f.Name()) //nolint:errcheck // what is left of it is nobody's claim
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
-		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+		_, err = fmt.Fprintf(f, "%d\n%s\n", os.Getpid(), started.UTC().Format(time.RFC3339Nano))
 	}
 	if err == nil {
 		err = f.Sync()
@@ -119,13 +119,34 @@ func (l *Ledger) Holder(r taskapi.RunnerRef) (f *os.File, shim int, held bool, e
 	}
 	text := make([]byte, 32)
 	n, _ := f.ReadAt(text, 0)
-	shim, _ = strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	pid, _, _ := strings.Cut(string(text[:n]), "\n")
+	shim, _ = strconv.Atoi(strings.TrimSpace(pid))
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		f.Close() //nolint:errcheck // it was only looked at
 		return nil, shim, true, nil
 	}
 	return f, shim, false, err
+}
+
+// IsOf reports whether the ledger's files of a run are of the one that was started then, or there
+// are none. After a restoration of the daemon's state, numbers of runs are given a second time.
+func (l *Ledger) IsOf(r taskapi.RunnerRef, started time.Time) (bool, error) {
+	text, err := os.ReadFile(l.Path(r, ClaimFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, then, _ := strings.Cut(strings.TrimSpace(string(text)), "\n"); then != "" {
+		at, err := time.Parse(time.RFC3339Nano, then)
+		return err == nil && at.Equal(started), err
+	}
+	// An earlier version has written no time: a process has its own.
+	var p Process
+	known, err := l.Get(r, ProcessFile, &p)
+	return err == nil && (!known || !p.At.Before(started)), err
 }
 
 // Put makes a file of a run durable.
