@@ -55,8 +55,8 @@ func (k kept) ask(_ context.Context, method string, params any) ([]side, error) 
 	return found, nil
 }
 
-// TestPages has the sides of one exchange fall on both sides of a page's end,
-// and more sides of one than a page holds.
+// TestPages has the sides of one exchange before and after the end of a page, and more
+// sides of one than fit on a page.
 func TestPages(t *testing.T) {
 	many := make([]string, api.DefaultPage+50)
 	for i := range many {
@@ -185,7 +185,7 @@ func TestExchangeTable(t *testing.T) {
 	for width := 1; width < 160; width++ {
 		got := at(width)
 		for line := range strings.Lines(got) {
-			// Below the width of the longest ids, they alone are wider.
+			// Below the width of the longest ids, only they are wider.
 			if w := term.Width(strings.TrimSuffix(line, "\n")); w > width && width >= 80 {
 				t.Errorf("at width %d a line takes %d: %q", width, w, line)
 			}
@@ -196,7 +196,7 @@ func TestExchangeTable(t *testing.T) {
 			}
 		}
 	}
-	// A program is given all there is.
+	// A program gets everything.
 	var piped bytes.Buffer
 	if err := exchangeTable(sampleSides(), now).Write(&piped, term.Screen{Width: 80}); err != nil || piped.String() != want {
 		t.Errorf("a program gets\n%s%v", piped.String(), err)
@@ -319,7 +319,7 @@ To see what was decided:
 		write(term.Screen{Terminal: true, Width: width})
 	}
 
-	// Another pair of agents has an exchange of the same id.
+	// Another pair of agents has an exchange with the same id.
 	sides = append(sides, side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
 	ends = append(ends, ending{})
 	ends[0].cause.PolicyReason = "no\x1b[2J"
@@ -332,13 +332,12 @@ To see what was decided:
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	// The rounds of another exchange were used up: to settle this one starts
-	// nothing again.
+	// The rounds of another exchange were used up: settling this one starts nothing again.
 	ends[0].cause.Details = map[string]any{"escalatedExchange": "exch-7"}
 	if behind := write(term.Screen{Terminal: true, Width: 80}); strings.Contains(behind, "Until a person") || !strings.Contains(behind, "waits for a person:\n  ocipd exchanges show exch-7\n") {
 		t.Errorf("got\n%s", behind)
 	}
-	// What a message says cannot pass for a line of the program.
+	// A message's text cannot pass for a line of the program.
 	for line := range strings.Lines(got) {
 		if strings.IndexFunc(strings.TrimSuffix(line, "\n"), hidden) >= 0 {
 			t.Errorf("hostile: %q", line)
@@ -372,8 +371,8 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestTakenOver: what an exchange came to is the doing of the person who took it over,
-// and what was said in the agent's place is no reason.
+// TestTakenOver: the outcome of a taken-over exchange is the person's, and the person's
+// text is not its cause.
 func TestTakenOver(t *testing.T) {
 	held := audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultApproval, Outcome: "escalated", Code: string(ocip.CommitmentRequiresHuman), PolicyReason: "commitment keywords: promise", ApprovalID: "a"}
 	taken := audit.Record{ActionType: audit.ActionApproval, Event: api.ApprovalTakenOver, Code: held.Code, ApprovalID: "a", Details: map[string]any{"by": "uid:0"}}

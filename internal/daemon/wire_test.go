@@ -25,14 +25,14 @@ import (
 // seedRegister is the request of the seed's wire example, byte for byte.
 const seedRegister = `{"id":"a1b2c3","type":"request","timestamp":1707000000000,"method":"app.register","params":{"manifest":{"id":"@openclawos/telegram","name":"Telegram","version":"1.0.0","type":"app","main":"dist/index.js","protocol":{"version":"1.0"},"capabilities":{"channels":{"provides":["telegram"]}}}}}`
 
-// wire is one connection in bytes: what the Go client hides is looked at here.
+// wire is one raw connection, to test the parts that the Go client hides.
 type wire struct {
 	t     testing.TB
 	conn  net.Conn
 	lines *bufio.Reader
 	token string
 	last  int
-	// aside are the messages that were read while another was waited for.
+	// aside are the messages read during a wait for another one.
 	aside []message
 }
 
@@ -64,7 +64,7 @@ func (h *harness) dialWire(socket string) *wire {
 	return &wire{t: h.t, conn: c, lines: bufio.NewReaderSize(c, 64<<10)}
 }
 
-// patientConn bounds each read and each write, and not how long the connection lives.
+// patientConn bounds each read and each write, but not the life of the connection.
 type patientConn struct{ *net.UnixConn }
 
 func (c patientConn) Read(b []byte) (int, error) {
@@ -81,14 +81,14 @@ func (c patientConn) Write(b []byte) (int, error) {
 	return c.UnixConn.Write(b)
 }
 
-// in lets a subtest fail for itself.
+// in lets a subtest fail separately.
 func (w *wire) in(t testing.TB) (back func()) {
 	before := w.t
 	w.t = t
 	return func() { w.t = before }
 }
 
-// write sends bytes as they are.
+// write sends raw bytes.
 func (w *wire) write(text string) {
 	w.t.Helper()
 	if _, err := w.conn.Write([]byte(text)); err != nil {
@@ -135,7 +135,7 @@ func members(t testing.TB, object []byte) (names []string) {
 	return names
 }
 
-// wait returns the first message that fits, and keeps the others for later.
+// wait returns the first matching message, and keeps the others for later.
 func (w *wire) wait(fits func(*message) bool) message {
 	w.t.Helper()
 	for i := range w.aside {
@@ -159,7 +159,7 @@ func (w *wire) event(name string) message {
 	return w.wait(func(m *message) bool { return m.Event == name })
 }
 
-// request is a line without its end. The token goes with it, as the SDK does.
+// request is a line without its end. It includes the token, as in the SDK.
 func (w *wire) request(id, method, params string) string {
 	token := ""
 	if w.token != "" {
@@ -213,7 +213,7 @@ func (w *wire) alive() {
 	w.grant("app.heartbeat", "{}", "ok", "serverTime")
 }
 
-// ended reads to the connection's end.
+// ended reads to the end of the connection.
 func (w *wire) ended() {
 	w.t.Helper()
 	for {
@@ -236,7 +236,7 @@ func same(t testing.TB, what string, got []string, want ...string) {
 	}
 }
 
-// registered connects an app and registers it with these capabilities.
+// registered connects an app and registers it with capabilities.
 func (h *harness) registered(id, capabilities string) *wire {
 	h.t.Helper()
 	w := h.dialWire("kernel.sock")
@@ -379,8 +379,8 @@ func TestWireMethods(t *testing.T) {
 	w.ended()
 }
 
-// Each of the protocol's codes is reached. UNKNOWN_ERROR and a panic's
-// INTERNAL_ERROR take a broken kernel, and are in internal/ipc.
+// Each of the protocol's codes is reached. UNKNOWN_ERROR and a panic's INTERNAL_ERROR need
+// a broken kernel, and are tested in internal/ipc.
 func TestWireErrorCodes(t *testing.T) {
 	h := build(t, watched+"hooks: {answer: 100ms}\n")
 	w := h.registered("@openclawos/telegram", `{"channels":{"provides":["telegram"]}}`)
@@ -441,7 +441,7 @@ func TestWireErrorCodes(t *testing.T) {
 	}
 }
 
-// A line that cannot be read is answered, and the connection lives on.
+// An unreadable line gets an answer, and the connection continues.
 func TestWireMalformedLines(t *testing.T) {
 	h := build(t, acme+"ipc: {max_line_bytes: 5000}\n")
 	w := h.registered("@acme/app", `{}`)
@@ -486,7 +486,7 @@ func TestWireMalformedLines(t *testing.T) {
 	}
 }
 
-// What is only unusual is taken.
+// Unusual but valid lines are accepted.
 func TestWireUnusualLines(t *testing.T) {
 	h := build(t, acme)
 	w := h.registered("@acme/app", `{}`)
@@ -513,7 +513,7 @@ func TestWireUnusualLines(t *testing.T) {
 	}
 }
 
-// A request id that is not answered yet cannot be used again.
+// A request id without an answer yet cannot be used again.
 func TestWireDuplicateID(t *testing.T) {
 	h := build(t, watched)
 	h.channel("@openclawos/telegram", "telegram")
@@ -572,7 +572,7 @@ func TestWireTokens(t *testing.T) {
 	}
 	mine.last = 1 << 20
 	mine.alive()
-	// Who may ask comes before what is asked: nothing is learned by asking.
+	// The caller's rights are checked before the parameters: an unauthorized call reveals nothing.
 	h.dialWire("kernel.sock").deny(api.AppNotRegistered, "session.get", `{"key":7}`)
 }
 
@@ -602,7 +602,7 @@ func TestWireSockets(t *testing.T) {
 	h.dialWire("kernel.sock").deny(api.NotFound, "stream.cancel", `{"requestId":"t"}`)
 }
 
-// An id with a live connection is taken over only by whoever has its token.
+// Only a holder of its token can take over an id with a live connection.
 func TestWireTakeOver(t *testing.T) {
 	h := build(t, acme)
 	first := h.registered("@acme/app", `{"channels":{"provides":["chat"]}}`)
@@ -629,7 +629,7 @@ func TestWireTakeOver(t *testing.T) {
 	second.deny(api.Unauthorized, "app.heartbeat", "{}")
 	second.token = result.Token
 	second.alive()
-	// What the former connection had is free.
+	// The former connection's capabilities are free.
 	m = second.grant("capability.register", `{"type":"channel","config":{"channelId":"chat"}}`)
 	contains(t, string(m.Result), `"granted":true`)
 
@@ -688,13 +688,13 @@ func TestWireManifestErrors(t *testing.T) {
 	m := w.deny(api.InvalidParams, "app.register", strings.Replace(good, `"protocol":{"version":"1.0"}`, `"protocol":{"version":"2.0"}`, 1))
 	contains(t, m.Error.Message, "2.0", api.ProtocolVersion)
 	contains(t, string(m.Error.Details), "manifest.protocol.version")
-	// An agent needs no main, and a later minor version is none of our business.
+	// An agent needs no main, and a later minor version is accepted.
 	agent := strings.NewReplacer(`"type":"app","main":"dist/index.js"`, `"type":"agent"`, `{"version":"1.0"}`, `{"version":"1.7"}`).Replace(good)
 	w.grant("app.register", agent)
 }
 
-// A capability is granted where the manifest declares it and nobody else has
-// it. Not granted is an answer.
+// A capability is granted if the manifest declares it and nobody else has it. A refusal is
+// a result, not an error.
 func TestWireCapabilities(t *testing.T) {
 	h := build(t, acme)
 	all := `{"channels":{"provides":["chat","taken"]},"tools":{"provides":["hammer","taken"]},"providers":{"provides":["llm"]},` +
@@ -745,7 +745,7 @@ func TestWireCapabilities(t *testing.T) {
 			}
 		})
 	}
-	// What an app had is free when it is gone.
+	// The capabilities of an app are free when it is gone.
 	owner.conn.Close()
 	for granted := false; !granted; {
 		m := w.grant("capability.register", `{"type":"tool","config":{"toolId":"taken"}}`)
@@ -818,7 +818,7 @@ func TestWireSessions(t *testing.T) {
 	if len(seen) != 8 {
 		t.Errorf("the pages hold %d sessions", len(seen))
 	}
-	// Sessions are shown to the apps of their agents and channels alone.
+	// Only the apps of their agents and channels see sessions.
 	bob := h.agent("@acme/bob")
 	var mine api.SessionListResult
 	bob.must("session.list", nil, &mine)
@@ -903,7 +903,7 @@ apps: {"@acme/app": {mode: fast}, "@acme/other": {key: foreign-s3cret}}
 		t.Errorf("the token's changes are %q, want %q", got, want)
 	}
 
-	// A file that is not valid changes nothing, and the next valid one does.
+	// An invalid file changes nothing, and the next valid one does.
 	h.configure("channels: {telegram: {botToken: broken}}\nnonesuch: 1\n")
 	h.configure(strings.Replace(before, "botToken: s3cret", "botToken: [", 1))
 	w.grant("stream.cancel", `{"requestId":"all"}`, "ok")
@@ -934,8 +934,8 @@ apps: {"@acme/app": {mode: fast}, "@acme/other": {key: foreign-s3cret}}
 	}
 }
 
-// A channel's part is for the app that has the channel: another that only says
-// it provides it does not read the owner's secrets.
+// A channel's part is for the app that has the channel: another app that only declares it
+// does not see the owner's secrets.
 func TestWireConfigOfAnOwnedChannel(t *testing.T) {
 	h := build(t, acme+"channels: {telegram: {botToken: s3cret}}\n")
 	h.channel("@openclawos/telegram", "telegram")
@@ -945,7 +945,7 @@ func TestWireConfigOfAnOwnedChannel(t *testing.T) {
 	}
 }
 
-// seedParams holds the params of the seed's methods, as the seed has them.
+// seedParams holds the params of the seed's methods, as in the seed.
 func seedParams(t *testing.T) map[string]string {
 	t.Helper()
 	var register struct{ Params jsontext.Value }
@@ -971,8 +971,7 @@ func seedParams(t *testing.T) map[string]string {
 	}
 }
 
-// What kernel.describe says of a method fits what the seed sends and what the
-// kernel answers.
+// The description of a method in kernel.describe fits the seed's params and the kernel's answers.
 func TestWireDescribe(t *testing.T) {
 	h := build(t, acme)
 	w := h.dialWire("kernel.sock")
@@ -1056,8 +1055,8 @@ func TestWireDescribe(t *testing.T) {
 	}
 }
 
-// A refusal to register is on record where it is a security matter, and the
-// records of an app's life name the connection.
+// A refusal to register is recorded if it is a security matter, and the records of an app's
+// life name the connection.
 func TestWireLifecycleIsOnRecord(t *testing.T) {
 	h := build(t, acme)
 	w := h.registered("@acme/app", `{}`)

@@ -51,6 +51,8 @@ type rule struct {
 	kind  kind
 	// pointer is set if the value is behind a pointer.
 	pointer bool
+	// plain is set for a text with no bounds but its length.
+	plain bool
 	// inner is the plan of a struct, or of the items of a list, and items what there is to
 	// check of items that are none.
 	inner plan
@@ -103,7 +105,7 @@ func ruleOf(t reflect.Type, b Bounds) rule {
 	case t == reflect.TypeFor[time.Time]():
 		r.kind = moment
 	case t.Kind() == reflect.String:
-		r.kind = text
+		r.kind, r.plain = text, b.Prefix == "" && b.Words == nil && b.Form == nil && b.Keeps == 0
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
 		r.kind = number
 	case t.Kind() == reflect.Map:
@@ -126,12 +128,18 @@ func ruleOf(t reflect.Type, b Bounds) rule {
 func (p plan) check(v reflect.Value, at string, f *api.Fields) {
 	for i := range p {
 		r := &p[i]
-		path := at + r.name
-		if r.name == "" && r.kind == structure {
+		switch {
+		case r.kind == text && !r.pointer: // most members are
+			if s := v.Field(r.field).String(); s == "" {
+				r.absent(at+r.name, r.Required || r.Nonempty, f)
+			} else if r.Max == 0 || len(s) > r.Max || !r.plain && !(r.Form != nil && r.Form.fits(s)) {
+				r.text(s, at+r.name, f)
+			}
+		case r.name == "" && r.kind == structure:
 			r.inner.check(v.Field(r.field), at, f)
-			continue
+		default:
+			r.check(v.Field(r.field), at+r.name, f)
 		}
-		r.check(v.Field(r.field), path, f)
 	}
 }
 
