@@ -37,7 +37,7 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	// next is the runner's next message: first the state, and then each order.
 	runner := func() (next func() (told taskapi.RunnerChunk)) {
 		t.Helper()
-		orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+		orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,8 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	h.stop()
 	kept := h.rowsOf("effects")
 	h.start()
-	operator, next = h.taskOperator(), runner()
+	operator = h.taskOperator()
+	next = runner()
 	lead := h.actor("lead", "")
 	finish(lead.must("task.run_effect", run))
 	if again := lead.must("task.run_effect", run); again["replayed"] != true {
@@ -78,7 +79,8 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	}
 	h.stop()
 	h.start()
-	operator, next = h.taskOperator(), runner()
+	operator = h.taskOperator()
+	next = runner()
 	lead = h.actor("lead", "")
 	newer := h.rowsOf("effects")
 	h.putRows("effects", kept)

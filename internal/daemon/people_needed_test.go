@@ -237,7 +237,7 @@ func TestUndoingIsAskedForAnewWhenMorePeopleAreRequired(t *testing.T) {
 	h.signs("carol", str(first, "approval_id"))
 	c.move(task.ReadyToResume)
 	operator := h.taskOperator()
-	orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -273,7 +273,8 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	cancelled := str(lead.must("task.get", of(nil))["effects"].([]any)[2].(m), "effect_id")
 	lead.must("task.cancel_effect", of(m{"effect_id": cancelled}))
 	c.move(task.ReadyToResume)
-	orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+	operator := h.taskOperator()
+	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,6 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 		return "sha256:" + hex.EncodeToString(sum[:])
 	}
 	paid := run("pay")
-	operator := h.taskOperator()
 	reported := of(m{"effect_id": paid["effect_id"], "run": paid["run"]})
 	report := func(more m) {
 		t.Helper()

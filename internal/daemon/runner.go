@@ -4,11 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
@@ -23,9 +25,10 @@ type runners struct {
 	d   *Daemon
 	dir string
 
-	mu       sync.Mutex
-	attached bool
-	queue    []taskapi.RunnerChunk
+	mu sync.Mutex
+	// peer is the runner's connection, nil while no runner is attached.
+	peer  api.Peer
+	queue []taskapi.RunnerChunk
 	// more is signalled when something is queued.
 	more chan struct{}
 }
@@ -38,7 +41,7 @@ func newRunners(d *Daemon) *runners {
 func (r *runners) Attached() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.attached
+	return r.peer != nil
 }
 
 // Start begins a run that is recorded as started. If no runner is attached, the next one gets it.
@@ -70,7 +73,7 @@ func order(o *tasks.RunOrder) *taskapi.RunnerOrder {
 func (r *runners) tell(c taskapi.RunnerChunk) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.attached {
+	if r.peer == nil {
 		return false
 	}
 	r.queue = append(r.queue, c)
@@ -94,10 +97,10 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.attached {
+	if r.peer != nil {
 		return nil, api.Errorf(api.Conflict, "a runner is attached already")
 	}
-	r.attached, r.queue = true, nil
+	r.peer, r.queue = p, nil
 	return r.feed, nil
 }
 
@@ -105,7 +108,7 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 func (r *runners) feed(ctx context.Context, out api.Stream) error {
 	defer func() {
 		r.mu.Lock()
-		r.attached = false
+		r.peer = nil
 		r.mu.Unlock()
 	}()
 	if err := out.Send(ctx, taskapi.RunnerChunk{Directory: r.dir}); err != nil {
@@ -138,10 +141,17 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 	}
 }
 
-// report answers runner.report.
+// report answers runner.report. Only the runner knows about its runs: a report on another
+// connection than that of runner.attach is anybody's.
 func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerReportParams) (api.OK, error) {
-	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
-		return api.OK{}, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
+	r.mu.Lock()
+	attached := r.peer == p
+	r.mu.Unlock()
+	if !attached {
+		return api.OK{}, api.Errorf(api.Forbidden, "a run is reported on the connection with the stream of runner.attach")
+	}
+	if err := p.Present(); err != nil {
+		return api.OK{}, api.Errorf(api.Forbidden, "the process that connected is not who speaks")
 	}
 	t := r.d.tasks.Load()
 	switch said.Event {
@@ -149,12 +159,24 @@ func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerRe
 		if err := t.Waiting(ctx, said.TaskID, said.EffectID, said.Run); err != nil {
 			return api.OK{}, err
 		}
+		if !isStartedBy(p, said.Process) {
+			return api.OK{}, api.Errorf(api.Forbidden, "the runner has not started process %.64q", said.Process)
+		}
 		return api.OK{OK: true}, r.waits(said)
 	case taskapi.RunnerSpawned:
 		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID)
 	default:
 		return api.OK{OK: true}, t.Finished(ctx, said.TaskID, said.EffectID, said.Run, said.State, said.Evidence, said.Receipt)
 	}
+}
+
+// isStartedBy reports whether a process of a name comes from a peer's process.
+func isStartedBy(p api.Peer, name string) bool {
+	_, _, runner := p.Credentials()
+	return slices.ContainsFunc(peer.Descendants(int(runner)), func(pid int) bool {
+		started, err := peer.NameOf(pid)
+		return err == nil && started == name
+	})
 }
 
 // waits excludes a process that is about to run a command, and its descendants, from the

@@ -73,7 +73,7 @@ func TestTaskQuestions(t *testing.T) {
 	next()
 	report := func(run any, state string) {
 		t.Helper()
-		operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": run, "event": "finished", "state": state, "evidence": "the power went"})
+		runner.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": run, "event": "finished", "state": state, "evidence": "the power went"})
 	}
 	report(started["run"], "outcome_unknown")
 	if q := c.asked(); q["about"] != "outcome" || q["effect_id"] != started["effect_id"] || q["run"] != started["run"] || q["text"] != "ship: run 1" {

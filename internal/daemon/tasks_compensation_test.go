@@ -40,7 +40,7 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	first := c.lead.must("task.request_approval", request)
 	decide(first, "approved")
 	c.move(task.ReadyToResume)
-	orders, err := h.taskOperator().c.Stream(t.Context(), "runner.attach", m{})
+	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,71 @@
+package daemon_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/peer"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// Only the attached runner reports its runs, on its own connection, and it excludes only processes
+// that it has started from the operator socket.
+func TestReportsAreTheRunnersAlone(t *testing.T) {
+	h := build(t, taskTeam)
+	c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": m{"argv": []string{"./ship.sh"}}})
+	if err := os.WriteFile(filepath.Join(h.dir, "work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.executing()
+	c.toApproval()
+	operator, runner := h.taskOperator(), h.taskOperator()
+	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
+	h.decides(api.DecideApprove, str(asked, "approval_id"))
+	c.move(task.ReadyToResume)
+	orders, err := runner.c.Stream(t.Context(), "runner.attach", m{})
+	if err == nil {
+		_, err = nextOf(t, orders)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+	of := func(event string, more m) m {
+		p := m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": event}
+		for name, value := range more {
+			p[name] = value
+		}
+		return p
+	}
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
+	own, err := peer.NameOf(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := peer.NameOf(os.Getppid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []m{of("finished", m{"state": "failed"}), of("spawned", m{"pid": 1}), of("waits", m{"process": own})} {
+		operator.refuse(api.Forbidden, "", "runner.report", p)
+	}
+	runner.refuse(api.Forbidden, "", "runner.report", of("waits", m{"process": parent}))
+	runner.refuse(api.Forbidden, "", "runner.report", of("waits", m{"process": "1@7"}))
+	if n := len(h.records(audit.Filter{Like: audit.Record{Event: "effect_process"}})); n != 0 {
+		t.Errorf("%d processes are excluded", n)
+	}
+	runner.must("runner.report", of("waits", m{"process": own}))
+	runner.must("runner.report", of("finished", m{"state": "done"}))
+	c.move(task.Completed)
+}
