@@ -51,7 +51,7 @@ type rule struct {
 	kind  kind
 	// pointer is set if the value is behind a pointer.
 	pointer bool
-	// plain is set for a text with no bounds but its length.
+	// plain is set for a text with no bounds but its length and its form.
 	plain bool
 	// inner is the plan of a struct, or of the items of a list, and items what there is to
 	// check of items that are none.
@@ -105,7 +105,7 @@ func ruleOf(t reflect.Type, b Bounds) rule {
 	case t == reflect.TypeFor[time.Time]():
 		r.kind = moment
 	case t.Kind() == reflect.String:
-		r.kind, r.plain = text, b.Prefix == "" && b.Words == nil && b.Form == nil && b.Keeps == 0
+		r.kind, r.plain = text, b.Max > 0 && b.Prefix == "" && b.Words == nil && b.Keeps == 0
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
 		r.kind = number
 	case t.Kind() == reflect.Map:
@@ -132,7 +132,7 @@ func (p plan) check(v reflect.Value, at string, f *api.Fields) {
 		case r.kind == text && !r.pointer: // most members are
 			if s := v.Field(r.field).String(); s == "" {
 				r.absent(at+r.name, r.Required || r.Nonempty, f)
-			} else if r.Max == 0 || len(s) > r.Max || !r.plain && !(r.Form != nil && r.Form.fits(s)) {
+			} else if !r.plain || len(s) > r.Max || r.Form != nil && !r.Form.fits(s) {
 				r.text(s, at+r.name, f)
 			}
 		case r.name == "" && r.kind == structure:
