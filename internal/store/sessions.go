@@ -49,7 +49,7 @@ func (s Session) put(tx *transaction) error {
 		db.Int(s.MessageCount), db.Text(s.Identified))
 }
 
-// SettledSessions, as a part, sets the owners of sessions that were stored without one: the agents
+// SettledSessions sets, as a part, the owners of sessions that were stored without one: the agents
 // that have their agents' ids, or else nobody.
 type SettledSessions []SessionOwner
 

@@ -240,10 +240,11 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if err := db.DropLeftovers(o.Path); err != nil {
 		return false, false, err
 	}
-	accepted := false
-	if s.seals, accepted, err = s.settleSeals(ctx, w, o); err != nil {
+	seals, accepted, err := s.settleSeals(ctx, w, o)
+	if err != nil {
 		return false, false, err
 	}
+	s.seals = seals
 	if err := w.Overwrite(); err != nil {
 		return false, false, err
 	}

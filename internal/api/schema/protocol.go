@@ -57,7 +57,7 @@ func Protocol(methods []Method) (*jsonschema.Schema, error) {
 	m.defs["ProtocolError"].Properties["code"] = &jsonschema.Schema{Ref: reference(defCode)}
 	m.defs[defCode] = wordsOf(api.Codes(), "The codes of errors.")
 	m.defs[defVerdict] = wordsOf(ocip.Codes(), "The codes of verdicts, in details.ocip of an error and in the member ocip of a result.")
-	m.defs["RequestMessage"] = m.request(methods)
+	m.defs["RequestMessage"] = m.request()
 	m.defs["ResponseMessage"] = response(failure)
 	m.defs["EventMessage"] = m.event()
 	m.defs["StreamMessage"] = chunk()
@@ -201,7 +201,7 @@ func line(kind, about string, members ...string) *jsonschema.Schema {
 }
 
 // request is the form of a request, the params by the method.
-func (m *maker) request(methods []Method) *jsonschema.Schema {
+func (m *maker) request() *jsonschema.Schema {
 	s := line("request", "A request. Every app's request after app.register has its token.", "method", "params", "token", "signature")
 	s.Required = append(s.Required, "method")
 	s.Properties["params"] = &jsonschema.Schema{Description: "The method's parameters. None is {}."}

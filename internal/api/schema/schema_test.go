@@ -27,7 +27,6 @@ type sample struct {
 	Env   map[string]string `json:"env,omitzero"`
 	Count uint              `json:"count"`
 	None  string            `json:"-"`
-	own   int
 }
 
 type sampleEmpty struct{}

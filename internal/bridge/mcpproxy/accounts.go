@@ -54,7 +54,7 @@ func oneIdentity(h http.Header) error {
 			return fmt.Errorf("the header %s is there twice", name)
 		}
 	}
-	for _, name := range strings.Split(strings.Join(h.Values("Connection"), ","), ",") {
+	for name := range strings.SplitSeq(strings.Join(h.Values("Connection"), ","), ",") {
 		if name = strings.TrimSpace(name); name != "" && !strings.EqualFold(name, "keep-alive") && !strings.EqualFold(name, "close") {
 			return fmt.Errorf("the header Connection names %q", name)
 		}

@@ -133,12 +133,13 @@ func (e *events) pass(piece []byte) {
 		e.long = &longEvent{passage: passage{p: e.w.proxy, session: e.session, resumed: e.resumed}}
 	}
 	e.begun = true
-	cut := false
-	if e.ready, cut = e.long.next(piece); !cut && e.err != nil {
+	ready, cut := e.long.next(piece)
+	if !cut && e.err != nil {
 		var rest []byte
 		rest, cut = e.long.over()
-		e.ready = append(e.ready, rest...)
+		ready = append(ready, rest...)
 	}
+	e.ready = ready
 	switch {
 	case cut:
 		e.err = io.EOF

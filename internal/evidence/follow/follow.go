@@ -218,7 +218,8 @@ func (f *Follower) await() {
 		defer cancel()
 	}
 	answer := make(chan error, 1)
-	go func() { answer <- f.o.Log.WaitAfter(ctx, at) }()
+	var asking sync.WaitGroup
+	asking.Go(func() { answer <- f.o.Log.WaitAfter(ctx, at) })
 	select {
 	case err := <-answer:
 		if err != nil && ctx.Err() == nil {
@@ -226,6 +227,6 @@ func (f *Follower) await() {
 		}
 	case <-f.o.Wake():
 		cancel()
-		<-answer
+		asking.Wait()
 	}
 }

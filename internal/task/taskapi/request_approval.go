@@ -27,7 +27,7 @@ func (p *RequestApprovalParams) Validate() []api.FieldError {
 	p.validate(&f)
 	f.Maybe("attempt_id", ids.Attempt, p.AttemptID)
 	f.planned("", &p.Planned, true)
-	if p.Undo && (p.Command != nil || len(p.Params) > 0 || p.Planned.Compensation != nil) {
+	if p.Undo && (p.Command != nil || len(p.Params) > 0 || p.Compensation != nil) {
 		f.Add("undo", "leave out command, params and compensation: an effect is undone by what was approved with it")
 	}
 	f.Text("requested_action", p.RequestedAction, task.MaxText)
