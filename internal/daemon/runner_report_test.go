@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,9 +37,7 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 	started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
 	of := func(event string, more m) m {
 		p := m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": event}
-		for name, value := range more {
-			p[name] = value
-		}
+		maps.Copy(p, more)
 		return p
 	}
 	child := exec.CommandContext(t.Context(), "sleep", "60")
