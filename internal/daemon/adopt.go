@@ -10,7 +10,6 @@ import (
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
-	"github.com/openclawos/ocipd/internal/daemon/reload"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
@@ -98,7 +97,7 @@ func limits(cfg *config.Config) ipc.Limits {
 // prepare does everything for another configuration and policy that can fail. The steps that it
 // returns cannot fail, and put them in force; one swap in the kernel changes the decisions
 // about messages.
-func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt reload.Adoption, err error) {
+func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt kernel.Adoption, err error) {
 	terms, err := d.terms(cfg, p)
 	if err != nil {
 		return adopt, err
@@ -118,7 +117,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt reload.Ado
 	if err != nil {
 		return adopt, err
 	}
-	return reload.Adoption{
+	return kernel.Adoption{
 		Begin: decide.Begin,
 		Swap: func() {
 			d.redactor.Store(redactor)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/audit/gate"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/approval/releases"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"

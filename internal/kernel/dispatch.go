@@ -27,22 +27,18 @@ func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.Dispa
 
 // dispatch takes a message as far as its delivery. If the runtime carries the message, it stops
 // there. The sender is the named agent, or the app's only one.
-func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (*outgoing, api.DispatchResult, error) {
-	k, err := c.rules()
-	if err != nil {
-		return nil, api.DispatchResult{}, err
-	}
-	s := speaker{app: c.App(), appID: c.App().ID(), carried: carried}
-	if s.sender, err = k.sender(s.appID, agent); err != nil {
-		return nil, api.DispatchResult{}, s.forbidden(k.apps, err, p)
-	}
-	if carried {
-		s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()
-	}
-	m, result, err := k.say(ctx, s, p)
-	if errors.Is(err, hooks.ErrReplaced) {
-		return c.dispatch(ctx, p, agent, carried)
-	}
+func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (m *outgoing, result api.DispatchResult, err error) {
+	result, err = under(c, func(k *ruleset) (result api.DispatchResult, err error) {
+		s := speaker{app: c.App(), appID: c.App().ID(), carried: carried}
+		if s.sender, err = k.sender(s.appID, agent); err != nil {
+			return result, s.forbidden(k.apps, err, p)
+		}
+		if carried {
+			s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()
+		}
+		m, result, err = k.say(ctx, s, p)
+		return result, err
+	})
 	return m, result, err
 }
 

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
@@ -25,19 +24,13 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, e
 		// Only the daemon raises this hook, after a delivery.
 		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
 	}
-	k, err := c.rules()
-	if err != nil {
-		return api.EmitAnswer{}, err
-	}
-	agent, err := k.sender(c.App().ID(), p.Context.AgentID)
-	if err != nil {
-		return api.EmitAnswer{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
-	}
-	answer, err := k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
-	if errors.Is(err, hooks.ErrReplaced) {
-		return c.Emit(ctx, p)
-	}
-	return answer, err
+	return under(c, func(k *ruleset) (api.EmitAnswer, error) {
+		agent, err := k.sender(c.App().ID(), p.Context.AgentID)
+		if err != nil {
+			return api.EmitAnswer{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
+		}
+		return k.hooks.Take(ctx, &hooks.Raised{By: c.App(), AppID: c.App().ID(), Agent: agent, Hook: hook, Context: p.Context, Data: p.Data}, k.hookRules)
+	})
 }
 
 // emitSending decides and records a message that its runtime then delivers.

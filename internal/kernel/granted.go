@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
-	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/inbox"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -100,7 +99,14 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 			return api.AgentSent{}, nil, err
 		}
 	}
-	m, result, err := g.say(ctx, func() speaker { return g.speaker(g.keeps(p.RequestKey, asked)) }, p.Dispatch())
+	var m *outgoing
+	result, err := anew(func() (result api.DispatchResult, err error) {
+		if err := g.renew(); err != nil {
+			return result, err
+		}
+		m, result, err = g.rules.say(ctx, g.speaker(g.keeps(p.RequestKey, asked)), p.Dispatch())
+		return result, err
+	})
 	if err != nil {
 		return api.AgentSent{}, nil, err
 	}
@@ -128,21 +134,11 @@ func (g *Granted) speaker(keep func(*store.Change, *api.DispatchResult) error) s
 	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep}
 }
 
-// say sends a message of the agent under the rules in force.
-func (g *Granted) say(ctx context.Context, as func() speaker, p *api.DispatchParams) (*outgoing, api.DispatchResult, error) {
-	for {
-		m, result, err := g.rules.say(ctx, as(), p)
-		if !errors.Is(err, hooks.ErrReplaced) {
-			return m, result, err
-		}
-		if err := g.renew(); err != nil {
-			return nil, api.DispatchResult{}, err
-		}
-	}
-}
-
-// renew finds the agent under the rules in force.
+// renew finds the agent under the rules in force, if they were replaced.
 func (g *Granted) renew() error {
+	if g.rules == g.kernel.rules() {
+		return nil
+	}
 	now, err := g.kernel.Granted(g.agent.ID, g.agent.TenantID, g.grant, g.peer)
 	if err != nil {
 		return err

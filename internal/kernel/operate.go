@@ -3,11 +3,9 @@ package kernel
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -16,21 +14,22 @@ import (
 // the operator's process alone: Send refuses an agent that is bound to another user or program,
 // even with a signature.
 func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api.DispatchResult, error) {
-	r := k.rules()
-	s, err := r.operator(who, p)
-	if err != nil {
-		return api.DispatchResult{}, err
-	}
-	if bound := k.apps.OtherThan(s.sender, who); bound != "" {
-		refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", s.sender.ID, bound)
-		details := api.ByPeer(who)
-		details["agent"] = s.sender.ID
-		return api.DispatchResult{}, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
-	}
-	m, result, err := r.say(ctx, s, &p.DispatchParams)
-	if errors.Is(err, hooks.ErrReplaced) {
-		return k.Send(ctx, who, p)
-	}
+	var m *outgoing
+	result, err := anew(func() (result api.DispatchResult, err error) {
+		r := k.rules()
+		s, err := r.operator(who, p)
+		if err != nil {
+			return result, err
+		}
+		if bound := k.apps.OtherThan(s.sender, who); bound != "" {
+			refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", s.sender.ID, bound)
+			details := api.ByPeer(who)
+			details["agent"] = s.sender.ID
+			return result, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
+		}
+		m, result, err = r.say(ctx, s, &p.DispatchParams)
+		return result, err
+	})
 	if err == nil && m.deliver != nil {
 		m.deliver()
 	}

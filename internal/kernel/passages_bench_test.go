@@ -1,10 +1,10 @@
 package kernel
 
 import (
-	"github.com/openclawos/ocipd/internal/audit/gate"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 

@@ -32,22 +32,17 @@ func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult
 
 // queue takes a message as far as its delivery, or up to that point if its runtime has it already.
 // It is for the named agent, or the session's.
-func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (*incoming, api.QueueResult, error) {
-	k, err := c.rules()
-	if err != nil {
-		return nil, api.QueueResult{}, err
-	}
-	agent, err := k.receiver(ctx, c.App(), p.SessionKey, named)
-	if err != nil {
-		return nil, api.QueueResult{}, err
-	}
-	in := &incoming{
-		app: c.App(), appID: c.App().ID(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
-	}
-	result, err := k.bring(ctx, in)
-	if errors.Is(err, hooks.ErrReplaced) {
-		return c.queue(ctx, p, named, carried)
-	}
+func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (in *incoming, result api.QueueResult, err error) {
+	result, err = under(c, func(k *ruleset) (api.QueueResult, error) {
+		agent, err := k.receiver(ctx, c.App(), p.SessionKey, named)
+		if err != nil {
+			return api.QueueResult{}, err
+		}
+		in = &incoming{
+			app: c.App(), appID: c.App().ID(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: carried, halves: p.Halves,
+		}
+		return k.bring(ctx, in)
+	})
 	return in, result, err
 }
 

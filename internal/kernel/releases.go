@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
@@ -89,52 +88,50 @@ func (g *Granted) Withdraw(ctx context.Context, p *api.WithdrawParams) (api.OK, 
 
 // Emit decides about a message that the agent's process delivers, or has received, by itself.
 func (g *Granted) Emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, api.AfterReply, error) {
+	answer, err := anew(func() (api.EmitAnswer, error) {
+		if err := g.renew(); err != nil {
+			return api.EmitAnswer{}, err
+		}
+		return g.emit(ctx, p)
+	})
+	return answer, nil, err
+}
+
+func (g *Granted) emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, error) {
 	hook, _ := api.ParseHook(p.HookName)
-	if hook == api.ToolExecuting || hook == api.ToolCompleted {
-		result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
-		if errors.Is(err, hooks.ErrReplaced) {
-			return g.emitAgain(ctx, p)
-		}
-		if err == nil && result.Allowed && hook == api.ToolExecuting {
-			result.ExemptUntil = g.kernel.hooks.ExemptUntil(ctx, &g.kernel.Exempt, &hooks.Caller{
-				Agent: g.agent, Peer: g.peer, Process: p.Process, Lasts: g.lasts,
-				Still: func(ctx context.Context) bool { return g.kernel.rules() == g.rules && g.still(ctx) == nil },
-			}, g.rules.hookRules)
-		}
-		return result, nil, err
-	}
-	if hook != api.MessageSending && hook != api.MessageReceived {
-		return api.EmitAnswer{}, nil, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about messages and tools alone"}})
+	switch hook {
+	case api.ToolExecuting, api.ToolCompleted:
+		return g.emitTool(ctx, hook, p)
+	case api.MessageSending, api.MessageReceived:
+	default:
+		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "an agent without an app asks about messages and tools alone"}})
 	}
 	given, err := p.Message()
 	if err != nil {
-		return api.EmitAnswer{}, nil, err
+		return api.EmitAnswer{}, err
 	}
 	if hook == api.MessageReceived {
 		k := g.kernel
 		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: true, halves: p.Halves}
 		_, err := g.rules.bring(ctx, in)
-		if errors.Is(err, hooks.ErrReplaced) {
-			return g.emitAgain(ctx, p)
-		}
-		result, err := in.taken(err)
-		return result, nil, err
+		return in.taken(err)
 	}
-	m, decided, err := g.say(ctx, func() speaker {
-		s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
-		s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
-		return s
-	}, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
-	result, err := g.kernel.carried(m, &decided, err)
-	return result, nil, err
+	s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
+	s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
+	m, decided, err := g.rules.say(ctx, s, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
+	return g.kernel.carried(m, &decided, err)
 }
 
-// emitAgain decides again, under the rules in force.
-func (g *Granted) emitAgain(ctx context.Context, p *api.AgentEmitParams) (api.EmitAnswer, api.AfterReply, error) {
-	if err := g.renew(); err != nil {
-		return api.EmitAnswer{}, nil, err
+// emitTool decides about a tool call of the agent's process.
+func (g *Granted) emitTool(ctx context.Context, hook api.Hook, p *api.AgentEmitParams) (api.EmitAnswer, error) {
+	result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
+	if err == nil && result.Allowed && hook == api.ToolExecuting {
+		result.ExemptUntil = g.kernel.hooks.ExemptUntil(ctx, &g.kernel.Exempt, &hooks.Caller{
+			Agent: g.agent, Peer: g.peer, Process: p.Process, Lasts: g.lasts,
+			Still: func(ctx context.Context) bool { return g.kernel.rules() == g.rules && g.still(ctx) == nil },
+		}, g.rules.hookRules)
 	}
-	return g.Emit(ctx, p)
+	return result, err
 }
 
 // Redeem gives the agent an approved message to send, once.

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"errors"
+
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
@@ -155,10 +157,22 @@ func (c *Client) rules() (*ruleset, error) {
 }
 
 // under runs a client's call under the ruleset in force.
-func under[R any](c *Client, call func(*ruleset) (R, error)) (result R, err error) {
-	k, err := c.rules()
-	if err != nil {
-		return result, err
+func under[R any](c *Client, call func(*ruleset) (R, error)) (R, error) {
+	return anew(func() (result R, err error) {
+		k, err := c.rules()
+		if err != nil {
+			return result, err
+		}
+		return call(k)
+	})
+}
+
+// anew repeats a call while its ruleset was replaced before the call decided anything. The call
+// takes the ruleset in force each time.
+func anew[R any](call func() (R, error)) (result R, err error) {
+	for {
+		if result, err = call(); !errors.Is(err, hooks.ErrReplaced) {
+			return result, err
+		}
 	}
-	return call(k)
 }

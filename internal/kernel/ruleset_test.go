@@ -2,7 +2,6 @@ package kernel_test
 
 import (
 	"errors"
-	"github.com/openclawos/ocipd/internal/audit/gate"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel"
 )
 

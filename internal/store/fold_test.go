@@ -152,8 +152,8 @@ func faultOf(t *testing.T, o Options) string {
 	return fault.Problem
 }
 
-// sweptOf returns the exchange in progress that is found altered after a start, "" for none. The
-// store must also refuse to read it.
+// sweptOf returns the tables of the rows that the search for expired exchanges reports as altered
+// after a start that succeeds, "" for none.
 func sweptOf(t *testing.T, o Options) (found string) {
 	t.Helper()
 	o.Altered = func(table, row string) *Change {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/kernel"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -68,7 +69,7 @@ type Options struct {
 	// Prepare does everything for a configuration and a policy that can fail, and returns
 	// the steps that put them in force. Replacing keeps decisions from being made until the
 	// returned function is called.
-	Prepare   func(*config.Config, *policy.Policy) (Adoption, error)
+	Prepare   func(*config.Config, *policy.Policy) (kernel.Adoption, error)
 	Replacing func() (done func())
 	// Startable says why a start with a configuration would fail.
 	Startable func(context.Context, *config.Config) error
@@ -253,7 +254,7 @@ type plan struct {
 	delta, pending            config.Delta
 	// configAnew is set if the configuration must be recorded.
 	configAnew bool
-	adopt      Adoption
+	adopt      kernel.Adoption
 }
 
 // refusal is why a plan is impossible, because of the configuration or the policy.

@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/reload"
+	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
@@ -55,8 +56,8 @@ func open(t *testing.T, yaml string) *bed {
 			}
 			return store.Receipt{}, nil
 		},
-		Prepare: func(c *config.Config, _ *policy.Policy) (reload.Adoption, error) {
-			return reload.Adoption{Begin: func() {}, Swap: func() { b.events = append(b.events, "adopted "+c.Log.Level) }, Finish: func() {}}, b.prepare
+		Prepare: func(c *config.Config, _ *policy.Policy) (kernel.Adoption, error) {
+			return kernel.Adoption{Begin: func() {}, Swap: func() { b.events = append(b.events, "adopted "+c.Log.Level) }, Finish: func() {}}, b.prepare
 		},
 		Replacing: func() func() { return func() {} },
 		Note: func(first *audit.Record, _ *config.Config, _ bool) ([]*audit.Record, store.Part, func(), error) {

@@ -2,9 +2,6 @@ package reload
 
 import "github.com/openclawos/ocipd/internal/store"
 
-// Adoption puts something in force by its steps: Begin; Swap, while no decision is made; Finish.
-type Adoption struct{ Begin, Swap, Finish func() }
-
 // replace commits the records of what comes into force, and puts it in force. No decision is made in
 // between.
 func (r *Engine) replace(change *store.Change, swap func()) error {
