@@ -26,9 +26,9 @@ const (
 	GrantOver = "over"
 )
 
-// Bounds are what a grant lets past: the names of what may be found in a text (keywords
-// and families of cues), the highest level, the last round of an exchange, and until
-// when, in Unix milliseconds.
+// Bounds limit a grant: the names of findings that it allows in a text (keywords and families
+// of cues), the highest level, the last round of an exchange, and the time of its end in Unix
+// milliseconds.
 type Bounds struct {
 	Words          []string `json:"words" is:"names nonempty" doc:"Keywords and families of cues that a message may have."`
 	Classification string   `json:"classification" is:"required words=public|internal|confidential|restricted" doc:"The highest level."`

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PauseParams names what is stopped, or goes on: what one agent sends and is sent,
-// what goes through one channel, or all where neither is given (operator,
+// PauseParams names the messages that are paused or resumed: those that one agent sends and
+// receives, or those of one channel. Without either, they are all messages (operator,
 // sending.pause and sending.resume).
 type PauseParams struct {
 	Agent   string `json:"agent,omitzero" is:"max=256" doc:"The agent's id or instance id."`

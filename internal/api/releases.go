@@ -41,8 +41,8 @@ const (
 )
 
 // ConfirmParams says what became of a message that the caller was to deliver by itself
-// (approval.confirm): one that it has redeemed, by the claim, or one that hook.emit has let
-// go, by its dispatchId, or by the key that agent.emit was given, where no answer came.
+// (approval.confirm). The claim names a redeemed message, and the dispatchId one that hook.emit
+// allowed. If agent.emit got no answer, its request key names the message.
 type ConfirmParams struct {
 	Claim      string `json:"claim,omitzero" is:"max=256" doc:"The claim from redeeming."`
 	DispatchID string `json:"dispatchId,omitzero" is:"max=256" doc:"The message that hook.emit allowed."`

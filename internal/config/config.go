@@ -333,7 +333,7 @@ type Store struct {
 	ReserveBytes  int `yaml:"reserve_bytes"`
 }
 
-// Audit says what the records contain, and where their mirror is.
+// Audit configures the contents of records and the folder of their mirror.
 type Audit struct {
 	// Mirror is empty for [MirrorPath].
 	Mirror string `yaml:"mirror" reload:"restart"`

@@ -755,7 +755,7 @@ func request(taskID string, p *Planned, bound *BoundPair) map[string]any {
 	return m
 }
 
-// boundOf is what an approval names beside what is planned.
+// boundOf reads the files and the salt that an approval names besides the plan.
 func boundOf(taskID string, bound jsontext.Value) (pair BoundPair, _ error) {
 	if len(bound) > 0 {
 		if err := json.Unmarshal(bound, &pair); err != nil {

@@ -282,7 +282,7 @@ type Approval struct {
 	// Used is set when a start has taken it, and Void when what it was for is gone.
 	Used bool `json:"used,omitzero"`
 	Void bool `json:"void,omitzero"`
-	// SelfApproved marks one that whoever asked gave, where that is allowed.
+	// SelfApproved marks an approval by the actor that asked for it, if that is allowed.
 	SelfApproved bool `json:"self_approved,omitzero"`
 	// Undo is the number of the run that the approval lets be undone, and nothing else. It is zero
 	// for an approval of the effect.

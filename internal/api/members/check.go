@@ -17,8 +17,8 @@ import (
 // ruled are parameters with rules between members.
 type ruled interface{ Rules() api.Fields }
 
-// CheckerOf makes what checks parameters of a type, which are given as pointers: members in
-// their order, then rules between them. It reads the tags once, so that a check does not.
+// CheckerOf returns a function that checks parameters of a type, given as a pointer: first the
+// members in their order, then the rules between them. Only CheckerOf reads the tags.
 func CheckerOf(t reflect.Type) func(params any) []api.FieldError {
 	p := planOf(t)
 	return func(params any) []api.FieldError {
@@ -36,14 +36,14 @@ func CheckerOf(t reflect.Type) func(params any) []api.FieldError {
 	}
 }
 
-// Check says once what is wrong with parameters, which are a pointer to a struct.
+// Check checks the parameters that a pointer to a struct gives. Use [CheckerOf] for repeated checks.
 func Check(params any) []api.FieldError { return CheckerOf(reflect.TypeOf(params).Elem())(params) }
 
-// plan is what there is to check of a struct: the members with bounds, and those with members
-// that have some. It is made once for each type.
+// plan lists the checks of a struct: of its members with bounds, and of members whose own members
+// have bounds.
 type plan []rule
 
-// rule is what there is to check of one member.
+// rule is the checks of one member.
 type rule struct {
 	Bounds
 	name  string
@@ -53,8 +53,8 @@ type rule struct {
 	pointer bool
 	// plain is set for a text with no bounds but its length and its form.
 	plain bool
-	// inner is the plan of a struct, or of the items of a list, and items what there is to
-	// check of items that are none.
+	// inner is the plan of a struct, or of a list's items that are structs; items is the rule of
+	// other items.
 	inner plan
 	items *rule
 }
@@ -91,7 +91,7 @@ func planOf(t reflect.Type) (p plan) {
 	return p
 }
 
-// ruleOf is what there is to check of a value of a type.
+// ruleOf returns the rule of values of a type.
 func ruleOf(t reflect.Type, b Bounds) rule {
 	r := rule{Bounds: b, kind: other}
 	if t.Kind() == reflect.Pointer {

@@ -1,5 +1,5 @@
-// Package members has the bounds of members of parameters. The tags of a struct's fields hold
-// them: one engine checks parameters by them, and the schemas and the reference page say them.
+// Package members checks the members of parameters. The bounds stand in tags of a struct's
+// fields; the schemas of the protocol state the same bounds.
 //
 //	is    the bounds of the member, words with spaces between them
 //	each  the bounds of each item of a list
@@ -7,10 +7,10 @@
 //
 // The words of bounds are
 //
-//	required    the member is there: a text, a number or a time is not zero
-//	nonempty    a text, or a list, that is there is not empty
+//	required    the member is present, and a text, a number or a time is not zero
+//	nonempty    the text or the list is not empty
 //	max=N       at most N bytes of a text or of raw JSON, N items of a list
-//	keeps=N     as max, of what a task keeps: more is a conflict with the code LIMIT
+//	keeps=N     like max, for a list or text that a task keeps: more gives a conflict, LIMIT
 //	range=A..B  a number from A to B; each end can be missing
 //	words=A|B   one of these words
 //	id=PREFIX   an id: the prefix and a UUID
@@ -18,7 +18,7 @@
 //	object      raw JSON is an object; with null, it can also be null
 //	names       a list of at most 256 names
 //
-// All but required and nonempty hold for what is there: a text that is not empty, a pointer
-// that is not nil. A rule between members stays code: a method Rules() api.Fields of the
-// parameters.
+// Bounds other than required and nonempty apply to present values alone: to texts that are not
+// empty and pointers that are not nil. Rules between members are code, in the method
+// Rules() api.Fields of the parameters.
 package members

@@ -77,8 +77,8 @@ func (f Diagnosis) by(repair func() (string, error)) Diagnosis {
 	return f
 }
 
-// Examiner examines a daemon from outside: what it needs, what it left behind, and whether
-// it answers. Without repairs, it changes nothing, except for a temporary file of a few
+// Examiner examines a daemon from outside: its requirements, the files that it left behind, and
+// whether it answers. Without repairs, it changes nothing, except for a temporary file of a few
 // hundred kilobytes that measures the disk.
 type Examiner struct {
 	*cli.Process

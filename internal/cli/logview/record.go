@@ -117,7 +117,7 @@ func With(e *audit.Entry) string {
 	return other
 }
 
-// What is the subject of a record, and who decided it.
+// What returns the subject of a record and the person who decided it.
 func What(e *audit.Entry) string {
 	what := strings.TrimSpace(e.ActionType + " " + e.Event)
 	switch {

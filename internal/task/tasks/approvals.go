@@ -104,9 +104,9 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	return nil
 }
 
-// recount enters how many people have to approve an effect now. Whether the policy allows it is
-// asked at its start: where it does not, or gives no answer, it has no number, and what was asked
-// for is not lowered.
+// recount enters how many people have to approve an effect now. The start of the effect asks the
+// policy whether it allows the effect. A policy that denies it or gives no answer has no number of
+// people, so it does not lower the number that was asked for.
 func (s *subject) recount(ctx context.Context, at *task.Task, a *task.Approval, e *task.Effect) {
 	answer := s.t.o.Ask(ctx, Question{
 		Question: task.Question{Action: task.AskEffect, Effect: e, Compensation: a.Undo > 0, Actor: a.RequestedBy, ActorAs: s.own.Role}, Tenant: at.Tenant, Classification: at.Classification, Labels: at.Labels, Phase: at.Phase,
