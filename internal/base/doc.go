@@ -2,28 +2,27 @@
 //
 // # The folder
 //
-// The folder internal/base holds code that knows nothing of ocipd: texts, JSON lines,
-// files, processes, terminals, locks, counters. Its packages may import each other, and
-// nothing else of this module.
+// The folder internal/base holds code that knows nothing of ocipd: texts, JSON lines, files,
+// processes, terminals, locks, counters. Its packages may import each other, and nothing else of
+// this module.
 //
-//   - child: runs a program to its end, and ends it with all that it has started
+//   - child: runs a program to its end, and can end it with all processes that it started
 //   - console: one live screen of several panes, which the caller draws
 //   - durable: replaces small files atomically: keys, cursors, manifests
 //   - ending: lets a call end the connection by which it came
 //   - filewatch: notices that a file or a folder has changed
-//   - ids: the form of the ids of tasks and of what belongs to them
-//   - jsonline: JSON objects written member by member, for whatever is written with every
-//     message
+//   - ids: the form of the ids of tasks and of things that belong to tasks
+//   - jsonline: JSON objects written member by member, for the objects that every message
+//     needs
 //   - keylock: one lock for each of any number of keys
 //   - logtext: the daemon's log as a person reads it at a terminal
-//   - metrics: counts what the daemon does and how long it takes
+//   - metrics: counts the daemon's work and measures how long it takes
 //   - mutant: switches one guard off in a build for tests, to see that the canary notices
 //   - peer: finds out which process is at the other end of a socket, and lists and ends
 //     processes
-//   - place: checks who else can change a file, and whether what is written to it stays
-//     there
-//   - plainfile: opens regular files where others can put something else meanwhile; says
-//     where a name leads, as the kernel goes
+//   - place: checks who else can change a file, and whether data written to it stays there
+//   - plainfile: opens regular files in directories where others can swap them meanwhile;
+//     says where a name leads, as the kernel resolves it
 //   - sshsig: SSH signatures, and the file of allowed signers
 //   - term: terminal output: tables, folding, colour, invisible characters spelled out
 //   - text: how a text looks to its reader: which characters show, spelling, look-alikes,

@@ -1,5 +1,5 @@
-// Package child runs a program to its end, and ends it with all that it has started where
-// nobody waits for it any more. Nothing is waited for without a limit once it is to end.
+// Package child runs a program to its end. If the caller stops waiting, it ends the program with
+// all processes that the program started. Each wait for an end has a limit.
 package child
 
 import (
@@ -13,17 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is how long is waited for a process that was killed, and for who has the output of
-// one that has ended.
+// held limits the wait for a killed process to end, and the wait for other processes to close the
+// output of a program that has ended.
 const held = 2 * time.Second
 
-// ErrStays says that a process does not end though it was killed. What writes its output
-// may go on.
+// ErrStays reports that a process did not end although it was killed. Its output may still grow.
 var ErrStays = errors.New("it was killed and does not end")
 
-// Run runs a program to its end, in a process group of its own. Where the context ends, the
-// group is told to end; what is still there after leave is killed, with all that it has
-// started. What is left of the group behind the program's end is killed too.
+// Run runs a program to its end, in a process group of its own. If the context ends, Run sends
+// SIGTERM to the group. After leave it kills the program and all processes that the program
+// started. When the program ends, Run also kills the rest of its group.
 func Run(ctx context.Context, cmd *exec.Cmd, leave time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -34,8 +33,8 @@ func Run(ctx context.Context, cmd *exec.Cmd, leave time.Duration) error {
 		return err
 	}
 	signal := func(sig unix.Signal) {
-		// It may have left its group. Nobody is told twice: some programs end at once at a
-		// second signal, and say nothing of what they were doing.
+		// The program may have left its group. No process gets the signal twice: some programs end
+		// at once at a second signal, and do not report what they were doing.
 		if group, err := unix.Getpgid(cmd.Process.Pid); err != nil || group != cmd.Process.Pid {
 			_ = cmd.Process.Signal(sig)
 		}
@@ -46,7 +45,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, leave time.Duration) error {
 	go func() {
 		err := cmd.Wait()
 		if errors.Is(err, exec.ErrWaitDelay) {
-			err = nil // it has ended well, and others have its output
+			err = nil // it has ended well, and other processes hold its output
 		}
 		ended <- err
 	}()
@@ -70,7 +69,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, leave time.Duration) error {
 	if !over {
 		peer.EndTree(cmd.Process.Pid)
 		signal(unix.SIGKILL)
-		// Its end, and that of its output.
+		// The program must end and its output must be closed.
 		if err, over = within(2 * held); !over {
 			return fmt.Errorf("process %d: %w", cmd.Process.Pid, ErrStays)
 		}

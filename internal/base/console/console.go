@@ -1,6 +1,6 @@
-// Package console is one live screen of several panes: each is a list of lines that is
-// asked for again and again, and can be scrolled. What stands in a pane is the
-// caller's; the caller also says what Enter opens there.
+// Package console is one live screen of several panes. Each pane is a list of lines that is
+// refreshed again and again, and can be scrolled. The caller provides the lines, and the action of
+// the Enter key in a pane.
 package console
 
 import (
@@ -19,25 +19,25 @@ import (
 // Pane is one of the screen's panes.
 type Pane struct {
 	Title string
-	// Lines draws the pane for a screen of a width and so many rows; more of them can
-	// be scrolled to. It is called on a goroutine of its own, one call at a time.
+	// Lines draws the pane for a screen with this width and number of rows. If it returns more
+	// rows, the person can scroll to them. It runs on its own goroutine, one call at a time.
 	Lines func(ctx context.Context, s term.Screen, rows int) ([]string, error)
-	// End is set where the last lines are those to be seen first, as in a log.
+	// End is set if a person should see the last lines first, as in a log.
 	End bool
-	// Open, where set, is what Enter does, with the terminal for itself; Opens names
-	// it in the footer.
+	// Open, if set, is the action of Enter. It has the terminal for itself. The footer calls it
+	// Opens.
 	Open  func(ctx context.Context) error
 	Opens string
 }
 
-// Options are what a console needs of its process.
+// Options are the properties of its process that a console needs.
 type Options struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Env    []string
 	Screen term.Screen
 	Panes  []Pane
-	// Every is the time between two looks.
+	// Every is the time between two refreshes.
 	Every time.Duration
 }
 
@@ -62,13 +62,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// view is what a pane shows now.
+// view is the content of a pane now.
 type view struct {
 	lines []string
-	// trouble is why there is nothing newer, empty where there is.
+	// trouble is the error of the last refresh, empty if it succeeded.
 	trouble string
-	// above is how many lines are scrolled away: at the top, or below where the pane
-	// is seen from its end.
+	// above is the number of lines that are scrolled away: at the top, or below if the pane shows
+	// its end first.
 	above int
 }
 
@@ -82,7 +82,7 @@ type model struct {
 	help   bool
 	open   bool
 	views  []view
-	// look numbers the looks, so that the tick of a former one does not begin another.
+	// look numbers the refreshes, so that the tick of an earlier one does not begin another.
 	look int
 }
 
@@ -100,7 +100,7 @@ func (m *model) Init() tea.Cmd { return m.draw() }
 
 func (m *model) draw() tea.Cmd {
 	if m.height == 0 {
-		return nil // the terminal has not said how large it is
+		return nil // the terminal has not reported its size
 	}
 	m.look++
 	pane, look, screen, rows := m.at, m.look, m.screen, m.rows()
@@ -110,7 +110,8 @@ func (m *model) draw() tea.Cmd {
 	}
 }
 
-// rows is how many lines a pane has: all but tabs, which only several have, and footer.
+// rows is the number of lines in a pane: all except the footer, and the tabs if there are several
+// panes.
 func (m *model) rows() int {
 	if len(m.views) == 1 {
 		return max(1, m.height-1)
@@ -246,7 +247,7 @@ func (m *model) body() []string {
 	return slices.Clone(v.lines[from:min(len(v.lines), from+rows)])
 }
 
-// nothing reports that the pane shows why there is nothing to show.
+// nothing reports whether the pane shows an error because it has no lines.
 func (m *model) nothing() bool {
 	v := &m.views[m.at]
 	return v.trouble != "" && len(v.lines) == 0
@@ -257,7 +258,7 @@ func (m *model) helpLines() []string {
 	if len(m.views) > 1 {
 		help = append([]string{"tab, 1 to " + fmt.Sprint(len(m.views)), "another pane"}, help...)
 	}
-	where := make(map[string][]string) // what Enter does, and in which panes
+	where := make(map[string][]string) // actions of Enter, and the panes that have them
 	var does []string
 	for i := range m.o.Panes {
 		if p := &m.o.Panes[i]; p.Open != nil {

@@ -1,9 +1,8 @@
-// Package durable writes small files so that a crash leaves the old content or
-// the new one, and nothing between, and so that what was written is there
-// afterwards: keys, cursors, manifests.
+// Package durable writes small files such as keys, cursors and manifests. After a crash, a file has
+// either the old content or the new one. After a successful write, the new content is durable.
 //
-// The caller names a directory that only its own user can write to, and writes
-// one file from one place at a time.
+// The caller names a directory that only its own user can write to, and writes one file from one
+// place at a time.
 package durable
 
 import (
@@ -18,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace puts a file in the place of what had its name. While it is being
-// written it is called path with part behind, which a crash may leave.
+// Replace replaces a file, or creates it. It first writes the new content under path with the
+// suffix part. A crash may leave that file behind.
 func Replace(path, part string, mode fs.FileMode, content []byte) error {
 	return replace(path, part, mode, nil, content)
 }
@@ -34,9 +33,8 @@ func replace(path, part string, mode fs.FileMode, like fs.FileInfo, content []by
 	return SyncDir(filepath.Dir(path))
 }
 
-// Create makes a new file in the place of what had its name, without following
-// a link, and its content durable; its name is so after [SyncDir]. Where it fails
-// nothing is left behind.
+// Create makes a new file, in place of an earlier one of that name, without following a link. The
+// content is durable, and the name is after [SyncDir]. If Create fails, it leaves nothing behind.
 func Create(path string, mode fs.FileMode, content []byte) error {
 	return create(path, mode, nil, content)
 }
@@ -53,15 +51,15 @@ func create(path string, mode fs.FileMode, like fs.FileInfo, content []byte) err
 	if like != nil {
 		err = errors.Join(err, Owned(f, like))
 	}
-	// The mode is what it says whatever the umask is.
+	// The mode must not depend on the umask.
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
 }
 
-// Owned gives a file the owner and the group of another that it takes the place of, where this
-// user may: what an administrator changes stays legible to whom it belongs.
+// Owned gives a file the owner and the group of the file that it replaces, if this user may do so:
+// a file that an administrator changes stays legible to its owner.
 func Owned(f *os.File, like fs.FileInfo) error {
 	was, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -74,7 +72,7 @@ func Owned(f *os.File, like fs.FileInfo) error {
 	return err
 }
 
-// Rewrite is [Replace] of a file that is there, and keeps its mode and its owner.
+// Rewrite is [Replace] for a file that exists. It keeps the file's mode and owner.
 func Rewrite(path, part string, content []byte) error {
 	like, err := os.Stat(path)
 	if err != nil {
@@ -83,11 +81,11 @@ func Rewrite(path, part string, content []byte) error {
 	return replace(path, part, like.Mode().Perm(), like, content)
 }
 
-// ErrNoFile means that something else has the name of a file.
+// ErrNoFile reports that a name belongs to something other than a regular file.
 var ErrNoFile = errors.New("it is no file")
 
-// Open opens a file for reading. Whatever else has its name is not opened: a pipe
-// would keep its reader waiting for ever.
+// Open opens a regular file for reading. It opens nothing else: a pipe would keep its reader
+// waiting for ever.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -113,8 +111,8 @@ func ReadFile(path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// ReadUpTo reads a file as [Open] opens it, as a whole, or not at all where it has more than
-// so many bytes.
+// ReadUpTo reads a whole file as [Open] opens it. A file with more than that many bytes is an
+// error.
 func ReadUpTo(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -127,8 +125,8 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// SyncDir makes the names in a directory durable. Some file systems cannot, and
-// say so by EINVAL: there a name is as durable as it gets.
+// SyncDir makes the names in a directory durable. Some file systems cannot do that, and answer
+// EINVAL. SyncDir ignores this, since the file system offers nothing better.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package ending lets a call end the connection by which it came. The caller's duty: it hangs up
-// only where an answer that is lost is safe.
+// only if losing an answer is safe.
 package ending
 
 import "context"
@@ -17,13 +17,13 @@ func With(ctx context.Context, s socket) context.Context {
 	return context.WithValue(ctx, key{}, &Ending{s})
 }
 
-// Of returns the connection by which a call came, nil where there is none.
+// Of returns the connection by which a call came, or nil.
 func Of(ctx context.Context) *Ending {
 	e, _ := ctx.Value(key{}).(*Ending)
 	return e
 }
 
-// HangUp lets the other end see the end of the connection before it returns, and never waits. Shutting
-// down shows the end at once, which closing does only once nobody uses the socket any more.
-// Answers that are not written by then are lost.
+// HangUp lets the other end see the end of the connection before it returns, and never waits. It
+// shuts the connection down, which shows the end at once. Closing would show it only when nobody
+// uses the socket any more. Answers that are not written by then are lost.
 func (e *Ending) HangUp() { _ = e.socket.CloseWrite() }

@@ -1,6 +1,5 @@
-// Package filewatch says when what a path leads to has become something else: a file,
-// or a folder and all below it. It reads nothing of it but what [Fingerprint] is
-// asked for: what a state is, its caller says.
+// Package filewatch reports changes behind a path: of a file, or of a folder and everything below
+// it. The caller describes a state. The package reads contents only for [Fingerprint].
 //
 // Use: [Start], and [Watcher.Close] at the end.
 package filewatch
@@ -25,63 +24,57 @@ import (
 )
 
 const (
-	// quiet is how long nothing may happen before an edit counts as done.
+	// quiet is the time without events after which an edit counts as done.
 	quiet = 50 * time.Millisecond
 	// patience bounds the wait for quiet, so that a busy directory does not
 	// hide an edit for ever.
 	patience = 500 * time.Millisecond
-	// retry is when directories that could not be watched are tried again.
+	// retry is the time after which the watcher again tries directories that it could not watch.
 	retry = time.Second
 	// maxSymlinks is how many links the kernel would follow.
 	maxSymlinks = 40
-	// maxDirectories bounds what one watch takes of the machine.
+	// maxDirectories bounds the directories that one watch takes of the machine's.
 	maxDirectories = 1024
-	// maxLooks is how often directories that keep changing are looked at in a
-	// row.
+	// maxLooks bounds how often the watcher lists directories in a row because they keep changing.
 	maxLooks = 100
 )
 
-// errRestless means that a tree changed as fast as it was looked at.
+// errRestless means that a tree changed as fast as the watcher listed it.
 var errRestless = errors.New("its directories do not hold still")
 
 // Watcher sees the edits of one file, or of a folder and all below it.
 type Watcher struct {
 	path string
-	// state tells contents apart.
+	// state distinguishes contents.
 	state func() string
-	// events are those of the directories armed. Each pump takes the events
-	// of one library watcher.
+	// events are the events of the armed directories. Each pump takes the events of one library
+	// watcher.
 	events *fsnotify.Watcher
 	armed  []string
 	pumps  sync.WaitGroup
-	// news says that something happened since it was last taken, and moved
-	// that it was more than a write.
+	// news signals an event since the last read. moved is set if the event was more than a write.
 	news   chan struct{}
 	moved  atomic.Bool
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// Start calls onChange after what is at a path has become something else, came or
-// went. The path is a file, or a folder of which all that is below counts, whatever
-// the depth, but for names that begin with a dot. It sees writes in place, an
-// editor's rename, symlinks that were turned (also those the path is reached
-// through, as Kubernetes mounts have them), and a file or directory that does not
-// exist yet. Symlinks to files are followed wherever they lead; folders that are
-// symlinks are not entered, unless path is one. Events are gathered for about
-// 50 ms, half a second at most, so that one edit is one call; the last state is
-// never missed.
+// Start calls onChange after the content at a path has changed, come or gone. The path is a file,
+// or a folder. Of a folder everything below it counts, at any depth, except names that begin with a
+// dot. Start sees writes in place, an editor's rename, symlinks that were turned (also those on the
+// way to the path, as Kubernetes mounts have them), and a file or directory that does not exist
+// yet. It follows symlinks to files wherever they lead, but does not enter folders that are
+// symlinks, unless path is one. It gathers events for about 50 ms, half a second at most, so that
+// one edit is one call. It never misses the last state.
 //
-// state reads what is at the path and says in text what it is, such as
-// [Fingerprint] of a file: equal texts are equal contents. It is called from the
-// goroutine that calls onChange, and once before Start returns. What a folder
-// means, which of its files count and how large they may be, is thus up to the
-// caller. Folders with more than 1024 directories to watch are refused, or tried
-// again every second if they grow to that.
+// state reads the content at the path and describes it in a text, such as [Fingerprint] of a file:
+// equal texts mean equal contents. The goroutine that calls onChange calls it too, and Start calls
+// it once before it returns. The caller thus decides the meaning of a folder: which of its files
+// count, and how large they may be. Start refuses folders with more than 1024 directories to watch.
+// If a folder grows to that later, the watcher tries again every second.
 //
-// The watch holds from the moment Start returns, so load what is there after it.
-// onChange is called from one goroutine, never twice at a time. The watch ends
-// with ctx or [Watcher.Close].
+// The watch holds from the moment Start returns, so load the content after it. One goroutine calls
+// onChange, never twice at a time. The watch ends with ctx or [Watcher.Close].
 func Start(ctx context.Context, name string, state func() string, onChange func()) (*Watcher, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -104,7 +97,7 @@ func (w *Watcher) Close() {
 	<-w.done
 }
 
-// release ends what takes events, if there is any.
+// release ends the goroutines that take events, if there are any.
 func (w *Watcher) release() {
 	if w.events != nil {
 		_ = w.events.Close()
@@ -112,9 +105,8 @@ func (w *Watcher) release() {
 	w.pumps.Wait()
 }
 
-// pump takes events as they come, because the library may hold its lock while
-// it reports an error, and [Watcher.watch] needs that lock. It ends when the
-// library's watcher is closed.
+// pump takes events as they come. The library may hold its lock while it reports an error, and
+// [Watcher.watch] needs that lock. It ends when the library's watcher is closed.
 func (w *Watcher) pump(of *fsnotify.Watcher) {
 	for events, errs := of.Events, of.Errors; events != nil || errs != nil; {
 		select {
@@ -131,8 +123,7 @@ func (w *Watcher) pump(of *fsnotify.Watcher) {
 				errs = nil
 				continue
 			}
-			// It may stand for events that were lost, so it counts as all of
-			// them.
+			// The error may stand for lost events, so it counts as all of them.
 			w.moved.Store(true)
 		}
 		select {
@@ -150,7 +141,7 @@ func (w *Watcher) run(ctx context.Context, last string, onChange func()) {
 	var blind error
 	for w.gather(ctx, blind != nil) {
 		blind = w.arm()
-		// Armed first: what changes after the state was read is an event.
+		// The directories are armed first, so that a change after this read is an event.
 		if now := w.state(); now != last {
 			last = now
 			onChange()
@@ -158,8 +149,8 @@ func (w *Watcher) run(ctx context.Context, last string, onChange func()) {
 	}
 }
 
-// gather waits for an event and then for the edit it belongs to, after a failure
-// to arm no longer than retry. It is false once the watch is over.
+// gather waits for an event and then for the end of its edit. After a failure to arm it waits no
+// longer than retry. It returns false once the watch is over.
 func (w *Watcher) gather(ctx context.Context, again bool) bool {
 	var settled, late <-chan time.Time
 	if again {
@@ -182,10 +173,9 @@ func (w *Watcher) gather(ctx context.Context, again bool) bool {
 	}
 }
 
-// arm watches exactly the directories that [Watcher.directories] names, and
-// looks again until nothing moved in between. After more than a write all of
-// them are watched anew: the library knows directories by names, and confuses
-// those that were renamed.
+// arm watches exactly the directories that [Watcher.directories] names, and lists them again until
+// nothing moved in between. After an event other than a write it watches all of them anew: the
+// library knows directories by names, and confuses renamed ones.
 func (w *Watcher) arm() (err error) {
 	moved := w.moved.Swap(false)
 	defer func() {
@@ -202,7 +192,7 @@ func (w *Watcher) arm() (err error) {
 			return nil
 		}
 		err = w.watch(want)
-		// One may have gone between the look and the watch.
+		// A directory may have gone between the listing and the watch.
 		if moved = errors.Is(err, fs.ErrNotExist); err != nil && !moved {
 			return err
 		}
@@ -210,8 +200,7 @@ func (w *Watcher) arm() (err error) {
 	return errRestless
 }
 
-// watch watches these directories in place of those before, which stay watched
-// where it fails.
+// watch replaces the watched directories by these. If it fails, the earlier ones stay watched.
 func (w *Watcher) watch(dirs []string) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -231,9 +220,9 @@ func (w *Watcher) watch(dirs []string) error {
 	return nil
 }
 
-// directories lists, sorted, where something must happen before the path can
-// lead to other content: the directories on the way to it, and of a folder
-// those below it and on the way to what its symlinks mean.
+// directories lists, sorted, the directories that show a change of the content behind the path:
+// those on the way to it and, for a folder, those below it and on the way to the targets of its
+// symlinks.
 func (w *Watcher) directories() ([]string, error) {
 	dirs := make(map[string]bool)
 	note := func(list []string) {
@@ -244,8 +233,8 @@ func (w *Watcher) directories() ([]string, error) {
 	list, folder := way(w.path)
 	note(list)
 	if folder != "" {
-		// What cannot be looked into cannot be watched either; that it becomes
-		// readable is seen from the directory above.
+		// A directory that cannot be read cannot be watched either. The directory above shows when
+		// it becomes readable.
 		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -270,10 +259,9 @@ func (w *Watcher) directories() ([]string, error) {
 	return slices.Sorted(maps.Keys(dirs)), nil
 }
 
-// way lists the directories in which the path could be led elsewhere: that of
-// each symlink on the way, and that of the file, or the last one that exists.
-// Where the path is a directory, folder is that directory without symlinks, and
-// is listed.
+// way lists the directories that decide where the path leads: the one of each symlink on the way,
+// and the one of the file, or the last one that exists. If the path is a directory, folder is that
+// directory without symlinks, and is listed.
 func way(path string) (dirs []string, folder string) {
 	at, links, arrives := "/", 0, true
 	steps := strings.Split(path, "/")
@@ -313,11 +301,11 @@ func way(path string) (dirs []string, folder string) {
 	return dirs, folder
 }
 
-// maxBytes is how much of a file counts.
+// maxBytes bounds the part of a file that counts.
 const maxBytes = 64<<20 + 1
 
-// Fingerprint tells contents of a file apart, by its first 64 MiB. Two ways of being
-// unreadable are also two.
+// Fingerprint distinguishes contents of a file by its first 64 MiB. Two different read errors also
+// have different fingerprints.
 func Fingerprint(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package ids has the form of the ids that the daemon gives to what belongs to a task: a
-// prefix that says what the id names, and a UUID in lower case.
+// Package ids has the form of the ids that the daemon gives to a task and to things that belong to
+// it: a prefix that says what kind of thing the id names, and a UUID in lower case.
 package ids
 
 import "strings"
 
-// The prefixes, by what an id names.
+// The prefixes say what kind of thing an id names.
 const (
 	Task     = "tsk_"
 	Attempt  = "att_"
@@ -17,7 +17,7 @@ const (
 	Token = "ocg_"
 )
 
-// idForm is what a UUID looks like: x stands for a digit of it.
+// idForm is the form of a UUID; x stands for a digit.
 const idForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
 // Is reports whether a text is an id with that prefix.

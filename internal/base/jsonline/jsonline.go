@@ -1,16 +1,14 @@
-// Package jsonline writes JSON objects member by member, behind what a buffer
-// holds already: the same bytes that the JSON library makes, without looking up
-// what a type is made of. It is for what is written for every message, where each
-// takes the library longer by more than 1 % of the CPU of a dispatch, 0.7 µs: an
-// envelope 1.6 against 0.65 µs, the state of an exchange 2.0 against 0.7, a message
-// 3.0 against 1.5, what a hook event is about 0.65 against 0.1 (twice), a causal
-// chain 0.75 against 0.3 (twice); together 6 of about 70 µs. A frame holds what is
-// JSON already, which the library would read once more. All else is encoded by the
-// library.
+// Package jsonline writes JSON objects member by member, at the end of a buffer. It writes the same
+// bytes as the JSON library, but does not look up the structure of a type. It is for objects that
+// the daemon writes for every message, if the library would take more than 1 % of the CPU time of a
+// dispatch longer, 0.7 µs: an envelope 1.6 against 0.65 µs, the state of an exchange 2.0 against
+// 0.7, a message 3.0 against 1.5, the subject of a hook event about 0.65 against 0.1 (twice), a
+// causal chain 0.75 against 0.3 (twice); together 6 of about 70 µs. A frame contains finished JSON,
+// which the library would read once more. The library encodes everything else.
 //
-// A caller opens an object with '{', adds its members in the order they shall
-// have, and closes it with '}'. Names are the caller's own and are written as
-// they are; texts are quoted, and what is not UTF-8 in them is replaced.
+// A caller opens an object with '{', adds its members in their order, and closes it with '}'. Names
+// are the caller's own and are written as they are. Texts are quoted, and invalid UTF-8 in them is
+// replaced.
 package jsonline
 
 import (
@@ -23,8 +21,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Key begins a member: a comma where it is not the object's first, its name and
-// a colon. The caller appends the value.
+// Key begins a member: a comma unless it is the object's first, its name and a colon. The caller
+// appends the value.
 func Key(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -50,18 +48,18 @@ func Quote(b []byte, text string) []byte {
 		case '\n':
 			b = append(b, `\n`...)
 		default:
-			b, _ = jsontext.AppendQuote(b[:start], text) // fails for what is not UTF-8, and replaces it
+			b, _ = jsontext.AppendQuote(b[:start], text) // fails for invalid UTF-8, and replaces it
 			return b
 		}
 		rest = rest[n+1:]
 	}
 }
 
-// Plain reports whether a text stands in a JSON string as it is: it is ASCII, and no
-// quote, escape or control is in it.
+// Plain reports whether a text is the same inside a JSON string: it is ASCII without quotes,
+// escapes and controls.
 func Plain[T string | []byte](text T) bool { return PlainLength(text) == len(text) }
 
-// PlainLength returns how many bytes at the beginning of a text are [Plain]. It looks at
+// PlainLength returns the number of bytes at the beginning of a text that are [Plain]. It checks
 // eight bytes at a time.
 func PlainLength[T string | []byte](text T) int {
 	const every, high = 0x0101010101010101, 0x8080808080808080
@@ -71,8 +69,8 @@ func PlainLength[T string | []byte](text T) int {
 		w := uint64(part[0]) | uint64(part[1])<<8 | uint64(part[2])<<16 | uint64(part[3])<<24 |
 			uint64(part[4])<<32 | uint64(part[5])<<40 | uint64(part[6])<<48 | uint64(part[7])<<56
 		control, escape, quote := (w-' '*every)&^w, (w^'\\'*every-every)&^(w^'\\'*every), (w^'"'*every-every)&^(w^'"'*every)
-		// The lowest byte that is marked is one that is not plain; above it a borrow can mark
-		// one that is.
+		// The lowest marked byte is one that is not plain. A borrow can also mark plain bytes above
+		// it.
 		if found := (w | control | escape | quote) & high; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
@@ -102,7 +100,7 @@ func Bool(b []byte, name string, value bool) []byte {
 	return strconv.AppendBool(Key(b, name), value)
 }
 
-// TextIfAny is [Text] for a member that is left out where it is empty.
+// TextIfAny is [Text] for a member that is left out if it is empty.
 func TextIfAny(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
@@ -110,7 +108,7 @@ func TextIfAny(b []byte, name, value string) []byte {
 	return Text(b, name, value)
 }
 
-// BoolIfTrue is [Bool] for a member that is left out where it is false.
+// BoolIfTrue is [Bool] for a member that is left out if it is false.
 func BoolIfTrue(b []byte, name string, value bool) []byte {
 	if !value {
 		return b
@@ -118,20 +116,19 @@ func BoolIfTrue(b []byte, name string, value bool) []byte {
 	return Bool(b, name, value)
 }
 
-// ASCII writes what is not ASCII in the JSON text from an index of the buffer on
-// as escapes, \uXXXX, in pairs above the first plane. The text means the same:
-// outside its strings, JSON is ASCII already. Bytes that are no UTF-8 become the
-// escape of the replacement character.
+// ASCII escapes all characters beyond ASCII in the JSON text that begins at an index of the buffer,
+// as \uXXXX, in pairs above the first plane. The text means the same: outside its strings, JSON is
+// always ASCII. Bytes that are no UTF-8 become the escape of the replacement character.
 //
-// It is for readers that decode a stream piece by piece: no character of such a
-// line can be cut in two. A text that is ASCII already costs one look at it.
+// It is for readers that decode a stream piece by piece: no piece can end in the middle of a
+// character. For a text that is ASCII already, it costs one scan.
 func ASCII(b []byte, from int) []byte {
 	first, more := toEscape(b, from)
 	if more == 0 {
 		return b
 	}
-	// What is to be escaped moves to the end, and is read from there: what is
-	// written never overtakes it.
+	// The rest of the text moves to the end of the buffer and is read from there: the writes never
+	// overtake the reads.
 	end := len(b)
 	b = slices.Grow(b, more)[:end+more]
 	rest := b[first+more:]
@@ -156,16 +153,15 @@ func ASCII(b []byte, from int) []byte {
 }
 
 const (
-	// firstOfPairs is the first character that takes two escapes.
+	// firstOfPairs is the first character that needs two escapes.
 	firstOfPairs = 0x10000
 	escapeBytes  = len(`\uXXXX`)
 )
 
-// toEscape finds the first byte that is not ASCII, and how many bytes the escapes
-// take more than what they stand for.
+// toEscape finds the first byte that is not ASCII, and counts the bytes that the escapes add.
 func toEscape(b []byte, from int) (first, more int) {
 	i := from
-	// Eight bytes at a look: no other way is taken by nearly every line.
+	// Eight bytes at a time: nearly every line takes only this path.
 	for ; i+8 <= len(b) && binary.NativeEndian.Uint64(b[i:])&0x8080808080808080 == 0; i += 8 {
 	}
 	for ; i < len(b) && b[i] < utf8.RuneSelf; i++ {

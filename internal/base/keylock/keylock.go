@@ -1,5 +1,5 @@
-// Package keylock has one lock for each of any number of keys, which costs memory
-// only while somebody holds it or waits for it.
+// Package keylock has one lock for each of any number of keys. A lock costs memory only while a
+// caller holds it or waits for it.
 package keylock
 
 import "sync"

@@ -1,6 +1,5 @@
-// Package logtext writes the daemon's log as a person reads it at a terminal: a line
-// for each entry, with colour where the screen has it. What others have written into
-// an entry cannot steer the terminal.
+// Package logtext writes the daemon's log for people at a terminal: one line for each entry, in
+// colour if the screen has it. Text from others in an entry cannot steer the terminal.
 package logtext
 
 import (
@@ -33,8 +32,8 @@ func (e *encoder) Clone() zapcore.Encoder {
 	return &encoder{MapObjectEncoder: with, palette: e.palette, pool: e.pool}
 }
 
-// EncodeEntry is part of [zapcore.Encoder]: the time of day, the level, who says it,
-// what, and the fields.
+// EncodeEntry is part of [zapcore.Encoder]: the time of day, the level, the logger's name, the
+// message, and the fields.
 func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	line := e.pool.Get()
 	line.AppendString(e.palette.Paint(term.Dim, entry.Time.Local().Format("15:04:05")))
@@ -51,7 +50,7 @@ func (e *encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buf
 	for _, f := range fields {
 		one := zapcore.NewMapObjectEncoder()
 		f.AddTo(one)
-		for _, name := range slices.Sorted(maps.Keys(one.Fields)) { // an error has two
+		for _, name := range slices.Sorted(maps.Keys(one.Fields)) { // an error can have two
 			e.field(line, name, one.Fields[name])
 		}
 	}

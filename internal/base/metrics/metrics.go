@@ -1,13 +1,13 @@
-// Package metrics counts what the daemon does and how long that takes, with
-// Prometheus' library.
+// Package metrics counts the daemon's work and measures how long it takes, with Prometheus'
+// library.
 //
-// The caller makes one [Set] with the words that labels may have, hands it to
-// the packages that count, and shows scrapers its registry. A word that was not
-// named at the start counts as "other": no label ever holds an id, a session
-// key or a text from a message, so the number of series is bounded.
+// The caller makes one [Set] with the words that labels may have, hands it to the packages that
+// count, and shows scrapers its registry. A word that was not named at the start counts as "other":
+// no label ever holds an id, a session key or a text from a message, so the number of series is
+// bounded.
 //
-// What a message counts is a counter that was looked up at the start; only what
-// is refused looks its labels up. A message costs about 0.2 µs of counting.
+// The counters of allowed messages are looked up at the start; only refusals look their labels up.
+// Counting costs about 0.2 µs a message.
 //
 // A nil *Set counts nothing, and all its methods but Registry may be called.
 //
@@ -24,20 +24,20 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Words are what labels may say.
+// Words are the allowed values of labels.
 type Words struct {
 	Sides, Results, Codes []string
 	ErrorCodes            []string
 }
 
-// Set is all that is counted.
+// Set holds all counters.
 type Set struct {
 	registry *prometheus.Registry
 	words    Words
 
 	decisions *prometheus.CounterVec
-	// allowed are the decisions that most messages get, by side, and recorded is
-	// how many decisions there were of any kind.
+	// allowed counts the decisions that most messages get, by side. recorded is the number of
+	// decisions of any kind.
 	allowed  map[string]prometheus.Counter
 	recorded atomic.Uint64
 
@@ -48,10 +48,10 @@ type Set struct {
 	decide, commit, hookWait, batch prometheus.Histogram
 }
 
-// Other is the label of what has no word of its own.
+// Other is the label for all unknown words.
 const Other = "other"
 
-// What became of a message, as [Set.Delivery] counts it.
+// Outcomes of a message, as [Set.Delivery] counts them.
 const (
 	Handed    = "handed_over"
 	Delivered = "delivered"
@@ -59,7 +59,7 @@ const (
 	Expired   = "expired"
 )
 
-// Why a line was refused before it became a request, as [Set.Refused] counts it.
+// Reasons to refuse a line before it becomes a request, as [Set.Refused] counts them.
 const (
 	TooLong       = "too_long"
 	Malformed     = "malformed"
@@ -67,16 +67,15 @@ const (
 	NotAdmitted   = "not_admitted"
 )
 
-// Why the daemon ended a connection, as [Set.Ended] counts it.
+// Reasons to end a connection, as [Set.Ended] counts them.
 const (
-	// NotRead: more waited for its reader than may.
+	// NotRead: too much output waited for its reader.
 	NotRead = "not_read"
-	// NotReadOfAll: more waited for all readers than may, and most for it.
+	// NotReadOfAll: too much output waited for all readers, and most of it for this one.
 	NotReadOfAll = "not_read_of_all"
-	// NotFinished: all lines that are begun take more than they may, and its own
-	// most.
+	// NotFinished: the unfinished lines of all connections took too much memory, and its own most.
 	NotFinished = "not_finished"
-	// PushedOut: another one came at a limit, and it gave way.
+	// PushedOut: a new connection came at a limit, and this one gave way.
 	PushedOut = "pushed_out"
 	// TurnedAway: it came at a limit, and none gave way.
 	TurnedAway = "turned_away"
@@ -88,16 +87,15 @@ const (
 	SocketOperators = "operator"
 )
 
-// allow is the result that most decisions have.
+// allow is the result of most decisions.
 const allow = "allow"
 
 // codeOK is the code of a request that was answered with a result.
 const codeOK = "OK"
 
-// New makes a set. What can be counted with the given words is shown from the
-// start on, at zero, or else the first of a kind is no increase that a scraper
-// could see. A word that nobody named, and words that do not come together, are
-// shown once they were counted.
+// New makes a set. It shows the counters for the given words at zero from the start: otherwise a
+// scraper could not see the first event as an increase. It shows an unknown word, and a combination
+// of words that do not go together, only after the first event.
 func New(w Words) *Set {
 	s := &Set{registry: prometheus.NewRegistry(), words: w, allowed: map[string]prometheus.Counter{}}
 	s.decisions = s.counters("ocipd_decisions_total", "Decisions about messages on record, by side, verdict and code.", "side", "result", "code")
@@ -131,7 +129,7 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 	return c
 }
 
-// counted makes counters with one label, which has these values alone.
+// counted makes counters with one label, which has only these values.
 func (s *Set) counted(name, help, label string, values ...string) map[string]prometheus.Counter {
 	family, byValue := s.counters(name, help, label), make(map[string]prometheus.Counter, len(values))
 	for _, v := range values {
@@ -157,22 +155,22 @@ func durations() (bounds []float64) {
 	return append(bounds, seconds(10*time.Second))
 }
 
-// seconds is for bounds and observations alike, so that one which took exactly
-// as long as a bound says is within it. Bounds are labels: computed another way
-// (as by [time.Duration.Seconds]) some would have another name.
+// seconds converts both bounds and observations, so that a duration equal to a bound falls within
+// it. Bounds are labels: another conversion (such as [time.Duration.Seconds]) would give some of
+// them another name.
 func seconds(d time.Duration) float64 { return float64(d) * 1e-9 }
 
-// Registry holds everything that is counted, and takes what else is to be shown.
+// Registry holds all counters, and accepts further collectors.
 func (s *Set) Registry() *prometheus.Registry { return s.registry }
 
-// Gauge is a number that is looked up when somebody asks.
+// Gauge is a number that is looked up at each scrape.
 type Gauge struct {
 	Name, Help string
 	Value      float64
 	Labels     prometheus.Labels
 }
 
-// Look is a collector of what it returns, which it is asked for once a scrape.
+// Look is a collector that calls the function at each scrape and collects its gauges.
 type Look func() []Gauge
 
 // Describe names nothing, so that the gauges are named in one place.
@@ -185,9 +183,9 @@ func (look Look) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Decided counts how long a message was weighed, which is not always a decision:
-// one that a person let go is weighed again, and one that an interceptor stopped
-// never is. See [Set.Decision].
+// Decided counts how long the daemon took to decide about a message. That is not the same as a
+// decision on record: the daemon weighs a message again after a person released it, and never
+// weighs one that an interceptor stopped. See [Set.Decision].
 func (s *Set) Decided(took time.Duration) {
 	if s != nil {
 		s.decide.Observe(seconds(took))
@@ -210,7 +208,7 @@ func (s *Set) Decision(side, result, code string) {
 	s.decisions.WithLabelValues(known(side, s.words.Sides), known(result, s.words.Results), code).Inc()
 }
 
-// known is the word where it has a label of its own.
+// known returns the word if it has a label of its own.
 func known(word string, words []string) string {
 	if slices.Contains(words, word) {
 		return word
@@ -225,15 +223,15 @@ func (s *Set) Held() {
 	}
 }
 
-// Delivery counts what became of a message: one of the words above.
+// Delivery counts the outcome of a message: one of the words above.
 func (s *Set) Delivery(result string) {
 	if s != nil {
 		s.deliveries[result].Inc()
 	}
 }
 
-// Committed counts a batch of changes that was made durable. One that had nothing
-// to write took no fsync and is none.
+// Committed counts a batch of changes that was made durable. A batch without any write took no
+// fsync and does not count.
 func (s *Set) Committed(changes int, took time.Duration) {
 	if s != nil {
 		s.commit.Observe(seconds(took))
@@ -241,7 +239,7 @@ func (s *Set) Committed(changes int, took time.Duration) {
 	}
 }
 
-// HookWaited counts how long an interceptor was waited for.
+// HookWaited counts how long the daemon waited for an interceptor.
 func (s *Set) HookWaited(took time.Duration) {
 	if s != nil {
 		s.hookWait.Observe(seconds(took))
@@ -276,8 +274,8 @@ type Requests struct {
 	ok       prometheus.Counter
 }
 
-// Method returns the counters of a method, to be kept by whoever serves it. The name
-// is one of the daemon's own, never what somebody called.
+// Method returns the counters of a method, for its server to keep. The name must be one of the
+// daemon's own, never one from a request.
 func (s *Set) Method(name string) *Requests {
 	if s == nil {
 		return nil
@@ -299,10 +297,10 @@ func (r *Requests) Answered(code string) {
 	}
 }
 
-// Latencies are what half and what 99 of 100 took at most, since the start.
+// Latencies are the median and the 99th percentile since the start.
 type Latencies struct {
 	DecisionP50, DecisionP99, CommitP50, CommitP99 time.Duration
-	// Decisions is how many are on record, of both sides.
+	// Decisions is the number of decisions on record, of both sides.
 	Decisions uint64
 }
 
@@ -317,7 +315,7 @@ func (s *Set) Latencies() Latencies {
 	return l
 }
 
-// quantiles returns what half and what 99 of 100 observations took at most.
+// quantiles returns the median and the 99th percentile.
 func quantiles(h prometheus.Histogram) (half, most time.Duration) {
 	var seen dto.Metric
 	if err := h.Write(&seen); err != nil {
@@ -326,9 +324,9 @@ func quantiles(h prometheus.Histogram) (half, most time.Duration) {
 	return quantile(seen.GetHistogram(), 0.5), quantile(seen.GetHistogram(), 0.99)
 }
 
-// quantile returns what the given part of all observations, 0 to 1, took at
-// most, between the bounds of a bucket by its part of it; zero where nothing was
-// observed. What is beyond the last bound counts as that.
+// quantile returns a quantile q, 0 to 1, of all observations. It interpolates between the bounds of
+// a bucket. Without observations it is zero; observations beyond the last bound count as that
+// bound.
 func quantile(h *dto.Histogram, q float64) time.Duration {
 	if h.GetSampleCount() == 0 {
 		return 0

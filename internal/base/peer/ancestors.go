@@ -10,18 +10,16 @@ import (
 	"strings"
 )
 
-// maxAncestors bounds the walk, in case process ids are reused under it.
+// maxAncestors bounds the walk, since process ids may be reused during it.
 const maxAncestors = 256
 
-// Ancestors names the process that connected, the one that started it, and so on
-// up to the first. A name is the pid and the start time in clock ticks since
-// boot, so that a pid that is used again names another process. A process whose parent ended first has
-// another ancestor in its place, usually the first process or a manager of
-// services: the list says where a process comes from only as long as nobody on
-// the way wants to hide it.
+// Ancestors names the process that connected, its parent, and so on up to the first process. A name
+// is the pid and the start time in clock ticks since boot, so that a reused pid gives another name.
+// If a parent has ended, its child has another ancestor, usually the first process or a service
+// manager. The list therefore tells the origin of a process only as long as no process on the way
+// wants to hide it.
 //
-// Errors are [ErrGone], [ErrClosed], or that of the system where a process may
-// not be looked at.
+// Errors are [ErrGone], [ErrClosed], or the system's if the caller may not inspect a process.
 func (p *Peer) Ancestors() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +47,7 @@ func (p *Peer) Ancestors() ([]string, error) {
 			return fail(err)
 		}
 	}
-	// Asked last: what was read of a reused pid is not about this process.
+	// This check comes last: data read from a reused pid is not about this process.
 	if !p.alive() {
 		return fail(ErrGone)
 	}

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Listed is what is looked at of a process among all.
+// Listed is one process in the list of all.
 type Listed struct {
 	PID, Parent, Session int
-	// UID is the user whose process it is, -1 where that is not known.
+	// UID is the user who owns the process, -1 if it is unknown.
 	UID int
-	// Name is what the process calls itself, 15 bytes at most.
+	// Name is the name that the process gives itself, 15 bytes at most.
 	Name string
 }
 
-// Processes are all processes that are seen and have not ended.
+// Processes returns all visible processes that have not ended.
 func Processes() (list []Listed) {
 	found, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range found {
@@ -58,7 +58,7 @@ func parseListed(text string) (p Listed, ok bool) {
 	return p, errors.Join(errs[:]...) == nil
 }
 
-// Descendants are the processes that one has started, and those that these have.
+// Descendants returns the children of a process, their children, and so on.
 func Descendants(of int) (pids []int) {
 	all := Processes()
 	next := []int{of}
@@ -74,11 +74,10 @@ func Descendants(of int) (pids []int) {
 	return pids
 }
 
-// maxRounds is how often is looked for what a process that is being ended has started
-// meanwhile.
+// maxRounds bounds the searches for processes that a process started while it was being ended.
 const maxRounds = 16
 
-// EndTree kills what a process has started, and what that has, and then the process.
+// EndTree kills the descendants of a process, and then the process.
 func EndTree(pid int) {
 	for range maxRounds {
 		started := Descendants(pid)
@@ -90,18 +89,19 @@ func EndTree(pid int) {
 	tell([]int{pid}, syscall.SIGKILL)
 }
 
-// EndAdopted kills all that has come to this process, which adopts what its children leave
-// behind, until there is nothing left of it, or the context ends.
+// EndAdopted kills all processes that this process has adopted from its children, until none is
+// left or the context ends.
 func EndAdopted(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for every := time.Millisecond; ; every = min(2*every, time.Second) {
-		// Again each time: who starts another just then is not in the list.
+		// The list is read anew each time: a process that just started another is not in the old
+		// list.
 		tell(Descendants(os.Getpid()), syscall.SIGKILL)
 		for {
 			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 			if err != nil && !errors.Is(err, syscall.EINTR) {
-				return nil // there is none any more
+				return nil // no child is left
 			}
 			if err == nil && pid == 0 {
 				break
@@ -116,7 +116,7 @@ func EndAdopted(ctx context.Context) error {
 	}
 }
 
-// TellDescendants sends a signal to what this process has started, and to what that has.
+// TellDescendants sends a signal to all descendants of this process.
 func TellDescendants(sig syscall.Signal) { tell(Descendants(os.Getpid()), sig) }
 
 func tell(pids []int, sig syscall.Signal) {

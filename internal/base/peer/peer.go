@@ -1,11 +1,10 @@
 //go:build linux
 
-// Package peer says which process is at the other end of a Unix socket.
+// Package peer finds out which process is at the other end of a Unix socket.
 //
-// Use: call [FromConn] once, right after accept, and carry the *[Peer] with
-// the connection. The credentials are those the kernel noted when the other
-// end connected; they cannot be forged by it and do not change afterwards. The
-// executable is looked up only when [Peer.Exe] is called.
+// Use: call [FromConn] once, right after accept, and carry the *[Peer] with the connection. The
+// kernel noted the credentials when the other end connected, which cannot forge them. They do not
+// change afterwards. The executable is looked up only when [Peer.Exe] is called.
 //
 // The caller's duty:
 //
@@ -13,16 +12,15 @@
 //     pidfd that pins the process. A caller that checks no executable, or has
 //     done so, may close it at once: UID, GID, PID and a resolved executable
 //     stay readable.
-//   - Decide by UID and, where an agent is bound to one, by Exe. PID alone is
+//   - Decide by UID and, if an agent is bound to an executable, by Exe. PID alone is
 //     for logs: a number says nothing once its process is gone.
-//   - Know what the credentials mean. They name the process that connected. It
-//     may have handed the socket to another since, or executed another program:
-//     [Peer.Present] says so, where the listener was attended to ([Attend]) and
-//     the connection is read through [Peer.Reader]. What a process was made to
-//     load into itself nobody sees (LD_PRELOAD and its like), and a process of
-//     the same user that may trace it can act in its name. An executable binding
-//     keeps apps apart that do not attack each other, or that a sandbox keeps
-//     from doing so.
+//   - Know the meaning of the credentials. They name the process that connected. That
+//     process may since have handed the socket to another, or executed another program:
+//     [Peer.Present] detects both if the caller called [Attend] for the listener and reads
+//     the connection through [Peer.Reader]. Nothing detects code that a process was made to
+//     load into itself (LD_PRELOAD and its like). A process of the same user that may trace
+//     it can act in its name. An executable binding separates apps that do not attack each
+//     other, or that a sandbox keeps from doing so.
 package peer
 
 import (
@@ -40,28 +38,27 @@ import (
 
 // Errors a caller may act on.
 var (
-	// ErrGone says that the process ended before it could be looked at.
+	// ErrGone reports that the process ended before it could be inspected.
 	ErrGone = errors.New("process has ended")
-	// ErrDeleted says that the file of the running program was removed or
-	// replaced, as an upgrade does: what runs can no longer be compared with
-	// what is installed until the process is started again.
+	// ErrDeleted reports that the file of the running program was removed or replaced, for example
+	// by an upgrade. Until the process is started again, its program cannot be compared with the
+	// installed one.
 	ErrDeleted = errors.New("executable was deleted or replaced while it runs")
-	// ErrForeignMount says that the program's path means another file here
-	// than it does for the process, as it does after a private mount.
+	// ErrForeignMount reports that the program's path means another file here than for the process,
+	// for example after a private mount.
 	ErrForeignMount = errors.New("executable is another file than the one at its path here")
-	// ErrReplaced says that the process became another program after it connected:
-	// what it runs is not what connected.
+	// ErrReplaced reports that the process has executed another program since it connected.
 	ErrReplaced = errors.New("process has executed another program since it connected")
-	// ErrHandedOn says that another process wrote to the connection.
+	// ErrHandedOn reports that another process wrote to the connection.
 	ErrHandedOn = errors.New("another process speaks on the connection")
-	// ErrUnseen says that what ran when the process connected could not be looked
-	// at, so that what runs now may be something else.
+	// ErrUnseen reports that the program of the process could not be inspected at the connect, so
+	// it may run another one now.
 	ErrUnseen = errors.New("the program could not be looked at when it connected")
-	// ErrClosed says that the peer was closed before its executable was asked.
+	// ErrClosed reports that the peer was closed before its executable was read.
 	ErrClosed = errors.New("peer is closed")
 )
 
-// deletedMark is what the kernel puts behind the path of an unlinked file.
+// deletedMark is the suffix that the kernel adds to the path of an unlinked file.
 const deletedMark = " (deleted)"
 
 // Peer is the process that connected. Its methods may be called from several
@@ -76,25 +73,25 @@ type Peer struct {
 	// number to another file in the middle of a check.
 	mu     sync.Mutex
 	pidfd  int    // -1: none
-	start  string // start time of the process, known only where pidfd is -1
+	start  string // start time of the process, known only if pidfd is -1
 	closed bool
 	exe    string // "" until resolved
-	first  image  // what ran when the connection was accepted
+	first  image  // the program at the time of accept
 
 	// other is the pid of another process that wrote to the connection, and one.
 	other atomic.Int64
 }
 
-// FromConn reads the credentials of the process at the other end of c
-// (SO_PEERCRED), pins the process (SO_PEERPIDFD, Linux 6.5) and looks at what it
-// runs. It does not block and takes a few system calls.
+// FromConn reads the credentials of the process at the other end of c (SO_PEERCRED), pins the
+// process (SO_PEERPIDFD, Linux 6.5) and inspects its program. It does not block and takes a few
+// system calls.
 //
-// On a kernel without SO_PEERPIDFD the process is pinned by the start time in
-// /proc/PID/stat, in clock ticks since boot. That is weaker: a pid that was
-// reused between connect and this call, or twice within one tick, goes unseen.
+// On a kernel without SO_PEERPIDFD it pins the process by the start time in /proc/PID/stat, in
+// clock ticks since boot. That is weaker: it misses a pid that was reused between connect and this
+// call, or twice within one tick.
 //
-// A process that has already ended is not an error: its credentials are
-// returned, and the Peer is not alive.
+// A process that has already ended is not an error: FromConn returns its credentials, and the Peer
+// is not alive.
 func FromConn(c *net.UnixConn) (*Peer, error) {
 	return fromConn(c, peerPidfd)
 }
@@ -121,15 +118,15 @@ func fromConn(c *net.UnixConn, open func(sock int) (pidfd int, err error)) (*Pee
 	case pidfdErr == nil:
 	case errors.Is(pidfdErr, unix.ENOPROTOOPT):
 		p.pidfd = -1
-		// A process that cannot be read has no start time, and so is gone.
+		// A process that cannot be read has no start time, and so counts as gone.
 		p.start, _ = startTime(p.PID)
 	case errors.Is(pidfdErr, unix.ESRCH), errors.Is(pidfdErr, unix.EINVAL), errors.Is(pidfdErr, unix.ENODATA):
-		// The process was reaped; kernels disagree on the word for it.
+		// The process was reaped; kernels report this differently.
 		p.pidfd = -1
 	default:
 		return nil, fmt.Errorf("cannot open a pidfd for peer process %d: %w", p.PID, pidfdErr)
 	}
-	// What was read of a process that has ended is another's.
+	// If the process has ended, the data may be from another one.
 	if first := lookAt(p.PID); p.alive() {
 		p.first = first
 	}
@@ -146,8 +143,8 @@ func peerPidfd(sock int) (int, error) {
 	return fd, nil
 }
 
-// Alive reports whether the process that connected still runs. A zombie does
-// not. After Close nothing is known, and the answer is false.
+// Alive reports whether the process that connected still runs. A zombie does not count. After Close
+// the answer is always false.
 func (p *Peer) Alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,18 +166,17 @@ func (p *Peer) alive() bool {
 	return err == nil && now == p.start
 }
 
-// exited polls the pidfd, which becomes readable when the process ends. Unlike
-// signal 0 it needs no right over the process. An error counts as an end:
-// what cannot be seen alive is not believed alive.
+// exited polls the pidfd, which becomes readable when the process ends. Unlike signal 0 it needs no
+// right over the process. An error counts as an end: the process could not be seen alive.
 func exited(pidfd int) bool {
 	events, err := Poll(pidfd, unix.POLLIN)
 	return err != nil || events != 0
 }
 
-// Poll returns at once with those of the events of poll(2) that hold for a descriptor. A
-// hangup and an error are always among those asked for. A signal to the process, of which
-// the Go runtime sends itself many, interrupts poll(2) even where it does not wait: it is
-// asked again then, so that an error tells of the descriptor or the system alone.
+// Poll returns at once with those of the events of poll(2) that hold for a descriptor. It always
+// reports a hangup and an error too. Signals interrupt poll(2) even if it does not wait, and the Go
+// runtime sends the process many. Poll then tries again, so an error comes from the descriptor or
+// the system alone.
 func Poll(fd int, events int16) (int16, error) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
@@ -191,19 +187,18 @@ func Poll(fd int, events int16) (int16, error) {
 	}
 }
 
-// Exe returns the absolute path of the program the process runs, as this
-// process sees it, where that is what it ran when its connection was accepted. The
-// path is resolved at the first call and remembered: a file that is removed or
-// replaced later, as an upgrade does, changes nothing for a process that runs it.
+// Exe returns the absolute path of the process's program, as this process sees it, if the process
+// still runs the program from the time of its accept. The first call resolves the path, and later
+// calls return the same: if a file is removed or replaced later, for example by an upgrade, nothing
+// changes for a process that runs it.
 //
-// The answer is sure to be about the process that connected: it is read
-// through the pid, and the pinned process is found alive afterwards, so the pid
-// cannot have been reused in between. The file is compared with the one found
-// at the path, so that a process with mounts of its own cannot borrow a name.
+// The answer is sure to be about the process that connected: it is read through the pid, and the
+// pinned process is found alive afterwards, so the pid cannot have been reused in between. Exe
+// compares the file with the one at the path, so that a process with mounts of its own cannot
+// borrow a name.
 //
-// Errors are [ErrGone], [ErrReplaced], [ErrHandedOn], [ErrUnseen], [ErrDeleted],
-// [ErrForeignMount], [ErrClosed], or that of the system where the link may not be
-// read, as for another user's process.
+// Errors are [ErrGone], [ErrReplaced], [ErrHandedOn], [ErrUnseen], [ErrDeleted], [ErrForeignMount],
+// [ErrClosed], or the system's if the link may not be read, as for another user's process.
 func (p *Peer) Exe() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,12 +215,12 @@ func (p *Peer) Exe() (string, error) {
 		return p.exe, nil
 	}
 	exe, err := readExe(p.PID)
-	// Looked at once more: it may have become that program just now.
+	// A second look, since the process may have executed that program just now.
 	if now := lookAt(p.PID); now.differs(p.first) && p.alive() {
 		return "", p.exeError(ErrReplaced)
 	}
-	// Asked before err is looked at: what was read of a reused pid, an error
-	// too, is not about this process.
+	// This check comes before err is used: data read from a reused pid, including an error, is not
+	// about this process.
 	if !p.alive() {
 		return "", p.exeError(ErrGone)
 	}
@@ -243,7 +238,7 @@ func (p *Peer) exeError(err error) error {
 	return fmt.Errorf("cannot tell the executable of peer process %d: %w", p.PID, err)
 }
 
-// readExe resolves the executable of whatever process has the pid now.
+// readExe resolves the executable of the process that has the pid now.
 func readExe(pid int32) (string, error) {
 	link := procPath(pid, "exe")
 	path, err := os.Readlink(link)
@@ -251,7 +246,7 @@ func readExe(pid int32) (string, error) {
 		return "", err
 	}
 	var running, installed unix.Stat_t
-	// The link leads to the file itself, whatever its path means here.
+	// The link leads to the file itself, even if its path means another file here.
 	if err := unix.Stat(link, &running); err != nil {
 		return "", err
 	}
@@ -271,8 +266,8 @@ func readExe(pid int32) (string, error) {
 	return "", fmt.Errorf("%s: %w", path, ErrForeignMount)
 }
 
-// Close lets go of the process. UID, GID, PID and an executable that was
-// resolved before stay readable. It is safe to call more than once.
+// Close releases the process. UID, GID, PID and an executable that was resolved before stay
+// readable. It is safe to call more than once.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,8 +283,8 @@ func (p *Peer) Close() error {
 	return nil
 }
 
-// startTime reads when the process started, in clock ticks since boot. A
-// zombie is an error: it runs nothing any more.
+// startTime reads when the process started, in clock ticks since boot. A zombie is an error, since
+// it runs nothing any more.
 func startTime(pid int32) (string, error) {
 	stat, err := os.ReadFile(procPath(pid, "stat"))
 	if err != nil {
@@ -298,9 +293,9 @@ func startTime(pid int32) (string, error) {
 	return parseStartTime(string(stat))
 }
 
-// parseStartTime reads field 22 of /proc/PID/stat, proc_pid_stat(5). The second
-// field is the program's name in parentheses and may hold anything, further
-// parentheses and spaces too, so fields are counted from the last one.
+// parseStartTime reads field 22 of /proc/PID/stat, proc_pid_stat(5). The second field is the
+// program's name in parentheses and may itself contain parentheses and spaces. Fields are therefore
+// counted from the last parenthesis.
 func parseStartTime(stat string) (string, error) {
 	const state, start = 0, 22 - 3 // counted from the third field
 	end := strings.LastIndexByte(stat, ')')

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image tells whether a process runs what it ran before: by the file of its program,
-// and by where its stack began, which the system chooses anew for each program that
-// is executed. Of what cannot be seen, nothing is known.
+// image identifies the program that a process runs, by its file and by the address of its stack.
+// The system chooses a new address for each program that is executed. Fields that cannot be seen
+// are empty.
 type image struct {
 	known    bool
 	dev, ino uint64
-	// stack is "0" or "" where it is not shown.
+	// stack is "0" or "" if the system does not show it.
 	stack string
 }
 
-// lookAt looks at what a process runs.
+// lookAt inspects the program of a process.
 func lookAt(pid int32) image {
 	var i image
 	if pid <= 0 {
@@ -40,7 +40,7 @@ func lookAt(pid int32) image {
 	return i
 }
 
-// differs reports whether a process has become another program between two looks.
+// differs reports whether a process has executed another program between two looks.
 func (i image) differs(before image) bool {
 	if !i.known || !before.known {
 		return false
@@ -53,8 +53,8 @@ func (i image) differs(before image) bool {
 
 func shown(stack string) bool { return stack != "" && stack != "0" }
 
-// parseStack reads field 28 of /proc/PID/stat, as [parseStartTime] does its own, ""
-// where there is none.
+// parseStack reads field 28 of /proc/PID/stat, as [parseStartTime] does its own. It returns "" if
+// there is none.
 func parseStack(stat string) string {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {
@@ -66,10 +66,10 @@ func parseStack(stat string) string {
 	return ""
 }
 
-// Process names the process that connected as [Peer.Ancestors] does, "" where the
-// process runs and cannot be seen here: it is in another pid namespace, or hidden.
+// Process names the process that connected as [Peer.Ancestors] does. It returns "" if the process
+// runs but cannot be seen here, because it is in another pid namespace or hidden.
 //
-// Errors are [ErrGone], [ErrClosed], or that of the system.
+// Errors are [ErrGone], [ErrClosed], or the system's.
 func (p *Peer) Process() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Peer) Process() (string, error) {
 		return "", nil
 	}
 	start, err := startTime(p.PID)
-	// Asked last: what was read of a reused pid is not about this process.
+	// This check comes last: data read from a reused pid is not about this process.
 	switch {
 	case !p.alive():
 		return fail(ErrGone)
@@ -99,8 +99,8 @@ func (p *Peer) Process() (string, error) {
 
 func processName(pid int32, start string) string { return strconv.Itoa(int(pid)) + "@" + start }
 
-// Runs reports whether the process of a name that [Peer.Process] gave in this boot
-// still runs. One that cannot be seen is taken to run.
+// Runs reports whether the process still runs that [Peer.Process] named in this boot. A process
+// that cannot be seen counts as running.
 func Runs(name string) bool {
 	pid, start, ok := strings.Cut(name, "@")
 	n, err := strconv.ParseInt(pid, 10, 32)
@@ -114,13 +114,13 @@ func Runs(name string) bool {
 	case errors.Is(err, ErrGone):
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		// Hidden or gone, which a signal that is none tells apart.
+		// The process is hidden or gone. Signal 0 distinguishes the two.
 		return !errors.Is(unix.Kill(int(n), 0), unix.ESRCH)
 	}
 	return true
 }
 
-// Boot names the system's boot: what processes are called is good for one.
+// Boot names the system's boot. Names of processes are valid for one boot.
 func Boot() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

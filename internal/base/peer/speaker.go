@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attend has connections to a listener say with everything that comes in which
-// process wrote it (SO_PASSCRED), for [Peer.Reader]. It is called before the first
-// accept: what waits to be accepted then says it too.
+// Attend makes the system say which process wrote each piece of data on a listener's connections
+// (SO_PASSCRED), for [Peer.Reader]. Call it before the first accept: it then also holds for
+// connections that wait to be accepted.
 func Attend(l *net.UnixListener) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -28,21 +28,20 @@ func Attend(l *net.UnixListener) error {
 	return nil
 }
 
-// Reader reads from the process's connection, and notes where another process
-// writes to it: a socket can be handed on, or inherited. A listener that was not
-// attended to says nothing, and nobody is noted.
+// Reader reads from the process's connection, and notes if another process writes to it, since a
+// socket can be handed on or inherited. Without [Attend] for the listener it notes nothing.
 func (p *Peer) Reader(c *net.UnixConn) io.Reader { return &reader{peer: p, conn: c} }
 
 type reader struct {
 	peer *Peer
 	conn *net.UnixConn
-	// said has room for who wrote and for nothing more: descriptors that come along
-	// are dropped by the kernel.
+	// said has room for the writer's credentials and for nothing more: the kernel drops file
+	// descriptors that come with the data.
 	said [credentialBytes]byte
 }
 
-// credentialBytes is what the kernel's word of who wrote takes: a header of 16 bytes
-// and three numbers, padded to 8.
+// credentialBytes is the size of the kernel's message with the writer's credentials: a header of 16
+// bytes and three numbers, padded to 8.
 const credentialBytes = unix.SizeofCmsghdr + (unix.SizeofUcred+7)&^7
 
 func (r *reader) Read(b []byte) (int, error) {
@@ -56,7 +55,7 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hear takes note of who wrote.
+// hear notes the writer.
 func (p *Peer) hear(said []byte) {
 	level, kind := binary.NativeEndian.Uint32(said[unix.SizeofCmsghdr-8:]), binary.NativeEndian.Uint32(said[unix.SizeofCmsghdr-4:])
 	if level != unix.SOL_SOCKET || kind != unix.SCM_CREDENTIALS {
@@ -67,10 +66,9 @@ func (p *Peer) hear(said []byte) {
 	}
 }
 
-// Present returns why what comes through the connection may not be taken for the
-// word of the process that connected, nil where it may: that process runs, it has
-// not become another program since, and nobody else has written. What cannot be
-// looked at, as of another user's process, is no reason.
+// Present returns the reason not to take data on the connection for the word of the process that
+// connected. It returns nil if that process runs, has not executed another program since, and is
+// the only writer. A process that cannot be inspected, such as another user's, is no reason.
 //
 // Errors are [ErrGone], [ErrReplaced], [ErrHandedOn], [ErrClosed].
 func (p *Peer) Present() error {

@@ -8,18 +8,17 @@ import (
 	"syscall"
 )
 
-// Exposure is a file, a link or a directory by which a user other than this one
-// and root can change what is read.
+// Exposure is a file, a link or a directory by which a user other than this one and root can change
+// the content that is read.
 type Exposure struct {
 	Path string
-	// Mode is as chmod(1) has it.
+	// Mode is the mode as for chmod(1).
 	Mode uint32
-	// Owner is set where the owner is the other user, and not where the mode lets
-	// others write.
+	// Owner is set if the owner is the other user, and nil if the mode lets others write.
 	Owner *uint32
 }
 
-// String says what is wrong, without the path.
+// String describes the problem, without the path.
 func (e *Exposure) String() string {
 	switch {
 	case e.Owner != nil:
@@ -30,10 +29,10 @@ func (e *Exposure) String() string {
 	return fmt.Sprintf("can be written by its group (mode %04o)", e.Mode)
 }
 
-// Exposed looks at a file, the directories above it and the links on the way, and
-// returns all by which others can change what is read. In a directory with the
-// sticky bit nobody can replace what is ours, so it may be written by others; and
-// which group may write a directory of root's is the administrator's choice.
+// Exposed inspects a file, the directories above it and the links on the way. It returns all of
+// them by which others can change the content that is read. Others may write to a directory with
+// the sticky bit, since they cannot replace this user's files there. The administrator decides
+// which group may write to a directory that root owns.
 func Exposed(path string) (list []Exposure, err error) {
 	seen := map[string]bool{}
 	err = Walk(path, func(s Step) error {
@@ -46,7 +45,7 @@ func Exposed(path string) (list []Exposure, err error) {
 	return list, err
 }
 
-// exposure is what is wrong with one step of the way, nil where nothing is.
+// exposure returns the problem with one step of the way, or nil.
 func exposure(path string, info fs.FileInfo) *Exposure {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -71,8 +70,8 @@ func exposure(path string, info fs.FileInfo) *Exposure {
 	return e
 }
 
-// Unlinked returns the path of a directory without links. It refuses one with a link on
-// the way that another user than this one and root can have made.
+// Unlinked returns the path of a directory without links. It refuses a path with a link that a user
+// other than this one and root could have made.
 func Unlinked(dir string) (string, error) {
 	return follow(dir, func(s Step) error {
 		if s.Info.Mode().Type() != fs.ModeSymlink {
@@ -94,9 +93,9 @@ func Unlinked(dir string) (string, error) {
 // errOthers ends a walk.
 var errOthers = errors.New("others than root can change it")
 
-// Roots reports whether root alone can change what is read of a file: the file, the
-// directories above it and the links on the way are root's, and nobody else may write to
-// them. In a directory with the sticky bit nobody can replace what is root's.
+// Roots reports whether root alone can change the content read from a file: root owns the file, the
+// directories above it and the links on the way, and nobody else may write to them. A directory
+// with the sticky bit may be writable: nobody can replace root's files there.
 func Roots(path string) bool {
 	return Walk(path, func(s Step) error {
 		stat, ok := s.Info.Sys().(*syscall.Stat_t)

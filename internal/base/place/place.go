@@ -1,9 +1,8 @@
-// Package place tells of a file whether it is its owner's alone: who else can
-// change what is read of it, whether what is written to it goes anywhere else, and
-// whether a file can be made at all. It looks, and touches nothing.
+// Package place checks whether a file is its owner's alone: whether others can change its content,
+// whether data written to it also goes elsewhere, and whether a file can be made at all. It only
+// looks, and changes nothing.
 //
-// The caller looks before it opens a file, and says what to do with what was
-// found.
+// The caller checks before it opens a file, and decides what to do about the result.
 package place
 
 import (
@@ -16,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Single refuses what is not a file of one name: what is written to it would be
-// written to somebody's file elsewhere.
+// Single refuses a file with several names, and anything that is no file: a write would change
+// somebody's file elsewhere.
 func Single(what, path string) error {
 	var info unix.Stat_t
 	switch err := unix.Lstat(path, &info); {
@@ -36,8 +35,8 @@ func Single(what, path string) error {
 	return nil
 }
 
-// Writable refuses a directory in which no file can be made. One that is not there
-// is made by whoever needs it, so the one above it counts.
+// Writable refuses a directory in which no file can be made. If the directory does not exist, its
+// user will make it, so the one above it counts.
 func Writable(dir, key string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

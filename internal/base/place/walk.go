@@ -13,30 +13,29 @@ import (
 
 // Step is one name on the way to a file.
 type Step struct {
-	// Dir is the directory that has the name, by a path without links, and Path
-	// the name's own.
+	// Dir is the directory that has the name, by a path without links. Path is the path of the name
+	// itself.
 	Dir, Path string
-	// Info is of the name itself, also where that is a link.
+	// Info describes the name itself, even if it is a link.
 	Info fs.FileInfo
-	// Last is set for what the way leads to.
+	// Last is set for the target of the way.
 	Last bool
 }
 
 // maxLinks bounds the symbolic links on the way to a file, as the kernel does.
 const maxLinks = 40
 
-// Walk visits each name on the way to a file, from the root, as the kernel goes:
-// through each link, and back by ".." from where that leads, not from where it
-// lies. It ends with the first error, of visit or of a look, and with ELOOP after
-// 40 links.
+// Walk visits each name on the way to a file, from the root. Like the kernel it goes through each
+// link, and resolves ".." from the link's target, not from the link's own directory. It ends with
+// the first error of visit or of the file system, and with ELOOP after 40 links.
 func Walk(path string, visit func(Step) error) error {
 	_, err := follow(path, visit)
 	return err
 }
 
-// follow is Walk, and returns where the way leads, by a path without links.
+// follow is Walk, and returns the target by a path without links.
 func follow(path string, visit func(Step) error) (at string, err error) {
-	// Abs would take the name before each ".." away, and that may be a link.
+	// Abs would remove the name before each "..", and that name may be a link.
 	if !filepath.IsAbs(path) {
 		here, err := os.Getwd()
 		if err != nil {
@@ -50,10 +49,9 @@ func follow(path string, visit func(Step) error) (at string, err error) {
 	return at, nil
 }
 
-// Follow is [Walk] from a directory on, whose own path is absolute and has no links. It
-// returns where the way leads, by a path without links. If a name is not there, the error
-// is [fs.ErrNotExist], and the path is the one at which it would be made: "" where the way
-// goes back by ".." from what is not there.
+// Follow is [Walk] from a directory whose own path is absolute and has no links. It returns the
+// target by a path without links. If a name does not exist, the error is [fs.ErrNotExist], and the
+// path is the place at which the name would be made, or "" if a ".." follows the missing name.
 func Follow(dir, path string, visit func(Step) error) (at string, err error) {
 	at = dir
 	if filepath.IsAbs(path) {
@@ -103,7 +101,7 @@ func Follow(dir, path string, visit func(Step) error) (at string, err error) {
 	return at, nil
 }
 
-// names are those in a path, in order.
+// names returns the names in a path, in order.
 func names(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Append opens a regular file to be read and appended to, and makes it with a mode if it
-// is not there. The file is no link, has one name, and belongs to this user or root. Links
-// above it are followed only if nobody but this user and root can have made them; one that
-// is put there meanwhile is not followed.
+// Append opens a regular file to read and append, and makes it with a mode if it does not exist.
+// The file must not be a link, must have one name, and must belong to this user or root. Append
+// follows links above it only if this user or root made them. It does not follow one that appears
+// meanwhile.
 func Append(path string, mode fs.FileMode) (*os.File, error) {
 	dir, name := filepath.Split(path)
 	dir, err := place.Unlinked(dir)

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOwn says that a name leads through what each process has of its own, such as
-// /proc/self/cwd or /dev/fd/3: only the process that opens it finds where.
+// ErrOwn reports that a name leads through a path with a different target in each process, such as
+// /proc/self/cwd or /dev/fd/3. Only the process that opens it can resolve it.
 var ErrOwn = errors.New("each process finds something else there")
 
-// Lead is where a name leads in a folder, by a path without links. It goes as the kernel
-// does when it opens the name: through each link, and back by ".." from where that leads.
-// Whoever decides about a name that somebody else will open asks here, and takes nothing out
-// of the name before. The folder's own path has no links.
+// Lead resolves a name in a folder to a path without links. It does this like the kernel when it
+// opens the name: it goes through each link, and resolves ".." from the link's target. Code that
+// decides about a name which somebody else will open must call it, and must not shorten the name
+// before. The folder's own path has no links.
 //
-// Visit, if it is set, is told each name on the way. If a name is not there, the error is
-// [fs.ErrNotExist], and the path is the one at which it would be made, or "".
+// Visit, if it is set, is called with each name on the way. If a name does not exist, the error is
+// [fs.ErrNotExist], and the path is the place at which the name would be made, or "".
 func Lead(folder, name string, visit func(place.Step)) (string, error) {
 	if name == "" || !filepath.IsAbs(folder) && !filepath.IsAbs(name) {
 		return "", &fs.PathError{Op: "follow", Path: name, Err: unix.ENOENT}
@@ -37,7 +37,7 @@ func Lead(folder, name string, visit func(place.Step)) (string, error) {
 	})
 }
 
-// own reports whether a name is of the folder of a process.
+// own reports whether a name is in the folder of a process.
 func own(s place.Step) bool {
 	name := filepath.Base(s.Path)
 	if name != "self" && name != "thread-self" && strings.Trim(name, "0123456789") != "" {

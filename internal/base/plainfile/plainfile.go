@@ -1,6 +1,5 @@
-// Package plainfile opens files at places where others can put something else meanwhile: a
-// regular file, by no link, or nothing. Nothing is waited for, also not at a pipe or a
-// device.
+// Package plainfile opens regular files in directories where others can swap them meanwhile. It
+// follows no link, and opens nothing else. It never waits, not even at a pipe or a device.
 package plainfile
 
 import (
@@ -17,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular says that something else stands there.
+// ErrNotRegular reports that the name belongs to something other than a regular file.
 var ErrNotRegular = errors.New("it is no regular file")
 
-// Open opens a regular file, which is no link itself.
+// Open opens a regular file, not through a link of that name.
 func Open(path string) (*os.File, error) {
 	return open(unix.AT_FDCWD, path, unix.O_NOFOLLOW, unix.RESOLVE_NO_MAGICLINKS, 0)
 }
 
-// OpenBeneath opens a regular file beneath a folder, by no link.
+// OpenBeneath opens a regular file beneath a folder, through no link.
 func OpenBeneath(folder, name string) (*os.File, error) {
 	dir, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -54,8 +53,8 @@ func open(dir int, name string, flags, resolve uint64, mode fs.FileMode) (*os.Fi
 	return f, nil
 }
 
-// SHA256 is the digest in hex of what a file has in it, as large as it is when it is begun:
-// one that grows has no end.
+// SHA256 returns the digest of a file's content, in hex. It reads as many bytes as the file has at
+// the start: a file that grows might never end.
 func SHA256(f *os.File) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -68,8 +67,8 @@ func SHA256(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// In is what a name is called from a folder on, if it begins with the folder's own name.
-// Nothing in it is taken away before it is opened: ".." behind a link leads elsewhere.
+// In returns a name relative to a folder, if it begins with the folder's own name. It keeps every
+// element of the name: a ".." behind a link leads elsewhere.
 func In(folder, name string) (string, bool) {
 	if !filepath.IsAbs(name) {
 		return name, true
@@ -78,8 +77,8 @@ func In(folder, name string) (string, bool) {
 	return strings.TrimLeft(rest, "/"), ok && filepath.IsAbs(folder)
 }
 
-// Joined is a name as it stands in a folder, and "" if neither says where that is. Unlike
-// [filepath.Join] it takes no ".." away.
+// Joined joins a folder and a name, and returns "" if the result is not absolute. Unlike
+// [filepath.Join] it keeps every "..".
 func Joined(folder, name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -90,9 +89,8 @@ func Joined(folder, name string) string {
 	return strings.TrimSuffix(folder, "/") + "/" + name
 }
 
-// Beneath is what a path is called from the first of some folders on that it is in, and which
-// one that is. It is "" where it is in none. The path and the folders have no links and no
-// "..": [Lead] says them.
+// Beneath returns a path relative to the first of the folders that contains it, and that folder, or
+// "". The path and the folders have no links and no "..": [Lead] returns such paths.
 func Beneath(path string, folders ...string) (name, folder string) {
 	for _, folder := range folders {
 		if name, err := filepath.Rel(folder, path); path != "" && filepath.IsAbs(folder) && err == nil && filepath.IsLocal(name) {
@@ -102,9 +100,9 @@ func Beneath(path string, folders ...string) (name, folder string) {
 	return "", ""
 }
 
-// Folder is where a command begins that says one, or none, in a workspace: by its real name,
-// where there is such a folder, so that a person sees where a link leads and the runner finds
-// it changed. It is "" where nobody says.
+// Folder returns the folder in which a command runs that names one, or none, in a workspace. If the
+// folder exists, it returns the real name, so that a person sees the target of a link and the
+// runner notices a change. It returns "" if neither is given.
 func Folder(workspace, name string) string {
 	dir := Joined(workspace, cmp.Or(name, "."))
 	if found, _ := Lead("/", dir, nil); found != "" {

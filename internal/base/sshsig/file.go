@@ -9,17 +9,16 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// File is a file of allowed signers. It is read anew for each signature, so that
-// whoever is taken out of it signs nothing more.
+// File is a file of allowed signers. It is read anew for each signature, so that a person who was
+// removed from it can sign nothing more.
 type File struct {
 	Path string
-	// Key names the setting that names the file, for whoever is told that it cannot be
-	// used.
+	// Key names the setting that names the file, for the error if the file cannot be used.
 	Key string
-	// Namespace is that of the signatures.
+	// Namespace is the namespace of the signatures.
 	Namespace string
-	// Seen, where set, is told the SHA-256 of the file and what it lists whenever it is read,
-	// before anybody is let in by it. Where it fails, the file is not used.
+	// Seen, if set, is called with the SHA-256 of the file and its list after each read, before any
+	// signature is accepted. If it fails, the file is not used.
 	Seen func(sum [sha256.Size]byte, list *Signers) error
 }
 
@@ -28,7 +27,8 @@ const maxFile = 16 << 20
 
 // Load reads the file.
 func (f File) Load() (*Signers, error) {
-	// Read as a whole or not at all, and nothing is waited for: a person's decision is.
+	// The read takes the whole file or fails, and never waits, since a person's decision waits for
+	// it.
 	text, err := durable.ReadUpTo(f.Path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Key, err)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// minRSABits is the shortest RSA key that is accepted.
+// minRSABits is the length of the shortest RSA key that is accepted.
 const minRSABits = 2048
 
 // Flags of a FIDO signature (PROTOCOL.u2f; CTAP2, authenticator data).
@@ -23,14 +23,14 @@ const (
 	flagVerified = 1 << 2 // a PIN was entered or a finger recognised
 )
 
-// fido is what a FIDO signature carries behind the signature proper.
+// fido is the part of a FIDO signature behind the signature proper.
 type fido struct {
 	Flags   byte
 	Counter uint32
 }
 
-// plain returns the key that signs: the key itself, or the one in a
-// certificate, which is returned too.
+// plain returns the key that signs: the key itself, or the one in a certificate. Then it also
+// returns the certificate.
 func plain(key ssh.PublicKey) (ssh.PublicKey, *ssh.Certificate) {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return cert.Key, cert
@@ -38,7 +38,7 @@ func plain(key ssh.PublicKey) (ssh.PublicKey, *ssh.Certificate) {
 	return key, nil
 }
 
-// algorithms returns the signature algorithms accepted of a plain key.
+// algorithms returns the accepted signature algorithms of a plain key.
 func algorithms(key ssh.PublicKey) []string {
 	switch key.Type() {
 	case ssh.KeyAlgoRSA:
@@ -50,7 +50,7 @@ func algorithms(key ssh.PublicKey) []string {
 	return nil
 }
 
-// strong refuses a plain key that is too weak to be believed.
+// strong refuses a plain key that is too weak.
 func strong(key ssh.PublicKey) error {
 	if algorithms(key) == nil {
 		return refuse(ErrAlgorithm, "a key of type %s; use an Ed25519, ECDSA, RSA or FIDO key", key.Type())
@@ -63,8 +63,8 @@ func strong(key ssh.PublicKey) error {
 	return nil
 }
 
-// accepted refuses a signature by a plain key that is of an algorithm not
-// accepted, or that has bytes behind it that the algorithm does not read.
+// accepted refuses a signature by a plain key if its algorithm is not accepted, or if it has
+// trailing bytes that the algorithm does not read.
 func accepted(key ssh.PublicKey, sig *ssh.Signature) error {
 	if err := strong(key); err != nil {
 		return err
@@ -82,7 +82,7 @@ func accepted(key ssh.PublicKey, sig *ssh.Signature) error {
 	return nil
 }
 
-// isFIDO reports whether a plain key is held by a FIDO authenticator.
+// isFIDO reports whether a FIDO authenticator holds a plain key.
 func isFIDO(key ssh.PublicKey) bool {
 	return key.Type() == ssh.KeyAlgoSKED25519 || key.Type() == ssh.KeyAlgoSKECDSA256
 }
@@ -90,9 +90,9 @@ func isFIDO(key ssh.PublicKey) bool {
 // flagsOf returns the flags of a FIDO signature that was accepted.
 func flagsOf(sig *ssh.Signature) byte { return sig.Rest[0] }
 
-// mathematical is a key that judges a FIDO signature by its mathematics alone.
-// The key of package ssh refuses one without a touch, and it depends on the
-// line of the list whether that is a fault.
+// mathematical is a key that checks only the mathematics of a FIDO signature. The key of package
+// ssh refuses a signature without a touch, but here the line of the list decides whether that is a
+// fault.
 type mathematical struct {
 	ssh.PublicKey
 }
@@ -106,8 +106,8 @@ func (k mathematical) Verify(data []byte, sig *ssh.Signature) error {
 	return key.Verify(data, sig)
 }
 
-// verifyUntouched checks a FIDO signature that was accepted as PROTOCOL.u2f, "SSH
-// U2F signatures", describes it, whatever its flags are.
+// verifyUntouched checks an accepted FIDO signature as PROTOCOL.u2f, "SSH U2F signatures",
+// describes it, with any flags.
 func verifyUntouched(key ssh.PublicKey, data []byte, sig *ssh.Signature) error {
 	application, err := applicationOf(key)
 	if err != nil {
@@ -137,7 +137,7 @@ func verifyUntouched(key ssh.PublicKey, data []byte, sig *ssh.Signature) error {
 	return errors.New("signature did not verify")
 }
 
-// applicationOf returns what a FIDO key is for, "ssh:" as a rule.
+// applicationOf returns the application of a FIDO key, usually "ssh:".
 func applicationOf(key ssh.PublicKey) (string, error) {
 	if key.Type() == ssh.KeyAlgoSKED25519 {
 		var w struct{ Type, Key, Application string }

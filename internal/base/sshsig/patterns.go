@@ -15,9 +15,8 @@ type pattern struct {
 	negated bool
 }
 
-// parsePatterns reads patterns separated by commas. Empty ones are left out, as
-// they match nothing that has a name. A list of nothing but negations matches
-// nothing and is refused.
+// parsePatterns reads patterns separated by commas. It drops empty ones, since they match no name.
+// It refuses a list that has only negations, since that matches nothing.
 func parsePatterns(text string) (patterns, error) {
 	var list patterns
 	positive := false
@@ -50,9 +49,9 @@ func (list patterns) match(name string) bool {
 	return matched
 }
 
-// name returns who the list means where nobody asked for a name: its first name
-// without wildcards, or else the list as text. It returns "" where neither is
-// right, because a negation can only be held against a name.
+// name returns a name for the signer if the caller did not ask for one: the list's first name
+// without wildcards, or else the list as text. It returns "" if neither is right, because a
+// negation can only be checked against a name.
 func (list patterns) name() string {
 	for _, p := range list {
 		if !p.negated && !strings.ContainsAny(p.text, "*?") && list.match(p.text) {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// Sign signs message for namespace and returns the armored signature, which
-// ssh-keygen -Y verify reads too. An RSA key signs with SHA-512. It blocks for
-// as long as signer does, which may wait for a person to touch a key.
+// Sign signs message for namespace and returns the armored signature, which ssh-keygen -Y verify
+// reads too. An RSA key signs with SHA-512. It blocks for as long as signer does, which may wait
+// for a person to touch a key.
 //
-// What was signed is checked before it is returned, so that a key that is not
-// accepted, or a signer that does not do as asked, shows here.
+// Sign checks the signature before it returns it, so that a key that is not accepted, or a signer
+// that signs something else, fails here.
 func Sign(signer ssh.Signer, message []byte, namespace string) ([]byte, error) {
-	// The key of an agent is of a type of its own.
+	// The key of an agent has a type of its own.
 	public, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign: %w", err)
@@ -51,8 +51,8 @@ func Sign(signer ssh.Signer, message []byte, namespace string) ([]byte, error) {
 	return armored, nil
 }
 
-// sha512Signer makes an RSA key sign with SHA-512 where it would choose SHA-1,
-// in a certificate too.
+// sha512Signer makes an RSA key sign with SHA-512 when it would choose SHA-1, also in a
+// certificate.
 type sha512Signer struct {
 	ssh.AlgorithmSigner
 }
@@ -61,13 +61,13 @@ func (s sha512Signer) Sign(random io.Reader, data []byte) (*ssh.Signature, error
 	return s.SignWithAlgorithm(random, data, ssh.KeyAlgoRSASHA512)
 }
 
-// AgentSigner returns the key that wanted names, if the agent holds it. Wanted
-// is a fingerprint as printed by ssh-add -l ("SHA256:…"), a public key as
-// printed by ssh-add -L, or the path of a file with one.
+// AgentSigner returns the key that wanted names, if the agent holds it. Wanted is a fingerprint as
+// printed by ssh-add -l ("SHA256:…"), a public key as printed by ssh-add -L, or the path of a file
+// with one.
 //
-// A fingerprint or a key stands for the certificate of the key only where the
-// agent does not hold the key alone. Of a certificate (…-cert.pub), the agent
-// need only hold the key. Signing asks the agent, which may ask a person.
+// A fingerprint or a key stands for the certificate of the key only if the agent does not hold the
+// key alone. For a certificate (…-cert.pub), the agent need only hold the key. Signing asks the
+// agent, which may ask a person.
 func AgentSigner(a agent.ExtendedAgent, wanted string) (ssh.Signer, error) {
 	fingerprint, public, err := parseWanted(wanted)
 	if err != nil {
@@ -81,7 +81,7 @@ func AgentSigner(a agent.ExtendedAgent, wanted string) (ssh.Signer, error) {
 	for _, signer := range signers {
 		held, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
 		if err != nil {
-			continue // of a type that is not known here, and so not wanted
+			continue // of an unknown type, and so not wanted
 		}
 		if public != nil && bytes.Equal(held.Marshal(), public.Marshal()) {
 			return signer, nil
@@ -105,8 +105,7 @@ func AgentSigner(a agent.ExtendedAgent, wanted string) (ssh.Signer, error) {
 		fingerprint, len(signers))
 }
 
-// withCertificate gives a key of the agent the certificate that was wanted, if
-// one was.
+// withCertificate adds the wanted certificate, if any, to a key of the agent.
 func withCertificate(signer ssh.Signer, public ssh.PublicKey) (ssh.Signer, error) {
 	_, cert := plain(public)
 	if cert == nil {
@@ -119,8 +118,8 @@ func withCertificate(signer ssh.Signer, public ssh.PublicKey) (ssh.Signer, error
 	return signer, nil
 }
 
-// parseWanted returns the fingerprint of the plain key that wanted names, and
-// the key or certificate itself where wanted holds it.
+// parseWanted returns the fingerprint of the plain key that wanted names. If wanted itself contains
+// the key or certificate, it returns that too.
 func parseWanted(wanted string) (fingerprint string, public ssh.PublicKey, err error) {
 	if strings.HasPrefix(wanted, "SHA256:") {
 		return wanted, nil, nil

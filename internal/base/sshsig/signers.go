@@ -16,7 +16,7 @@ import (
 // of 16384 bits, takes less than 3 KiB.
 const maxLineBytes = 64 << 10
 
-// Signers is a list of keys and of what each may sign. It does not change.
+// Signers is a list of keys and of the rights of each. It does not change.
 type Signers struct {
 	lines []line
 }
@@ -35,15 +35,16 @@ type line struct {
 	key           ssh.PublicKey
 }
 
-// Signer is one line of an allowed_signers file: who may sign with which key, and when.
+// Signer is one line of an allowed_signers file: the people, their key, and its period of validity.
 type Signer struct {
-	// Line is the line's number, from 1. Principals and Namespaces are patterns as they stand
-	// there, without quotes; no namespaces are any.
+	// Line is the line's number, from 1. Principals and Namespaces are the patterns of that line,
+	// without quotes. An empty Namespaces allows any.
 	Line       int    `json:"line"`
 	Principals string `json:"principals"`
 	Namespaces string `json:"namespaces,omitzero"`
-	// Fingerprint is the key's, as ssh-keygen -l prints it, and Type that of the key. Of an
-	// authority it is what signs certificates, and the keys of principals are in those.
+	// Fingerprint is the key's, as ssh-keygen -l prints it, and Type is the key's type. For an
+	// authority, they describe the key that signs certificates; the certificates have the keys of
+	// principals.
 	Fingerprint string `json:"fingerprint"`
 	Type        string `json:"type"`
 	Authority   bool   `json:"authority,omitzero"`
@@ -53,7 +54,7 @@ type Signer struct {
 	ValidBefore time.Time `json:"validBefore,omitzero"`
 }
 
-// Each returns the lines of the list in their order, at most so many.
+// Each returns at most that many lines of the list, in order.
 func (s *Signers) Each(most int) []Signer {
 	list := make([]Signer, 0, min(len(s.lines), most))
 	for _, l := range s.lines[:min(len(s.lines), most)] {
@@ -65,24 +66,21 @@ func (s *Signers) Each(most int) []Signer {
 	return list
 }
 
-// Len is how many lines there are.
+// Len returns the number of lines.
 func (s *Signers) Len() int { return len(s.lines) }
 
-// ParseAllowedSigners reads a file in the format ALLOWED SIGNERS of
-// ssh-keygen(1): a line each of
+// ParseAllowedSigners reads a file in the format ALLOWED SIGNERS of ssh-keygen(1). Each line is
 //
 //	PRINCIPALS [OPTIONS] KEYTYPE BASE64 [COMMENT]
 //
-// Principals and the value of namespaces are patterns with * and ?, separated
-// by commas; one behind ! takes names out again. Principals may stand in double
-// quotes. The options are cert-authority, namespaces="…", valid-after="…",
-// valid-before="…", and for FIDO keys no-touch-required and verify-required. A
-// time is YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, in the zone of this machine
-// or, with Z behind it, in UTC.
+// Principals and the value of namespaces are patterns with * and ?, separated by commas; a pattern
+// after ! excludes names. Principals may stand in double quotes. The options are cert-authority,
+// namespaces="…", valid-after="…", valid-before="…", and for FIDO keys no-touch-required and
+// verify-required. A time is YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, in the zone of this machine
+// or, with a trailing Z, in UTC.
 //
-// The whole file is refused for one line that cannot be read, that could match
-// nobody, or whose key is too weak to be accepted; the error names the line.
-// An empty file is a list of no signers.
+// One line makes the whole file invalid if it cannot be read, could match nobody, or has a key that
+// is too weak; the error names the line. An empty file is a list of no signers.
 func ParseAllowedSigners(r io.Reader) (*Signers, error) {
 	s := &Signers{}
 	scanner := bufio.NewScanner(r)
@@ -137,7 +135,7 @@ func parseLine(text string) (line, error) {
 	return l, l.check()
 }
 
-// check holds the options of a line against each other and its key.
+// check checks the options of a line against each other and against its key.
 func (l *line) check() error {
 	if !l.after.IsZero() && !l.before.IsZero() && !l.after.Before(l.before) {
 		return errors.New("valid-before is not later than valid-after")
@@ -176,14 +174,13 @@ func cutField(text string) (field, rest string) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// looksLikeKeyType reports whether text begins with the name of a type of keys,
-// known or not. No option begins like one.
+// looksLikeKeyType reports whether text begins with the name of a key type, known or not. No option
+// begins like one.
 func looksLikeKeyType(text string) bool {
 	return strings.HasPrefix(text, "ssh-") || strings.HasPrefix(text, "ecdsa-") || strings.HasPrefix(text, "sk-")
 }
 
-// parseOptions reads the options at the start of text and returns what follows
-// them.
+// parseOptions reads the options at the start of text and returns the rest.
 func (l *line) parseOptions(text string) (rest string, err error) {
 	seen := map[string]bool{}
 	for {
@@ -271,9 +268,8 @@ func (l *line) set(name, value string, valued bool) (err error) {
 	return nil
 }
 
-// parseTime reads a time as in ssh-keygen(1), ALLOWED SIGNERS: in zone, or in
-// UTC where the text says so. Unlike ssh-keygen it takes no day that the month
-// does not have.
+// parseTime reads a time as in ssh-keygen(1), ALLOWED SIGNERS: in zone, or in UTC if the text says
+// so. Unlike ssh-keygen it accepts no day that the month does not have.
 func parseTime(text string, zone *time.Location) (time.Time, error) {
 	digits := text
 	for _, suffix := range []string{"Z", "UTC"} {

@@ -13,38 +13,37 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Why a signature is not accepted. The errors of this package wrap one of them,
-// or several where several lines list the key and each refuses it for a reason
-// of its own.
+// Reasons to refuse a signature. The errors of this package wrap one of them, or several if several
+// lines list the key and each refuses it for a different reason.
 var (
-	// ErrMalformed says that the bytes are no SSH signature of the current
-	// version. One by a bare RSA key with SHA-1 is none since version 1.
+	// ErrMalformed reports that the bytes are no SSH signature of the current version. Version 1
+	// excludes signatures by a bare RSA key with SHA-1.
 	ErrMalformed = errors.New("malformed SSH signature")
-	// ErrAlgorithm says that the key or the algorithm is too weak or unknown.
+	// ErrAlgorithm reports that the key or the algorithm is too weak or unknown.
 	ErrAlgorithm = errors.New("algorithm not accepted")
-	// ErrNamespace says that the signature was made for something else, or that
-	// the key may not sign this.
+	// ErrNamespace reports that the signature was made for another purpose, or that the key may not
+	// sign for this one.
 	ErrNamespace = errors.New("wrong namespace")
-	// ErrBadSignature says that this key did not sign this text.
+	// ErrBadSignature reports that this key did not sign this text.
 	ErrBadSignature = errors.New("bad signature")
-	// ErrUnknownSigner says that the key is not on the list.
+	// ErrUnknownSigner reports that the key is not on the list.
 	ErrUnknownSigner = errors.New("unknown signer")
-	// ErrPrincipal says that the key is on the list under another name.
+	// ErrPrincipal reports that the key is on the list under another name.
 	ErrPrincipal = errors.New("not this principal's key")
-	// ErrNotYetValid and ErrExpired say that the key or its certificate may sign
-	// at another time only.
+	// ErrNotYetValid and ErrExpired report that the key or its certificate may sign only at another
+	// time.
 	ErrNotYetValid = errors.New("not valid yet")
 	ErrExpired     = errors.New("expired")
-	// ErrCertificate says that a certificate does not hold.
+	// ErrCertificate reports that a certificate is not valid.
 	ErrCertificate = errors.New("certificate not accepted")
-	// ErrNotTouched says that a FIDO key signed without a touch.
+	// ErrNotTouched reports that a FIDO key signed without a touch.
 	ErrNotTouched = errors.New("no touch")
-	// ErrNotVerified says that a FIDO key signed without a PIN or biometrics, or
-	// that they are asked of a key that is no FIDO key.
+	// ErrNotVerified reports that a FIDO key signed without a PIN or biometrics, or that the line
+	// requires them for a key that is no FIDO key.
 	ErrNotVerified = errors.New("user not verified")
 )
 
-// refuse wraps kind in the words that explain it.
+// refuse wraps kind with an explanation.
 func refuse(kind error, words string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(words, args...))
 }
@@ -55,36 +54,31 @@ const maxArmoredBytes = 64 << 10
 
 // Signature is a signature that was accepted.
 type Signature struct {
-	// Principal is who signed. VerifyAs: the name that was asked for. Verify: of
-	// a certificate, its first name that the line allows; of a key, the first
-	// name on its line that has no wildcard, or all patterns of the line, as
-	// text, where there is no such name.
+	// Principal is the signer. From VerifyAs it is the requested name. From Verify it is, for a
+	// certificate, its first name that the line allows; for a key, the first name on its line that
+	// has no wildcard, or all patterns of the line, as text, if there is no such name.
 	Principal string
-	// Line is the line of the list that allowed it, from 1.
+	// Line is the line of the list that allowed the signature, from 1.
 	Line int
-	// KeyType is the type of the key that signed, such as "ssh-ed25519", and
-	// Fingerprint its "SHA256:…" as printed by ssh-keygen -l. Of a certificate,
-	// both are of the key in it.
+	// KeyType is the type of the key that signed, such as "ssh-ed25519", and Fingerprint its
+	// "SHA256:…" as printed by ssh-keygen -l. For a certificate, both describe the key in it.
 	KeyType, Fingerprint string
-	// Authority is the fingerprint of the key that signed the certificate, and
-	// CertificateID and Serial are what it wrote there. Without a certificate
-	// they are empty.
+	// Authority is the fingerprint of the key that signed the certificate. CertificateID and Serial
+	// are the values in the certificate. Without a certificate they are empty.
 	Authority     string
 	CertificateID string
 	Serial        uint64
-	// Touched and Verified say that a FIDO authenticator was touched, and that
-	// it was given a PIN or biometrics. They are false of other keys, which
-	// cannot tell.
+	// Touched and Verified report that a FIDO authenticator was touched, and that it was given a
+	// PIN or biometrics. They are false for other keys, which cannot tell.
 	Touched, Verified bool
 }
 
-// Verify checks that armored is a signature of message, made for namespace by a
-// key that the list allows at the time at, to the second. It returns who signed
-// as the first line that allows it names them.
+// Verify checks that armored is a signature of message, made for namespace by a key that the list
+// allows at the time at, to the second. It returns the signer's name from the first line that
+// allows the signature.
 //
-// A line that takes names out of a pattern, and gives none without a wildcard,
-// is passed over: whether it allows the key depends on the name. VerifyAs asks
-// for one.
+// It skips a line that excludes names from a pattern and has no name without a wildcard: whether
+// that line allows the key depends on the name. VerifyAs asks for a name.
 //
 // The error wraps one of this package's, such as [ErrUnknownSigner].
 func (s *Signers) Verify(armored, message []byte, namespace string, at time.Time) (Signature, error) {
@@ -130,7 +124,7 @@ func (s *Signers) verify(principal string, armored, message []byte, namespace st
 	return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", err)
 }
 
-// listing returns the lines that list a key, or of a certificate its authority.
+// listing returns the lines that list a key or, for a certificate, its authority.
 func (s *Signers) listing(key ssh.PublicKey) []line {
 	_, cert := plain(key)
 	if cert != nil {
@@ -161,8 +155,8 @@ const (
 	footer = "-----END SSH SIGNATURE-----"
 )
 
-// parse reads an armored signature with nothing around it but line breaks at
-// the end. It says nothing yet about who signed, and what.
+// parse reads an armored signature that has nothing around it except line breaks at the end. It
+// does not check the signer or the text.
 func parse(armored []byte) (*format.Signature, error) {
 	if len(armored) > maxArmoredBytes {
 		return nil, refuse(ErrMalformed, "%d bytes, and the limit is %d", len(armored), maxArmoredBytes)
@@ -202,8 +196,8 @@ func prove(sig *format.Signature, message []byte, namespace string) error {
 	return nil
 }
 
-// allow checks that a line, which lists the key or the authority of a proven
-// signature, allows it to principal, or to anyone it names if that is "".
+// allow checks that a line allows a proven signature, whose key or authority it lists. Principal is
+// the required signer, or "" for any that the line names.
 func (l *line) allow(sig *format.Signature, principal string, at time.Time) (Signature, error) {
 	key, cert := plain(sig.PublicKey)
 	accepted := Signature{
@@ -290,7 +284,7 @@ func check(cert *ssh.Certificate, principal string, at time.Time) error {
 	return nil
 }
 
-// present checks that a FIDO key was used as its line and its certificate ask.
+// present checks that a FIDO key was used as its line and its certificate require.
 func (l *line) present(key ssh.PublicKey, cert *ssh.Certificate, accepted Signature) error {
 	noTouch, verified := l.noTouch, l.verified
 	if cert != nil {

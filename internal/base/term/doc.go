@@ -1,11 +1,10 @@
-// Package term is how things look on a terminal: tables, folded and coloured text,
-// and foreign text of which nothing is hidden.
+// Package term has the look of terminal output: tables, folded and coloured text, and foreign text
+// with every invisible character spelled out.
 //
-// [ScreenOf] says what an output is: a terminal of some width, or a program. A
-// [Table] fits its rows into a terminal, never cuts ids, and gives a program all of
-// them. A [Page] is text line by line.
+// [ScreenOf] describes an output: a terminal of some width, or a program. A [Table] fits its rows
+// into a terminal, never cuts ids, and gives a program all of them. A [Page] is text line by line.
 //
-// What came from messages or clients is written by [Printable], [Visible], or a
-// method of Page that says it takes foreign text, and by nothing else: characters
-// that steer the terminal, turn the text around or do not show are spelled out.
+// Text from messages or clients is written only by [Printable], [Visible], or a method of Page that
+// accepts foreign text. They spell out characters that steer the terminal, turn the text around or
+// do not show.
 package term

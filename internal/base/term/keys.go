@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// KeyLine is a line of keys with what they do, apart by two blanks, in at most so many
-// cells. Where it is too long, what stands before the last two is left out, from the right
-// and never the first: how to get help, and how to leave, are there on any terminal.
+// KeyLine returns a line of keys and their actions, separated by two blanks, in at most that many
+// cells. If it is too long, KeyLine leaves out entries from the right, but never the first one and
+// the last two, which open the help and leave: any terminal shows them.
 func KeyLine(keys string, width int) string {
 	list := strings.Split(keys, "  ")
 	for len(list) > 3 && Width(strings.Join(list, "  ")) > width {
@@ -17,7 +17,7 @@ func KeyLine(keys string, width int) string {
 	return Cut(strings.Join(list, "  "), width)
 }
 
-// KeyHelp explains keys, each with what it does, in lines of at most so many cells.
+// KeyHelp explains keys and their actions, in lines of at most that many cells.
 func KeyHelp(keys [][2]string, width int) (lines []string) {
 	wide := 0
 	for _, k := range keys {

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is how wide tables are where no terminal says otherwise.
+// defaultWidth is the width of tables if no terminal gives another.
 const defaultWidth = 80
 
-// Screen is how stdout shows things.
+// Screen describes the output at stdout.
 type Screen struct {
-	// Terminal is set where a person reads, and not a program.
+	// Terminal is set if a person reads the output, not a program.
 	Terminal bool
 	Width    int
 	Colour   Palette
 }
 
-// ScreenOf is how an output shows things, given the variables of the environment.
+// ScreenOf describes an output, given the variables of the environment.
 func ScreenOf(stdout io.Writer, getenv func(string) string) Screen {
 	out := Screen{Width: defaultWidth}
 	if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -39,7 +39,7 @@ func ScreenOf(stdout io.Writer, getenv func(string) string) Screen {
 // AnyWidth is the room of rows that are never cut.
 const AnyWidth = 1 << 16
 
-// RowWidth is how wide the rows of tables may be. A program is given all of them.
+// RowWidth is the maximal width of tables' rows. A program gets whole rows.
 func (s Screen) RowWidth() int {
 	if s.Terminal {
 		return s.Width
@@ -47,15 +47,14 @@ func (s Screen) RowWidth() int {
 	return AnyWidth
 }
 
-// JSONLine returns a JSON value as one line for stdout, with escapes in place of
-// what does not show, which is the same JSON: a program reads no other, and what
-// it prints of it deceives nobody.
+// JSONLine returns a JSON value as one line for stdout. Escapes replace characters that do not
+// show, so the JSON means the same to a program, and the program's output deceives nobody.
 func (s Screen) JSONLine(value jsontext.Value) []byte {
 	return append(PrintableJSON(value), '\n')
 }
 
-// RecordLine returns the line of a record, whose hash is that of its bytes: as it is
-// for a program, and like any other for a terminal.
+// RecordLine returns the line of a record. A program gets its exact bytes, since the record's hash
+// is over them. A terminal gets it like any other line.
 func (s Screen) RecordLine(line jsontext.Value) []byte {
 	if s.Terminal {
 		return s.JSONLine(line)
@@ -63,11 +62,10 @@ func (s Screen) RecordLine(line jsontext.Value) []byte {
 	return append(line.Clone(), '\n')
 }
 
-// DefaultHeight is how many lines are seen at once where no terminal says
-// otherwise.
+// DefaultHeight is the number of visible lines if no terminal gives another.
 const DefaultHeight = 24
 
-// HeightOf is how many lines of an output are seen at once.
+// HeightOf returns the number of visible lines of an output.
 func HeightOf(stdout io.Writer, getenv func(string) string) int {
 	if lines, err := strconv.Atoi(getenv("LINES")); err == nil && lines > 0 {
 		return lines

@@ -9,14 +9,13 @@ import (
 // Column is one column of a table.
 type Column struct {
 	Title string
-	// Least is how narrow it may get before others have to give way.
+	// Least is the column's width below which others have to give way.
 	Least int
-	// Right puts numbers at the right.
+	// Right aligns numbers at the right.
 	Right bool
 	// Whole marks ids, which people copy: they are never cut.
 	Whole bool
-	// Below lets the column stand on a second line of each row, where the rows
-	// have no room for it beside the others.
+	// Below allows the column on a second line of each row if the first line has no room for it.
 	Below bool
 	// Fold breaks a text that is wider than the column into lines, instead of cutting it.
 	Fold bool
@@ -28,19 +27,19 @@ type Cell struct {
 	Colour Colour
 }
 
-// Plain makes a cell of any text, in no colour.
+// Plain makes a cell of any text, without a colour.
 func Plain(text string) Cell { return Cell{Text: Printable(text)} }
 
-// AddressOf is a cell for an address, as [Address] shows it.
+// AddressOf makes a cell of an address, as [Address] shows it.
 func AddressOf(text string) Cell { return Cell{Text: Address(text)} }
 
 // Tinted makes a cell of any text, in a colour.
 func Tinted(text string, c Colour) Cell { return Cell{Text: Printable(text), Colour: c} }
 
-// Gap is what stands between two columns.
+// Gap separates two columns.
 const Gap = "  "
 
-// belowIndent is where the second line of a row begins.
+// belowIndent is the indent of a row's second line.
 const belowIndent = "    "
 
 // Table fits rows into a width.
@@ -62,7 +61,7 @@ func (t *Table) Note(line Cell) {
 	t.notes[len(t.Rows)-1] = append(t.notes[len(t.Rows)-1], line)
 }
 
-// Write writes the table with its titles, or nothing where it has no rows.
+// Write writes the table with its titles, or nothing if it has no rows.
 func (t *Table) Write(w io.Writer, s Screen) error {
 	if len(t.Rows) == 0 {
 		return nil
@@ -93,17 +92,17 @@ func (t *Table) Write(w io.Writer, s Screen) error {
 	return err
 }
 
-// part is what of a table's rows stands on one line.
+// part is the part of a table's rows that one line shows.
 type part struct {
 	indent  string
 	columns []Column
-	// at is where in a row the columns' cells are.
+	// at is the index of each column's cell in a row.
 	at     []int
 	widths []int
 }
 
-// lines are the part's lines of a row, "" where they would be empty: one, or as many as
-// the columns that are folded take.
+// lines returns the part's lines of a row, "" if they would be empty: one, or as many as the folded
+// columns need.
 func (p *part) lines(row []Cell, s Screen) string {
 	folded, height := make([][]string, len(p.at)), 1
 	for i, at := range p.at {
@@ -129,8 +128,8 @@ func (p *part) lines(row []Cell, s Screen) string {
 	return b.String()
 }
 
-// parts says which columns stand on the first line of the rows, and which below,
-// with their widths. As few stand below as the room allows, the last of them first.
+// parts divides the columns between the first line of the rows and the second, and sets their
+// widths. It moves as few as possible to the second line, the last columns first.
 func (t *Table) parts(room int) (upper, lower part) {
 	widths := t.Widths()
 	takes := func(i int) int {
@@ -161,7 +160,7 @@ func (t *Table) parts(room int) (upper, lower part) {
 	return upper, lower
 }
 
-// Widths are how wide the columns are with nothing cut.
+// Widths returns the widths of the columns without cuts.
 func (t *Table) Widths() []int {
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {
@@ -173,8 +172,8 @@ func (t *Table) Widths() []int {
 	return widths
 }
 
-// Fit narrows columns until all of them have room, the widest first and none
-// below what it needs.
+// Fit narrows columns until all of them have room. It takes the widest first, and none below its
+// least width.
 func Fit(columns []Column, widths []int, room int) {
 	total := len(Gap) * (len(widths) - 1)
 	for _, w := range widths {
@@ -194,8 +193,8 @@ func Fit(columns []Column, widths []int, room int) {
 	}
 }
 
-// RowLine is one line of a table, at most as wide as the screen but for what is
-// never cut. Nothing is left behind the last text.
+// RowLine returns one line of a table. It is at most as wide as the screen, except for cells that
+// are never cut. Nothing follows the last text.
 func RowLine(columns []Column, widths []int, row []Cell, s Screen) string {
 	var b strings.Builder
 	left := s.RowWidth()

@@ -10,12 +10,12 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Printable returns a text as it may be shown on one line of a terminal, the same
-// wherever it is shown. Whatever does not show as itself is named in ‹›, see [Glyphs]:
-// control characters, which steer the terminal; bidirectional and other format
-// characters, which make a text read as another; and bytes that are no UTF-8. So no two
-// texts look alike, and a text must go through here once: the quotes that name are named
-// themselves. Everything that came from messages or clients does before a person sees it.
+// Printable returns a text as it may be shown on one line of a terminal, the same everywhere. It
+// spells out in ‹› each character that does not show as itself, see [Glyphs]: control characters,
+// which steer the terminal; bidirectional and other format characters, which make a text read as
+// another; and bytes that are no UTF-8. No two texts therefore look alike. A text must go through
+// here only once, since the quotes themselves are spelled out too. All text from messages or
+// clients must go through here before a person sees it.
 func Printable(foreign string) string {
 	if plain(foreign) {
 		return foreign
@@ -23,7 +23,7 @@ func Printable(foreign string) string {
 	return JoinGlyphs(Glyphs(foreign))
 }
 
-// plain reports whether all of a text shows as itself for being ASCII.
+// plain reports whether a text is ASCII that shows as itself.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -33,13 +33,13 @@ func plain(s string) bool {
 	return true
 }
 
-// PrintableJSON is [Printable] for a JSON text, which stays the same JSON: escapes of
-// JSON stand for what does not show.
+// PrintableJSON is [Printable] for a JSON text. It stays the same JSON: escapes of JSON replace
+// characters that do not show.
 func PrintableJSON(value jsontext.Value) jsontext.Value {
 	return text.AppendJSON(nil, string(value))
 }
 
-// Width is how many cells of a terminal a printable text takes.
+// Width returns the number of a terminal's cells that a printable text takes.
 func Width(shown string) int { return cells().StringWidth(shown) }
 
 // Cut shortens a printable text to a number of cells.
@@ -50,9 +50,9 @@ func Cut(shown string, width int) string {
 	return cells().Truncate(shown, width, "…")
 }
 
-// Fold breaks a printable text into lines of at most so many cells, between
-// words where that is possible. Blanks at a break are left out, and runs of them
-// become one; a text of nothing else is one empty line.
+// Fold breaks a printable text into lines of at most that many cells, between words if possible. It
+// leaves out blanks at a break, and runs of blanks become one. A text of blanks alone is one empty
+// line.
 func Fold(shown string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(shown) {
@@ -69,9 +69,8 @@ func Fold(shown string, width int) []string {
 	return lines
 }
 
-// FoldAtBlanks breaks a printable text into lines of at most so many cells, at
-// blanks alone: a word that is longer has a longer line, and nothing but the
-// blank at a break is left out.
+// FoldAtBlanks breaks a printable text into lines of at most that many cells, but only at blanks: a
+// longer word gets a longer line. It leaves out only the blank at a break.
 func FoldAtBlanks(text string, width int) []string {
 	lines := []string{""}
 	for i, word := range strings.Split(text, " ") {
@@ -88,8 +87,8 @@ func FoldAtBlanks(text string, width int) []string {
 	return lines
 }
 
-// Line writes a printable text and a newline. At a terminal it is folded between words
-// to its width; a program is given one line.
+// Line writes a printable text and a newline. It folds the text between words to the width of a
+// terminal; a program gets one line.
 func Line(w io.Writer, text string) error {
 	if scr := ScreenOf(w, func(string) string { return "" }); scr.Terminal {
 		text = strings.Join(FoldAtBlanks(text, scr.Width), "\n")
@@ -98,11 +97,11 @@ func Line(w io.Writer, text string) error {
 	return err
 }
 
-// cells measures like terminals do that are not set up for East Asian text,
-// whatever the environment says, so that output does not depend on it.
+// cells measures like terminals that are not set up for East Asian text. It ignores the
+// environment, so that output does not depend on it.
 func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-// Palette colours text where colours are wanted.
+// Palette colours text if colours are on.
 type Palette struct{ On bool }
 
 // Colour is an SGR parameter.

@@ -11,30 +11,30 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Colours of what a person must not miss.
+// Colours of text that a person must not miss.
 const (
 	marked   Colour = "1;33"
 	Reversed Colour = "7"
 )
 
-// Glyph is one character of a foreign text as it is shown: itself, or its name
-// in ‹› where it does not show as itself.
+// Glyph is the form in which one character of a foreign text is shown: itself, or its name in ‹› if
+// it does not show as itself.
 type Glyph struct {
 	text  string
 	Width int
-	// At is where the character is in the text, in bytes.
+	// At is the character's position in the text, in bytes.
 	At int
-	// named is set where the name stands for the character.
+	// named is set if the name stands for the character.
 	named bool
 }
 
-// Glyphs shows every character of a line so that no two texts look alike for
-// what does not show: characters that steer the terminal or change the order of
-// others, that take no room, that are blanks of another kind, that pile up, and
-// bytes that are no UTF-8. The quotes that name them are named themselves.
+// Glyphs returns the form of every character of a line, so that no two texts look alike because of
+// invisible characters. It names characters that steer the terminal or change the order of others,
+// that take no room, that are unusual blanks, that pile up, and bytes that are no UTF-8. It also
+// names the quotes that it uses for names.
 func Glyphs(line string) []Glyph {
 	shown, measure := make([]Glyph, 0, len(line)), cells()
-	marks := text.MaxMarks // nothing to stand on
+	marks := text.MaxMarks // a mark at the start has no character to stand on
 	for at := 0; at < len(line); {
 		r, size := utf8.DecodeRuneInString(line[at:])
 		g := Glyph{text: line[at : at+size], Width: measure.RuneWidth(r), At: at}
@@ -58,8 +58,8 @@ func Glyphs(line string) []Glyph {
 	return shown
 }
 
-// Address is [Printable] for what a message is told apart by, such as a session key:
-// characters that read as others of ASCII are named too, see [text.Posing].
+// Address is [Printable] for texts that identify messages, such as session keys. It also names
+// characters that read as other characters of ASCII, see [text.Posing].
 func Address(foreign string) string {
 	if plain(foreign) {
 		return foreign
@@ -73,7 +73,7 @@ func Address(foreign string) string {
 	return JoinGlyphs(shown)
 }
 
-// Misleading says what in a text could mislead who reads it.
+// Misleading lists the properties of a text that could mislead its reader.
 func Misleading(foreign string) []string {
 	var warnings []string
 	unshown, backwards := 0, false
@@ -99,9 +99,8 @@ func Misleading(foreign string) []string {
 	return warnings
 }
 
-// Page is text for a terminal, line by line. What comes from others stands
-// behind a gutter or behind the name of a fact, on every line it takes, so that
-// it cannot pass for what the program says.
+// Page is text for a terminal, line by line. Text from others stands behind a gutter or behind the
+// name of a fact, on every one of its lines, so that it cannot pass for the program's text.
 type Page struct {
 	Screen Screen
 	Lines  []string
@@ -119,7 +118,7 @@ func (p *Page) Heading(text string) {
 	p.Say("", Bold, text)
 }
 
-// Say writes words of the program, behind an indent.
+// Say writes the program's own words, behind an indent.
 func (p *Page) Say(indent string, c Colour, text string) {
 	for _, line := range Fold(text, p.Screen.Width-len(indent)) {
 		p.Line(indent, p.Paint(c, line))
@@ -129,7 +128,7 @@ func (p *Page) Say(indent string, c Colour, text string) {
 // Fact writes a name and its value, which may be foreign.
 func (p *Page) Fact(name, value string) { p.Tinted(name, NoColour, value) }
 
-// Tinted is fact in a colour.
+// Tinted is Fact in a colour.
 func (p *Page) Tinted(name string, c Colour, value string) {
 	p.Hang(FactName(p.Screen.Colour, name), strings.Repeat(" ", FactWidth), c, value)
 }
@@ -142,23 +141,22 @@ func (p *Page) Hang(first, next string, c Colour, value string) {
 	}
 }
 
-// What stands before the lines of a foreign text: before each of them, where
-// one goes on that is too long for the terminal, and where the program points
-// into the one above.
+// Marks before the lines of a foreign text: before each line, before the continuation of a line
+// that is too long for the terminal, and before a line with which the program points into the one
+// above.
 const (
 	Gutter   = "    │ "
 	gutterOn = "    ┊ "
 	gutterAt = "      "
 )
 
-// Span is a part of a text, in bytes, with what was found there.
+// Span is a part of a text, in bytes, and the finding there.
 type Span struct {
 	Start, End int
 	Label      string
 }
 
-// Quote writes a foreign text, with its own lines kept, and points at the
-// spans.
+// Quote writes a foreign text with its own lines, and points at the spans.
 func (p *Page) Quote(content string, spans ...Span) {
 	at := 0
 	for line := range strings.SplitSeq(content, "\n") {
@@ -171,8 +169,8 @@ func (p *Page) Quote(content string, spans ...Span) {
 	}
 }
 
-// quoteLine writes what fits on one line. From is where the line that the
-// glyphs count from begins in the text.
+// quoteLine writes one line of glyphs. From is the offset in the text of the line that the glyphs
+// count from.
 func (p *Page) quoteLine(before string, piece []Glyph, from int, spans []Span) {
 	var shown, below strings.Builder
 	var labels []string
@@ -217,9 +215,8 @@ func (p *Page) quoteLine(before string, piece []Glyph, from int, spans []Span) {
 // leastLine is the width of the widest glyph: ‹U+10FFFF›.
 const leastLine = 10
 
-// BreakLine breaks glyphs into lines of at most so many cells, behind a blank
-// where there is one not too far back. Nothing is left out; no glyphs are one
-// empty line.
+// BreakLine breaks glyphs into lines of at most that many cells, behind a blank if one is near
+// enough. It leaves nothing out; no glyphs give one empty line.
 func BreakLine(shown []Glyph, width int) (lines [][]Glyph) {
 	width = max(width, leastLine)
 	for {
@@ -241,7 +238,7 @@ func BreakLine(shown []Glyph, width int) (lines [][]Glyph) {
 	}
 }
 
-// JoinGlyphs is glyphs as one text.
+// JoinGlyphs returns glyphs as one text.
 func JoinGlyphs(shown []Glyph) string {
 	var b strings.Builder
 	for _, g := range shown {
@@ -250,17 +247,17 @@ func JoinGlyphs(shown []Glyph) string {
 	return b.String()
 }
 
-// FactWidth is the width of what stands before a fact.
+// FactWidth is the width of the names of facts, with indent and gap.
 const FactWidth = 2 + len("conversation") + len(Gap)
 
-// FactName is the name of a fact, as wide as what stands before each of them.
+// FactName returns the name of a fact, padded to FactWidth.
 func FactName(p Palette, name string) string {
 	name = Cut(Printable(name), FactWidth-2-len(Gap))
 	return "  " + p.Paint(Dim, name) + strings.Repeat(" ", FactWidth-2-Width(name))
 }
 
-// Prose writes a text in as many lines as it takes, behind a first and further
-// beginnings of the same width.
+// Prose writes a text in as many lines as it needs. The first line begins with first, and each
+// further one with next, which has the same width.
 func Prose(w io.Writer, scr Screen, first, next, text string) {
 	begin := first
 	for _, line := range Fold(Printable(text), scr.Width-Width(next)) {
@@ -269,8 +266,8 @@ func Prose(w io.Writer, scr Screen, first, next, text string) {
 	}
 }
 
-// Quote writes what an agent said. Each of its lines is marked, so that it
-// cannot pass for one of the program's.
+// Quote writes an agent's text. It marks each line, so that it cannot pass for one of the
+// program's.
 func Quote(w io.Writer, scr Screen, text string) {
 	mark := "    " + scr.Colour.Paint(Dim, "│") + " "
 	for _, line := range Fold(Printable(text), scr.Width-len("    | ")) {

@@ -12,7 +12,7 @@ func OneLine(message string) string {
 	return Printable(strings.ReplaceAll(strings.TrimSpace(message), "\n", "; "))
 }
 
-// Count is a number with its noun.
+// Count returns a number with its noun.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -20,7 +20,7 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Age is a duration in its two largest units.
+// Age returns a duration in its two largest units.
 func Age(d time.Duration) string {
 	switch d = max(0, d.Truncate(time.Second)); {
 	case d < time.Minute:
@@ -33,7 +33,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// ShortAge is a duration in its largest unit.
+// ShortAge returns a duration in its largest unit.
 func ShortAge(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
@@ -46,7 +46,7 @@ func ShortAge(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// When is a moment in Unix milliseconds, and how far it is from now.
+// When returns a moment in Unix milliseconds and its distance from now.
 func When(milli int64, now time.Time) string {
 	at := time.UnixMilli(milli)
 	text := at.Local().Format(time.DateTime)
@@ -56,7 +56,7 @@ func When(milli int64, now time.Time) string {
 	return fmt.Sprintf("%s, %s ago", text, Age(now.Sub(at)))
 }
 
-// Mebibytes is a size in MiB, a large one in GiB.
+// Mebibytes returns a size in MiB, a large one in GiB.
 func Mebibytes(n int64) string {
 	if n >= 10<<30 {
 		return fmt.Sprintf("%d GiB", n>>30)
@@ -64,7 +64,7 @@ func Mebibytes(n int64) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
-// YesNo is a truth in a word.
+// YesNo returns "yes" or "no".
 func YesNo(b bool) string {
 	if b {
 		return "yes"
@@ -72,7 +72,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// Round is a duration in about three figures.
+// Round returns a duration in about three figures.
 func Round(d time.Duration) time.Duration {
 	switch {
 	case d < time.Millisecond:

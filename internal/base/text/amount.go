@@ -2,7 +2,7 @@ package text
 
 import "strings"
 
-// amounts are what names of members are made of whose value is a sum of money.
+// amounts lists words in the names of members whose value is a sum of money.
 const amounts = "amount price total cost fee budget salary payment deposit refund discount charge invoice balance wage sum bid usd eur gbp" +
 	" betrag preis summe kosten gebühr importe precio montant prix importo prezzo bedrag prijs valor preço 金額 价格 金额 価格"
 

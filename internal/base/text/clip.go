@@ -2,7 +2,7 @@ package text
 
 import "strings"
 
-// Clip makes a text UTF-8 of at most so many bytes. One that is longer ends with "…".
+// Clip makes a text valid UTF-8 of at most that many bytes. A shortened text ends with "…".
 func Clip(s string, limit int) string {
 	const mark = "…"
 	if s = strings.ToValidUTF8(s, "\ufffd"); len(s) > limit {

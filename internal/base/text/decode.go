@@ -16,11 +16,11 @@ type Encoded struct {
 // minEncoded is the least length of such a stretch: "Ym9vaw==".
 const minEncoded = 8
 
-// minWrapped is the least length of a line that goes on in the next.
+// minWrapped is the least length of a line that continues on the next one.
 const minWrapped = 32
 
-// sextets says which six bits a character stands for in the alphabets of base64,
-// plus one; of any other it is zero.
+// sextets gives the six bits of a character in the alphabets of base64, plus one. For any other
+// character it is zero.
 var sextets = func() (table [256]byte) {
 	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
 		table[c] = byte(i) + 1
@@ -29,9 +29,9 @@ var sextets = func() (table [256]byte) {
 	return table
 }()
 
-// Decode finds what stands in a text in base64, of either alphabet and also over
-// several lines, or in hexadecimal digits, and is text itself. It decodes once,
-// in time linear in the text.
+// Decode finds encoded texts in a text: base64 of either alphabet, also over several lines, and
+// hexadecimal digits. The decoded bytes must be text themselves. It decodes once, in time linear in
+// the text.
 func Decode(s string) []Encoded {
 	var found []Encoded
 	for from, at := 0, minEncoded-1; at < len(s); at += minEncoded {
@@ -82,8 +82,8 @@ func Decode(s string) []Encoded {
 	return found
 }
 
-// Encodes reports whether the run of characters of base64 about a place could hold
-// another text, as [Decode] finds it, and where the run ends.
+// Encodes reports whether the run of base64 characters around a place could be another text, as
+// [Decode] finds it. It also returns the end of the run.
 func Encodes(s string, at int) (end int, could bool) {
 	start, end := at, at
 	for start > 0 && sextets[s[start-1]] != 0 {
@@ -95,8 +95,8 @@ func Encodes(s string, at int) (end int, could bool) {
 	return end, end-start+2 >= minEncoded && begins(s[start:end])
 }
 
-// encodedEnd is where the run ends whose first line is from start to end, with
-// all lines and the padding.
+// encodedEnd returns the end of a run whose first line is from start to end. It includes all lines
+// and the padding.
 func encodedEnd(s string, start, end int) (last int, wrapped bool) {
 	for line := start; end < len(s); {
 		if sextets[s[end]] != 0 {
@@ -120,7 +120,7 @@ func encodedEnd(s string, start, end int) (last int, wrapped bool) {
 	return end, wrapped
 }
 
-// begins says of most runs that they are no text: their first bytes would not be.
+// begins rules out most runs by their first bytes, which would not be text.
 func begins(run string) bool {
 	var head [24]byte
 	if n := unhex(head[:], trimHex(run)); n > 0 && plain(head[:n]) {
@@ -128,7 +128,7 @@ func begins(run string) bool {
 	}
 	first := (sextets[run[0]]-1)<<2 | (sextets[run[1]]-1)>>4
 	if unplain(first) || !utf8.RuneStart(first) && len(run)*3/4 < len(head) {
-		return false // as of most words
+		return false // this holds for most words
 	}
 	n := unbase64(head[:], run)
 	return n > 0 && plain(head[:n]) && (n == len(head) || utf8.Valid(head[:n]))
@@ -159,11 +159,11 @@ func decode(run string) (string, bool) {
 	return "", false
 }
 
-// readable reports whether bytes are a text that people read.
+// readable reports whether bytes are text for people.
 func readable(b []byte) bool { return plain(b) && utf8.Valid(b) }
 
-// unhex reads digits into b, as many as it takes, and returns how many bytes
-// they are, 0 if there is another sign among them.
+// unhex decodes digits into b, as many as it has room for. It returns the number of bytes, or 0 if
+// there is another character among the digits.
 func unhex(b []byte, digits string) int {
 	n := 0
 	for ; n < len(b) && 2*n+1 < len(digits); n++ {
@@ -176,8 +176,8 @@ func unhex(b []byte, digits string) int {
 	return n
 }
 
-// unbase64 reads base64 into b, as much as it takes, and returns how many bytes
-// it is, 0 if it is none.
+// unbase64 decodes base64 into b, as much as it has room for. It returns the number of bytes, or 0
+// if the run is not base64.
 func unbase64(b []byte, run string) int {
 	n, bits, held := 0, 0, uint(0)
 	for i := range len(run) {

@@ -2,12 +2,11 @@ package text
 
 import "strings"
 
-// Near is how many letters may differ from a word for a guess to be helpful.
+// Near returns the number of letters by which a helpful guess may differ from a word.
 func Near(word string) int { return max(1, len(word)/3) }
 
-// Nearest returns the word that differs from s in the fewest letters, "" where none
-// differs in at most limit. A word cut short counts as near. Swapped neighbours are one
-// letter.
+// Nearest returns the word that differs from s in the fewest letters, or "" if none differs in at
+// most limit. A word cut short counts as near. A swap of neighbours counts as one letter.
 func Nearest(s string, words []string, limit int) string {
 	if len(s) > 64 {
 		return ""
@@ -25,8 +24,8 @@ func Nearest(s string, words []string, limit int) string {
 	return best
 }
 
-// distance counts the letters to insert, remove, replace or swap with their
-// neighbour to turn a into b.
+// distance counts the letters to insert, remove, replace or swap with their neighbour to turn a
+// into b.
 func distance(a, b string) int {
 	var before []int
 	row := make([]int, len(b)+1)

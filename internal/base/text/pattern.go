@@ -2,12 +2,12 @@ package text
 
 import "strings"
 
-// anyEnd ends a pattern, and no name.
+// anyEnd ends a pattern, but never a name.
 const anyEnd = "*"
 
-// Pattern returns the beginning that a pattern of session keys is for, and whether it is
-// one. No name that an app gives may be one: a person who lists it would list every name
-// that begins so.
+// Pattern reports whether a text is a pattern of session keys, and returns the beginning that the
+// keys have. A name from an app must not be a pattern: a person who lists it would get every name
+// with that beginning.
 func Pattern(s string) (beginning string, is bool) { return strings.CutSuffix(s, anyEnd) }
 
 // IsPattern reports whether a text is a [Pattern].

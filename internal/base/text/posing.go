@@ -6,9 +6,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Posing returns where in a text characters stand, in bytes, that read as others of
-// ASCII: within a word that has letters of ASCII too, or all of which reads as one. Words
-// of another script, which has such letters among its own, have none.
+// Posing returns the positions in a text, in bytes, of characters that read as others of ASCII.
+// They count in a word that also has letters of ASCII, or that reads as ASCII altogether. They do
+// not count in words of another script that has such letters among its own.
 func Posing(s string) []int {
 	if ascii(s) {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// How a person reads characters that stand for letters of ASCII is said here alone, for
-// all who look for what a disguise hides.
+// Only this file defines how a person reads characters that stand for letters of ASCII. All
+// detectors of disguises use it.
 
-// lookalikes lists, for each letter, runes of other scripts and of the phonetic
-// alphabets that a reader takes for it. Accented, full-width, circled and
-// mathematical letters are not here: their decomposition tells.
+// lookalikes lists, for each letter, runes of other scripts and of the phonetic alphabets that a
+// reader takes for it. Accented, full-width, circled and mathematical letters are not here: their
+// decomposition gives the letter.
 var lookalikes = [...]struct {
 	letter byte
 	runes  string
@@ -47,10 +47,10 @@ var lookalikes = [...]struct {
 	{'z', "ᴢʐΖᏃƶƵꓜɀ"},
 }
 
-// Letters returns the characters beyond ASCII that look like one small letter of it,
-// accents apart, and which: those of Unicode's list of confusable characters, and of
-// other scripts and alphabets. Of the characters that are made of others only few are
-// there: their decomposition tells, see [Reads].
+// Letters maps characters beyond ASCII to the small letter of ASCII that they look like, apart from
+// accents. It contains those of Unicode's list of confusable characters, and those of other scripts
+// and alphabets. It contains only few composed characters: their decomposition gives the letter,
+// see [Reads].
 var Letters = sync.OnceValue(func() map[rune]byte {
 	table := prototypes()
 	like := make(map[rune]byte, 2048)
@@ -65,7 +65,7 @@ var Letters = sync.OnceValue(func() map[rune]byte {
 		}
 		looks = strings.ToLower(strings.TrimRightFunc(looks, unicode.IsMark))
 		switch {
-		case looks == "rn": // as the table has each m
+		case looks == "rn": // the table has this for each m
 			like[r] = 'm'
 		case len(looks) == 1 && looks[0] >= 'a' && looks[0] <= 'z':
 			like[r] = looks[0]
@@ -79,9 +79,9 @@ var Letters = sync.OnceValue(func() map[rune]byte {
 	return like
 })
 
-// Reads returns the character of ASCII that a character beyond it is read as, whatever
-// accents, circles, styles or alphabets it is dressed in: 0 where nothing is seen of it,
-// as of an accent that stands by itself. It is not ok where a character reads as itself.
+// Reads returns the character of ASCII as which a reader reads a character beyond ASCII, whatever
+// its accents, circles, style or alphabet. It returns 0 for a character that does not show, such as
+// an accent that stands by itself. It is not ok if a character reads as itself.
 func Reads(r rune) (c byte, ok bool) {
 	if r < utf8.RuneSelf {
 		return 0, false
@@ -118,7 +118,7 @@ func Reads(r rune) (c byte, ok bool) {
 	return c, ok
 }
 
-// reading writes each character as it is read.
+// reading replaces each character by the one that a reader reads.
 func reading(e *edit) {
 	for at := 0; at < len(e.src); {
 		if e.src[at] < utf8.RuneSelf {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rendering is what a receiver's program makes of a text before it shows it.
+// Rendering is a change that a receiver's program makes to a text before it shows it.
 type Rendering string
 
 const (
@@ -20,27 +20,25 @@ const (
 	RenderIRC Rendering = "irc"
 	// RenderHTML drops tags and comments and writes out character references.
 	RenderHTML Rendering = "html"
-	// RenderMarkdown drops the signs of emphasis, of code and of links, and the
-	// strokes that keep a sign from being one.
+	// RenderMarkdown drops the signs of emphasis, of code and of links, and backslashes before
+	// signs.
 	RenderMarkdown Rendering = "markdown"
-	// RenderPlain drops what shows nowhere: terminal sequences that colour,
-	// control characters but the ends of lines, and whatever else does not show
-	// and parts no words. It is no channel's, and for whoever looks for what such
-	// characters hide.
+	// RenderPlain drops text that does not show: terminal sequences for colour, control characters
+	// except the ends of lines, and other invisible characters that separate no words. No channel
+	// has it. Detectors of text that such characters hide use it.
 	RenderPlain Rendering = "plain"
-	// RenderReading writes characters that look like others of ASCII as those, see
-	// [Reads], and leaves accents out. It is no channel's either.
+	// RenderReading replaces characters that look like others of ASCII by those, see [Reads], and
+	// leaves out accents. No channel has it either.
 	RenderReading Rendering = "reading"
 )
 
-// Renderings lists those that a channel can have.
+// Renderings lists the renderings that a channel can have.
 func Renderings() []Rendering { return []Rendering{RenderIRC, RenderHTML, RenderMarkdown} }
 
-// Render returns a text as the receiver is shown it, after the renderings in
-// their order.
+// Render returns the text that the receiver sees, after the renderings in their order.
 func Render(s string, r ...Rendering) string { return See(s, r...).Text }
 
-// View is a text as a receiver is shown it, and where it was written.
+// View is a text as a receiver sees it, with the positions from which it comes.
 type View struct {
 	Text   string
 	stages []stage
@@ -56,15 +54,14 @@ type part struct {
 	same           bool
 }
 
-// See renders a text and keeps where it was written. It takes time and room
-// linear in the text.
+// See renders a text and keeps the original positions. It takes time and memory linear in the text.
 func See(s string, r ...Rendering) View {
 	v := View{Text: s}
 	for _, one := range r {
 		switch one {
 		case RenderIRC:
-			// One after the other, as the app does it: what one writes out the
-			// next may read.
+			// The steps run one after the other, as in the app: a step may read the output of the
+			// one before.
 			if strings.IndexByte(v.Text, '\\') >= 0 {
 				e := edit{src: v.Text}
 				escapes(&e)
@@ -98,9 +95,8 @@ func See(s string, r ...Rendering) View {
 	return v
 }
 
-// Rewrite goes on with a text in which some of what is shown is written otherwise: of
-// each place, next says how many bytes are read there, and what is written for them,
-// unless they stay as they are.
+// Rewrite returns a view with some of the visible text replaced. For each position, next returns
+// the number of bytes to read, and the text to replace them with, unless they stay.
 func (v View) Rewrite(next func(s string, at int) (width int, with string, stays bool)) View {
 	e := edit{src: v.Text}
 	for at := 0; at < len(e.src); {
@@ -115,11 +111,11 @@ func (v View) Rewrite(next func(s string, at int) (width int, with string, stays
 	return v
 }
 
-// Changed reports whether the receiver sees another text than was written.
+// Changed reports whether the receiver sees another text than the sender wrote.
 func (v *View) Changed() bool { return len(v.stages) > 0 }
 
-// Span says from where to where the bytes from start to end were written, with
-// all that was read to write them out. The span must not be empty.
+// Span returns the part of the original text from which the bytes from start to end come, including
+// everything that was read to produce them. The span must not be empty.
 func (v *View) Span(start, end int) (from, to int) {
 	for _, s := range slices.Backward(v.stages) {
 		start, end = s.span(start, end)
@@ -148,7 +144,7 @@ func (s stage) part(at int) part {
 	return s[i]
 }
 
-// take goes on with the text that an edit made, if it made another.
+// take adds the stage of an edit, if the edit changed the text.
 func (v *View) take(e *edit) {
 	if e.parts == nil {
 		return
@@ -172,7 +168,7 @@ func (e *edit) copy(until int) {
 	}
 }
 
-// replace writes something else for a stretch of the text.
+// replace replaces a stretch of the text.
 func (e *edit) replace(start, end int, with string) {
 	if e.parts == nil {
 		e.out.Grow(len(e.src))
@@ -186,8 +182,8 @@ func (e *edit) replace(start, end int, with string) {
 	e.copied = end
 }
 
-// each calls found for every place that one of the bytes stands at; found
-// returns where to go on.
+// each calls found for every occurrence of one of the bytes; found returns the position from which
+// to continue.
 func (e *edit) each(signs string, found func(at int) int) {
 	for at := 0; ; {
 		i := strings.IndexAny(e.src[at:], signs)
@@ -228,7 +224,7 @@ func escapes(e *edit) {
 	})
 }
 
-// unicodeEscapes writes out \uNNNN, and two of them that are one character.
+// unicodeEscapes writes out \uNNNN, and two of them if they encode one character.
 func unicodeEscapes(e *edit) {
 	unit := func(at int) (rune, bool) {
 		if !strings.HasPrefix(e.src[at:], `\u`) {
@@ -254,7 +250,7 @@ func unicodeEscapes(e *edit) {
 	})
 }
 
-// hexDigits reads so many digits.
+// hexDigits reads n digits.
 func hexDigits(s string, at, n int) (r rune, ok bool) {
 	if at+n > len(s) {
 		return 0, false
@@ -288,7 +284,7 @@ func controls(e *edit) {
 	}
 }
 
-// unshown drops what shows nowhere.
+// unshown drops characters that do not show.
 func unshown(e *edit) {
 	shown := table()
 	for at := 0; at < len(e.src); {
@@ -315,7 +311,7 @@ func unshown(e *edit) {
 		r, size := utf8.DecodeRuneInString(e.src[at:])
 		if r < tableEnd && shown[r>>6]>>(r&63)&1 == 0 || r >= tableEnd && !shows(r) {
 			switch {
-			case r == 0x85, unicode.In(r, unicode.Z), r == '\u2800': // parts words
+			case r == 0x85, unicode.In(r, unicode.Z), r == '\u2800': // separates words
 			case r == utf8.RuneError, unicode.Is(unicode.Co, r): // a box
 			default:
 				e.replace(at, at+size, "")
@@ -325,8 +321,8 @@ func unshown(e *edit) {
 	}
 }
 
-// printable8 reports whether the next eight bytes are ASCII that shows. Most
-// texts are read so.
+// printable8 reports whether the next eight bytes are ASCII that shows. It is the fast path for
+// most texts.
 func printable8(s string) bool {
 	if len(s) < 8 {
 		return false
@@ -337,16 +333,16 @@ func printable8(s string) bool {
 	return (word|(word-' '*each)|(del-each)&^del)&(0x80*each) == 0
 }
 
-// Eight are the first eight bytes of a text, which has as many, the first one
-// lowest: what looks for little in most texts looks at so many at a time.
+// Eight returns the first eight bytes of a text, which must have as many, with the first one
+// lowest. Scans for rare bytes check eight bytes at a time with it.
 func Eight(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// colour is the length of the terminal sequence that a text begins with, if it
-// is one that colours: ESC [ 1 ; 31 m.
+// colour returns the length of the terminal sequence at the start of a text, if the sequence sets a
+// colour: ESC [ 1 ; 31 m.
 func colour(s string) int {
 	if !strings.HasPrefix(s, "\x1b[") {
 		return 0
@@ -364,7 +360,7 @@ func colour(s string) int {
 // markup drops tags and comments and writes out character references.
 func markup(e *edit) {
 	last := strings.LastIndexByte(e.src, '>')
-	quoted, comments := true, true // quotes of tags and comments have ends, as far as is known
+	quoted, comments := true, true // quotes of tags and comments have ends, until a search fails
 	e.each("<&", func(at int) int {
 		if e.src[at] == '&' {
 			return reference(e, at)
@@ -398,14 +394,14 @@ func markup(e *edit) {
 		}
 		shows := tagShows(e.src[name:end])
 		if rest := strings.TrimPrefix(e.src[end:], "\r"); shows == "\n" && strings.HasPrefix(rest, "\n") {
-			end = len(e.src) - len(rest) + 1 // one end of a line, and not two
+			end = len(e.src) - len(rest) + 1 // a single end of a line
 		}
 		e.replace(at, end, shows)
 		return end
 	})
 }
 
-// tagEnd is where a tag ends whose name begins at at, 0 if it does not.
+// tagEnd returns the end of a tag whose name begins at at, 0 if there is none.
 func tagEnd(s string, at int) int {
 	for at < len(s) {
 		i := strings.IndexAny(s[at:], `>"'`)
@@ -425,7 +421,7 @@ func tagEnd(s string, at int) int {
 	return 0
 }
 
-// tagShows is what stands for a tag: some end a line.
+// tagShows returns the text that replaces a tag: some end a line.
 func tagShows(tag string) string {
 	end := 0
 	for end < len(tag) && ('a' <= tag[end]|0x20 && tag[end]|0x20 <= 'z' || '0' <= tag[end] && tag[end] <= '9') {
@@ -443,13 +439,12 @@ func tagShows(tag string) string {
 // maxReference bounds a character reference without its ampersand.
 const maxReference = 33
 
-// reference writes out the character reference at at and returns where it
-// ends.
+// reference writes out the character reference at at and returns its end.
 func reference(e *edit, at int) int {
 	rest := e.src[at+1 : min(len(e.src), at+1+maxReference)]
 	size := 0
 	if strings.HasPrefix(rest, "#") {
-		// Its digits may be any number of noughts.
+		// The number may have any number of leading zeros.
 		rest = e.src[at+1:]
 		size = 1
 		digits := func(c byte) bool { return '0' <= c && c <= '9' }
@@ -517,8 +512,8 @@ func emphasis(e *edit) {
 	})
 }
 
-// joins reports whether what stands from start to end is within a word, whatever other
-// signs are there.
+// joins reports whether the text from start to end is within a word, whatever other signs are
+// there.
 func joins(s string, start, end int) bool {
 	const signs = "*~`\\"
 	for start > 0 && strings.IndexByte(signs, s[start-1]) >= 0 {
@@ -530,15 +525,15 @@ func joins(s string, start, end int) bool {
 	return start > 0 && end < len(s) && wordByte(s[start-1]) && wordByte(s[end])
 }
 
-// markdownSigns are what a stroke before them takes the meaning from.
+// markdownSigns are the characters that a backslash before them escapes.
 const markdownSigns = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 func wordByte(c byte) bool {
 	return c >= utf8.RuneSelf || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '_'
 }
 
-// findLinks finds what of [text](address) does not show: where each such
-// stretch begins, and its end.
+// findLinks finds the parts of [text](address) that do not show. It maps the beginning of each to
+// its end.
 func findLinks(s string) map[int]int {
 	if !strings.Contains(s, "](") {
 		return nil
@@ -567,7 +562,7 @@ func findLinks(s string) map[int]int {
 			}
 			i := strings.IndexByte(s[at:], ')')
 			if i < 0 {
-				return links // nor any other further on
+				return links // there is none further on either
 			}
 			if links == nil {
 				links = map[int]int{}

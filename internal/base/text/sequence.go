@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSequence bounds, in bytes, how far the end of a terminal sequence is
-// looked for, so that text full of beginnings costs no more than its length.
+// MaxSequence bounds, in bytes, the search for the end of a terminal sequence, so that the time for
+// a text full of beginnings stays linear in its length.
 const MaxSequence = 256
 
-// Sequence returns the length in bytes of the terminal sequence (ECMA-48) that
-// a text begins with, 0 if it begins with none. Of a sequence that has no end
-// only the introducer counts, so that it takes no text away.
+// Sequence returns the length in bytes of the terminal sequence (ECMA-48) at the start of a text, 0
+// if there is none. Of a sequence without an end only the introducer counts, so that it takes no
+// text away.
 func Sequence(s string) int {
 	r, size := utf8.DecodeRuneInString(s)
 	var kind byte
@@ -20,7 +20,7 @@ func Sequence(s string) int {
 		kind = s[1]
 		size = 2
 	case 0x80 <= r && r <= 0x9f && r != 0x85:
-		kind = byte(r) - 0x40 // the same as ESC and this byte
+		kind = byte(r) - 0x40 // equivalent to ESC and this byte
 	default:
 		return 0
 	}

@@ -9,13 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Shows reports whether a character shows as what it is to a person who reads
-// it. What does not: controls, which steer the terminal or end the line;
-// characters that turn the direction of writing; those that take no room, the
-// fillers and blanks that are letters by name, the selectors of variants, the
-// tags; blanks that are another than the usual one, whose width tells nothing;
-// private and unassigned characters; and U+FFFD, which stands for what was
-// lost. The space and the wide space of East Asian text show.
+// Shows reports whether a character shows as itself to a person. These do not: controls, which
+// steer the terminal or end the line; characters that turn the direction of writing; characters
+// that take no room; fillers and blanks that are letters by name; variation selectors; tags;
+// unusual blanks, which a reader cannot tell apart; private and unassigned characters; and U+FFFD,
+// which stands for lost text. The space and the wide space of East Asian text show.
 func Shows(r rune) bool {
 	switch {
 	case ' ' <= r && r < 0x7f:
@@ -28,12 +26,12 @@ func Shows(r rune) bool {
 	return shows(r)
 }
 
-// tableEnd is where the table ends: beyond are ideographs, and the tags.
+// tableEnd is the end of the table: only ideographs and the tags come after it.
 const tableEnd = 0x20000
 
-// table is [shows] for the characters that texts are written with, a bit each.
-// It is drawn once a process, range by range: a look at each character would take a
-// tenth of the time that a daemon needs to start.
+// table is [shows] for the characters that occur in texts, one bit each. It is made once a process,
+// range by range: calling shows for each character would take a tenth of the time that a daemon
+// needs to start.
 var table = sync.OnceValue(func() *[tableEnd / 64]uint64 {
 	drawn := new([tableEnd / 64]uint64)
 	draw := func(from, to, stride uint32, show bool) {
@@ -63,10 +61,10 @@ var table = sync.OnceValue(func() *[tableEnd / 64]uint64 {
 	return drawn
 })
 
-// ignored show nothing though they are printed, by their category.
+// ignored lists printable categories that show nothing.
 var ignored = []*unicode.RangeTable{unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector}
 
-// alone are the characters that are told by themselves.
+// alone lists the characters that shows names individually.
 const alone = blanks + fillers + "\ufffd"
 
 const (
@@ -87,11 +85,10 @@ func shows(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, ignored...)
 }
 
-// Usual is how long the character at i is, where it is one of those beyond ASCII
-// that most texts are written with: Latin and Cyrillic letters, ideographs, kana and
-// the stops between them, and Korean syllables. All of them show, and none is another
-// way to write something of ASCII. It is 0 for whatever has to be looked at more
-// closely.
+// Usual returns the length of the character at i if it is one of those beyond ASCII that most texts
+// use: Latin and Cyrillic letters, ideographs, kana and the stops between them, and Korean
+// syllables. All of them show, and none is another way to write ASCII. It returns 0 for characters
+// that need a closer look.
 func Usual(s string, i int) int {
 	switch c := s[i]; {
 	case c >= 0xc3 && c <= 0xc9 || c == 0xd0 || c == 0xd1:
@@ -104,7 +101,7 @@ func Usual(s string, i int) int {
 		}
 	case c == 0xe3:
 		if i+2 < len(s) && s[i+1]&0xc0 == 0x80 && s[i+2]&0xc0 == 0x80 {
-			// Behind U+3000, the wide blank: stops and brackets, Hiragana, Katakana.
+			// After U+3000, the wide blank: stops and brackets, Hiragana, Katakana.
 			if r := int(s[i+1]&0x3f)<<6 | int(s[i+2]&0x3f); r > 0 && r < 0x20 || r > 0x40 && r < 0x97 || r > 0xa0 && r < 0xff {
 				return 3
 			}
@@ -117,8 +114,8 @@ func Usual(s string, i int) int {
 // UTF-8.
 func Showable(s string) bool { return hidden(s) == len(s) }
 
-// hidden is where the first character of a text is that does not show, and the
-// text's length if all do. Bytes that are no UTF-8 are read as U+FFFD.
+// hidden returns the position of the first character that does not show, or the length of the text
+// if all do. Bytes that are no UTF-8 are read as U+FFFD.
 func hidden(s string) int {
 	for i, r := range s {
 		if !Shows(r) {
@@ -128,8 +125,8 @@ func hidden(s string) int {
 	return len(s)
 }
 
-// MaxMarks is how many combining marks in a row a character is shown with. Any
-// script does with fewer; more of them are written over the lines around.
+// MaxMarks bounds the combining marks in a row that a character is shown with. Every script needs
+// fewer; more of them would cover the lines around.
 const MaxMarks = 4
 
 // IsMark reports whether a character is written on the one before it.
@@ -137,10 +134,9 @@ func IsMark(r rune) bool {
 	return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Me)
 }
 
-// Visible returns the text with all that does not show written out: ‹U+202E›
-// for a character, ‹0xFF› for a byte that is no UTF-8. Named too are the quotes that
-// do the naming, so that a text cannot pretend to a name, and combining marks
-// that stand on nothing or pile up.
+// Visible returns the text with invisible characters written out: ‹U+202E› for a character, ‹0xFF›
+// for a byte that is no UTF-8. It also writes out the quotes ‹ and ›, so that a text cannot imitate
+// such a name, and combining marks that stand on nothing or pile up.
 func Visible(s string) string {
 	var b strings.Builder
 	marks, copied := MaxMarks, 0
@@ -170,8 +166,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// Name is what stands for a character that does not show: its number in ‹›, or
-// the byte that is no UTF-8.
+// Name returns the name of a character that does not show: its number in ‹›, or the byte if it is
+// no UTF-8.
 func Name(char string) string {
 	r, size := utf8.DecodeRuneInString(char)
 	switch {
@@ -183,10 +179,9 @@ func Name(char string) string {
 	return fmt.Sprintf("‹U+%04X›", r)
 }
 
-// AppendJSON appends a JSON text that stays the same JSON: whatever does not
-// show in its strings is written as an escape, \u202e. Line ends and blanks
-// between the members stay, and bytes that are no UTF-8, which no JSON text
-// has, become the escape of U+FFFD.
+// AppendJSON appends a JSON text that means the same: characters in strings that do not show become
+// escapes, such as \u202e. Line ends and blanks between the members stay. Bytes that are no UTF-8,
+// which valid JSON does not have, become the escape of U+FFFD.
 func AppendJSON(out []byte, json string) []byte {
 	copied, inside := 0, false
 	for at := 0; at < len(json); {
@@ -214,11 +209,11 @@ func AppendJSON(out []byte, json string) []byte {
 	return append(out, json[copied:]...)
 }
 
-// EscapeJSON is [AppendJSON] for what stands in a buffer from an index on. It
-// costs one look where all of it shows.
+// EscapeJSON is [AppendJSON] for the text that begins at an index of a buffer. If all of it shows,
+// it costs one scan.
 func EscapeJSON(b []byte, from int) []byte {
 	i := from
-	// Eight bytes at a look: nearly every text is plain.
+	// Eight bytes at a time: nearly every text is plain.
 	for ; i+8 <= len(b); i += 8 {
 		const every, high = 0x0101010101010101, 0x8080808080808080
 		w := binary.NativeEndian.Uint64(b[i:])

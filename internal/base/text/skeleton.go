@@ -15,8 +15,8 @@ import (
 //go:embed confusables.txt
 var confusables string
 
-// prototypes maps a character to what it looks like. It is read once a process,
-// when the first skeleton is wanted.
+// prototypes maps a character to the text that it looks like. It is read once a process, for the
+// first skeleton.
 var prototypes = sync.OnceValue(func() map[rune]string {
 	table := make(map[rune]string, 7000)
 	for line := range strings.Lines(confusables) {
@@ -30,8 +30,8 @@ var prototypes = sync.OnceValue(func() map[rune]string {
 		}
 		table[hex(from)] = looks.String()
 	}
-	// A capital is told from a small one by nobody here, so small capitals look
-	// like either.
+	// No reader distinguishes a capital from a small letter here, so small capitals look like
+	// either.
 	maps.Copy(table, map[rune]string{
 		'ʙ': "b", 'ɢ': "g", 'ʜ': "h", 'ɪ': "i", 'ʟ': "l", 'ɴ': "n", 'ʀ': "r", 'ʏ': "y", 'ᴀ': "a", 'ᴅ': "d", 'ᴇ': "e",
 		'ꜰ': "f", 'ᴊ': "j", 'ᴋ': "k", 'ĸ': "k", 'ᴍ': "m", 'ᴘ': "p", 'ꞯ': "q", 'ᴛ': "t", 'ꜱ': "s",
@@ -52,12 +52,11 @@ func hex(digits string) rune {
 	return rune(n)
 }
 
-// Skeleton returns what is left of a text once all is taken out that a reader
-// does not tell apart: two texts with one skeleton look alike. It is the
-// skeleton of Unicode Technical Standard 39, and more: the case of letters does
-// not matter, nor whether they are full-width, round or raised, i and l are one
-// (as I and l are in most type), what does not show is left out, every blank is
-// a space, and there is none at the ends.
+// Skeleton removes from a text all distinctions that a reader does not see: two texts with one
+// skeleton look alike. It is the skeleton of Unicode Technical Standard 39, and goes further. It
+// ignores the case of letters, and whether they are full-width, round or raised; i and l are one
+// (as I and l are in most type); invisible characters are left out; every blank is a space, and
+// there is none at the ends.
 //
 // A skeleton is for comparing and is no text.
 func Skeleton(s string) string {
@@ -73,8 +72,8 @@ func Skeleton(s string) string {
 	return strings.Trim(b.String(), " ")
 }
 
-// plainSkeletons are the skeletons of the characters of ASCII, each of which is one
-// for itself: the skeleton of a text of them is theirs one after another.
+// plainSkeletons are the skeletons of the characters of ASCII, each computed for itself. The
+// skeleton of an ASCII text is the sequence of its characters' skeletons.
 var plainSkeletons = sync.OnceValue(func() (table [utf8.RuneSelf]string) {
 	for c := range table {
 		table[c] = skeleton(string(rune(c)))
@@ -86,8 +85,8 @@ var plainSkeletons = sync.OnceValue(func() (table [utf8.RuneSelf]string) {
 // skeleton is Skeleton for any text.
 func skeleton(s string) string {
 	s = appearance(s)
-	// Two rounds are enough for all characters but a few, whose look-alike is a
-	// capital with look-alikes of its own.
+	// Two rounds are enough for all but a few characters whose look-alike is a capital with
+	// look-alikes of its own.
 	for range 4 {
 		next := appearance(Fold(s, CaseUnicode))
 		if next == s {
@@ -98,10 +97,10 @@ func skeleton(s string) string {
 	return s
 }
 
-// appearance takes each character for what it looks like.
+// appearance replaces each character by the text that it looks like.
 func appearance(s string) string {
 	if !ascii(s) {
-		// Without what does not show, which would keep marks from their order.
+		// Invisible characters go first, since they would keep marks from their order.
 		s = norm.NFKD.String(strings.Map(shown, s))
 	}
 	table := prototypes()
@@ -129,7 +128,7 @@ func appearance(s string) string {
 	return s
 }
 
-// shown takes every blank for a space, and leaves out what does not show.
+// shown replaces every blank by a space, and drops characters that do not show.
 func shown(r rune) rune {
 	switch {
 	case unicode.Is(unicode.Zs, r):

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Canonical returns nil for a text that is spelled in the one way that ids,
-// addresses and session keys are: composed (Unicode's normal form C), with no
-// character that does not show, and no blank at either end. The error of
-// another names the character and where it is.
+// Canonical returns nil for a text in the one spelling that ids, addresses and session keys have:
+// composed (Unicode's normal form C), with every character visible, and no blank at either end. For
+// any other text, the error names the character and its position.
 func Canonical(s string) error {
 	if i := hidden(s); i < len(s) {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -45,8 +44,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// decomposed names the first character of a text that its composed form does
-// not have.
+// decomposed names the first character of a text that its composed form does not have.
 func decomposed(s string) error {
 	composed := norm.NFC.String(s)
 	for i, r := range s {
@@ -61,31 +59,30 @@ func decomposed(s string) error {
 	return errors.New("is not in Unicode's composed form (NFC)")
 }
 
-// Case is the rule by which a network takes capital letters for small ones.
+// Case is the rule by which a network treats capital letters as small ones.
 type Case string
 
 // The rules. The empty one is CaseNone.
 const (
-	// CaseNone takes no letter for another.
+	// CaseNone keeps all letters distinct.
 	CaseNone Case = "none"
-	// CaseASCII knows the letters from A to Z.
+	// CaseASCII folds the letters from A to Z.
 	CaseASCII Case = "ascii"
-	// CaseRFC1459 knows them and the four signs that are capitals in the
-	// networks of IRC: []\~ for {}|^.
+	// CaseRFC1459 folds them and the four signs that IRC networks treat as capitals: []\~ for {}|^.
 	CaseRFC1459 Case = "rfc1459"
-	// CaseUnicode knows the letters of all scripts.
+	// CaseUnicode folds the letters of all scripts.
 	CaseUnicode Case = "unicode"
 )
 
 // Cases lists the rules.
 func Cases() []Case { return []Case{CaseNone, CaseASCII, CaseRFC1459, CaseUnicode} }
 
-// Fold returns the text in composed form, and small by the rule: two texts that
-// a network takes for one are equal once folded.
+// Fold returns the text composed, and in small letters by the rule: two texts that the network
+// takes for one are equal after folding.
 func Fold(s string, c Case) string {
 	if c == CaseUnicode && !ascii(s) {
-		// Folding can take a letter apart, and composing can make a capital of
-		// what was folded, so each is done before and after the other.
+		// Folding can decompose a letter, and composing can make a capital of a folded one, so each
+		// is done before and after the other.
 		folder := cases.Fold()
 		s = norm.NFC.String(s)
 		for range 3 {
@@ -110,9 +107,8 @@ func Fold(s string, c Case) string {
 	return s
 }
 
-// cherokee takes the small letters of the Cherokee script for its capitals, as
-// Unicode folds them. The library does it for some of them, and undoes it the
-// next time.
+// cherokee replaces the small letters of the Cherokee script by its capitals, as Unicode folds
+// them. The library does it for some of them, and undoes it the next time.
 func cherokee(r rune) rune {
 	switch {
 	case '\uab70' <= r && r <= '\uabbf':
