@@ -170,8 +170,12 @@ func (p *Place) managedFirst(with, managed, without []Edit, own Edit) ([]Edit, e
 	return append(with, own), nil
 }
 
-// maxShared bounds a project's file of servers, which anybody on the project can write.
-const maxShared = 4 << 20
+// maxShared bounds a project's file, which anybody on the project can write. maxOwn bounds
+// others, of which the runtime may keep a history.
+const (
+	maxShared = 4 << 20
+	maxOwn    = 1 << 30
+)
 
 // sharedServers returns the servers in a project's file. It does not block on something
 // other than a file, such as a pipe.
@@ -183,8 +187,9 @@ func sharedServers(file string) ([]entry, error) {
 	return readClaude(file, text)
 }
 
-// claudeProjects returns the servers in the files that projects share. A file that cannot
-// be read does not hide the others; it counts as an unknown server.
+// claudeProjects returns the servers in the files that projects share: Claude Code reads the
+// file of a folder in all folders below it too. A file that cannot be read does not hide the
+// others; it counts as an unknown server.
 func claudeProjects(p *Place) (list []Server, err error) {
 	text, err := durable.ReadFile(claudeFiles(p)[0])
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +204,13 @@ func claudeProjects(p *Place) (list []Server, err error) {
 	if err := json.Unmarshal(text, &known); err != nil {
 		return nil, err
 	}
-	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
+	folders := make(map[string]bool)
+	for folder := range known.Projects {
+		for ; !folders[folder]; folder = filepath.Dir(folder) {
+			folders[folder] = true
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		file := filepath.Join(folder, ".mcp.json")
 		entries, err := sharedServers(file)
 		switch {

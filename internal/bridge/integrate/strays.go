@@ -276,16 +276,25 @@ func steers(name string) bool {
 	return name != HeadersVariable && (strings.HasPrefix(name, "OCIPD_") || strings.HasPrefix(name, "OPENCLAWOS_") || strings.HasPrefix(name, "LD_"))
 }
 
+// claudeHookless are the variables with which Claude Code runs no hooks of its user: a trial of
+// 2.1.330 set each name of a variable in the program to 1. With those of claudeElsewhere, it
+// reads other settings, starts servers through another program, or loads code into itself.
+var (
+	claudeHookless  = []string{"CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"}
+	claudeElsewhere = []string{claudeVariable, "CLAUDE_CODE_SHELL_PREFIX", "BUN_OPTIONS", "BUN_INSPECT_PRELOAD"}
+)
+
 // claudeFile is a settings file that Claude Code reads. ours is set for the user's own
-// file, machine for the machine's; neither for a project's.
+// files, machine for the machine's; neither for a project's.
 type claudeFile struct {
 	file, scope   string
 	ours, machine bool
 }
 
-// claudeReads returns the settings files that Claude Code reads.
+// claudeReads returns the settings files that Claude Code reads, and the one with its servers,
+// of which it applies the variables.
 func claudeReads(p *Place) (list []claudeFile, err error) {
-	list = append(list, claudeFile{file: claudeSettings(p), ours: true})
+	list = append(list, claudeFile{file: claudeSettings(p), ours: true}, claudeFile{file: claudeFiles(p)[0], ours: true})
 	text, err := durable.ReadFile(claudeFiles(p)[0])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -414,7 +423,11 @@ func isGate(v jsontext.Value) bool {
 
 // offs finds settings in one file that stop Claude Code from asking the gate.
 func (f *claudeFile) offs(managed bool) (list []off) {
-	text, err := durable.ReadUpTo(f.file, maxShared)
+	most := int64(maxShared)
+	if f.scope == "" {
+		most = maxOwn
+	}
+	text, err := durable.ReadUpTo(f.file, most)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || err == nil && len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
@@ -428,6 +441,7 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 	var s struct {
 		NoHooks jsontext.Value   `json:"disableAllHooks"`
 		Managed bool             `json:"allowManagedHooksOnly"`
+		Plugins jsontext.Value   `json:"strictPluginOnlyCustomization"`
 		Env     map[string]any   `json:"env"`
 		Denied  []jsontext.Value `json:"deniedMcpServers"`
 		Allowed []jsontext.Value `json:"allowedMcpServers"`
@@ -443,11 +457,15 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 	if no := string(s.NoHooks); !slices.Contains([]string{"", "null", "false", `"false"`}, no) && (f.machine || !managed) {
 		stray("disableAllHooks is "+settingsfile.Short(no), settingsfile.Gone{Item: &settingsfile.JSON{Name: "disableAllHooks", Value: no}})
 	}
-	if s.Managed && f.machine && !managed {
-		stray("allowManagedHooksOnly is true, so that hooks of a user's own do not run", nil)
+	if f.machine && !managed {
+		for name, is := range map[string]bool{"allowManagedHooksOnly": s.Managed, "strictPluginOnlyCustomization": string(s.Plugins) == "true" || bytes.Contains(s.Plugins, []byte(`"hooks"`))} {
+			if is {
+				stray(name+" is set, so that hooks of a user's own do not run", nil)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		if steers(name) {
+		if steers(name) || slices.Contains(claudeElsewhere, name) || !managed && slices.Contains(claudeHookless, name) {
 			stray("env."+name+" is set for all that Claude Code starts", settingsfile.Gone{Item: &settingsfile.JSON{Path: []string{"env"}, Name: name}})
 		}
 	}

@@ -42,6 +42,13 @@ var strayTests = []struct {
 	{"claude-code", "no hook any more", ".claude/settings.json", `"PreToolUse"`, `"Stop"`, "the entry in hooks.PreToolUse is missing", false},
 	{"claude-code", "the hook twice", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"mcp_tool","server":"ocipd-gate","tool":"decide"}]},`, "twice", false},
 	{"claude-code", "another daemon for all", ".claude/settings.json", `{"model"`, `{"env":{"OPENCLAWOS_KERNEL_SOCKET":"/x","A":"b"},"model"`, "env.OPENCLAWOS_KERNEL_SOCKET", false},
+	{"claude-code", "no hooks by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_SIMPLE":"1","A":"b"},"model"`, "env.CLAUDE_CODE_SIMPLE", false},
+	{"claude-code", "no hooks by another variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_SAFE_MODE":"1"},"model"`, "env.CLAUDE_CODE_SAFE_MODE", false},
+	{"claude-code", "no hooks by a variable, beside the servers", ".claude.json", `"history":[]`, `"history":[]}},"env":{"CLAUDE_CODE_SAFE_MODE":1},"x":{"y":{`, "env.CLAUDE_CODE_SAFE_MODE", false},
+	{"claude-code", "no hooks by a variable in a project, by the user", "w/.claude/settings.local.json", "", `{"env":{"CLAUDE_CODE_SIMPLE":"1"},"x":1}`, "env.CLAUDE_CODE_SIMPLE", false},
+	{"claude-code", "other settings by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CONFIG_DIR":"/x"},"model"`, "env.CLAUDE_CONFIG_DIR", false},
+	{"claude-code", "servers through another program", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_SHELL_PREFIX":"/x"},"model"`, "env.CLAUDE_CODE_SHELL_PREFIX", false},
+	{"claude-code", "code that is loaded", ".claude/settings.json", `{"model"`, `{"env":{"BUN_OPTIONS":"--preload /x"},"model"`, "env.BUN_OPTIONS", false},
 	{"claude-code", "the gate's server denied", ".claude/settings.json", `{"model"`, `{"deniedMcpServers":[{"serverName":"other"},{"serverName":"ocipd-gate"}],"model"`, "deniedMcpServers has ocipd-gate", false},
 	{"claude-code", "the gate's command denied", ".claude/settings.json", `{"model"`, `{"deniedMcpServers":[{"serverCommand":["/usr/bin/ocipd","--socket","/s","tool-gate"]}],"model"`, "deniedMcpServers has ocipd-gate", false},
 	{"claude-code", "other servers allowed", ".claude/settings.json", `{"model"`, `{"allowedMcpServers":[{"serverName":"other"}],"model"`, "allowedMcpServers does not have ocipd-gate", false},
@@ -51,6 +58,7 @@ var strayTests = []struct {
 	{"claude-code", "another gate in a project, by the user", ".claude.json", `"history":[]`, `"history":[],"mcpServers":{"ocipd-gate":{"command":"yes"}}`, "mcpServers.ocipd-gate takes the place", false},
 	{"claude-code", "another gate in a project, over HTTP", ".claude.json", `"history":[]`, `"history":[],"mcpServers":{"ocipd-gate":{"type":"http","url":"https://y"}}`, "mcpServers.ocipd-gate takes the place", false},
 	{"claude-code", "another gate in a project, shared", "w/.mcp.json", "", `{"mcpServers":{"ocipd-gate":{"command":"yes"}}}`, "mcpServers.ocipd-gate takes the place", true},
+	{"claude-code", "another gate in a folder above a project", ".mcp.json", "", `{"mcpServers":{"ocipd-gate":{"command":"yes"}}}`, "mcpServers.ocipd-gate takes the place", true},
 	{"claude-code", "another agent's token", ".claude.json", `"tool-gate","--runtime","claude-code","--token-file","/t"`, `"tool-gate","--runtime","claude-code","--token-file","/other"`, "mcpServers.ocipd-gate.args[6]", false},
 	{"claude-code", "another server left out", ".claude.json", `"--without","user:slack"`, `"--without","user:slack","--without","user:web"`, "mcpServers.ocipd-gate.args has 11 elements", false},
 	{"claude-code", "the gate is another program", ".claude.json", `"command":"/usr/bin/ocipd","type":"stdio"`, `"command":"/tmp/ocipd","type":"stdio"`, `mcpServers.ocipd-gate.command is "/tmp/ocipd"`, false},
@@ -69,7 +77,8 @@ var strayTests = []struct {
 	{"claude-code", "no hooks in a project, by the user", "w/.claude/settings.local.json", "", `{"disableAllHooks":true,"x":1}`, "disableAllHooks is true", false},
 	{"claude-code", "no hooks in a project, shared", "w/.claude/settings.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
 	{"claude-code", "a project's settings that nobody can read", "w/.claude/settings.json", "", `{`, "cannot be read", true},
-	{"claude-code", "hooks of the machine alone", "etc/claude-code/managed-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is true", true},
+	{"claude-code", "hooks of the machine alone", "etc/claude-code/managed-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is set", true},
+	{"claude-code", "hooks of plugins alone", "etc/claude-code/managed-settings.json", "", `{"strictPluginOnlyCustomization":["mcp","hooks"]}`, "strictPluginOnlyCustomization is set", true},
 	{"claude-code", "no hooks on the machine", "etc/claude-code/managed-settings.d/9.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
 
 	{"codex", "another matcher", ".codex/hooks.json", `"matcher":".*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing"`, false},
@@ -145,7 +154,7 @@ func TestStrays(t *testing.T) {
 				t.Fatalf("it says %v, %v", strays, err)
 			}
 			asks, why, rest, err := r.Tools(p)
-			if elsewhere := strings.HasPrefix(tt.file, "w/") || strings.Contains(tt.name, "in a project"); err != nil || asks != elsewhere || elsewhere != named(rest) {
+			if elsewhere := strings.HasPrefix(tt.file, "w/") || tt.file == ".mcp.json" || strings.Contains(tt.name, "in a project"); err != nil || asks != elsewhere || elsewhere != named(rest) {
 				t.Errorf("its tools: %t, %s, %v, %v", asks, why, rest, err)
 			}
 			if !tt.stays && !strings.HasPrefix(tt.file, "etc/") && len(Held(p.Notes)[tt.runtime]) == 0 {
@@ -165,7 +174,7 @@ func TestStrays(t *testing.T) {
 			plan, err = r.Remove(p)
 			apply(t, plan, err)
 			for name, text := range all(t, p) {
-				if !strings.HasPrefix(name, "w/") && !strings.HasPrefix(name, "etc/") && name != ".codex/p.config.toml" && tt.now != `"Stop"` && (strings.Contains(text, `"ocipd-gate": {`) || strings.Contains(text, "[mcp_servers.ocipd-gate") || strings.Contains(text, `"server":"ocipd-gate"`) || strings.Contains(text, "mcp-proxy")) {
+				if !strings.HasPrefix(name, "w/") && !strings.HasPrefix(name, "etc/") && name != ".mcp.json" && name != ".codex/p.config.toml" && tt.now != `"Stop"` && (strings.Contains(text, `"ocipd-gate": {`) || strings.Contains(text, "[mcp_servers.ocipd-gate") || strings.Contains(text, `"server":"ocipd-gate"`) || strings.Contains(text, "mcp-proxy")) {
 					t.Errorf("taken out, %s is\n%s", name, text)
 				}
 			}
@@ -189,7 +198,8 @@ func TestNoStrays(t *testing.T) {
 	for name, tt := range map[string]struct{ runtime, file, was, now string }{
 		"written anew":                  {"claude-code", ".claude.json", "", ""},
 		"another hook":                  {"claude-code", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`},
-		"hooks are not off":             {"claude-code", ".claude/settings.json", `{"model"`, `{"disableAllHooks":false,"deniedMcpServers":[{"serverName":"o"}],"allowedMcpServers":[{"serverName":"ocipd-gate"}],"env":{"A":"b"},"model"`},
+		"hooks are not off":             {"claude-code", ".claude/settings.json", `{"model"`, `{"disableAllHooks":false,"deniedMcpServers":[{"serverName":"o"}],"allowedMcpServers":[{"serverName":"ocipd-gate"}],"env":{"PATH":"/x","NODE_OPTIONS":"-r x","CLAUDE_CODE_USE_BEDROCK":"1"},"model"`},
+		"a server's path":               {"claude-code", ".claude.json", `"env":{"T":"x"}`, `"env":{"PATH":"/x","NODE_OPTIONS":"-r x"}`},
 		"a server's arguments":          {"claude-code", ".claude.json", `"server-slack"]`, `"server-slack@2"]`},
 		"a table in our block":          {"codex", ".codex/config.toml", "# What ocipd integrate has entered ends here.\n", "[tui]\nx = 1\n# What ocipd integrate has entered ends here.\n"},
 		"a table behind it":             {"codex", ".codex/config.toml", "# What ocipd integrate has entered ends here.\n", "# What ocipd integrate has entered ends here.\n[features]\nhooks = true\n"},
@@ -256,6 +266,12 @@ func TestStraysOfTheMachine(t *testing.T) {
 		}
 		if asks, why, _, err := r.Tools(p); !asks || err != nil {
 			t.Errorf("%s: as it was: %s, %v", tt.name, why, err)
+		}
+		for name, is := range map[string]bool{claudeHookless[0]: false, claudeElsewhere[0]: true} {
+			write(t, claudeSettings(p), `{"env":{"`+name+`":"1"}}`)
+			if strays, err := r.Strays(p); err != nil || (len(strays) > 0) != (is && r == claudeCode) {
+				t.Errorf("%s: a user's %s: %v, %v", tt.name, name, strays, err)
+			}
 		}
 	}
 }
