@@ -2,23 +2,22 @@ package ocip
 
 import "github.com/openclawos/ocipd/internal/ocip/commitment"
 
-// Before is what went before a message, as far as its words depend on it.
+// Before is the part of the earlier conversation that the meaning of a message depends on.
 type Before = commitment.Before
 
-// Heard returns what went before the next message of an agent once it was told
-// something.
+// Heard returns the Before of an agent's next message after the agent has received a text.
 func Heard(before Before, content string) Before {
 	before.Asked = commitment.Asks(content)
 	return before
 }
 
-// Said returns what went before the next message of an agent once it has sent one.
+// Said returns the Before of an agent's next message after the agent has sent one.
 func Said(before Before, content string) Before {
 	return Before{Tail: commitment.Tail(before.Tail, content)}
 }
 
-// before returns what went before the message: a question of the other agent's is
-// kept with their exchange.
+// before returns the Before of the message. A question from the other agent is kept with their
+// exchange.
 func (m *Outgoing) before(v *Verdict) Before {
 	before := m.Before
 	before.Asked = before.Asked || m.To.Kind == KindAgent && v.Exchange.Awaiting != "" && v.Exchange.Asks

@@ -9,40 +9,38 @@ import (
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
-// Chain is the causal chain of a message: which message caused the one that
-// caused it, back to the first. A limit per pair of agents does not see three
-// that pass one thing around; the line they draw grows with every message.
+// Chain is the causal chain of a message: the message that caused it, the one that caused that, and
+// so on, back to the first. A limit per pair of agents does not stop three agents that pass one
+// thing around. A chain grows with every message.
 //
-// It travels beside the envelope as metadata.ocipChain. What another daemon says
-// of it can only make a line longer than this one knows it to be, never shorter.
+// It travels beside the envelope as metadata.ocipChain. The word of another daemon can only make a
+// chain longer than this one knows it to be, never shorter.
 type Chain struct {
-	// ID is the dispatch that began the line.
+	// ID is the dispatch that began the chain.
 	ID string `json:"id"`
-	// Hops counts the messages of the line, this one included.
+	// Hops counts the messages of the chain, including this one.
 	Hops int `json:"hops"`
-	// Path lists the agents that were addressed, the one that began first. An
-	// answer goes back to whoever asked and adds nobody. Only the last
-	// [MaxChainPath] are kept.
+	// Path lists the addressed agents, beginning with the agent that began the chain. An answer
+	// goes back to the agent that asked and adds nobody. Only the last [MaxChainPath] are kept.
 	Path []string `json:"path"`
-	// StartedAt is when the line began.
+	// StartedAt is the time at which the chain began.
 	StartedAt Time `json:"startedAt"`
-	// OwnTurn is set if the runtime of the agent that began the line said that no message
-	// of another agent had led to it. Answers within its exchange go on with this line
-	// alone. It does not travel.
+	// OwnTurn is set if the runtime of the agent that began the chain said that no message of
+	// another agent had led to it. Only answers within its exchange continue this chain. OwnTurn
+	// does not travel.
 	OwnTurn bool `json:"ownTurn,omitzero"`
 }
 
 // MaxChainPath bounds the agents that a chain lists, and so its limit of hops.
 const MaxChainPath = 64
 
-// BeginChain returns the line of a message that no other caused, before its
-// first hop.
+// BeginChain returns the chain of a message that no other message caused, before its first hop.
 func BeginChain(id, agent string, now time.Time) Chain {
 	return Chain{ID: id, Path: []string{agent}, StartedAt: Time{now}}
 }
 
-// Extend returns the line with one more message, to an agent or, where the
-// message is an answer, back to it. The path is copied.
+// Extend returns the chain with one more message: to an agent, or back to it if the message is an
+// answer. It copies the path.
 func (c Chain) Extend(to string, answer bool) Chain {
 	c.Hops++
 	if answer {
@@ -53,10 +51,9 @@ func (c Chain) Extend(to string, answer bool) Chain {
 	return c
 }
 
-// Longer returns the line that is known, or the longer one that somebody says it
-// is, for a message that either may have caused. One that is longer is as old as
-// what is known, and has been where agents came back most often: who says that a
-// line is longer does not get to begin its age or its returns anew.
+// Longer returns the known chain, or the claimed one if that is longer, for a message that either
+// may have caused. The result has the earlier start of the two, and the path with more returns: a
+// claim of a longer chain cannot reset the chain's age or its returns.
 func (c Chain) Longer(said Chain) Chain {
 	if said.Hops <= c.Hops {
 		return c
@@ -71,7 +68,7 @@ func (c Chain) Longer(said Chain) Chain {
 	return said
 }
 
-// returns counts how often the agent that was addressed most was addressed again.
+// returns counts how often the most addressed agent was addressed again.
 func (c Chain) returns() (most int) {
 	for i, agent := range c.Path {
 		n := 0
@@ -96,15 +93,15 @@ func (c Chain) revisits(agent string) int {
 	return n
 }
 
-// ChainLimits bound a causal chain. A limit of zero is none.
+// ChainLimits bound a causal chain. A limit of zero does not apply.
 type ChainLimits struct {
 	MaxHops, MaxRevisits int
 	MaxAge               time.Duration
-	// Monitor records a line that is too long and lets it go on.
+	// Monitor records a chain that is too long, and lets it go on.
 	Monitor bool
 }
 
-// broken says which limit a line exceeds, with its rule, or nothing.
+// broken returns the rule and the reason of the limit that a chain exceeds, or nothing.
 func (l ChainLimits) broken(c *Chain, now time.Time) (rule, reason string) {
 	if c.ID == "" {
 		return "", ""
@@ -142,7 +139,7 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// weigh stops a line that is too long: a person has to look before it goes on.
+// weigh stops a chain that is too long: a person has to look before it goes on.
 func (l ChainLimits) weigh(now time.Time, v *Verdict) {
 	rule, reason := l.broken(&v.Chain, now)
 	switch {
@@ -157,7 +154,7 @@ func (l ChainLimits) weigh(now time.Time, v *Verdict) {
 	v.Exchange = v.Exchange.close(now, Escalated)
 }
 
-// chain weighs the line that the message would draw.
+// chain weighs the chain with the message added.
 func chain(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent {
 		return
@@ -166,15 +163,15 @@ func chain(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	m.Rules.chainLimits().weigh(m.Now, v)
 }
 
-// chainInbound weighs the line by this side's own limits.
+// chainInbound weighs the chain by this side's own limits.
 func chainInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	v.Chain = m.Chain
 	m.Rules.chainLimits().weigh(m.Now, v)
 }
 
-// ParseChain reads what travels beside an envelope. It returns the zero Chain
-// where there is none and an [*EnvelopeError] naming the field that is wrong.
-// A line that claims to begin in the future began now.
+// ParseChain reads the chain beside an envelope. It returns the zero Chain if there is none, and an
+// [*EnvelopeError] with the name of an invalid field. If a chain claims to begin in the future, its
+// start becomes now.
 func ParseChain(raw []byte, now time.Time) (Chain, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return Chain{}, nil
@@ -206,7 +203,7 @@ func ParseChain(raw []byte, now time.Time) (Chain, error) {
 	return c, nil
 }
 
-// Annotation is the line as it travels, written as the JSON library would.
+// Annotation encodes the chain for the message, in the form of the JSON library.
 func (c Chain) Annotation() []byte {
 	b := make([]byte, 0, 128+40*len(c.Path))
 	b = jsonline.Text(append(b, '{'), "id", c.ID)

@@ -12,15 +12,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Agent is a local agent: its identity and the limits set for it.
+// Agent is a local agent: its identity and its limits.
 type Agent struct {
 	// ID is the agent's name in session keys.
 	ID string
 	Identity
 	// MaxShared is the highest level the agent may share.
 	MaxShared Level
-	// MaxUnknown is the highest level the agent may share with whom nobody
-	// declared, MaxShared where it is nil or higher.
+	// MaxUnknown is the highest level that the agent may share with undeclared counterparties. If
+	// it is nil or higher than MaxShared, MaxShared holds.
 	MaxUnknown *Level
 	// Floor is the lowest level a message of this agent has.
 	Floor             Level
@@ -28,13 +28,13 @@ type Agent struct {
 	MaxRounds         int
 	CanReceiveQueries bool
 	CanAutoRespond    bool
-	// MaxPerHour, when above zero, is how many messages the agent may send in an
-	// hour, to whomever; those beyond it are held.
+	// MaxPerHour, when above zero, bounds the messages that the agent may send in an hour to all
+	// counterparties. Further messages are held.
 	MaxPerHour int
 }
 
-// supports reports whether the agent takes part in exchanges of a type. An
-// agent with no list takes part in all.
+// supports reports whether the agent takes part in exchanges of a type. An agent without a list
+// takes part in all.
 func (a Agent) supports(t ExchangeType) bool {
 	if len(a.Types) == 0 {
 		return true
@@ -42,8 +42,7 @@ func (a Agent) supports(t ExchangeType) bool {
 	return slices.Contains(a.Types, t)
 }
 
-// Outgoing is one message that wants to leave, with all that the decision
-// needs to know.
+// Outgoing is one message before it is sent, with everything that the decision needs.
 type Outgoing struct {
 	Now    time.Time
 	Sender Agent
@@ -51,83 +50,80 @@ type Outgoing struct {
 	// Exchange is the state before this message.
 	Exchange    Exchange
 	MessageType MessageType
-	// Declared is the level the caller claims for the message.
+	// Declared is the level that the caller claims for the message.
 	Declared Level
 	// MaxRounds, when above zero, is the caller's wish for a lower limit.
 	MaxRounds int
-	// Escalated is the exchange between the two agents that has come to its limit
-	// and that no person has settled, empty where there is none.
+	// Escalated is the exchange between the two agents that has reached its limit and that no
+	// person has settled yet, or empty.
 	Escalated string
-	// Cause is the causal chain that the message goes on with.
+	// Cause is the causal chain that the message continues.
 	Cause Chain
-	// Owed is what the sender owes the counterparty, whatever exchange that is
-	// about.
+	// Owed is the sender's debt to the counterparty, from any exchange.
 	Owed Owed
-	// LooksLike is the entry of the directory that the session key imitates, empty
-	// where it imitates none.
+	// LooksLike is the entry of the directory that the session key imitates, or empty.
 	LooksLike string
-	// Unconfirmed is set where the counterparty is known as an agent by its own word
-	// alone. Then the rules for strangers hold beside those for agents: to be spared
-	// them, a stranger would only have to call itself an agent.
+	// Unconfirmed is set if only the counterparty's own word says that it is an agent. Then the
+	// rules for strangers apply besides those for agents: otherwise a stranger could escape them by
+	// calling itself an agent.
 	Unconfirmed bool
-	// First is set where nothing was sent to the counterparty before.
+	// First is set if nothing was sent to the counterparty before.
 	First bool
-	// Spent counts the messages sent in the session within the window of its
-	// budget, SpentHour those of the agent within the hour.
+	// Spent counts the messages sent in the session within the window of its budget, and SpentHour
+	// those of the agent within the hour.
 	Spent, SpentHour int
-	// ReplyPolicy is the caller's wish for who may answer.
+	// ReplyPolicy is the caller's wish about who may answer.
 	ReplyPolicy ReplyPolicy
 	// AskPerson is the caller's wish that a person approves the message.
 	AskPerson bool
-	// Before is what went before the message in its session.
+	// Before is the earlier part of the session's conversation.
 	Before Before
-	// Content is the text to judge, Passages are the message's other strings, and
-	// Rules is what both are judged by.
+	// Content is the text to weigh, Passages are the message's other strings, and Rules apply to
+	// both.
 	Content  string
 	Passages []Passage
 	Rules    *Rules
-	// Files is what was found in the files that go along.
+	// Files holds the findings in the attached files.
 	Files Weighed
-	// Rendering is what the receiver's program makes of the texts.
+	// Rendering lists the changes that the receiver's program makes to the texts.
 	Rendering []text.Rendering
-	// Data is what the caller says the message includes.
+	// Data lists the data that the message includes, according to the caller.
 	Data []DataItem
 	// Summary is the message's line in the transcript.
 	Summary string
-	// Claimed is set where the summary is the caller's own, and not the beginning
-	// of the message.
+	// Claimed is set if the caller wrote the summary. Otherwise it is the beginning of the message.
 	Claimed bool
-	// Person says what a person has decided about the message, if one has.
+	// Person is the decision of a person about the message, if there is one.
 	Person Person
-	// Grants are what people have allowed beforehand, and Approvers how many of them a
-	// message needs at least.
+	// Grants are the commitments that people have approved beforehand. Approvers is the least
+	// number of people that must approve a message.
 	Grants    []Grant
 	Approvers int
 	// MaxAnnotation bounds the annotation in bytes.
 	MaxAnnotation int
 
-	// texts are all that is looked at.
+	// texts are all texts that are weighed.
 	texts []Passage
 }
 
-// Person is what a person has decided about a message.
+// Person is the decision of a person about a message.
 type Person uint8
 
-// What a person can have decided. An approved message leaves as it is, on the
-// person's word; one that was taken over leaves as the person's own, past the
-// round limit if need be, and ends the exchange as escalated.
+// The possible decisions of a person. An approved message is sent unchanged, on the person's word.
+// A message that a person took over is sent as the person's own, past the round limit if necessary,
+// and ends the exchange as escalated.
 const (
 	Nobody Person = iota
 	Approved
 	TakenOver
 )
 
-// step weighs one rule. A step that denies or escalates sets the verdict's
-// result and ends the deliberation; one that has no objection leaves it.
+// step weighs one rule. A step that denies or escalates sets the verdict's result and ends the
+// decision. A step without an objection does not set the result.
 type step func(ctx context.Context, m *Outgoing, policy Policy, v *Verdict)
 
-// outgoing lists the rules in the order the protocol fixes. The tenant wall
-// stands first and outside policy, so that no policy can open it.
+// outgoing lists the rules in the order of the protocol. The tenant wall comes first and is not
+// part of the policy, so that no policy can open it.
 var outgoing = [...]step{
 	tenantWall,
 	exchangeState,
@@ -143,9 +139,8 @@ var outgoing = [...]step{
 	budget,
 }
 
-// Decide weighs a message that wants to leave. The first rule that denies or
-// escalates decides. An allowed message's verdict holds the advanced exchange
-// and the envelope to stamp.
+// Decide weighs a message before it is sent. The first rule that denies or escalates decides. The
+// verdict of an allowed message holds the advanced exchange and the envelope to stamp.
 func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 	v := &Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange, Owed: m.Owed.at(m.Now)}
 	m.texts = together(m.Content, m.Passages)
@@ -166,11 +161,11 @@ func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 		if m.Person == TakenOver {
 			v.Exchange.Outcome = Escalated
 		}
-		// What was owed is answered: had a person been needed, there was one.
+		// The message answers the debt. If that needed a person, a person has decided by now.
 		v.Owed = Owed{}
 	} else {
-		// Nobody counts rounds with a person, but the envelope must still say
-		// that this is the first message of its conversation.
+		// Rounds with a person are not counted, but the envelope must still say that this is the
+		// first message of its conversation.
 		v.Exchange.Round = 1
 		if v.Policy == "" {
 			v.Policy, v.Reason = ruleClassification, "classification "+v.Level.String()+" is within the sender's maximum"
@@ -272,10 +267,10 @@ func askPolicy(ctx context.Context, m *Outgoing, policy Policy, v *Verdict) {
 	}
 }
 
-// consult asks agent-exchange and, where two agents' org units differ, cross-org. It
-// returns the narrower of the constraints; the verdict is set only if the
-// message must not go on, its policy fields always. What a policy denies, or
-// allows only below the message's level, is not for a person to approve.
+// consult asks the policy agent-exchange and, if the two agents' org units differ, cross-org. It
+// returns the narrower of the constraints. It always sets the verdict's policy fields, and sets the
+// result only if the message must be stopped. No person can approve a message that a policy denies,
+// or allows only below the message's level.
 func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy, person Person, v *Verdict) PolicyAnswer {
 	var (
 		narrowed PolicyAnswer
@@ -291,8 +286,8 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 		v.PolicyRevision = revision
 		name = cmp.Or(name, action)
 		if err != nil {
-			// The cause stays out of the reason: it can hold parts of the
-			// policy. The daemon's log has it.
+			// The reason leaves out the cause, since that can contain parts of the policy. The
+			// daemon's log has it.
 			v.deny(PolicyUnreachable, name, "policy could not be evaluated: denied")
 			v.Details = map[string]any{"cause": err.Error()}
 			v.ForPerson = v.Reason
@@ -328,8 +323,8 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 	return narrowed
 }
 
-// rounds stops an exchange that has used up its rounds. There is no way to
-// extend it: the exchange ends here as escalated.
+// rounds stops an exchange that has used up its rounds. Nothing extends it: the exchange ends here
+// as escalated.
 func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent || mutant.Off("rounds") {
 		return
@@ -337,18 +332,17 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	switch {
 	case m.Person == TakenOver:
 	case m.Escalated != "" && m.Escalated != v.Exchange.ID:
-		// A fresh exchange would begin to count anew.
+		// A new exchange would begin to count anew.
 		m.stopped(v)
 	case v.Exchange.Round >= v.Exchange.MaxRounds:
 		escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed))
 	case m.Escalated != "" && m.Person == Nobody:
-		// The other agent came to the limit, and this one's side is open still.
+		// The other agent reached the limit, and this agent's side is still open.
 		m.stopped(v)
 	}
 }
 
-// stopped holds a message between two agents of whom a person has to settle
-// something first.
+// stopped holds a message between two agents whose escalated exchange a person must settle first.
 func (m *Outgoing) stopped(v *Verdict) {
 	v.escalate(RoundLimit, ruleRounds, stopReason(m.Escalated))
 	after := v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed)
@@ -356,13 +350,13 @@ func (m *Outgoing) stopped(v *Verdict) {
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
 
-// stopReason says why nothing goes between two agents.
+// stopReason explains why no message passes between two agents.
 func stopReason(exchange string) string {
 	return fmt.Sprintf("exchange %s between these agents has come to its limit; until a person has settled it, nothing goes between them, in any exchange", exchange)
 }
 
-// escalateRounds hands an exchange to a person, with the message that went one
-// round too far as after shows it.
+// escalateRounds hands an exchange to a person. After is the exchange with the message that
+// exceeded the rounds.
 func escalateRounds(v *Verdict, now time.Time, after Exchange) {
 	v.escalate(RoundLimit, ruleRounds,
 		fmt.Sprintf("Exchange reached maximum round limit (%d). Human review required.", after.MaxRounds))
@@ -370,7 +364,7 @@ func escalateRounds(v *Verdict, now time.Time, after Exchange) {
 	v.Exchange = v.Exchange.close(now, Escalated)
 }
 
-// payload is what a person gets to review of an exchange, and why.
+// payload returns the exchange in the form that a person reviews, with the reason.
 func (e Exchange) payload(reason string) Escalation {
 	return Escalation{
 		ExchangeID:          e.ID,
@@ -382,8 +376,8 @@ func (e Exchange) payload(reason string) Escalation {
 	}
 }
 
-// Escalation is what a person gets to review when an exchange is escalated (OCIP
-// reference, Escalation Payload).
+// Escalation is the data that a person reviews when an exchange is escalated (OCIP reference,
+// Escalation Payload).
 type Escalation struct {
 	ExchangeID          string `json:"exchangeId"`
 	ConversationID      string `json:"conversationId"`
@@ -401,8 +395,7 @@ func (e Exchange) summary() string {
 	return strings.Join(lines, "\n")
 }
 
-// assisted reports whether the message leaves on a person's word, given for it or
-// beforehand.
+// assisted reports whether the message is sent on a person's word, given for it or beforehand.
 func (v *Verdict) assisted(m *Outgoing) bool { return m.Person != Nobody || v.Grant != "" }
 
 func stamp(m *Outgoing, v *Verdict) Envelope {

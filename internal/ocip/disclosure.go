@@ -12,34 +12,34 @@ import (
 // message.
 const DisclosureLabel = "Sent by user's OpenClaw assistant"
 
-// Disclosure says where the label stands in a message's content.
+// Disclosure is the position of the label in a message's content.
 type Disclosure string
 
-// The three places. The annotation carries the label in each of them.
+// The three positions. The annotation carries the label in each case.
 const (
 	DisclosureSuffix Disclosure = "suffix"
 	DisclosurePrefix Disclosure = "prefix"
 	DisclosureNone   Disclosure = "none"
 )
 
-// Disclose puts the label into content once: content that already begins or ends
-// with it is returned as it is. Blank lines, of which the reader's screen may be
-// full, part the label from what it is about: written behind more than one of
-// them it does not count, and it is never put behind those that somebody wrote.
+// Disclose puts the label into content once: content that already begins or ends with it is
+// returned unchanged. Blank lines can fill the reader's screen and separate the label from the
+// text. A label behind more than one blank line therefore does not count, and Disclose never puts
+// its label behind the author's blank lines.
 func Disclose(content string, where Disclosure) string {
 	if where == DisclosureNone || disclosed(content) {
 		return content
 	}
 	if where == DisclosurePrefix {
 		rest := strings.TrimLeftFunc(content, blank)
-		// What the first line is indented by stays.
+		// The indent of the first line stays.
 		if i := strings.LastIndexByte(content[:len(content)-len(rest)], '\n'); i >= 0 {
 			content = content[i+1:]
 		}
 		return DisclosureLabel + "\n\n" + content
 	}
 	rest := strings.TrimRightFunc(content, blank)
-	// What makes the last character what it is stays.
+	// Characters that modify the last one stay.
 	behind := strings.TrimLeftFunc(content[len(rest):], joined)
 	return strings.TrimSuffix(content, behind) + "\n\n" + DisclosureLabel
 }
@@ -52,12 +52,12 @@ func disclosed(content string) bool {
 		return true
 	}
 	rest, ok := strings.CutSuffix(content, DisclosureLabel)
-	// Nor is it indented, which makes a sample of it.
+	// An indented label does not count: the indent makes it a code sample.
 	return ok && strings.HasSuffix(rest, "\n") && apart(rest, strings.TrimRightFunc(rest, blank))
 }
 
-// apart reports whether between a label and the rest of a content, of which shown
-// is what shows, a line ends and at most one is blank.
+// apart reports whether the label is separated from the rest of a content by the end of a line and
+// at most one blank line. Shown is the visible part of the rest.
 func apart(rest, shown string) bool {
 	if shown == "" {
 		return rest == ""
@@ -66,8 +66,8 @@ func apart(rest, shown string) bool {
 	return lines == 1 || lines == 2
 }
 
-// blank reports a character that nothing is seen of. A sign stands on the screen for
-// what was lost, and for what the reader's font, or this program, does not know.
+// blank reports whether a character is invisible. Replacement characters, and characters unknown to
+// this program or to the reader's font, count as visible: the screen shows a sign for them.
 func blank(r rune) bool {
 	if r == utf8.RuneError || unicode.In(r, unicode.Co, unicode.Cn) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) {
 		return false
@@ -75,8 +75,8 @@ func blank(r rune) bool {
 	return unicode.IsSpace(r) || r == '\u2800' || !text.Shows(r)
 }
 
-// joined reports a character that says how the one before it looks: the selectors of
-// variants, the joiners, and the tags that make a flag.
+// joined reports whether a character modifies the one before it: variation selectors, joiners, and
+// the tags that make a flag.
 func joined(r rune) bool {
 	return unicode.In(r, unicode.Variation_Selector, unicode.Join_Control) || '\U000e0020' <= r && r <= '\U000e007f'
 }

@@ -1,20 +1,19 @@
-// Package ocip is the vocabulary of the OpenClaw Interchange Protocol and the
-// pure decision over one message.
+// Package ocip is the vocabulary of the OpenClaw Interchange Protocol and the pure decision over
+// one message.
 //
-// It holds the words that the other packages use (identities, levels,
-// envelopes, exchanges, verdicts) and two functions that weigh them: [Decide]
-// for a message that wants to leave, [Receive] for one that arrives. Nothing
-// here reads a clock, a file, a socket or a random source: the caller brings
-// the time, the identifiers and the policy's answer, and must record the
-// verdict durably before acting on it.
+// It holds the types that the other packages use (identities, levels, envelopes, exchanges,
+// verdicts) and two functions that weigh a message: [Decide] before it is sent, [Receive] when it
+// arrives. Nothing here reads a clock, a file, a socket or a random source. The caller provides the
+// time, the identifiers and the policy's answer, and must record the verdict durably before it acts
+// on it.
 //
 // Source: OCIP protocol reference (seed 000) and ADR-007 (seed 001).
 //
 // # The folder
 //
-// The folder internal/ocip holds the rules of OCIP as pure functions: identities,
-// envelopes, the decision, the detectors, the policy, who is who. Its packages may import
-// each other and those of base.
+// The folder internal/ocip holds the rules of OCIP as pure functions: identities, envelopes, the
+// decision, the detectors, the policy, the directory. Its packages may import each other and those
+// of base.
 //
 //   - commitment: finds commitments in a text
 //   - content: finds secrets and markings in a text, which raise its level
@@ -24,5 +23,5 @@
 //   - policy: Rego through OPA: compiled once, swapped atomically
 package ocip
 
-// Version is the protocol version every envelope carries.
+// Version is the protocol version that every envelope carries.
 const Version = "1.0"

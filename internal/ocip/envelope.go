@@ -15,8 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Envelope is the annotation every outgoing message carries as metadata.ocip.
-// Its JSON form is the one of the OCIP reference, field by field.
+// Envelope is the annotation that every outgoing message carries as metadata.ocip. Its JSON form is
+// the one of the OCIP reference, field by field.
 type Envelope struct {
 	Version            string       `json:"version"`
 	MessageType        MessageType  `json:"message_type"`
@@ -31,7 +31,7 @@ type Envelope struct {
 	ExpiresAt          Time         `json:"expires_at"`
 }
 
-// Capabilities is what the sender may do in an exchange.
+// Capabilities lists the sender's rights in an exchange.
 type Capabilities struct {
 	CanCommit bool    `json:"can_commit"`
 	CanShare  []Level `json:"can_share"`
@@ -40,7 +40,7 @@ type Capabilities struct {
 // Time is a moment on the wire: ISO 8601 in UTC with milliseconds.
 type Time struct{ time.Time }
 
-// timeLayout is what the reference's examples show.
+// timeLayout is the form in the reference's examples.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
 // MarshalText writes the moment in UTC with milliseconds.
@@ -48,13 +48,13 @@ func (t Time) MarshalText() ([]byte, error) {
 	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout), nil
 }
 
-// MarshalJSON writes what [Time.MarshalText] does. Without it the method of
-// the time inside would be taken, which has another form.
+// MarshalJSON writes the form of [Time.MarshalText]. Without it, encoders would use the method of
+// the embedded time, which has another form.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)+2), `"`+timeLayout+`"`), nil
 }
 
-// UnmarshalJSON reads what [Time.UnmarshalText] does.
+// UnmarshalJSON reads the form of [Time.UnmarshalText].
 func (t *Time) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -63,8 +63,8 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return t.UnmarshalText([]byte(text))
 }
 
-// UnmarshalText reads any RFC 3339 moment whose year has four digits in UTC
-// too, so that it can be written again.
+// UnmarshalText reads any RFC 3339 moment whose year has four digits in UTC too, so that it can be
+// written again.
 func (t *Time) UnmarshalText(b []byte) error {
 	parsed, err := time.Parse(time.RFC3339, string(b))
 	if year := parsed.UTC().Year(); err != nil || year < 0 || year > 9999 {
@@ -74,9 +74,8 @@ func (t *Time) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// annotate encodes an envelope, as the JSON library would: it is written for
-// every message, and has nothing in it that could fail to encode. What is not
-// UTF-8 in an identity is replaced.
+// annotate encodes an envelope in the form of the JSON library. The daemon writes one for every
+// message, and no field of it can fail to encode. Invalid UTF-8 in an identity is replaced.
 func annotate(e Envelope) []byte {
 	b := make([]byte, 0, 640)
 	b = jsonline.Text(append(b, '{'), "version", e.Version)
@@ -106,8 +105,8 @@ func annotate(e Envelope) []byte {
 	return append(b, '}')
 }
 
-// EnvelopeError says which field of an envelope is wrong. Path is empty where
-// the annotation is no envelope at all.
+// EnvelopeError names the invalid field of an envelope. Path is empty if the annotation is no
+// envelope at all.
 type EnvelopeError struct {
 	Path    string
 	Problem string
@@ -124,22 +123,20 @@ func (e *EnvelopeError) Error() string {
 // is a human message (ADR-007).
 var ErrNoEnvelope = errors.New("no envelope")
 
-// maxEnvelopeRounds bounds the counters an envelope from elsewhere may claim,
-// so that no arithmetic on them can wrap.
+// maxEnvelopeRounds bounds the counters in a foreign envelope, so that no arithmetic on them can
+// wrap.
 const maxEnvelopeRounds = 1 << 20
 
-// maxEnvelopeText bounds each text of an envelope from elsewhere, and
-// maxProblem what an error says of one: both go into records, and a record
-// that is too large could not be written at all.
+// maxEnvelopeText bounds each text of a foreign envelope. maxProblem bounds the quotation of one in
+// an error. Both go into records, and a record that is too large could not be written at all.
 const (
 	maxEnvelopeText = 1024
 	maxProblem      = 256
 )
 
-// ParseEnvelope reads an annotation. It returns [ErrNoEnvelope] where there is
-// none and an [*EnvelopeError] naming the first field that is missing or
-// wrong. Fields it does not know are ignored, so that a newer minor version
-// can be read.
+// ParseEnvelope reads an annotation. It returns [ErrNoEnvelope] if there is none, and an
+// [*EnvelopeError] with the name of the first missing or invalid field. It ignores unknown fields,
+// so that it can read a newer minor version.
 func ParseEnvelope(annotation []byte) (Envelope, error) {
 	annotation = bytes.TrimSpace(annotation)
 	if len(annotation) == 0 || string(annotation) == "null" {
@@ -195,8 +192,8 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	return e, nil
 }
 
-// gaps reports whether a list of levels leaves out one below another: who may share
-// a level may share all below it.
+// gaps reports whether a list of levels leaves out one below another: a sender that may share a
+// level may share all below it.
 func gaps(levels []Level) bool {
 	listed, highest := [Restricted + 1]bool{}, Public
 	for _, l := range levels {
@@ -205,9 +202,8 @@ func gaps(levels []Level) bool {
 	return len(levels) > 0 && slices.Contains(listed[:highest+1], false)
 }
 
-// Looser returns the first member in which an envelope asks less of its receiver, or says
-// more for its sender, than the one that was sent, and "" where it does so in none. The
-// two are of one message.
+// Looser compares two envelopes of one message: this one and the one that was sent. It returns the
+// first member in which this one asks less of its receiver or claims more for its sender, or "".
 func (e *Envelope) Looser(sent *Envelope) (member string) {
 	switch trust := [...]MessageType{AgentGenerated, AgentAssisted, Human}; {
 	case slices.Index(trust[:], e.MessageType) > slices.Index(trust[:], sent.MessageType):
@@ -236,8 +232,8 @@ func readable(version string) bool {
 	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
 }
 
-// envelopeParser reads fields one by one and keeps the first fault, so that
-// the error names the field as the reference lists it.
+// envelopeParser reads fields one by one and keeps the first fault, so that the error names the
+// field that the reference lists first.
 type envelopeParser struct{ err error }
 
 func (p *envelopeParser) fail(path, problem string) {
@@ -283,7 +279,7 @@ func (p *envelopeParser) text(in map[string]jsontext.Value, path string) string 
 	return p.string(path, p.member(in, path))
 }
 
-// string reads a text that people are shown.
+// string reads a text that is shown to people.
 func (p *envelopeParser) string(path string, raw []byte) string {
 	if p.err != nil {
 		return ""
@@ -297,7 +293,7 @@ func (p *envelopeParser) string(path string, raw []byte) string {
 	case len(s) > maxEnvelopeText:
 		p.fail(path, fmt.Sprintf("longer than %d bytes", maxEnvelopeText))
 	case strings.ContainsFunc(s, misleading):
-		// These texts are shown to people who must decide by them.
+		// People must decide by these texts.
 		p.fail(path, "holds characters that cannot be shown")
 	}
 	return s

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// ExchangeType says what an exchange is for. It fixes who may reply and
-// whether the responder is asked for a commitment.
+// ExchangeType is the purpose of an exchange. It determines who may reply and whether the responder
+// is asked for a commitment.
 type ExchangeType string
 
 // The three exchange types of the protocol.
@@ -38,8 +38,8 @@ func (t ExchangeType) ReplyPolicy() ReplyPolicy {
 	return AgentOK
 }
 
-// tighten returns the reply policy with a caller's wish: an exchange that agents
-// may answer can be left to people, or want no answer. No wish makes it looser.
+// tighten combines the reply policy with a caller's wish. A caller can leave an exchange that
+// agents may answer to people, or want no answer. No wish makes the policy looser.
 func (p ReplyPolicy) tighten(wish ReplyPolicy) ReplyPolicy {
 	if p == AgentOK && (wish == HumanOnly || wish == NoReplyNeeded) {
 		return wish
@@ -52,7 +52,7 @@ func (t ExchangeType) RequiresCommitment() bool {
 	return t == CommitmentRequest || t == MeetingScheduling
 }
 
-// ReplyPolicy says who may answer a message.
+// ReplyPolicy determines who may answer a message.
 type ReplyPolicy string
 
 // The three reply policies of the protocol.
@@ -62,7 +62,7 @@ const (
 	NoReplyNeeded ReplyPolicy = "no-reply-needed"
 )
 
-// MessageType says who wrote a message.
+// MessageType is the kind of author of a message.
 type MessageType string
 
 // The three message types of the protocol.
@@ -84,18 +84,17 @@ const (
 	Expired    Outcome = "expired"
 )
 
-// Turn is one message of an exchange as its transcript shows it.
+// Turn is one message of an exchange in the form of its transcript.
 type Turn struct {
 	Round   int    `json:"round"`
 	Sender  string `json:"sender"`
 	Summary string `json:"summary"`
-	// Claimed is set where the summary is not the beginning of the message but what
-	// its sender says of it.
+	// Claimed is set if the sender wrote the summary. Otherwise it is the beginning of the message.
 	Claimed bool `json:"claimed,omitzero"`
 }
 
-// Shown is the turn's summary for people who decide by it: what its sender says of
-// the message stands in quotation marks, as the sender's words.
+// Shown is the turn's summary for people who decide by it. A summary that the sender wrote stands
+// in quotation marks, as the sender's words.
 func (t Turn) Shown() string {
 	if !t.Claimed {
 		return t.Summary
@@ -106,7 +105,7 @@ func (t Turn) Shown() string {
 // Exchange is one side's view of an exchange between two agents. Each side
 // keeps its own, also when both live in one daemon.
 type Exchange struct {
-	// ID names the exchange for the agent that holds this side.
+	// ID identifies the exchange for the agent on this side.
 	ID             string
 	ConversationID string
 	Type           ExchangeType
@@ -119,21 +118,21 @@ type Exchange struct {
 	Round int
 	// MaxRounds never grows once the exchange is open.
 	MaxRounds int
-	// Awaiting is the reply policy of the last message where the counterparty
-	// sent it, empty where this side did.
+	// Awaiting is the reply policy of the last message if the counterparty sent it, and empty if
+	// this side did.
 	Awaiting ReplyPolicy
-	// AwaitsCommitment is set where the last message came from the counterparty
-	// and asks for a commitment, by its envelope or its text.
+	// AwaitsCommitment is set if the last message came from the counterparty and asks for a
+	// commitment, by its envelope or its text.
 	AwaitsCommitment bool
-	// Asks is set where it asks for a yes that would bind.
+	// Asks is set if the last message asks for a yes that would bind.
 	Asks bool
-	// ForPerson is set where the exchange is escalated by a message that was
-	// delivered: nothing is stopped, but the answer is a person's to give.
+	// ForPerson is set if a message that was delivered has escalated the exchange. Nothing is
+	// stopped, but only a person may answer.
 	ForPerson bool
-	// Approved is set where this side had the last word, and on a person's word.
+	// Approved is set if this side sent the last message, on a person's word.
 	Approved bool
-	// Stopped is set if a person ended the exchange: a message of it that still waits
-	// leaves no more.
+	// Stopped is set if a person ended the exchange. Its messages that still wait are not sent any
+	// more.
 	Stopped bool
 	// Chain is the causal chain up to the last message, of either side.
 	Chain      Chain
@@ -142,17 +141,16 @@ type Exchange struct {
 	UpdatedAt  time.Time
 	ExpiresAt  time.Time
 	Transcript []Turn
-	// Shared and Withheld are the data of its messages so far, as far as they were
-	// declared (OCIP reference, Data Tracking).
+	// Shared and Withheld are the declared data of its messages so far (OCIP reference, Data
+	// Tracking).
 	Shared   []Shared
 	Withheld []Withheld
 }
 
-// MaxTracked bounds how many data items of each kind an exchange lists.
+// MaxTracked bounds the data items of each kind that an exchange lists.
 const MaxTracked = 64
 
-// Track adds the data of one more message. What was there is left as it is for
-// whoever still holds it.
+// Track adds the data of one more message. It leaves the earlier lists unchanged for other holders.
 func (e *Exchange) Track(shared []Shared, withheld []Withheld) {
 	e.Shared, e.Withheld = tracked(e.Shared, shared), tracked(e.Withheld, withheld)
 }
@@ -170,20 +168,20 @@ func (e Exchange) Open(now time.Time) bool {
 	return e.goesOn() && !e.ExpiredAt(now)
 }
 
-// goesOn reports whether the exchange has not ended: also one that a message which
-// was delivered has escalated goes on, with a person's answer.
+// goesOn reports whether the exchange has not ended. If a delivered message escalated it, it
+// continues with a person's answer.
 func (e Exchange) goesOn() bool {
 	return e.Outcome == InProgress || e.Outcome == Escalated && e.ForPerson
 }
 
-// ExpiredAt reports whether the exchange's time has run out. An exchange with
-// no end set does not expire.
+// ExpiredAt reports whether the exchange's time has run out. An exchange without an end does not
+// expire.
 func (e Exchange) ExpiredAt(now time.Time) bool {
 	return e.Outcome == Expired || (!e.ExpiresAt.IsZero() && !now.Before(e.ExpiresAt))
 }
 
-// advance returns the exchange after one more message. The transcript is
-// copied, so the earlier state stays as it was for whoever still holds it.
+// advance returns the exchange after one more message. It copies the transcript, so the earlier
+// state stays unchanged for other holders.
 func (e Exchange) advance(now time.Time, sender, summary string, claimed bool) Exchange {
 	e.Round++
 	e.UpdatedAt = now
@@ -193,8 +191,8 @@ func (e Exchange) advance(now time.Time, sender, summary string, claimed bool) E
 	return e
 }
 
-// close returns the exchange ended with the given outcome. One that has ended
-// keeps the outcome it has: how it ended is evidence.
+// close returns the exchange ended with the given outcome. If it has ended before, it keeps its
+// outcome, which is evidence.
 func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 	switch e.Outcome {
 	case Escalated:
@@ -210,8 +208,8 @@ func (e Exchange) close(now time.Time, outcome Outcome) Exchange {
 	return e
 }
 
-// Settle returns the exchange ended by a person or by time, and whether it was
-// open for that: also one that was escalated is, since for a person it waits.
+// Settle returns the exchange ended by a person or by time, and whether it was open for that. An
+// escalated exchange is open for that, since it waits for a person.
 func (e Exchange) Settle(now time.Time, outcome Outcome) (ended Exchange, open bool) {
 	if e.Outcome != InProgress && e.Outcome != Escalated {
 		return e, false
@@ -223,9 +221,9 @@ func (e Exchange) Settle(now time.Time, outcome Outcome) (ended Exchange, open b
 // SummaryRunes bounds one line of a transcript.
 const SummaryRunes = 120
 
-// Summarize makes the transcript's line for a message: its first line with
-// text, the disclosure aside, cut to [SummaryRunes]. Characters that could make it look like more
-// than one line, or like another one, become spaces.
+// Summarize makes the transcript's line for a message: its first line with text, without the
+// disclosure, cut to [SummaryRunes]. Characters that could make it look like more than one line, or
+// like another one, become spaces.
 func Summarize(content string) string {
 	for line := range strings.Lines(content) {
 		if strings.ContainsFunc(line, misleading) {
@@ -252,6 +250,6 @@ func Summarize(content string) string {
 	return ""
 }
 
-// misleading reports a character that a person reading a text does not see for
-// what it is, and bytes that are no character.
+// misleading reports whether a reader does not see a character as itself. It includes bytes that
+// are no character.
 func misleading(r rune) bool { return !text.Shows(r) }

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Extract is a part of a text besides a message's content that people are shown: the
+// Extract is a part of one of a message's texts, other than its content, that people are shown: the
 // beginning of the text, or the surroundings of a finding.
 type Extract struct {
-	// Member is the text's, At the offset of the part in it, and Of the length of the
+	// Member is the name of the text, At the offset of the part in it, and Of the length of the
 	// text, in bytes.
 	Member string
 	At, Of int
@@ -21,14 +21,14 @@ type Extract struct {
 
 // Bounds of extracts, in bytes.
 const (
-	// around is shown on each side of a finding, and longest of the finding itself.
+	// around is the length shown on each side of a finding, and longest that of the finding itself.
 	around, longest = 120, 512
-	// beginning is how much is shown of a string's beginning that has a finding.
+	// beginning is the length shown of the beginning of a string with a finding.
 	beginning = 2 << 10
 )
 
-// ClipMember bounds the name of a member for records. Two members that differ have two
-// names: a digest ends a name that is cut.
+// ClipMember bounds the name of a member for records. Two different members keep two names: a
+// digest ends a name that is cut.
 func ClipMember(name string) string {
 	if len(name) <= maxProblem {
 		return name
@@ -40,13 +40,13 @@ func ClipMember(name string) string {
 // span is a part of a text.
 type span struct{ start, end int }
 
-// near is the part of a text that shows a finding.
+// near returns the part of a text that shows a finding.
 func near(start, end int) span {
 	return span{start - around, min(end, start+longest) + around}
 }
 
-// appendExtracts adds the parts of a text that spans name, in their order, each byte once.
-// The text is the part from base on of a member's.
+// appendExtracts adds the parts of a text that spans name, in their order, each byte once. The text
+// begins at offset base of the member.
 func appendExtracts(list []Extract, member, text string, base int, spans []span) []Extract {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	for _, s := range spans {
@@ -73,8 +73,7 @@ func appendExtracts(list []Extract, member, text string, base int, spans []span)
 	return list
 }
 
-// Extracts are the parts of a message's strings besides its content in which something
-// was found.
+// Extracts returns the parts of a message's strings, other than its content, that show a finding.
 func Extracts(found []Detection, passages []Passage) (list []Extract) {
 	for _, p := range passages {
 		member := ClipMember(p.Member)

@@ -8,41 +8,40 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
-// Grant is a person's word given beforehand: that messages may speak of some
-// commitments, within bounds. It stands in for the question that a commitment in a
-// text would ask, and for no other: what a message answers, what its exchange asks
-// for, policies, rounds, chains and budgets are weighed as if there were none.
+// Grant is a person's approval given beforehand: messages may contain some commitments, within
+// bounds. It replaces only the question that a commitment in a text would raise. All other rules
+// apply as without it: the question that a message answers, the request of its exchange, policies,
+// rounds, chains and budgets.
 type Grant struct {
 	ID string
-	// Words are the names of what may be found: keywords and families of cues.
+	// Words are the names of the covered findings: keywords and families of cues.
 	Words []string
 	// Level is the highest level of a message.
 	Level Level
-	// Rounds is the last round of the exchange that it is good for, zero where it is
-	// bound to none.
+	// Rounds is the last round of the exchange that the grant covers, zero if it is bound to no
+	// exchange.
 	Rounds int
-	// Until is when it ends.
+	// Until is the end of the grant.
 	Until time.Time
-	// People is how many people have given it.
+	// People is the number of people who have given the grant.
 	People int
-	// Standing grants are good for any exchange between two ends, and for keywords
-	// alone.
+	// Standing grants cover any exchange between two ends, but only keywords.
 	Standing bool
 }
 
-// Grantable reports whether a person's word can be given beforehand for what a rule
-// finds. Only for what is listed: an acceptance, a sum, a pledge or a deed that is done
-// binds by what it answers or how much it is, which nobody knows beforehand, and a
-// family that is new has to be thought about first.
+// Grantable reports whether a person can approve beforehand the findings of a rule. Only the listed
+// ones are grantable. An acceptance, a sum, a pledge or a completed deed binds by the question that
+// it answers or by its amount, which nobody knows beforehand. A new family has to be considered
+// first.
 func Grantable(name string) bool {
 	return slices.Contains(commitment.Keywords(), name) ||
 		slices.Contains([]string{commitment.FirstPersonFuture, commitment.NextStep, commitment.Prefixed, commitment.Derived}, name)
 }
 
-// Keywords lists the thirteen, sorted.
+// Keywords lists the thirteen keywords, sorted.
 func Keywords() []string { return commitment.Keywords() }
 
-// AllGrantable lists what a person's word can be given beforehand for.
+// AllGrantable lists the findings that a person can approve beforehand.
 func AllGrantable() []string {
 	all := append(commitment.Keywords(), commitment.Families()...)
 	all = slices.DeleteFunc(all, func(name string) bool { return !Grantable(name) || name == commitment.NextStep })
@@ -50,14 +49,13 @@ func AllGrantable() []string {
 	return all
 }
 
-// neverGranted are the families that no grant lets past, even where they are in
-// the shadow: who gave it has not meant them.
+// neverGranted reports whether no grant covers a family, not even in shadow mode: the person who
+// gave the grant did not mean it.
 func neverGranted(name string) bool {
 	return slices.Contains([]string{commitment.Acceptance, commitment.Money, commitment.Pledge, commitment.Done}, name)
 }
 
-// Granted reports whether a person's word can be given beforehand for all that was
-// found in a text, and names what that is.
+// Granted reports whether a person can approve all findings in a text beforehand, and names them.
 func Granted(hits []commitment.Hit) (words []string, all bool) {
 	all = true
 	for _, h := range hits {
@@ -75,7 +73,7 @@ func Granted(hits []commitment.Hit) (words []string, all bool) {
 	return words, all && len(words) > 0
 }
 
-// covers reports whether the grant is for a message in which these words were found.
+// covers reports whether the grant covers a message with these findings.
 func (g *Grant) covers(hits []commitment.Hit, level Level, round int, now time.Time, needed int) bool {
 	if level > g.Level || !now.Before(g.Until) || needed > g.People || g.Rounds > 0 && round > g.Rounds {
 		return false
@@ -86,13 +84,13 @@ func (g *Grant) covers(hits []commitment.Hit, level Level, round int, now time.T
 	return !slices.ContainsFunc(hits, func(h commitment.Hit) bool { return !h.Shadow && !g.lists(&h) })
 }
 
-// lists reports whether a grant is for what was found. Who may speak of a deed may use
-// its noun: a grant of reserve is good for "reservation".
+// lists reports whether a grant names a finding. A grant for a deed includes its noun: a grant of
+// reserve also covers "reservation".
 func (g *Grant) lists(h *commitment.Hit) bool {
 	return slices.Contains(g.Words, h.Name()) || h.Rule == commitment.Derived && slices.Contains(g.Words, h.Keyword)
 }
 
-// granted returns the first grant that is for a message, nil where none is.
+// granted returns the first grant that covers a message, or nil.
 func granted(grants []Grant, texts []Passage, hits []commitment.Hit, level Level, round int, now time.Time, needed int) *Grant {
 	if len(grants) == 0 || OfMoney(texts) {
 		return nil
@@ -108,15 +106,15 @@ func granted(grants []Grant, texts []Passage, hits []commitment.Hit, level Level
 	return nil
 }
 
-// asWas reports whether a message leaves the answer to whom the type of its exchange
-// does: one that is for a person alone was not what a person has approved beforehand.
+// asWas reports whether a message keeps the reply policy of its exchange's type. If a message
+// leaves the answer to a person alone, a person did not approve that beforehand.
 func (m *Outgoing) asWas(v *Verdict) bool {
 	policy := v.Exchange.Type.ReplyPolicy()
 	return policy.tighten(m.ReplyPolicy) == policy
 }
 
-// offer enters into a verdict what a person who approves the message could approve of
-// its whole exchange, or why that is nothing.
+// offer enters into a verdict the grant that a person who approves the message could give for its
+// whole exchange, or the reason that there is none.
 func (m *Outgoing) offer(hits []commitment.Hit, v *Verdict) {
 	words, all := Granted(hits)
 	switch {

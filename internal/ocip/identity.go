@@ -2,9 +2,8 @@ package ocip
 
 import "github.com/openclawos/ocipd/internal/base/mutant"
 
-// Identity says who an agent is and whom it speaks for. It always comes from
-// the daemon's configuration or from a checked envelope, never from what a
-// client claims about itself.
+// Identity names an agent and its principal. It always comes from the daemon's configuration or
+// from a checked envelope, never from a client's claim about itself.
 type Identity struct {
 	InstanceID string `json:"instance_id"`
 	UserID     string `json:"user_id"`
@@ -12,22 +11,22 @@ type Identity struct {
 	TenantID   string `json:"tenant_id"`
 }
 
-// SameTenant reports whether both identities belong to one tenant. An identity
-// with no tenant belongs to none, so the answer is then no.
+// SameTenant reports whether both identities belong to one tenant. Without a tenant, the answer is
+// no.
 func (i Identity) SameTenant(other Identity) bool {
 	return i.TenantID != "" && i.TenantID == other.TenantID
 }
 
-// Kind says what is known about a counterparty, and so which rules hold.
+// Kind is the daemon's knowledge about a counterparty. It selects the rules.
 type Kind string
 
 const (
-	// KindAgent is an agent in the directory, a local agent, or one whose
-	// envelope was seen in the session: every rule holds.
+	// KindAgent is an agent in the directory, a local agent, or one whose envelope was seen in the
+	// session. Every rule applies.
 	KindAgent Kind = "agent"
-	// KindOwner is the person the agent speaks for.
+	// KindOwner is the person for whom the agent acts.
 	KindOwner Kind = "owner"
-	// KindPerson is a person whom the directory declares and who is not the owner.
+	// KindPerson is a person in the directory other than the owner.
 	KindPerson Kind = "person"
 	// KindUnknown is anybody else.
 	KindUnknown Kind = "unknown"
@@ -41,11 +40,10 @@ type Counterparty struct {
 	Accepts Level
 }
 
-// Wall reports whether the tenant wall stands between an agent and a
-// counterparty, and why. An agent of no tenant reaches no agent; anybody else is
-// behind the wall where a tenant is known and it is another one. It is the first
-// rule of every message, in both directions, and needs nothing but who is who, so
-// that it can be asked before anybody else sees a text.
+// Wall reports whether the tenant wall stands between an agent and a counterparty, and why. An
+// agent without a tenant reaches no agent. Any other counterparty is behind the wall if its tenant
+// is known and differs. The wall is the first rule for every message, in both directions. It needs
+// only the directory, so it can be checked before anybody else sees a text.
 func Wall(self Identity, other Counterparty) (reason string, blocked bool) {
 	if mutant.Off("wall") {
 		return "", false

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Level is a classification level. Levels are ordered: a higher one may be
-// shared with fewer.
+// Level is a classification level. Levels are ordered: a higher one may be shared with fewer
+// counterparties.
 type Level uint8
 
 // The four levels of the protocol, lowest first.
@@ -22,8 +22,8 @@ var levelNames = [...]string{"public", "internal", "confidential", "restricted"}
 // Levels lists every level, lowest first.
 func Levels() []Level { return []Level{Public, Internal, Confidential, Restricted} }
 
-// ParseLevel reads a level by its protocol name. The match is exact: a level
-// that is nearly right is an error, never a guess.
+// ParseLevel reads a level by its protocol name. The match is exact: a level that is nearly right
+// is an error, never a guess.
 func ParseLevel(s string) (Level, error) {
 	for i, name := range levelNames {
 		if s == name {
@@ -41,8 +41,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("level(%d)", uint8(l))
 }
 
-// UpTo lists the levels from public up to and including l, as
-// capabilities.can_share does.
+// UpTo lists the levels from public up to and including l, as in capabilities.can_share.
 func (l Level) UpTo() []Level {
 	all := Levels()
 	if int(l) >= len(all) {

@@ -10,11 +10,10 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// OfMoney reports whether texts could speak of a sum of money. There is no list of all
-// ways to write one, so every number counts as one that is not certainly something else:
-// a time, a date, a duration, an ordinal, the number of a round, a version or a page, or
-// a count of what costs nothing. A keyword beside a sum is not what a person has approved
-// who approved the keyword.
+// OfMoney reports whether texts could name a sum of money. No list can have all ways to write one,
+// so every number counts unless it certainly is something else: a time, a date, a duration, an
+// ordinal, the number of a round, a version or a page, or a count of things that cost nothing. A
+// person who approved a keyword has not approved the keyword beside a sum.
 func OfMoney(texts []Passage) bool {
 	for i := range texts {
 		one := &texts[i]
@@ -25,8 +24,8 @@ func OfMoney(texts []Passage) bool {
 	return false
 }
 
-// amountOf reports whether a value that is no prose is a sum: ids and dates are none
-// that are not called one, or have a currency.
+// amountOf reports whether a value that is no prose is a sum. Ids and dates are not, unless their
+// member is called a sum or they have a currency.
 func amountOf(p *Passage) bool {
 	number := strings.ContainsFunc(p.Text, unicode.IsNumber)
 	return number && (text.NamesAmount(p.Member) || valued(text.Fold(p.Text, text.CaseUnicode))) || strings.ContainsFunc(p.Text, isCurrency)
@@ -34,8 +33,8 @@ func amountOf(p *Passage) bool {
 
 func isCurrency(r rune) bool { return unicode.Is(unicode.Sc, r) }
 
-// currencies are the words that speak of money without a digit, and bigNumbers what
-// words of numbers end in that are written together.
+// currencies are words that indicate money without a digit. bigNumbers are endings of number words
+// that are written together.
 const (
 	currencies = "hundred hundreds thousand thousands million millions billion lakh lakhs crore grand usd eur gbp chf jpy cad aud cny inr dollar dollars euro euros pound pounds bucks quid yen yuan" +
 		" cents francs franken dólares dólar libras dollari sterline mille mil mila cien cientos ciento cento cem milliers milhares millón millones milliarde mio tsd reais"
@@ -68,34 +67,34 @@ func endsBig(word string) bool {
 	return false
 }
 
-// What a number is of that stands beside one of these words, in the languages that
-// commitments are looked for in.
+// A number beside one of these words is no sum, or is one. The lists are in the languages in which
+// commitments are detected.
 const (
-	// months stand before or behind the day and before the year.
+	// months come before or after the day, and before the year.
 	months = "january february march april may june july august september october november december jan feb mar apr jun jul aug sep sept oct nov dec" +
 		" januar februar märz mai juni juli oktober dezember enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre" +
 		" janvier février mars avril juin juillet août septembre octobre novembre décembre gennaio febbraio aprile maggio giugno luglio settembre ottobre dicembre" +
 		" januari februari maart mei augustus janeiro fevereiro março maio junho julho setembro outubro novembro dezembro"
-	// units of time stand behind.
+	// units of time come after the number.
 	units = "second seconds sec secs minute minutes min mins hour hours hr hrs h day days week weeks month months year years fortnight oclock am pm" +
 		" sekunde sekunden minuten stunde stunden std uhr tag tage tagen woche wochen monat monate monaten jahr jahre jahren werktag werktage werktagen arbeitstage arbeitstagen" +
 		" segundo segundos minuto minutos hora horas día días dia dias semana semanas mes meses año años" +
 		" seconde secondes heure heures jour jours semaine semaines mois an ans année années" +
 		" secondo secondi minuti ora ore giorno giorni settimana settimane mese mesi anno anni" +
 		" seconden minuut uur uren dag dagen weken maand maanden jaar jaren werkdag werkdagen mês ano anos"
-	// counted is what costs nothing, however many there are.
+	// counted are things that cost nothing, in any number.
 	counted = "people persons guests attendees participants colleagues pages slides lines words characters paragraphs chapters files tests questions messages emails errors warnings failures rows columns functions methods iterations retries" +
 		" issues bugs commits comments reviewers rounds steps times attempts options topics personas personen leute gäste seiten zeilen fragen" +
 		" personnes invités pages lignes persone ospiti pagine righe mensen gasten pagina regels vragen pessoas convidados páginas linhas perguntas preguntas líneas"
-	// numbered stands before: "round 2".
+	// numbered come before the number: "round 2".
 	numbered = "round version step phase part chapter page section line item task issue ticket room gate table question option paragraph figure slide appendix draft revision sprint day code exitcode" +
 		" runde schritt teil kapitel seite abschnitt zeile ronda versión paso fase parte capítulo página sección línea étape partie chapitre ligne" +
 		" versione passo capitolo pagina sezione riga ronde versie stap deel hoofdstuk regel rodada versão etapa seção linha"
-	// between may stand between a number and its unit.
+	// between may come between a number and its unit.
 	between = "working business full more whole calendar consecutive"
-	// pay makes money of a time: "two months' rent".
+	// pay makes a time a sum of money: "two months' rent".
 	pay = "of worth rent pay salary wages fee fees interest at for per à a à per rent miete gehalt lohn alquiler sueldo loyer salaire affitto stipendio huur loon aluguel salário k"
-	// multipliers make another number of one.
+	// multipliers change the value of a number.
 	multipliers = "k m mn mio mrd tsd bn b mil mille grand thousand million hundred lakh crore g"
 )
 
@@ -114,7 +113,7 @@ var words = sync.OnceValue(func() *wordKinds {
 	return &wordKinds{of(currencies), of(months), of(units), of(counted), of(numbered), of(between), of(pay), of(multipliers)}
 })
 
-// speaksOfMoney reports whether a text could.
+// speaksOfMoney reports whether a text could name a sum of money.
 func speaksOfMoney(s string) bool {
 	folded := text.Fold(s, text.CaseUnicode)
 	if valued(folded) {
@@ -139,11 +138,11 @@ func speaksOfMoney(s string) bool {
 	return false
 }
 
-// maxHarmless is how many digits a number has that can be none of money.
+// maxHarmless bounds the digits of a number that is certainly no money.
 const maxHarmless = 4
 
-// harmless returns where the number that begins at pos ends with what it is of, 0 if it
-// is not certain that this is no money.
+// harmless returns the end of the number that begins at pos, including its unit. It returns 0
+// unless the number certainly is no money.
 func harmless(s string, pos int) (end int) {
 	n := number{s: s, start: pos, end: pos}
 	for n.end < len(s) && s[n.end]-'0' < 10 {
@@ -161,14 +160,14 @@ func harmless(s string, pos int) (end int) {
 	return 0
 }
 
-// number is one in a text in lower case.
+// number is a number in a text in lower case.
 type number struct {
 	s          string
 	start, end int
 	value      int
 }
 
-// joined reports whether a number is written together with what stands before it.
+// joined reports whether a number is written together with the text before it.
 func (n *number) joined() bool {
 	if n.start == 0 {
 		return false
@@ -187,13 +186,13 @@ func (n *number) joined() bool {
 	return before != "" && before[len(before)-1]-'0' < 10 && n.end-n.start == 3
 }
 
-// begins reports whether a word begins at a place.
+// begins reports whether a word begins at a position.
 func (n *number) begins(at int) bool {
 	r, _ := utf8.DecodeLastRuneInString(n.s[:at])
 	return at == 0 || r == ' ' || r == '\n' || r == '(' || r == '"'
 }
 
-// ends reports whether nothing goes on at a place that could make another number of it.
+// ends reports whether nothing after a position could change the meaning of the number.
 func (n *number) ends(at int) bool {
 	if at == len(n.s) {
 		return true
@@ -215,7 +214,7 @@ func (n *number) ends(at int) bool {
 	return false
 }
 
-// word is the word at a place, behind one blank or a hyphen, and where it ends.
+// word returns the word at a position, after one blank or a hyphen, and its end.
 func (n *number) word(at int) (string, int) {
 	if at < len(n.s) && (n.s[at] == ' ' || n.s[at] == '-') {
 		at++
@@ -233,7 +232,7 @@ func (n *number) word(at int) (string, int) {
 	return n.s[min(at, len(n.s)):end], end
 }
 
-// before is the word that ends before a place, a blank or a full stop let past.
+// before returns the word that ends before a position, apart from a blank or a full stop.
 func (n *number) before(at int) string {
 	head := strings.TrimRight(n.s[:at], " \u00a0")
 	if head = strings.TrimSuffix(head, "."); len(n.s[:at])-len(head) > 3 {
@@ -250,7 +249,7 @@ func (n *number) before(at int) string {
 	return head[start:]
 }
 
-// digits reads a number of so many digits at a place and returns where it ends.
+// digits reads a number with that many digits at a position and returns its end.
 func (n *number) digits(at, least, most, limit int) int {
 	end := at
 	for end < len(n.s) && end-at < most && n.s[end]-'0' < 10 {
@@ -262,7 +261,7 @@ func (n *number) digits(at, least, most, limit int) int {
 	return end
 }
 
-// clock is "3pm", "15:30", "15h30", "14.30 uhr" and "24/7".
+// clock matches "3pm", "15:30", "15h30", "14.30 uhr" and "24/7".
 func (n *number) clock() int {
 	const midnight, minutes = 24, 59
 	if n.value > midnight || n.end-n.start > 2 {
@@ -306,7 +305,7 @@ const (
 	lastYear  = 2099
 )
 
-// date is a day beside its month, a year behind either, or all in numbers.
+// date matches a day beside its month, each with an optional year, or a date in digits.
 func (n *number) date() int {
 	const days, monthsOfYear = 31, 12
 	year := n.value >= firstYear && n.value <= lastYear && n.end-n.start == 4
@@ -350,7 +349,7 @@ func (n *number) date() int {
 	}
 	switch {
 	case words().months[word]:
-		// And its year.
+		// The year follows.
 		at := behind
 		if next, past := n.word(behind); next == "de" {
 			at = past
@@ -374,7 +373,7 @@ func (n *number) date() int {
 	return 0
 }
 
-// ordinal is "5th", and "第5".
+// ordinal matches "5th" and "第5".
 func (n *number) ordinal() int {
 	for _, suffix := range [...]string{"st", "nd", "rd", "th", "ème", "de", "ste", "º", "ª", "番目", "回目"} {
 		if strings.HasPrefix(n.s[n.end:], suffix) && n.end-n.start <= 3 {
@@ -387,7 +386,7 @@ func (n *number) ordinal() int {
 	return 0
 }
 
-// counts is a number of hours, of days, of guests.
+// counts matches a number of hours, of days, of guests.
 func (n *number) counts() int {
 	for _, unit := range [...]string{"時間", "時", "分鐘", "分钟", "小时", "小時", "点", "點", "天", "日間", "週間", "周", "星期", "个月", "個月", "か月", "ヶ月", "秒"} {
 		if strings.HasPrefix(n.s[n.end:], unit) {
@@ -410,7 +409,7 @@ func (n *number) counts() int {
 	return end
 }
 
-// named is the number of a round, a version, a page: "round 2", "v1.2.3", "#14", "q3".
+// named matches the number of a round, a version, a page: "round 2", "v1.2.3", "#14", "q3".
 func (n *number) named() int {
 	end := n.end
 	if n.start > 0 && n.s[n.start-1] == '#' {
@@ -442,7 +441,7 @@ func (n *number) named() int {
 	return 0
 }
 
-// zero is no sum: "exit code: 0", "0 errors".
+// zero matches a zero, which is no sum: "exit code: 0", "0 errors".
 func (n *number) zero() int {
 	if n.value != 0 || n.end-n.start > 1 {
 		return 0
@@ -450,11 +449,11 @@ func (n *number) zero() int {
 	return n.end
 }
 
-// items is how many items of a list were read.
+// items counts the items of a list read so far.
 type items int
 
-// next returns where the number ends that begins an item of a list at pos, 0 if none
-// does: at the beginning of its line, and the first item's or one more than the last's.
+// next returns the end of the number that begins an item of a list at pos, or 0. The number must be
+// at the beginning of its line, and be the first item's or one more than the last.
 func (i *items) next(s string, pos int) (end int) {
 	from := max(0, pos-maxLead-1)
 	lead := s[from:pos]
@@ -475,5 +474,5 @@ func (i *items) next(s string, pos int) (end int) {
 	return 0
 }
 
-// maxLead is how many signs and blanks stand before the number of an item.
+// maxLead bounds the signs and blanks before the number of an item.
 const maxLead = 16

@@ -2,28 +2,28 @@ package ocip
 
 import "time"
 
-// Owed is what an agent owes a counterparty: an answer that a person must give,
-// or no answer at all. It is kept for the two of them, so that a fresh exchange
-// or another id does not get round it. [Decide] and [Receive] return what is owed
-// after their message; [Owed.Settle] does where a person ends something.
+// Owed is an agent's debt to a counterparty: an answer that a person must give, or no answer at
+// all. It is kept for the two of them, so that another exchange or another id does not get round
+// it. [Decide] and [Receive] return the debt after their message; [Owed.Settle] returns it after a
+// person has ended something.
 type Owed struct {
-	// ReplyPolicy is who may answer, empty where nothing is owed. It is agent-ok
-	// where the agent does not answer by itself, or owes a commitment.
+	// ReplyPolicy determines who may answer, and is empty if there is no debt. It is agent-ok if
+	// the agent does not answer by itself, or owes a commitment.
 	ReplyPolicy ReplyPolicy `json:"replyPolicy,omitzero"`
-	// Commitment is set where the answer would commit the agent's person.
+	// Commitment is set if the answer would commit the agent's person.
 	Commitment bool `json:"commitment,omitzero"`
-	// ConversationID is the conversation of the newest message that is owed for.
+	// ConversationID is the conversation of the newest message that made a debt.
 	ConversationID string `json:"conversationId,omitzero"`
-	// Until is when nothing is owed any more, zero for never.
+	// Until is the end of the debt, zero for never.
 	Until time.Time `json:"until,omitzero"`
 }
 
 func (o Owed) owes() bool { return o.ReplyPolicy != "" }
 
-// human reports whether the answer is a person's to give, whoever asks.
+// human reports whether only a person may answer, whoever asks.
 func (o Owed) human() bool { return o.ReplyPolicy == HumanOnly || o.Commitment }
 
-// at returns what is owed at a time.
+// at returns the debt at a time.
 func (o Owed) at(now time.Time) Owed {
 	if !o.owes() || !o.Until.IsZero() && !now.Before(o.Until) {
 		return Owed{}
@@ -31,8 +31,8 @@ func (o Owed) at(now time.Time) Owed {
 	return o
 }
 
-// incur returns what is owed once a message was received, as the exchange after it
-// shows it. What is owed already is not made less by a message that asks for less.
+// incur returns the debt after a message was received; e is the exchange after it. A message that
+// asks for less does not reduce an existing debt.
 func (o Owed) incur(agent *Agent, e *Exchange) Owed {
 	fresh := Owed{ReplyPolicy: e.Awaiting, Commitment: e.AwaitsCommitment, ConversationID: e.ConversationID, Until: e.ExpiresAt}
 	switch {
@@ -43,7 +43,7 @@ func (o Owed) incur(agent *Agent, e *Exchange) Owed {
 		return fresh
 	case !fresh.human() && agent.CanAutoRespond:
 		if o.ReplyPolicy == NoReplyNeeded && !o.Commitment {
-			// Who wanted no answer has asked for one now.
+			// The counterparty first wanted no answer, and has now asked for one.
 			return Owed{}
 		}
 		return o
@@ -60,11 +60,10 @@ func (o Owed) incur(agent *Agent, e *Exchange) Owed {
 	return fresh
 }
 
-// Settle returns what is owed after a person has ended a conversation's exchange,
-// or a held message with the code it was held for, without sending anything. A
-// person who resolves an exchange has dealt with what was asked there; one who
-// denies the answer has not. A first message after one that wanted no answer is
-// looked at once, whatever comes of it.
+// Settle returns the debt after a person has ended a conversation's exchange, or a message held for
+// the code, without sending anything. If the person resolves the exchange, its debt is settled. If
+// the person denies the answer, it stays. If the counterparty wanted no answer, a person looks only
+// at the first message after that, with any outcome.
 func (o Owed) Settle(outcome Outcome, conversationID string, held Code) Owed {
 	switch {
 	case outcome == Resolved && conversationID == o.ConversationID:
@@ -75,8 +74,8 @@ func (o Owed) Settle(outcome Outcome, conversationID string, held Code) Owed {
 	return o
 }
 
-// reason says why a message of the agent is held because of what it owes, and by
-// which code, or nothing.
+// reason returns the code and the explanation if a message of the agent is held because of the
+// debt, or nothing.
 func (o Owed) reason(m *Outgoing) (Code, string) {
 	asked := "agent " + m.To.InstanceID + " "
 	in := "conversation " + o.ConversationID

@@ -2,9 +2,8 @@ package ocip
 
 import "github.com/openclawos/ocipd/internal/base/text"
 
-// Passage is one string of a message: its content, with no member, or another one
-// with the path it stands at. Secrets are looked for in every passage, commitments
-// in prose alone.
+// Passage is one string of a message: its content, without a member, or another string with its
+// path. Detectors look for secrets in every passage, and for commitments only in prose.
 type Passage = text.Passage
 
 // together returns a message's content and its other strings as one list.

@@ -6,43 +6,43 @@ import (
 	"time"
 )
 
-// PeopleRules are what holds towards counterparties that are no agents. The zero
-// value holds nothing back.
+// PeopleRules are the rules towards counterparties that are no agents. The zero value holds nothing
+// back.
 type PeopleRules struct {
 	// Commitments holds messages that promise something.
 	Commitments bool
-	// Policy has the policy asked.
+	// Policy makes the daemon ask the policy.
 	Policy bool
-	// FirstContact is what becomes of the first message to a counterparty.
+	// FirstContact is the treatment of the first message to a counterparty.
 	FirstContact FirstContact
-	// MaxMessages, when above zero, is how many messages a session may take within
-	// the Window; those beyond it are held.
+	// MaxMessages, when above zero, bounds the messages that a session may take within the Window.
+	// Further messages are held.
 	MaxMessages int
 	Window      time.Duration
 }
 
-// FirstContact says what becomes of the first message to a counterparty.
+// FirstContact is the treatment of the first message to a counterparty.
 type FirstContact string
 
-// The three answers to a first message. None given allows it.
+// The three treatments of a first message. An empty one allows it.
 const (
 	ContactAllow FirstContact = "allow"
 	ContactHold  FirstContact = "hold"
 	ContactDeny  FirstContact = "deny"
 )
 
-// LookAlike says what becomes of a message to a key that imitates a known one.
+// LookAlike is the treatment of a message to a key that imitates a known one.
 type LookAlike string
 
-// The three answers to a look-alike. None given holds it.
+// The three treatments of a look-alike. An empty one holds it.
 const (
 	LookAlikeHold  LookAlike = "hold"
 	LookAlikeDeny  LookAlike = "deny"
 	LookAlikeAllow LookAlike = "allow"
 )
 
-// Towards returns what holds towards a counterparty of a kind. Nothing of it is for
-// agents and owners.
+// Towards returns the rules towards a counterparty of a kind. None of them applies to agents and
+// owners.
 func (r *Rules) Towards(kind Kind) PeopleRules {
 	switch {
 	case r == nil:
@@ -54,7 +54,7 @@ func (r *Rules) Towards(kind Kind) PeopleRules {
 	return PeopleRules{}
 }
 
-// contact returns what bounds messages to the counterparty as such, whatever they say.
+// contact returns the limits on messages to the counterparty, whatever their texts.
 func (m *Outgoing) contact() PeopleRules {
 	if m.Unconfirmed {
 		return m.Rules.Towards(KindUnknown)
@@ -62,8 +62,8 @@ func (m *Outgoing) contact() PeopleRules {
 	return m.Rules.Towards(m.To.Kind)
 }
 
-// lookAlike weighs a session key that imitates a known one. A person who has looked
-// can let the message go, unless the configuration denies it.
+// lookAlike weighs a session key that imitates a known one. A person can release the message after
+// a look, unless the configuration denies it.
 func lookAlike(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.LooksLike == "" {
 		return
@@ -106,9 +106,9 @@ func firstContact(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 }
 
-// budget holds what is more than the agent may send in an hour, or a session with
-// a person may take. It comes last: what is wrong with a message is told before
-// that there are many.
+// budget holds messages beyond the number that the agent may send in an hour, or that a session
+// with a person may take. It comes last: a fault of the message itself is reported before the
+// number.
 func budget(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Person != Nobody {
 		return

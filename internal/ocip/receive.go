@@ -13,41 +13,38 @@ import (
 type Incoming struct {
 	Now      time.Time
 	Receiver Agent
-	// From is the sender as the directory knows it. Its kind is KindUnknown
-	// where the envelope's source is not in the directory.
+	// From is the sender according to the directory. Its kind is KindUnknown if the envelope's
+	// source is not in the directory.
 	From Counterparty
-	// Elsewhere is set where the directory knows the envelope's source, but
-	// not at the session the message came through.
+	// Elsewhere is set if the directory knows the envelope's source, but not at the session through
+	// which the message came.
 	Elsewhere bool
 	Envelope  Envelope
-	// Exchange is the receiver's side before this message. A side that is new
-	// begins with round zero.
+	// Exchange is the receiver's side before this message. A new side begins with round zero.
 	Exchange Exchange
 	Summary  string
 	// Claimed is as in [Outgoing].
 	Claimed bool
-	// Chain is the causal chain with this message in it.
+	// Chain is the causal chain including this message.
 	Chain Chain
-	// Escalated is the exchange between the two agents that has come to its limit
-	// and that no person has settled, empty where there is none.
+	// Escalated is the exchange between the two agents that has reached its limit and that no
+	// person has settled yet, or empty.
 	Escalated string
-	// ExpiresAfter, when above zero, is for how long an exchange that begins may
-	// go on, whatever its envelope says.
+	// ExpiresAfter, when above zero, bounds the duration of an exchange that begins, whatever its
+	// envelope says.
 	ExpiresAfter time.Duration
-	// Owed is what the receiver owed the sender before this message.
+	// Owed is the receiver's debt to the sender before this message.
 	Owed Owed
-	// Content is the text, Passages are the message's other strings, and Rules is
-	// what both are judged by.
+	// Content is the text, Passages are the message's other strings, and Rules apply to both.
 	Content  string
 	Passages []Passage
 	Rules    *Rules
-	// Rendering is what the program that shows the texts to the receiver makes of
+	// Rendering lists the changes that the receiver's program makes to the texts before it shows
 	// them.
 	Rendering []text.Rendering
-	// Approved is set where a person of this daemon has let the message through
-	// on the sender's side.
+	// Approved is set if a person of this daemon has released the message on the sender's side.
 	Approved bool
-	// Grants are the words that the agent's person has given for this exchange.
+	// Grants are the approvals that the agent's person has given for this exchange.
 	Grants []Grant
 }
 
@@ -55,7 +52,7 @@ type Incoming struct {
 // sender's.
 type arrival func(ctx context.Context, m *Incoming, policy Policy, v *Verdict)
 
-// incoming lists the receiver's rules in the order the protocol fixes.
+// incoming lists the receiver's rules in the order of the protocol.
 var incoming = [...]arrival{
 	tenantWallInbound,
 	sourceInbound,
@@ -70,8 +67,8 @@ var incoming = [...]arrival{
 	promisesInbound,
 }
 
-// Receive weighs a message that arrives. The receiver decides for itself and
-// trusts the envelope for nothing that its own directory and state can tell.
+// Receive weighs a message that arrives. The receiver decides for itself. It trusts the envelope
+// for nothing that its own directory and state can tell.
 func Receive(ctx context.Context, m *Incoming, policy Policy) *Verdict {
 	if ends := m.Now.Add(m.ExpiresAfter); m.ExpiresAfter > 0 && m.Exchange.Round == 0 && ends.Before(m.Exchange.ExpiresAt) {
 		m.Exchange.ExpiresAt = ends
@@ -83,7 +80,7 @@ func Receive(ctx context.Context, m *Incoming, policy Policy) *Verdict {
 			continue
 		}
 		if v.Exchange.Outcome == m.Exchange.Outcome && v.Exchange.ForPerson == m.Exchange.ForPerson {
-			// What a refused envelope claims changes nothing.
+			// The claims of a refused envelope change nothing.
 			v.Exchange = m.Exchange
 		}
 		return v
@@ -103,16 +100,15 @@ func Receive(ctx context.Context, m *Incoming, policy Policy) *Verdict {
 	return v
 }
 
-// after returns the exchange with the message in it. An envelope can move the
-// round forward, never back.
+// after returns the exchange with the message in it. An envelope can move the round forward, never
+// back.
 func (m *Incoming) after(e Exchange) Exchange {
 	e.Round = max(e.Round, m.Envelope.ExchangeRound-1)
 	return e.advance(m.Now, m.Envelope.SourceAgent.InstanceID, m.Summary, m.Claimed)
 }
 
-// closeNew ends an exchange that the message itself would open. One that is
-// under way goes on: a refusal that rests on what an envelope claims must not
-// let its writer end somebody else's exchange.
+// closeNew ends an exchange that the message itself would open. An exchange that is under way goes
+// on: otherwise a false envelope could end somebody else's exchange.
 func (m *Incoming) closeNew(v *Verdict, outcome Outcome) {
 	if m.Exchange.Round == 0 {
 		v.Exchange = v.Exchange.close(m.Now, outcome)
@@ -127,9 +123,8 @@ func tenantWallInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
-// sourceInbound refuses an envelope that names somebody else than the agent
-// the directory has at the session it came through, or than the agent that the
-// exchange is with.
+// sourceInbound refuses an envelope whose source is neither the agent that the directory has at the
+// session nor the agent of the exchange.
 func sourceInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if m.Elsewhere {
 		v.deny(SourceMismatch, ruleReceiver, fmt.Sprintf(
@@ -163,9 +158,8 @@ func expiryInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
-// aheadInbound refuses an envelope whose round lies further ahead of what is known
-// than a whole exchange is long. Taken at its word, one line from anywhere would use
-// up the rounds of two agents.
+// aheadInbound refuses an envelope whose round is further ahead of the known round than a whole
+// exchange is long. Otherwise one forged line would use up the rounds of two agents.
 func aheadInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	limit := lowest(m.Exchange.MaxRounds, m.Envelope.MaxRounds, m.Receiver.MaxRounds)
 	if known := m.Exchange.Round; m.Envelope.ExchangeRound-known > max(limit, 1) {
@@ -174,8 +168,8 @@ func aheadInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
-// stoppedInbound refuses whatever arrives between two agents of whom a person has
-// to settle something first, but for that person's own words.
+// stoppedInbound refuses messages between two agents whose escalated exchange a person must settle
+// first, except that person's own.
 func stoppedInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if m.Escalated == "" || m.Approved || m.Envelope.MessageType == Human {
 		return
@@ -198,8 +192,8 @@ func acceptsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	v.Exchange = v.Exchange.close(m.Now, Denied)
 }
 
-// askPolicyInbound asks with source and target as the message travels, so the
-// receiver's policy sees the sender as source.
+// askPolicyInbound asks with the message's own source and target, so the receiver's policy sees the
+// sender as source.
 func askPolicyInbound(ctx context.Context, m *Incoming, policy Policy, v *Verdict) {
 	person := Nobody
 	if m.Approved {
@@ -217,7 +211,7 @@ func askPolicyInbound(ctx context.Context, m *Incoming, policy Policy, v *Verdic
 	v.Exchange.MaxRounds = lowest(v.Exchange.MaxRounds, m.Envelope.MaxRounds, answer.MaxRounds, m.Receiver.MaxRounds)
 }
 
-// replayInbound refuses a round that has been.
+// replayInbound refuses a round that was received before.
 func replayInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if known := m.Exchange.Round; known > 0 && m.Envelope.ExchangeRound <= known {
 		v.deny(EnvelopeReplayed, ruleRounds, fmt.Sprintf(
@@ -225,32 +219,32 @@ func replayInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
-// roundsInbound stops an exchange that its sender has let run too long. A person
-// who took it over there has the last word.
+// roundsInbound stops an exchange that its sender has let run too long. A person who took it over
+// there has the last word.
 func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	if after := m.after(v.Exchange); after.Round > after.MaxRounds && m.Envelope.MessageType != Human {
 		escalateRounds(v, m.Now, after)
 	}
 }
 
-// promisesInbound looks for what the sender asks the receiver to commit to, in
-// the envelope's flags and the texts. It holds nothing back: the agent may read
-// it, and its answer is a person's to give, who has to hear of it.
+// promisesInbound looks for requests that the receiver commit to something, in the envelope's flags
+// and the texts. It holds nothing back: the agent may read the message, but only a person may
+// answer, and must hear of it.
 func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	texts := together(m.Content, m.Passages)
 	hits := m.Rules.promises(Before{}, texts, m.Rendering, nil, v)
 	result := commitment.Judge(hits)
 	if result.RequiresHuman && !m.Envelope.RequiresCommitment && m.Envelope.ReplyPolicy != HumanOnly {
 		if g := granted(m.Grants, texts, hits, v.Level, max(v.Exchange.Round+1, m.Envelope.ExchangeRound), m.Now, 1); g != nil {
-			// The person of the agent has let it speak of these already: it is asked for
+			// The agent's person has already approved these commitments, and the message asks for
 			// nothing else.
 			v.Grant, result.RequiresHuman = g.ID, false
 		}
 	}
 	v.Exchange.Asks = commitment.Asks(m.Content)
 	if m.Approved && !v.Exchange.Asks {
-		// The sender's person has made a promise of their own, and asked for none: the answer
-		// is weighed by its own words.
+		// The sender's person has made a promise of their own, and asked for none: the answer is
+		// weighed by its own words.
 		result.RequiresHuman = false
 	}
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment

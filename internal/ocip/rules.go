@@ -11,20 +11,18 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// Rules are what a decision looks for in a message's text. A detector that is
-// nil looks for nothing.
+// Rules configure the checks of a message's text. A nil detector finds nothing.
 type Rules struct {
 	Content     *content.Detector
 	Commitments *commitment.Detector
-	// Monitor records commitments and lets them go.
+	// Monitor records commitments and does not hold them.
 	Monitor bool
 	// Chain bounds the causal chain of messages between agents.
 	Chain ChainLimits
-	// Unknown is what holds towards whom nobody declared, Person towards declared
-	// people who are not the owner.
+	// Unknown are the rules towards undeclared counterparties, Person those towards declared people
+	// other than the owner.
 	Unknown, Person PeopleRules
-	// LookAlike is what becomes of a message whose session key imitates an entry
-	// of the directory.
+	// LookAlike is the treatment of a message whose session key imitates an entry of the directory.
 	LookAlike LookAlike
 }
 
@@ -35,8 +33,8 @@ func (r *Rules) chainLimits() ChainLimits {
 	return r.Chain
 }
 
-// promises looks for commitments in a message's texts, as written and as their
-// receiver is shown them, and enters what it finds, and what was found in its files.
+// promises looks for commitments in a message's texts, both as written and as the receiver sees
+// them. It enters its findings and those from the message's files.
 func (r *Rules) promises(before Before, texts []Passage, as []text.Rendering, files []commitment.Hit, v *Verdict) (hits []commitment.Hit) {
 	if r == nil || r.Commitments == nil {
 		return nil
@@ -50,24 +48,23 @@ func (r *Rules) promises(before Before, texts []Passage, as []text.Rendering, fi
 	return hits
 }
 
-// Detection is one thing that was found in a text: the rule that found it and
-// where, never the text itself. Start and End are byte offsets in the message's
-// member, which is empty for its content.
+// Detection is one finding in a text: its rule and its position, never the text itself. Start and
+// End are byte offsets in the message's member, which is empty for its content.
 type Detection struct {
 	Rule       string
 	Member     string
 	Start, End int
 	Zone       string
-	// Shadow marks what is only recorded.
+	// Shadow marks a finding that is only recorded.
 	Shadow bool
 }
 
-// maxDetections bounds what a verdict carries, so that no text can make a record
-// larger than it may be.
+// maxDetections bounds the findings in a verdict, so that no text can make a record larger than the
+// limit.
 const maxDetections = 64
 
-// few keeps at most [maxDetections] detections for a record: the first of each kind, those that
-// count before those that do not, then the earliest others, in their order.
+// few keeps at most [maxDetections] detections for a record: the first of each kind, enforced ones
+// before shadow ones, then the earliest others, in their order.
 func few(found []Detection) []Detection {
 	const n = maxDetections
 	if len(found) <= n {
@@ -100,8 +97,7 @@ func few(found []Detection) []Detection {
 	return list
 }
 
-// raise looks at every text of the message, which can only raise the declared
-// level.
+// raise checks every text of the message. A finding can only raise the declared level.
 func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Rules == nil || m.Rules.Content == nil {
 		return
@@ -110,8 +106,7 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	for _, f := range append(m.Rules.Content.Scan(m.texts, m.Rendering...), m.Files.findings...) {
 		d := Detection{Rule: f.Rule, Member: ClipMember(f.Member), Start: f.Start, End: f.End, Shadow: f.Shadow}
 		found = append(found, d)
-		// The detector's levels are the protocol's; one that is not is treated as
-		// the highest.
+		// The detector's levels are the protocol's. An unknown level counts as the highest.
 		level, err := ParseLevel(f.Level)
 		if err != nil {
 			level = Restricted
@@ -123,8 +118,8 @@ func raise(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	v.Detections = append(v.Detections, few(found)...)
 }
 
-// Look looks for what may not be shared in texts that are no message. Secret is what raises them
-// to above a level: a credential, or what a pattern of the operator's own finds.
+// Look looks for data that may not be shared in texts that are no message. Secret is the finding
+// that raises them above a level: a credential, or a match of the operator's own pattern.
 func (r *Rules) Look(texts []Passage, most Level) (found []Detection, secret string) {
 	if r == nil || r.Content == nil {
 		return nil, ""
@@ -142,8 +137,8 @@ func (r *Rules) Look(texts []Passage, most Level) (found []Detection, secret str
 	return few(found), secret
 }
 
-// commitments looks for what no agent may promise by itself: what it owes, the
-// exchange's own flags, and words in the texts. With a person, nothing is held.
+// commitments looks for promises that no agent may make by itself: its debts, the exchange's own
+// flags, and words in the texts. If a person has decided, it holds nothing.
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	hits := m.Rules.promises(m.before(v), m.texts, m.Rendering, m.Files.hits, v)
 	result := commitment.Judge(hits)
@@ -171,14 +166,14 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
 
-// Likelihood is how likely a message that is held for its words binds somebody.
+// Likelihood estimates whether a message that is held for its words binds somebody.
 type Likelihood = commitment.Likelihood
 
 // Likelihoods lists them, the highest first.
 func Likelihoods() []Likelihood { return commitment.Likelihoods() }
 
-// binding says why a message between two agents binds somebody whatever its words
-// are, and by which code, or nothing.
+// binding returns a code and a reason if a message between two agents binds somebody whatever its
+// words are, or nothing.
 func binding(m *Outgoing, v *Verdict) (Code, string) {
 	if m.To.Kind != KindAgent {
 		return "", ""
@@ -203,8 +198,8 @@ func binding(m *Outgoing, v *Verdict) (Code, string) {
 	return CommitmentRequiresHuman, reason
 }
 
-// replyExpected refuses an answer to a message that wants none, in whichever
-// exchange of its conversation.
+// replyExpected refuses an answer to a message that wants none, in any exchange of its
+// conversation.
 func replyExpected(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.To.Kind != KindAgent {
 		return
@@ -214,8 +209,8 @@ func replyExpected(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 }
 
-// DataItem is one piece of data that a caller says its message includes (OCIP
-// reference, Data Tracking).
+// DataItem is one piece of data that the message includes, according to the caller (OCIP reference,
+// Data Tracking).
 type DataItem struct {
 	Source      string
 	Fields      []string
@@ -229,23 +224,22 @@ type Shared struct {
 	Fields []string `json:"fields"`
 }
 
-// Withheld names data that was kept back, and why. The description is the
-// caller's, for the sender's record alone; others are told what [Withheld.Told]
-// says.
+// Withheld names data that was kept back, and why. The description is the caller's, for the
+// sender's record alone; others get the words of [Withheld.Told].
 type Withheld struct {
 	// Reason is one of a fixed list: [AboveLevel], [NotAccepted].
 	Reason      string `json:"reason"`
 	Description string `json:"description"`
 }
 
-// Why data is kept back.
+// Reasons to keep data back.
 const (
 	AboveLevel  = "above_level"
 	NotAccepted = "not_accepted"
 )
 
-// Told is what the receiver of a message learns of data that was kept back: the
-// reason, in words that are always the same.
+// Told is the information for the receiver about data that was kept back: the reason, always in the
+// same words.
 func (w Withheld) Told() Withheld {
 	w.Description = "above what the receiver accepts"
 	if w.Reason == AboveLevel {
@@ -254,7 +248,7 @@ func (w Withheld) Told() Withheld {
 	return w
 }
 
-// Told lists what the receiver learns of data that was kept back.
+// Told lists the information for the receiver about data that was kept back.
 func (v *Verdict) Told() []Withheld {
 	if len(v.Withheld) == 0 {
 		return nil
@@ -266,8 +260,8 @@ func (v *Verdict) Told() []Withheld {
 	return told
 }
 
-// sift parts the data items into those that go along and those that do not:
-// above the message's level, or above what the receiver accepts.
+// sift divides the data items into those that are sent and those that are kept back because they
+// are above the message's level, or above the level that the receiver accepts.
 func sift(items []DataItem, level, accepts Level) (shared []Shared, withheld []Withheld) {
 	for _, item := range items {
 		switch {

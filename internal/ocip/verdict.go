@@ -1,6 +1,6 @@
 package ocip
 
-// Result is the answer to "may this go on", as audit records write it.
+// Result is the answer to "may this go on", in the words of audit records.
 type Result string
 
 // The three results.
@@ -10,8 +10,8 @@ const (
 	RequireApproval Result = "require_approval"
 )
 
-// Code names why a message was not let through. It is part of the wire
-// protocol: callers read it in details.ocip.code.
+// Code is the reason to stop a message. It is part of the wire protocol: callers read it in
+// details.ocip.code.
 type Code string
 
 // The codes of the verdicts. An allowed message has none.
@@ -48,56 +48,53 @@ const (
 	ChangedSince            Code = "CHANGED_SINCE"
 )
 
-// Verdict is the whole outcome of weighing one message. The caller must make
-// Exchange and a record of the verdict durable in one commit before anything
-// the verdict allows may happen.
+// Verdict is the whole outcome of weighing one message. The caller must make Exchange and a record
+// of the verdict durable in one commit before any effect of the verdict.
 type Verdict struct {
 	Result Result
 	Code   Code
 	Reason string
-	// Policy and PolicyRevision name the rule that decided: a Rego policy and
-	// its revision, or a built-in rule such as "tenant-wall".
+	// Policy and PolicyRevision name the rule that decided: a Rego policy and its revision, or a
+	// built-in rule such as "tenant-wall".
 	Policy         string
 	PolicyRevision string
 	Level          Level
 	// Before is the exchange as it was when the message was weighed.
 	Before Exchange
-	// Exchange is the exchange after this message. It has no ID where the
-	// counterparty is not an agent: such messages count no rounds.
+	// Exchange is the exchange after this message. It has no ID if the counterparty is not an
+	// agent: such messages count no rounds.
 	Exchange Exchange
-	// Envelope is what the message carries, and Annotation its JSON form. They
-	// are set only when allowed.
+	// Envelope is the message's envelope, and Annotation its JSON form. They are set only when
+	// allowed.
 	Envelope   Envelope
 	Annotation []byte
-	// Chain is the causal chain with this message in it. It has no ID where the
-	// counterparty is no agent.
+	// Chain is the causal chain including this message. It has no ID if the counterparty is no
+	// agent.
 	Chain Chain
-	// Detections are what was found in the text.
+	// Detections are the findings in the text.
 	Detections []Detection
-	// Shared and Withheld part the data items of an allowed message.
+	// Shared and Withheld divide the data items of an allowed message.
 	Shared   []Shared
 	Withheld []Withheld
-	// Approvers is how many people the policy wants to approve, zero where it
-	// does not say.
+	// Approvers is the number of approvals that the policy requires, zero if it sets none.
 	Approvers int
-	// Likelihood is how likely the message binds somebody, where its words alone hold
-	// it, and LikelyBecause is why. What a rule holds is no guess, and has neither.
+	// Likelihood estimates whether the message binds somebody, and LikelyBecause says why. They are
+	// set if the message is held for its words alone; a rule that holds it needs no guess.
 	Likelihood    Likelihood
 	LikelyBecause string
-	// Grant is the id of the grant that let commitments in the text past, empty where
-	// none had to.
+	// Grant is the id of the grant that covered commitments in the text, empty if none was needed.
 	Grant string
-	// Offer is what a person who approves the message can approve of its exchange, nil
-	// where that is nothing; NoOffer says why.
+	// Offer is the grant for the exchange that a person who approves the message can give, or nil.
+	// NoOffer then says why.
 	Offer   *Grant
 	NoOffer string
-	// Owed is what the agent owes the counterparty once this verdict is durable.
+	// Owed is the agent's debt to the counterparty once this verdict is durable.
 	Owed Owed
-	// ForPerson says why a person of the agent must hear of a verdict that asks
-	// nobody for a decision: a message that was delivered and only a person may
-	// answer, or an exchange that ended with an error. Empty where nobody must.
+	// ForPerson explains why a person of the agent must hear of a verdict that needs no decision: a
+	// delivered message that only a person may answer, or an exchange that ended with an error. It
+	// is empty if nobody needs to hear of it.
 	ForPerson string
-	// Details adds what the code's payload in the protocol calls for.
+	// Details holds the code's payload in the protocol.
 	Details map[string]any
 
 	// raisedBy is the finding that raised the level, if one did.
@@ -116,18 +113,17 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
 }
 
-// Exhausted reports whether a person is asked about a message whose exchange has
-// no round left, whatever else the message is held for, or whose causal chain is
-// too long: then nothing goes between the two agents before the person has
-// decided.
+// Exhausted reports whether a person is asked about a message whose exchange has no round left, for
+// whatever other reason it is held, or whose causal chain is too long. Then no message passes
+// between the two agents before the person has decided.
 func (v *Verdict) Exhausted() bool {
 	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated &&
 		(v.Code == RoundLimit || v.Code == ChainLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
 }
 
-// DenyTooManyPending turns a message that a person would have to decide about into a denial:
-// as many of its agent's wait already as may. What the rules said of the
-// exchange stands where nothing but a person can open it again.
+// DenyTooManyPending turns a message that would wait for a person into a denial, because the agent
+// has too many pending messages. The exchange keeps the state from the rules if only a person can
+// open it again.
 func (v *Verdict) DenyTooManyPending(reason string) {
 	if !v.Exhausted() {
 		v.Exchange = v.Before
@@ -135,7 +131,7 @@ func (v *Verdict) DenyTooManyPending(reason string) {
 	v.deny(TooManyHeld, ruleHolds, reason)
 }
 
-// The built-in rules, as records name them.
+// The names of the built-in rules in records.
 const (
 	ruleTenantWall     = "tenant-wall"
 	ruleExchange       = "exchange-state"

@@ -9,32 +9,32 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// Weighed is what was found in texts that are too long to be kept: those of files.
+// Weighed holds the findings in texts that are too long to keep: those of files.
 type Weighed struct {
 	findings []content.Finding
 	hits     []commitment.Hit
 }
 
-// A long text is looked at in windows. Each begins before the last one's end, so that
-// nothing is cut in two: what begins further than reach before a window's end is
-// found there, and anything else in the next, which has lead bytes before it.
+// A long text is checked in windows that overlap, so that no finding is cut in two. A window
+// reports the findings that begin further than reach before its end. The next window, which repeats
+// lead bytes, reports the rest.
 const (
 	window = 256 << 10
 	reach  = 32 << 10
 	lead   = 1 << 10
 )
 
-// Text is what was found in one long text, wherever it stands. It never changes.
+// Text holds the findings in one long text, in whatever message it occurs. It never changes.
 type Text struct {
 	found    Weighed
 	extracts []Extract
 	length   int
 }
 
-// Len is how long the text is, in bytes.
+// Len returns the length of the text in bytes.
 func (t *Text) Len() int { return t.length }
 
-// Size is about how much memory it takes, in bytes.
+// Size returns approximately its memory in bytes.
 func (t *Text) Size() int {
 	const each = 128
 	size := each * (1 + len(t.found.findings) + len(t.found.hits) + len(t.extracts))
@@ -44,15 +44,14 @@ func (t *Text) Size() int {
 	return size
 }
 
-// NamedText is a text and the member that names it. No two texts of a message have the
-// same name.
+// NamedText is a text and the name of its member. No two texts of a message have the same name.
 type NamedText struct {
 	Member string
 	*Text
 }
 
-// Together is what was found in several texts of one message, and the parts of them that
-// people are shown. Of all texts together it has no more of a kind than of one.
+// Together combines the findings in several texts of one message, and the parts of them that people
+// are shown. It has no more of a kind for all texts together than for one.
 func Together(texts []NamedText) (all Weighed, shown []Extract) {
 	var (
 		kinds  = kinds{}
@@ -92,10 +91,9 @@ func Together(texts []NamedText) (all Weighed, shown []Extract) {
 // kinds counts findings by their kind.
 type kinds map[string]int
 
-// take counts one, while so many are shown. It reports whether there is room for it, since
-// more of a kind than a detector finds in one text would say nothing new, and whether its
-// surroundings are shown: of the first of each kind, and of others while a verdict has
-// room for them.
+// take counts one finding. Taken is set if there is room for it: more of a kind than a detector
+// finds in one text would say nothing new. Mark is set if its surroundings are shown: those of the
+// first of each kind, and of others while a verdict has room for them.
 func (k kinds) take(kind string, marked int) (taken, mark bool) {
 	k[kind]++
 	taken = k[kind] <= content.MaxPerRule
@@ -104,29 +102,29 @@ func (k kinds) take(kind string, marked int) (taken, mark bool) {
 
 func kindOf(h commitment.Hit) string { return h.Zone + " " + h.Name() }
 
-// Weigher looks for secrets and commitments in one long text, which is written to it in
-// parts. It keeps no more of it than a window.
+// Weigher looks for secrets and commitments in one long text that is written to it in parts. It
+// keeps only one window of it.
 type Weigher struct {
 	rules *Rules
 	as    []text.Rendering
 	buf   []byte
-	// base is where the window begins in the text.
+	// base is the offset of the window in the text.
 	base int
 	text Text
-	// kinds are those found, and marked is how many findings are shown. Of the text's
-	// beginning head bytes are kept.
+	// kinds counts the findings so far, and marked those that are shown. head is the number of
+	// bytes kept of the text's beginning.
 	kinds  kinds
 	marked int
 	head   int
 }
 
-// Weigher makes one for a text that the receiver's program renders. It keeps head bytes of
-// its beginning, and the surroundings of what it finds.
+// Weigher makes a Weigher for a text that the receiver's program renders. It keeps head bytes of
+// the beginning, and the surroundings of findings.
 func (r *Rules) Weigher(as []text.Rendering, head int) *Weigher {
 	return &Weigher{rules: r, as: as, kinds: kinds{}, head: head}
 }
 
-// Write takes a part of the text.
+// Write adds a part of the text.
 func (w *Weigher) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -143,18 +141,18 @@ func (w *Weigher) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Found ends the text and returns what was found in it. Nothing is written after that.
+// Found ends the text and returns its findings. Nothing may be written after that.
 func (w *Weigher) Found() *Text {
 	w.look(true)
 	t := &w.text
 	for i := range t.extracts {
-		// The window that it was cut from is not kept.
+		// The copy releases the window.
 		t.extracts[i].Of, t.extracts[i].Text = t.length, strings.Clone(t.extracts[i].Text)
 	}
 	return t
 }
 
-// look looks at the window, and leaves its end as the beginning of the next.
+// look checks the window, and leaves its end as the beginning of the next.
 func (w *Weigher) look(last bool) {
 	if len(w.buf) == 0 {
 		return
