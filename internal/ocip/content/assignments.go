@@ -2,8 +2,8 @@ package content
 
 import "strings"
 
-// assignmentAnchors are the names a secret is given. What stands before them
-// belongs to the name: DB_PASSWORD, clientSecret.
+// assignmentAnchors are names of secrets. Text before an anchor belongs to the name: DB_PASSWORD,
+// clientSecret.
 func assignmentAnchors() []anchor {
 	names := []string{"password", "passwd", "passwort", "kennwort", "passphrase", "pwd", "pass", "secret", "token", "presharedkey"}
 	for _, of := range []string{"api", "access", "secret", "private", "auth", "encryption", "signing", "master"} {
@@ -18,9 +18,9 @@ func assignmentAnchors() []anchor {
 	return all
 }
 
-// assignment weighs "name = value" in the ways of configurations, sources and
-// letters. It is the one rule that has no prefix to go by, so the value must
-// look drawn by a machine or made up as a password, and not like code.
+// assignment weighs "name = value" as configurations, sources and letters write it. It is the one
+// rule without a prefix, so the value must look random or like an invented password, and not like
+// code.
 func (s *scan) assignment(end, size int) {
 	if s.full(ruleAssignment) {
 		return
@@ -32,9 +32,9 @@ func (s *scan) assignment(end, size int) {
 		if at = s.told(end); at < 0 {
 			return
 		}
-		shortest = 16 // among other words
+		shortest = 16 // if it is one of several words
 	}
-	if at < s.weak { // what is too weak as a whole is no stronger in part
+	if at < s.weak { // if the whole value is too weak, no part of it is stronger
 		return
 	}
 
@@ -87,13 +87,13 @@ func (s *scan) assignment(end, size int) {
 	}
 	name := strings.ToLower(s.text[end-size : end])
 	if name == "pass" && !s.abbreviated(end-size, end) {
-		return // something else passes
+		return // the text passes something else
 	}
 	if m := weigh(value); !m.strong(len(value)) && (name[0] != 'p' || !m.memorable()) {
 		s.weak = stop
 		return
 	}
-	// The name is short and the value is not: it is asked first.
+	// The name is shorter than the value, so it is checked first.
 	start := end - size
 	for start > 0 && end-start < 40 && s.is(start-1, word|dash) {
 		start--
@@ -102,14 +102,13 @@ func (s *scan) assignment(end, size int) {
 		return
 	}
 	if name == "token" && isUUID(value) && !s.uuids.in(s.text[start:end]) {
-		return // these name things more often than they open them
+		return // such values are more often names than keys
 	}
 	s.add(ruleAssignment, Restricted, at, stop)
 }
 
-// operator is where the value begins that a name which ends at end is given, or
-// -1 where it is given none. The ways are those of configurations, of sources, of
-// markup, and of a list of logins.
+// operator returns the start of the value assigned to a name that ends at end, or -1 if there is
+// none. It knows the forms of configurations, sources, markup, and lists of logins.
 func (s *scan) operator(end, size int) int {
 	at, quoted := end, false
 	if s.is(at, quote) || strings.HasPrefix(s.text[at:], `\"`) {
@@ -161,7 +160,7 @@ func (s *scan) operator(end, size int) int {
 	}
 	at = s.run(at, space, at+8)
 	if compared && !s.is(at, quote) {
-		return -1 // with a name
+		return -1 // the value is compared with a name
 	}
 	if word := s.typeName(at); word > at { // NAME: type = value
 		if next := s.run(word, space, word+4); s.at(next) == '=' && s.at(next+1) != '=' {
@@ -171,7 +170,7 @@ func (s *scan) operator(end, size int) int {
 	return at
 }
 
-// told is where the value begins of which people write "the NAME is …", or -1.
+// told returns the start of the value in sentences like "the NAME is …", or -1.
 func (s *scan) told(end int) int {
 	if at, prose, _ := s.says(end); prose {
 		return at
@@ -188,7 +187,7 @@ func (s *scan) abbreviated(from, to int) bool {
 	return s.is(from-1, under|dash) || s.at(s.run(to, space|quote, to+2)) == '='
 }
 
-// typeName is where the name of the type of texts ends that begins at at, or at.
+// typeName returns the end of the name of a string type that begins at at, or at.
 func (s *scan) typeName(at int) int {
 	for _, name := range []string{"string", "str"} {
 		if s.hasFold(at, name) && s.is(at+len(name), space) {
@@ -198,25 +197,24 @@ func (s *scan) typeName(at int) int {
 	return at
 }
 
-// lineHas reports whether a word stands before at, in its line and near.
+// lineHas reports whether a word occurs shortly before at, in the same line.
 func (s *scan) lineHas(word string, at int) bool {
 	before := s.text[max(0, at-96):at]
 	return strings.Contains(before[strings.LastIndexByte(before, '\n')+1:], word)
 }
 
-// uuids are parts of the names of those who give out such numbers as keys.
+// uuids are parts of the names of services whose keys are UUIDs.
 func uuids() []string {
 	return []string{"heroku", "hubspot", "snyk", "sendbird", "squarespace", "messagebird", "postmark", "kucoin"}
 }
 
-// harmless are the parts of a name that says that what it holds is no secret:
-// it walks through pages, or is handed to everybody.
+// harmless are parts of names whose values are no secrets: they page through lists, or are public.
 func harmless() []string {
 	return []string{"page", "next", "csrf", "xsrf", "continu", "sync", "cancel", "idempot", "public", "publish", "cursor", "trial", "authenticity", "requestverif", "visitor"}
 }
 
-// strong reports whether a value of that size looks like a secret: of several kinds of
-// characters and well mixed.
+// strong reports whether a value of that size looks like a secret: it mixes several kinds of
+// characters.
 func (m *makeup) strong(size int) bool {
 	if m.distinct < 6 || m.digits == 0 || m.lower+m.upper == 0 {
 		return false
@@ -227,15 +225,14 @@ func (m *makeup) strong(size int) bool {
 	return size >= 16 && m.digits >= 2 && m.turns >= 4
 }
 
-// memorable reports whether a value looks like a password of the common kind:
-// a word and a year, a word with a sign. Only a name that begins with p, as
-// password does and token does not, makes it one.
+// memorable reports whether a value looks like a common password: a word with a year, or a word
+// with a sign. It counts only if the name begins with p, as password does and token does not.
 func (m *makeup) memorable() bool {
 	return m.distinct >= 6 && m.digits > 0 && (m.classes() == 3 && m.digits >= 2 || m.classes() >= 2 && m.signs > 0)
 }
 
-// member reports whether a value is names joined by dots, as code has them, and none of
-// them looks drawn.
+// member reports whether a value consists of names joined by dots, as in code, none of which looks
+// random.
 func member(value string) bool {
 	names := 0
 	for n := range strings.SplitSeq(value, ".") {
@@ -256,7 +253,7 @@ func member(value string) bool {
 	return names > 1
 }
 
-// standIns are what a value holds that stands for another.
+// standIns occur in values that stand for another value.
 func standIns() []string {
 	return []string{
 		"xxxx", "****", "...", "\u2026", "${", "$(", "{{", "your", "changeme", "change_me", "change-me", "placeholder",
@@ -264,7 +261,7 @@ func standIns() []string {
 	}
 }
 
-// standIn reports whether a value stands for another that is not there.
+// standIn reports whether a value is only a placeholder.
 func (s *scan) standIn(value string) bool {
 	switch value[0] {
 	case '[': // or the rest of a terminal's colour

@@ -5,14 +5,14 @@ import "slices"
 // automaton finds many words in one pass, whatever the case of their ASCII
 // letters (Aho and Corasick). Each byte of a text costs two look-ups.
 type automaton struct {
-	// class folds the bytes: all that occur in no word share class 0.
+	// class folds the bytes. All bytes that occur in no word share class 0.
 	class [256]uint8
-	// next holds a row for each state, one entry a class. An entry is where
-	// the row of the following state begins. States that end a word come last.
+	// next holds a row for each state, with one entry a class. An entry is the offset of the next
+	// state's row. States that end a word come last.
 	next  []uint32
 	width int
-	// ends is where the first row of a state that ends a word begins, and hits
-	// what words those states end.
+	// ends is the offset of the first row of a state that ends a word, and hits lists the words
+	// that those states end.
 	ends int
 	hits [][]uint16
 }
@@ -58,7 +58,7 @@ func newAutomaton(words []string) *automaton {
 		}
 		nodes[at].hits = append(nodes[at].hits, uint16(id))
 	}
-	// Breadth first, so that what a state falls back to is complete before it.
+	// Breadth first, so that the fallback of a state is complete before the state.
 	var queue []int
 	for _, n := range nodes[0].next {
 		if n != 0 {
@@ -106,7 +106,7 @@ func newAutomaton(words []string) *automaton {
 	return a
 }
 
-// in reports whether any of the words is in text.
+// in reports whether any of the words occurs in text.
 func (a *automaton) in(text string) bool {
 	state := 0
 	for i := 0; i < len(text) && state < a.ends; i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// The levels of the protocol, lowest first. Public is the level of a text
-// without findings; no rule asks for it.
+// The levels of the protocol, lowest first. Public is the level of a text without findings; no rule
+// raises to it.
 const (
 	Public       = "public"
 	Internal     = "internal"
@@ -20,34 +20,32 @@ const (
 	Restricted   = "restricted"
 )
 
-// What an operator may ask for. The limits keep one message from costing more
-// than the rest of the way through the daemon.
+// Limits for an operator's patterns. They keep one message from costing more than the rest of its
+// way through the daemon.
 const (
 	MaxPatterns      = 64
 	MaxPatternLength = 1024
 	maxPatternName   = 64
 )
 
-// MaxPerRule limits the findings of one rule in one text. More of them would
-// say nothing new, and would let a sender write records as long as the message.
-// The limit is for each rule, so that a flood of lesser findings cannot push
-// out a graver one.
+// MaxPerRule limits the findings of one rule in one text. More of them would say nothing new, and
+// would let a sender make records as long as the message. The limit is for each rule, so that many
+// minor findings cannot displace a more serious one.
 const MaxPerRule = 32
 
-// Finding is one place in a text that a rule spoke up about.
+// Finding is one place in a text at which a rule matched.
 type Finding struct {
-	// Rule names what was found, as in "credential.github-token".
+	// Rule names the rule, for example "credential.github-token".
 	Rule string
-	// Level is what the text has to be at least: internal, confidential or
-	// restricted.
+	// Level is the least level of the text: internal, confidential or restricted.
 	Level string
-	// Start and End are byte offsets into the text as it was given. They
-	// enclose the secret itself where the rule can tell it from its
-	// surroundings: the value of an assignment, the password of a URL.
+	// Start and End are byte offsets into the original text. If the rule can tell the secret from
+	// its surroundings, they enclose only the secret: the value of an assignment, the password of a
+	// URL.
 	Start, End int
 	// Member is the string of the message, empty for its content.
 	Member string
-	// Shadow is what is written down and raises nothing. Its level is Public.
+	// Shadow marks a finding that is recorded and raises nothing. Its level is Public.
 	Shadow bool
 }
 
@@ -55,17 +53,17 @@ type Finding struct {
 type Pattern struct {
 	// Name is reported as "operator.NAME".
 	Name string
-	// Regexp is in RE2 syntax. Matches of no length count for nothing.
+	// Regexp is in RE2 syntax. Empty matches do not count.
 	Regexp string
-	// Level is what a match raises the text to.
+	// Level is the level to which a match raises the text.
 	Level string
 }
 
-// Options are what a Detector can be told.
+// Options configure a Detector.
 type Options struct {
 	Patterns []Pattern
-	// Personal is what becomes of personal data, by the names of [Personal]: one of
-	// [PersonalModes]. What is not named is in shadow.
+	// Personal selects the treatment of personal data, by the names of [Personal]: one of
+	// [PersonalModes]. Names that it leaves out are in shadow.
 	Personal map[string]string
 }
 
@@ -75,9 +73,9 @@ type Detector struct {
 	checks   []check
 	lists    lists
 	patterns []pattern
-	// personal is what becomes of each kind of personal data.
+	// personal is the treatment of each kind of personal data.
 	personal map[string]string
-	// passes are looks that are over, to be used again.
+	// passes are finished passes, for reuse.
 	passes sync.Pool
 }
 
@@ -86,8 +84,7 @@ type pattern struct {
 	re          *regexp.Regexp
 }
 
-// New prepares a Detector. Every pattern that cannot be used is named in the
-// error.
+// New prepares a Detector. The error names every unusable pattern.
 func New(o Options) (*Detector, error) {
 	if len(o.Patterns) > MaxPatterns {
 		return nil, fmt.Errorf("cannot use %d content patterns: at most %d are allowed", len(o.Patterns), MaxPatterns)
@@ -151,22 +148,21 @@ func (p *Pattern) compile() (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// Detect returns what the rules found in one text, sorted by Start.
+// Detect returns the findings in one text, sorted by Start.
 func (d *Detector) Detect(s string) []Finding {
 	return d.Scan([]text.Passage{{Text: s}})
 }
 
-// Scan returns what the rules found in the strings of one message, in their
-// order and in each sorted by Start. Nothing is found across the border of two
-// strings. Each is looked at as it is written, where a character that does not
-// show ends a word, and as the receiver is shown it, without such characters and
-// after the renderings, and once more in disguise (see disguise.go) and behind its encodings (see decode.go); the
-// spans are those of the string as written. The limit of
-// [MaxPerRule] holds for all strings together.
+// Scan returns the findings in the strings of one message, in the order of the strings and then by
+// Start. No finding crosses the border of two strings. Scan checks each string in four forms: as
+// written, in which an invisible character ends a word; as the receiver sees it, without such
+// characters and after the renderings; in disguise (see disguise.go); and behind its encodings (see
+// decode.go). The spans refer to the string as written. The limit of [MaxPerRule] applies to all
+// strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
 	p := d.pass()
 	defer d.release(p)
-	var room [4]text.Rendering // so that nothing is allocated for the usual one
+	var room [4]text.Rendering // so that the usual case allocates nothing
 	as = append(append(room[:0], as...), text.RenderPlain)
 	var found []Finding
 	for i := range passages {
@@ -187,7 +183,7 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 	return found
 }
 
-// pass returns a look that has seen nothing yet.
+// pass returns an unused pass.
 func (d *Detector) pass() *pass {
 	p, used := d.passes.Get().(*pass)
 	if !used {
@@ -197,15 +193,15 @@ func (d *Detector) pass() *pass {
 	return p
 }
 
-// release keeps a look for the next message, and nothing of this one.
+// release keeps a pass for the next message, without anything from this one.
 func (d *Detector) release(p *pass) {
 	p.scan.text = ""
 	clear(p.counts)
 	d.passes.Put(p)
 }
 
-// rendered adds what the rules find in a text as it is shown and did not find in
-// it as it is written, which is what is found from first on.
+// rendered adds the findings in a text as it is shown that are not among those as it is written,
+// which begin at first.
 func (p *pass) rendered(found []Finding, first int, s string, as []text.Rendering) []Finding {
 	shown := text.See(s, as...)
 	if !shown.Changed() {
@@ -221,17 +217,17 @@ func (p *pass) rendered(found []Finding, first int, s string, as []text.Renderin
 	return p.merge(found, first, written)
 }
 
-// pass is one look at a message.
+// pass is the check of one message.
 type pass struct {
 	d *Detector
-	// scan is that of the text looked at, hit what it does at an anchor.
+	// scan is the scan of the current text, and hit handles an anchor.
 	scan scan
 	hit  func(anchor, end int)
-	// written is where a part of the text is put together with its escapes written out.
+	// written is the buffer for a part of the text with its escapes written out.
 	written window
-	// groups is where the groups of a number in them are put together.
+	// groups is the buffer for the groups of a number.
 	groups [mostGroups]group
-	// counts is how many findings each rule has.
+	// counts is the number of findings of each rule.
 	counts map[string]int
 }
 
@@ -245,11 +241,10 @@ func (p *pass) count(rule string) {
 	p.counts[rule]++
 }
 
-// uncount takes a finding off the count of its rule.
+// uncount removes a finding from the count of its rule.
 func (p *pass) uncount(rule string) { p.counts[rule]-- }
 
-// keep leaves out of the findings from first on those that are not to be kept, so that
-// they count for nothing.
+// keep removes findings from first on that are not to be kept, also from the counts.
 func (p *pass) keep(found []Finding, first int, kept func(f *Finding) bool) []Finding {
 	n := first
 	for i := range found[first:] {
@@ -264,7 +259,7 @@ func (p *pass) keep(found []Finding, first int, kept func(f *Finding) bool) []Fi
 	return found[:n]
 }
 
-// look adds what the rules find in a view, sorted.
+// look adds the findings in a view, sorted.
 func (p *pass) look(found []Finding, v *view) []Finding {
 	first := len(found)
 	found = p.rules(found, v)
@@ -277,13 +272,13 @@ func (p *pass) look(found []Finding, v *view) []Finding {
 	return found[:first+len(inOrder(found[first:]))]
 }
 
-// builtin adds what the built-in rules find in a text.
+// builtin adds the findings of the built-in rules in a text.
 func (p *pass) builtin(found []Finding, s string) []Finding {
 	v := look(s, traitsOf(s))
 	return p.rules(found, &v)
 }
 
-// rules adds what the built-in rules find in a view.
+// rules adds the findings of the built-in rules in a view.
 func (p *pass) rules(found []Finding, v *view) []Finding {
 	p.scan = scan{text: v.text, found: p.scan.found[:0], lists: &p.d.lists, pass: p, pem: -1, putty: -1}
 	p.d.words.each(v.text, p.hit)
@@ -303,8 +298,8 @@ func (p *pass) rules(found []Finding, v *view) []Finding {
 	return found
 }
 
-// find adds the places an operator's pattern matches: in the text as it was
-// given, and in the text as the other rules see it, for what was hidden.
+// find adds the matches of an operator's pattern: in the original text, and in the view of the
+// other rules, which shows hidden text.
 func (p *pass) find(found []Finding, by *pattern, v *view) []Finding {
 	match := func(s string) {
 		if p.full(by.rule) {
@@ -327,7 +322,7 @@ func (p *pass) find(found []Finding, by *pattern, v *view) []Finding {
 	return found
 }
 
-// inOrder sorts findings and leaves out what is said twice.
+// inOrder sorts findings and removes duplicates.
 func inOrder(found []Finding) []Finding {
 	slices.SortFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Rule, b.Rule))
@@ -335,9 +330,8 @@ func inOrder(found []Finding) []Finding {
 	return slices.Compact(found)
 }
 
-// merge leaves out what was found in a text as it is rendered or decoded, the findings
-// from the written-th on, where the same rule found it as written, which is what is found
-// from first on.
+// merge removes findings in a rendered or decoded text if the same rule already made them in the
+// text as written. The former begin at written, the latter at first.
 func (p *pass) merge(found []Finding, first, written int) []Finding {
 	known := map[string][]Finding{}
 	for _, f := range found[first:written] {
@@ -349,8 +343,7 @@ func (p *pass) merge(found []Finding, first, written int) []Finding {
 	return found[:first+len(inOrder(found[first:]))]
 }
 
-// Highest is the highest level among the findings, and Public where there are
-// none.
+// Highest returns the highest level among the findings, or Public if there are none.
 func Highest(found []Finding) string {
 	highest := Public
 	for i := range found {
@@ -361,8 +354,8 @@ func Highest(found []Finding) string {
 	return highest
 }
 
-// rank orders the levels. What is not a level ranks as Public: only rules of
-// this package and checked patterns make findings.
+// rank orders the levels. Anything that is no level ranks as Public: only rules of this package and
+// checked patterns make findings.
 func rank(level string) int {
 	return slices.Index([]string{Internal, Confidential, Restricted}, level) + 1
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The rules that need more than a prefix.
+// Rules that need more than a prefix.
 const (
 	rulePrivateKey     = "credential.private-key"
 	rulePutty          = "credential.putty-private-key"
@@ -48,7 +48,7 @@ const (
 func credentialAnchors() []anchor {
 	all := []anchor{
 		{"-----begin ", (*scan).pemBegin},
-		{"---- begin ", (*scan).pemBegin}, // as long as the other
+		{"---- begin ", (*scan).pemBegin}, // as long as the other anchor
 		{"-----end ", (*scan).pemEnd},
 		{"---- end ", (*scan).pemEnd},
 		{"putty-user-key-file-", (*scan).puttyBegin},
@@ -90,15 +90,15 @@ func credentialAnchors() []anchor {
 			all = append(all, anchor{strings.ToLower(m.mark), check})
 			continue
 		}
-		for _, last := range "0123456789" { // what is before it is digits
+		for _, last := range "0123456789" { // only digits come before it
 			all = append(all, anchor{string(last) + m.mark, check})
 		}
 	}
 	return all
 }
 
-// mark is a credential that its issuer put a sign into the middle or to the end
-// of. Of the runs before and behind it the lengths are known.
+// mark describes a credential with an issuer's sign in the middle or at the end. The runs before
+// and behind the sign have known lengths.
 type mark struct {
 	rule, mark           string
 	before               kind
@@ -118,7 +118,7 @@ var marks = []mark{
 	{ruleEntra, "Q~", word | dot | dash | tilde, 4, 4, word | dot | dash | tilde, 31, 34},
 }
 
-// marked weighs the runs around such a sign, and everything as a whole.
+// marked weighs the runs around such a sign, and the whole.
 func (s *scan) marked(m *mark, end int) {
 	at := end - len(m.mark)
 	if s.text[at:end] != m.mark {
@@ -129,7 +129,7 @@ func (s *scan) marked(m *mark, end int) {
 	if n := at - start; n < m.beforeMin || n > m.beforeMax {
 		return
 	}
-	for stop > end && s.is(stop-1, dot) { // of the sentence around it
+	for stop > end && s.is(stop-1, dot) { // dots that end a sentence
 		stop--
 	}
 	if n := stop - end; n < m.behindMin || n > m.behindMax || s.is(stop, alnum) || s.is(start-1, alnum) && !s.fresh(start, alnum) {
@@ -143,8 +143,8 @@ func (s *scan) marked(m *mark, end int) {
 	}
 }
 
-// pemBegin weighs the first line of a private key. Alone it is no secret, as
-// sources and manuals quote it: key material has to follow.
+// pemBegin weighs the first line of a private key. Alone it is no secret, since sources and manuals
+// quote it: key material has to follow.
 func (s *scan) pemBegin(end int) {
 	const longestLabel = 48
 	label, _, ok := strings.Cut(s.text[end:min(end+longestLabel, len(s.text))], "----")
@@ -164,8 +164,8 @@ func (s *scan) pemBegin(end int) {
 	s.pem = s.add(rulePrivateKey, Restricted, start, last)
 }
 
-// keyMaterial reads lines of base64, past headers and whatever quoting stands
-// between the lines, and says where the last of them ends.
+// keyMaterial reads lines of base64, past headers and quote signs between the lines, and returns
+// the end of the last one.
 func (s *scan) keyMaterial(at int) (int, bool) {
 	const shortest, headers = 20, 8
 	last, found := at, false
@@ -179,7 +179,7 @@ func (s *scan) keyMaterial(at int) (int, bool) {
 			}
 			break
 		}
-		// A header of the key's own, as in "DEK-Info: …".
+		// A header of the key, for example "DEK-Info: …".
 		colon := s.run(start, alnum|dash, start+40)
 		if colon == start || !strings.HasPrefix(s.text[colon:], ": ") {
 			break
@@ -190,8 +190,7 @@ func (s *scan) keyMaterial(at int) (int, bool) {
 		}
 		at = colon + line
 	}
-	// Further lines are read without a limit on their number: none of their
-	// bytes can begin another key.
+	// There is no limit on the number of further lines: none of their bytes can begin another key.
 	for found {
 		start := s.blanks(last)
 		end := s.run(start, base64Std|equals, len(s.text))
@@ -203,7 +202,7 @@ func (s *scan) keyMaterial(at int) (int, bool) {
 	return last, found
 }
 
-// blanks skips what stands between the lines of a quoted block.
+// blanks skips the text between the lines of a quoted block.
 func (s *scan) blanks(at int) int {
 	const most = 64
 	limit := min(at+most, len(s.text))
@@ -225,7 +224,7 @@ func (s *scan) blanks(at int) int {
 	return at
 }
 
-// pemEnd closes the key that is open, with the whole of its end line.
+// pemEnd ends the open key, including the whole end line.
 func (s *scan) pemEnd(end int) {
 	if s.pem < 0 {
 		return
@@ -243,8 +242,7 @@ func (s *scan) pemEnd(end int) {
 
 func (s *scan) puttyBegin(end int) { s.putty = end - len("PuTTY-User-Key-File-") }
 
-// puttyLines weighs the private part of a PuTTY key file, whose length the
-// file says itself.
+// puttyLines weighs the private part of a PuTTY key file. The file itself states the part's length.
 func (s *scan) puttyLines(end int) {
 	start := s.putty
 	s.putty = -1
@@ -281,8 +279,7 @@ func (s *scan) puttyLines(end int) {
 	s.add(rulePutty, Restricted, start, last)
 }
 
-// jwt weighs a token in three parts, and believes it when the first part is
-// JSON that names an algorithm.
+// jwt weighs a token in three parts. It counts if the first part is JSON that names an algorithm.
 func (s *scan) jwt(end int) {
 	start := end - len("eyJ")
 	if s.text[start:end] != "eyJ" || !s.fresh(start, base64URL) || s.full(ruleJWT) {
@@ -293,8 +290,8 @@ func (s *scan) jwt(end int) {
 	if !strings.HasPrefix(s.text[header:], ".eyJ") {
 		return
 	}
-	// Not read again from a place inside: the next part begins behind a dot
-	// and is read as a header once more, and no further.
+	// No place inside causes a second read: the next part begins after a dot and is read as a
+	// header once more, and no further.
 	payload := s.run(header+1, base64URL, len(s.text))
 	if !s.is(payload, dot) {
 		return
@@ -315,8 +312,7 @@ func (s *scan) jwt(end int) {
 	}
 }
 
-// azure weighs a key of n base64 digits behind its name in a connection
-// string.
+// azure weighs a key of n base64 digits after its name in a connection string.
 func (s *scan) azure(at, n int) {
 	end := s.run(at, base64Std, at+n+1)
 	if end-at != n || !genuine(s.text[at:end], base64Std) {
@@ -325,14 +321,14 @@ func (s *scan) azure(at, n int) {
 	s.add(ruleAzure, Restricted, at, s.run(end, equals, end+2))
 }
 
-// openAI weighs a key of the older form, which has its mark in the middle.
+// openAI weighs a key of the older form, which has its sign in the middle.
 func (s *scan) openAI(end int) {
 	const half, longest = 20, 200
 	mark := end - len("T3BlbkFJ")
 	if s.text[mark:end] != "T3BlbkFJ" {
 		return
 	}
-	// What an earlier mark has read is not read again.
+	// Text that an earlier sign has read is not read again.
 	start, read := mark, s.mark
 	for start > read.end && s.is(start-1, base64URL) {
 		start--
@@ -347,7 +343,7 @@ func (s *scan) openAI(end int) {
 	}
 	for _, newer := range []string{"sk-proj-", "sk-svcacct-", "sk-admin-"} {
 		if strings.HasPrefix(s.text[start:], newer) {
-			return // found by its prefix
+			return // its prefix is found by another rule
 		}
 	}
 	if stop := s.run(end, base64URL, end+longest); stop-end >= half {
@@ -398,7 +394,7 @@ func (s *scan) telegram(end int) {
 	if n := colon - start; n < 8 || n > 10 || stop-colon-1 != 35 {
 		return
 	}
-	// "bot" stands before it in the address of every call.
+	// In the address of every call, "bot" precedes the number.
 	if !s.fresh(start, alnum) && !s.hasFold(start-3, "bot") {
 		return
 	}
@@ -407,8 +403,8 @@ func (s *scan) telegram(end int) {
 	}
 }
 
-// nearTwilio looks around that name for its keys, which have too short a
-// prefix to be looked for everywhere.
+// nearTwilio looks around that name for Twilio's keys, whose prefix is too short to look for it
+// everywhere.
 func (s *scan) nearTwilio(end int) {
 	const around, size = 200, 34
 	at := max(end-around, s.twilio)
@@ -428,8 +424,8 @@ func (s *scan) nearTwilio(end int) {
 	}
 }
 
-// nearDiscord looks around that name for the token of a bot: its number in
-// base64, a time, and a sum, with dots between them.
+// nearDiscord looks around that name for the token of a bot: its number in base64, a time, and a
+// checksum, with dots between them.
 func (s *scan) nearDiscord(end int) {
 	const around = 200
 	at := max(end-around, s.discord)
@@ -454,7 +450,7 @@ func (s *scan) nearDiscord(end int) {
 	}
 }
 
-// discordWebhook weighs the path of one: a number and what opens it.
+// discordWebhook weighs the path of a webhook: a number and the secret.
 func (s *scan) discordWebhook(end int) {
 	number := s.run(end, digit, end+21)
 	stop := s.run(number+1, base64URL, number+90)
@@ -463,7 +459,7 @@ func (s *scan) discordWebhook(end int) {
 	}
 }
 
-// teamsWebhook weighs the path of one: who, where, and what opens it.
+// teamsWebhook weighs the path of a webhook: two ids and the secret.
 func (s *scan) teamsWebhook(end int) {
 	const longest = 300
 	stop := s.run(end, alnum|dash|slash|sign, end+longest)
@@ -473,7 +469,7 @@ func (s *scan) teamsWebhook(end int) {
 	}
 }
 
-// okta weighs the token behind the name of its scheme.
+// okta weighs the token after the name of its scheme.
 func (s *scan) okta(end int) {
 	stop := s.run(end, base64URL, end+43)
 	if s.fresh(end-len("ssws "), alnum) && stop-end == 42 && strings.HasPrefix(s.text[end:], "00") && genuine(s.text[end+2:stop], base64URL) {
@@ -481,7 +477,7 @@ func (s *scan) okta(end int) {
 	}
 }
 
-// mapbox weighs a secret token. Its public sister begins with pk.
+// mapbox weighs a secret token. The public form begins with pk.
 func (s *scan) mapbox(end int) {
 	start := end - len("sk.eyJ")
 	if s.text[start:end] != "sk.eyJ" || !s.fresh(start, word) || start < s.mapboxed {
@@ -495,7 +491,7 @@ func (s *scan) mapbox(end int) {
 	}
 }
 
-// kubernetes weighs the values of a manifest of secrets, which are in base64.
+// kubernetes weighs the values of a Secret manifest, which are in base64.
 func (s *scan) kubernetes(end int) {
 	const around, most, shortest = 1000, 32, 8 // of base64, for five characters
 	name := s.run(end, space|quote, end+4)
@@ -521,7 +517,7 @@ func (s *scan) kubernetes(end int) {
 				break
 			}
 			value := s.run(key+1, space|quote|newline, key+16)
-			if c := s.at(value); c == '|' || c == '>' { // on lines of its own
+			if c := s.at(value); c == '|' || c == '>' { // a block on its own lines
 				value = s.run(s.run(value+1, dash, value+2), space|quote|newline, value+64)
 			}
 			stop := s.run(value, base64Std|equals, value+4096)
@@ -538,7 +534,7 @@ func (s *scan) kubernetes(end int) {
 	}
 }
 
-// curl weighs who a call logs in as.
+// curl weighs the login of a call.
 func (s *scan) curl(end int) {
 	const before, longest = 400, 128
 	if !s.is(end-len("-u ")-1, space|newline) && !s.hasFold(end-len("--user "), "--user ") {
@@ -563,7 +559,7 @@ func (s *scan) curl(end int) {
 			colon = stop
 		}
 	}
-	// The password may stand in a quote of its own.
+	// The password may have its own quotes.
 	if colon == stop-1 && closing == 0 && s.is(stop, quote) {
 		from := stop + 1
 		if stop = from + strings.IndexByte(s.text[from:min(from+longest, len(s.text))], s.text[stop]); stop >= from {
@@ -574,7 +570,7 @@ func (s *scan) curl(end int) {
 	if colon < 0 {
 		return
 	}
-	if m := weigh(s.text[at:colon]); colon == stop-1 && stop-at > 8 && m.classes() > 1 { // a key in the name's place
+	if m := weigh(s.text[at:colon]); colon == stop-1 && stop-at > 8 && m.classes() > 1 { // a key in place of the name
 		s.curlLogin("", at, colon)
 		return
 	}
@@ -588,13 +584,12 @@ func (s *scan) curlLogin(user string, from, to int) {
 		return
 	}
 	if user == password || manual(user, password) || manual(user, "password") && slices.Contains([]string{"pass", "token", "secret"}, password) {
-		return // of a manual
+		return // from a manual
 	}
 	s.add(ruleCurl, Restricted, from, to)
 }
 
-// authorization weighs what stands behind the header's name under a scheme that
-// no other rule knows, or under none.
+// authorization weighs the header's value under a scheme that no other rule knows, or under none.
 func (s *scan) authorization(end int) {
 	const shortest, longest = 16, 1024
 	at := s.run(end, quote, end+2)
@@ -638,8 +633,7 @@ func (s *scan) bearer(end int) {
 	}
 }
 
-// basic weighs the header of that name: the value must hold a user and a
-// password.
+// basic weighs that header: the value must contain a user and a password.
 func (s *scan) basic(end int) {
 	const head, longest = 24, 512
 	before := strings.ToLower(s.text[max(0, end-len("basic ")-head) : end-len("basic ")])
@@ -649,7 +643,7 @@ func (s *scan) basic(end int) {
 	s.login(ruleBasic, end, s.run(end, base64Std|equals, end+longest))
 }
 
-// login weighs what may be a name and a password in base64.
+// login weighs a possible name and password in base64.
 func (s *scan) login(rule string, from, to int) {
 	raw, err := base64.StdEncoding.DecodeString(s.text[from:to])
 	if err != nil {
@@ -660,7 +654,7 @@ func (s *scan) login(rule string, from, to int) {
 	}
 }
 
-// registry weighs a login of a registry as programs for containers keep it.
+// registry weighs a login of a registry in the form of container programs.
 func (s *scan) registry(end int) {
 	const longest, shortest = 512, 8
 	at := s.run(end, space, end+4)
@@ -674,8 +668,8 @@ func (s *scan) registry(end int) {
 	}
 }
 
-// azureSAS weighs the signature of an address that opens what it names until it
-// expires: 32 bytes in base64, in the form of a query.
+// azureSAS weighs the signature in an address that gives access until it expires: 32 bytes in
+// base64, in the form of a query.
 func (s *scan) azureSAS(end int) {
 	const around, digits = 400, 43
 	if s.is(end-len("sig=")-1, word) {
@@ -759,14 +753,13 @@ func (s *scan) url(end int) {
 	s.add(rule, Restricted, end+len(user)+1, end+at)
 }
 
-// manual reports whether a login is the one of every manual, where the word
-// for a password stands for one.
+// manual reports whether a login comes from a manual, with a placeholder as the password.
 func manual(user, password string) bool {
 	return slices.Contains([]string{"user", "username", "usr", "name", "login"}, strings.ToLower(user)) &&
 		slices.Contains([]string{"password", "passwd", "pwd"}, strings.ToLower(password))
 }
 
-// awsSecret weighs the 40 characters behind the key's name.
+// awsSecret weighs the 40 characters after the key's name.
 func (s *scan) awsSecret(end int) {
 	const size, gap = 40, 16
 	at := end

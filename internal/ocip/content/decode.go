@@ -9,12 +9,12 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Secrets travel in encodings: in a query, a page, a string of a program, a
-// configuration. What is decoded is looked at once more, and not decoded again.
+// Secrets occur in encodings: in a query, a page, a string of a program, a configuration. The
+// decoded text is scanned once, and is not decoded again.
 
-// decoded adds what the rules find behind the encodings of a text, and did not
-// find in it as it is: what is found from first on. All that is decoded is no
-// longer than the text, which has these traits.
+// decoded adds the findings behind the encodings of a text that are not among those in the text
+// itself, which begin at first. The decoded text is never longer than the text, which has these
+// traits.
 func (p *pass) decoded(found []Finding, first int, s string, has traits) []Finding {
 	written := len(found)
 	if has&traitEscape != 0 {
@@ -27,18 +27,18 @@ func (p *pass) decoded(found []Finding, first int, s string, has traits) []Findi
 	return p.merge(found, first, written)
 }
 
-// hides reports whether a rule is looked for behind encodings: a marking is on
-// what people read.
+// hides reports whether a rule also applies behind encodings. Markings do not: people must read
+// them.
 func hides(rule string) bool { return !strings.HasPrefix(rule, "marking.") }
 
-// escaped looks at what stands around escapes, with the escapes written out.
+// escaped scans the text around escapes, with the escapes written out.
 func (p *pass) escaped(found []Finding, s string) []Finding {
-	var next [len(escapeSigns)]int // where each sign stands next
+	var next [len(escapeSigns)]int // the next position of each sign
 	for i := range next {
 		next[i] = find(s, escapeSigns[i], 0)
 	}
-	// before is what may be needed before a value, its name, or behind that, and
-	// around is how far a word is followed.
+	// before is the length of the text before a value that a rule may need, its name, or after one.
+	// around bounds the length of a word.
 	const before, around = 48, 512
 	w := &p.written
 	for at, done := 0, 0; ; {
@@ -59,8 +59,7 @@ func (p *pass) escaped(found []Finding, s string) []Finding {
 			at = i + 1
 			continue
 		}
-		// A window begins and ends at a blank, and goes on where another escape is
-		// near its end.
+		// A window begins and ends at a blank. It continues if another escape is near its end.
 		from := i
 		for from > max(done, i-around) && !kindOf(s[from-1]).in(space|newline) {
 			from--
@@ -93,7 +92,7 @@ func (p *pass) escaped(found []Finding, s string) []Finding {
 
 const escapeSigns = "%&\\"
 
-// find is where a byte stands at or behind at, or the length of the text.
+// find returns the position of a byte at or after at, or the length of the text.
 func find(s string, c byte, at int) int {
 	if at > len(s) {
 		return len(s)
@@ -104,7 +103,7 @@ func find(s string, c byte, at int) int {
 	return len(s)
 }
 
-// wordStart is where the first word begins between from and to.
+// wordStart returns the start of the first word between from and to.
 func wordStart(s string, from, to int) int {
 	if from == 0 {
 		return 0
@@ -117,8 +116,8 @@ func wordStart(s string, from, to int) int {
 	return to
 }
 
-// window is a part of a text with its escapes written out, and where that was. It
-// is cut where it begins inside a word, and there is more where it ends in one.
+// window is a part of a text with its escapes written out, and the original positions. It is cut if
+// it begins inside a word, and there is more if it ends in one.
 type window struct {
 	text      []byte
 	segments  segments
@@ -126,21 +125,21 @@ type window struct {
 	cut, more bool
 }
 
-// begin empties a window, for the part of a text from a place on.
+// begin empties a window, for the part of a text from a position on.
 func (w *window) begin(from int) {
 	*w = window{text: w.text[:0], segments: w.segments[:0], copied: from}
 	w.segments.mark(0, from)
 }
 
-// copy goes on with what is as it was written, up to a place.
+// copy adds the unchanged text up to a position.
 func (w *window) copy(s string, until int) {
 	w.text = append(w.text, s[w.copied:until]...)
 	w.copied = until
 }
 
-// rune goes on with what an escape stands for, which is read up to a place.
+// rune adds the character of an escape, which ends at a position.
 func (w *window) rune(r rune, until int) {
-	if text.Shows(r) || r == '\n' || r == '\t' { // else it hides what stands around it
+	if text.Shows(r) || r == '\n' || r == '\t' { // other characters would hide the text around them
 		w.segments.mark(len(w.text), w.copied)
 		w.text = utf8.AppendRune(w.text, r)
 	}
@@ -148,34 +147,33 @@ func (w *window) rune(r rune, until int) {
 	w.segments.mark(len(w.text), until)
 }
 
-// window looks at a part with its escapes written out.
+// window scans a part with its escapes written out.
 func (p *pass) window(found []Finding, w *window) []Finding {
 	first := len(found)
 	found = p.builtin(found, string(w.text))
 	return p.keep(found, first, func(f *Finding) bool {
 		if f.Start == 0 && w.cut || f.End == len(w.text) && w.more {
-			return false // of something longer
+			return false // it is part of something longer
 		}
 		size := f.End - f.Start
 		f.Start, f.End = w.segments.of(f.Start), w.segments.of(f.End)
-		// Of a number, what stands around it may be out of the window.
+		// The surroundings of a number may be outside the window.
 		return hides(f.Rule) && f.Start < f.End && (f.End-f.Start > size || strings.HasPrefix(f.Rule, "credential."))
 	})
 }
 
-// escape reads what stands for one character at the beginning of a text, and says
-// how long it is.
+// escape reads an escape at the beginning of a text, and returns its character and length.
 func escape(s string) (r rune, size int) {
 	switch {
 	case len(s) < 2:
 		return 0, 0
-	case s[0] == '%': // of a URI. Beyond ASCII it is part of a character, and no secret's
+	case s[0] == '%': // in a URI; beyond ASCII it is part of a character, and no part of a secret
 		if r = charNumber(s, 1, 3, 16); r > 0 && r < utf8.RuneSelf {
 			return r, 3
 		}
 	case s[0] == '\\' && s[1] == '/':
 		return '/', 2
-	case s[0] == '\\' && (s[1] == '_' || s[1] == '-'): // of Markdown
+	case s[0] == '\\' && (s[1] == '_' || s[1] == '-'): // in Markdown
 		return rune(s[1]), 2
 	case s[0] == '\\' && len(s) > 2 && s[2] == '{' && (s[1] == 'u' || s[1] == 'x'):
 		if end := strings.IndexByte(s[:min(len(s), len(`\u{10ffff}`))], '}'); end > 3 {
@@ -234,11 +232,11 @@ func charNumber(s string, from, to int, base rune) rune {
 	return n
 }
 
-// encoded looks into runs of base64 and of hexadecimal digits that are text.
+// encoded scans runs of base64 and of hexadecimal digits that contain text.
 func (p *pass) encoded(found []Finding, s string) []Finding {
 	const shortest, set = 24, base64URL | slash
 	for i := shortest - 1; i < len(s); {
-		// Behind a byte that is not of the set no run begins earlier.
+		// Since the byte is not in the set, no run begins before it.
 		start := i + 1
 		for start > i-shortest+1 && kindOf(s[start-1]).in(set) {
 			start--
@@ -259,7 +257,7 @@ func (p *pass) encoded(found []Finding, s string) []Finding {
 	return found
 }
 
-// sixBits is what a digit of base64 stands for, in either alphabet.
+// sixBits is the value of a digit of base64, in either alphabet.
 var sixBits = func() (bits [256]byte) {
 	for i := range 62 {
 		bits["ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[i]] = byte(i)
@@ -268,8 +266,8 @@ var sixBits = func() (bits [256]byte) {
 	return bits
 }()
 
-// texts reports whether a run begins as one that text was encoded into does: words
-// and names end here, mostly at their first letters.
+// texts reports whether the beginning of a run decodes to text. Words and names fail here, mostly
+// at their first letters.
 func texts(s string) bool {
 	const glance = 16
 	var plain [glance / 4 * 3]byte
@@ -284,7 +282,7 @@ func texts(s string) bool {
 	return readable(whole(plain[:])) || digits(s[:glance])
 }
 
-// digits reports whether a run is hexadecimal and stands for ASCII.
+// digits reports whether a run consists of hexadecimal digits that encode ASCII.
 func digits(s string) bool {
 	for i := range len(s) {
 		if k := kindOf(s[i]); !k.in(hexAny) || i%2 == 0 && (s[i] < '2' || s[i] > '7') && s[i] != '0' {
@@ -294,8 +292,8 @@ func digits(s string) bool {
 	return true
 }
 
-// inside looks into one such run, and into the lines below where it is a block. It
-// says where what it has read ends.
+// inside scans one such run, and the lines below it if it is a block. It returns the end of the
+// text that it has read.
 func (p *pass) inside(found []Finding, s string, start, end int) ([]Finding, int) {
 	const line = 40
 	block := s[start:end]
@@ -328,14 +326,13 @@ func (p *pass) inside(found []Finding, s string, start, end int) ([]Finding, int
 	}), end
 }
 
-// decode reads hexadecimal digits, or base64 of either alphabet up to where it is
-// whole.
+// decode reads hexadecimal digits, or base64 of either alphabet without its last incomplete group.
 func decode(s string) []byte {
 	if len(s)%2 == 0 && digits(s) {
 		plain, _ := hex.DecodeString(s)
 		return plain
 	}
-	if len(s)%4 == 1 { // which no whole one is
+	if len(s)%4 == 1 { // no complete group has this length
 		s = s[:len(s)-1]
 	}
 	plain := make([]byte, 0, len(s)/4*3+3)
@@ -353,7 +350,7 @@ func decode(s string) []byte {
 	return plain
 }
 
-// whole leaves out a character that is cut off at the end.
+// whole removes a character that is cut off at the end.
 func whole(plain []byte) []byte {
 	for i := 1; i <= min(len(plain), utf8.UTFMax-1); i++ {
 		if rest := plain[len(plain)-i:]; utf8.RuneStart(rest[0]) {
@@ -366,7 +363,7 @@ func whole(plain []byte) []byte {
 	return plain
 }
 
-// readable reports whether what was decoded is a text.
+// readable reports whether the decoded bytes are a text.
 func readable(plain []byte) bool {
 	for _, c := range plain {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {

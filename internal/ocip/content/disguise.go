@@ -8,24 +8,24 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// A token that signs of Markdown, tags, accents or letters of other alphabets cut in
-// pieces is one to whoever reads it. Words that are written so are looked at once more
-// as they read, by the same reading as commitments are ([text.Reads]).
+// A reader recognizes a token even if signs of Markdown, tags, accents or letters of other
+// alphabets cut it in pieces. Words in such a form are scanned once more as they read, with the
+// same reading as for commitments ([text.Reads]).
 
 const (
-	// disguiseSigns are what Markdown and tags begin and end with.
+	// disguiseSigns are the characters with which Markdown and tags begin and end.
 	disguiseSigns = "*`~<"
-	// shortestDisguised is how many letters, digits and dashes a token has at least, and
-	// longestDisguised is how far it is followed.
+	// shortestDisguised is the least number of letters, digits and dashes in a token, and
+	// longestDisguised bounds the length that is scanned.
 	shortestDisguised = 20
 	longestDisguised  = 512
 )
 
-// disguised adds what the rules find in words that are written in disguise, and did not
-// find in them as they are: what is found from first on.
+// disguised adds the findings in disguised words that are not among those in the text itself, which
+// begin at first.
 func (p *pass) disguised(found []Finding, first int, s string, has traits) []Finding {
 	if has&traitDigit == 0 || has&(traitOdd|traitMark) == 0 {
-		return found // no token is without a digit
+		return found // every token has a digit
 	}
 	written := len(found)
 	if has&traitMark != 0 {
@@ -58,7 +58,7 @@ func (p *pass) disguised(found []Finding, first int, s string, has traits) []Fin
 	return p.merge(found, first, written)
 }
 
-// parts reports whether a sign at a place parts what reads as one word.
+// parts reports whether a sign at a position splits one word.
 func parts(s string, at int) bool {
 	if at == 0 || !kindOf(s[at-1]).in(base64URL) {
 		return false
@@ -76,7 +76,7 @@ func parts(s string, at int) bool {
 	return kindOf(s[end]).in(base64URL)
 }
 
-// beyond is where the bytes that are not of ASCII end, from a place where one is.
+// beyond returns the end of a run of bytes beyond ASCII that begins at a position.
 func beyond(s string, at int) int {
 	for at++; at < len(s); {
 		if at+8 <= len(s) && text.Eight(s[at:])&highs == highs {
@@ -91,8 +91,7 @@ func beyond(s string, at int) int {
 	return at
 }
 
-// word looks at the word about a place as it reads, with what stands before it, and says
-// where it ends.
+// word scans the word around a position as it reads, with the text before it, and returns its end.
 func (p *pass) word(found []Finding, s string, at int) ([]Finding, int) {
 	const blanks = space | newline
 	from, end, plain, digits := at, at, 0, 0
@@ -132,13 +131,12 @@ func (p *pass) word(found []Finding, s string, at int) ([]Finding, int) {
 	}), end
 }
 
-// turns reports whether a run begins as a token whose letters are each thirteen further
-// on, or ends as one written backwards.
+// turns reports whether a run begins as a token in rot13, or ends as one written backwards.
 func turns(s string, start, end int) bool {
 	return end-start <= longestDisguised && (turnedHeads[1].holds(s[start], s[start+1], s[start+2]) || turnedHeads[0].holds(s[end-1], s[end-2], s[end-3]))
 }
 
-// turned adds the tokens that a run is once it is turned back, see [turns].
+// turned adds the tokens in a run after the reversal, see [turns].
 func (p *pass) turned(found []Finding, s string, start, end int) []Finding {
 	b := make([]byte, 0, end-start)
 	for _, c := range []byte(s[start:end]) {
@@ -165,7 +163,7 @@ func thirteen(c byte) byte {
 	return c
 }
 
-// heads are the first three bytes of tokens, a bit for each hash of them.
+// heads are the first three bytes of tokens, with a bit for the hash of each.
 type heads [1 << 15 / 64]uint64
 
 func headOf(a, b, c byte) uint { return (uint(a)<<10 ^ uint(b)<<5 ^ uint(c)) % (1 << 15) }
@@ -180,7 +178,7 @@ func (h *heads) holds(a, b, c byte) bool {
 	return h[at>>6]>>(at&63)&1 != 0
 }
 
-// turnedHeads are how tokens begin, as they are and with each letter thirteen further on.
+// turnedHeads are the beginnings of tokens, unchanged and in rot13.
 var turnedHeads = func() (table [2]heads) {
 	for _, t := range tokens {
 		for _, one := range t.shapes {

@@ -6,21 +6,20 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Texts are gone through eight bytes at a time where nothing is looked for in
-// most of them.
+// Most texts contain none of these bytes, so texts are checked eight bytes at a time.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x80 * ones
 )
 
-// traits are what some byte of a text is, so that what cannot be in it is not looked
-// for.
+// traits are properties that some byte of a text has. A rule is skipped if no byte has the property
+// that it needs.
 type traits uint8
 
 const (
-	traitOdd    traits = 1 << iota // not ASCII which shows or ends a line
+	traitOdd    traits = 1 << iota // no ASCII that shows or ends a line
 	traitDigit                     // a digit
-	traitPerson                    // a sign of an address or of a number of a phone
+	traitPerson                    // a character of an address or a phone number
 	traitEscape                    // one of [escapeSigns]
 	traitMark                      // one of [disguiseSigns]
 )
@@ -55,14 +54,14 @@ func traitsOf(s string) (t traits) {
 	return t
 }
 
-// equal has the highest bit of each byte set that is c.
+// equal sets the highest bit of each byte that is c.
 func equal(w uint64, c byte) uint64 {
 	t := w ^ uint64(c)*ones
 	return ^((t&^highs + 0x7f*ones) | t) & highs
 }
 
-// odd is where the first byte stands that is not ASCII which shows or ends a line,
-// or the length of the text.
+// odd returns the position of the first byte that is not ASCII that shows or ends a line, or the
+// length of the text.
 func odd(s string) int {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
@@ -84,7 +83,7 @@ func odd(s string) int {
 	return i
 }
 
-// nextDigit is where the next digit stands, or the length of the text.
+// nextDigit returns the position of the next digit, or the length of the text.
 func nextDigit(s string, i int) int {
 	for i < len(s) {
 		if i+8 <= len(s) {

@@ -2,21 +2,21 @@ package content
 
 import "unicode/utf8"
 
-// index finds many words in one pass, whatever the case of their ASCII letters.
-// It is keyed on the first three bytes of a word: at each place of a text a few
-// bits are looked up that stay in the nearest cache however many words there
-// are, and only where they are set are words compared.
+// index finds many words in one pass, whatever the case of their ASCII letters. Its key is the
+// first three bytes of a word. At each position of a text it looks up a few bits. The table of bits
+// stays in the nearest cache however many words there are. Words are compared only at positions
+// whose bits are set.
 type index struct {
-	// class folds the bytes to five bits: all that occur in no word are 0.
+	// class folds the bytes to five bits. All bytes that occur in no word are 0.
 	class [256]uint8
-	// heads has a bit for each three classes that a word begins with, near also for
-	// those that stand behind the first byte of one; bucket says which of the buckets
-	// holds the words that begin with them.
+	// heads has a bit for each combination of three classes with which a word begins. near also has
+	// bits for those after the first byte of a word. bucket selects the bucket of words that begin
+	// with them.
 	near    [headBits / 64]uint64
 	heads   [headBits / 64]uint64
 	bucket  [headBits]uint16
 	buckets [][]entry
-	// fourth has, for each bucket, a bit for each class of the byte behind those.
+	// fourth has, for each bucket, a bit for each class of the fourth byte.
 	fourth []uint32
 }
 
@@ -29,11 +29,11 @@ type entry struct {
 const (
 	classBits = 5
 	headBits  = 1 << (3 * classBits)
-	// classOther is the last class, that of signs.
+	// classOther is the last class, for signs.
 	classOther = 1<<classBits - 1
 )
 
-// classOf is the class of a byte that occurs in a word.
+// classOf returns the class of a byte that occurs in a word.
 func classOf(c byte) uint8 {
 	c = lower(c)
 	switch k := kindOf(c); {
@@ -48,20 +48,20 @@ func classOf(c byte) uint8 {
 	case k.in(dot) || c == ':':
 		return 30
 	case c == '|':
-		// Words of two bytes end in it, so that anything may follow: it is with a
-		// letter that few texts have, and not with the other signs.
+		// Words of two bytes end in it, so that any byte may follow. It shares the class of a
+		// letter that is rare in texts, and not that of the other signs.
 		return 'z' - 'a' + 1
 	case c >= utf8.RuneSelf:
-		// They share the classes of others: words of an alphabet of its own would
-		// all begin alike else.
+		// They share the classes of others. Otherwise the words of another alphabet would all begin
+		// alike.
 		return c%classOther + 1
 	}
 	return classOther
 }
 
-// newIndex makes one. Words have at least two bytes.
+// newIndex makes an index of words with at least two bytes.
 func newIndex(words []string) *index {
-	x := &index{buckets: make([][]entry, 1), fourth: make([]uint32, 1)} // the first are nobody's
+	x := &index{buckets: make([][]entry, 1), fourth: make([]uint32, 1)} // the first are unused
 	for _, w := range words {
 		for i := range len(w) {
 			x.class[w[i]] = classOf(w[i])
@@ -84,8 +84,8 @@ func newIndex(words []string) *index {
 	return x
 }
 
-// behind marks the three classes that can stand behind the first byte of a word:
-// those of the next bytes, and any where the word has no more.
+// behind marks the three classes that can follow the first byte of a word: those of the next bytes,
+// and any class after the word's end.
 func (x *index) behind(next string, head uint32, classes int) {
 	if classes == 3 {
 		x.near[head/64] |= 1 << (head % 64)
@@ -116,10 +116,10 @@ func (x *index) add(head uint32, e entry) {
 	x.buckets[at] = append(x.buckets[at], e)
 }
 
-// each calls found for every word in text, with its number and where it ends, in
-// the order of where they begin.
+// each calls found for every word in text, with its number and its end, in the order of their
+// starts.
 func (x *index) each(text string, found func(word, end int)) {
-	// Every other place is looked at: a word begins there, or at the one before.
+	// The loop checks every second position: a word begins there or one before.
 	i := 0
 	first := uint32(0)
 	if len(text) > 0 {
@@ -134,18 +134,18 @@ func (x *index) each(text string, found func(word, end int)) {
 		}
 		first = third
 	}
-	for i--; i+1 < len(text); i++ { // the last places are behind the loop
+	for i--; i+1 < len(text); i++ { // the loop does not reach the last positions
 		x.at(text, i, found)
 	}
 }
 
-// at calls found for every word that begins at a place.
+// at calls found for every word that begins at a position.
 func (x *index) at(text string, at int, found func(word, end int)) {
 	if at < 0 {
 		return
 	}
 	head := uint32(x.class[text[at]])<<(2*classBits) | uint32(x.class[text[at+1]])<<classBits
-	if at+2 < len(text) { // else a word of two bytes at the end
+	if at+2 < len(text) { // otherwise a word of two bytes at the end
 		head |= uint32(x.class[text[at+2]])
 	}
 	if x.heads[head/64]&(1<<(head%64)) == 0 {

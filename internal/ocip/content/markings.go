@@ -37,19 +37,19 @@ func markingAnchors() []anchor {
 	return all
 }
 
-// marking is a word authors put on what they write. In running text the same
-// words are just words, so where one stands decides whether it marks.
+// marking is a word that authors use to mark a text. In running text it is an ordinary word, so its
+// position decides whether it marks.
 type marking struct {
 	word, rule, level string
-	// phrase is set where capitals alone make it a marking, wherever it
-	// stands: nobody writes two words in capitals by accident.
+	// phrase is set if capitals alone make it a marking, at any position: nobody writes two words
+	// in capitals by accident.
 	phrase bool
-	// prose is set where capitals in running text do, if they are not code.
+	// prose is set if capitals in running text do, unless they are code.
 	prose bool
-	// shout is set where nothing but capitals will do at the head of a line.
+	// shout is set if only capitals count at the head of a line.
 	shout bool
-	// setting is set where the word names settings too, so that a colon behind
-	// it does not make it a banner.
+	// setting is set if settings also have this name, so that a colon after it does not make it a
+	// banner.
 	setting bool
 }
 
@@ -71,7 +71,7 @@ func (s *scan) marking(m *marking, end int) {
 	switch {
 	case label:
 		marks = behind != open
-	case start > 0 && s.text[start-1] == '\t': // indented, and so code
+	case start > 0 && s.text[start-1] == '\t': // indented, so it is code
 	case head && behind == stroke:
 		marks = capitals || !m.shout
 	case head && behind == lineEnd:
@@ -85,13 +85,13 @@ func (s *scan) marking(m *marking, end int) {
 	}
 }
 
-// denied reports whether the word before says the opposite.
+// denied reports whether the word before negates the marking.
 func (s *scan) denied(start int) bool {
 	return s.hasFold(start-4, "not ") && !s.is(start-5, word) || s.hasFold(start-4, "non ") && !s.is(start-5, word)
 }
 
-// labels are what a line may begin with before its marking. Those that ask for
-// a level make any word that is one a marking.
+// labels are texts that may precede a marking in its line. After labels that announce a level, any
+// level word is a marking.
 var (
 	openings = []string{
 		"subject:", "betreff:", "re:", "fw:", "fwd:", "aw:", "wg:", "for ", "company ", "proprietary and ",
@@ -103,7 +103,7 @@ var (
 	}
 )
 
-// line is where the line of start begins, if that is near, and else -1.
+// line returns the start of the line of start if it is near, otherwise -1.
 func (s *scan) line(start int) int {
 	const longest = 80
 	from := max(0, start-longest)
@@ -116,8 +116,8 @@ func (s *scan) line(start int) int {
 	return 0
 }
 
-// listed reports whether the line of start continues a list in code: what
-// stands there is a constant.
+// listed reports whether the line of start continues a list in code, so that the word is a
+// constant.
 func (s *scan) listed(line int) bool {
 	const near = 40
 	if line < 0 {
@@ -127,8 +127,8 @@ func (s *scan) listed(line int) bool {
 	return before != "" && strings.IndexByte(",{([=", before[len(before)-1]) >= 0
 }
 
-// head reports whether nothing but ornament and openings stands between line
-// and start, and whether one of the openings asks for a level.
+// head reports whether only ornament and openings precede start in its line, and whether one of the
+// openings announces a level.
 func (s *scan) head(line, start int) (head, label bool) {
 	if line < 0 {
 		return false, false
@@ -160,14 +160,14 @@ func (s *scan) opening(at int, words []string) int {
 	return 0
 }
 
-// edge is what ends a banner.
+// edge is the text that ends a banner.
 type edge uint8
 
 const (
 	open    edge = iota // the text goes on
 	lineEnd             // or a full stop
 	stroke
-	colon // which settings have too
+	colon // settings also have one
 )
 
 func (s *scan) behind(end int) edge {
@@ -185,7 +185,7 @@ func (s *scan) behind(end int) edge {
 	case c == '\n', c == '\r', c == '.' && blank:
 		return lineEnd
 	case c == '|', strings.HasPrefix(trimmed, "//"), strings.HasPrefix(trimmed, "--"),
-		c == '-' && strings.HasPrefix(rest, " ") && !strings.HasPrefix(trimmed, "->"): // and not a hyphen
+		c == '-' && strings.HasPrefix(rest, " ") && !strings.HasPrefix(trimmed, "->"): // not a hyphen
 		return stroke
 	case c == ':' && blank:
 		return colon
@@ -193,7 +193,7 @@ func (s *scan) behind(end int) edge {
 	return open
 }
 
-// flag reports whether the value of a setting stands behind the colon.
+// flag reports whether the value of a setting follows the colon.
 func (s *scan) flag(end int) bool {
 	at := s.run(end, space, end+4) + 1
 	at = s.run(at, space|quote, at+8)
@@ -205,8 +205,7 @@ func (s *scan) flag(end int) bool {
 	return s.is(at, digit)
 }
 
-// bracketed reports whether start to end stands in brackets of its own, and
-// not in those of a call or an index.
+// bracketed reports whether brackets enclose start to end, other than those of a call or an index.
 func (s *scan) bracketed(start, end int) bool {
 	if start < 1 || end >= len(s.text) || s.is(start-2, word|quote|dot) || s.is(start-2, equals) {
 		return false
@@ -216,8 +215,8 @@ func (s *scan) bracketed(start, end int) bool {
 		strings.HasSuffix(s.text[:start], "**") && strings.HasPrefix(s.text[end:], "**")
 }
 
-// prose reports whether a word in capitals stands between other words, and not
-// where code has its constants.
+// prose reports whether a word in capitals stands between other words, and not in a place for
+// constants in code.
 func (s *scan) prose(start, end int) bool {
 	const near = 8
 	before := strings.TrimRight(s.text[max(0, start-near):start], " ")
@@ -240,14 +239,14 @@ func (s *scan) prose(start, end int) bool {
 	case kindOf(c).in(newline), c >= 0x80:
 		return true
 	case c == '.' || c == ',' || c == '!' || c == ':' || c == '/':
-		// At the end of a line a comma is one between constants.
+		// A comma at the end of a line separates constants.
 		return c == '/' || end+1 == len(s.text) || s.is(end+1, space) || c != ',' && s.is(end+1, newline)
 	}
 	return false
 }
 
-// tlp weighs the marks of the Traffic Light Protocol. They are words of their
-// own, and mark wherever they stand.
+// tlp weighs the marks of the Traffic Light Protocol. These words have no other meaning, so they
+// mark at any position.
 func (s *scan) tlp(end int) {
 	start := end - len("TLP:")
 	if s.is(start-1, word) {

@@ -2,13 +2,13 @@ package content
 
 import "strings"
 
-// national is a number of persons that is digits alone. A checksum by itself is
-// met by too many other numbers, so each needs its name nearby too.
+// national describes a national identity number of digits alone. Too many other numbers pass a
+// checksum, so each needs its name nearby too.
 type national struct {
-	// rule is the whole id, or a name of personal data.
+	// rule is a full rule id, or a name of personal data.
 	rule string
-	// layouts are the sizes of the groups it is written in; mixed are those
-	// between which different signs stand.
+	// layouts are the sizes of the groups in which it is written. In mixed layouts the separators
+	// differ.
 	layouts, mixed [][]int
 	valid          func([]byte) bool
 	words          []string
@@ -79,7 +79,7 @@ type form struct {
 	mixed bool
 }
 
-// forms are the layouts by the size of their first group.
+// forms lists the layouts by the size of their first group.
 var forms = func() (by [longestNumber + 1][]form) {
 	for _, n := range nationals {
 		for _, sizes := range n.layouts {
@@ -92,7 +92,7 @@ var forms = func() (by [longestNumber + 1][]form) {
 	return by
 }()
 
-// identity weighs the numbers that are digits alone and begin with groups[0].
+// identity weighs the identity numbers of digits alone that begin with groups[0].
 func (s *scan) identity(groups []group) {
 	start := groups[0].start
 	of := forms[min(groups[0].size(), longestNumber)]
@@ -108,7 +108,7 @@ func (s *scan) identity(groups []group) {
 	}
 }
 
-// identified notes a number of a person.
+// identified notes a person's identity number.
 func (s *scan) identified(rule string, start, end int) {
 	if strings.HasPrefix(rule, "identity.") {
 		s.add(rule, Confidential, start, end)
@@ -117,7 +117,7 @@ func (s *scan) identified(rule string, start, end int) {
 	s.person(rule, start, end)
 }
 
-// abroad weighs the numbers of persons that letters stand in, around groups[0].
+// abroad weighs identity numbers that contain letters, around groups[0].
 func (s *scan) abroad(groups []group) {
 	start, size := groups[0].start, groups[0].size()
 	end := groups[0].end
@@ -163,7 +163,7 @@ func (s *scan) abroad(groups []group) {
 	}
 }
 
-// codice weighs the Italian number that has its first two digits at at.
+// codice weighs the Italian number whose first two digits are at at.
 func (s *scan) codice(at int) {
 	const size, before = 16, 6
 	from := at - before
@@ -196,7 +196,7 @@ func (s *scan) codice(at int) {
 	s.person("it-codice-fiscale", from, from+size)
 }
 
-// sum is that of the digits, each times its weight.
+// sum returns the weighted sum of digits.
 func sum(n []byte, weights ...int) int {
 	total := 0
 	for i, w := range weights {
@@ -217,7 +217,7 @@ func month(m []byte) bool { v := number(m); return v >= 1 && v <= 12 }
 
 func calendar(m, day []byte) bool { v := number(day); return month(m) && v >= 1 && v <= 31 }
 
-// validBelgian knows the two ways to reckon, for those born before 2000 and after.
+// validBelgian knows both calculations, for people born before 2000 and after.
 func validBelgian(n []byte) bool {
 	body, check := number(n[:9]), number(n[9:])
 	return 97-body%97 == check || 97-(2_000_000_000+body)%97 == check

@@ -15,17 +15,16 @@ const (
 	longestContext = 80
 )
 
-// mostGroups is how many groups of a number are looked at together.
+// mostGroups bounds the groups of a number that are checked together.
 const mostGroups = 64
 
-// group is a run of digits. A sequence is some of them with one separator
-// between each two.
+// group is a run of digits. A sequence is several groups with one separator between each two.
 type group struct{ start, end int }
 
 func (g group) size() int { return g.end - g.start }
 
-// numbers weighs all digits of the text. However long a sequence is, only the
-// groups a number could reach over are kept.
+// numbers weighs all digits of the text. In a sequence of any length it keeps only the groups that
+// one number could span.
 func (s *scan) numbers() {
 	const most, reach = mostGroups, longestNumber + 1
 	buf := &s.groups
@@ -52,7 +51,7 @@ func (s *scan) numbers() {
 			i++
 		}
 		switch {
-		case total >= 6: // what has fewer digits is not looked for
+		case total >= 6: // no rule has fewer digits
 			s.sequence(groups, first, len(groups), glued)
 		case glued && total == 2 && s.is(groups[0].end, letter):
 			s.codice(groups[0].start)
@@ -60,9 +59,8 @@ func (s *scan) numbers() {
 	}
 }
 
-// sequence weighs every window that a number could be written in and that
-// begins with one of groups[first:last]. Glued is a sequence whose first digit
-// has a letter before it.
+// sequence weighs every possible number that begins with one of groups[first:last]. Glued is set if
+// a letter precedes the first digit.
 func (s *scan) sequence(groups []group, first, last int, glued bool) {
 	for i := first; i < last; i++ {
 		whole := i > 0 || !glued
@@ -74,8 +72,8 @@ func (s *scan) sequence(groups []group, first, last int, glued bool) {
 	}
 }
 
-// layout reports whether groups begin with the sizes given, with the same
-// separator between all of them, and nothing glued to their end.
+// layout reports whether groups begin with the given sizes, with the same separator between all of
+// them, and nothing glued to their end.
 func (s *scan) layout(groups []group, sizes ...int) bool {
 	if !fits(groups, sizes) {
 		return false
@@ -88,8 +86,8 @@ func (s *scan) layout(groups []group, sizes ...int) bool {
 	return !s.is(groups[len(sizes)-1].end, word)
 }
 
-// digits are the digits of groups, one after the other, until it is called
-// again. The caller sees to it that there are not too many.
+// digits returns the digits of groups in a buffer that the next call reuses. The caller ensures
+// that there are not too many.
 func (s *scan) digits(groups []group) []byte {
 	n := 0
 	for _, g := range groups {
@@ -98,7 +96,7 @@ func (s *scan) digits(groups []group) []byte {
 	return s.number[:n]
 }
 
-// card weighs the windows that begin with groups[i].
+// card weighs the possible card numbers that begin with groups[i].
 func (s *scan) card(groups []group, i int, glued bool) bool {
 	rest := groups[i:]
 	whole, digits := 0, 0
@@ -115,14 +113,14 @@ func (s *scan) card(groups []group, i int, glued bool) bool {
 		if len(sizes) == 1 && sizes[0] < 13 || !s.layout(rest, sizes...) {
 			continue
 		}
-		// Part of something longer: a float, a table, a number of another kind.
+		// It is part of something longer: a float, a table, a number of another kind.
 		decimal := n == 1 && (i > 0 && s.text[rest[0].start-1] == '.' || len(rest) > 1 && s.text[rest[0].end] == '.')
 		more := i > 0 && n > 1 && groups[i-1].size() == sizes[0] || len(rest) > n && n > 1 && rest[n].size() == sizes[n-1]
 		if s.cardNumber(rest[:n], glued || decimal || more) {
 			return true
 		}
 	}
-	// Any other way to write one needs a word that says what it is.
+	// Any other form needs a word nearby that names it.
 	return i == 0 && !glued && whole == len(rest) && whole > 1 && digits >= 13 && !s.is(rest[whole-1].end, word) &&
 		s.cardNumber(rest, true)
 }
@@ -133,9 +131,9 @@ func (s *scan) cardNumber(groups []group, doubtful bool) bool {
 	if !scheme(number) || !luhn(number) || weigh(string(number)).distinct < 2 {
 		return false
 	}
-	// The short numbers were given up long ago, and look like bar codes.
+	// The short numbers are obsolete, and look like bar codes.
 	doubtful = doubtful || len(number) == 13 || s.is(start-1, dot) && s.is(start-2, digit)
-	// A part of a name, or of a fraction.
+	// It is part of a name, or of a fraction.
 	doubtful = doubtful || s.is(start-1, dash) && s.is(start-2, word) || s.at(start-1) == '/' || s.at(end) == '/'
 	if doubtful && !s.near(start, end, "card", "cards", "visa", "mastercard", "amex", "maestro", "cvv", "cvc",
 		"kreditkarte", "karte", "kartennummer", "tarjeta", "carte", "cc", "pan") {
@@ -145,8 +143,7 @@ func (s *scan) cardNumber(groups []group, doubtful bool) bool {
 	return true
 }
 
-// scheme reports whether a card scheme gives out numbers with this beginning
-// and length.
+// scheme reports whether a card scheme issues numbers with this beginning and length.
 func scheme(number []byte) bool {
 	n := len(number)
 	prefix := func(size int) int {
@@ -211,8 +208,7 @@ var ibanSizes = map[string]int{
 	"YE": 30,
 }
 
-// iban weighs an account number whose check digits stand at at, and says where
-// it ends, or 0.
+// iban weighs an account number whose check digits are at at, and returns its end, or 0.
 func (s *scan) iban(at int) int {
 	start := at - 2
 	if !s.is(start, letter) || !s.is(start+1, letter) || !s.fresh(start, alnum) {
@@ -241,8 +237,7 @@ func (s *scan) iban(at int) int {
 		n++
 		i++
 	}
-	// The digits keep prose out: words in groups could satisfy the check by
-	// chance, one time in 97.
+	// The digits exclude prose: words in groups would satisfy the check by chance, one time in 97.
 	if n < size || digits < 8 || s.is(i, alnum) || !mod97(number[4:size], number[:4]) {
 		return 0
 	}
@@ -250,7 +245,7 @@ func (s *scan) iban(at int) int {
 	return i
 }
 
-// inUUID reports whether a part of such a number begins at at.
+// inUUID reports whether a part of a UUID begins at at.
 func (s *scan) inUUID(at int) bool {
 	const size = 36
 	for _, before := range []int{0, 9, 14, 19, 24} {
@@ -261,8 +256,8 @@ func (s *scan) inUUID(at int) bool {
 	return false
 }
 
-// mod97 is the check of ISO 7064 over the account and then country and check
-// digits, letters counting from 10.
+// mod97 is the check of ISO 7064 over the account and then country and check digits, with letters
+// counting from 10.
 func mod97(parts ...[]byte) bool {
 	rest := 0
 	for _, p := range parts {
@@ -330,7 +325,7 @@ func (s *scan) lettered(groups []group) {
 	}
 }
 
-// fits reports whether groups begin with the sizes given.
+// fits reports whether groups begin with the given sizes.
 func fits(groups []group, sizes []int) bool {
 	if len(groups) < len(sizes) {
 		return false
@@ -343,7 +338,7 @@ func fits(groups []group, sizes []int) bool {
 	return true
 }
 
-// at is the byte at i, or 0 where there is none.
+// at returns the byte at i, or 0 if there is none.
 func (s *scan) at(i int) byte {
 	if i < 0 || i >= len(s.text) {
 		return 0
@@ -351,7 +346,7 @@ func (s *scan) at(i int) byte {
 	return s.text[i]
 }
 
-// near reports whether one of the words stands, whole, around start to end.
+// near reports whether one of the words occurs, as a whole word, around start to end.
 func (s *scan) near(start, end int, words ...string) bool {
 	from, to := max(0, start-longestContext), min(end+longestContext/2, len(s.text))
 	for i := from; i < to; i++ {
@@ -361,7 +356,7 @@ func (s *scan) near(start, end int, words ...string) bool {
 		if i >= to {
 			break
 		}
-		if s.text[i] < 0x80 && (!s.is(i, letter) || s.is(i-1, alnum)) { // they all begin with a letter
+		if s.text[i] < 0x80 && (!s.is(i, letter) || s.is(i-1, alnum)) { // all of them begin with a letter
 			continue
 		}
 		for _, w := range words {
@@ -373,14 +368,14 @@ func (s *scan) near(start, end int, words ...string) bool {
 	return false
 }
 
-// validSSN knows the numbers that were never given out.
+// validSSN excludes the numbers that were never issued.
 func validSSN(n []byte) bool {
 	area := string(n[:3])
 	return area != "000" && area != "666" && n[0] != '9' && string(n[3:5]) != "00" && string(n[5:]) != "0000"
 }
 
-// validSteuerID checks ISO 7064 MOD 11,10, and that of the first ten digits
-// one stands there two or three times.
+// validSteuerID checks ISO 7064 MOD 11,10, and that one of the first ten digits occurs two or three
+// times.
 func validSteuerID(n []byte) bool {
 	if n[0] == '0' {
 		return false
@@ -425,8 +420,8 @@ func verhoeff(n []byte) bool {
 	return c == '0'
 }
 
-// validINSEE checks the key, the sex and the month. The two departments of
-// Corsica that have letters are not known here.
+// validINSEE checks the key, the sex and the month. It does not know the two departments of
+// Corsica, which have letters.
 func validINSEE(n []byte) bool {
 	number, key := 0, int(n[13]-'0')*10+int(n[14]-'0')
 	for i := range 13 {
@@ -444,8 +439,8 @@ func validDNI(n []byte, check byte) bool {
 	return lower("TRWAGMYFPDXBNJZSQVHLCKE"[rest]) == lower(check)
 }
 
-// validNINO knows the letters that are not used. QQ is not either, but stands
-// in every example, and so in what people imitate.
+// validNINO excludes the letters that are not used. It accepts QQ, which is not used either,
+// because QQ occurs in every example, and so in imitations.
 func validNINO(prefix string, suffix byte) bool {
 	a, b := lower(prefix[0])-('a'-'A'), lower(prefix[1])-('a'-'A')
 	if a < 'A' || a > 'Z' || b < 'A' || b > 'Z' || suffix < 'A' || lower(suffix) > 'd' || lower(suffix) < 'a' {

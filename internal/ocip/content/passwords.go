@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// passwordNames are what people call a password where they write to each other.
-// They stand in the languages of the commitments: English, German, Spanish,
-// French, Italian, Dutch, Portuguese, Japanese and Chinese.
+// passwordNames are people's words for a password in messages, in the languages of the commitments:
+// English, German, Spanish, French, Italian, Dutch, Portuguese, Japanese and Chinese.
 var passwordNames = []string{
 	"password", "passwd", "pwd", "passcode", "passphrase", "passwort", "kennwort", "zugangscode", "contrase\u00f1a", "clave",
 	"mot de passe", "code secret", "code d'acc\u00e8s", "parola d'ordine", "codice di accesso", "wachtwoord", "toegangscode", "senha",
 	"palavra-passe", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\u6697\u8a3c\u756a\u53f7", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4",
 }
 
-// pinNames are what a number is called that opens something, and codeNames what one is
-// called that does so once.
+// pinNames are the names of a number that opens something, and codeNames those of one that works
+// once.
 var (
 	pinNames  = []string{"pin", "pin code", "pin-code", "geheimzahl", "pincode"}
 	codeNames = []string{
@@ -25,17 +24,16 @@ var (
 	}
 )
 
-// opens is what a name says of its value.
+// opens is the kind of secret that a name announces.
 type opens uint8
 
 const (
 	byPassword opens = iota
-	byPIN            // four digits, or more where people say so
+	byPIN            // four digits, or more if people say so
 	byCode           // some digits
 )
 
-// saying are the words and signs between a name and its value, in the same
-// languages.
+// saying are the words and signs between a name and its value, in the same languages.
 var saying = []string{
 	"is", "was", "are", "will be", "ist", "war", "lautet", "es", "era", "est", "\u00e9tait", "\u00e8", "\u00e9", "luidt", "\u306f", "\u662f", "\u4e3a", "\u70ba",
 }
@@ -47,15 +45,14 @@ func passwordAnchors() []anchor {
 			all = append(all, anchor{name, func(s *scan, end int) { s.password(end, len(name), opens(by)) }})
 		}
 	}
-	for _, name := range []string{"pw:", "pw "} { // a word of two letters would be looked for in half of all texts
+	for _, name := range []string{"pw:", "pw "} { // half of all texts contain a word of two letters
 		all = append(all, anchor{name, func(s *scan, end int) { s.password(end-1, len("pw"), byPassword) }})
 	}
 	return all
 }
 
-// password weighs "the password is …" as people write it to each other. What
-// they make up is weaker than what a program draws, so the name has to stand
-// there as a word, and the value alone behind it.
+// password weighs "the password is …" in people's messages. An invented password is weaker than a
+// random one. The name therefore has to be a whole word, and the value has to follow it alone.
 func (s *scan) password(end, size int, by opens) {
 	const longest = 64
 	ascii := s.text[end-size] < 0x80
@@ -81,7 +78,7 @@ func (s *scan) password(end, size int, by opens) {
 	}
 	for stop > at && s.is(stop-1, dot|sign) {
 		if s.text[stop-1] == '?' {
-			return // asked for
+			return // a question for it
 		}
 		if s.text[stop-1] != '.' && s.text[stop-1] != '!' {
 			break
@@ -93,13 +90,13 @@ func (s *scan) password(end, size int, by opens) {
 	}
 }
 
-// whose are the words that say what a password is for, in the same languages.
+// whose are the words for the purpose of a password, in the same languages.
 var whose = []string{
 	"for ", "of ", "to ", "f\u00fcr ", "zum ", "zur ", "vom ", "para ", "de ", "del ", "do ", "da ", "pour ", "du ", "per ", "di ", "voor ", "van ",
 }
 
-// says is where the value begins that a name which ends at end is said to have.
-// prose is a verb, as people write, and no sign alone.
+// says returns the start of the value that a text gives to a name that ends at end. Prose is set
+// for a verb, as in people's messages, and not for a sign alone.
 func (s *scan) says(end int) (at int, prose, ok bool) {
 	at = s.run(end, quote, end+1)
 	at = s.pastPurpose(s.run(at, space, at+3))
@@ -113,8 +110,8 @@ func (s *scan) says(end int) (at int, prose, ok bool) {
 	return at, prose, prose || colon
 }
 
-// verb is where the word between a name and its value ends, with the blanks behind it,
-// or at where there is none.
+// verb returns the end of the word between a name and its value, including blanks, or at if there
+// is none.
 func (s *scan) verb(at int) int {
 	for _, w := range saying {
 		if !s.hasFold(at, w) {
@@ -127,7 +124,7 @@ func (s *scan) verb(at int) int {
 	return at
 }
 
-// pastPurpose is behind "for the alarm", where the verb or the colon stands, or at.
+// pastPurpose returns the position of the verb or the colon after "for the alarm", or at.
 func (s *scan) pastPurpose(at int) int {
 	const words, longest = 4, 24
 	for _, w := range whose {
@@ -154,8 +151,8 @@ func (s *scan) pastPurpose(at int) int {
 	return at
 }
 
-// madeUp reports whether a value looks like a password or a PIN that a person
-// made up: letters with digits, or digits alone where those are usual.
+// madeUp reports whether a value looks like an invented password or PIN: letters with digits, or
+// digits alone if those are usual.
 func (s *scan) madeUp(value string, by opens, prose bool) bool {
 	m := weigh(value)
 	letters := m.lower + m.upper
@@ -177,15 +174,15 @@ func (s *scan) madeUp(value string, by opens, prose bool) bool {
 	return !technical(strings.ToLower(value)) && kindOf(value[0]).in(alnum)
 }
 
-// wordAndNumber reports whether a value is a word with a number behind it, as most are
-// that people make up.
+// wordAndNumber reports whether a value is a word followed by a number, like most invented
+// passwords.
 func wordAndNumber(value string) bool {
 	m := weigh(value)
 	return m.lower >= 4 && m.upper <= 1 && m.digits >= 2 && m.turns == 1 && m.lower+m.upper+m.digits == len(value) && kindOf(value[0]).in(letter)
 }
 
-// technical reports whether a word is the name of a method, a format or a
-// measure, which stand behind the word password in manuals.
+// technical reports whether a word is the name of a method, a format or a measure. In manuals, such
+// words follow the word password.
 func technical(word string) bool {
 	name := strings.TrimRight(word, "0123456789")
 	return slices.Contains([]string{

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What becomes of a finding of personal data, besides the levels: it is written
-// down and raises nothing, or is not looked for.
+// Treatments of a finding of personal data, besides the levels: it is recorded and raises nothing,
+// or the rule is off.
 const (
 	Shadow = "shadow"
 	Off    = "off"
@@ -15,9 +15,9 @@ const (
 
 const personalPrefix = "personal."
 
-// personalRules are the rules of personal data, by their names without the prefix.
-// They are in shadow unless an operator says otherwise: people write such things to
-// each other all day.
+// personalRules are the rules of personal data, by their names without the prefix. They are in
+// shadow unless an operator configures them otherwise: people write such data to each other all
+// day.
 var personalRules = []Rule{
 	{"email", Public, "RFC 5322, addresses"},
 	{"phone", Public, "ITU-T E.164, international numbers, and a word that says what it is"},
@@ -47,7 +47,7 @@ var personalRules = []Rule{
 	{"za-id", Public, "South African Department of Home Affairs, identity numbers"},
 }
 
-// Personal lists the names of what is looked for as personal data.
+// Personal lists the names of the kinds of personal data.
 func Personal() []string {
 	names := make([]string, len(personalRules))
 	for i, r := range personalRules {
@@ -56,10 +56,10 @@ func Personal() []string {
 	return names
 }
 
-// PersonalModes lists what can become of it.
+// PersonalModes lists the possible treatments.
 func PersonalModes() []string { return []string{Shadow, Off, Internal, Confidential, Restricted} }
 
-// personalModes is what becomes of each, by the ids of the rules.
+// personalModes returns the treatment of each kind, by the ids of the rules.
 func personalModes(said map[string]string) (map[string]string, error) {
 	modes := map[string]string{}
 	for _, r := range personalRules {
@@ -77,13 +77,13 @@ func personalModes(said map[string]string) (map[string]string, error) {
 	return modes, nil
 }
 
-// person notes personal data, or nothing where they are not looked for.
+// person notes personal data, unless the kind is off.
 func (s *scan) person(name string, start, end int) {
 	rule := personalPrefix + name
 	if s.full(rule) {
 		return
 	}
-	for i := range s.found { // by another way to write it
+	for i := range s.found { // another form of the same
 		if f := &s.found[i]; f.Rule == rule && f.Start < end && start < f.End {
 			return
 		}
@@ -116,7 +116,7 @@ func personalAnchors() []anchor {
 	return all
 }
 
-// people looks for addresses of mail and for numbers that begin with a plus.
+// people looks for e-mail addresses and for numbers that begin with a plus.
 func (s *scan) people() {
 	for at := find(s.text, '@', 0); at < len(s.text); at = find(s.text, '@', at+1) {
 		s.email(at)
@@ -139,7 +139,7 @@ func (s *scan) email(at int) {
 		return
 	}
 	if s.at(start-1) == ':' && s.at(s.back(start-1, word|dash|dot, start-longestName)-1) == '/' {
-		return // who logs in at an address of the web
+		return // a login in a URL
 	}
 	end := s.run(at+1, alnum|dash|dot, at+1+longestHost)
 	for end > at && s.is(end-1, dash|dot) {
@@ -150,7 +150,7 @@ func (s *scan) email(at int) {
 	if last <= 0 || len(host)-last < 3 || run(host, last+1, letter, len(host)) < len(host) || strings.Contains(host, "..") {
 		return
 	}
-	// Nobody's: those of manuals, and of those who only clone.
+	// Addresses that belong to nobody: those of manuals, and those for cloning a repository.
 	host = strings.ToLower(host)
 	for _, reserved := range []string{"example.com", "example.org", "example.net", ".example", ".test", ".invalid"} {
 		if strings.HasSuffix(host, reserved) {
@@ -163,7 +163,7 @@ func (s *scan) email(at int) {
 	s.person("email", start, end)
 }
 
-// phone weighs an international number. Its digits are grouped as everybody likes.
+// phone weighs an international number. Its digits may be grouped in any way.
 func (s *scan) phone(plus int) {
 	const fewest, most = 8, 15
 	if s.is(plus-1, word) || !s.is(plus+1, digit) || s.at(plus+1) == '0' {
@@ -186,14 +186,14 @@ func (s *scan) phone(plus int) {
 	}
 }
 
-// months are the first letters of their names, in the languages of the rules.
+// months are the first letters of the months' names, in the languages of the rules.
 var months = []string{
 	"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 	"m\u00e4r", "mai", "okt", "dez", "f\u00e9v", "avr", "juin", "juil", "ao\u00fb", "d\u00e9c", "ene", "abr", "ago", "dic", "gen", "mag", "giu", "lug", "set", "ott",
 	"mrt", "mei", "fev", "out",
 }
 
-// birthDate weighs what follows a word that says what it is.
+// birthDate weighs the text after a word that announces a date of birth.
 func (s *scan) birthDate(end, size int) {
 	const gap, longest = 24, 24
 	if s.text[end-size] < 0x80 && s.is(end-size-1, alnum) || s.text[end-1] < 0x80 && s.is(end, letter) {
@@ -209,7 +209,7 @@ func (s *scan) birthDate(end, size int) {
 	}
 }
 
-// date is where a date ends that begins at at, or at.
+// date returns the end of a date that begins at at, or at.
 func (s *scan) date(at, limit int) int {
 	var parts [3]int
 	n, named, i := 0, false, at
@@ -229,7 +229,7 @@ func (s *scan) date(at, limit int) int {
 			for i < len(s.text) && (s.is(i, letter) || s.text[i] >= 0x80) {
 				i++
 			}
-			parts[n], named = 1, true // of some month
+			parts[n], named = 1, true // any month
 		}
 		if n++; n == 3 {
 			break
@@ -255,7 +255,7 @@ func (s *scan) date(at, limit int) int {
 	return at
 }
 
-// passport weighs what follows that word.
+// passport weighs the text after that word.
 func (s *scan) passport(end int) {
 	const gap = 32
 	for at := s.run(end, letter, end+12); at < min(end+gap, len(s.text)) && !s.is(at, newline); at++ {

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Rule is what is known of a rule without a text.
+// Rule describes a rule.
 type Rule struct {
-	// ID is what findings name.
+	// ID is the name in findings.
 	ID string
-	// Level is what a finding raises a text to. That of personal data is public,
-	// until an operator says what it is.
+	// Level is the level to which a finding raises a text. For personal data it is public until an
+	// operator sets another.
 	Level string
-	// Source is who says what the rule looks for: the issuer's own documentation,
-	// or the standard.
+	// Source is the source for the format: the issuer's own documentation, or the standard.
 	Source string
 }
 

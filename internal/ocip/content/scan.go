@@ -5,45 +5,44 @@ import (
 	"strings"
 )
 
-// lists are words that are looked for in a few bytes: those of a value that is
-// none, those of a name that no secret has, and those of a name whose secrets are
-// UUIDs.
+// lists are words that are searched for in a few bytes: those of placeholder values, those of names
+// that no secret has, and those of names whose secrets are UUIDs.
 type lists struct{ standIns, harmless, uuids *automaton }
 
 // scan is the state of one pass over one text.
 type scan struct {
 	text string
-	// found are the findings. What was dropped has no rule.
+	// found are the findings. A dropped finding has no rule.
 	found []Finding
 	*lists
 	*pass
-	// tried is how far each prefix whose token may have any length has read,
-	// so that no stretch is read again from every place inside it.
+	// tried is the position up to which each prefix with a token of any length has read, so that no
+	// stretch is read again from every place inside it.
 	tried map[string]int
-	// pem is the finding whose end line has not come yet, putty where a key
-	// file began whose private part has not come yet, twilio how far the
-	// neighbourhood of that word was read. -1 is none.
+	// pem is the finding whose end line has not come yet. putty is the start of a key file whose
+	// private part has not come yet. twilio is the position up to which the surroundings of that
+	// word were read. -1 is none.
 	pem, putty, twilio int
-	// discord is how far the neighbourhood of that word was read, mapboxed how far
-	// the last of its tokens, curled where the last call's name ended.
+	// discord is the position up to which the surroundings of that word were read, mapboxed that of
+	// the last mapbox token, and curled the end of the last call's name.
 	discord, mapboxed, curled int
-	// mark is how far the last mark of an older OpenAI key has read, from where
-	// its run of letters begins.
+	// mark is the stretch that the last sign of an older OpenAI key has read, from the start of its
+	// run of letters.
 	mark stretch
-	// weak is where the last assigned value ended that was no secret, kube how far
-	// the last manifest of secrets was read.
+	// weak is the end of the last assigned value that was no secret. kube is the position up to
+	// which the last Secret manifest was read.
 	weak, kube int
-	// number is where the digits of a number in groups are put together.
+	// number is the buffer for the digits of a number in groups.
 	number [longestNumber]byte
 }
 
 // stretch is a part of the text.
 type stretch struct{ start, end int }
 
-// check weighs one place. end is where the anchor ends.
+// check weighs one place. end is the end of the anchor.
 type check func(s *scan, end int)
 
-// anchor is a word, in lower case, that makes a place worth a look.
+// anchor is a word, in lower case, that marks a place to check.
 type anchor struct {
 	text  string
 	check check
@@ -58,9 +57,8 @@ func builtin() []anchor {
 	return all
 }
 
-// add notes a finding and says at which place, or -1 if the rule has enough, or if
-// what it found is known by another that knows the thing itself. What another one
-// found that knows only the surroundings is dropped.
+// add notes a finding and returns its index. It returns -1 if the rule has enough, or if a more
+// specific rule found the same. It drops findings that less specific rules made of the same text.
 func (s *scan) add(rule, level string, start, end int) int {
 	if s.full(rule) {
 		return -1
@@ -84,7 +82,7 @@ func (s *scan) add(rule, level string, start, end int) int {
 	return len(s.found) - 1
 }
 
-// vague says how little a rule knows of what it finds.
+// vague ranks how unspecific a rule is.
 func vague(rule string) int {
 	switch rule {
 	case rulePassword:
@@ -109,8 +107,8 @@ const (
 	dot
 	slash  // '/' and '+', the rest of base64
 	equals // '=', its padding
-	sign   // what people put into passwords
-	tilde  // '~', which is one of those
+	sign   // common in passwords
+	tilde  // '~', also common in passwords
 	space
 	newline
 	quote
@@ -126,7 +124,7 @@ const (
 	base64Std = alnum | slash
 )
 
-// kinds says of each byte which it is.
+// kinds is the kind of each byte.
 var kinds = [256]kind{
 	'a': hexLower, 'b': hexLower, 'c': hexLower, 'd': hexLower, 'e': hexLower, 'f': hexLower,
 	'g': lowers, 'h': lowers, 'i': lowers, 'j': lowers, 'k': lowers, 'l': lowers, 'm': lowers,
@@ -147,12 +145,12 @@ func kindOf(c byte) kind { return kinds[c] }
 
 func (k kind) in(set kind) bool { return k&set != 0 }
 
-// is reports whether there is a byte at i and it is of set.
+// is reports whether there is a byte at i that belongs to set.
 func (s *scan) is(i int, set kind) bool {
 	return i >= 0 && i < len(s.text) && kindOf(s.text[i]).in(set)
 }
 
-// run is where the bytes of set that begin at i end, at the latest at limit.
+// run returns the end of the bytes of set that begin at i, at most limit.
 func (s *scan) run(i int, set kind, limit int) int { return run(s.text, i, set, limit) }
 
 func run(text string, i int, set kind, limit int) int {
@@ -163,8 +161,7 @@ func run(text string, i int, set kind, limit int) int {
 	return i
 }
 
-// back is where the bytes of set that end before i begin, at the earliest at
-// limit.
+// back returns the start of the bytes of set that end before i, at least limit.
 func (s *scan) back(i int, set kind, limit int) int {
 	for i > max(limit, 0) && kindOf(s.text[i-1]).in(set) {
 		i--
@@ -172,9 +169,9 @@ func (s *scan) back(i int, set kind, limit int) int {
 	return i
 }
 
-// fresh reports whether something can begin at i that could not stand behind a
-// byte of set. An escape for a blank in a quoted text ends in a letter, and a
-// per cent escape may; neither belongs to what follows it.
+// fresh reports whether a word can begin at i that could not follow a byte of set. An escape for a
+// blank in a quoted text ends in a letter, and a per cent escape may. Neither belongs to the text
+// after it.
 func (s *scan) fresh(i int, set kind) bool {
 	if !s.is(i-1, set) {
 		return true
@@ -187,8 +184,7 @@ func (s *scan) fresh(i int, set kind) bool {
 	return i >= 3 && s.text[i-3] == '%' && s.is(i-2, hex) && s.is(i-1, hex)
 }
 
-// hasFold reports whether want, which is in lower case, stands at i in any
-// case.
+// hasFold reports whether want, which is in lower case, occurs at i in any case.
 func (s *scan) hasFold(i int, want string) bool { return hasFold(s.text, i, want) }
 
 func hasFold(text string, i int, want string) bool {
@@ -203,11 +199,10 @@ func hasFold(text string, i int, want string) bool {
 	return true
 }
 
-// makeup counts what a value is made of.
+// makeup counts the kinds of characters in a value.
 type makeup struct {
 	lower, upper, digits, signs int
-	// turns is how often a digit stands beside a letter, distinct how many
-	// different bytes there are.
+	// turns counts the digits beside a letter, and distinct the different bytes.
 	turns, distinct int
 }
 
@@ -240,7 +235,7 @@ func weigh(value string) makeup {
 	return m
 }
 
-// classes is how many of small letters, capitals and digits there are.
+// classes counts how many of small letters, capitals and digits occur.
 func (m *makeup) classes() int {
 	n := 0
 	for _, c := range []int{m.lower, m.upper, m.digits} {

@@ -2,16 +2,15 @@ package content
 
 import "strings"
 
-// issued is a kind of credential that an issuer gave a prefix to. Source names
-// the issuer's own words on the format.
+// issued is a kind of credential with an issuer's prefix. Source names the issuer's own
+// documentation of the format.
 type issued struct {
 	id, level, source string
 	shapes            []shape
 }
 
-// shape is one form of such a credential. The prefix is matched exactly, and the
-// body must end where it ends: a byte more of the same kind and it is something
-// else.
+// shape is one form of such a credential. The prefix is matched exactly, and the body must end at
+// its limit: one more byte of the same kind makes it something else.
 type shape struct {
 	prefix string
 	set    kind
@@ -35,10 +34,9 @@ const (
 	lowerNum  = lowerCase | digit
 )
 
-// tokens is the rule set. To add one: find the issuer's own words on the
-// format, prefer a prefix nobody would type, and bound the length from below.
-// Public identifiers do not belong here; the keys of test modes open something
-// and rank below those of live ones.
+// tokens is the rule set. To add one: find the issuer's own documentation of the format, prefer a
+// prefix that nobody would type, and bound the length from below. Public identifiers do not belong
+// here. Keys of test modes open something, and rank below those of live ones.
 var tokens = []issued{
 	// Clouds
 	{"credential.aws-access-key-id", Restricted, "AWS IAM docs, unique identifiers", []shape{
@@ -132,7 +130,7 @@ var tokens = []issued{
 	{"credential.dependency-track-key", Restricted, "Dependency-Track docs, API keys", []shape{{"odt_", alnum, 32, 32, nil}}},
 	{"credential.readme-key", Restricted, "ReadMe docs, API keys", []shape{{"rdme_", lowerNum, 70, 70, nil}}},
 
-	// Talk, mail, desks
+	// Chat, mail, help desks
 	{"credential.slack-token", Restricted, "Slack docs, token types", []shape{
 		{"xoxb-", alnum | dash, 20, 0, nil}, {"xoxp-", alnum | dash, 20, 0, nil}, {"xoxa-", alnum | dash, 20, 0, nil},
 		{"xoxr-", alnum | dash, 20, 0, nil}, {"xoxs-", alnum | dash, 20, 0, nil}, {"xoxc-", alnum | dash, 20, 0, nil},
@@ -170,7 +168,7 @@ var tokens = []issued{
 	}},
 	{"credential.intra42-secret", Restricted, "42 API docs, applications", []shape{{"s-s4t2ud-", hexDigits, 64, 64, nil}, {"s-s4t2af-", hexDigits, 64, 64, nil}}},
 
-	// Money and parcels
+	// Payments and parcels
 	{"credential.stripe-key", Restricted, "Stripe docs, API keys", []shape{
 		{"sk_live_", alnum, 16, 0, nil}, {"rk_live_", alnum, 16, 0, nil}, {"sk_org_live_", alnum, 16, 0, nil},
 	}},
@@ -262,8 +260,8 @@ var tokens = []issued{
 	{"credential.postman-key", Restricted, "Postman docs, API keys", []shape{{"PMAK-", hexDigits | dash, 59, 59, nil}}},
 }
 
-// tokenAnchor is how much of a prefix is looked for everywhere. The rest is
-// compared where that much of it stands, so that long prefixes cost no room.
+// tokenAnchor is the length of a prefix that is searched for everywhere. The rest is compared at
+// its matches, so that long prefixes take no space.
 const tokenAnchor = 8
 
 func tokenAnchors() []anchor {
@@ -279,7 +277,7 @@ func tokenAnchors() []anchor {
 	return all
 }
 
-// token weighs what may be one of those that begins at at.
+// token weighs the possible token that begins at at.
 func (s *scan) token(t *issued, sh *shape, at int) {
 	if !strings.HasPrefix(s.text[at:], sh.prefix) || !s.fresh(at, alnum) || at < s.tried[sh.prefix] {
 		return
@@ -302,8 +300,8 @@ func (s *scan) token(t *issued, sh *shape, at int) {
 	s.add(t.id, t.level, at, end)
 }
 
-// match reads one that begins at at. stop is how far it was like one, end where
-// it ends if it is one.
+// match reads a possible token that begins at at. It returns the position up to which the text was
+// like one, and the end if it is one.
 func (sh *shape) match(text string, at int) (end, stop int, ok bool) {
 	body := at + len(sh.prefix)
 	limit := body + sh.max + 1
@@ -313,7 +311,7 @@ func (sh *shape) match(text string, at int) (end, stop int, ok bool) {
 	end = run(text, body, sh.set, limit)
 	stop = end
 	if sh.max == 0 {
-		for end > body && kindOf(text[end-1]).in(dot|dash) { // of the sentence around it
+		for end > body && kindOf(text[end-1]).in(dot|dash) { // punctuation of the sentence
 			end--
 		}
 	}
@@ -331,8 +329,7 @@ func (sh *shape) match(text string, at int) (end, stop int, ok bool) {
 		}
 		stop = end
 	}
-	// A bounded end must be one, also where what follows is a letter that the set
-	// does not have.
+	// A bounded body must end there, even if the next letter is not in the set.
 	if (sh.max > 0 || sh.rest != nil) && end < len(text) && kindOf(text[end]).in(alnum) {
 		return end, stop, false
 	}
@@ -343,8 +340,8 @@ func (sh *shape) match(text string, at int) (end, stop int, ok bool) {
 	return end, stop, genuine(text[body:end], set)
 }
 
-// wrapped weighs a credential that is written in pieces: its lines were broken, by hand
-// or by a mail program, or a program puts it together of strings, "one" + "two".
+// wrapped weighs a credential in pieces: a person or a mail program broke its lines, or a program
+// concatenates strings, "one" + "two".
 func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 	const lines, longest, shortest = 8, 1024, 8
 	if stop-at-len(sh.prefix) < shortest/2 || s.goesOn(stop) < 0 {
@@ -356,10 +353,10 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 	}
 	type piece struct{ joined, at int }
 	pieces := []piece{{0, at}}
-	joined := strings.TrimRight(s.text[at:stop], "=") // a soft end, where a body may have one
+	joined := strings.TrimRight(s.text[at:stop], "=") // a soft line end, in a body that may contain one
 	for len(pieces) < lines && len(joined) < longest {
 		next := s.goesOn(stop)
-		if next < 0 || strings.HasPrefix(s.text[next:], sh.prefix) { // another one
+		if next < 0 || strings.HasPrefix(s.text[next:], sh.prefix) { // another token
 			break
 		}
 		end := run(s.text, next, all, next+longest)
@@ -391,7 +388,7 @@ func (s *scan) wrapped(sh *shape, at, stop int) (int, bool) {
 	return last.at + end - last.joined, true
 }
 
-// goesOn is where what stops at a place goes on, or -1.
+// goesOn returns the position at which a text interrupted at stop continues, or -1.
 func (s *scan) goesOn(stop int) int {
 	if s.breaks(stop) {
 		return s.nextLine(stop)
@@ -400,7 +397,7 @@ func (s *scan) goesOn(stop int) int {
 	switch end {
 	case ' ':
 		return stop + 1
-	case '*', '~': // emphasis in the midst of it
+	case '*', '~': // emphasis in the middle of it
 		for next := stop + 1; next <= stop+3; next++ {
 			if s.at(next) != end {
 				return next
@@ -415,7 +412,7 @@ func (s *scan) goesOn(stop int) int {
 		}
 		return -1
 	}
-	// A string ends, and after no more than a sign another one begins.
+	// A string ends, and another one begins after at most one sign.
 	if !kindOf(end).in(quote) {
 		return -1
 	}
@@ -430,7 +427,7 @@ func (s *scan) goesOn(stop int) int {
 	return next + 1
 }
 
-// pastNext is where the next sign of a kind ends, if it is near, or -1.
+// pastNext returns the end of the next sign of a kind if it is near, or -1.
 func (s *scan) pastNext(at int, sign byte) int {
 	const far = 64
 	if i := strings.IndexByte(s.text[at:min(len(s.text), at+far)], sign); i >= 0 {
@@ -439,8 +436,8 @@ func (s *scan) pastNext(at int, sign byte) int {
 	return -1
 }
 
-// drawn reports whether a piece is none of the words people write: it has a digit among
-// its letters, or a capital that is not its first.
+// drawn reports whether a piece is no ordinary word: it has a digit among its letters, or a capital
+// that is not its first.
 func drawn(piece string) bool {
 	m := weigh(piece)
 	if m.digits > 0 {
@@ -449,13 +446,12 @@ func drawn(piece string) bool {
 	return m.lower > 0 && m.upper > 0 && (m.upper > 1 || !kindOf(piece[0]).in(upperCase))
 }
 
-// breaks reports whether a line ends at i, softly too.
+// breaks reports whether a line ends at i, including a soft end.
 func (s *scan) breaks(i int) bool {
 	return s.is(i, newline) || s.at(i) == '=' && s.is(i+1, newline) || s.at(i) == '\\' && s.is(i+1, newline)
 }
 
-// nextLine is where the text of the next line begins, behind what marks a quote, or
-// -1 where there is none.
+// nextLine returns the start of the next line's text, after the quote mark, or -1 if there is none.
 func (s *scan) nextLine(at int) int {
 	if !s.is(at, newline) {
 		at++ // the sign of a soft end
@@ -472,10 +468,10 @@ func (s *scan) nextLine(at int) int {
 	return -1
 }
 
-// genuine reports whether a body was drawn by a machine: not a stand-in, and
-// not words with hyphens between them.
+// genuine reports whether a body is random: not a placeholder, and not words with hyphens between
+// them.
 func genuine(body string, set kind) bool {
-	const glance = 256 // longer than any stand-in
+	const glance = 256 // longer than any placeholder
 	body = body[:min(len(body), glance)]
 	m := weigh(body)
 	if m.distinct < 6 || set.in(lowerCase) && m.classes() < 2 {

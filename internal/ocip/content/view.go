@@ -9,42 +9,40 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// view is a text as the rules see it: forms that show as ASCII are ASCII. All
-// other characters stay as
-// they are; rules take their bytes for punctuation, because scripts that are
-// written without spaces stand directly beside a token.
+// view is a text in the form for the rules: characters that show as ASCII are ASCII. All other
+// characters stay. Rules take their bytes for punctuation, because scripts that are written without
+// spaces stand directly beside a token.
 type view struct {
 	text     string
 	original string
 	segments segments
-	// has are the traits of text, and may be some more.
+	// has are the traits of text, and possibly some more.
 	has traits
-	// unshown is set where something in the text does not show.
+	// unshown is set if some character of the text is invisible.
 	unshown bool
 }
 
-// segments map offsets in a text to offsets in the one that it was made of, in both
-// orders ascending. Between two of them the offsets run in step. Nil means that nothing
-// was changed.
+// segments map offsets in a text to offsets in its original, both in ascending order. Between two
+// of them the offsets run in step. Nil means that nothing was changed.
 type segments []segment
 
 type segment struct{ at, original int }
 
-// mark has the offset at be that of the original from here on.
+// mark maps offset at to that of the original from here on.
 func (s *segments) mark(at, original int) {
 	if n := len(*s); n > 0 && (*s)[n-1].at == at {
 		(*s)[n-1].original = original
 		return
 	}
 	if n := len(*s); n == cap(*s) {
-		// Twice as many each time: append would copy a text that hides
-		// something behind every letter five times over.
+		// The capacity doubles each time: append would copy a text that hides something after every
+		// letter five times over.
 		*s = slices.Grow(*s, max(n, 8))
 	}
 	*s = append(*s, segment{at, original})
 }
 
-// of is where the byte at an offset was.
+// of returns the original position of the byte at an offset.
 func (s segments) of(at int) int {
 	i, exact := slices.BinarySearchFunc(s, at, func(s segment, at int) int { return cmp.Compare(s.at, at) })
 	if !exact {
@@ -53,8 +51,7 @@ func (s segments) of(at int) int {
 	return s[i].original + at - s[i].at
 }
 
-// look makes the view of a text with these traits. Plain ASCII, the usual case, is
-// not copied.
+// look makes the view of a text with these traits. It does not copy plain ASCII, the usual case.
 func look(s string, has traits) view {
 	v := view{text: s, original: s, has: has}
 	if has&traitOdd == 0 {
@@ -112,10 +109,9 @@ func (v *view) restore(found []Finding) {
 	}
 }
 
-// fold says which ASCII character a character beyond ASCII shows as, if one.
-// Only what costs an author nothing to type is looked through; look-alikes from
-// other alphabets are not, since a credential with one of them in it no longer
-// works.
+// fold returns the ASCII character as which a character beyond ASCII shows, if any. It knows only
+// characters that are easy to type. It does not know look-alikes from other alphabets, since a
+// credential with one of them no longer works.
 func fold(r rune) (shown byte, other bool) {
 	switch {
 	case r < 0x2000:
@@ -144,8 +140,8 @@ func fold(r rune) (shown byte, other bool) {
 		return ' ', true
 	case r >= 0xFF01 && r <= 0xFF5E: // full-width forms
 		return byte(r - 0xFF01 + '!'), true
-	case r < 0x1D400: // most of what people write, whether it is drawn or not
-	case !text.Shows(r): // nothing is drawn there
+	case r < 0x1D400: // most characters in texts, visible or not
+	case !text.Shows(r): // nothing shows there
 	case r >= 0x1D400 && r <= 0x1D6A3: // letters in mathematical styles
 		n := byte((r - 0x1D400) % 52)
 		if n < 26 {

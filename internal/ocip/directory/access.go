@@ -12,35 +12,32 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Grant is what the configuration lets one app do, access.apps.<id> in the file.
-// A manifest asks, and this is what it gets.
+// Grant lists the rights of one app in the configuration, access.apps.<id> in the file. An app's
+// manifest asks for rights, and the app gets these.
 type Grant struct {
-	// Channels are those the app may own.
+	// Channels are the channels that the app may own.
 	Channels []string
-	// Intercepts are the ids of the agents whose messages the app may look at,
-	// change and stop, and Observes those it may watch. A star is all of them.
+	// Intercepts are the ids of the agents whose messages the app may look at, change and stop.
+	// Observes are those of the agents that it may watch. A star is all of them.
 	Intercepts []string
 	Observes   []string
-	// Tenants are those whose agents the app's channels serve.
+	// Tenants are the tenants whose agents the app's channels serve.
 	Tenants []string
-	// Carries are the instances elsewhere whose envelopes the app may bring in
-	// under agent: keys.
+	// Carries are the foreign instances whose envelopes the app may bring in under agent: keys.
 	Carries []string
 }
 
-// everyAgent stands for all agents in a grant.
+// everyAgent in a grant means all agents.
 const everyAgent = "*"
 
-// access is who may do what.
+// access holds the rights of apps.
 type access struct {
 	grants   map[string]Grant
 	required map[string]bool
-	// tenants are those of the agents, and uids the users that apps may run as,
-	// both sorted.
+	// tenants are the tenants of the agents, and uids the users that apps may run as, both sorted.
 	tenants []string
 	uids    []uint32
-	// named are the apps that the configuration names, and looks has one of them by
-	// what it looks like.
+	// named are the apps that the configuration names. looks finds one of them by its appearance.
 	named map[string]bool
 	looks map[string]string
 }
@@ -74,8 +71,8 @@ func newAccess(cfg *Config) access {
 	return a
 }
 
-// name enters an app that the configuration names. Of several that look alike, the
-// first by its id is the one that others are compared with.
+// name enters an app that the configuration names. If several look alike, others are compared with
+// the one whose id comes first.
 func (a *access) name(app string) {
 	if app == "" || a.named[app] {
 		return
@@ -87,48 +84,48 @@ func (a *access) name(app string) {
 	}
 }
 
-// declared reports whether apps may do only what is written down for them. Where
-// all agents are of one tenant and all apps of one user, and nothing is granted to
-// anybody, they may do what a set-up of one person needs.
+// declared reports whether apps have only explicit rights. If all agents have one tenant, all apps
+// have one user, and the configuration grants nothing, apps have the rights that a set-up of one
+// person needs.
 func (a *access) declared() bool {
 	return len(a.grants) > 0 || a.shared()
 }
 
-// shared reports whether apps of several tenants or users may be there.
+// shared reports whether apps may belong to several tenants or users.
 func (a *access) shared() bool { return len(a.tenants) > 1 || len(a.uids) > 1 }
 
-// Declared reports whether apps may do only what is granted to them, instead of
-// what a set-up of one person needs.
+// Declared reports whether apps have only explicit rights, instead of the rights that a set-up of
+// one person needs.
 func (d *Directory) Declared() bool { return d.access.declared() }
 
-// Shared reports whether apps of several tenants or users may be there: who asks is told
-// nothing of others then.
+// Shared reports whether apps may belong to several tenants or users. Then an app learns nothing
+// about others.
 func (d *Directory) Shared() bool { return d.access.shared() }
 
-// SeveralTenants reports whether the agents are of more than one tenant.
+// SeveralTenants reports whether the agents have more than one tenant.
 func (d *Directory) SeveralTenants() bool { return len(d.access.tenants) > 1 }
 
-// AllTenants are the tenants of the agents.
+// AllTenants returns the tenants of the agents.
 func (d *Directory) AllTenants() []string { return d.access.tenants }
 
 // speaksFor reports whether an app is the agent's own.
 func speaksFor(app string, a *Agent) bool { return app != "" && a.App == app }
 
-// Names reports whether the configuration names an app: as the one that speaks for an
-// agent, in a grant, or as an interceptor.
+// Names reports whether the configuration names an app: as the app of an agent, in a grant, or as
+// an interceptor.
 func (d *Directory) Names(app string) bool { return d.access.named[app] }
 
-// MayRegister returns why an app of an id may not register, nil where one may. An id
-// that only looks like one that the configuration names is nobody's. Where apps are of
-// several tenants or users, so is one that it does not name: who tries would be told
-// whether somebody else has it.
+// MayRegister returns the reason that an app may not register under an id, or nil. An id that looks
+// like one in the configuration is refused. If apps may belong to several tenants or users, every
+// id that is not in the configuration is refused: otherwise an app could find out whether somebody
+// else has the id.
 func (d *Directory) MayRegister(app string) error {
 	like := d.LooksLike(app)
 	switch {
 	case d.Names(app):
 		return nil
 	case d.access.shared():
-		// Which apps others have is not for whoever asks.
+		// The error must not reveal the apps of others.
 		return fmt.Errorf("the configuration does not name app %s; to let it register, add access: {apps: {%s: {}}}", app, strconv.Quote(app))
 	case like != "":
 		return fmt.Errorf("app id %s looks like %s, which the configuration names; use that id if it is the same app, and another one if not", app, like)
@@ -136,8 +133,8 @@ func (d *Directory) MayRegister(app string) error {
 	return nil
 }
 
-// LooksLike returns the app that the configuration names and that an id looks like
-// without being it, "" where there is none.
+// LooksLike returns the app in the configuration whose id looks like the given one but differs from
+// it, or "".
 func (d *Directory) LooksLike(app string) string {
 	if d.Names(app) {
 		return ""
@@ -145,8 +142,8 @@ func (d *Directory) LooksLike(app string) string {
 	return d.access.looks[text.Skeleton(app)]
 }
 
-// MayOwn returns why an app may not have a channel, nil where it may. Whether
-// another app has the channel already is not asked here.
+// MayOwn returns the reason that an app may not own a channel, or nil. It does not check whether
+// another app owns the channel already.
 func (d *Directory) MayOwn(app, channel string) error {
 	if mutant.Off("channel-owner") {
 		return nil
@@ -160,9 +157,8 @@ func (d *Directory) MayOwn(app, channel string) error {
 	return fmt.Errorf("app %s may not have channel %s; to allow it, list %s in %s", app, channel, channel, grantKey(app, "channels"))
 }
 
-// Intercepts reports whether an app may look at, change and stop messages of an
-// agent: its own app may, one that is granted it, and one that messages must wait
-// for.
+// Intercepts reports whether an app may look at, change and stop messages of an agent. The agent's
+// own app may, and an app with a grant, and an app that messages must wait for.
 func (d *Directory) Intercepts(app string, a *Agent) bool {
 	if mutant.Off("interceptor") {
 		return true
@@ -170,13 +166,12 @@ func (d *Directory) Intercepts(app string, a *Agent) bool {
 	return speaksFor(app, a) || d.access.required[app] || lists(d.access.grants[app].Intercepts, a.ID)
 }
 
-// Required holds the apps that messages must wait for.
+// Required returns the apps that messages must wait for.
 func (d *Directory) Required() map[string]bool { return d.access.required }
 
-// Observes reports whether an app may watch what an agent does in a channel: its
-// own app may, one that is granted it, and one that is granted the channel. Where
-// nothing has to be declared, the app that has the channel may as well, which the
-// caller knows.
+// Observes reports whether an app may watch an agent in a channel. The agent's own app may, and an
+// app with a grant for the agent, and an app with a grant for the channel. If nothing has to be
+// declared, the app that owns the channel may as well, which the caller knows.
 func (d *Directory) Observes(app string, a *Agent, channel string) bool {
 	if mutant.Off("observer") {
 		return true
@@ -201,9 +196,8 @@ func (d *Directory) Tenants(app string) []string {
 	return d.access.tenants
 }
 
-// Serves returns why the channels of an app are not for an agent, in either
-// direction, nil where they are: of two tenants, each has its own, unless the
-// configuration says that an app serves both.
+// Serves returns the reason that an app's channels do not serve an agent, in either direction, or
+// nil. Each tenant has its own channels, unless the configuration says that an app serves several.
 func (d *Directory) Serves(app string, a *Agent) error {
 	if slices.Contains(d.Tenants(app), a.TenantID) {
 		return nil
@@ -211,9 +205,9 @@ func (d *Directory) Serves(app string, a *Agent) error {
 	return fmt.Errorf("app %s does not serve agent %s of tenant %s; to allow it, list %s in %s", app, a.ID, a.TenantID, a.TenantID, grantKey(app, "tenants"))
 }
 
-// Served returns why no app can carry an agent's messages in a channel, nil where
-// one can, whether or not it is there. Which one does is asked of [Directory.Serves]
-// when it is known. An app that serves others is not named: whoever asks is of another tenant.
+// Served returns the reason that no app, connected or not, can carry an agent's messages in a
+// channel, or nil. For a known app, ask [Directory.Serves]. The error does not name an app that
+// serves others, since the caller may belong to another tenant.
 func (d *Directory) Served(channel string, a *Agent) error {
 	if !d.access.declared() {
 		return nil
@@ -233,12 +227,12 @@ func (d *Directory) Served(channel string, a *Agent) error {
 	return d.NotServed(channel, a)
 }
 
-// NotServed says that the app of a channel does not serve an agent.
+// NotServed returns the error that the app of a channel does not serve an agent.
 func (d *Directory) NotServed(channel string, a *Agent) error {
 	return fmt.Errorf("channel %s does not serve tenant %s; to allow it, list %s in access.apps, in tenants of the app that has the channel", channel, a.TenantID, a.TenantID)
 }
 
-// Granted reports whether the configuration gives a channel to some app.
+// Granted reports whether the configuration grants a channel to some app.
 func (d *Directory) Granted(channel string) bool {
 	for _, grant := range d.access.grants {
 		if slices.Contains(grant.Channels, channel) {
@@ -248,10 +242,10 @@ func (d *Directory) Granted(channel string) bool {
 	return false
 }
 
-// MayBring returns why an app may not bring in for an agent what came through a
-// session, nil where it may. Owns says whether the app has the session's channel.
-// It is for a message without an envelope, and for one with an envelope in the
-// session of a channel; an envelope under an agent's own key is for [Directory.MayCarry].
+// MayBring returns the reason that an app may not bring in a message of a session for an agent, or
+// nil. Owns is set if the app has the session's channel. It is for a message without an envelope,
+// and for one with an envelope in the session of a channel. For an envelope under an agent's own
+// key, use [Directory.MayCarry].
 func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error {
 	if mutant.Off("bringer") {
 		return nil
@@ -280,15 +274,15 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 	return nil
 }
 
-// Carries reports whether an app is granted to bring the envelopes of an instance
-// elsewhere in under agent: keys.
+// Carries reports whether the configuration grants an app to bring in the envelopes of a foreign
+// instance under agent: keys.
 func (d *Directory) Carries(app, instance string) bool {
 	return instance != "" && d.local[instance] == nil && slices.Contains(d.access.grants[app].Carries, instance)
 }
 
-// MayCarry returns why an app may not bring an instance's envelope in under an
-// agent's own key, nil where it may. That one of this daemon's agents has sent the
-// message, so that the agent's own app may bring it, the caller knows.
+// MayCarry returns the reason that an app may not bring in an instance's envelope under an agent's
+// own key, or nil. The caller knows whether an agent of this daemon sent the message, so that the
+// receiver's own app may bring it in.
 func (d *Directory) MayCarry(app, instance string, a *Agent) error {
 	if mutant.Off("carrier") {
 		return nil
@@ -302,30 +296,28 @@ func (d *Directory) MayCarry(app, instance string, a *Agent) error {
 	return fmt.Errorf("app %s may not bring in envelopes of agent %s under the key of agent %s; to allow it, list %s in %s", app, instance, a.ID, instance, grantKey(app, "carries"))
 }
 
-// grantKey is where the configuration grants something to an app.
+// grantKey returns the configuration key of a grant to an app.
 func grantKey(app, what string) string { return "access.apps." + strconv.Quote(app) + "." + what }
 
-// Declaration is one line that a configuration lacks.
+// Declaration is one line that a configuration needs.
 type Declaration struct {
-	// Key is where it belongs, such as access.apps."@acme/telegram".channels.
+	// Key is the key of the line, for example access.apps."@acme/telegram".channels.
 	Key string
-	// App and Name are its last two parts; Agent stands in for App where the line
-	// is one of an agent's.
+	// App and Name are its last two parts. Agent takes the place of App if the line belongs to an
+	// agent.
 	App, Agent, Name string
-	// Values are the whole list as it is to be written, what is granted already
-	// included.
+	// Values are the whole list to write, including existing grants.
 	Values []string
-	// Reason says why it is needed.
+	// Reason says why the line is needed.
 	Reason string
 }
 
-// unknownApp is the app of a declaration for a channel of which nothing tells whose
-// it is.
+// unknownApp is a placeholder for the unknown app of a channel.
 func unknownApp(channel string) string { return "@your/" + channel }
 
-// Missing returns what a configuration lacks where everything must be declared.
-// Owners says which app had a channel of late, as far as the log tells; channels
-// that the configuration does not mention are looked at where they are in it.
+// Missing returns the lines that a configuration needs if everything must be declared. Owners says
+// which app had a channel recently, according to the log. Channels that the configuration does not
+// mention count if they are in it.
 func Missing(cfg *Config, owners map[string]string) []Declaration {
 	a := newAccess(cfg)
 	if !a.declared() {
@@ -339,7 +331,7 @@ func Missing(cfg *Config, owners map[string]string) []Declaration {
 			own = cfg.UIDs[0]
 		}
 		for i := range cfg.Agents {
-			// For one without an app nobody speaks who has no grant.
+			// Only an app with a grant speaks for an agent without an app.
 			if agent := &cfg.Agents[i]; agent.UID == nil && !IsAgents(agent.App) {
 				lacks = append(lacks, Declaration{
 					Key: "agents[" + strconv.Itoa(i) + "].uid", Agent: agent.ID, Name: "uid", Values: []string{strconv.FormatUint(uint64(own), 10)},
@@ -354,7 +346,7 @@ func Missing(cfg *Config, owners map[string]string) []Declaration {
 			granted[channel] = cmp.Or(granted[channel], app)
 		}
 	}
-	// want is what has to be added, by app.
+	// want has the missing values, by app.
 	want := make(map[string][]string)
 	for _, channel := range channelsIn(cfg, owners) {
 		if granted[channel] == "" {
@@ -388,7 +380,7 @@ func Missing(cfg *Config, owners map[string]string) []Declaration {
 	return lacks
 }
 
-// why says what ends the default.
+// why gives the reason that everything must be declared.
 func (a *access) why() string {
 	switch {
 	case len(a.tenants) > 1:
@@ -407,8 +399,7 @@ func channelWords(channels []string) string {
 	return "the channels " + strings.Join(channels, ", ")
 }
 
-// channelsIn lists the channels that a configuration speaks of, and those that
-// somebody had.
+// channelsIn lists the channels in a configuration, and those that an app had before.
 func channelsIn(cfg *Config, owners map[string]string) []string {
 	found := make(map[string]struct{})
 	note := func(key string) {
@@ -430,8 +421,8 @@ func channelsIn(cfg *Config, owners map[string]string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// tenantsOf lists the tenants of the agents that some channels are routed to, all
-// where there are no such routes.
+// tenantsOf lists the tenants of the agents to which some channels are routed, or all if there are
+// no such routes.
 func (a *access) tenantsOf(cfg *Config, channels []string) []string {
 	tenants := make(map[string]struct{})
 	for _, r := range cfg.Routes {
@@ -449,13 +440,12 @@ func (a *access) tenantsOf(cfg *Config, channels []string) []string {
 	return slices.Sorted(maps.Keys(tenants))
 }
 
-// Lines are declarations as YAML to be added to the configuration. Those of
-// agents go to the entries that are there, so each is a comment that names its
-// agent and the line for it.
+// Lines returns declarations as YAML to add to the configuration. A declaration for an agent
+// belongs in that agent's existing entry, so it becomes a comment with the agent and the line.
 func Lines(lacks []Declaration) string {
 	var b strings.Builder
 	app, begun := "", false
-	// Those of one app belong together.
+	// Declarations of one app belong together.
 	ordered := slices.Clone(lacks)
 	slices.SortStableFunc(ordered, func(x, y Declaration) int { return strings.Compare(x.App, y.App) })
 	for _, l := range ordered {

@@ -14,35 +14,34 @@ import (
 )
 
 var (
-	// ErrSpelling is why a key or an address is refused that is not spelled in the
-	// one way that ids are, so that it could pass for another.
+	// ErrSpelling refuses a key or an address that is not in the spelling for ids, so that it could
+	// pass for another.
 	ErrSpelling = errors.New("is not spelled as ids are")
-	// ErrAddress is why a message is refused whose address the channel's app cannot
-	// have, or cannot be given.
+	// ErrAddress refuses a message with an address that the channel's app cannot have, or cannot be
+	// given.
 	ErrAddress = errors.New("there is no address")
 )
 
-// Address is where a message goes: a channel, which of the channel's own accounts
-// sends it, and whom it is sent to there.
+// Address is the destination of a message: a channel, the channel's own account that sends it, and
+// the target there.
 type Address struct {
 	Channel, Account, Target string
 }
 
-// Recipient is whom a message reaches, as one agent sees it.
+// Recipient is the receiver of a message, as one agent sees it.
 type Recipient struct {
 	Address
-	// Counterparty is whom the message is decided about. Of many who read it, it
-	// is as strict as the strictest of them asks for.
+	// Counterparty is the counterparty that the decision is about. If several read the message, it
+	// is as strict as the strictest of them requires.
 	Counterparty ocip.Counterparty
-	// Group is set where many read it. Members are those the directory has, and
-	// Strangers is set where others may read it too.
+	// Group is set if several read the message. Members are the readers in the directory, and
+	// Strangers is set if others may read it too.
 	Group     bool
 	Members   []ocip.Counterparty
 	Strangers bool
-	// LooksLike is the session of the directory that the key or the address looks
-	// like and is not.
+	// LooksLike is the session of the directory that the key or the address imitates, or empty.
 	LooksLike string
-	// Rendering is what the receivers' clients make of a text.
+	// Rendering lists the changes that the receivers' clients make to a text.
 	Rendering []text.Rendering
 
 	network *network
@@ -51,19 +50,19 @@ type Recipient struct {
 }
 
 const (
-	// accountMember says which account of the channel's own a message comes from or
-	// goes to, and groupMember that many read the session.
+	// accountMember names the channel's own account of a message, and groupMember says that several
+	// read the session.
 	accountMember = "accountId"
 	groupMember   = "isGroup"
 
-	// maxNameBytes bounds a key and an address, and maxBroughtBytes all that is kept
-	// of a session.
+	// maxNameBytes bounds a key and an address, and maxBroughtBytes everything that is kept about a
+	// session.
 	maxNameBytes    = 1024
 	maxBroughtBytes = 4000
 )
 
-// spelled reports whether a key or an address is spelled in the one way that ids
-// are. What is the name of it for the error.
+// spelled checks that a key or an address is in the spelling for ids. What is its name for the
+// error.
 func spelled(what, s string) error {
 	if len(s) > maxNameBytes {
 		return fmt.Errorf("%s %w: it has %d bytes, and at most %d are allowed", what, ErrSpelling, len(s), maxNameBytes)
@@ -77,7 +76,7 @@ func spelled(what, s string) error {
 	return nil
 }
 
-// network returns what is known of a channel.
+// network returns the known properties of a channel.
 func (d *Directory) network(channel string) *network {
 	if n, ok := d.networks[channel]; ok {
 		return n
@@ -85,11 +84,11 @@ func (d *Directory) network(channel string) *network {
 	return d.anyNetwork
 }
 
-// Rendering returns what a channel's clients make of a text.
+// Rendering returns the changes that a channel's clients make to a text.
 func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
 
-// Brought returns what of a message that came in through a session is kept of its
-// address: the members that an answer goes by, and those that it may repeat.
+// Brought returns the members of an incoming message's address to keep for its session: those that
+// an answer uses, and those that an answer may repeat.
 func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map[string]string, error) {
 	channel, _ := Split(key)
 	if channel == AgentChannel {
@@ -104,7 +103,7 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 		}
 		value, ok := plainText(raw)
 		if !ok && !n.known() {
-			// It is no address, though some other app has one under this name.
+			// Here it is no address, although some other app uses this name for one.
 			continue
 		}
 		if !ok {
@@ -127,14 +126,14 @@ func (d *Directory) Brought(key string, metadata map[string]jsontext.Value) (map
 	return brought, nil
 }
 
-// namesItself reports whether a member has the channel's own name, which the stock
-// SDK puts into channelId where its app puts nothing else.
+// namesItself reports whether a member contains the channel's own name. The stock SDK puts it into
+// channelId if the app puts nothing else there.
 func (n *network) namesItself(channel, member, value string) bool {
 	return value == channel && (member == "channelId" || member == "channel" && !n.known())
 }
 
-// plainText is the text of a member that is an address: a string, or a number as
-// it is written. Nothing else is one text for every program. Null is none.
+// plainText returns the text of a member that is an address: a string, or a number as it is
+// written. Programs may read any other value differently. Null counts as none.
 func plainText(raw jsontext.Value) (string, bool) {
 	switch raw.Kind() {
 	case 'n':
@@ -150,7 +149,7 @@ func plainText(raw jsontext.Value) (string, bool) {
 	}
 }
 
-// sentToMany reports whether a channel's app says that many read a session.
+// sentToMany reports whether a channel's app says that several read a session.
 func sentToMany(metadata map[string]jsontext.Value) bool {
 	if raw := metadata[groupMember]; raw.Kind() == 't' {
 		return true
@@ -162,10 +161,9 @@ func sentToMany(metadata map[string]jsontext.Value) bool {
 	return slices.Contains([]string{"group", "supergroup", "channel", "guild", "mpim", "room"}, kind)
 }
 
-// Recipient returns whom a message to a session reaches. The address comes from
-// the key, and before it from what the last message of the session brought, since
-// that is where an answer goes; account is the channel's own account that the
-// message names. Its errors wrap [ErrSpelling] or [ErrAddress].
+// Recipient returns the receiver of a message to a session. The address comes from the session's
+// last message, since an answer goes there, or else from the key. Account is the channel's own
+// account that the message names. Errors wrap [ErrSpelling] or [ErrAddress].
 func (d *Directory) Recipient(key, account string, brought map[string]string, self *Agent) (Recipient, error) {
 	if err := spelled("session key", key); err != nil {
 		return Recipient{}, err
@@ -207,7 +205,7 @@ func (d *Directory) Recipient(key, account string, brought map[string]string, se
 	return r, r.sendable(at)
 }
 
-// went is where the last message of the session came from.
+// went returns the address from which the last message of the session came.
 func (r *Recipient) went() (target string, ok bool) {
 	for _, members := range [...][]string{r.network.group, r.network.direct} {
 		for _, member := range members {
@@ -219,7 +217,7 @@ func (r *Recipient) went() (target string, ok bool) {
 	return "", false
 }
 
-// sendable reports whether the app can be given the address.
+// sendable checks that the app can be given the address.
 func (r *Recipient) sendable(at found) error {
 	if r.network.refuse != nil && r.network.known() {
 		if why := r.network.refuse(r.Target); why != "" {
@@ -234,8 +232,8 @@ func (r *Recipient) sendable(at found) error {
 	return nil
 }
 
-// agentRecipient is the agent of this daemon that a key names, or who the
-// directory has there.
+// agentRecipient sets the receiver to the agent of this daemon that a key names, or to the entry
+// that the directory has there.
 func (d *Directory) agentRecipient(r *Recipient, key string, self *Agent) {
 	if local := d.LocalAgent(key); local != nil {
 		r.Counterparty = *local.Counterparty()
@@ -254,21 +252,21 @@ func stranger() ocip.Counterparty {
 	return ocip.Counterparty{Kind: ocip.KindUnknown, Accepts: ocip.Public}
 }
 
-// found is what the directory has of a session and its address.
+// found holds the entries of the directory for a session and its address.
 type found struct {
-	// key is the entry of the session, and exact is set where it was found by the
-	// session's whole key, not by its beginning, the address or the name in it.
+	// key is the entry of the session. exact is set if the session's whole key found it, not its
+	// beginning, the address or the name in it.
 	key   *Entry
 	exact bool
-	// place is the entry of the address, where that is asked for, and who that of
-	// somebody who is named in the key besides.
+	// place is the entry of the address, if it was looked up. who is the entry of another person
+	// that the key names.
 	place, who *Entry
 }
 
 func (f *found) listed() bool { return f.key != nil || f.place != nil }
 
-// elsewhere is the one address that the directory has for the entry of a session
-// whose key says none.
+// elsewhere returns the only address in the directory for the entry of a session whose key names
+// none.
 func (f *found) elsewhere(channel string) string {
 	if f.key == nil {
 		return ""
@@ -276,7 +274,7 @@ func (f *found) elsewhere(channel string) string {
 	return f.key.addresses[channel]
 }
 
-// find returns what the directory has of a session.
+// find returns the entries of the directory for a session.
 func (d *Directory) find(channel, key string, c *conversation) (at found) {
 	n := d.network(channel)
 	_, rest := Split(key)
@@ -305,13 +303,13 @@ func (d *Directory) at(channel, target string, many bool) *Entry {
 		e, ok = d.places.find(n.place(channel, target, !many))
 	}
 	if !ok {
-		// Some networks send to a person's id as well.
+		// Some networks also deliver to a person's id.
 		e, _ = d.people.find(channel + ":" + target)
 	}
 	return e
 }
 
-// person returns the entry of somebody by the name that a channel knows.
+// person returns the entry of somebody by the name that a channel uses.
 func (d *Directory) person(channel, name string) *Entry {
 	if e, ok := d.people.find(channel + ":" + d.network(channel).folded(name)); ok {
 		return e
@@ -319,8 +317,8 @@ func (d *Directory) person(channel, name string) *Entry {
 	return d.at(channel, name, false)
 }
 
-// place is what an address is found by. Of an app that is known it does not
-// matter what a key says of it, since it is sent to all the same.
+// place returns the key by which an address is found. A known app always sends to the target,
+// whether the session's key says one reader or several.
 func (n *network) place(channel, target string, many bool) string {
 	if many && !n.known() {
 		return channel + ":many:" + target
@@ -328,7 +326,7 @@ func (n *network) place(channel, target string, many bool) string {
 	return channel + ":" + target
 }
 
-// decide finds out who reads what goes to a session at a target.
+// decide finds out who reads a message to a session at a target.
 func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 	n, said := r.network, &r.said
 	if !n.known() {
@@ -350,12 +348,12 @@ func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 	strangers := false
 	if r.Group {
 		listed := same && at.exact && said.who == "" || at.place != nil && at.place.Group
-		// Whoever wrote from there reads it as well.
+		// The person in the key also reads it.
 		strangers = !listed || said.who != "" && at.who == nil || !same && !said.name && at.key == nil
 	} else if !same && !said.name {
-		// A key that is a name of the app's own says nothing against the address.
-		// Any other says who has written from there, and one that could be an
-		// address itself that the message goes to somebody else.
+		// A name that the app chose does not contradict the address. Any other key names somebody
+		// who has written from there. If it could be an address itself, the message goes to
+		// somebody else.
 		strangers = at.key == nil || at.place == nil && said.to != ""
 	}
 	d.weigh(r, self, strangers, at.key, at.place, at.who)
@@ -365,8 +363,8 @@ func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 	}
 }
 
-// decideUnknown is decide for a channel of whose app nothing is known: it may send
-// to any of the members that a message of the session brought.
+// decideUnknown is decide for a channel with an unknown app. That app may send to any of the
+// members that a message of the session brought.
 func (d *Directory) decideUnknown(r *Recipient, at *found, self *Agent) {
 	entries := []*Entry{at.key, at.who}
 	r.Group = r.said.many || r.brought[groupMember] != ""
@@ -379,12 +377,12 @@ func (d *Directory) decideUnknown(r *Recipient, at *found, self *Agent) {
 			entries, at.place, listed = append(entries, e), e, listed || e.Group
 		}
 	}
-	// Many who are not listed read what goes to the session of one who is.
+	// If the session of a listed person has several readers, the others are strangers.
 	d.weigh(r, self, r.Group && !listed, entries...)
 	d.liken(r, at)
 }
 
-// liken looks for an entry that a session looks like which is not listed.
+// liken looks for an entry that an unlisted session imitates.
 func (d *Directory) liken(r *Recipient, at *found) {
 	if at.key == nil {
 		r.LooksLike = d.imitated(r.Channel, r.said.to)
@@ -394,8 +392,8 @@ func (d *Directory) liken(r *Recipient, at *found) {
 	}
 }
 
-// weigh makes one counterparty of all who read a message, as strict as the
-// strictest of them. Strangers says that others may read it as well.
+// weigh combines all readers of a message into one counterparty, as strict as the strictest of
+// them. Strangers is set if others may read it as well.
 func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...*Entry) {
 	most := ocip.Restricted
 	for i, e := range entries {
@@ -423,10 +421,9 @@ func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...
 	r.Counterparty.Accepts = min(r.Counterparty.Accepts, most)
 }
 
-// strictest is the counterparty that asks as much of a message as the strictest of
-// several does: any of another tenant is behind the wall, any agent brings the
-// rules of agents, any stranger those for strangers, and nobody gets more than the
-// one who accepts least.
+// strictest returns a counterparty as strict as the strictest of several. If one belongs to another
+// tenant, the wall applies. One agent brings the rules of agents, one stranger the rules for
+// strangers. The level is the least that any of them accepts.
 func strictest(self *Agent, members []ocip.Counterparty, strangers bool) ocip.Counterparty {
 	if len(members) == 0 {
 		return stranger()
@@ -437,7 +434,7 @@ func strictest(self *Agent, members []ocip.Counterparty, strangers bool) ocip.Co
 		}
 		switch c.Kind {
 		case ocip.KindAgent:
-			// Another unit asks for the policy between units as well.
+			// Another unit also needs the policy between units.
 			if c.OrgUnit != self.OrgUnit {
 				return 4
 			}
@@ -467,7 +464,7 @@ func strictest(self *Agent, members []ocip.Counterparty, strangers bool) ocip.Co
 	return most
 }
 
-// seenBy is an entry as one agent sees it: a person is its owner, or not.
+// seenBy returns an entry as one agent sees it: a person is its owner, or is not.
 func (e *Entry) seenBy(self *Agent) *ocip.Counterparty {
 	c := e.Counterparty
 	if c.Kind != ocip.KindAgent {
@@ -479,8 +476,8 @@ func (e *Entry) seenBy(self *Agent) *ocip.Counterparty {
 	return &c
 }
 
-// imitated is the session of the directory that somebody's name in a channel looks
-// like and is not.
+// imitated returns the session of the directory that a name in a channel looks like but differs
+// from.
 func (d *Directory) imitated(channel, name string) string {
 	if name == "" || d.names.empty() {
 		return ""
@@ -489,13 +486,13 @@ func (d *Directory) imitated(channel, name string) string {
 	return like
 }
 
-// likeness is what a name in a channel is found by that looks like it.
+// likeness returns the key by which similar names in a channel are found.
 func likeness(channel, name string) string {
 	return text.Skeleton(channel) + ":" + text.Skeleton(name)
 }
 
-// Place is the one name of where a message goes, however its session's key is
-// spelled: what is counted there is counted under it.
+// Place returns the one name of the message's destination, whatever the spelling of its session's
+// key. Counters use it.
 func (r *Recipient) Place() string {
 	if r.network == nil {
 		return r.Channel + ":" + r.Target
@@ -503,8 +500,8 @@ func (r *Recipient) Place() string {
 	return r.Channel + ":" + r.network.folded(r.Target)
 }
 
-// Elsewhere reports whether the message goes, or may go, to another place than the key
-// says: an answer goes to where the question came from.
+// Elsewhere reports whether the message goes, or may go, to another place than the key says: an
+// answer goes to the place from which the question came.
 func (r *Recipient) Elsewhere() bool {
 	if r.network == nil || r.said.to == "" {
 		return false
@@ -521,8 +518,8 @@ func (r *Recipient) Elsewhere() bool {
 	return false
 }
 
-// IsAddress reports whether a member of metadata is a part of the address, so that
-// it is the daemon's and no text of the caller's.
+// IsAddress reports whether a member of metadata is a part of the address. Then it belongs to the
+// daemon and is no text of the caller's.
 func (r *Recipient) IsAddress(member string) bool {
 	if r.network == nil {
 		return false
@@ -530,11 +527,10 @@ func (r *Recipient) IsAddress(member string) bool {
 	return member == accountMember || member == groupMember || r.network.reads(member)
 }
 
-// Bind returns the metadata with the address in it. A member of the address that
-// was given otherwise, by whoever sends or changes the message, is named instead:
-// such a message would go elsewhere than it was decided for. Nothing is changed in
-// what was given. What is bound says all of the address: [Directory.Brought] reads it
-// again from there, for a message that is decided anew.
+// Bind returns the metadata with the address in it. If the sender or an interceptor gave a
+// different address, Bind returns the name of that member instead: such a message would not go to
+// the destination of the decision. Bind does not change its input. The bound metadata contains the
+// whole address: [Directory.Brought] reads it again for a message that is decided anew.
 func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]jsontext.Value, mismatch string) {
 	if r.network == nil {
 		return metadata, ""
@@ -543,7 +539,7 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	given := make([]string, 0, 4)
 	for member, raw := range metadata {
 		if member == "__proto__" {
-			// In JavaScript it can stand for any other member.
+			// In JavaScript this member can stand for any other.
 			return nil, member
 		}
 		if r.IsAddress(member) {
@@ -558,7 +554,7 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	slices.Sort(given)
 	for _, member := range given {
 		if member == groupMember {
-			continue // it is the daemon's to say
+			continue // only the daemon sets it
 		}
 		if value, ok := plainText(metadata[member]); !ok || value != "" && !r.agrees(member, value) {
 			return nil, member
@@ -594,7 +590,7 @@ func (r *Recipient) Bind(metadata map[string]jsontext.Value) (bound map[string]j
 	return bound, ""
 }
 
-// Says is what a member of the metadata says of the address, "" where it says nothing.
+// Says returns the value for a member of the metadata that is part of the address, or "".
 func (r *Recipient) Says(member string) string {
 	switch {
 	case !r.IsAddress(member) || member == groupMember:
@@ -607,8 +603,8 @@ func (r *Recipient) Says(member string) string {
 	return cmp.Or(r.brought[member], r.said.to)
 }
 
-// agrees reports whether a member that was given says what the address says, or
-// repeats what a message of the session brought.
+// agrees reports whether the value of a member equals the address, or repeats the value that a
+// message of the session brought.
 func (r *Recipient) agrees(member, value string) bool {
 	if member == accountMember {
 		return r.Account == "" || value == r.Account
@@ -625,8 +621,7 @@ func (r *Recipient) agrees(member, value string) bool {
 	return n.namesItself(r.Channel, member, value) || fold == n.folded(r.Target) || r.said.to != "" && fold == n.folded(r.said.to)
 }
 
-// quoted is a text as JSON. It is canonical, so nothing in it is escaped but what
-// JSON asks for.
+// quoted returns a text as JSON. It is canonical: only characters that JSON requires are escaped.
 func quoted(s string) jsontext.Value {
 	v, err := jsontext.AppendQuote(nil, s)
 	if err != nil {

@@ -8,20 +8,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// One session can have come from several places: who speaks in a room and alone is
-// known by one key in most apps. Where the last message came from is where an answer
-// goes unless it says otherwise, and the places before it are kept as well, so that
-// an answer to what was asked there may say so.
+// Messages of one session can come from several places: in most apps, a person has one key both in
+// a room and alone. An answer goes to the place of the last message unless it names another. The
+// earlier places are kept as well, so that an answer to a question from there can name its place.
 
 const (
-	// earlierMember holds the places before the last one, as JSON.
+	// earlierMember holds the earlier places, as JSON.
 	earlierMember = "earlier"
-	// maxEarlier bounds them.
+	// maxEarlier bounds the earlier places.
 	maxEarlier = 3
 )
 
-// Keep returns what is to be kept of a session: what its last message brought, and
-// the places before it. Both are as [Directory.Brought] and Keep have them.
+// Keep returns the data to keep about a session: the members of its last message, and the earlier
+// places. Both arguments have the form that [Directory.Brought] and Keep return.
 func Keep(before, last map[string]string) map[string]string {
 	places := earlier(before)
 	if latest := placeOf(before); len(latest) > 0 {
@@ -44,7 +43,7 @@ func Keep(before, last map[string]string) map[string]string {
 	return current
 }
 
-// placeOf is the last place of what is kept.
+// placeOf returns the last place in the kept data.
 func placeOf(kept map[string]string) map[string]string {
 	place := make(map[string]string, len(kept)+1)
 	for member, value := range kept {
@@ -72,8 +71,8 @@ func size(place map[string]string) (bytes int) {
 	return bytes
 }
 
-// Answering returns what was brought from the place that a message answers: the one
-// that its metadata repeats the address of, and the last one where it repeats none.
+// Answering returns the members of the place that a message answers: the place whose address its
+// metadata repeats, or the last one if it repeats none.
 func (d *Directory) Answering(key string, kept map[string]string, metadata map[string]jsontext.Value) map[string]string {
 	if kept[earlierMember] == "" {
 		return kept

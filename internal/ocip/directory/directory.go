@@ -1,8 +1,7 @@
-// Package directory answers who is who: which agent an app speaks for, which
-// counterparty a session reaches, and which agent an inbound message is for. It
-// answers from the configuration alone, does no I/O and never changes once it is
-// made. Every look-up costs the same however many agents and counterparties
-// there are.
+// Package directory identifies agents and counterparties: the agent that an app speaks for, the
+// counterparty that a session reaches, and the agent that an inbound message is for. It uses the
+// configuration alone, does no I/O and never changes once it is made. Every look-up costs the same
+// for any number of agents and counterparties.
 package directory
 
 import (
@@ -21,85 +20,84 @@ type Config struct {
 	DefaultAgent string
 	Routes       []Route
 	Entries      []Entry
-	// Channels is what the configuration says of channels, by channel id.
+	// Channels are the configured profiles of channels, by channel id.
 	Channels map[string]Profile
 
-	// Grants are what apps may do, by app id, and Required the apps that messages
-	// must wait for.
+	// Grants are the rights of apps, by app id, and Required the apps that messages must wait for.
 	Grants   map[string]Grant
 	Required []string
-	// Apps are the ids of further apps that the configuration names.
+	// Apps are the ids of further apps in the configuration.
 	Apps []string
-	// UIDs are the users whose processes may connect: first the daemon's own, then
-	// those that are allowed besides. Those of agents need not be in it.
+	// UIDs are the users whose processes may connect: first the daemon's own, then the additional
+	// ones. Those of agents need not be in it.
 	UIDs []uint32
 }
 
-// Agent is a local agent and the app that speaks for it, [AppOf] where it has none. UID
-// and Exe, where set, bind whoever speaks for it to a user and a program.
+// Agent is a local agent and the app that speaks for it, [AppOf] if it has none. UID and Exe, if
+// set, bind its app to a user and a program.
 type Agent struct {
 	ocip.Agent
 	App string
 	UID *uint32
 	Exe string
-	// Media are the folders out of which the agent may send files.
+	// Media are the folders from which the agent may send files.
 	Media []string
-	// Tools is what becomes of its tool calls.
+	// Tools is the treatment of its tool calls.
 	Tools ToolMode
-	// OwnTurns says that its runtime is believed about which messages begin a causal chain.
+	// OwnTurns is set if its runtime is believed about the messages that begin a causal chain.
 	OwnTurns bool
 }
 
-// ToolMode is what becomes of an agent's tool calls of which its runtime asks.
+// ToolMode is the treatment of an agent's tool calls that its runtime asks about.
 type ToolMode string
 
-// A policy's answer about a tool call is put on record, holds, or is not asked for.
+// The treatments: a policy's answer about a tool call is only recorded, is enforced, or is not
+// asked for.
 const (
 	ToolsRecord  ToolMode = "record"
 	ToolsEnforce ToolMode = "enforce"
 	ToolsOff     ToolMode = "off"
 )
 
-// ownApp begins what stands for the app of an agent that has none. No app can register
-// under such an id.
+// ownApp is the prefix that replaces the app of an agent without one. No app can register under
+// such an id.
 const ownApp = "@ocipd/agent:"
 
-// AppOf is what stands for the app of an agent that has none: what it says and hears
-// goes by grants.
+// AppOf returns the replacement for the app of an agent without one. Grants determine its rights to
+// send and receive.
 func AppOf(agent string) string { return ownApp + agent }
 
-// IsAgents reports whether what stands for an app is an agent without one.
+// IsAgents reports whether an app id is the replacement for an agent without an app.
 func IsAgents(app string) bool { return strings.HasPrefix(app, ownApp) }
 
-// Route says which agent inbound messages of a session are for. Session is a
-// key, or the beginning of keys with * behind it.
+// Route assigns inbound messages of a session to an agent. Session is a key, or the beginning of
+// keys with * behind it.
 type Route struct {
 	Session string
 	Agent   string
 }
 
-// Entry is one counterparty and the sessions that reach it: an agent, a person, or
-// a group. Of a person the kind is any but an agent's: whether it is the owner,
-// each agent sees for itself.
+// Entry is one counterparty and the sessions that reach it: an agent, a person, or a group. A
+// person has any kind except an agent's: each agent sees for itself whether the person is its
+// owner.
 type Entry struct {
 	ocip.Counterparty
 	Sessions []string
-	// Group is set for a group. Members are the instance ids and session keys of
-	// who reads it; without any, nobody knows. It accepts what it says, and no more
-	// than the one of them who accepts least.
+	// Group is set for a group. Members are the instance ids and session keys of its readers;
+	// without any, the readers are unknown. Accepts applies to it, but never more than the reader
+	// with the lowest level accepts.
 	Group   bool
 	Members []string
 
-	// members are the entries of Members, and unsure is set where there may be
-	// others.
+	// members are the entries of Members, and unsure is set if there may be others.
 	members []*Entry
 	unsure  bool
-	// addresses has for a channel the one address among Sessions, where it sends to
-	// another name than some of Sessions has.
+	// addresses has the one address among Sessions for a channel whose app sends to another name
+	// than some of Sessions have.
 	addresses map[string]string
 }
 
-// Directory is who is who under one configuration.
+// Directory identifies agents and counterparties under one configuration.
 type Directory struct {
 	agents       map[string]*Agent
 	byApp        map[string][]*Agent
@@ -111,14 +109,14 @@ type Directory struct {
 
 	networks   map[string]*network
 	anyNetwork *network
-	// sessions are the entries by session key, places by address, and people by
-	// names that their channel's app does not send to.
+	// sessions are the entries by session key, places by address, and people by names to which
+	// their channel's app does not send.
 	sessions, places, people patterns[*Entry]
-	// names are the sessions of entries by what they look like.
+	// names are the sessions of entries by their appearance.
 	names patterns[string]
 }
 
-// AgentChannel begins the session keys of agents. It is no channel's name.
+// AgentChannel begins the session keys of agents. No channel has this name.
 const AgentChannel = "agent"
 
 // New makes the directory of a configuration, which must not change afterwards.
@@ -156,19 +154,18 @@ func New(cfg *Config) (*Directory, error) {
 	return d, nil
 }
 
-// Counterparty is the agent as others see it.
+// Counterparty returns the agent as others see it.
 func (a *Agent) Counterparty() *ocip.Counterparty {
 	return &ocip.Counterparty{Kind: ocip.KindAgent, Identity: a.Identity, Accepts: a.MaxShared}
 }
 
-// Identified tells the agent from another one of its id.
+// Identified distinguishes the agent from another one with its id.
 func (a *Agent) Identified() string { return a.TenantID + "/" + a.InstanceID }
 
-// Agent returns the agent of an id, nil where there is none.
+// Agent returns the agent of an id, or nil.
 func (d *Directory) Agent(id string) *Agent { return d.agents[id] }
 
-// Local returns the agent of an instance id, nil where it is none of this
-// daemon's.
+// Local returns this daemon's agent of an instance id, or nil.
 func (d *Directory) Local(instance string) *Agent { return d.local[instance] }
 
 // Knows reports whether an agent of this instance id is configured or listed.
@@ -180,15 +177,13 @@ func (d *Directory) Known(instance string) *ocip.Counterparty { return d.byInsta
 // Routed returns the agent that a configured route names for a session.
 func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(d.folded(key)) }
 
-// Default returns the agent that inbound messages are for which nothing else
-// leads to one, nil where there is none.
+// Default returns the agent for inbound messages that nothing else assigns to one, or nil.
 func (d *Directory) Default() *Agent { return d.defaultAgent }
 
 // SpokenBy lists the agents that an app speaks for.
 func (d *Directory) SpokenBy(app string) []*Agent { return d.byApp[app] }
 
-// Sender returns the agent for which an app speaks, which it must name where
-// there are several.
+// Sender returns the agent for which an app speaks. If there are several, the app must name it.
 func (d *Directory) Sender(app, named string) (*Agent, error) {
 	mine := d.byApp[app]
 	if named := d.agents[named]; named != nil && mutant.Off("sender") {
@@ -208,7 +203,7 @@ func (d *Directory) Sender(app, named string) (*Agent, error) {
 	return nil, fmt.Errorf("app %s does not speak for agent %q", app, named)
 }
 
-// LocalAgent returns the agent of this daemon that a session key names.
+// LocalAgent returns this daemon's agent that a session key names.
 func (d *Directory) LocalAgent(key string) *Agent {
 	if id, ok := AgentOf(key); ok {
 		return d.agents[id]
@@ -227,14 +222,14 @@ func AgentOf(key string) (id string, ok bool) {
 	return id, true
 }
 
-// Split parts a session key into its channel and what is behind it.
+// Split divides a session key into its channel and the rest.
 func Split(key string) (channel, rest string) {
 	channel, rest, _ = strings.Cut(key, ":")
 	return channel, rest
 }
 
-// ChannelOf returns the channel of a session: agent:alice:telegram:1 is one of
-// telegram, and agent:alice:main of the agent alone.
+// ChannelOf returns the channel of a session: agent:alice:telegram:1 belongs to telegram, and
+// agent:alice:main to the agent alone.
 func ChannelOf(key string) string {
 	channel, rest := Split(key)
 	if channel != AgentChannel {
@@ -247,14 +242,13 @@ func ChannelOf(key string) string {
 	return channel
 }
 
-// folded is a session key, or the beginning of one, in the one spelling that it is
-// compared by.
+// folded returns a session key, or the beginning of one, in the spelling for comparisons.
 func (d *Directory) folded(key string) string {
 	channel, rest := Split(key)
 	return d.network(channel).foldedKey(key, rest)
 }
 
-// Lists reports whether the directory has somebody at a session.
+// Lists reports whether the directory has an entry for a session.
 func (d *Directory) Lists(key string) bool {
 	channel, rest := Split(key)
 	said := d.network(channel).parse(rest)
@@ -262,7 +256,7 @@ func (d *Directory) Lists(key string) bool {
 	return at.listed()
 }
 
-// ReplyKey is the session key that answers a message between local agents.
+// ReplyKey returns the session key that answers a message between local agents.
 func ReplyKey(sender, receiver *Agent, target string) string {
 	rest := target
 	if i := len(receiver.ID) + 1; i < len(rest) {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// end stands for whatever a session may end with that is listed by its beginning.
-// No key has it.
+// end stands for the rest of a session that is listed by its beginning. No key contains it.
 const end = "\x00"
 
 // list enters the entries of a configuration.
@@ -18,7 +17,7 @@ func (d *Directory) list(cfg *Config) error {
 	for channel, n := range networks() {
 		d.networks[channel] = n.with(&Profile{})
 	}
-	// MCP servers send to these, and take capitals for small letters.
+	// MCP servers send to these, and treat capitals as small letters.
 	for _, channel := range []string{"email", "github"} {
 		d.networks[channel] = unknown.with(&Profile{Case: text.CaseASCII})
 	}
@@ -29,7 +28,7 @@ func (d *Directory) list(cfg *Config) error {
 		}
 		d.networks[channel] = n.with(&p)
 	}
-	// Entries are completed here, and the configuration's own stay as they are.
+	// Entries are completed here; the configuration's own stay unchanged.
 	entries := slices.Clone(cfg.Entries)
 	sessions := 0
 	for i := range entries {
@@ -52,8 +51,8 @@ func (d *Directory) list(cfg *Config) error {
 	return d.listMembers(entries, cfg.Agents)
 }
 
-// listSession enters one session of an entry: its key, the address in it, whoever
-// else it names, and what it looks like.
+// listSession enters one session of an entry: its key, the address in it, anybody else that it
+// names, and its appearance.
 func (d *Directory) listSession(e *Entry, key string) error {
 	prefix, open := text.Pattern(key)
 	if err := spelled("directory session", prefix); err != nil && prefix != "" {
@@ -79,8 +78,8 @@ func (d *Directory) listSession(e *Entry, key string) error {
 		}
 		d.names.add(likeness(channel, who), whoOpen, key)
 	}
-	// A beginning of a name that the app chose can be that of any key, and a
-	// group's session with somebody is that person's, not the group's.
+	// The beginning of a name that the app chose can be that of any key. A group's session with
+	// somebody belongs to that person, not to the group.
 	if to == "" && !toOpen || toOpen && said.name || said.many && said.who != "" && !whoOpen {
 		return nil
 	}
@@ -96,14 +95,14 @@ func (d *Directory) listSession(e *Entry, key string) error {
 		if before, more := e.addresses[channel]; e.addresses != nil && (!more || before == to) {
 			e.addresses[channel] = to
 		} else if more {
-			e.addresses[channel] = "" // there are several, and nothing says which
+			e.addresses[channel] = "" // there are several, and none is preferred
 		}
 	}
 	return enter(&d.places, n.place(channel, n.folded(to), group), toOpen, e, key)
 }
 
-// sendsElsewhere reports whether some keys of a channel name somebody to whom its
-// app does not send by that name.
+// sendsElsewhere reports whether some keys of a channel name a person by a name to which the app
+// does not send.
 func (n *network) sendsElsewhere() bool {
 	for i := range n.forms {
 		if len(n.forms[i].parts) == 2 && n.forms[i].parts[1] == whoPart {
@@ -113,7 +112,7 @@ func (n *network) sendsElsewhere() bool {
 	return false
 }
 
-// enter adds one way of finding an entry, unless another is found by it.
+// enter adds one way to find an entry, unless it already finds another.
 func enter(p *patterns[*Entry], name string, open bool, e *Entry, key string) error {
 	if before, ok := p.exact[name]; ok && !open && before != e {
 		return fmt.Errorf("cannot list session %s for %s: it is one address with a session of %s", key, e.name(), before.name())
@@ -122,7 +121,7 @@ func enter(p *patterns[*Entry], name string, open bool, e *Entry, key string) er
 	return nil
 }
 
-// name is what an entry is called in errors.
+// name returns the name of an entry for errors.
 func (e *Entry) name() string {
 	switch {
 	case e.InstanceID != "":
@@ -134,7 +133,7 @@ func (e *Entry) name() string {
 	}
 }
 
-// listMembers looks up who is in the groups.
+// listMembers finds the members of the groups.
 func (d *Directory) listMembers(entries []Entry, agents []Agent) error {
 	var byInstance map[string]*Entry
 	for i := range entries {
@@ -178,7 +177,7 @@ func entriesByInstance(entries []Entry, agents []Agent) map[string]*Entry {
 	return found
 }
 
-// listedAt returns the entry of a session, nil where there is none.
+// listedAt returns the entry of a session, or nil.
 func (d *Directory) listedAt(key string) *Entry {
 	if a := d.LocalAgent(key); a != nil {
 		return &Entry{Counterparty: *a.Counterparty()}

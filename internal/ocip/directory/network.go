@@ -10,56 +10,53 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Profile is how a channel's app is told where to send a message, and what its
-// clients make of a text: access.channels.<id> in the configuration. What is left
-// out is as the channel is known.
+// Profile describes how a channel's app receives the address of a message, and how its clients
+// change a text: access.channels.<id> in the configuration. For omitted fields, the built-in values
+// of the channel apply.
 type Profile struct {
-	// Address are the members of metadata that the app sends to.
+	// Address are the members of metadata to which the app sends.
 	Address []string
 	// Case is the network's rule for capital letters.
 	Case text.Case
-	// Rendering is what the clients undo of a text.
+	// Rendering lists the changes that the clients make to a text.
 	Rendering []text.Rendering
 }
 
-// network is what is known of a channel: of the messages that its app sends and
-// brings in, of the session keys that the app makes, and of the names that people
-// have there.
+// network describes a channel: the messages that its app sends and brings in, the session keys that
+// the app makes, and the names that people have there.
 type network struct {
-	// direct and group are the members of metadata that the app sends to, where it
-	// writes to one and where it writes to many. Without any, the app is unknown:
-	// it may send to any of the names in knownMembers.
+	// direct and group are the members of metadata to which the app sends, for one reader and for
+	// several. Without any, the app is unknown: it may send to any of the names in knownMembers.
 	direct, group []string
 	forms         []form
 	fold          text.Case
 	rendering     []text.Rendering
-	// spell brings a target into one of the spellings that the network takes for
-	// one, nil where there is one only. It comes before fold.
+	// spell returns one spelling for all spellings of a target that the network treats as one. Nil
+	// means that there is only one. It comes before fold.
 	spell func(target string) string
-	// many reports whether a target is a place of many, nil where its spelling
-	// does not tell.
+	// many reports whether a target has several readers. Nil means that the spelling does not tell.
 	many func(target string) bool
-	// refuse says why the app cannot be given a target, nil where it can be given
-	// any, as where nothing is known of the network. What is no id of a known one is
-	// refused: the app or the network could read another's in it, or more than one.
+	// refuse returns the reason that the app cannot be given a target, or "". A nil refuse accepts
+	// any target, as for an unknown network. A target that is no id of a known network is refused:
+	// the app or the network could read another id in it, or several.
 	refuse func(target string) string
-	// alias says why a target may be somebody whom the directory has by another
-	// name, nil where there is one name only. It is asked about those whom the
-	// directory does not have.
+	// alias returns the reason that a target may be a person whom the directory has under another
+	// name. Nil means that there is only one name. It is asked about targets that are not in the
+	// directory.
 	alias func(target string) string
 }
 
-// form is one shape of the session keys of a channel, without the channel: parts
-// between colons, of which {to} is where the app sends, {who} somebody the app
-// does not send to by that name, and {} anything. The last takes all that is left.
+// form is one shape of the session keys of a channel, without the channel. It has parts between
+// colons: {to} is the target of the app, {who} is somebody to whom the app does not send by that
+// name, and {} is anything. The last part takes the whole rest.
 type form struct {
 	parts []string
-	// many is set where keys of this form are those of a place of many, and name
-	// where the key may be any name that the app chose.
+	// many is set if keys of this form belong to several readers, and name if the app may have
+	// chosen the key freely.
 	many, name bool
 }
 
-// conversation is what a session key says.
+// conversation is the content of a session key.
 type conversation struct {
 	to, who    string
 	many, name bool
@@ -71,14 +68,14 @@ const (
 	anyPart = "{}"
 )
 
-// one and many are forms of session keys with one person and with many, and free
-// the one that takes every key.
+// one and many are forms of session keys with one person and with several, and free is the form
+// that matches every key.
 func one(pattern string) form  { return form{parts: strings.Split(pattern, ":")} }
 func many(pattern string) form { return form{parts: strings.Split(pattern, ":"), many: true} }
 
 func free() form { return form{parts: []string{toPart}, name: true} }
 
-// match reads what is behind the channel in a session key.
+// match reads the rest of a session key after the channel.
 func (f *form) match(rest string) (c conversation, ok bool) {
 	for i, part := range f.parts {
 		value := rest
@@ -106,7 +103,7 @@ func (f *form) match(rest string) (c conversation, ok bool) {
 	return c, true
 }
 
-// parse reads what is behind the channel in a session key.
+// parse reads the rest of a session key after the channel.
 func (n *network) parse(rest string) conversation {
 	for i := range n.forms {
 		if c, ok := n.forms[i].match(rest); ok {
@@ -119,7 +116,7 @@ func (n *network) parse(rest string) conversation {
 	return conversation{name: true}
 }
 
-// folded is a target in the one spelling that it is compared by.
+// folded returns a target in the spelling for comparisons.
 func (n *network) folded(target string) string {
 	if n.spell != nil {
 		target = n.spell(target)
@@ -127,7 +124,7 @@ func (n *network) folded(target string) string {
 	return text.Fold(target, n.fold)
 }
 
-// foldedKey is a session key in the one spelling that it is compared by.
+// foldedKey returns a session key in the spelling for comparisons.
 func (n *network) foldedKey(key, rest string) string {
 	if folded := text.Fold(rest, n.fold); folded != rest {
 		return key[:len(key)-len(rest)] + folded
@@ -135,10 +132,10 @@ func (n *network) foldedKey(key, rest string) string {
 	return key
 }
 
-// known reports whether it is known which members the app sends to.
+// known reports whether the members to which the app sends are known.
 func (n *network) known() bool { return len(n.direct) > 0 }
 
-// reads reports whether an app sends to a member of metadata, or may.
+// reads reports whether an app sends, or may send, to a member of metadata.
 func (n *network) reads(member string) bool {
 	if !n.known() {
 		_, ok := knownMembers()[member]
@@ -147,8 +144,8 @@ func (n *network) reads(member string) bool {
 	return slices.Contains(n.direct, member) || slices.Contains(n.group, member)
 }
 
-// imitates reports whether a member of metadata is named as one that the app sends to,
-// but for capitals, _ and -: a reader takes the one for the other, and so may a program.
+// imitates reports whether the name of a member equals that of a member to which the app sends,
+// except for capitals, _ and -. A reader takes one for the other, and so may a program.
 func (n *network) imitates(member string) bool {
 	same := func(one string) bool { return one != member && sameName(one, member) }
 	return slices.ContainsFunc(n.direct, same) || slices.ContainsFunc(n.group, same)
@@ -175,7 +172,7 @@ func sameName(a, b string) bool {
 	}
 }
 
-// with is a network as the configuration has it.
+// with returns a network with the configuration's profile.
 func (n network) with(p *Profile) *network {
 	if len(p.Address) > 0 {
 		n.direct, n.group = p.Address, p.Address
@@ -189,7 +186,7 @@ func (n network) with(p *Profile) *network {
 	return &n
 }
 
-// knownMembers are the names by which some app takes an address.
+// knownMembers are the names that some app uses for an address.
 var knownMembers = sync.OnceValue(func() map[string]struct{} {
 	names := make(map[string]struct{})
 	for _, n := range networks() {
@@ -203,15 +200,14 @@ var knownMembers = sync.OnceValue(func() map[string]struct{} {
 	return names
 })
 
-// generalSenders say in any channel who wrote a message.
+// generalSenders are members that name the author of a message in any channel.
 var generalSenders = [...]string{"from", "sender", "senderId", "senderNick", "user", "userId", "participant", "fromUsername"}
 
-// extraMembers are names by which apps that are not in the list of networks take
-// an address.
+// extraMembers are names that apps outside the list of networks use for an address.
 var extraMembers = [...]string{"to", "room"}
 
-// Forms that most networks have: those whose direct conversations are named after
-// whom the app sends to, and those where they are not.
+// Forms of most networks. In named, direct conversations are named after the app's target; in
+// roomed they are not.
 func named(first ...form) []form {
 	return append(first, one("direct:{to}"), one("dm:{to}"), many("group:{to}"), many("channel:{to}"), free())
 }
@@ -220,14 +216,14 @@ func roomed(first ...form) []form {
 	return append(first, one("direct:{who}"), one("dm:{who}"), many("group:{to}"), many("channel:{to}"), many("room:{to}"), free())
 }
 
-// anyNetwork is a channel of which nothing is known.
+// anyNetwork is an unknown channel.
 func anyNetwork() network {
 	return network{forms: []form{one("direct:{to}"), one("dm:{to}"), many("group:{to}"), many("channel:{to}"), many("room:{to}"), free()}}
 }
 
-// networks are the channels of the OpenClawOS repository: what their apps read
-// when they send, what they bring in, and how they name sessions. The apps of
-// Discord, Slack and WhatsApp write the channel twice.
+// networks are the channels of the OpenClawOS repository: the members that their apps use when they
+// send and bring in messages, and the names of their sessions. The apps of Discord, Slack and
+// WhatsApp write the channel twice.
 func networks() map[string]network {
 	both := func(members ...string) network { return network{direct: members, group: members} }
 	plain := func(n network, forms []form, fold text.Case, rendering ...text.Rendering) network {
@@ -312,14 +308,14 @@ func networks() map[string]network {
 
 const (
 	letters = "letters and digits"
-	// handle is somebody's name for iMessage: a number that says its country, that of
-	// a service, an address, or a name. A number without its country is somebody by
-	// where the account is.
+	// handles are names for iMessage: a number with its country, the number of a service, an
+	// address, or a name. A number without its country means different people in different
+	// countries.
 	handles = "a number with + and its country, an e-mail address or a name"
 	handle  = `\+[1-9][0-9]*|[0-9]{2,6}|[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9.-]+|[A-Za-z][A-Za-z0-9._-]*|urn:biz:[0-9A-Fa-f-]+`
 )
 
-// only refuses what is no id of a network, all of which a pattern matches.
+// only refuses every target that does not match the pattern of a network's ids.
 func only(ids, pattern string) func(target string) string {
 	whole := regexp.MustCompile("^(?:" + pattern + ")$")
 	return func(target string) string {
@@ -333,9 +329,9 @@ func only(ids, pattern string) func(target string) string {
 // ircChannel reports whether a target of IRC is a channel.
 func ircChannel(to string) bool { return to != "" && (to[0] == '#' || to[0] == '&') }
 
-// refuseIRC keeps to what names one nick or one channel: a list with commas goes
-// to all of it, masks and statuses go to many, a nick with a host or server behind
-// it is that nick, and the app writes escapes out before it sends.
+// refuseIRC accepts only names of one nick or one channel. A list with commas goes to all of it,
+// and masks and statuses go to many. A nick with a host or server is that nick. The app writes
+// escapes out before it sends.
 func refuseIRC(to string) string {
 	name := strings.TrimLeft(to, "#&")
 	for i := range len(name) {
@@ -357,7 +353,7 @@ func refuseIRC(to string) string {
 	return ""
 }
 
-// decimal leaves out what a number can begin with and still be the same.
+// decimal removes characters at the start of a number that do not change it.
 func decimal(to string) string {
 	digits, minus := strings.CutPrefix(to, "-")
 	if !minus {
@@ -375,8 +371,8 @@ func decimal(to string) string {
 	return digits
 }
 
-// telegramGroup reports whether a chat is one of many: their ids are negative, and
-// only they have public names.
+// telegramGroup reports whether a chat is a group: ids of groups are negative, and only groups have
+// public names.
 func telegramGroup(to string) bool { return strings.HasPrefix(to, "-") || strings.HasPrefix(to, "@") }
 
 func aliasPublicName(to string) string {
@@ -386,9 +382,9 @@ func aliasPublicName(to string) string {
 	return ""
 }
 
-// refuseSignal keeps to what Signal takes as it is: a number is read from texts
-// with anything around it, and without its country it is somebody by where the
-// account is.
+// refuseSignal accepts only targets that Signal takes unchanged. Signal finds a number in a text
+// with anything around it. A number without its country means different people in different
+// countries.
 func refuseSignal(to string) string {
 	switch {
 	case signalNumber.MatchString(to):
@@ -409,14 +405,14 @@ var (
 	thread       = regexp.MustCompile(`;messageid=[0-9]+$`)
 )
 
-// withoutService leaves out by which service a chat is reached, and whether it is
-// one of many: the chat is the same by any.
+// withoutService removes the service of a chat, and whether it is a group: the chat is the same
+// with any.
 func withoutService(to string) string { return service.ReplaceAllString(to, "") }
 
-// conversationOfThread leaves out which thread of a conversation a message belongs to.
+// conversationOfThread removes the thread of a message from its conversation.
 func conversationOfThread(to string) string { return thread.ReplaceAllString(to, "") }
 
-// aliasSlackName knows ids from names, by which Slack sends as well.
+// aliasSlackName distinguishes ids from names, since Slack also sends to names.
 func aliasSlackName(to string) string {
 	if strings.HasPrefix(to, "#") || strings.HasPrefix(to, "@") || to != strings.ToUpper(to) {
 		return "the name of a channel or a person says nothing of the id, by which the directory may have it"
@@ -431,8 +427,8 @@ func aliasNostr(to string) string {
 	return ""
 }
 
-// whatsappNumber leaves of a person's address what tells people apart: WhatsApp
-// knows numbers with and without their server, and with a device behind them.
+// whatsappNumber reduces a person's address to the part that distinguishes people: WhatsApp accepts
+// numbers with and without their server, and with a device behind them.
 func whatsappNumber(to string) string {
 	user, server, _ := strings.Cut(to, "@")
 	hidden := strings.EqualFold(server, "lid")

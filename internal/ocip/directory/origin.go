@@ -8,34 +8,33 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Origin is where a message came from, as one agent sees it: from the session, the
-// address and the sender that its channel's app names, without any envelope.
+// Origin is the origin of a message, as one agent sees it, according to the session, the address
+// and the sender that its channel's app names. It uses no envelope.
 type Origin struct {
 	Address
-	// Counterparty is who wrote it, as strict as the strictest where that is one of
-	// several.
+	// Counterparty is the author. If several may have written it, it is as strict as the strictest
+	// of them.
 	Counterparty ocip.Counterparty
-	// Listed is set where the directory has them.
+	// Listed is set if the directory has the author.
 	Listed bool
-	// Group is set where many read the session.
+	// Group is set if several read the session.
 	Group bool
-	// LooksLike is the session of the directory that the sender looks like and is
-	// not.
+	// LooksLike is the session of the directory that the sender imitates, or empty.
 	LooksLike string
-	// Brought is to be kept of the session, for answers.
+	// Brought is to be kept for the session, for answers.
 	Brought map[string]string
-	// Writers are those of the directory who may have written it, and Places names
-	// where many read it, see [Recipient.Places].
+	// Writers are the possible authors in the directory. Places are the names of the place if
+	// several read it, see [Recipient.Places].
 	Writers []ocip.Counterparty
 	Places  []string
 
 	key string
-	// entries are those of the directory that the message may be from.
+	// entries are the possible authors' entries in the directory.
 	entries []*Entry
 }
 
-// Origin returns where a message came from. The metadata is what the channel's app
-// says of it. Its errors wrap [ErrSpelling] or [ErrAddress].
+// Origin returns the origin of a message. The metadata comes from the channel's app. Errors wrap
+// [ErrSpelling] or [ErrAddress].
 func (d *Directory) Origin(key string, metadata map[string]jsontext.Value, self *Agent) (Origin, error) {
 	if err := spelled("session key", key); err != nil {
 		return Origin{}, err
@@ -73,15 +72,15 @@ func (d *Directory) Origin(key string, metadata map[string]jsontext.Value, self 
 	return o, nil
 }
 
-// wrote finds out who wrote a message. Where many read the session and nothing
-// says who, it may be any of them.
+// wrote finds out who wrote a message. If several read the session and nothing names the author, it
+// may be any of them.
 func (d *Directory) wrote(o *Origin, r *Recipient, at *found, metadata map[string]jsontext.Value, self *Agent) {
 	add := func(e *Entry) {
 		if e != nil && !e.Group {
 			o.entries = append(o.entries, e)
 		}
 	}
-	// A key says who wrote, unless it is that of the place.
+	// A key names the author, unless it is that of the place.
 	add(at.key)
 	add(at.who)
 	if !o.Group {
@@ -115,19 +114,19 @@ func (d *Directory) wrote(o *Origin, r *Recipient, at *found, metadata map[strin
 	}
 }
 
-// Claim is what an envelope says of its sender, held against the directory.
+// Claim is the result of comparing an envelope's sender with the directory.
 type Claim struct {
-	// Confirmed is set where the directory has the sender at the session.
+	// Confirmed is set if the directory has the sender at the session.
 	Confirmed bool
-	// Elsewhere is set where the directory has the sender, and not at the session.
+	// Elsewhere is set if the directory has the sender, but not at the session.
 	Elsewhere bool
-	// Foreign is set where the sender is of another tenant, or says so.
+	// Foreign is set if the sender belongs to another tenant, or claims to.
 	Foreign bool
 }
 
-// Compare holds what an envelope says of its sender against the directory, by the
-// instance, the session and the address. An error is a contradiction: somebody
-// says to be who they are not. That nothing contradicts a claim proves nothing.
+// Compare compares an envelope's claims about its sender with the directory, by the instance, the
+// session and the address. An error is a contradiction: the sender claims a false identity. A claim
+// without a contradiction proves nothing.
 func (d *Directory) Compare(e *ocip.Envelope, o *Origin, self *Agent) (Claim, error) {
 	source := e.SourceAgent
 	c := Claim{Foreign: source.TenantID != self.TenantID}
@@ -158,8 +157,7 @@ func (d *Directory) Compare(e *ocip.Envelope, o *Origin, self *Agent) (Claim, er
 	return c, nil
 }
 
-// contradicts reports how an identity differs from one that is known, as far as it
-// is known.
+// contradicts reports how an identity differs from the known parts of another.
 func contradicts(who string, claimed, known ocip.Identity) error {
 	for _, part := range [...]struct{ name, claimed, known string }{
 		{"user", claimed.UserID, known.UserID},

@@ -7,8 +7,7 @@ import "slices"
 type patterns[V any] struct {
 	exact    map[string]V
 	prefixes map[string]V
-	// lengths of the prefixes, longest first: as many look-ups as there are
-	// lengths find any of them.
+	// lengths of the prefixes, longest first. One look-up for each length finds any of them.
 	lengths []int
 }
 
@@ -31,10 +30,10 @@ func (p *patterns[V]) add(key string, open bool, value V) {
 	}
 }
 
-// grow makes room for so many keys.
+// grow makes room for that many keys.
 func (p *patterns[V]) grow(n int) { p.exact = make(map[string]V, n) }
 
-// empty reports whether there is nothing to be found.
+// empty reports whether there are no values.
 func (p *patterns[V]) empty() bool { return len(p.exact) == 0 && len(p.lengths) == 0 }
 
 func (p *patterns[V]) find(key string) (value V, ok bool) {

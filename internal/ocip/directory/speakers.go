@@ -6,11 +6,11 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Who spoke where many read is one who reads there. The configuration says who reads
-// a group that it lists; elsewhere, those are known who were heard.
+// A person who spoke in a place with several readers also reads there. The configuration lists the
+// readers of the groups in it; elsewhere, the known readers are those who spoke.
 
-// Places are the names of where a message goes, for what is known of a place: one,
-// and several where its channel's app may send to any of them.
+// Places returns the names of the message's destination, for the known readers of a place: one, or
+// several if its channel's app may send to any of them.
 func (r *Recipient) Places() []string {
 	if r.network == nil {
 		return nil
@@ -31,8 +31,8 @@ func (r *Recipient) Places() []string {
 	return slices.Compact(places)
 }
 
-// written is Places for a message that came from a target where many read. What names
-// its writer alone is left out: who writes to that one writes to nobody else.
+// written is Places for a message that came from a target with several readers. It leaves out names
+// of the author alone, since a message to such a name reaches nobody else.
 func (r *Recipient) written(target string) []string {
 	if r.network.known() {
 		if target == "" {
@@ -57,11 +57,11 @@ func (r *Recipient) placeOf(target string) string {
 	return r.Channel + ":" + r.network.folded(target)
 }
 
-// OwnAccount is the channel's own account that the last message of the session came to,
-// "" where nothing says which: an account that the sender names shows nothing.
+// OwnAccount returns the channel's own account that the last message of the session came to, or ""
+// if it is unknown. An account that the sender names proves nothing.
 func (r *Recipient) OwnAccount() string { return r.brought[accountMember] }
 
-// Places are the names of the places that a session leads to.
+// Places returns the names of the places to which a session leads.
 func (d *Directory) Places(key string, brought map[string]string) []string {
 	places := []string{d.folded(key)}
 	if r, err := d.Recipient(key, "", brought, &Agent{}); err == nil {
@@ -71,11 +71,10 @@ func (d *Directory) Places(key string, brought map[string]string) []string {
 	return slices.Compact(places)
 }
 
-// Among returns whom a message is decided about that goes to a recipient, as far as
-// that is known, among those who spoke there: as strict as the strictest of them asks
-// for. An instance that the directory has is who the directory says. Where the
-// directory says who all reads there, that holds. Learned is set where somebody who
-// spoke decides.
+// Among returns the counterparty for the decision about a message, from the recipient and the
+// people who spoke there. It is as strict as the strictest of them requires. For an instance in the
+// directory, the directory's data applies. If the directory lists all readers, only they count.
+// Learned is set if somebody who spoke decides.
 func (d *Directory) Among(r *Recipient, to ocip.Counterparty, spoke []ocip.Counterparty, self *Agent) (strict ocip.Counterparty, learned bool) {
 	if !r.Strangers {
 		return to, false
