@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -103,7 +104,7 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	})
 	if err == nil {
 		plan.agent = agent
-		err = plan.unambiguous()
+		err = cmp.Or(plan.unambiguous(), plan.mend(notes))
 	}
 	if err != nil || r.gates == nil || !p.Tools {
 		return plan, err
@@ -132,6 +133,36 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 		}
 	}
 	return plan, err
+}
+
+// mend removes what [Server.added] finds in the entries of the servers that the plan puts behind
+// the proxy.
+func (p *Plan) mend(notes map[string]note) error {
+	before, err := p.runtime.Servers(p.place)
+	if err != nil {
+		return err
+	}
+	for i := range p.files {
+		path := p.files[i].path
+		entries, err := p.runtime.read(path, p.files[i].after)
+		if err != nil {
+			return err
+		}
+		for n := range entries {
+			s := &entries[n].Server
+			if agent, _, _ := p.place.behind(s); agent == "" {
+				continue
+			}
+			// What is in the user's own entry comes back with it.
+			ours := slices.ContainsFunc(before, func(b Server) bool { return b.Name == s.Name && b.Scope == s.Scope && b.Agent != "" })
+			for _, at := range s.added() {
+				if err := p.edit(&Edit{File: path, What: "what was added to the server " + s.Name, mends: true, added: ours, items: []settingsfile.Item{settingsfile.Gone{Item: p.runtime.member(s, at...)}}}, notes, false); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // unambiguous refuses servers whose tool names could be confused. A runtime knows a tool by the

@@ -25,8 +25,8 @@ var claudeCode = &Runtime{
 	files: claudeFiles,
 	read:  readClaude,
 	gates: claudeGates, managed: claudeManaged, switches: claudeSwitches, Canary: tryCommands,
-	variable: claudeVariable,
-	exempts:  claudeName,
+	variable: claudeVariable, member: claudeMember,
+	exempts: claudeName,
 	// The oldest version tested. 2.1.197 silently ignores onFailure.
 	least:     [3]int{2, 1, 330},
 	elsewhere: claudeProjects,
@@ -284,9 +284,17 @@ func readClaude(file string, text []byte) (list []entry, err error) {
 	return list, nil
 }
 
+func claudeMember(s *Server, path ...string) settingsfile.Item {
+	at := slices.Concat([]string{"mcpServers", s.Name}, path)
+	if s.Scope != "" {
+		at = slices.Concat([]string{"projects", s.Scope}, at)
+	}
+	return &settingsfile.JSON{Path: at[:len(at)-1], Name: at[len(at)-1]}
+}
+
 // claudeMembers are the members of a server that a command starts, with stdioType as their
-// type. With another type or an address Claude Code does not start the command. What it would
-// make of a further member is not known.
+// type. With another type Claude Code does not start the command. What it would make of a
+// further member is not known.
 var claudeMembers = []string{"type", "command", "args", "env", "timeout", "alwaysLoad"}
 
 const stdioType = "stdio"
@@ -321,11 +329,11 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 	if e.args == (span{}) {
 		e.args = span{e.command.end, e.command.end}
 	}
-	switch at := slices.IndexFunc(list, func(m member) bool { return !slices.Contains(claudeMembers, m.name) }); {
-	case at >= 0:
-		e.other = list[at].name
-	case kind != stdioType:
-		e.other = "type " + kind
+	e.direct = e.Command != "" && kind != stdioType
+	for _, m := range list {
+		if !slices.Contains(claudeMembers, m.name) || m.name == "type" && kind != stdioType {
+			e.others = append(e.others, m.name)
+		}
 	}
 	e.write = writeJSON
 	at := s.at

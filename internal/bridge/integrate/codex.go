@@ -20,9 +20,9 @@ var codex = &Runtime{
 		"a call of its own tools that the hook does not answer in time: Codex runs it",
 	},
 	files: codexFiles, read: readCodex, gates: codexGates, managed: codexManaged, switches: codexSwitches, Canary: tryCommands,
-	variable: codexVariable,
-	exempts:  func(s *Server) string { return codexName(s.Name) },
-	machine:  codexMachine,
+	variable: codexVariable, member: codexMember,
+	exempts: func(s *Server) string { return codexName(s.Name) },
+	machine: codexMachine,
 	// It passes other variables only to servers that name them.
 	passes: []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"},
 	least:  [3]int{0, 169, 0},
@@ -60,7 +60,7 @@ func readCodex(file string, text []byte) (list []entry, err error) {
 		return nil, err
 	}
 	for _, s := range servers {
-		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL, remote: s.remote(), env: s.env(), passed: s.passed()}, write: writeTOML, back: s.back}
+		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL, remote: s.remote(), env: s.env(), passed: s.passed(), others: s.others(), direct: s.direct()}, write: writeTOML, back: s.back}
 		if e.remote != nil {
 			e.command, _ = s.whole("url")
 			e.start = s.start

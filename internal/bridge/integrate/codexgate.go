@@ -128,8 +128,9 @@ const (
 
 func (s *codexServer) kind(p *Place) int {
 	_, placed := s.place("url")
-	switch m := s.remote(); {
-	case s.Command != "" || m != nil && p.reached(m) == nil:
+	agent, _, _ := p.behind(&Server{Command: s.Command, Args: s.Args})
+	switch {
+	case p.started(&Server{Command: s.Command, Agent: agent, direct: s.direct(), remote: s.remote()}):
 		return behind
 	case s.URL != "" && (s.Mode == "" || s.ours) && placed: // a prompt of the user's own stays the user's to answer
 		return prompts
@@ -374,18 +375,38 @@ func (s *codexServer) whole(key string) (span, bool) {
 	return at, ok
 }
 
-const bearerKey = "bearer_token_env_var"
+const (
+	bearerKey = "bearer_token_env_var"
+	passedKey = "env_vars"
+)
 
 // forBoth are the keys that servers with an address and servers with a command share.
-var forBoth = []string{
-	"url", bearerKey, "enabled", "required", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", modeKey, "enabled_tools", "disabled_tools", "tools",
+// forCommand are further keys of the latter, and forAddress of the former that a command can
+// replace. With elsewhere, Codex does not start the command here, or does not start at all.
+var (
+	forBoth    = []string{"enabled", "required", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", modeKey, "enabled_tools", "disabled_tools", "tools"}
+	forCommand = []string{"command", "args", "env", passedKey, "cwd", "supports_parallel_tool_calls"}
+	forAddress = []string{"url", bearerKey}
+	elsewhere  = []string{"url", "environment_id", "experimental_environment"}
+)
+
+// others returns the keys that a server with a command does not have.
+func (s *codexServer) others() []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(s.keys)), func(key string) bool {
+		return slices.Contains(forBoth, key) || slices.Contains(forCommand, key)
+	})
+}
+
+// direct reports whether Codex does not start the server's command.
+func (s *codexServer) direct() bool {
+	return s.Command != "" && slices.ContainsFunc(s.keys, func(key string) bool { return slices.Contains(elsewhere, key) })
 }
 
 // remote returns the server over HTTP, or nil if a command cannot replace it.
 func (s *codexServer) remote() *remote {
 	_, placed := s.whole("url")
 	_, named := s.whole(bearerKey)
-	if s.URL == "" || strings.Contains(s.URL, "?") || s.Command != "" || !placed || s.Bearer != "" && !named || slices.ContainsFunc(s.keys, func(key string) bool { return !slices.Contains(forBoth, key) }) {
+	if s.URL == "" || strings.Contains(s.URL, "?") || s.Command != "" || !placed || s.Bearer != "" && !named || slices.ContainsFunc(s.keys, func(key string) bool { return !slices.Contains(forBoth, key) && !slices.Contains(forAddress, key) }) {
 		return nil
 	}
 	return &remote{url: s.URL, bearer: s.Bearer}
@@ -397,21 +418,21 @@ func (s *codexServer) start(command string, args []string) []piece {
 	at, _ := s.whole("url")
 	pieces := []piece{{at, "command = " + first + list}}
 	if at, ok := s.whole(bearerKey); ok {
-		pieces = append(pieces, piece{at, "env_vars = [" + settingsfile.QuoteTOML(s.Bearer) + "]"})
+		pieces = append(pieces, piece{at, passedKey + " = [" + settingsfile.QuoteTOML(s.Bearer) + "]"})
 	}
 	return pieces
 }
 
 // back replaces the command by the address again.
 func (s *codexServer) back(_ *entry, m *remote, _ []entry) (pieces []piece) {
-	for key, text := range map[string]string{"command": "url = " + settingsfile.QuoteTOML(m.url), "args": "", "env_vars": bearerKey + " = " + settingsfile.QuoteTOML(m.bearer)} {
+	for key, text := range map[string]string{"command": "url = " + settingsfile.QuoteTOML(m.url), "args": "", passedKey: bearerKey + " = " + settingsfile.QuoteTOML(m.bearer)} {
 		at, ok := s.whole(key)
 		switch {
 		case !ok:
 			continue
 		case key == "args":
 			at.begin-- // and the line's end before it
-		case key == "env_vars" && m.bearer == "":
+		case key == passedKey && m.bearer == "":
 			continue
 		}
 		pieces = append(pieces, piece{at, text})

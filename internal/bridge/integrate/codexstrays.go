@@ -100,7 +100,7 @@ func (l *codexLook) trusted(state map[string]any) error {
 // codexSwitches finds settings that stop Codex from running hooks or from asking their
 // server, in every layer of its settings that is known: the user's file, the profiles beside
 // it, the trusted projects, and the machine's files.
-func codexSwitches(r *Runtime, p *Place, managed bool) ([]off, error) {
+func codexSwitches(_ *Runtime, p *Place, managed bool) ([]off, error) {
 	l := &codexLook{own: codexFiles(p)[0], managed: managed}
 	c := l.layer(l.own, "", false)
 	if err := l.trusted(c.Hooks); err != nil {
@@ -122,11 +122,31 @@ func codexSwitches(r *Runtime, p *Place, managed bool) ([]off, error) {
 			l.stray(file, "", "allow_managed_hooks_only is true, so that hooks of a user's own do not run", nil)
 		}
 	}
-	err := r.variables(p, func(s *Server, name string) {
-		at := []string{serversTable, s.Name, "env", name}
-		l.stray(s.File, s.Scope, strings.Join(at, ".")+" was not entered", settingsfile.Gone{Item: &settingsfile.Key{Path: at}})
-	})
-	return l.list, err
+	return l.list, nil
+}
+
+func codexMember(s *Server, path ...string) settingsfile.Item {
+	key := settingsfile.Key{Path: slices.Concat([]string{serversTable, s.Name}, path)}
+	if path[0] == passedKey {
+		return &tomlPassed{key}
+	}
+	return &key
+}
+
+// tomlPassed is a variable that Codex passes to a server: an element of its list.
+type tomlPassed struct{ settingsfile.Key }
+
+// Strip implements [settingsfile.Item].
+func (t *tomlPassed) Strip(text []byte) ([]byte, error) {
+	servers, err := codexServers("the file", text)
+	for _, s := range servers {
+		at, ok := s.place(passedKey)
+		if names := s.passed(); ok && s.name == t.Path[1] && slices.Contains(names, t.Path[3]) {
+			_, list := writeTOML("", slices.DeleteFunc(names, func(name string) bool { return name == t.Path[3] }), false)
+			return slices.Concat(text[:at.begin], []byte(list), text[at.end:]), nil
+		}
+	}
+	return text, err
 }
 
 // globbed quotes a path for use in a pattern.

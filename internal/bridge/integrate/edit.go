@@ -19,9 +19,10 @@ type Edit struct {
 	File, What string
 	// Out is set if the part is removed. Shared is set for a file that all users read.
 	Out, Shared bool
-	// mends is set if the edit removes an entry of somebody else that disables the gate.
-	mends bool
-	items []settingsfile.Item
+	// mends is set if the edit removes an entry of somebody else that disables the gate, and added
+	// if that was put into an entry of ocipd.
+	mends, added bool
+	items        []settingsfile.Item
 }
 
 // enter returns a text that contains every item of the edit once.
@@ -98,7 +99,7 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	} else {
 		f.after, err = e.enter(text)
 	}
-	if err == nil && len(f.original) > 0 && !e.mends && !f.known {
+	if err == nil && len(f.original) > 0 && (!e.mends || e.added) && !f.known {
 		f.original, err = e.strip(f.original)
 	}
 	if err != nil {

@@ -101,7 +101,7 @@ func (p *Place) reached(m *remote) error {
 
 // started reports whether a command starts a server, now or after the change.
 func (p *Place) started(s *Server) bool {
-	return s.Command != "" || s.remote != nil && p.reached(s.remote) == nil
+	return s.Command != "" && (s.Agent != "" || !s.direct) || s.remote != nil && p.reached(s.remote) == nil
 }
 
 // piece is a part of a text with its replacement.

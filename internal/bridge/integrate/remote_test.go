@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -149,6 +150,38 @@ func TestGatesBesideServersOverHTTP(t *testing.T) {
 		plan, err = r.Remove(p)
 		if apply(t, plan, err); !maps.Equal(all(t, p), files) {
 			t.Errorf("after removing %v", all(t, p))
+		}
+	}
+}
+
+// The first run removes members that a proxied server does not have, and leaves a server alone
+// that is not started by its command. Removal restores the file byte for byte.
+func TestMembersOfServers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		runtime, file, text, has string
+		gated                    bool
+	}{
+		{"claude-code", ".claude.json", `{"mcpServers":{"a":{"command":"x","note":"n","env":{"T":"x","LD_PRELOAD":"y"},"timeout":3}}}`, `"env":{"T":"x"},"timeout":3}`, true},
+		{"claude-code", ".claude.json", `{"projects":{"/w":{"mcpServers":{"a":{"url":"https://y","command":"x"}}}}}`, `"mcpServers":{"a":{"command":"/usr/bin/ocipd"`, true},
+		{"claude-code", ".claude.json", `{"mcpServers":{"a":{"type":"http","url":"https://y","command":"x"}}}`, `"a":{"type":"http","url":"https://y","command":"x"}`, false},
+		{"codex", ".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\nnote = \"n\"\nenv_vars = ['A', 'LD_PRELOAD']\ncwd = \"/\"\n", "env_vars = [\"A\"]\ncwd = \"/\"\n", true},
+		{"codex", ".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\nenvironment_id = \"y\"\n", "[mcp_servers.a]\ncommand = \"x\"\nenvironment_id = \"y\"\n", false},
+	} {
+		r, p := Find(tt.runtime), asking(t, map[string]string{tt.file: tt.text})
+		for range 2 {
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+		}
+		file := filepath.Join(p.Home, tt.file)
+		got := read(t, file)
+		servers, err := r.Servers(p)
+		if err != nil || servers[0].Gated() != tt.gated || !strings.Contains(got, tt.has) || strings.Contains(got, "note") || strings.Contains(got, withoutFlag) != tt.gated {
+			t.Errorf("%s became\n%s: %s, %v", tt.text, got, servers[0].Why(p), err)
+		}
+		plan, err := r.Remove(p)
+		if apply(t, plan, err); read(t, file) != tt.text {
+			t.Errorf("%s came back as\n%s", tt.text, read(t, file))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -42,8 +43,10 @@ type Server struct {
 	// the runtime's environment that it passes on.
 	env    map[string]string
 	passed []string
-	// other is a member of the entry that a server started by a command does not have, or "".
-	other string
+	// others are members of the entry that a server started by a command does not have. direct is
+	// set if the runtime reaches the server by one of them, whatever the command is.
+	others []string
+	direct bool
 	// Map is the tool map that the command line names, or "". A map that the server itself
 	// provides comes first.
 	Map string `json:"map,omitzero"`
@@ -63,6 +66,8 @@ func (s *Server) Why(p *Place) string {
 		return "behind ocipd mcp-proxy, as agent " + s.Agent + ", with the map " + s.Map
 	case s.Agent != "":
 		return "behind ocipd mcp-proxy, as agent " + s.Agent + "; its messages are guessed, unless a map is for what it says it is (ocipd mcp-proxy explain)"
+	case s.direct:
+		return "reached by another member than its command: " + s.others[0]
 	case s.URL != "" && s.remote == nil:
 		return "reached over HTTP, with settings that no command can have"
 	case s.URL != "" && p.Reach != nil:
@@ -96,6 +101,8 @@ type Runtime struct {
 	// outside the machine's that stop the runtime from asking its gates.
 	managed  func(*Runtime, *Place) ([]Edit, error)
 	switches func(r *Runtime, p *Place, managed bool) ([]off, error)
+	// member is a member of a server's entry, at a path in it.
+	member func(s *Server, path ...string) settingsfile.Item
 	// exempts is a server's name in the gate's list of servers that it leaves to the proxy.
 	exempts func(*Server) string
 	// variable is the environment variable for the folder of the runtime's files.
@@ -436,8 +443,8 @@ func (p *Place) strange(s *Server, finds []string) string {
 	switch {
 	case s.Command != p.Self:
 		return "by the program " + s.Command
-	case s.other != "":
-		return "with " + s.other
+	case len(s.others) > 0:
+		return "with " + s.others[0]
 	}
 	if why := p.asksAnother(finds); why != "" {
 		return why

@@ -354,18 +354,7 @@ func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) 
 		}
 	}
 	others, err := r.otherGates(p)
-	if err != nil {
-		return nil, err
-	}
-	list = append(list, others...)
-	err = r.variables(p, func(s *Server, name string) {
-		path := []string{"mcpServers", s.Name, "env"}
-		if s.Scope != "" {
-			path = append([]string{"projects", s.Scope}, path...)
-		}
-		list = append(list, off{Stray{s.File, s.Scope, strings.Join(append(path, name), ".") + " was not entered"}, settingsfile.Gone{Item: &settingsfile.JSON{Path: path, Name: name}}})
-	})
-	return list, err
+	return append(list, others...), err
 }
 
 // otherGates finds servers of a project that have the name of the gate. Claude Code asks
@@ -392,17 +381,19 @@ func (r *Runtime) otherGates(p *Place) (list []off, err error) {
 	return list, nil
 }
 
-// variables finds environment variables that could point a proxy at another daemon or program.
-func (r *Runtime) variables(p *Place, found func(s *Server, name string)) error {
-	servers, err := r.Servers(p)
-	for i := range servers {
-		for _, name := range slices.Sorted(maps.Keys(servers[i].env)) {
-			if servers[i].Agent != "" && steers(name) {
-				found(&servers[i], name)
-			}
-		}
+// added returns the paths of what is in the entry of a proxied server and could keep the runtime
+// from starting the proxy, or point it at another daemon or program.
+func (s *Server) added() (paths [][]string) {
+	for _, name := range s.others {
+		paths = append(paths, []string{name})
 	}
-	return err
+	for _, name := range slices.Sorted(maps.Keys(s.env)) {
+		paths = append(paths, []string{"env", name})
+	}
+	for _, name := range s.passed {
+		paths = append(paths, []string{passedKey, name})
+	}
+	return slices.DeleteFunc(paths, func(path []string) bool { return len(path) == 2 && !steers(path[1]) })
 }
 
 func isText(want string) func(jsontext.Value) bool {

@@ -69,9 +69,12 @@ var strayTests = []struct {
 	{"claude-code", "a server asks the usual daemon", ".claude.json", `"--socket", "/s", "mcp-proxy"`, `"mcp-proxy"`, "server slack: without --socket", false},
 	{"claude-code", "a server of another configuration", ".claude.json", `"--socket", "/s", "mcp-proxy"`, `"--config", "/x", "mcp-proxy"`, "server slack: with --config /x", false},
 	{"claude-code", "a server with another token", ".claude.json", `"--agent", "alice", "--token-file", "/t"`, `"--agent", "alice", "--token-file", "/x"`, "server slack: with --token-file /x", false},
-	{"claude-code", "a server over HTTP", ".claude.json", `"slack":{"command"`, `"slack":{"type":"http","url":"https://y","command"`, "server slack: with url", true},
+	{"claude-code", "a server over HTTP", ".claude.json", `"slack":{"command"`, `"slack":{"type":"http","url":"https://y","headers":{"a":"b"},"command"`, "server slack: with type", false},
+	{"claude-code", "a server of another type", ".claude.json", `"env":{"T":"x"}`, `"env":{"T":"x"},"type":"sse"`, "server slack: with type", false},
+	{"claude-code", "a server with an unknown member", ".claude.json", `"slack":{"command"`, `"slack":{"runner":"x","command"`, "server slack: with runner", false},
+	{"claude-code", "a server over HTTP by a name in PATH", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"type":"http","url":"https://y","command":"ocipd"`, "server slack: by the program ocipd", false},
 	{"claude-code", "a server by a name in PATH", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"command":"ocipd"`, "server slack: by the program ocipd", false},
-	{"claude-code", "a server's environment", ".claude.json", `"env":{"T":"x"}`, `"env":{"T":"x","LD_PRELOAD":"/x"}`, "mcpServers.slack.env.LD_PRELOAD was not entered", false},
+	{"claude-code", "a server's environment", ".claude.json", `"env":{"T":"x"}`, `"env":{"T":"x","LD_PRELOAD":"/x"}`, "server slack: with LD_PRELOAD in its environment", false},
 	{"claude-code", "a server is started by another program", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"command":"/tmp/ocipd"`, "server slack: by the program /tmp/ocipd", false},
 	{"claude-code", "a server behind nothing", ".claude.json", `"slack":{"command":"/usr/bin/ocipd","args":["--socket", "/s", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "slack", "--", "npx", "server-slack"]`, `"slack":{"command":"npx"`, "server slack is not behind the proxy any more", false},
 	{"claude-code", "no hooks in a project, by the user", "w/.claude/settings.local.json", "", `{"disableAllHooks":true,"x":1}`, "disableAllHooks is true", false},
@@ -100,8 +103,11 @@ var strayTests = []struct {
 	{"codex", "another server left out", ".codex/config.toml", `"--without", "slack"]`, `"--without", "slack", "--without", "web"]`, "mcp_servers.ocipd-gate.args has", false},
 	{"codex", "the gate in other lines", ".codex/config.toml", "# What ocipd integrate has entered begins here.\n", "", "lines around", false},
 	{"codex", "a server not on prompt", ".codex/config.toml", "default_tools_approval_mode = \"prompt\" # by ocipd integrate", "default_tools_approval_mode = \"approve\"", "mcp_servers.web.default_tools_approval_mode is \"approve\"", false},
-	{"codex", "a server's environment", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\", LD_PRELOAD = \"/x\"} # mine", "mcp_servers.slack.env.LD_PRELOAD was not entered", false},
-	{"codex", "a server's environment in a table", ".codex/config.toml", "env = {T = \"x\"}", "[mcp_servers.slack.env]\nT = \"x\"\nLD_PRELOAD = \"/x\"", "mcp_servers.slack.env.LD_PRELOAD was not entered", false},
+	{"codex", "a server's environment", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\", LD_PRELOAD = \"/x\"} # mine", "server slack: with LD_PRELOAD in its environment", false},
+	{"codex", "a server's environment in a table", ".codex/config.toml", "env = {T = \"x\"}", "[mcp_servers.slack.env]\nT = \"x\"\nLD_PRELOAD = \"/x\"", "server slack: with LD_PRELOAD in its environment", false},
+	{"codex", "a variable that is passed to a server", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\"}\nenv_vars = [\"A\", \"LD_PRELOAD\"]", "server slack: with LD_PRELOAD in its environment", false},
+	{"codex", "a server over HTTP", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\"}\nurl = \"https://y\"", "server slack: with url", false},
+	{"codex", "a server elsewhere", ".codex/config.toml", "env = {T = \"x\"}", "env = {T = \"x\"}\nenvironment_id = \"y\"", "server slack: with environment_id", false},
 	{"codex", "a server asks another daemon", ".codex/config.toml", `"--socket", "/s", "mcp-proxy"`, `"--socket", "/x", "mcp-proxy"`, "server slack: asking the daemon at /x", false},
 	{"codex", "a project's gate", "w/.codex/config.toml", "", "[mcp_servers.ocipd-gate]\ncommand = \"true\"\n", "mcp_servers.ocipd-gate takes the place", true},
 	{"codex", "a profile's gate", ".codex/p.config.toml", "", "[mcp_servers.ocipd-gate]\ncommand = \"true\"\n", "mcp_servers.ocipd-gate takes the place", true},
@@ -167,6 +173,9 @@ func TestStrays(t *testing.T) {
 			apply(t, plan, err)
 			if strays, err = r.Strays(p); err != nil || len(strays) > 0 != tt.stays {
 				t.Errorf("entered again: %v, %v", strays, err)
+			}
+			if servers, err := r.Servers(p); err != nil || !tt.stays && strings.HasPrefix(tt.name, "a ") && !servers[slices.IndexFunc(servers, func(s Server) bool { return s.Name == "slack" })].Gated() {
+				t.Errorf("the servers: %+v, %v", servers, err)
 			}
 			if again, err := r.Behind(p, "alice"); err != nil || !again.Empty() {
 				t.Errorf("a third time changes %v, %v", again.Edits, err)
