@@ -82,13 +82,13 @@ type Spec struct {
 
 // Fields are the parts of a spec. A list that is nil is absent.
 type Fields struct {
-	Goal               string   `json:"goal,omitzero"`
-	ScopeIn            []string `json:"scope_in,omitzero"`
-	ScopeOut           []string `json:"scope_out,omitzero"`
-	Inputs             []string `json:"inputs,omitzero"`
-	Outputs            []string `json:"outputs,omitzero"`
-	AcceptanceCriteria []string `json:"acceptance_criteria,omitzero"`
-	Risks              []string `json:"risks,omitzero"`
+	Goal               string   `json:"goal,omitzero" doc:"The goal, in a sentence."`
+	ScopeIn            []string `json:"scope_in,omitzero" doc:"The parts of the task."`
+	ScopeOut           []string `json:"scope_out,omitzero" doc:"The parts that do not belong to the task."`
+	Inputs             []string `json:"inputs,omitzero" doc:"The inputs of the task."`
+	Outputs            []string `json:"outputs,omitzero" doc:"The results of the task."`
+	AcceptanceCriteria []string `json:"acceptance_criteria,omitzero" doc:"The criteria of a completed task. Each can be checked."`
+	Risks              []string `json:"risks,omitzero" doc:"The risks."`
 }
 
 // Attempt is one try at the task.
@@ -185,34 +185,32 @@ type Review struct {
 
 // Finding is one thing a reviewer found.
 type Finding struct {
-	Severity string `json:"severity"`
-	Message  string `json:"message"`
-	File     string `json:"file,omitzero"`
-	Line     int    `json:"line,omitzero"`
-	URI      string `json:"artifact_uri,omitzero"`
+	Severity string `json:"severity" is:"required words=critical|major|minor" doc:"The severity."`
+	Message  string `json:"message" is:"required max=4096" doc:"The fault, and how to correct it."`
+	File     string `json:"file,omitzero" is:"max=4096" doc:"The file."`
+	Line     int    `json:"line,omitzero" is:"range=0.." doc:"The line."`
+	URI      string `json:"artifact_uri,omitzero" is:"max=4096" doc:"The artifact."`
 }
 
 // Action is a command as it is planned.
 type Action struct {
-	Argv []string          `json:"argv"`
-	Cwd  string            `json:"cwd,omitzero"`
-	Env  map[string]string `json:"env,omitzero"`
-	// EnvFrom names variables of the runner's.
-	EnvFrom []string `json:"env_from,omitzero"`
-	Stdin   string   `json:"stdin,omitzero"`
-	// Inputs name artifacts, by id or URI, and files of the workspace.
-	Inputs   []string `json:"inputs,omitzero"`
-	TimeoutS int      `json:"timeout_s,omitzero"`
+	Argv     []string          `json:"argv" is:"required nonempty" doc:"The program and its arguments."`
+	Cwd      string            `json:"cwd,omitzero" is:"max=4096" doc:"The working folder, within the workspace."`
+	Env      map[string]string `json:"env,omitzero" is:"max=256" doc:"Variables."`
+	EnvFrom  []string          `json:"env_from,omitzero" is:"names" doc:"Names of variables of the runner, such as credentials."`
+	Stdin    string            `json:"stdin,omitzero" is:"keeps=262144" doc:"The standard input."`
+	Inputs   []string          `json:"inputs,omitzero" is:"names" doc:"Artifacts and files of the workspace that the command reads, by id or path."`
+	TimeoutS int               `json:"timeout_s,omitzero" is:"range=0..86400" doc:"The seconds until the runner ends the command; 0 is its usual limit."`
 }
 
 // Planned is what somebody wants done in the world.
 type Planned struct {
-	Key             string         `json:"idempotency_key"`
-	Kind            string         `json:"side_effect_kind"`
-	RequestedAction string         `json:"requested_action,omitzero"`
-	Command         *Action        `json:"command,omitzero"`
-	Params          jsontext.Value `json:"params,omitzero"`
-	Compensation    *Action        `json:"compensation,omitzero"`
+	Key             string         `json:"idempotency_key" is:"required max=256" doc:"A name of the effect within the task. A second request with it is the same effect."`
+	Kind            string         `json:"side_effect_kind" is:"required max=64" doc:"The kind of effect, in a word: deployment, merge, notification, …"`
+	RequestedAction string         `json:"requested_action,omitzero" is:"max=4096" doc:"The action, in a sentence that a person can decide about. Required to request an approval."`
+	Command         *Action        `json:"command,omitzero" doc:"The program to run. The approval binds program, arguments, environment and inputs by their digests."`
+	Params          jsontext.Value `json:"params,omitzero" is:"object keeps=16384" doc:"The parameters of an effect that is no command, for its executor."`
+	Compensation    *Action        `json:"compensation,omitzero" doc:"A command that undoes the effect. It is approved together with the effect."`
 }
 
 // Type is command or external.

@@ -26,11 +26,8 @@ func CheckerOf(t reflect.Type) func(params any) []api.FieldError {
 		if len(p) > 0 {
 			p.check(reflect.ValueOf(params).Elem(), "", &f)
 		}
-		switch r := params.(type) {
-		case ruled:
+		if r, ok := params.(ruled); ok {
 			f = append(f, r.Rules()...)
-		case interface{ Validate() []api.FieldError }:
-			f = append(f, r.Validate()...)
 		}
 		return f
 	}

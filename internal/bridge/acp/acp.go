@@ -271,7 +271,7 @@ func (b *bridge) get(ctx context.Context) (*taskapi.View, error) {
 }
 
 func (b *bridge) write() taskapi.Write {
-	return taskapi.Write{Ref: taskapi.Ref{TaskID: b.id}, RequestKey: "acp-" + b.o.NewID()}
+	return taskapi.Write{Ref: taskapi.Ref{TaskID: b.id}, Keyed: taskapi.Keyed{RequestKey: "acp-" + b.o.NewID()}}
 }
 
 // run starts the agent and watches it until its work ends.

@@ -22,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/openclawos/ocipd/test/buildtest"
@@ -408,11 +409,11 @@ func TestEnds(t *testing.T) {
 				t.Errorf("got %+v\n%q", got, r.log)
 			}
 			finished, _ := r.last("task.finish_attempt").(*taskapi.FinishAttemptParams)
-			if finished == nil || finished.Outcome != tt.outcome || finished.FailureCode != tt.failure || *finished.Fence != 7 || finished.RequestKey == "" || len(finished.Validate()) > 0 {
+			if finished == nil || finished.Outcome != tt.outcome || finished.FailureCode != tt.failure || *finished.Fence != 7 || finished.RequestKey == "" || len(members.Check(finished)) > 0 {
 				t.Errorf("the daemon was told %+v", finished)
 			}
 			artifact, _ := r.last("task.record_artifact").(*taskapi.ArtifactParams)
-			if (artifact != nil) != (tt.outcome == task.AttemptSucceeded) || artifact != nil && (artifact.URI != "out.txt" || len(artifact.Validate()) > 0) {
+			if (artifact != nil) != (tt.outcome == task.AttemptSucceeded) || artifact != nil && (artifact.URI != "out.txt" || len(members.Check(artifact)) > 0) {
 				t.Errorf("recorded %+v", artifact)
 			}
 		})
@@ -510,7 +511,7 @@ func TestPermissions(t *testing.T) {
 			}
 			p := r.last("task.ask_permission").(*taskapi.AskPermissionParams)
 			// The start of the call gave the title, the kind and the input.
-			if c := p.ToolCall; c.Title != "Run the tests" || c.Kind != "execute" || string(c.Input) != `{"command":"go test"}` || c.InWorkspace || p.AttemptID != attemptID || len(p.Validate()) > 0 {
+			if c := p.ToolCall; c.Title != "Run the tests" || c.Kind != "execute" || string(c.Input) != `{"command":"go test"}` || c.InWorkspace || p.AttemptID != attemptID || len(members.Check(p)) > 0 {
 				t.Errorf("asked %+v", p)
 			}
 			if c, _ := r.last("task.record_checkpoint").(*taskapi.CheckpointParams); c == nil || c.Type != "tool_calls" || !strings.Contains(string(c.Payload), task.Digest([]byte(`{"command":"go test"}`))) || strings.Contains(string(c.Payload), "go test") {
@@ -736,7 +737,7 @@ func TestReviews(t *testing.T) {
 			if tt.phase == task.SpecReview {
 				want = 2
 			}
-			if *p.Subject != want || p.Verdict != tt.verdict || !strings.HasPrefix(p.Summary, "via: text\n") || p.Findings[0].Line != 3 || (p.AttemptID == "") != (tt.phase == task.SpecReview) || len(p.Validate()) > 0 {
+			if *p.Subject != want || p.Verdict != tt.verdict || !strings.HasPrefix(p.Summary, "via: text\n") || p.Findings[0].Line != 3 || (p.AttemptID == "") != (tt.phase == task.SpecReview) || len(members.Check(p)) > 0 {
 				t.Errorf("review %+v", p)
 			}
 		})

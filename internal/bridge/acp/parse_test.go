@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
@@ -46,7 +47,7 @@ func FuzzReadVerdict(f *testing.F) {
 		p := taskapi.ReviewParams{
 			Write: taskapi.Write{Ref: taskapi.Ref{TaskID: taskID}}, ReviewType: task.ReviewSpec, ReviewerRef: "checker", Verdict: v.Verdict, Findings: v.Findings, Summary: cut(v.Summary, task.MaxText),
 		}
-		if wrong := p.Validate(); len(wrong) > 0 {
+		if wrong := members.Check(&p); len(wrong) > 0 {
 			t.Errorf("%q: the daemon would refuse it: %v", text, wrong)
 		}
 	})

@@ -201,7 +201,7 @@ func (l *loop) tell(e Event) {
 }
 
 func (l *loop) write() taskapi.Write {
-	return taskapi.Write{Ref: taskapi.Ref{TaskID: l.id}, RequestKey: "run-" + l.o.NewID()}
+	return taskapi.Write{Ref: taskapi.Ref{TaskID: l.id}, Keyed: taskapi.Keyed{RequestKey: "run-" + l.o.NewID()}}
 }
 
 // take takes one task as far as it goes.
@@ -429,7 +429,7 @@ func (l *loop) token(ctx context.Context, actor string) (string, error) {
 
 func (l *loop) grant(ctx context.Context, actor, attempt string) (string, error) {
 	var granted taskapi.Granted
-	err := l.o.Daemon.Call(ctx, "task.grant", &taskapi.GrantParams{TaskID: l.id, Actor: actor, AttemptID: attempt, RequestKey: "run-" + l.o.NewID()}, &granted)
+	err := l.o.Daemon.Call(ctx, "task.grant", &taskapi.GrantParams{TaskID: l.id, Actor: actor, AttemptID: attempt, Keyed: taskapi.Keyed{RequestKey: "run-" + l.o.NewID()}}, &granted)
 	if err == nil && granted.Token == "" {
 		err = errors.New("the grant was made, and its token was lost with the connection") // another one is made with the next step
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/openclawos/ocipd/test/buildtest"
@@ -38,10 +39,8 @@ type store struct {
 func (s *store) Call(_ context.Context, method string, params, result any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p, ok := params.(interface{ Validate() []api.FieldError }); ok {
-		if wrong := p.Validate(); len(wrong) > 0 {
-			s.t.Errorf("%s: %v", method, wrong)
-		}
+	if wrong := members.Check(params); len(wrong) > 0 {
+		s.t.Errorf("%s: %v", method, wrong)
 	}
 	switch p := params.(type) {
 	case *taskapi.GetParams:

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,10 +63,56 @@ func look(t *testing.T, at string, s *jsonschema.Schema) {
 		if len(member.Types) > 0 || member.Type == "" {
 			t.Errorf("%s has the types %v %q", path, member.Types, member.Type)
 		}
+		if len(member.Extra) > 0 || toolNames().Replace(member.Description) != member.Description {
+			t.Errorf("%s is not for clients of MCP: %q, %v", path, member.Description, member.Extra)
+		}
 		look(t, path, member)
 		if member.Items != nil {
 			look(t, path+"[]", member.Items)
 		}
+	}
+}
+
+// The schemas have the bounds that the daemon checks.
+func TestSchemasHaveBounds(t *testing.T) {
+	schemas := map[string]*jsonschema.Schema{}
+	for _, tool := range tools() {
+		described, err := tool.describe(everything())
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemas[tool.name] = described.InputSchema.(*jsonschema.Schema)
+	}
+	of := func(name string) *jsonschema.Schema {
+		at, member, _ := strings.Cut(name, ".")
+		s := schemas[at]
+		for step := range strings.SplitSeq(member, ".") {
+			if s = s.Properties[step]; s == nil {
+				t.Fatalf("%s is not there", name)
+			}
+			if s.Items != nil {
+				s = s.Items
+			}
+		}
+		return s
+	}
+	for name, words := range map[string]int{
+		"task_create.initial_phase": 2, "task_create.classification": 4, "task_transition.to_phase": 11, "task_append_review.findings.severity": 3, "task_finish_effect.outcome": 2, "message_send.reply_policy": 3,
+	} {
+		if got := len(of(name).Enum); got != words {
+			t.Errorf("%s has %d words, want %d", name, got, words)
+		}
+	}
+	for name, most := range map[string]float64{"task_create.priority": 4, "messages_read.limit": 100, "task_run_effect.wait_s": 20, "task_plan_effect.command.timeout_s": 86400} {
+		if got := of(name).Maximum; got == nil || *got != most {
+			t.Errorf("%s is at most %v, want %v", name, got, most)
+		}
+	}
+	if got := of("task_create.depends_on").Pattern; !strings.HasPrefix(got, "^tsk_") {
+		t.Errorf("an id of a task is %q", got)
+	}
+	if got := schemas["task_create"].Required; !slices.Equal(got, []string{"title", "workspace", "initial_phase"}) {
+		t.Errorf("task_create wants %q", got)
 	}
 }
 

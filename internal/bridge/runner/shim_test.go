@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
@@ -287,7 +288,7 @@ func TestMarkStands(t *testing.T) {
 	}
 	for _, c := range []*task.Action{{Argv: []string{"x"}, Env: map[string]string{"OCIPD_EFFECT": "zzz"}}, {Argv: []string{"x"}, EnvFrom: []string{"OCIPD_TOKEN"}}} {
 		p := taskapi.CreateParams{Effects: []task.Planned{{Key: "k", Kind: "deployment", Command: c}}}
-		if faults := p.Validate(); !slices.ContainsFunc(faults, func(f api.FieldError) bool { return strings.Contains(f.Path, "command.env") }) {
+		if faults := members.Check(&p); !slices.ContainsFunc(faults, func(f api.FieldError) bool { return strings.Contains(f.Path, "command.env") }) {
 			t.Errorf("%+v is taken: %v", c, faults)
 		}
 	}

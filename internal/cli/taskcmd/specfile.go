@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -175,7 +176,7 @@ func (r *frontReader) read(f task.File) *taskapi.CreateParams {
 	}
 	_, title := task.ReadMarkdown([]byte(f.Markdown))
 	p.Title, p.InitialPhase, p.SpecMarkdown = cmp.Or(p.Title, title), cmp.Or(p.InitialPhase, task.SpecDraft), f.Markdown
-	for _, e := range p.Validate() {
+	for _, e := range members.Check(p) {
 		n := r.places[e.Path]
 		for path := e.Path; n == nil && path != ""; n = r.places[path] {
 			path = path[:max(0, strings.LastIndexAny(path, ".["))]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
 	"go.yaml.in/yaml/v3"
@@ -92,8 +93,8 @@ func FuzzSpecFile(f *testing.F) {
 			return
 		}
 		r := &frontReader{places: make(map[string]*yaml.Node)}
-		if p := r.read(file); p != nil && len(r.faults) == 0 && len(p.Validate()) > 0 {
-			t.Errorf("%q has no fault and is not valid: %v", text, p.Validate())
+		if p := r.read(file); p != nil && len(r.faults) == 0 && len(members.Check(p)) > 0 {
+			t.Errorf("%q has no fault and is not valid: %v", text, members.Check(p))
 		}
 		misnamed([]byte(text), file.Markdown)
 	})

@@ -1,74 +1,32 @@
 package taskapi
 
-import (
-	"strconv"
+import "github.com/openclawos/ocipd/internal/task"
 
-	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/task"
-)
-
-// ImportParams makes a task of one that was kept elsewhere (task.import), once for each
-// origin: a further call answers with the task that is there.
+// ImportParams makes a task from a task of another system (task.import), once for each origin.
+// A further call answers with the existing task.
 type ImportParams struct {
-	// Origin names the task where it was, such as v1:ID.
-	Origin string `json:"origin"`
-	Title  string `json:"title"`
-	// Phase is completed for what was done there, circuit_open for what had stopped, and
-	// spec_draft for all else, since no gate was passed here.
-	Phase          task.Phase   `json:"phase"`
-	Workspace      string       `json:"workspace"`
-	Spec           *task.Fields `json:"spec,omitzero"`
-	SpecMarkdown   string       `json:"spec_markdown,omitzero"`
-	Labels         []string     `json:"labels,omitzero"`
-	Priority       *int         `json:"priority,omitzero"`
-	DependsOn      []string     `json:"depends_on,omitzero"`
-	Artifacts      []Imported   `json:"artifacts,omitzero"`
-	TenantID       string       `json:"tenant_id,omitzero"`
-	Classification string       `json:"classification,omitzero"`
-	// Status, Retries and LastError are what was known of it there.
-	Status    string `json:"status,omitzero"`
-	Retries   int    `json:"retries,omitzero"`
-	LastError string `json:"last_error,omitzero"`
+	Origin string `json:"origin" is:"required max=256" doc:"The task's name in the other system, such as v1:ID. A second call with it returns the existing task."`
+	Title  string `json:"title" is:"required max=256" doc:"A short title."`
+	// Phase is completed for finished tasks, circuit_open for stopped ones, and spec_draft for
+	// all others, because they passed no gate here.
+	Phase          task.Phase   `json:"phase" is:"required words=spec_draft|circuit_open|completed" doc:"The task's phase here."`
+	Workspace      string       `json:"workspace" is:"required max=256" doc:"The absolute path of the working folder, or a name."`
+	Spec           *task.Fields `json:"spec,omitzero" doc:"The specification as fields. They take precedence over the Markdown."`
+	SpecMarkdown   string       `json:"spec_markdown,omitzero" doc:"The specification as Markdown."`
+	Labels         []string     `json:"labels,omitzero" is:"max=32" each:"required max=64" doc:"Labels."`
+	Priority       *int         `json:"priority,omitzero" is:"range=0..4" doc:"0 is the most urgent; 2 by default."`
+	DependsOn      []string     `json:"depends_on,omitzero" is:"keeps=64" each:"required id=tsk_" doc:"Ids of tasks that must be completed first."`
+	Artifacts      []Imported   `json:"artifacts,omitzero" is:"max=64" doc:"The task's artifacts. The daemon hashes files of the workspace."`
+	TenantID       string       `json:"tenant_id,omitzero" is:"max=256" doc:"The task's tenant, if there are several."`
+	Classification string       `json:"classification,omitzero" is:"words=public|internal|confidential|restricted" doc:"The level of the task's texts."`
+	Status         string       `json:"status,omitzero" is:"max=64" doc:"The task's state in the other system, for the record."`
+	Retries        int          `json:"retries,omitzero" is:"range=0.." doc:"The number of retries in the other system, for the record."`
+	LastError      string       `json:"last_error,omitzero" is:"max=4096" doc:"The last error in the other system, for the record."`
 }
 
-// Imported is an artifact that an import brings along: a file of the workspace, which the
-// daemon hashes, or anything else with its digest.
+// Imported is an artifact of an imported task: a file of the workspace, or anything else with
+// its digest.
 type Imported struct {
-	URI    string `json:"uri"`
-	Digest string `json:"digest,omitzero"`
-}
-
-// ImportedPhases are those that an import can put a task into.
-func ImportedPhases() []string {
-	return []string{string(task.SpecDraft), string(task.CircuitOpen), string(task.Completed)}
-}
-
-// Validate names the fields that are wrong.
-func (p *ImportParams) Validate() []api.FieldError {
-	var f fields
-	f.Text("origin", p.Origin, api.MaxName)
-	f.Text("title", p.Title, task.MaxTitle)
-	f.OneOf("phase", string(p.Phase), ImportedPhases())
-	f.Text("workspace", p.Workspace, api.MaxName)
-	f.labels(p.Labels)
-	f.priority(p.Priority)
-	f.dependencies(p.DependsOn)
-	if len(p.Artifacts) > task.MaxEntries {
-		f.Add("artifacts", "more than %d", task.MaxEntries)
-	} else {
-		for i, a := range p.Artifacts {
-			at := "artifacts[" + strconv.Itoa(i) + "]."
-			f.Text(at+"uri", a.URI, task.MaxText)
-			if a.Digest != "" && !task.Digests(a.Digest) {
-				f.Add(at+"digest", "want sha256: and 64 digits")
-			}
-		}
-	}
-	f.UpTo("tenant_id", p.TenantID, api.MaxName)
-	f.UpTo("status", p.Status, 64)
-	f.UpTo("last_error", p.LastError, task.MaxText)
-	if p.Retries < 0 {
-		f.Add("retries", "%d is less than none", p.Retries)
-	}
-	return f.Fields
+	URI    string `json:"uri" is:"required max=4096" doc:"The file's path in the workspace, or another address."`
+	Digest string `json:"digest,omitzero" is:"form=digest" doc:"sha256: and the SHA-256 in hexadecimal digits. Required unless uri is a file in the workspace."`
 }

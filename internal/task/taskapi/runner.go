@@ -5,16 +5,15 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/base/ids"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// RunnerAttachParams makes the caller's process run the commands of effects
-// (runner.attach). There is one such process at a time.
+// RunnerAttachParams makes the caller's process run the commands of effects (runner.attach).
+// There is one such process at a time.
 type RunnerAttachParams struct{}
 
-// RunnerChunk is one thing that a runner is told: first where its ledger is, then
-// what to run and what to end.
+// RunnerChunk is one instruction to a runner. The first one has the directory of the ledger;
+// the others name a command to run or to end.
 type RunnerChunk struct {
 	Directory string       `json:"directory,omitzero"`
 	Run       *RunnerOrder `json:"run,omitempty"`
@@ -23,9 +22,9 @@ type RunnerChunk struct {
 
 // RunnerRef names a run of an effect.
 type RunnerRef struct {
-	TaskID   string `json:"task_id"`
-	EffectID string `json:"effect_id"`
-	Run      int    `json:"run"`
+	TaskID   string `json:"task_id" is:"required id=tsk_" doc:"The task's id."`
+	EffectID string `json:"effect_id" is:"required id=eff_" doc:"The effect's id."`
+	Run      int    `json:"run" is:"required range=1.." doc:"The run's number."`
 }
 
 // RunnerOrder is a run that is on record as started.
@@ -39,47 +38,34 @@ type RunnerOrder struct {
 	StartedAt    time.Time `json:"started_at"`
 }
 
-// What a runner reports of a run: that a process waits to start it, that its command has
-// a process, and how it ended.
+// The reports of a runner: a process waits to start the command, the command has a process,
+// and the command ended.
 const (
 	RunnerWaits    = "waits"
 	RunnerSpawned  = "spawned"
 	RunnerFinished = "finished"
 )
 
-// RunnerReportParams is a runner's word about a run (runner.report).
+// RunnerReportParams is a runner's report of a run (runner.report).
 type RunnerReportParams struct {
 	RunnerRef
-	Event string `json:"event"`
-	// Process names the process that waits, by its pid and when it began.
-	Process string `json:"process,omitzero"`
-	PID     int    `json:"pid,omitzero"`
-	// State is how it ended: done, failed or outcome_unknown. Evidence is what is known
-	// of what nobody knows the outcome of.
-	State    string         `json:"state,omitzero"`
-	Evidence string         `json:"evidence,omitzero"`
-	Receipt  jsontext.Value `json:"receipt,omitzero"`
+	Event    string         `json:"event" is:"required words=waits|spawned|finished" doc:"A process waits to start the command, the command has a process, or it ended."`
+	Process  string         `json:"process,omitzero" is:"max=64" doc:"The waiting process, by its pid and start. Required with waits."`
+	PID      int            `json:"pid,omitzero" doc:"The command's process. Required with spawned."`
+	State    string         `json:"state,omitzero" is:"words=done|failed|outcome_unknown" doc:"The outcome. Required with finished."`
+	Evidence string         `json:"evidence,omitzero" is:"max=16384" doc:"The known facts about a run with an unknown outcome."`
+	Receipt  jsontext.Value `json:"receipt,omitzero" doc:"The run's receipt."`
 }
 
-// Validate names the fields that are wrong.
-func (p *RunnerReportParams) Validate() []api.FieldError {
-	var f fields
-	f.ID("task_id", ids.Task, p.TaskID)
-	f.ID("effect_id", ids.Effect, p.EffectID)
-	if p.Run < 1 {
-		f.Add("run", "required")
+// Rules reports faults between members.
+func (p *RunnerReportParams) Rules() (f api.Fields) {
+	switch {
+	case p.Event == RunnerWaits && p.Process == "":
+		f.Add("process", "required")
+	case p.Event == RunnerSpawned && p.PID < 1:
+		f.Add("pid", "required")
+	case p.Event == RunnerFinished && p.State == "":
+		f.OneOf("state", "", []string{task.EffectDone, task.EffectFailed, task.EffectUncertain})
 	}
-	f.OneOf("event", p.Event, []string{RunnerWaits, RunnerSpawned, RunnerFinished})
-	switch p.Event {
-	case RunnerWaits:
-		f.Text("process", p.Process, 64)
-	case RunnerSpawned:
-		if p.PID < 1 {
-			f.Add("pid", "required")
-		}
-	case RunnerFinished:
-		f.OneOf("state", p.State, []string{task.EffectDone, task.EffectFailed, task.EffectUncertain})
-	}
-	f.UpTo("evidence", p.Evidence, task.MaxPayloadBytes)
-	return f.Fields
+	return f
 }

@@ -387,6 +387,9 @@ func (s *Session) issues(who *task.Actor, g *task.Grant) {
 // RevokeGrant answers task.revoke_grant.
 func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams) (taskapi.Changed, error) {
 	who := s.as(ctx, p.TaskID)
+	if err := s.t.mayRevoke(ctx, p.TaskID, who); err != nil {
+		return taskapi.Changed{}, err
+	}
 	defer s.t.o.Revoked()
 	defer s.t.lockGrant(p.GrantID)()
 	defer s.t.grants.Remove(p.GrantID)
@@ -400,9 +403,6 @@ func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams)
 	}
 	if err != nil {
 		return taskapi.Changed{}, err
-	}
-	if p.TaskID == "" && who.Role != task.Operator {
-		return taskapi.Changed{}, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
 	}
 	g.RevokedAt = s.t.o.Now().UTC()
 	more := func(change *store.Change) error {
@@ -427,6 +427,26 @@ func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams)
 		}
 		return changed(out, receipt), nil
 	})
+}
+
+// mayRevoke refuses a caller that may not revoke grants of a task, or grants without one. It looks at
+// no grant, so that the refusal does not tell whether there is one.
+func (t *Tasks) mayRevoke(ctx context.Context, id string, who *task.Actor) error {
+	if id == "" {
+		if who.Role == task.Operator {
+			return nil
+		}
+		return t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
+	}
+	defer t.locks.Lock(id)()
+	at, err := t.loadLocked(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := at.May(who); err != nil {
+		return t.refused(at, who, nil, err)
+	}
+	return nil
 }
 
 func (s *Session) withFile(ctx context.Context, c task.Command) func(*task.Task) (task.Command, error) {

@@ -46,7 +46,7 @@ func (t *Tasks) questions(ctx context.Context) (questions, error) {
 		return nil, err
 	}
 	for _, id := range busy {
-		if err := t.unknownRuns(ctx, id, q); err != nil {
+		if err := q.addRuns(ctx, t, id); err != nil {
 			return nil, err
 		}
 	}
@@ -76,8 +76,8 @@ func (t *Tasks) asking(ctx context.Context, q questions, p *taskapi.ListParams, 
 	return nil
 }
 
-// unknownRuns adds the runs of a task of which nobody knows how they ended.
-func (t *Tasks) unknownRuns(ctx context.Context, id string, q questions) error {
+// addRuns adds the runs of a task with an unknown outcome.
+func (q questions) addRuns(ctx context.Context, t *Tasks, id string) error {
 	unlock := t.locks.Lock(id)
 	at, err := t.loadLocked(ctx, id)
 	unlock()
