@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,8 @@ func (p *Plan) enters(path string, e *Edit) {
 
 // change is one file before and after the change.
 type change struct {
-	path          string
+	// path is where link leads, which the runtime reads.
+	path, link    string
 	before, after []byte
 	mode          fs.FileMode
 	// original is the file before ocipd first changed it. missing is set if there was no file, and
@@ -109,7 +111,9 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 	if err != nil || r.gates == nil || !p.Tools {
 		return plan, err
 	}
-	edits, err := r.gates(r, p)
+	err = plan.leave(notes)
+	edits, failed := r.gates(r, p)
+	err = cmp.Or(err, failed)
 	for i := range edits {
 		if err == nil {
 			err = plan.edit(&edits[i], notes, edits[i].Out)
@@ -133,6 +137,25 @@ func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
 		}
 	}
 	return plan, err
+}
+
+// leave takes ocipd's entries out of the files that the runtime no longer reads, because a link
+// leads elsewhere by now.
+func (p *Plan) leave(notes map[string]note) error {
+	for _, path := range slices.Sorted(maps.Keys(notes)) {
+		n := notes[path]
+		if now, err := filepath.EvalSymlinks(n.Link); n.Link == "" || err == nil && now == path {
+			continue
+		}
+		e := Edit{File: path, What: "the entries of ocipd: " + n.Link + " leads elsewhere"}
+		for i := range n.Entered {
+			e.items = append(e.items, n.Entered[i].item())
+		}
+		if err := p.edit(&e, notes, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mend removes what [Server.added] finds in the entries of the servers that the plan puts behind
@@ -189,6 +212,9 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 		command, args := p.inner(e)
 		return command, args, true
 	})
+	if err == nil {
+		err = plan.leave(notes)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +256,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		return nil, nil, err
 	}
 	notes := k.Files
-	err = r.each(p, r.files(p), func(path string, text []byte, entries []entry) error {
+	err = r.each(p, r.files(p), func(link, path string, text []byte, entries []entry) error {
 		after, bare := text, text
 		kept, err := r.read(path, notes[path].Before)
 		if err != nil {
@@ -271,7 +297,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		if err != nil {
 			return err
 		}
-		f := change{path: path, before: text, after: after, original: bare, mode: info.Mode().Perm(), keep: !bytes.Equal(bare, after)}
+		f := change{path: path, link: link, before: text, after: after, original: bare, mode: info.Mode().Perm(), keep: !bytes.Equal(bare, after)}
 		f.recall(notes)
 		plan.files = append(plan.files, f)
 		return nil
@@ -337,7 +363,11 @@ func (p *Plan) Apply() error {
 			f.keep = f.keep || len(p.entered[f.path]) > 0
 		}
 		if f.keep {
-			notes[f.path] = note{After: Sum(f.after), Before: f.original, Missing: f.missing, Folders: f.folders, Entered: p.entered[f.path]}
+			n := note{After: Sum(f.after), Before: f.original, Missing: f.missing, Folders: f.folders, Entered: p.entered[f.path]}
+			if f.link != f.path {
+				n.Link = f.link
+			}
+			notes[f.path] = n
 		}
 	}
 	// The note is written first and removed last. Without it the original could not be
@@ -404,6 +434,8 @@ type note struct {
 	Folders int  `json:"folders,omitzero"`
 	// Entered are ocipd's entries in the file, apart from the commands of servers.
 	Entered []entered `json:"entered,omitempty"`
+	// Link is the path at which the runtime reads the file, if it is another one.
+	Link string `json:"link,omitzero"`
 }
 
 // kept are the notes about a runtime's files.

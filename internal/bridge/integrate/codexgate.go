@@ -102,12 +102,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	var trust strings.Builder
 	for _, event := range []string{codexBefore, codexPrompt} {
 		i := &settingsfile.JSON{Path: []string{"hooks", event}, Ours: isHook, Value: groups[event]}
-		if groups[event] == "" && p.Hashes != nil {
+		if groups[event] == "" {
+			ours = append(ours, settingsfile.Gone{Item: i}) // there may be one of before to take out
 			continue
 		}
-		if ours = append(ours, i); groups[event] == "" {
-			continue // there may be one of before to take out
-		}
+		ours = append(ours, i)
 		at, err := i.Index(there)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", hooks, err)

@@ -64,6 +64,9 @@ func (e *Edit) strip(text []byte) (_ []byte, err error) {
 // Lines describes the items to people.
 func (e *Edit) Lines() (lines []string) {
 	for _, i := range e.items {
+		if _, gone := i.(settingsfile.Gone); gone && !e.Out {
+			continue
+		}
 		if text := strings.TrimSpace(i.String()); text != "" {
 			lines = append(lines, strings.Split(text, "\n")...)
 		}
@@ -140,7 +143,7 @@ func (p *Plan) file(e *Edit, notes map[string]note) (*change, error) {
 			return &p.files[i], nil
 		}
 	}
-	f := change{path: path, mode: 0o600, missing: missing, folders: folders}
+	f := change{path: path, link: e.File, mode: 0o600, missing: missing, folders: folders}
 	if e.Shared {
 		f.mode = 0o644
 	}

@@ -243,7 +243,7 @@ func (r *Runtime) Servers(p *Place) (list []Server, err error) {
 }
 
 func (r *Runtime) listed(p *Place, files []string) (list []Server, err error) {
-	err = r.each(p, files, func(_ string, _ []byte, entries []entry) error {
+	err = r.each(p, files, func(_, _ string, _ []byte, entries []entry) error {
 		for i := range entries {
 			list = append(list, entries[i].Server)
 		}
@@ -252,8 +252,8 @@ func (r *Runtime) listed(p *Place, files []string) (list []Server, err error) {
 	return list, err
 }
 
-// each reads those files of the runtime that exist.
-func (r *Runtime) each(p *Place, files []string, do func(file string, text []byte, entries []entry) error) error {
+// each reads those files of the runtime that exist, each with the path to which it leads.
+func (r *Runtime) each(p *Place, files []string, do func(file, whole string, text []byte, entries []entry) error) error {
 	for _, file := range files {
 		whole, err := filepath.EvalSymlinks(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -279,7 +279,7 @@ func (r *Runtime) each(p *Place, files []string, do func(file string, text []byt
 				e.Map = mapOf(command, args)
 			}
 		}
-		if err := do(whole, text, entries); err != nil {
+		if err := do(file, whole, text, entries); err != nil {
 			return err
 		}
 	}

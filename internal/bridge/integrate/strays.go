@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
 	"io/fs"
@@ -65,11 +66,13 @@ func (r *Runtime) Strays(p *Place) ([]Stray, error) {
 	var list []Stray
 	var asks []string // servers that the gate leaves to the proxy
 	for _, file := range slices.Sorted(maps.Keys(k.Files)) {
+		n := k.Files[file]
+		file = cmp.Or(n.Link, file)
 		text, err := durable.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		for _, e := range k.Files[file].Entered {
+		for _, e := range n.Entered {
 			asks = append(asks, e.without()...)
 			what, err := e.item().Strays(text)
 			if err != nil {

@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -365,5 +366,53 @@ func TestStaysOpen(t *testing.T) {
 	}
 	if list, err := openClaw.StaysOpen(p, "openclaw 1"); err != nil || !slices.Equal(list, openClaw.Open) {
 		t.Errorf("of OpenClaw: %v, %v", list, err)
+	}
+}
+
+// If a file was a link and leads elsewhere by now, that is a stray. Entering again follows the
+// link, and gives the former file back; so does removal.
+func TestStraysOfALink(t *testing.T) {
+	t.Parallel()
+	for runtime, name := range map[string]string{"claude-code": ".claude/settings.json", "codex": ".codex/config.toml"} {
+		for _, edited := range []string{"", "\n"} {
+			r, p := Find(runtime), asking(t, strayFiles[runtime])
+			at, one, two := filepath.Join(p.Home, name), filepath.Join(p.Home, "one"), filepath.Join(p.Home, "two")
+			was, other := read(t, at), map[string]string{"claude-code": `{"model":"p"}`, "codex": "model = \"p\"\n"}[runtime]
+			lead := func(to string) {
+				t.Helper()
+				if err := errors.Join(os.Remove(at), os.Symlink(to, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, one, was)
+			write(t, two, other)
+			lead(one)
+			plan, err := r.Behind(p, "alice")
+			apply(t, plan, err)
+			if asks, why, _, err := r.Tools(p); !asks || err != nil {
+				t.Fatalf("%s: through the link: %s, %v", name, why, err)
+			}
+			write(t, one, read(t, one)+edited)
+			lead(two)
+			if held := Held(p.Notes)[runtime]; len(held) == 0 || !strings.HasPrefix(held[0], at+": ") {
+				t.Errorf("%s leads elsewhere: %q", name, held)
+			}
+			plan, err = r.Behind(p, "alice")
+			apply(t, plan, err)
+			if asks, why, _, err := r.Tools(p); !asks || err != nil {
+				t.Errorf("%s: entered again: %s, %v", name, why, err)
+			}
+			if got := read(t, one); strings.Contains(got, gateServer) || edited == "" && got != was {
+				t.Errorf("the former file is\n%s", got)
+			}
+			if again, err := r.Behind(p, "alice"); err != nil || !again.Empty() {
+				t.Errorf("%s: a third time changes %v, %v", name, again.Edits, err)
+			}
+			lead(one)
+			plan, err = r.Remove(p)
+			if apply(t, plan, err); read(t, two) != other || r.Integrated(p) {
+				t.Errorf("%s: removed, the file is\n%s", name, read(t, two))
+			}
+		}
 	}
 }
