@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// shortestRun is how many characters in a row are a text among other bytes.
+	// shortestRun is the number of characters in a row that count as a text among other bytes.
 	shortestRun = 8
-	// mostJunk is how many bytes in a row a text may have in it that are none: a
-	// letter of an older encoding, a control character.
+	// mostJunk is the number of bytes in a row that may interrupt a text: letters of an older
+	// encoding, control characters.
 	mostJunk = 2
-	// blockBytes is how much is read at a time.
+	// blockBytes is the number of bytes read at a time.
 	blockBytes = 64 << 10
 )
 
-// writeText writes all that is text in bytes, whatever their kind: ASCII and UTF-8,
-// in a file that is nothing else as in one that has them between other bytes, and
-// UTF-16 and UTF-32, of either order, marked or not. It hashes the bytes on the way
-// and returns how many there were. Where there can be wide characters they are read
-// again, as far as they were.
+// writeText writes all text in bytes of any kind: ASCII and UTF-8, in a text file as well as
+// between other bytes, and UTF-16 and UTF-32, in either order, with or without a mark. It hashes
+// the bytes on the way and returns their number. If there can be wide characters, it reads the
+// bytes again up to the same length.
 func writeText(w io.Writer, r io.Reader, again io.ReadSeeker, hash io.Writer) (int64, error) {
 	block := make([]byte, blockBytes)
 	one := narrow{w: w, first: true}
@@ -68,16 +67,16 @@ func writeText(w io.Writer, r io.Reader, again io.ReadSeeker, hash io.Writer) (i
 	return size, nil
 }
 
-// narrow finds texts of characters that are a byte each, or UTF-8.
+// narrow finds texts in characters of one byte each, or UTF-8.
 type narrow struct {
 	w   io.Writer
 	err error
-	// zeros is set once there was a byte 0, which texts of wide characters have.
+	// zeros is set after a byte 0, which occurs in texts of wide characters.
 	zeros bool
-	// first is set in the text that the file begins with.
+	// first is set in the text at the beginning of the file.
 	first bool
-	// out is what is still to be written. From start on it is a text that is not
-	// known to be one yet, as long as there are fewer than shortestRun characters.
+	// out is still to be written. The part from start on counts as a text once it has shortestRun
+	// characters.
 	out        []byte
 	start, run int
 	junk       int
@@ -85,7 +84,7 @@ type narrow struct {
 	rest []byte
 }
 
-// plain reports whether a byte stands for itself in a text.
+// plain reports whether a byte is a character of ASCII text.
 func plain(c byte) bool {
 	return ' ' <= c && c < 0x7f || c == '\n' || c == '\t' || c == '\r'
 }
@@ -136,7 +135,7 @@ func (t *narrow) walk(b []byte) {
 			if c < 0xa0 {
 				t.other(utf8.RuneError)
 			} else {
-				t.other(rune(c)) // as Latin-1 has it
+				t.other(rune(c)) // as in Latin-1
 			}
 		}
 		b = b[1:]
@@ -149,7 +148,7 @@ func (t *narrow) add(b []byte, characters int) {
 	t.junk = 0
 }
 
-// other takes a byte that belongs to no text, unless there is one around it.
+// other takes a byte that belongs to no text, unless it interrupts one.
 func (t *narrow) other(r rune) {
 	if t.junk++; t.junk > mostJunk || !t.first && t.run < shortestRun {
 		t.cut()
@@ -167,7 +166,7 @@ func (t *narrow) cut() {
 	t.out, t.run, t.junk, t.first = t.out[:t.start], 0, 0, false
 }
 
-// flush gives away what is known to be text, in parts that are worth it.
+// flush writes the finished text once there is enough of it.
 func (t *narrow) flush() {
 	if len(t.out) >= blockBytes/2 {
 		t.write()
@@ -189,14 +188,14 @@ func (t *narrow) end() {
 		}
 		t.rest = nil
 	}
-	// A file that is one short text is a text.
+	// A whole file counts as a text even if it is short.
 	if t.run < shortestRun && !t.first {
 		t.out = t.out[:t.start]
 	}
 	t.write()
 }
 
-// order is the order of the two bytes of a character of UTF-16.
+// order is the byte order of a UTF-16 character.
 type order int
 
 const (
@@ -205,7 +204,7 @@ const (
 	bigEnd
 )
 
-// unit is the character's two bytes as a number.
+// unit returns the character's two bytes as a number.
 func (o order) unit(b []byte) uint16 {
 	if o == bigEnd {
 		b = []byte{b[1], b[0]}
@@ -213,8 +212,8 @@ func (o order) unit(b []byte) uint16 {
 	return uint16(b[0]) | uint16(b[1])<<8
 }
 
-// orderOf reports whether bytes are the beginning of a text in UTF-16: marked so, or
-// with so many zeros on one side as only ASCII characters between others have.
+// orderOf reports whether bytes begin a text in UTF-16: they have a mark, or as many zeros on one
+// side as ASCII characters between others produce.
 func orderOf(b []byte) order {
 	b = b[:len(b)&^1]
 	var o order
@@ -238,7 +237,7 @@ func orderOf(b []byte) order {
 	default:
 		return noOrder
 	}
-	// Other bytes are half of them no characters that show.
+	// In other data, half of the units are no visible characters.
 	strange := 0
 	for i := 2; i < len(b); i += 2 {
 		if r := rune(o.unit(b[i:])); !utf16.IsSurrogate(r) && !unicode.IsPrint(r) && !unicode.IsSpace(r) {
@@ -251,7 +250,7 @@ func orderOf(b []byte) order {
 	return o
 }
 
-// writeUTF16 writes bytes that are UTF-16.
+// writeUTF16 writes bytes in UTF-16 as UTF-8.
 func writeUTF16(w io.Writer, r io.Reader, o order, block []byte) error {
 	var (
 		out  []byte
@@ -280,9 +279,8 @@ func writeUTF16(w io.Writer, r io.Reader, o order, block []byte) error {
 	}
 }
 
-// writeRuns writes every run of ASCII and Latin-1 characters that have one zero
-// between them, or three, wherever it begins; but for those that UTF-16 of an order
-// has.
+// writeRuns writes every run of ASCII and Latin-1 characters with one or three zeros between them,
+// wherever it begins. It leaves out the runs that UTF-16 of the order contains.
 func writeRuns(w io.Writer, r io.Reader, o order, block []byte) error {
 	runs := wide{order: o}
 	for at := 0; ; {
@@ -306,7 +304,7 @@ func writeRuns(w io.Writer, r io.Reader, o order, block []byte) error {
 	}
 }
 
-// ended reports whether the error of a full read is that there is no more.
+// ended reports whether the error of a full read is the end of the data.
 func ended(err error) (done bool, failed error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true, nil
@@ -317,12 +315,11 @@ func ended(err error) (done bool, failed error) {
 // wide finds runs of characters with zeros between them.
 type wide struct {
 	order order
-	// out is what was found, from start on the run that goes on.
+	// out has the finished runs, and from start on the current one.
 	out        []byte
 	start, run int
-	// zeros is how many zeros there were since the last character, before how many
-	// there were before the run, gap how many it has between two characters, and odd
-	// where they stand.
+	// zeros counts the zeros since the last character, before those before the run, and gap those
+	// between two characters of the run. odd tells whether its characters have odd offsets.
 	zeros, before, gap, odd int
 }
 
@@ -348,7 +345,7 @@ func (t *wide) take(at int, c byte) {
 	t.out = utf8.AppendRune(t.out, rune(c))
 }
 
-// cut ends a run, which so many zeros follow.
+// cut ends a run that is followed by that many zeros.
 func (t *wide) cut(zeros int) {
 	decoded := t.gap == 1 && (t.order == littleEnd && t.odd == 0 && zeros > 0 || t.order == bigEnd && t.odd == 1 && t.before > 0)
 	if t.run < shortestRun || decoded {

@@ -10,24 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// kind is how a member's texts are read.
+// kind determines how the texts of a member are read.
 type kind uint8
 
 const (
 	// silent texts name nothing.
 	silent kind = iota
-	// other texts are files where they have the form of a local path.
+	// other texts are files if they have the form of a local path.
 	other
-	// inlined texts can be the bytes themselves.
+	// inlined texts can be the bytes of a file.
 	inlined
-	// loose texts are relative names too; a single word without an ending is an id
-	// that the channel gave.
+	// loose texts can also be relative names. A single word without an ending is an id from the
+	// channel.
 	loose
-	// strict texts are files where they are no address.
+	// strict texts are files unless they are addresses.
 	strict
 )
 
-// kindOf is the kind of a member by its name, in a member of another kind.
+// kindOf returns the kind of a member by its name, in a member of another kind.
 func kindOf(member []byte, within kind) kind {
 	// The last letters are enough: no name or ending is longer.
 	var room [24]byte
@@ -66,19 +66,19 @@ func kindOf(member []byte, within kind) kind {
 		return loose
 	case within <= other, ends(name, "type", "kind", "id", "name", "caption", "title", "alt", "text", "description", "format", "hash", "sha256",
 		"mime", "emoji", "performer", "lang", "language", "encoding", "charset", "metadata", "meta", "status", "role"):
-		// What describes a medium is no other.
+		// The description of a medium is no medium.
 		return other
 	}
 	return min(within, loose)
 }
 
-// mediaWords are what names of media end in.
+// mediaWords are the ends of names for media.
 var mediaWords = [...]string{"file", "image", "photo", "picture", "audio", "voice", "video", "document", "media", "attachment", "thumbnail", "sticker"}
 
 // ends reports whether a name ends in one of some words.
 func ends(name []byte, words ...string) bool { return lastOf(name, words...) != "" }
 
-// lastOf returns which of some words a name ends in.
+// lastOf returns the word with which a name ends, or "".
 func lastOf(name []byte, words ...string) string {
 	for _, word := range words {
 		if from := len(name) - len(word); from >= 0 && string(name[from:]) == word {
@@ -88,7 +88,7 @@ func lastOf(name []byte, words ...string) string {
 	return ""
 }
 
-// appendReferences adds what a member's text names.
+// appendReferences adds the references in a member's text.
 func appendReferences(list []Reference, member, value string, k kind) []Reference {
 	if len(list) > MaxReferences {
 		return list
@@ -103,8 +103,8 @@ func appendReferences(list []Reference, member, value string, k kind) []Referenc
 	return inText(list, member, value)
 }
 
-// suspect reports whether a text can be a path or a data: URL, or have a reference in
-// it. It costs little, and most texts are none.
+// suspect reports whether a text can be a path or a data: URL, or contain a reference. It is a
+// cheap check that excludes most texts.
 func suspect(s string) bool {
 	if s == "" {
 		return false
@@ -116,10 +116,10 @@ func suspect(s string) bool {
 	return strings.IndexByte(s, ':') >= 0 || strings.Contains(s, "](")
 }
 
-// whole reads a text that stands alone.
+// whole reads a text that is a single reference, if any.
 func whole(value string, k kind) (Reference, bool) {
 	s := strings.TrimFunc(value, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
-	// Some programs trim what they open, and others do not.
+	// Some programs trim a path before they open it, and others do not.
 	file := func(path string) (Reference, bool) {
 		r := Reference{Path: path}
 		if s != value {
@@ -128,7 +128,7 @@ func whole(value string, k kind) (Reference, bool) {
 		return r, true
 	}
 	if after, ok := cutFold(s, "media"); ok && !strings.HasPrefix(after, "://") {
-		// OpenClaw takes the word away. A member that names media has none but for it.
+		// OpenClaw removes the prefix. A member that names media counts only without it.
 		if after, ok = strings.CutPrefix(strings.TrimLeftFunc(after, unicode.IsSpace), ":"); ok {
 			s = strings.TrimSpace(after)
 			if k <= other && strings.HasSuffix(value, ":"+s) {
@@ -136,7 +136,7 @@ func whole(value string, k kind) (Reference, bool) {
 			}
 		}
 	}
-	// A URL's own white space is nothing.
+	// White space inside a URL does not count.
 	address := s
 	if strings.ContainsAny(s, "\t\r\n") {
 		address = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(s)
@@ -156,7 +156,7 @@ func whole(value string, k kind) (Reference, bool) {
 			return Reference{Inline: data}, true
 		}
 	case strings.EqualFold(scheme, "media") && strings.HasPrefix(rest, "//"), isPath(s):
-		// What is in a runtime's own store is a file too, and not to be found.
+		// A file in a runtime's own store also counts as a file, and cannot be found.
 		return file(s)
 	}
 	switch k {
@@ -174,7 +174,7 @@ func whole(value string, k kind) (Reference, bool) {
 		if k == strict || strings.ContainsAny(s, `/\`) || s[0] == '~' || s[0] == '.' || hasEnding(s) {
 			return file(s)
 		}
-		// Short ones are ids, and words are weighed as they are.
+		// Short texts are ids, and words are weighed as they are.
 		if len(s) >= shortestInline {
 			if data, ok := decodeAll(s); ok {
 				return Reference{Inline: data}, true
@@ -185,7 +185,7 @@ func whole(value string, k kind) (Reference, bool) {
 	return Reference{}, false
 }
 
-// cutFold is strings.CutPrefix for small letters, in any case.
+// cutFold is strings.CutPrefix that ignores case; the prefix is in small letters.
 func cutFold(s, prefix string) (after string, found bool) {
 	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
 		return s, false
@@ -193,8 +193,8 @@ func cutFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// isPath reports whether a text has the form of a local path. One word behind a slash
-// is a command, such as /start: a file is in a folder or has an ending.
+// isPath reports whether a text has the form of a local path. One word behind a slash is a command,
+// such as /start: a file is in a folder or has an ending.
 func isPath(s string) bool {
 	if len(s) < 2 || strings.IndexByte(s, '\n') >= 0 {
 		return false
@@ -225,7 +225,7 @@ func isPath(s string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// hasEnding reports whether a name ends as a file's does.
+// hasEnding reports whether a name ends like a file name.
 func hasEnding(s string) bool {
 	ending := s[strings.LastIndexByte(s, '.')+1:]
 	if len(ending) == len(s) {
@@ -242,8 +242,8 @@ func hasEnding(s string) bool {
 	return letters && len(ending) <= 10
 }
 
-// filePath is the path of a file: URL. It is the URL itself, and no path, where
-// programs read it in more than one way.
+// filePath returns the path of a file: URL. If programs read the URL differently, it returns the
+// URL itself, which is no path.
 func filePath(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Path == "" || u.Host != "" || strings.ContainsAny(s, `?#%\`) {
@@ -252,19 +252,17 @@ func filePath(s string) string {
 	return u.Path
 }
 
-// InText adds what a client is known to open of a text that people read to a list:
+// InText finds the references in a text for people that some client opens, and adds them to a list:
 //
-//   - what stands behind MEDIA:, as OpenClaw reads its agents' answers: a path, in
-//     quotes where it has blanks, and where the word begins a line a relative name and a
-//     web address too. It is one in a quote and in code as well: which versions look
-//     there differs;
+//   - the text after MEDIA:, as OpenClaw reads its agents' answers: a path, in quotes if it
+//     has blanks. If the word begins a line, also a relative name or a web address. It counts
+//     in a quote and in code as well, since versions differ in where they look;
 //   - file: URLs;
-//   - local paths that a link or an image of Markdown leads to, or the definition of
-//     one, or an attribute of HTML by which clients load something;
+//   - local paths in a link, an image or a link definition of Markdown, or in an attribute
+//     of HTML by which clients load something;
 //   - data: URLs, whose bytes are in the text.
 //
-// A path that is mentioned is none of these. There are at most one more than
-// [MaxReferences].
+// A path that is only mentioned does not count. InText stops at one more than [MaxReferences].
 func InText(list []Reference, member, s string) ([]Reference, error) {
 	if list = inText(list, member, s); len(list) > MaxReferences {
 		return nil, refused("the message names more than %d files and addresses", MaxReferences)
@@ -293,7 +291,7 @@ func inText(list []Reference, member, s string) []Reference {
 		case endsFold(word, "data"):
 			if end := comma.from(s, i); end < len(s) && s[end] == ',' && (end == i || mark.from(s, i) < end) {
 				from := at - len("data")
-				// Programs end it at different signs: no byte of it may be left out.
+				// Programs end it at different signs, so every byte counts.
 				for i = end; i < len(s) && s[i] > ' '; {
 					i++
 				}
@@ -324,14 +322,14 @@ func inText(list []Reference, member, s string) []Reference {
 	return t.list
 }
 
-// reading is a text that is read, and what was found.
+// reading is a text and its references so far.
 type reading struct {
 	list   []Reference
 	member string
 }
 
-// add adds what stands alone in the text, if it is a reference. Unsure says that what
-// is around it leaves open where it ends, or that the text writes it otherwise.
+// add adds a value from the text if it is a reference. Unsure is set if the text around it leaves
+// its end open, or if the text writes it in another form.
 func (t *reading) add(value string, k kind, unsure bool) bool {
 	r, ok := whole(value, k)
 	if !ok || len(t.list) > MaxReferences {
@@ -350,8 +348,8 @@ func (t *reading) add(value string, k kind, unsure bool) bool {
 	return true
 }
 
-// standsAlone reports whether every program that finds an address between two texts
-// ends it there: at a blank, or at the sign that closes what it stands in.
+// standsAlone reports whether every program ends an address between two texts at the same place: at
+// a blank, or at the sign that closes an enclosing one.
 func standsAlone(before, after string) bool {
 	if after == "" || after[0] == ' ' || '\t' <= after[0] && after[0] <= '\r' {
 		return true
@@ -364,7 +362,7 @@ func standsAlone(before, after string) bool {
 	return strings.HasSuffix(before, "](") && strings.HasPrefix(after, ")")
 }
 
-// endsFold reports whether a text ends in a word, in any case, that nothing runs into.
+// endsFold reports whether a text ends in a whole word, in any case.
 func endsFold(s, word string) bool {
 	from := len(s) - len(word)
 	if from < 0 || !strings.EqualFold(s[from:], word) {
@@ -375,7 +373,7 @@ func endsFold(s, word string) bool {
 
 func isWord(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' || c == '_' }
 
-// urlLength is how far a URL goes on that stands in a text.
+// urlLength returns the length of a URL in a text.
 func urlLength(s string) int {
 	end := strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`<>()", r) })
 	if end < 0 {
@@ -384,7 +382,7 @@ func urlLength(s string) int {
 	return len(strings.TrimRight(s[:end], ".,;:!?"))
 }
 
-// ahead finds the next of some signs from places on that come one after another.
+// ahead finds the next of some signs from ascending positions.
 type ahead struct {
 	of   string
 	at   int
@@ -401,15 +399,15 @@ func (a *ahead) from(s string, i int) int {
 	return a.at
 }
 
-// definition adds the local path that a link of Markdown leads to which is defined by
-// itself: behind its name in brackets and a colon, alone on its line but for a title.
+// definition adds the local path of a Markdown link definition: it follows a name in brackets and a
+// colon, alone on its line except for a title.
 func (t *reading) definition(name, rest string) {
 	name = name[:len(name)-1]
 	from := strings.LastIndexAny(name, "[]")
 	if from < 0 || name[from] != '[' {
 		return
 	}
-	// A line of a quote or a list can be one too.
+	// A line in a quote or a list can be one too.
 	if line := strings.TrimRight(name[:from], " \t>*+-.)0123456789"); line != "" && line[len(line)-1] != '\n' {
 		return
 	}
@@ -442,8 +440,8 @@ func (t *reading) definition(name, rest string) {
 	}
 }
 
-// attribute adds what an attribute of HTML names by which a client loads something:
-// its name is what one text ends with, its value what the other begins with.
+// attribute adds the value of an HTML attribute by which a client loads something. One text ends
+// with the name, and the other begins with the value.
 func (t *reading) attribute(before, after string) {
 	before = strings.TrimRight(before, " \t\r\n")
 	if !slices.ContainsFunc(loading[:], func(name string) bool {
@@ -468,13 +466,13 @@ func (t *reading) attribute(before, after string) {
 	t.add(html.UnescapeString(s[:end]), other, strings.ContainsAny(s[:end], `&%?#\`))
 }
 
-// loading are the attributes of HTML by which clients load something.
+// loading are the HTML attributes by which clients load something.
 var loading = [...]string{"src", "href", "srcset", "poster", "data", "background", "action", "cite"}
 
-// longestPath is how long a path or an address is at most that a client opens.
+// longestPath bounds a path or an address that a client opens.
 const longestPath = 4096
 
-// token adds what stands behind a word, MEDIA in any case, and its colon.
+// token adds the reference after a word, MEDIA in any case, and its colon.
 func (t *reading) token(before, word, rest string) {
 	part := other
 	if line := strings.TrimRight(before, " \t\r\v\f\u00a0\u3000\ufeff"); word == "MEDIA" && (line == "" || strings.HasSuffix(line, "\n")) {
@@ -483,7 +481,7 @@ func (t *reading) token(before, word, rest string) {
 	behind := strings.TrimLeftFunc(rest, unicode.IsSpace)
 	payload := behind
 	payload = payload[:payloadLength(payload)]
-	// Not for every program is a blank of another script one.
+	// Not every program treats a blank of another script as a blank.
 	unsure := strings.ContainsFunc(rest[:len(rest)-len(behind)+len(payload)], func(r rune) bool { return r >= utf8.RuneSelf && unicode.IsSpace(r) })
 	payload = strings.TrimSpace(payload)
 	if n := len(payload); n >= 2 && payload[0] == payload[n-1] && strings.IndexByte("`\"'", payload[0]) >= 0 && strings.Count(payload, payload[:1]) == 2 {
@@ -498,7 +496,7 @@ func (t *reading) token(before, word, rest string) {
 			found = append(found, value)
 		}
 	}
-	// A path with blanks in it goes to the end of the line, unless there is another.
+	// A path with blanks goes to the end of the line, unless the line has another one.
 	all := clean(payload)
 	switch {
 	case len(found) == 1 && len(parts) > 1 && isPath(found[0]) && found[0] == clean(parts[0]):
@@ -511,8 +509,8 @@ func (t *reading) token(before, word, rest string) {
 	}
 }
 
-// payloadLength is how much of a text stands behind one MEDIA token: the line, as far
-// as the next.
+// payloadLength returns the length of the text that belongs to one MEDIA token: up to the next
+// token or the end of the line.
 func payloadLength(s string) int {
 	for i := 0; ; i++ {
 		at := strings.IndexByte(s[i:], ':')
@@ -531,16 +529,15 @@ func payloadLength(s string) int {
 	}
 }
 
-// clean takes off what stands around a path: quotes and brackets, and what follows a
-// quote.
+// clean removes quotes and brackets around a path, and the text after a quote.
 func clean(s string) string {
 	s = strings.TrimLeft(s, "`\"'[{(")
 	s, _, _ = strings.Cut(s, `"`)
 	return strings.TrimRight(s, "`'\\})],")
 }
 
-// link adds the local path that a link of Markdown leads to, if it does. The text
-// begins behind its opening parenthesis.
+// link adds the target of a Markdown link if it is a local path. The text begins after the opening
+// parenthesis.
 func (t *reading) link(s string) {
 	blank := s != "" && s[0] <= ' '
 	s = strings.TrimLeft(s, " \t\n")
@@ -548,7 +545,7 @@ func (t *reading) link(s string) {
 	if s == "" {
 		return
 	}
-	// Few links can be one. A character can be written by its number.
+	// Only few links can be paths. A character can be written by its number.
 	head := s[:min(len(s), 16)]
 	if strings.HasPrefix(head, "&") {
 		head = html.UnescapeString(head)
@@ -563,8 +560,8 @@ func (t *reading) link(s string) {
 			return
 		}
 	}
-	// Renderers decode what is escaped, each in its own way, and end a link with a title
-	// or brackets in it where they like.
+	// Renderers differ in decoding escapes, and in the end of a link that contains a title or
+	// brackets.
 	sure := !blank && !strings.ContainsAny(s[:end], `&%?#\()<>`) && strings.HasPrefix(s[end:], closing)
 	written := html.UnescapeString(s[:end])
 	for _, value := range [...]string{unescaped(written), written} {
@@ -574,8 +571,7 @@ func (t *reading) link(s string) {
 	}
 }
 
-// linkLength is how far a link goes on that stands between parentheses, at most to
-// the next.
+// linkLength returns the length of a link between parentheses, at most to the next one.
 func linkLength(s string) int {
 	depth := 0
 	for i := range len(s) {
@@ -597,7 +593,7 @@ func isWebAddress(s string) bool {
 	return ok
 }
 
-// unescaped is a text of Markdown without the backslashes before signs.
+// unescaped removes the backslashes before signs from a text of Markdown.
 func unescaped(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// decodeURL returns the bytes of a data: URL, from behind its scheme. White space in
-// what it says of them is none, but in base64.
+// decodeURL returns the bytes of a data: URL, from the text after its scheme. White space counts
+// only outside base64.
 func decodeURL(rest string) ([]byte, bool) {
 	about, body, ok := strings.Cut(rest, ",")
 	if !ok {
@@ -25,11 +25,11 @@ func decodeURL(rest string) ([]byte, bool) {
 	return raw, true
 }
 
-// shortestInline is how short a text is that is an id rather than a file in base64.
+// shortestInline is the least length of a file in base64. Shorter texts are ids.
 const shortestInline = 16
 
-// decodeAll returns the bytes of a text that is base64 or hexadecimal digits and
-// nothing else, but for white space and the word that says which it is.
+// decodeAll returns the bytes of a text that consists of base64 or hexadecimal digits, apart from
+// white space and the word that names the encoding.
 func decodeAll(s string) ([]byte, bool) {
 	for _, word := range [...]string{"base64", "b64"} {
 		if after, ok := cutFold(s, word); ok && after != "" && (after[0] == ':' || after[0] == ',') {
@@ -85,7 +85,7 @@ func hexDigit(c byte) byte {
 
 const noSextet = 0xff
 
-// sextet is the value of a letter of base64, of both alphabets.
+// sextet returns the value of a letter of base64, in both alphabets.
 func sextet(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':
@@ -102,8 +102,8 @@ func sextet(c byte) byte {
 	return noSextet
 }
 
-// base64Decoded decodes in place, as those do who take anything: other characters are
-// left out, and padding may stand anywhere and begins anew.
+// base64Decoded decodes in place, like lenient decoders: it skips other characters, and padding may
+// occur anywhere and begins anew.
 func base64Decoded(b []byte) []byte {
 	out := b[:0]
 	var bits, held uint

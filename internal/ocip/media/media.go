@@ -1,13 +1,11 @@
-// Package media reads what a message says and sends besides its text: the strings
-// of its metadata, and the files, addresses and inline bytes that these and the text
-// name. A channel's app opens by itself what a path names, so a path is as much a
-// message as the file behind it.
+// Package media reads the parts of a message besides its text: the strings of its metadata, and the
+// files, addresses and inline bytes that these and the text name. A channel's app opens a named
+// path by itself, so the path is as much a message as the file behind it.
 //
-// A reference is what a client is known to open: see [Read] for metadata and
-// [InText] for prose. The caller decides which folders an agent may send files out
-// of, has the text that a [Look] finds in each weighed like any other text of the
-// message, and puts the hashes on record. What is looked at is the file as it is at
-// that time: whoever can write it can change it before it is sent.
+// A reference is a name that some client opens: see [Read] for metadata and [InText] for prose. The
+// caller decides from which folders an agent may send files, weighs the text that a [Look] finds in
+// each like any other text of the message, and records the hashes. A look sees the file as it is at
+// that time: anybody with write access can change it before it is sent.
 package media
 
 import (
@@ -26,51 +24,51 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of what one message may send along.
+// Limits for the files and addresses of one message.
 const (
-	// MaxReferences is how many files and addresses a message may name.
+	// MaxReferences bounds the files and addresses that a message may name.
 	MaxReferences = 32
-	// MaxBytes bounds the files of a message, all together.
+	// MaxBytes bounds the total size of a message's files.
 	MaxBytes = 128 << 20
-	// MaxTextBytes bounds the text in them, all together. Every byte of it is
-	// weighed: a message with more is refused.
+	// MaxTextBytes bounds the total text in them. Every byte of it is weighed, so a message with
+	// more is refused.
 	MaxTextBytes = 8 << 20
 )
 
-// Reference is one file or address that a message names, or bytes that it has in it.
+// Reference is one file or address that a message names, or bytes inside the message.
 type Reference struct {
-	// Member is where it stands, such as metadata.mediaUrls[0].
+	// Member is its position, for example metadata.mediaUrls[0].
 	Member string
-	// Value is the text as it was given.
+	// Value is the original text.
 	Value string
-	// Path is the file, empty where it is none.
+	// Path is the file, empty if it names none.
 	Path string
-	// Inline are the bytes that stand in the message itself, nil where none do.
+	// Inline are bytes inside the message itself, or nil.
 	Inline []byte
-	// Refused is why it may not go along, whatever it names, empty where it may.
+	// Refused is the reason that it may not be sent, whatever it names, or empty.
 	Refused string
 }
 
-// File is what was looked at: a local file or inline bytes.
+// File is the result of a look: a local file or inline bytes.
 type File struct {
-	// Path is the file itself, with every link on the way to it followed.
+	// Path is the file itself, after all links on the way.
 	Path   string
 	SHA256 string
 	Bytes  int64
 }
 
-// Refused is why a message may not send something along.
+// Refused is the reason that a message may not send something.
 type Refused struct{ Reason string }
 
 func (e *Refused) Error() string { return e.Reason }
 
 func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(format, args...)} }
 
-// unclear is why a path is refused of which programs that read it differently make
-// different files: what is looked at is the file that the very bytes name.
+// unclear refuses a path that different programs read as different files. A look reads the file
+// that the exact bytes name.
 const unclear = "names a local file, in a way that programs read differently: write its whole path alone, with no blanks around it and nothing escaped"
 
-// undecodable is why a text is refused that stands where a file's bytes do.
+// undecodable refuses a text in a place for a file's bytes that cannot be decoded.
 const undecodable = "names no file and no address, and is in no encoding that is decoded: write the bytes in base64"
 
 // Mentioned reports whether metadata names anything to send besides the text.
@@ -79,8 +77,8 @@ func Mentioned(metadata map[string]jsontext.Value) bool {
 	return len(references) > 0
 }
 
-// Address is what is put on record of an address elsewhere: without what is behind
-// its question mark, where keys often are.
+// Address returns the record's form of a foreign address: without the query, which often contains
+// keys.
 func (r Reference) Address() string {
 	u, err := url.Parse(strings.TrimSpace(r.Value))
 	if err != nil || r.Inline != nil || len(r.Value) > 2048 {
@@ -94,31 +92,30 @@ func (r Reference) Address() string {
 	return u.String()
 }
 
-// Pace is how fast files are looked at: for each block of at most 64 KiB the caller waits
-// for a turn, and rests while it reads the next one. Wait's error ends the look.
+// Pace limits the speed of looks. For each block of at most 64 KiB the caller waits for a turn, and
+// rests while it reads the next one. An error from Wait ends the look.
 type Pace interface {
 	Wait() error
 	Rest()
 }
 
-// Look looks at the files of one message.
+// Look inspects the files of one message.
 type Look struct {
-	// Folders are those that the agent may send files out of.
+	// Folders are the folders from which the agent may send files.
 	Folders []string
-	// Text takes the text that is found, as UTF-8.
+	// Text receives the text of the files, as UTF-8.
 	Text io.Writer
-	// Pace, where set, is how fast.
+	// Pace, if set, limits the speed.
 	Pace Pace
-	// Known, where set, says of a file's hash how much text is in it, if its text need not
+	// Known, if set, returns the length of the text in a file with this hash, if its text need not
 	// be written.
 	Known func(sha256 string) (text int64, known bool)
 
 	bytes, text int64
 }
 
-// At hashes what a reference names, which must be inline or in one of the folders,
-// and writes all the text in it to Text. Its error is a [*Refused] where the message
-// may not send it.
+// At hashes the target of a reference, which must be inline or in one of the folders, and writes
+// all its text to Text. The error is a [*Refused] if the message may not send it.
 func (l *Look) At(r Reference) (File, error) {
 	if r.Refused != "" {
 		return File{}, refused("%s %s", r.Member, r.Refused)
@@ -132,14 +129,14 @@ func (l *Look) At(r Reference) (File, error) {
 	if len(l.Folders) == 0 {
 		return refuse("and this agent may send none: list the folder of what it may send in agents[].media")
 	}
-	// A program that takes out .. by itself, without following links, comes to
-	// another file than the system does.
+	// A program that removes .. by itself, without following links, finds another file than the
+	// system.
 	if !filepath.IsAbs(r.Path) || filepath.Clean(r.Path) != r.Path {
 		return refuse("and not by its whole path from / on")
 	}
 	folder, name, ok := l.resolve(r.Path)
 	if !ok {
-		// One text for all of these: what is there elsewhere is not the agent's to know.
+		// All of these cases have one text: the agent must not learn about files elsewhere.
 		return refuse("which is in none of the folders of agents[].media, or not there")
 	}
 	path := filepath.Join(folder, name)
@@ -165,7 +162,7 @@ func (l *Look) At(r Reference) (File, error) {
 	return file, err
 }
 
-// read hashes bytes, and writes what is text in them.
+// read hashes bytes, and writes the text in them.
 func (l *Look) read(r Reference, f io.ReadSeeker, size int64) (File, error) {
 	if l.bytes += size; l.bytes > MaxBytes {
 		return File{}, refused("%s would make the files of this message %d bytes; the limit is %d in all", r.Member, l.bytes, MaxBytes)
@@ -177,9 +174,8 @@ func (l *Look) read(r Reference, f io.ReadSeeker, size int64) (File, error) {
 	return file, err
 }
 
-// hash hashes as much of a file as there was when it was opened, and writes its text
-// unless that is known. What is written is of the bytes of the hash that it returns, also
-// where the file changes meanwhile.
+// hash hashes a file up to its size at the open, and writes its text unless that is known. The text
+// is always from the bytes of the returned hash, even if the file changes meanwhile.
 func (l *Look) hash(r Reference, f io.ReadSeeker, size int64) (file File, err error) {
 	if l.Pace != nil {
 		f = &paced{f, l.Pace}
@@ -208,7 +204,7 @@ func (l *Look) hash(r Reference, f io.ReadSeeker, size int64) (file File, err er
 	return file, err
 }
 
-// paced reads a file at a pace. Whoever waits for a disk keeps nobody waiting.
+// paced reads a file at a pace. While it waits for a disk, it does not hold a turn.
 type paced struct {
 	io.ReadSeeker
 	pace Pace
@@ -223,7 +219,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// bounded is the writer of the text that is found. It refuses more than is weighed.
+// bounded returns a writer for the text of a file that enforces MaxTextBytes.
 func (l *Look) bounded(r Reference) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		if err := l.count(r, int64(len(p))); err != nil {
@@ -233,7 +229,7 @@ func (l *Look) bounded(r Reference) io.Writer {
 	})
 }
 
-// count refuses more text than is weighed.
+// count refuses text beyond MaxTextBytes.
 func (l *Look) count(r Reference, text int64) error {
 	if l.text += text; l.text > MaxTextBytes {
 		return refused("%s would make the text in the files of this message more than %d bytes, which is as much as is weighed; send it packed, or in parts", r.Member, MaxTextBytes)
@@ -245,9 +241,8 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// resolve follows the links of a path and of the folders, and returns the folder that
-// the file is in and its name there. A path that names nothing in a folder is not
-// looked at.
+// resolve follows the links of a path and of the folders. It returns the file's folder and its name
+// there. It does not touch a path whose name is in no folder.
 func (l *Look) resolve(path string) (folder, name string, ok bool) {
 	folders := make([]string, 0, len(l.Folders))
 	named := false
@@ -276,7 +271,7 @@ func (l *Look) resolve(path string) (folder, name string, ok bool) {
 	return "", "", false
 }
 
-// within is the name of a file in a folder, by what the two are called.
+// within returns the name of a file relative to a folder, by their paths alone.
 func within(path, folder string) (name string, ok bool) {
 	name, err := filepath.Rel(folder, path)
 	return name, err == nil && name != ".." && !strings.HasPrefix(name, ".."+string(filepath.Separator))

@@ -11,30 +11,30 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// exchangeName is the member that the daemon reads and writes anew: what it says is
-// weighed, and no client opens what it names.
+// exchangeName is the member that the daemon reads and writes anew. Its content is weighed, and no
+// client opens files that it names.
 const exchangeName = "exchange"
 
 const (
-	// longNumber is how many digits a number has that could say something by
-	// itself: fewer are no account and no card.
+	// longNumber is the number of digits in a number that a detector could match: shorter ones are
+	// no accounts and no cards.
 	longNumber = 12
-	// shortestSaying is how short a text is that no detector finds anything in: the
-	// shortest secret and the shortest keyword are longer.
+	// shortestSaying is the least length of a text for the detectors: the shortest secret and the
+	// shortest keyword are longer.
 	shortestSaying = 3
 )
 
-// Read goes through a message's metadata once. It lists every string that would
-// leave with it, with the names of its members, in a fixed order, and every reference
-// in them. Members for which skip is true are left out: they are the daemon's own.
+// Read goes through a message's metadata once. It lists every string that would be sent, with the
+// names of its members, in a fixed order, and every reference in them. It leaves out members for
+// which skip is true: they are the daemon's own.
 //
-// Texts with white space may hold commitments. What has none is an id, an address
-// or an entry of an enumeration: meeting_scheduling is no promise.
+// Texts with white space may hold commitments. A text without white space is an id, an address or
+// an entry of an enumeration: meeting_scheduling is no promise.
 //
-// A string that has the form of a local path or of a data: URL is a reference,
-// whatever its member is called. In members that are known to name media, a relative
-// name is one too, and an address elsewhere. Besides, what [InText] finds in any
-// string is one. There are at most one more than [MaxReferences].
+// A string with the form of a local path or of a data: URL is a reference, whatever its member is
+// called. In members that are known to name media, relative names and foreign addresses are
+// references too. So are all references that [InText] finds in any string. Read stops at one more
+// than [MaxReferences].
 func Read(metadata map[string]jsontext.Value, skip func(name string) bool) ([]text.Passage, []Reference) {
 	if len(metadata) == 0 {
 		return nil, nil
@@ -59,15 +59,14 @@ func Read(metadata map[string]jsontext.Value, skip func(name string) bool) ([]te
 
 // walk is one walk through metadata.
 type walk struct {
-	// texts holds what is found, one after another: of each the names of its
-	// members, then the text.
+	// texts holds the strings found so far, one after another: for each the names of its members,
+	// then the text.
 	texts []byte
 	spans []span
-	// path names the member that is looked at, quiet is set where none can be a
-	// reference.
+	// path names the current member. quiet is set in members without references.
 	path  []byte
 	quiet bool
-	// room is what these begin in: enough for most messages.
+	// room is the initial space of these: enough for most messages.
 	room struct {
 		texts [512]byte
 		spans [12]span
@@ -79,18 +78,18 @@ type walk struct {
 type span struct {
 	member, text, end int32
 	kind              kind
-	// name is set where it is a member's name.
+	// name is set if it is the name of a member.
 	name bool
 }
 
-// packed and joined are the kinds of what has no name in any member: bytes that are
-// written as numbers, and the texts of a list, one behind another.
+// packed and joined are the kinds of values without a member of their own: bytes that are written
+// as numbers, and the concatenated texts of a list.
 const (
 	packed kind = 200 + iota
 	joined
 )
 
-// found lists what a walk has found. All texts are parts of one.
+// found returns the results of a walk. All texts are parts of one.
 func (w *walk) found() (passages []text.Passage, references []Reference) {
 	if len(w.spans) == 0 {
 		return nil, nil
@@ -123,13 +122,13 @@ func isSpace(r rune) bool {
 	return r == ' ' || r == '\n' || r == '\t' || r == '\u00a0' || r == '\u3000'
 }
 
-// member takes what a member's name and its value say.
+// member reads a member's name and its value.
 func (w *walk) member(i int, name, value []byte, within kind) (rest []byte) {
 	path := len(w.path)
 	if plainName(name) {
 		w.path = append(append(w.path, '.'), name...)
 	} else {
-		// A name can be the secret: then the record must not have it.
+		// A name can itself be the secret. Then the record must not contain it.
 		start := len(w.texts)
 		w.texts = append(append(w.texts, w.path...), " (name "...)
 		w.texts = append(strconv.AppendInt(w.texts, int64(i+1), 10), ')')
@@ -143,8 +142,8 @@ func (w *walk) member(i int, name, value []byte, within kind) (rest []byte) {
 	return rest
 }
 
-// plainName reports whether a member's name is a word that says nothing else: no
-// secret is so short and has letters alone.
+// plainName reports whether a member's name is an ordinary word: no secret is so short and has only
+// letters.
 func plainName(name []byte) bool {
 	for _, c := range name {
 		if !isLetter(c) && c != '_' && c != '-' {
@@ -154,8 +153,8 @@ func plainName(name []byte) bool {
 	return len(name) <= 24
 }
 
-// value takes what the JSON value says that a text begins with, and returns what is
-// behind it. What is not JSON ends the walk.
+// value reads the JSON value at the beginning of a text, and returns the rest. Invalid JSON ends
+// the walk.
 func (w *walk) value(v []byte, k kind) (rest []byte) {
 	v = blanks(v)
 	if len(v) == 0 {
@@ -192,8 +191,8 @@ func (w *walk) value(v []byte, k kind) (rest []byte) {
 }
 
 // written returns a number without its exponent, as its reader will show it: 4.1e15 is
-// 4100000000000000. What is no such number stays as it is, and so does what has more
-// digits before its point than an account.
+// 4100000000000000. It does not change any other number, nor one with more digits before its point
+// than an account.
 func written(number []byte) []byte {
 	const mostDigits = 40
 	at := bytes.IndexAny(number, "eE")
@@ -213,7 +212,7 @@ func written(number []byte) []byte {
 	return all[:point]
 }
 
-// add keeps the text that the texts end with, if it can say or name anything.
+// add keeps the string at the end of texts, if it can contain a finding or a reference.
 func (w *walk) add(member, begin int, k kind, name bool) {
 	if length := len(w.texts) - begin; length == 0 || length < shortestSaying && k <= other && !text.NamesAmount(string(w.texts[member:begin])) {
 		w.texts = w.texts[:member]
@@ -222,7 +221,7 @@ func (w *walk) add(member, begin int, k kind, name bool) {
 	w.spans = append(w.spans, span{int32(member), int32(begin), int32(len(w.texts)), k, name})
 }
 
-// composite takes an object or an array.
+// composite reads an object or an array.
 func (w *walk) composite(v []byte, k kind) (rest []byte) {
 	object := v[0] == '{'
 	path := len(w.path)
@@ -263,12 +262,12 @@ func (w *walk) composite(v []byte, k kind) (rest []byte) {
 	return nil
 }
 
-// parts are the numbers and the texts of one list, which can be bytes: a list of
-// their values, as Node writes them too, or base64 in pieces.
+// parts are the numbers and the texts of one list, which can be bytes: a list of their values, as
+// Node also writes them, or base64 in pieces.
 type parts struct {
 	kind    kind
 	numbers []byte
-	// other is set where there are numbers that are no bytes.
+	// other is set if some numbers are no bytes.
 	other bool
 	text  []byte
 	texts int
@@ -287,19 +286,19 @@ func (p *parts) take(value []byte) {
 		if err != nil || n != math.Trunc(n) || n < 0 || n > math.MaxUint8 {
 			p.other = true
 		}
-		// Programs take any number for the byte that its last bits are.
+		// Programs reduce any number to a byte by its last bits.
 		p.numbers = append(p.numbers, byte(int64(math.Mod(n, 1<<8))))
 	}
 }
 
-// parts adds what the parts of a list are together.
+// parts adds the combined parts of a list.
 func (w *walk) parts(p *parts) {
 	least := 2 * shortestSaying
 	switch {
 	case p.kind == inlined:
 		least = 1
 	case p.kind < inlined:
-		// Elsewhere a list of numbers is one of bytes where all are.
+		// In other members, a list of numbers counts as bytes only if all of them are.
 		if least = shortestInline; p.other {
 			p.numbers = nil
 		}
@@ -327,8 +326,7 @@ func blanks(v []byte) []byte {
 	return v
 }
 
-// appendString appends the text of the JSON string that v begins with, and returns
-// what is behind it.
+// appendString appends the text of the JSON string at the beginning of v, and returns the rest.
 func appendString(b, v []byte) (text, rest []byte) {
 	escaped := false
 	for i := 1; i < len(v); i++ {

@@ -10,11 +10,11 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// maxReason bounds a reason, in bytes. It goes into records and to callers, and
-// may repeat what a counterparty wrote.
+// maxReason bounds a reason, in bytes. It goes into records and to callers, and may repeat text
+// from a counterparty.
 const maxReason = 1024
 
-// shapeError says what is wrong with the value a policy gave.
+// shapeError describes the fault in a policy's value.
 type shapeError struct{ fault string }
 
 func (e *shapeError) Error() string { return e.fault }
@@ -23,11 +23,10 @@ func malformed(format string, args ...any) error {
 	return &shapeError{fmt.Sprintf(format, args...)}
 }
 
-// decodeAnswer reads the value of a decision, given as encoding/json would
-// decode it, numbers as json.Number. Only a complete answer without a fault
-// comes back without an error; with one, the answer is the zero value, which
-// denies. Members nobody knows are faults, since a misspelled constraint would
-// otherwise not constrain.
+// decodeAnswer reads the value of a decision, as encoding/json decodes it, with numbers as
+// json.Number. It returns only complete answers without a fault. With an error, the answer is the
+// zero value, which denies. Unknown members are faults, since a misspelled constraint would
+// otherwise have no effect.
 func decodeAnswer(value any) (ocip.PolicyAnswer, error) {
 	var a ocip.PolicyAnswer
 	object, err := members("the answer", value, "allow", "require_approval", "reason", "constraints")
@@ -64,7 +63,7 @@ func decodeAnswer(value any) (ocip.PolicyAnswer, error) {
 		a.HasMaxClassification = true
 	}
 	if value, ok := constraints["max_rounds"]; ok {
-		// Zero would read as no limit in the answer, so it is no value here.
+		// Zero would mean no limit in the answer, so it is no valid value here.
 		if a.MaxRounds, ok = wholeNumber(value); !ok || a.MaxRounds < 1 {
 			return ocip.PolicyAnswer{}, malformed("constraints.max_rounds is not a whole number from 1 to %d", math.MaxInt32)
 		}
@@ -77,10 +76,10 @@ func decodeAnswer(value any) (ocip.PolicyAnswer, error) {
 	return a, nil
 }
 
-// maxApprovers bounds how many people may have to approve one message.
+// maxApprovers bounds the people that a policy may require for one message.
 const maxApprovers = 10
 
-// members checks that value is an object with no members but the known.
+// members checks that value is an object with only the known members.
 func members(name string, value any, known ...string) (map[string]any, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -111,8 +110,8 @@ func member[T any](object map[string]any, name, want string) (T, error) {
 	return typed, nil
 }
 
-// wholeNumber reads a number without a fraction that fits 32 bits, however it
-// is written: Rego keeps 3.0 as it is.
+// wholeNumber reads a number without a fraction that fits 32 bits, however it is written: Rego
+// keeps 3.0 unchanged.
 func wholeNumber(value any) (int, bool) {
 	n, ok := value.(json.Number)
 	if !ok {

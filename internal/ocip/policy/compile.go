@@ -28,12 +28,11 @@ const (
 // forbidden are the built-in functions that reach outside the evaluation.
 var forbidden = []string{"http.send", "net.lookup_ip_addr", "opa.runtime"}
 
-// clocked are built-in functions that read the clock though the compiler does
-// not list them as nondeterministic.
+// clocked are built-in functions that read the clock, although the compiler does not list them as
+// nondeterministic.
 var clocked = []string{"crypto.x509.parse_and_verify_certificates", "crypto.x509.parse_and_verify_certificates_with_options"}
 
-// Fault is one thing wrong with the text of a policy. Line counts from 1; 0 is
-// unknown.
+// Fault is one fault in the text of a policy. Line counts from 1; 0 is unknown.
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -48,7 +47,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
 }
 
-// CompileError is everything wrong with the text of a policy, by file and line.
+// CompileError lists the faults in the text of a policy, by file and line.
 type CompileError []Fault
 
 // Error lists the faults, one a line, each as "file:line: message".
@@ -60,8 +59,8 @@ func (e CompileError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// file is one Rego file. Its name is relative to the policy's folder, with
-// slashes, and display is how an operator finds it.
+// file is one Rego file. Its name is relative to the policy's folder, with slashes, and display is
+// its path for the operator.
 type file struct {
 	name, display string
 	text          []byte
@@ -119,7 +118,7 @@ func load(root string, tests bool) ([]file, error) {
 	return files, nil
 }
 
-// read reads one file, which may be a link to one, as mounted configuration is.
+// read reads one file or a link to one, since mounted configuration uses links.
 func read(fsys fs.FS, name string) ([]byte, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
@@ -144,7 +143,7 @@ func read(fsys fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-// parse reads files as Rego v1. Modules are keyed by how operators find them.
+// parse reads files as Rego v1. The keys of modules are their paths for the operator.
 func parse(files []file) (map[string]*ast.Module, error) {
 	options := ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()}
 	modules := make(map[string]*ast.Module, len(files))
@@ -164,8 +163,8 @@ func parse(files []file) (map[string]*ast.Module, error) {
 	return modules, nil
 }
 
-// strangers are the references of a package that is asked to members of input that are
-// another question's: they would never be there.
+// strangers finds references in an asked package to members of input that belong to another
+// question: they would always be undefined.
 func strangers(module *ast.Module) (faults CompileError) {
 	known := map[string]map[string]any{"data.ocip.agent_exchange": messageSchema(), "data.ocip.cross_org": messageSchema(), "data." + taskPackage: taskSchema(), "data." + toolPackage: toolSchema()}[module.Package.Path.String()]
 	if known == nil {
@@ -183,7 +182,7 @@ func strangers(module *ast.Module) (faults CompileError) {
 	return faults
 }
 
-// hasPackage reports whether a module of the policy is of a package.
+// hasPackage reports whether the policy has a module of a package.
 func hasPackage(compiler *ast.Compiler, name string) bool {
 	for _, module := range compiler.Modules {
 		if module.Package.Path.String() == "data."+name {
@@ -193,11 +192,10 @@ func hasPackage(compiler *ast.Compiler, name string) bool {
 	return false
 }
 
-// newCompiler returns a compiler that holds a policy to the rules of the
-// package comment.
+// newCompiler returns a compiler that enforces the rules of the package comment.
 func newCompiler() *ast.Compiler {
 	schemas := ast.NewSchemaSet()
-	// A package that more than one question is put to may refer to the members of each.
+	// A package that answers several questions may refer to the members of each.
 	members := messageSchema()
 	maps.Copy(members, taskSchema())
 	maps.Copy(members, toolSchema())
@@ -222,19 +220,19 @@ func compile(files []file) (*ast.Compiler, error) {
 	return compiler, nil
 }
 
-// capabilities is what a policy may use: everything but what reaches outside.
+// capabilities returns all of OPA's capabilities except those that reach outside.
 func capabilities() *ast.Capabilities {
 	c := ast.CapabilitiesForThisVersion()
 	c.Builtins = slices.DeleteFunc(c.Builtins, func(b *ast.Builtin) bool {
 		return slices.Contains(forbidden, b.Name)
 	})
-	// Empty, unlike nil, is no host at all: for schemas named by URL.
+	// Empty, unlike nil, allows no host, also for schemas named by URL.
 	c.AllowNet = []string{}
 	return c
 }
 
-// explain turns what the compiler says into faults, sorted by place. A fault
-// without a place is laid to fallback.
+// explain turns compiler errors into faults, sorted by position. A fault without a position is
+// assigned to fallback.
 func explain(fallback string, err error) CompileError {
 	var list ast.Errors
 	var single *ast.Error
@@ -270,9 +268,8 @@ func explain(fallback string, err error) CompileError {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// deterministic reports whether the compiled modules mention no built-in
-// function whose result may differ from call to call. A mention is enough: a
-// function may also be called by way of a "with" clause.
+// deterministic reports whether the compiled modules mention no built-in function whose result may
+// differ from call to call. A mention is enough: a "with" clause may also call a function.
 func deterministic(compiler *ast.Compiler) bool {
 	varying := make(map[string]bool)
 	for _, b := range compiler.Capabilities().Builtins {

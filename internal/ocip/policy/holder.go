@@ -7,11 +7,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Holder is the policy in force. The zero Holder holds none and answers every
-// question with [ErrNotLoaded]. It implements [ocip.Policy].
+// Holder is the policy in force. The zero Holder holds none and answers every question with
+// [ErrNotLoaded]. It implements [ocip.Policy].
 //
-// A question asked before a swap is answered by the policy of that time, with
-// its revision.
+// If a question is asked before a swap, the earlier policy answers it, with its revision.
 type Holder struct {
 	current atomic.Pointer[Policy]
 }
@@ -26,18 +25,17 @@ func NewHolder(p *Policy) *Holder {
 // Load returns the policy in force, nil if there is none.
 func (h *Holder) Load() *Policy { return h.current.Load() }
 
-// Swap puts p in force and returns the policy it replaces, nil if there was
-// none. A nil p puts none in force.
+// Swap puts p in force and returns the policy that it replaces, or nil. A nil p puts none in force.
 func (h *Holder) Swap(p *Policy) (old *Policy) { return h.current.Swap(p) }
 
-// Lasts reports whether the same question has the same answer as long as the policy in force
-// is, see [ocip.Policy].
+// Lasts reports whether the same question has the same answer as long as the policy in force stays,
+// see [ocip.Policy].
 func (h *Holder) Lasts() bool {
 	p := h.current.Load()
 	return p != nil && p.Lasts()
 }
 
-// Lasts reports whether answers are a function of the question alone, see [ocip.Policy].
+// Lasts reports whether answers depend on the question alone, see [ocip.Policy].
 func (p *Policy) Lasts() bool { return p.lasts }
 
 // Evaluate asks the policy in force, see [Policy.Evaluate].

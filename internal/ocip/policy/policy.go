@@ -1,10 +1,9 @@
 // Package policy answers the protocol's policy questions in Rego.
 //
-// Use: [Compile] a [Source] at start-up and again at each reload, keep the
-// result in a [Holder], and ask the Holder. Everything that can be wrong with
-// a policy is found by Compile, which also puts sample questions to it; what
-// is swapped in has answered once. Whoever wants to know first whether there is
-// anything new uses the two halves, [Read] and [Text.Compile].
+// Use: [Compile] a [Source] at start-up and again at each reload, keep the result in a [Holder],
+// and ask the Holder. Compile finds every fault in a policy, and asks it sample questions, so a
+// policy in force has answered before. A caller that first wants to know whether anything has
+// changed uses the two halves, [Read] and [Text.Compile].
 //
 // The questions. [ocip.ActionExchange] asks data.ocip.agent_exchange.decision,
 // [ocip.ActionExchangeCrossOrg] asks data.ocip.cross_org.decision. Rego sees
@@ -13,32 +12,27 @@
 //	         source{instance_id, user_id, org_unit, tenant_id}, target{…},
 //	         counterparty{kind}}
 //
-// and for the second also source_org_unit and target_org_unit, under these names
-// and as sourceOrgUnit and targetOrgUnit. counterparty.kind is agent, person or
-// unknown; the target of an unknown one is empty, and the second question is asked
-// of agents alone. A reference to any other member of input does not compile. data.policy is [Source].Data. The
-// answer is
+// and for the second also source_org_unit and target_org_unit, under these names and as
+// sourceOrgUnit and targetOrgUnit. counterparty.kind is agent, person or unknown; the target of an
+// unknown one is empty, and the second question is asked only about agents. A reference to any
+// other member of input does not compile. data.policy is [Source].Data. The answer is
 //
 //	{allow, require_approval, reason, constraints{max_classification, max_rounds, approvers}}
 //
-// whose four members are required and whose constraints are each optional. An
-// answer of any other shape, with a member unknown or missing or ill-typed, is
-// an error.
+// Its four members are required, and each constraint is optional. An answer of any other shape is
+// an error: with an unknown member, a missing one, or one of the wrong type.
 //
-// Where the policy has the package ocip.task, [Policy.EvaluateTask] asks
-// data.ocip.task.decision about tasks, with the members of [TaskQuestion] as input. Where it
-// has the package ocip.tool, [Policy.EvaluateTool] asks data.ocip.tool.decision about tool
-// calls, with [ocip.ToolQuestion].
+// If the policy has the package ocip.task, [Policy.EvaluateTask] asks data.ocip.task.decision about
+// tasks, with the members of [TaskQuestion] as input. If it has the package ocip.tool,
+// [Policy.EvaluateTool] asks data.ocip.tool.decision about tool calls, with [ocip.ToolQuestion].
 //
-// What a policy may not do: http.send, net.lookup_ip_addr and opa.runtime do
-// not compile and schemas are not fetched, so that a policy cannot carry away
-// what it judges or read the daemon's environment. A built-in function that
-// fails ends the evaluation instead of leaving a rule undefined.
+// Restrictions: http.send, net.lookup_ip_addr and opa.runtime do not compile, and schemas are not
+// fetched, so that a policy cannot send its questions elsewhere or read the daemon's environment. A
+// built-in function that fails ends the evaluation instead of leaving a rule undefined.
 //
-// The caller's duty: treat an error as a denial, as [ocip.Policy] says, and
-// write name and revision of every answer, errors too, into the record. A
-// policy is trusted like the configuration: its time is bounded, but one
-// built-in call, which may take memory, is not interrupted.
+// The caller's duty: treat an error as a denial, as [ocip.Policy] says, and write name and revision
+// of every answer, also with an error, into the record. A policy is trusted like the configuration:
+// its time is bounded, but one built-in call, which may take memory, is not interrupted.
 package policy
 
 import (
@@ -68,17 +62,16 @@ const (
 	DefaultCacheSize = 1024
 )
 
-// trialTimeout is the least time a sample question is given. The machine is
-// busiest when daemons start, and a refused policy keeps the daemon down, while
-// a late answer denies one message.
+// trialTimeout is the least time for a sample question. The machine is busiest when daemons start,
+// and a refused policy keeps the daemon down, while a late answer denies one message.
 const trialTimeout = time.Second
 
-// turnTimeout is how long a question waits for its turn.
+// turnTimeout bounds the wait of a question for its turn.
 const turnTimeout = time.Second
 
-// turns has as many questions evaluated at once as there are processors: hundreds that
-// begin together, as after a start when nothing is remembered yet, would each have the
-// time of all the others counted as its own.
+// turns limits the simultaneous evaluations to the number of processors. Hundreds may begin
+// together, for example after a start with an empty cache. Without the limit, the time of the
+// others would count for each of them.
 type turns chan struct{}
 
 func (t turns) take(ctx context.Context) error {
@@ -101,63 +94,61 @@ func (t turns) take(ctx context.Context) error {
 
 func (t turns) end() { <-t }
 
-// maxReadings is how often files that keep changing are read in a row.
+// maxReadings bounds the readings in a row of files that keep changing.
 const maxReadings = 10
 
-// maxCachedInput bounds the text of a question whose answer is remembered, in
-// bytes. Parts of it come from other machines.
+// maxCachedInput bounds the text of a question whose answer is cached, in bytes. Parts of it come
+// from other machines.
 const maxCachedInput = 1024
 
 var (
-	// ErrTimeout says that an evaluation was stopped at its deadline.
+	// ErrTimeout reports that an evaluation was stopped at its deadline.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrNotLoaded says that a [Holder] holds no policy.
+	// ErrNotLoaded reports that a [Holder] holds no policy.
 	ErrNotLoaded = errors.New("cannot evaluate policy: none is loaded")
 )
 
-// Source says where a policy comes from.
+// Source names the text and the settings of a policy.
 type Source struct {
-	// Path is a .rego file, or a folder searched for them. Files named
-	// _test.rego and names that begin with a dot are passed over. Empty is the
-	// built-in policy.
+	// Path is a .rego file, or a folder of such files. Files named _test.rego and names that begin
+	// with a dot are skipped. Empty is the built-in policy.
 	Path string
-	// Data is the configuration's policy.data, anything JSON can hold.
+	// Data is the configuration's policy.data, any JSON value.
 	Data map[string]any
-	// Timeout bounds one evaluation, from when it has its turn. Zero is
-	// [DefaultTimeout].
+	// Timeout bounds one evaluation, from the beginning of its turn. Zero is [DefaultTimeout].
 	Timeout time.Duration
-	// CacheSize is the number of answers remembered. Zero is
-	// [DefaultCacheSize], below zero remembers none.
+	// CacheSize is the number of cached answers. Zero is [DefaultCacheSize], and a negative value
+	// caches none.
 	CacheSize int
 }
 
-// Policy is one compiled policy with its data. It does not change and may be
-// asked from several goroutines. It implements [ocip.Policy].
+// Policy is one compiled policy with its data. It does not change and may be called from several
+// goroutines. It implements [ocip.Policy].
 type Policy struct {
 	exchange, crossOrg query
-	// tasks is nil where the policy has no package for them.
+	// tasks is nil if the policy has no package for tasks.
 	tasks *query
-	// tools is nil where it has none for tool calls.
+	// tools is nil if the policy has no package for tool calls.
 	tools   *query
 	files   []string
 	digest  string
 	timeout time.Duration
-	lasts   bool // answers are a function of the question alone
-	// cache is nil where they do not last or are not to be remembered. Its keys need no
-	// revision: it belongs to this policy and goes with it.
+	lasts   bool // answers depend on the question alone
+	// cache is nil if answers do not last or are not cached. Its keys need no revision, since the
+	// cache belongs to this policy.
 	cache *lru.Cache[ocip.PolicyInput, ocip.PolicyAnswer]
 }
 
 // query is the entry point of one action.
 type query struct {
 	name     string // of the Rego package, without "data."
-	turns    turns  // of all of the policy
+	turns    turns  // of the whole policy
 	prepared rego.PreparedEvalQuery
 }
 
 func (q *query) ref() string { return "data." + q.name + ".decision" }
 
-// Text is a policy as it was read, not compiled yet. It does not change.
+// Text is a policy before it is compiled. It does not change.
 type Text struct {
 	src   Source
 	files []file
@@ -167,9 +158,8 @@ type Text struct {
 	digest    string
 }
 
-// Read reads the files of a policy and its data. It reads them until they are
-// the same twice in a row: a folder that is swapped for another meanwhile is
-// read as it was before or after, and never as half of each.
+// Read reads the files of a policy and its data. It reads them until two readings in a row agree:
+// if a folder is swapped for another meanwhile, it reads one of them, and never half of each.
 func Read(src Source) (*Text, error) {
 	files, err := settled(src.Path)
 	if err != nil {
@@ -182,7 +172,7 @@ func Read(src Source) (*Text, error) {
 	return &Text{src: src, files: files, data: data, canonical: canonical, digest: digest(files, canonical)}, nil
 }
 
-// settled reads files until two readings agree, in an error too.
+// settled reads files until two readings agree, also in their error.
 func settled(path string) ([]file, error) {
 	if path == "" {
 		return load(path, false)
@@ -216,14 +206,14 @@ func Compile(ctx context.Context, src Source) (*Policy, error) {
 
 // Part is one of the texts that a policy's digest covers.
 type Part struct {
-	// Name is a file's name below the policy's folder, "" of the data.
+	// Name is a file's name below the policy's folder, "" for the data.
 	Name string
 	Text []byte
 }
 
-// Parts returns what the digest covers, in its order: the files, sorted by name, and the
-// data as JSON. The digest is the SHA-256 of each name and each text behind its length, as
-// eight bytes with the highest first; the data has no name.
+// Parts returns the texts that the digest covers, in its order: the files, sorted by name, and the
+// data as JSON. The digest is the SHA-256 of each name and each text, each preceded by its length
+// as eight bytes with the highest first. The data has no name.
 func (t *Text) Parts() []Part {
 	parts := make([]Part, 0, len(t.files)+1)
 	for _, f := range t.files {
@@ -232,13 +222,12 @@ func (t *Text) Parts() []Part {
 	return append(parts, Part{Text: t.canonical})
 }
 
-// Compile compiles and tries a policy. It takes some milliseconds, or until a
-// sample question runs out of its time, a second or the timeout if that is
-// longer.
+// Compile compiles and tries a policy. It takes some milliseconds. If a sample question runs out of
+// time, it takes a second, or the timeout if that is longer.
 //
-// Faults in the Rego text are a [CompileError]. A policy is refused, with the
-// query named, if a sample question gets an ill-shaped answer or none in time,
-// or if no sample of an action gets an answer.
+// Faults in the Rego text are a [CompileError]. Compile refuses a policy, and names the query, if a
+// sample question gets an answer of the wrong shape or none in time, or if no sample of an action
+// gets an answer.
 func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	compiler, err := compile(t.files)
 	if err != nil {
@@ -296,24 +285,22 @@ func (t *Text) Compile(ctx context.Context) (*Policy, error) {
 	return p, nil
 }
 
-// Revision identifies the policy's text and data: "sha256:" and the first 12
-// hex digits of the digest. Equal files and data have equal revisions wherever
-// the folder lies.
+// Revision identifies the policy's text and data: "sha256:" and the first 12 hex digits of the
+// digest. Equal files and data have equal revisions in any folder.
 func (p *Policy) Revision() string { return p.digest[:len("sha256:")+12] }
 
-// Digest is the whole of what Revision abbreviates.
+// Digest is the full digest, which Revision abbreviates.
 func (p *Policy) Digest() string { return p.digest }
 
-// Files lists the Rego files of the policy, sorted. Those of the built-in
-// policy are bare names.
+// Files lists the Rego files of the policy, sorted. Those of the built-in policy are bare names.
 func (p *Policy) Files() []string { return append([]string(nil), p.files...) }
 
-// Evaluate answers one question, see [ocip.Policy]. The evaluation is bounded
-// by the timeout and by ctx, and the wait for its turn by a second. Name and revision are valid with an error too,
-// but for an action no policy exists for, where the name is empty.
+// Evaluate answers one question, see [ocip.Policy]. The timeout and ctx bound the evaluation, and a
+// second bounds the wait for its turn. Name and revision are valid with an error too, except that
+// the name is empty for an action without a policy.
 //
-// Errors are never remembered. They wrap [ErrTimeout] or the error of ctx where
-// those ended the evaluation.
+// Errors are never cached. They wrap [ErrTimeout] or the error of ctx if one of those ended the
+// evaluation.
 func (p *Policy) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip.PolicyAnswer, name, revision string, err error) {
 	revision = p.Revision()
 	q, err := p.query(in.Action)
@@ -339,7 +326,7 @@ func (p *Policy) Evaluate(ctx context.Context, in ocip.PolicyInput) (answer ocip
 	return answer, q.name, revision, nil
 }
 
-// query finds the entry point of an action.
+// query returns the entry point of an action.
 func (p *Policy) query(action string) (*query, error) {
 	switch action {
 	case ocip.ActionExchange:
@@ -364,7 +351,7 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 		return ocip.PolicyAnswer{}, err
 	}
 	defer func() {
-		// What goes wrong inside the engine denies one question, and ends nothing else.
+		// A panic in the engine denies one question, and ends nothing else.
 		if fault := recover(); fault != nil {
 			answer, err = ocip.PolicyAnswer{}, fmt.Errorf("the evaluation panicked: %v", fault)
 		}
@@ -373,8 +360,8 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 		return ocip.PolicyAnswer{}, err
 	}
 	defer q.turns.end()
-	// OPA watches a context with a goroutine an evaluation; two callbacks that
-	// almost never run are cheaper.
+	// OPA watches a context with one goroutine per evaluation. Two callbacks that almost never run
+	// are cheaper.
 	cancel := topdown.NewCancel()
 	deadline := time.AfterFunc(timeout, cancel.Cancel)
 	defer deadline.Stop()
@@ -407,13 +394,13 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 	return answer, nil
 }
 
-// Check puts the questions that the policy was tried on when it was compiled, and
-// fails where it would not be accepted now. Nothing is answered from memory.
+// Check asks the sample questions again that Compile asked, without the cache. It fails if the
+// policy would not be accepted now.
 func (p *Policy) Check(ctx context.Context) error { return p.try(ctx) }
 
-// try puts sample questions. One ill-shaped answer is enough to refuse, as
-// nobody means to give one, and so is one that does not end. That some question
-// has no answer, or fails, may be meant; that all do is not.
+// try asks sample questions. One answer of the wrong shape is enough to refuse the policy, since it
+// is never intended, and so is one evaluation that does not end. Single questions without an
+// answer, or that fail, may be intended. It is an error if all of them do.
 func (p *Policy) try(ctx context.Context) error {
 	for _, cross := range []bool{false, true} {
 		q, action := &p.exchange, ocip.ActionExchange
@@ -477,8 +464,7 @@ func (q *query) try(ctx context.Context, samples []ast.Value, timeout time.Durat
 	return nil
 }
 
-// samples are questions that a policy is tried on. People are no question across org
-// units.
+// samples are questions for trying a policy. Questions across org units are not about people.
 func samples(cross bool) []ocip.PolicyInput {
 	in := ocip.PolicyInput{
 		ExchangeType: ocip.InformationQuery,
@@ -499,7 +485,7 @@ func samples(cross bool) []ocip.PolicyInput {
 	return []ocip.PolicyInput{in, other, person, stranger}
 }
 
-// inputValue is the question as Rego sees it.
+// inputValue returns the question as Rego sees it.
 func inputValue(in ocip.PolicyInput) (ast.Value, error) {
 	level, err := in.Level.MarshalText()
 	if err != nil {
@@ -520,7 +506,7 @@ func inputValue(in ocip.PolicyInput) (ast.Value, error) {
 		ast.Item(ast.InternedTerm("counterparty"), ast.ObjectTerm(ast.Item(ast.InternedTerm("kind"), ast.StringTerm(string(kind))))),
 	)
 	if in.Action == ocip.ActionExchangeCrossOrg {
-		// The names of the reference's context, and those of the input's others.
+		// The names of the reference's context, and those of the other members of input.
 		members = append(members,
 			ast.Item(ast.InternedTerm("sourceOrgUnit"), ast.StringTerm(in.Source.OrgUnit)),
 			ast.Item(ast.InternedTerm("targetOrgUnit"), ast.StringTerm(in.Target.OrgUnit)),
@@ -540,8 +526,8 @@ func identityTerm(id *ocip.Identity) *ast.Term {
 	)
 }
 
-// messageSchema describes inputValue to the compiler, which then refuses a
-// misspelled member. Undefined at run time, it could turn a denial off.
+// messageSchema describes inputValue to the compiler, which then refuses a misspelled member. At
+// run time the member would be undefined, and could turn a denial off.
 func messageSchema() map[string]any {
 	text := map[string]any{"type": "string"}
 	identity := map[string]any{"type": "object", "properties": map[string]any{
@@ -572,7 +558,7 @@ func canonicalData(data map[string]any) (map[string]any, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot use policy.data: %w", err)
 	}
-	// The copy is ours: the caller may go on to change theirs.
+	// The copy belongs to the policy: the caller may change the original.
 	var own map[string]any
 	dec := json.NewDecoder(bytes.NewReader(canonical))
 	dec.UseNumber()
@@ -582,8 +568,8 @@ func canonicalData(data map[string]any) (map[string]any, []byte, error) {
 	return own, canonical, nil
 }
 
-// digest covers names and text of the files, in order, and the data. Each part
-// is preceded by its length, so that no two lists of parts look alike.
+// digest covers names and texts of the files, in order, and the data. Each part is preceded by its
+// length, so that no two lists of parts look alike.
 func digest(files []file, data []byte) string {
 	h := sha256.New()
 	part := func(b []byte) {

@@ -23,21 +23,19 @@ type TestResult struct {
 	// Passed and Skipped are false for a test that failed. A rule whose name
 	// begins with todo_test_ is skipped.
 	Passed, Skipped bool
-	// Detail says why a test failed where more than that is known: the error,
-	// or the cases that failed.
+	// Detail gives more about a failure, if known: the error, or the cases that failed.
 	Detail string
-	// Output is what the test printed.
+	// Output is the output of the test.
 	Output   string
 	Duration time.Duration
 }
 
-// Test runs the Rego tests of the policy at path, as in [Source], _test.rego
-// files included, and returns their results by file and line. The policy
-// compiles under the rules of [Compile], and data.policy is empty unless a test
-// sets it. Each test may take 5 seconds.
+// Test runs the Rego tests of the policy at path, as in [Source], with its _test.rego files, and
+// returns their results by file and line. The policy compiles under the rules of [Compile], and
+// data.policy is empty unless a test sets it. Each test may take 5 seconds.
 //
-// A test that fails is no error, and neither is it that there are none: the
-// caller counts. Errors are those of reading and compiling, and that of ctx.
+// Neither a failed test nor an absence of tests is an error: the caller counts. Errors come from
+// reading, from compiling, and from ctx.
 func Test(ctx context.Context, path string) ([]TestResult, error) {
 	files, err := load(path, true)
 	if err != nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// taskPackage is the package that is asked about tasks.
+// taskPackage is the package for questions about tasks.
 const taskPackage = "ocip.task"
 
-// TaskQuestion is a question about a task, as Rego sees it. What a question is not
-// about is not there.
+// TaskQuestion is a question about a task, as Rego sees it. Members without a value are absent.
 type TaskQuestion struct {
 	Action                 string
 	Tenant, Classification string
@@ -22,30 +21,31 @@ type TaskQuestion struct {
 	Phase                  string
 	Actor                  string
 	Role                   string
-	// To is the phase that a transition leads to.
+	// To is the phase after a transition.
 	To string
-	// Attempt is the number of the attempt that is to begin, counted since the circuit
-	// was last closed, and Executor whoever is to work on it.
+	// Attempt is the number of the next attempt, counted since the circuit was last closed, and
+	// Executor is its executor.
 	Attempt  int
 	Executor string
 	Effect   *TaskEffect
 	Tool     *TaskTool
 }
 
-// TaskEffect is what is to be done in the world. Program is empty for what is no command.
+// TaskEffect is a planned effect outside the daemon. Program is empty unless the effect is a
+// command.
 type TaskEffect struct {
 	Kind, Type, Program string
-	// Compensation is set where the effect is to be undone.
+	// Compensation is set if the effect is to be undone.
 	Compensation bool
 }
 
-// TaskTool is a tool call of an agent. Server is the MCP server, where it is one's.
+// TaskTool is a tool call of an agent. Server is the MCP server, if the tool has one.
 type TaskTool struct {
 	Kind, Server string
 	InWorkspace  bool
 }
 
-// value is the question as Rego sees it.
+// value returns the question as Rego sees it.
 func (q *TaskQuestion) value() *ast.Term {
 	text := func(name, s string) [2]*ast.Term { return ast.Item(ast.InternedTerm(name), ast.StringTerm(s)) }
 	flag := func(name string, b bool) [2]*ast.Term { return ast.Item(ast.InternedTerm(name), ast.InternedTerm(b)) }
@@ -96,12 +96,12 @@ func taskSchema() map[string]any {
 	}
 }
 
-// JudgesTasks reports whether the policy has a package that is asked about tasks.
+// JudgesTasks reports whether the policy has a package for tasks.
 func (p *Policy) JudgesTasks() bool { return p.tasks != nil }
 
-// EvaluateTask answers one question about a task, as [Policy.Evaluate] does, where the
-// policy judges tasks. What it allows up to a classification that the task is above of
-// is refused. Answers are not remembered.
+// EvaluateTask answers one question about a task, as [Policy.Evaluate] does, if the policy judges
+// tasks. It refuses if the policy allows only a classification below the task's. Answers are not
+// cached.
 func (p *Policy) EvaluateTask(ctx context.Context, q *TaskQuestion) (answer ocip.PolicyAnswer, name, revision string, err error) {
 	if p.tasks == nil {
 		return ocip.PolicyAnswer{}, "", p.Revision(), ErrNotLoaded
@@ -121,7 +121,7 @@ func (p *Policy) EvaluateTask(ctx context.Context, q *TaskQuestion) (answer ocip
 	return answer, p.tasks.name, p.Revision(), nil
 }
 
-// taskSamples are questions that a policy for tasks is tried on.
+// taskSamples are questions for trying a policy for tasks.
 func taskSamples() []TaskQuestion {
 	of := func(action string) TaskQuestion {
 		return TaskQuestion{

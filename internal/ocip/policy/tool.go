@@ -11,13 +11,13 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// toolPackage is the package that is asked about tool calls, and toolAction what it is asked.
+// toolPackage is the package for questions about tool calls, and toolAction their action.
 const (
 	toolPackage = "ocip.tool"
 	toolAction  = "tool_call"
 )
 
-// toolValue is the question as Rego sees it.
+// toolValue returns the question as Rego sees it.
 func toolValue(q *ocip.ToolQuestion) (ast.Value, error) {
 	given := q.Arguments
 	if len(given) == 0 {
@@ -60,11 +60,11 @@ func toolSchema() map[string]any {
 	}
 }
 
-// JudgesTools reports whether the policy has a package that is asked about tool calls.
+// JudgesTools reports whether the policy has a package for tool calls.
 func (p *Policy) JudgesTools() bool { return p.tools != nil }
 
-// EvaluateTool answers one question about a tool call, as [Policy.Evaluate] does, where the
-// policy judges them. Answers are not remembered.
+// EvaluateTool answers one question about a tool call, as [Policy.Evaluate] does, if the policy
+// judges them. Answers are not cached.
 func (p *Policy) EvaluateTool(ctx context.Context, q *ocip.ToolQuestion) (answer ocip.PolicyAnswer, name, revision string, err error) {
 	if p.tools == nil {
 		return ocip.PolicyAnswer{}, "", p.Revision(), ErrNotLoaded
@@ -76,7 +76,7 @@ func (p *Policy) EvaluateTool(ctx context.Context, q *ocip.ToolQuestion) (answer
 	return answer, p.tools.name, p.Revision(), err
 }
 
-// toolSamples are questions that a policy for tools is tried on.
+// toolSamples are questions for trying a policy for tools.
 func toolSamples() ([]ast.Value, error) {
 	whose := ocip.Identity{InstanceID: "sample-1", UserID: "alice", OrgUnit: "engineering", TenantID: "sample"}
 	var list []ast.Value
