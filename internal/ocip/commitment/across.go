@@ -7,13 +7,13 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// maxTail is how many bytes of one message are joined with the next: the longest
-// keyword with its letters apart, or the beginning of a cue.
+// maxTail bounds the bytes of one message that are joined with the next: the longest keyword with
+// its letters apart, or the beginning of a cue.
 const maxTail = 64
 
-// Tail returns what [Before] wants of a message, whose own tail was before: the
-// last words of both, for a word can be sent letter by letter. A message that
-// ends a sentence has none.
+// Tail returns the [Before.Tail] after a message; before is the earlier tail. It contains the last
+// words of both, since a word can be sent letter by letter. A message that ends a sentence has
+// none.
 func Tail(before, content string) string {
 	content = strings.TrimRight(content, " \t\r\n")
 	if content == "" {
@@ -40,9 +40,8 @@ func Tail(before, content string) string {
 	return content
 }
 
-// Asks reports whether a text asks for a yes that would bind whoever says it:
-// "shall I send it?", "is Friday fine?", and not "does it have a garden?" or
-// "what does it cost?".
+// Asks reports whether a text asks for a yes that would bind the person who says it: "shall I send
+// it?", "is Friday fine?", and not "does it have a garden?" or "what does it cost?".
 func Asks(content string) bool {
 	for end, looked := strings.IndexByte(content, '?'), 0; end >= 0 && looked < maxAsked; looked++ {
 		from := max(0, end-maxSentence)
@@ -101,15 +100,15 @@ func wantsConfirmed(content string) bool {
 	return false
 }
 
-// ofOthers reports whether what is to be confirmed is neither the reader's nor the
-// sender's: "that the files have been updated", "once it is done".
+// ofOthers reports whether the thing to be confirmed belongs neither to the reader nor to the
+// sender: "that the files have been updated", "once it is done".
 func ofOthers(text string) bool {
 	words := strings.Fields(text[:min(len(text), 2*maxWord)])
 	return len(words) > 1 && oneOf(words[0], "that", "if", "whether", "once", "when") &&
 		!oneOf(words[1], "you", "your", "you'd", "i", "we", "i'm", "we're", "i'd", "we'd")
 }
 
-// onlyOf reports whether a text has no word but those of a list.
+// onlyOf reports whether a text has only words of a list.
 func onlyOf(l list, text string) bool {
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r < 0x80 && !wordByte(byte(r)) }) {
 		if !l.holds(word) {
@@ -119,14 +118,14 @@ func onlyOf(l list, text string) bool {
 	return true
 }
 
-// maxAsked is how many questions of a text are looked at.
+// maxAsked bounds the questions of a text that are checked.
 const maxAsked = 64
 
-// goOn gathers the hits that begin in the last message's tail and end in the
-// text. They are given from the text's beginning on.
+// goOn gathers the hits that begin in the last message's tail and end in the text. Their offsets
+// begin at the start of the text.
 func (g *gathering) goOn(tail, written string) {
 	if tail == "" {
-		return // as mostly
+		return // the usual case
 	}
 	trimmed := strings.TrimLeft(written, " \t\r\n")
 	if trimmed == "" {

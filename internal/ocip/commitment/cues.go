@@ -8,23 +8,23 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// phrase is an opener of a cue, and what must follow it to be one.
+// phrase is an opener of a cue, and the condition under which it is one.
 type phrase struct {
 	family string
 	then   then
-	// languages are those that have the phrase, a bit each.
+	// languages are the languages with the phrase, one bit each.
 	languages uint16
 }
 
-// then is the condition on what surrounds an opener.
+// then is a condition on the text around an opener.
 type then uint8
 
 const (
 	// always: the phrase is enough.
 	always then = iota
-	// aDeed: a verb follows that promises something, adverbs let past.
+	// aDeed: a promising verb follows, possibly after adverbs.
 	aDeed
-	// aHandout: a verb follows of the few that promise after "let me".
+	// aHandout: one of the few verbs follows that promise after "let me".
 	aHandout
 	// anObject: "you'll have it", and not "you'll have to".
 	anObject
@@ -33,57 +33,55 @@ const (
 	// aYesAlone: an acceptance that ends its sentence: "I'm in.", and not "I'm
 	// in Houston".
 	aYesAlone
-	// aYesBare: one that is its whole sentence: "Deal."
+	// aYesBare: an acceptance that is a whole sentence: "Deal."
 	aYesBare
-	// aYesTo: one that ends its clause, or names what it is to: "I accept your offer".
+	// aYesTo: an acceptance that ends its clause, or names its object: "I accept your offer".
 	aYesTo
-	// anOffer: a verb of the sender's giving follows, and when: "we can offer the
-	// seminar on Monday".
+	// anOffer: a verb of giving by the sender follows, and a time: "we can offer the seminar on
+	// Monday".
 	anOffer
-	// aDeedNow: one of the deeds is going on, with somebody addressed, a time or a sum:
-	// "we're letting the fees go".
+	// aDeedNow: one of the deeds is under way, with an addressee, a time or a sum: "we're letting
+	// the fees go".
 	aDeedNow
-	// aPresent: one of the deeds that people announce as if they were done already:
-	// "I bring it to you tonight".
+	// aPresent: one of the deeds that people announce in the present tense: "I bring it to you
+	// tonight".
 	aPresent
-	// anOrder: the sentence begins here, with the sender's own or a number: "Charge my
-	// card", "Ship 200".
+	// anOrder: the sentence begins here, and names something of the sender's or a number: "Charge
+	// my card", "Ship 200".
 	anOrder
-	// aYesOpens: one that begins its sentence.
+	// aYesOpens: an acceptance that begins its sentence.
 	aYesOpens
-	// aTimeBefore: a time stands right before: "Saturday works".
+	// aTimeBefore: a time comes directly before: "Saturday works".
 	aTimeBefore
-	// aTime: a time stands in the clause: "see you on Friday", "it will be ready at
-	// nine".
+	// aTime: the clause has a time: "see you on Friday", "it will be ready at nine".
 	aTime
-	// aChoice: a time stands before, and the sentence ends: "Thursday it is."
+	// aChoice: a time comes before, and the sentence ends: "Thursday it is."
 	aChoice
-	// aPart: a verb follows of taking part: "we'd love to join".
+	// aPart: a verb of taking part follows: "we'd love to join".
 	aPart
-	// aDeedUnsaid: the sentence begins here, with no "I" before it, and one of the
-	// verbs follows that people leave it out with: "Will send".
+	// aDeedUnsaid: the sentence begins here without "I", and one of the verbs follows with which
+	// people omit it: "Will send".
 	aDeedUnsaid
 	// aDeedOfOurs: a verb of giving follows: "the company will pay".
 	aDeedOfOurs
-	// spoken: one of another language.
+	// spoken: a cue of another language.
 	spoken
-	// aSealing: what was proposed is sealed: "deal accepted", "the contract is
-	// signed".
+	// aSealing: a proposal is sealed: "deal accepted", "the contract is signed".
 	aSealing
-	// aPermission: a verb follows of what only the sender can allow: "you may publish
+	// aPermission: a verb follows for something that only the sender can allow: "you may publish
 	// it".
 	aPermission
-	// aDoneAlone: what is done opens the text and ends its clause: "Cancelled."
+	// aDoneAlone: a completed deed opens the text and ends its clause: "Cancelled."
 	aDoneAlone
-	// aDoneNow: aDone, of what the reader has ordered: "your tickets are issued".
+	// aDoneNow: aDone, for something that the reader has ordered: "your tickets are issued".
 	aDoneNow
-	// aDone: a verb follows that says what is done, and was somebody's to decide:
-	// "has been cancelled".
+	// aDone: a verb follows for a completed deed that needed somebody's decision: "has been
+	// cancelled".
 	aDone
 )
 
-// openers are the phrases of the two families of words. An apostrophe may be
-// missing where no other word comes out of it.
+// openers are the phrases of the two families of words. The apostrophe is optional unless the
+// result is another word.
 var openers = [...]struct {
 	family  string
 	then    then
@@ -178,34 +176,33 @@ var openers = [...]struct {
 		"it's done,it's paid,it is paid,is all set,you're down for,you are down for,is booked for you,are blocked for you,is blocked for you,you're all set,you are all set,you're booked,your cab is on,your ride is on"},
 }
 
-// verb is what a word after an opener says about it.
+// verb is the meaning of a word after an opener.
 type verb uint8
 
 const (
-	// work is the sender's own, as every verb that is not listed: "I'll search the
-	// logs". It promises with somebody addressed, a time or a sum in its clause.
+	// work is the sender's own work, the default for unlisted verbs: "I'll search the logs". It
+	// promises if its clause has an addressee, a time or a sum.
 	work verb = iota
 	// deed is for somebody: "I'll send it".
 	deed
-	// filler is let past: "I'll gladly send".
+	// filler is skipped: "I'll gladly send".
 	filler
 	// state is no deed: "I'll need", "I will not".
 	state
-	// thing is a deed where what follows makes it one: "I'll do it", "I'll take
-	// care", "I'll make sure".
+	// thing is a deed if the right words follow: "I'll do it", "I'll take care", "I'll make sure".
 	thing
-	// looking is none when it is forward.
+	// looking is no deed in "looking forward".
 	looking
-	// seeing is a deed with whom: "I'll see you at nine".
+	// seeing is a deed with a person: "I'll see you at nine".
 	seeing
-	// helping is work that names whom it helps: "I'll help you solve it".
+	// helping is work with an object: "I'll help you solve it".
 	helping
 )
 
 const fillers = " also then just first again soon still only all both now further either therefore thus next once later instead second third" +
 	" gladly always simply"
 
-// amidSealing is what may stand between what was proposed and what became of it.
+// amidSealing are the words that may stand between a proposal and its outcome.
 const amidSealing = "now hereby already just as and"
 
 var verbLists = [...]struct {
@@ -234,7 +231,7 @@ var verbLists = [...]struct {
 	{helping, "help assist guide walk explain tell teach remind"},
 }
 
-// things writes out the words that make a deed of a verb.
+// things lists the words that make a deed of a verb.
 func things(verb, words string) string {
 	return " " + verb + " " + strings.ReplaceAll(verb+" "+words, " ", "+")
 }
@@ -261,7 +258,7 @@ func (d *Detector) learnCues() {
 			first, _, _ := strings.Cut(spelled, " ")
 			switch first {
 			case "i'll", "we'll", "we're", "i'd", "we'd":
-				// Ill, well, were, id, wed.
+				// The results would be ill, well, were, id, wed.
 			default:
 				if bare := strings.ReplaceAll(spelled, "'", ""); bare != spelled {
 					learn(bare, phrase{family: row.family, then: row.then})
@@ -319,7 +316,7 @@ func (d *Detector) cue(text string, pos int, answers bool) (family string, langu
 	for found--; found >= 0; found-- {
 		p := &d.phrases[ends[found].phrase]
 		if end, own := d.holds(text, pos, ends[found].end, p.then); end > 0 {
-			if own && !answers { // to a question, it is what somebody relies on
+			if own && !answers { // after a question, somebody relies on it
 				return NextStep, 0, end
 			}
 			return p.family, p.languages, end
@@ -335,10 +332,10 @@ type reader struct {
 	pos  int
 }
 
-// symbol reads one symbol: a letter, an apostrophe inside a word, the gap
-// between words, or 0 for anything else and the end.
+// symbol reads one symbol: a letter, an apostrophe inside a word, the gap between words, or 0 for
+// anything else and the end.
 func (r *reader) symbol() glyph {
-	// Most of it is plain letters, and a space before one.
+	// Most text is plain letters, and single spaces.
 	if r.pos+1 < len(r.text) {
 		c := r.text[r.pos]
 		if g := plainLetter[c]; g != 0 {
@@ -357,7 +354,7 @@ func (r *reader) symbol() glyph {
 		case g == unseen, g == seam:
 		case g == blank:
 			if c == '\n' {
-				// No cue goes on in the next paragraph.
+				// No cue continues in the next paragraph.
 				if lines++; lines > 1 {
 					return 0
 				}
@@ -390,13 +387,12 @@ func (r *reader) symbol() glyph {
 	return 0
 }
 
-// pictured reports an emoji, which stands for no word of a cue.
+// pictured reports an emoji, which is no word of a cue.
 func pictured(c rune) bool { return c >= 0x2600 && c < 0x2800 || c >= 0x1f300 && c < 0x1fb00 }
 
 func isMarkup(c rune) bool { return c == '*' || c == '_' || c == '~' || c == '"' }
 
-// maxWord bounds what a word of a cue can be; a longer one is none of the
-// listed.
+// maxWord bounds the length of a word in a cue. Longer words are in no list.
 const maxWord = 20
 
 // word is a word of the text in plain lower case, without apostrophes.
@@ -409,8 +405,8 @@ func (w *word) is(s string) bool { return string(w.letters[:w.n]) == s }
 
 func (w *word) endsIn(s string) bool { return w.n > len(s) && string(w.letters[w.n-len(s):w.n]) == s }
 
-// word reads the next word, across one gap; its length is 0 if something other
-// than a word comes next.
+// word reads the next word, across one gap. Its length is 0 if something other than a word comes
+// next.
 func (r *reader) word() (w word) {
 	for {
 		before := r.pos
@@ -429,9 +425,8 @@ func (r *reader) word() (w word) {
 	}
 }
 
-// holds weighs the condition of an opener that stands from start to end, and
-// returns where the cue ends, or 0, and whether it is no more than the sender's
-// own next step.
+// holds checks the condition of an opener from start to end. It returns the end of the cue, or 0,
+// and whether the cue is only the sender's own next step.
 func (d *Detector) holds(text string, start, end int, condition then) (past int, own bool) {
 	r := reader{a: d.atlas, text: text, pos: end}
 	switch condition {
@@ -472,7 +467,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		if !opensSentence(text, start) && (text[start]|0x20) != 'i' {
 			return d.promised(&r, start), false
 		}
-		// "ILL" is sick, and "ill" too.
+		// "ILL" and "ill" also mean sick.
 		if !opensSentence(text, start) || strings.HasSuffix(strings.TrimRight(text[:start], " "), ",") || text[start] == 'i' || asked(text, end) {
 			return 0, false
 		}
@@ -541,7 +536,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 			return 0, false
 		}
 	case aYesAlone:
-		// A colon begins what is done now: "Let's do it:".
+		// A colon introduces something that happens now: "Let's do it:".
 		if !closesSentence(text, end) || (text[start]|0x20) == 'l' && strings.HasPrefix(strings.TrimLeft(text[end:min(len(text), end+4)], "* "), ":") {
 			return 0, false
 		}
@@ -561,8 +556,8 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 	return end, false
 }
 
-// leftOpen reports whether what a yes is to is whatever the other side likes: "any
-// answer by tomorrow is fine", "a reply before Friday works for us".
+// leftOpen reports whether a yes leaves the choice to the other side: "any answer by tomorrow is
+// fine", "a reply before Friday works for us".
 func (d *Detector) leftOpen(text string, start int) bool {
 	limited := false
 	return back(text, start, 8, func(_ int, s string) bool {
@@ -571,8 +566,8 @@ func (d *Detector) leftOpen(text string, start int) bool {
 	})
 }
 
-// chosen reports whether a few words stand before "it is" that begin their sentence and
-// name something: "Lunch it is".
+// chosen reports whether a few words before "it is" begin their sentence and name something: "Lunch
+// it is".
 func chosen(text string, start int) bool {
 	first, words := start, 0
 	if back(text, start, 4, func(at int, s string) bool {
@@ -585,8 +580,8 @@ func chosen(text string, start int) bool {
 	return words > 0 && words < 4 && opensSentence(text, first)
 }
 
-// sealed looks behind what was proposed for what has become of it. Without a verb it
-// must open its sentence: "Offer accepted."
+// sealed looks for the outcome after a proposal. Without a verb, the proposal must open its
+// sentence: "Offer accepted."
 func (d *Detector) sealed(r *reader, start, end int) int {
 	verb := false
 	if hasSuffixFold(r.text[:end], "deal") && opensSentence(r.text, start) && closesSentence(r.text, end) && !asked(r.text, end) && !d.denied(r.text, start) {
@@ -613,8 +608,8 @@ func (d *Detector) sealed(r *reader, start, end int) int {
 	return 0
 }
 
-// promised weighs "will" behind somebody other than the sender, for whom it may
-// speak: "the invoice will be paid on Friday", "my colleague will call you".
+// promised weighs "will" after somebody other than the sender, for whom the sender may speak: "the
+// invoice will be paid on Friday", "my colleague will call you".
 func (d *Detector) promised(r *reader, start int) int {
 	if back(r.text, start, 1, func(_ int, s string) bool {
 		return speakers.holds(s)
@@ -648,8 +643,7 @@ func (d *Detector) promised(r *reader, start int) int {
 	return 0
 }
 
-// followed returns where the next word ends, adverbs let past, if it is one of a
-// list, or 0.
+// followed returns the end of the next word, after adverbs, if it is in a list, or 0.
 func (d *Detector) followed(r *reader, of list) int {
 	for range 4 {
 		w := r.word()
@@ -665,9 +659,8 @@ func (d *Detector) followed(r *reader, of list) int {
 	return 0
 }
 
-// deed looks past adverbs for the verb after an opener, and reports whether it
-// is of the sender's own work and there is nothing in its clause that makes a
-// promise of it.
+// deed looks past adverbs for the verb after an opener. It reports whether the verb is the sender's
+// own work without anything in its clause that makes a promise of it.
 func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 	for nth := range 5 {
 		w := r.word()
@@ -751,12 +744,12 @@ func (d *Detector) deed(r *reader, start int) (end int, own bool) {
 	return 0, false
 }
 
-// ordinal reports a day of a month as 18th.
+// ordinal reports whether a word is a day of a month, for example 18th.
 func ordinal(word string) bool {
 	return len(word) > 2 && len(word) < 5 && word[0]-'0' < 10 && (hasSuffixFold(word, "th") || hasSuffixFold(word, "st") || hasSuffixFold(word, "nd") || hasSuffixFold(word, "rd"))
 }
 
-// clock reports whether a time like 20:30 stands right before pos.
+// clock reports whether a time such as 20:30 comes directly before pos.
 func clock(text string, pos int) bool {
 	for pos > 0 && text[pos-1] == ' ' {
 		pos--
@@ -772,7 +765,7 @@ func figureNext(text string, pos int) bool {
 	return pos < len(text) && text[pos]-'0' < 10
 }
 
-// done looks past adverbs for what was done, behind "has been" and "I've".
+// done looks past adverbs for a completed deed, after "has been" and "I've".
 func (d *Detector) done(r *reader, start int) int {
 	for range 4 {
 		w := r.word()
@@ -782,7 +775,7 @@ func (d *Detector) done(r *reader, start int) int {
 		switch t := d.term(&w); {
 		case t&settled != 0:
 		case t&finished != 0:
-			// Of whose? "Your order has been changed", and not "the file".
+			// The owner matters: "Your order has been changed", and not "the file".
 			if d.said(r.text, start, r.pos)&(addressed|timed) == 0 && !back(r.text, start, 6, func(_ int, s string) bool {
 				return d.termOf(s)&(fund|bought) != 0 || oneOf(s, "your", "you")
 			}) {
@@ -801,12 +794,10 @@ func (d *Detector) done(r *reader, start int) int {
 	return 0
 }
 
-// maxClause is how many words of a clause are looked at for what makes a promise
-// of a step.
+// maxClause bounds the words of a clause that are searched for an addressee, a time or a sum.
 const maxClause = 24
 
-// said looks at the words of a clause beside a cue for whom it addresses, for a
-// time and for a sum.
+// said searches the clause around a cue for an addressee, a time and a sum.
 func (d *Detector) said(text string, start, end int) (what term) {
 	back(text, start, 6, func(_ int, s string) bool {
 		what |= d.termOf(s) & timed
@@ -847,12 +838,11 @@ func (d *Detector) said(text string, start, end int) (what term) {
 	return what
 }
 
-// maxSentence bounds how far the surroundings of a cue are looked at, in
-// bytes, so that a text of one endless sentence costs no more than another.
+// maxSentence bounds the text around a cue that is searched, in bytes, so that a text of one
+// endless sentence costs no more than another.
 const maxSentence = 160
 
-// asked reports whether the sentence that goes on at pos ends in a question
-// mark.
+// asked reports whether the sentence around pos ends in a question mark.
 func asked(text string, pos int) bool {
 	end := strings.IndexByte(text[pos:min(len(text), pos+maxSentence)], '?')
 	for i := pos; i < pos+end; i++ {
@@ -902,8 +892,8 @@ func closesSentence(text string, pos int) bool {
 	return true
 }
 
-// back walks the words before pos, nearest first, up to the beginning of the
-// clause, and stops when yes says so of the word at start.
+// back walks the words before pos, nearest first, to the beginning of the clause. It stops when yes
+// returns true for the word at start.
 func back(text string, pos, words int, yes func(start int, word string) bool) bool {
 	stop := max(0, pos-maxSentence)
 	for end := pos; end > stop && words > 0; {
@@ -931,13 +921,13 @@ func back(text string, pos, words int, yes func(start int, word string) bool) bo
 	return false
 }
 
-// escapedBreak reports whether the escape of an end of a line, as JSON has it, ends at pos.
+// escapedBreak reports whether a JSON escape for a line end ends at pos.
 func escapedBreak(text string, pos int) bool {
 	return pos > 1 && text[pos-2] == '\\' && (text[pos-1] == 'n' || text[pos-1] == 'r' || text[pos-1] == 't')
 }
 
-// wrapped reports whether a line that ends at pos goes on in the next one, as where a
-// program breaks lines: in the midst of a sentence, and before no item of a list.
+// wrapped reports whether a line that ends at pos continues on the next one, as after a program's
+// line break: in the middle of a sentence, and not before an item of a list.
 func wrapped(text string, pos int) bool {
 	if text[pos] == '\r' {
 		return pos+1 < len(text) && text[pos+1] == '\n' && wrapped(text, pos+1)
@@ -948,14 +938,14 @@ func wrapped(text string, pos int) bool {
 		after != "" && (after[0]-'a' < 26 || after[0] == '$' || after[0]-'0' < 10 || after[0] == ' ')
 }
 
-// wordByte takes every byte above ASCII for a letter: the words looked for
-// have none but the curly apostrophe.
+// wordByte treats every byte above ASCII as a letter: the only such character in the words is the
+// curly apostrophe.
 func wordByte(c byte) bool {
 	return c >= 0x80 || c == '\'' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
 }
 
-// bareYes returns from where to where the first sentence of a text says no more
-// than yes, or that the sender wants it; to is 0 if it says more, or asks.
+// bareYes returns the start and the end of the first sentence of a text if it contains only a yes,
+// or the sender's wish; to is 0 if it says more, or asks.
 func (d *Detector) bareYes(text string) (from, to int) {
 	pos, stop, yes, outright := 0, min(len(text), maxSentence), false, false
 	for pos < stop && (text[pos] <= ' ' || isMarkup(rune(text[pos]))) {
@@ -998,9 +988,9 @@ func (d *Detector) bareYes(text string) (from, to int) {
 	return from, pos
 }
 
-// goesOnAsYes reports whether what follows a yes, with the word that ends at pos, says
-// no less, however it goes on: "please use the card", "let's go ahead", "for two people",
-// "and what is the address?", "send them".
+// goesOnAsYes reports whether the text after a yes, with the word that ends at pos, keeps it a yes:
+// "please use the card", "let's go ahead", "for two people", "and what is the address?", "send
+// them".
 func (d *Detector) goesOnAsYes(text string, pos int, word string) bool {
 	next := func() string {
 		from := pos
@@ -1027,7 +1017,7 @@ func (d *Detector) goesOnAsYes(text string, pos int, word string) bool {
 	return d.verbs[strings.ToLower(word)] == deed && ordered.holds(next()) && !asked(text, pos)
 }
 
-// questions reports whether a clause begins as a question does.
+// questions reports whether a clause begins like a question.
 func questions(text string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(text, " "), " ")
 	return openQuestions.holds(first) || oneOf(first, "can", "could", "may", "will", "would", "is", "are", "do", "does")
@@ -1040,13 +1030,12 @@ func (d *Detector) denied(text string, pos int) bool {
 	})
 }
 
-// doubted reports whether what stands right before pos makes a condition or a
-// question of "I will".
+// doubted reports whether the text directly before pos makes a condition or a question of "I will".
 func (d *Detector) doubted(text string, pos int) bool {
 	return back(text, pos, 1, func(_ int, word string) bool { return d.isTerm(word, doubts) })
 }
 
-// passed reports what does not show and ends no line.
+// passed reports whether a character is invisible and ends no line.
 func passed(r rune) bool { return !text.Shows(r) && r != '\n' && r != '\r' }
 
 func oneOf(word string, list ...string) bool {

@@ -11,68 +11,63 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Match says how the thirteen are looked for.
+// Match selects the search for the thirteen keywords.
 type Match string
 
 const (
-	// MatchWord finds whole words, inflected and disguised. The empty Match
-	// means it.
+	// MatchWord finds whole words, inflected and disguised. It is the meaning of an empty Match.
 	MatchWord Match = "word"
-	// MatchSubstring does what the reference plugin does: the thirteen anywhere
-	// in the text whatever the case, and nothing else: no inflections that
-	// change the stem, no disguises, no families.
+	// MatchSubstring works like the reference plugin: it finds the thirteen anywhere in the text in
+	// any case, and nothing else: no inflections that change the stem, no disguises, no families.
 	MatchSubstring Match = "substring"
 )
 
-// Mode says what a family of cues does.
+// Mode is the treatment of a family of cues.
 type Mode string
 
 const (
 	// Enforce makes a hit require a person.
 	Enforce Mode = "enforce"
-	// Shadow reports hits that require nobody.
+	// Shadow reports hits that require no person.
 	Shadow Mode = "shadow"
-	// Off does not look.
+	// Off disables the family.
 	Off Mode = "off"
 )
 
-// RuleKeyword is the rule of the thirteen. They have no mode: every hit, in
-// every zone, requires a person.
+// RuleKeyword is the rule of the thirteen keywords. They have no mode: every hit, in every zone,
+// requires a person.
 const RuleKeyword = "keyword"
 
 // The families of cues, as rules and as keys of [Options].
 const (
-	// FirstPersonFuture is a sender who says what they will do: "I'll send it
-	// by Friday", "we are going to deliver", "count me in".
+	// FirstPersonFuture is the sender's announcement of a deed: "I'll send it by Friday", "we are
+	// going to deliver", "count me in".
 	FirstPersonFuture = "first-person-future"
-	// Acceptance is a yes to what the other side proposed: "works for me",
-	// "deal", "consider it done".
+	// Acceptance is a yes to a proposal of the other side: "works for me", "deal", "consider it
+	// done".
 	Acceptance = "acceptance"
 	// Money is a sum that the sender offers, grants or spends: "we'll pay $500",
 	// "budget of 20k approved".
 	Money = "money"
-	// Prefixed is a keyword made into another word: "rescheduled",
-	// "preapproved".
+	// Prefixed is a keyword with a prefix: "rescheduled", "preapproved".
 	Prefixed = "prefixed"
-	// Derived is a noun of a keyword's deed that does not hold the keyword:
-	// "approval", "reservation", "allocation".
+	// Derived is a noun for a keyword's deed that does not contain the keyword: "approval",
+	// "reservation", "allocation".
 	Derived = "derived"
-	// Pledge is a sender who binds themself in so many words: "I vow", "we hereby
-	// order", "consider this our contract".
+	// Pledge is an explicit promise by the sender: "I vow", "we hereby order", "consider this our
+	// contract".
 	Pledge = "pledge"
-	// Done is a deed that was somebody's to decide and is done: "your order has
-	// been cancelled", "I've paid it".
+	// Done is a completed deed that needed somebody's decision: "your order has been cancelled",
+	// "I've paid it".
 	Done = "done"
-	// NextStep is what the sender says it does next, with nobody addressed, no
-	// time and no sum: "I'll search the logs". It is shadow where no mode is
-	// named.
+	// NextStep is the sender's next step, without an addressee, a time and a sum: "I'll search the
+	// logs". Its default mode is shadow.
 	NextStep = "next-step"
-	// Evidence is a sentence in which nothing is found by itself, and that many weak
-	// signs together make a commitment of. It is off where no mode is named: it finds
-	// more, and asks more.
+	// Evidence is a sentence in which no other rule finds anything, but which many weak signs
+	// together make a commitment. Its default mode is off: it finds more, and asks more.
 	Evidence = "evidence"
-	// Unreadable is a stretch in a script that no list has words of, or of bytes
-	// that are no text. It is shadow where no mode is named.
+	// Unreadable is a stretch in a script that no list has words for, or of bytes that are no text.
+	// Its default mode is shadow.
 	Unreadable = "unreadable"
 )
 
@@ -84,7 +79,7 @@ func Families() []string {
 	}
 }
 
-// DefaultMode is the mode of a family that is not named.
+// DefaultMode is the mode of a family that the options do not name.
 func DefaultMode(family string) Mode {
 	switch family {
 	case NextStep, Unreadable:
@@ -95,7 +90,7 @@ func DefaultMode(family string) Mode {
 	return Enforce
 }
 
-// Keywords lists the thirteen, sorted.
+// Keywords lists the thirteen keywords, sorted.
 func Keywords() []string {
 	names := make([]string, len(keywords))
 	for i, k := range keywords {
@@ -108,44 +103,43 @@ func Keywords() []string {
 // Options configure a detector.
 type Options struct {
 	Match Match
-	// Families gives modes to families; see [DefaultMode] for one that is not named. With
-	// MatchSubstring the modes are checked and have no effect.
+	// Families gives modes to families. The others have their [DefaultMode]. With MatchSubstring
+	// the modes are checked and have no effect.
 	Families map[string]Mode
 }
 
-// Detector finds commitments. Make one with [New]; it is never changed after
-// and serves any number of goroutines.
+// Detector finds commitments. Make one with [New]. It never changes afterwards and serves any
+// number of goroutines.
 type Detector struct {
 	match Match
 	modes map[string]Mode
-	// usual is set where each family has its default mode.
+	// usual is set if each family has its default mode.
 	usual bool
 	atlas *atlas
-	// words holds the keywords, what must not be taken for one, and the
-	// prefixed family; cues holds the openers of the other families; terms
-	// says what a word near a sum is.
+	// words holds the keywords, words that resemble them, and the prefixed family; cues holds the
+	// openers of the other families; terms has the words whose meaning near a sum counts.
 	words, cues, terms trie
 	entries            []entry
 	phrases            []phrase
-	// meanings are what the words of terms say.
+	// meanings are the meanings of the words of terms.
 	meanings []term
-	// uncut says which beginnings of a keyword are words before a blank.
+	// uncut lists the beginnings of keywords that are words before a blank.
 	uncut    [5]uint16
 	openings openings
-	// seconds are the second letters of the thirteen, a bit each, by their first.
+	// seconds are the second letters of the thirteen, one bit each, by their first letter.
 	seconds [symbols]uint32
-	// verbs says what a verb after "I will" is worth.
+	// verbs gives the meaning of a verb after "I will".
 	verbs map[string]verb
 	// things are the words that make a deed of a verb.
 	things map[string][]string
 	money  bool
-	// unreadable is set where stretches are looked for that nobody reads.
+	// unreadable is set if the family Unreadable is on.
 	unreadable bool
 	lingo      *lingo
 }
 
-// New makes a detector. It refuses a match, a family or a mode it does not
-// know: a misspelt one would open a hole.
+// New makes a detector. It refuses an unknown match, family or mode: a misspelt one would open a
+// hole.
 func New(o Options) (*Detector, error) {
 	d := &Detector{match: o.Match, modes: defaultModes(), atlas: sharedAtlas()}
 	switch o.Match {
@@ -182,15 +176,15 @@ func defaultModes() map[string]Mode {
 	return modes
 }
 
-// standard is the detector that most configurations ask for. It is made once: a start
-// and every reload of a configuration asks for one.
+// standard is the detector for the usual options. It is made once, since a start and every reload
+// of a configuration need one.
 var standard = sync.OnceValue(func() *Detector {
 	d := &Detector{match: MatchWord, modes: defaultModes(), usual: true, atlas: sharedAtlas()}
 	d.learn()
 	return d
 })
 
-// learn makes what the detector finds words by.
+// learn fills the tables of words.
 func (d *Detector) learn() {
 	d.learnWords()
 	d.learnCues()
@@ -205,32 +199,31 @@ func (d *Detector) learn() {
 // The zones of a text. The body has the empty name.
 const (
 	ZoneBody      = ""
-	ZoneQuote     = "quote"     // lines that begin with >, and what follows "On … wrote:"
+	ZoneQuote     = "quote"     // lines that begin with >, and the text after "On … wrote:"
 	ZoneCode      = "code"      // between fences or backticks
 	ZoneSignature = "signature" // below a line of two dashes, "Sent from my …"
 )
 
-// Hit is one place in the text that speaks of a commitment.
+// Hit is one sign of a commitment in a text.
 type Hit struct {
 	// Rule is RuleKeyword or a family.
 	Rule string `json:"rule"`
-	// Keyword is the one of the thirteen that was found, or that the word is derived
-	// from; empty for a cue.
+	// Keyword is the keyword that was found, or from which the word is derived; empty for a cue.
 	Keyword string `json:"keyword,omitzero"`
-	// Start and End are byte offsets into the text that was given, on rune
-	// boundaries, disguises included.
+	// Start and End are byte offsets into the original text, on rune boundaries. They include
+	// disguises.
 	Start int    `json:"start"`
 	End   int    `json:"end"`
 	Zone  string `json:"zone,omitzero"`
-	// Shadow marks a hit that requires nobody: its family is shadowed, or it
-	// is a cue outside the body, where it is somebody else's word or no word of
-	// the message. The thirteen are never in the shadow.
+	// Shadow marks a hit that requires no person: its family is in shadow, or it is a cue outside
+	// the body, which is somebody else's word or no word of the message. The thirteen keywords are
+	// never in shadow.
 	Shadow bool `json:"shadow,omitzero"`
 	// Member is the string of the message, empty for its content.
 	Member string `json:"member,omitzero"`
 }
 
-// Name is what the hit is called in reports: its keyword or its family.
+// Name is the name of the hit in reports: its keyword or its family.
 func (h Hit) Name() string {
 	if h.Rule == RuleKeyword {
 		return h.Keyword
@@ -240,7 +233,7 @@ func (h Hit) Name() string {
 
 func (d *Detector) off(family string) bool { return d.mode(family) == Off }
 
-// mode is a look at the options where they are not the usual ones.
+// mode returns the mode of a family if the options are not the usual ones.
 func (d *Detector) mode(family string) Mode {
 	if d.usual {
 		return DefaultMode(family)
@@ -248,36 +241,34 @@ func (d *Detector) mode(family string) Mode {
 	return d.modes[family]
 }
 
-// MaxPerKind limits the hits of one name in one zone of a text. More of them
-// would say nothing new, and a text can be nothing else.
+// MaxPerKind limits the hits of one name in one zone of a text. More of them would say nothing new,
+// and a text can consist of them.
 const MaxPerKind = 64
 
-// Detect finds the hits in one text, in the order of the text: of each name and
-// zone the first [MaxPerKind].
+// Detect finds the hits in one text, in the order of the text: the first [MaxPerKind] of each name
+// and zone.
 func (d *Detector) Detect(s string) []Hit {
 	return d.Scan([]text.Passage{{Text: s, Prose: true}})
 }
 
-// Scan finds the hits in the strings of one message that are prose, in their
-// order. Nothing is found across the border of two strings. With renderings,
-// what the receiver is shown of each string is looked at as well; the hits are
-// those of the string as written. The limit of [MaxPerKind] holds for all
+// Scan finds the hits in those strings of one message that are prose, in their order. No hit
+// crosses the border of two strings. With renderings, Scan also checks each string as the receiver
+// sees it; the offsets refer to the string as written. The limit of [MaxPerKind] applies to all
 // strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Hit {
 	return d.ScanAfter(Before{}, passages, as...)
 }
 
-// Before is what went before a message, as far as its words depend on it.
+// Before is the part of the earlier conversation that the meaning of a message depends on.
 type Before struct {
-	// Asked is set where the message answers a question: then a yes binds.
+	// Asked is set if the message answers a question: then a yes binds.
 	Asked bool
-	// Tail is how the sender's last message to the receiver ended, as [Tail]
-	// returns it: a commitment can be said in two halves.
+	// Tail is the end of the sender's last message to the receiver, from [Tail]: a commitment can
+	// be split over two messages.
 	Tail string
 }
 
-// ScanAfter is [Detector.Scan] for a message whose content answers or goes on
-// with something.
+// ScanAfter is [Detector.Scan] for a message whose content answers or continues another.
 func (d *Detector) ScanAfter(before Before, passages []text.Passage, as ...text.Rendering) []Hit {
 	g := gathering{d: d}
 	for i := range passages {
@@ -332,15 +323,15 @@ func (g *gathering) look(written string, shown text.View) {
 	g.settle(len(shown.Text))
 }
 
-// again gathers the hits of a text as it is shown that were not found from the first on.
+// again gathers the hits of a text as it is shown that are not among those from first on.
 func (g *gathering) again(first int, written string, shown text.View) {
 	known := len(g.kept)
 	g.look(written, shown)
 	g.kept = g.kept[:first+len(merge(g.kept[first:], known-first))]
 }
 
-// unpack gathers the hits of what stands in the text from a place on in base64 or
-// hexadecimal digits: the whole stretch, once for each thing that is found there.
+// unpack gathers the hits of text in base64 or hexadecimal digits, from an offset on. Each hit
+// covers the whole encoded stretch.
 func (g *gathering) unpack(written string, from int) {
 	g.zones, g.shown, g.settled = zoner{text: written}, text.View{Text: written}, len(g.kept)
 	for _, e := range text.Decode(written[from:]) {
@@ -358,8 +349,8 @@ func (g *gathering) unpack(written string, from int) {
 	g.settle(len(written))
 }
 
-// merge leaves out what was found in a text as it is shown, the hits from the
-// written-th on, where the same was found as written. Both are in order.
+// merge removes hits in a text as it is shown, from written on, if the same was found in the text
+// as written. Both are in order.
 func merge(hits []Hit, written int) []Hit {
 	known := map[string][]Hit{}
 	for _, h := range hits[:written] {
@@ -377,40 +368,39 @@ func merge(hits []Hit, written int) []Hit {
 
 func byPlace(a, b Hit) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End)) }
 
-// gathering puts the hits of a scan in order and says where each stands.
+// gathering orders the hits of a scan and determines their zones.
 type gathering struct {
 	d *Detector
-	// zones are those of the text as written, shown is what is looked at.
+	// zones are those of the text as written, and shown is the current text.
 	zones zoner
 	shown text.View
-	// kept are the hits, of which only so many are settled: before the others another
-	// may yet be found, as a sum begins at the words that give it away.
+	// kept are the hits. Only a number of them are settled: another hit may still come before the
+	// others, since a sum begins at the words that reveal it.
 	kept    []Hit
 	settled int
-	// answers is set where the message answers a question.
+	// answers is set if the message answers a question.
 	answers bool
 	// spoken counts the common words of each language in the block spokenAt;
 	// isKana says of the block kanaAt whether it has Japanese letters.
 	spoken           [len(languages) + 1]uint16
 	spokenAt, kanaAt int
 	isKana           bool
-	// unreadStart and unreadEnd bound the run of letters that no list has words
-	// of, and unreadCount is how many there are.
+	// unreadStart and unreadEnd bound the run of letters that no list has words for, and
+	// unreadCount is their number.
 	unreadStart, unreadEnd, unreadCount int
-	// ideographs counts the hits that are written in them.
+	// ideographs counts the hits in Chinese and Japanese characters.
 	ideographs int
-	// encoded is where what could be encoded in the text begins, -1 as long as nothing
-	// is, and peeked is how far that was looked for.
+	// encoded is the start of a possible encoding in the text, -1 if there is none yet. peeked is
+	// the position up to which it was searched.
 	encoded int
 	peeked  int
-	// concealed is where something in the text is written as people do not write it.
+	// concealed lists places of the text with unusual spellings.
 	concealed []stretch
-	// counts is how many of each kind are kept, nil as long as there cannot be
-	// too many of any.
+	// counts are the kept hits of each kind, nil as long as there cannot be too many of any.
 	counts map[kind]int
 }
 
-// kind is what the hits of a text are told apart by.
+// kind groups the hits of a text for limits.
 type kind struct {
 	name, zone string
 	shadow     bool
@@ -419,9 +409,9 @@ type kind struct {
 func (h *Hit) kind() kind { return kind{h.Name(), h.Zone, h.Shadow} }
 
 const (
-	// maxOpen is how many hits are gathered before they are put in order.
+	// maxOpen is the number of hits that are gathered before they are put in order.
 	maxOpen = 256
-	// maxReach is how far before the place where it is found a hit can begin.
+	// maxReach bounds the distance from the start of a hit to the place of its discovery.
 	maxReach = maxSentence + maxCurrency
 )
 
@@ -430,12 +420,12 @@ func (g *gathering) add(h Hit) {
 		g.settle(h.Start - maxReach)
 	}
 	if g.kept == nil {
-		g.kept = make([]Hit, 0, 2) // as most messages in which something is found have
+		g.kept = make([]Hit, 0, 2) // most messages with a hit have at most two
 	}
 	g.kept = append(g.kept, h)
 }
 
-// settle keeps what begins before an offset that no later hit begins before.
+// settle settles the hits that begin before an offset. No later hit may begin before it.
 func (g *gathering) settle(before int) {
 	open := g.kept[g.settled:]
 	if len(open) > 1 && !slices.IsSortedFunc(open, byPlace) {
@@ -461,7 +451,7 @@ func (g *gathering) settle(before int) {
 	g.kept = g.kept[:g.settled+copy(g.kept[g.settled:], open[looked:])]
 }
 
-// few counts a hit and reports whether there are not too many of its kind.
+// few counts a hit and reports whether its kind is still within the limit.
 func (g *gathering) few(h *Hit) bool {
 	if g.settled < MaxPerKind {
 		return true
@@ -477,9 +467,9 @@ func (g *gathering) few(h *Hit) bool {
 	return g.counts[k] <= MaxPerKind
 }
 
-// Digest keeps at most n hits for a record: the first of each name, zone and
-// shadow, then the earliest others, in the order of the text. What [Judge]
-// says of the digest and of all hits is the same for n of 64 and above.
+// Digest keeps at most n hits for a record: the first of each name, zone and shadow, then the
+// earliest others, in the order of the text. For n of 64 and more, [Judge] gives the same result
+// for the digest as for all hits.
 func Digest(hits []Hit, n int) []Hit {
 	if len(hits) <= n {
 		return hits
@@ -508,18 +498,18 @@ func Digest(hits []Hit, n int) []Hit {
 	return digest
 }
 
-// CommitmentDetectionResult is the result the OCIP reference specifies. The
-// name is the reference's.
+// CommitmentDetectionResult is the result that the OCIP reference specifies. The name is the
+// reference's.
 type CommitmentDetectionResult struct {
 	RequiresHuman bool `json:"requiresHuman"`
-	// Reason is absent, not empty, where no person is required.
+	// Reason is absent, not empty, if no person is required.
 	Reason *string `json:"reason"`
 	// DetectedKeywords are sorted, each once; an empty list, never absent.
 	DetectedKeywords []string `json:"detectedKeywords"`
 }
 
-// Judge sums hits up. The reason names keywords and families and quotes
-// nothing of the text, so that it may be shown where the text may not.
+// Judge summarizes hits. The reason names keywords and families and quotes nothing of the text, so
+// that it may be shown where the text may not.
 func Judge(hits []Hit) CommitmentDetectionResult {
 	found, cues := []string{}, []string{}
 	for _, h := range hits {
@@ -546,7 +536,7 @@ func Judge(hits []Hit) CommitmentDetectionResult {
 	return result
 }
 
-// insert puts a name into a sorted list unless it is there.
+// insert adds a name to a sorted list unless it is there.
 func insert(sorted []string, name string) []string {
 	at, found := slices.BinarySearch(sorted, name)
 	if found {
@@ -555,9 +545,8 @@ func insert(sorted []string, name string) []string {
 	return slices.Insert(sorted, at, name)
 }
 
-// substrings is the reference plugin: text in lower case, each keyword
-// anywhere. One rune outside ASCII has an ASCII letter for its lower case, the
-// Kelvin sign.
+// substrings works like the reference plugin: it searches the text in lower case for each keyword.
+// One rune outside ASCII has an ASCII letter for its lower case, the Kelvin sign.
 func substrings(s string, g *gathering) {
 	const kelvin = "\u212a"
 	for pos := 0; pos < len(s); pos++ {

@@ -7,12 +7,11 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// What is disguised is looked at once more, as a reader reads it. Single words are found
-// in disguise as they are; what stands around a cue, and letters that are glued to
-// others, are not.
+// Disguised text is scanned once more, as a reader reads it. The first scan finds single words in
+// disguise, but not cues next to a disguise, and not letters that are glued to others.
 
-// vicinity is how far what is concealed is looked at with what stands about it, and
-// mostPlaces how many places are told apart.
+// vicinity bounds the text around a disguise that is scanned, and mostPlaces the number of separate
+// places.
 const (
 	vicinity   = maxSentence
 	mostPlaces = 32
@@ -21,7 +20,7 @@ const (
 // stretch is a part of a text.
 type stretch struct{ start, end int }
 
-// conceal notes that something is concealed at pos.
+// conceal notes a disguise at pos.
 func (g *gathering) conceal(pos int) {
 	if n := len(g.concealed); n == mostPlaces || n > 0 && pos-vicinity <= g.concealed[n-1].end {
 		g.concealed[n-1].end = pos + vicinity
@@ -30,10 +29,10 @@ func (g *gathering) conceal(pos int) {
 	g.concealed = append(g.concealed, stretch{pos - vicinity, pos + vicinity})
 }
 
-// plainly is what stands about the places of a text where something is concealed, with
-// the letters, blanks and signs that are written in other ways as people write them.
+// plainly returns the text around the disguised places, with letters, blanks and signs in the usual
+// spelling.
 func (d *Detector) plainly(v text.View, places []stretch) text.View {
-	const leftOut = " \u2026 " // which neither opens a sentence nor closes one
+	const leftOut = " \u2026 " // it neither opens a sentence nor closes one
 	return v.Rewrite(func(s string, at int) (width int, with string, stays bool) {
 		for len(places) > 0 && at >= places[0].end && s[at] <= ' ' {
 			places = places[1:]
@@ -51,14 +50,14 @@ func (d *Detector) plainly(v text.View, places []stretch) text.View {
 		c := s[at]
 		if c < utf8.RuneSelf && d.atlas.ascii[c] != opening {
 			if c == '+' && at > 0 && at+1 < len(s) && (wordByte(s[at-1]) || closing(s[at-1])) && (wordByte(s[at+1]) || s[at+1] == '%') {
-				return 1, " ", false // of a form
+				return 1, " ", false // in a form
 			}
 			return 1, "", d.atlas.ascii[c] != unseen
 		}
 		g, r, width := d.atlas.at(s, at)
 		switch {
 		case g == seam && at+width < len(s) && s[at+width] < utf8.RuneSelf:
-			return width + 1, "", false // with its last letter
+			return width + 1, "", false // including its last letter
 		case g == unseen || g == seam:
 			return width, "", false
 		case c == '\\' && width == 1:
@@ -68,7 +67,7 @@ func (d *Detector) plainly(v text.View, places []stretch) text.View {
 		case r < utf8.RuneSelf:
 			return width, string(r), width == 1
 		case r < firstFar:
-			return width, "", true // as it is read by the lists of languages
+			return width, "", true // the lists of languages read it unchanged
 		}
 		if c, ok := text.Reads(r); ok && c != 0 {
 			return width, string(rune(c)), false
@@ -77,10 +76,10 @@ func (d *Detector) plainly(v text.View, places []stretch) text.View {
 	})
 }
 
-// firstFar is the first character that is no letter of ours with an accent.
+// firstFar is the first character that is not an accented Latin letter.
 const firstFar = 0x250
 
-// unescaped reads what a stroke is before: strokes and the end of a line.
+// unescaped reads backslashes that escape the end of a line, a blank or a quote.
 func unescaped(s string, at int) (width int, with string, stays bool) {
 	end := at + len(s[at:]) - len(strings.TrimLeft(s[at:], `\`))
 	if end < len(s) {
@@ -96,17 +95,17 @@ func unescaped(s string, at int) (width int, with string, stays bool) {
 	return end - at, "", true
 }
 
-// conceals reports whether a character that is not of ASCII, or is written as an
-// escape, hides what stands about it, at pos in so many bytes: letters in a word of
-// others, and whatever shows as something else.
+// conceals reports whether a character at pos hides the text around it. The character has that many
+// bytes, is not ASCII or is written as an escape. Letters in a word of others hide it, and
+// characters that show as something else.
 func conceals(s string, pos, width int, g glyph, r rune) bool {
 	written := s[pos] < utf8.RuneSelf // as an escape
 	switch {
 	case g == blank:
-		// Cues go on behind any. Sums do not.
+		// Cues continue after any escape. Sums do not.
 		return r != '\n' && pos+width < len(s) && (s[pos+width] == '$' || s[pos+width]-'0' < 10)
 	case written && r < utf8.RuneSelf:
-		// Strokes, quotes and brackets are escaped where they must be.
+		// Backslashes, quotes and brackets are escaped where necessary.
 		return g.isLetter() || r-'0' < 10 || r == '$' || r == '\'' && s[pos] == '%' || g == unseen
 	case g == unseen:
 		return r != joiner && r != asPicture
@@ -124,11 +123,11 @@ const (
 	joiner     = 0x200d
 	asPicture  = 0xfe0f
 	farLetters = 0x1c80
-	wideDollar = 0xff04 // other signs of full width are what Chinese and Japanese have
+	wideDollar = 0xff04 // Chinese and Japanese use other full-width signs
 )
 
-// form reports whether the sign at pos stands for a blank, as in a form that was sent:
-// not in what is asked of a page, nor in a sum of two.
+// form reports whether the sign at pos stands for a blank, as in a submitted form, and not in a
+// query or a sum.
 func form(s string, pos int) bool {
 	if pos == 0 || pos+1 == len(s) || plainLetter[s[pos-1]] == 0 || plainLetter[s[pos+1]] == 0 {
 		return false

@@ -11,34 +11,34 @@ import (
 	"unicode/utf8"
 )
 
-// Evidence weighs the words of a sentence together, where nothing else holds a message:
-// each word, and each two in a row, says a little for a commitment or against it, by how
-// it stood in texts that people have judged. The weights are in weights.tsv, which
-// `go run ./bench/detection -train` writes. What is weighed is in what a person may read:
-// no hit says more than where the sentence is.
+// Evidence weighs the words of a sentence together if nothing else holds a message. Each word, and
+// each pair of neighbours, counts a little for or against a commitment, according to its frequency
+// in texts that people have judged. The weights are in weights.tsv, which `go run ./bench/detection
+// -train` writes. Only text that a person may read is weighed. A hit only gives the position of the
+// sentence.
 
 //go:embed weights.tsv
 var weightsFile string
 
-// EvidenceBound is the weight from which a sentence is taken for a commitment, in
-// hundredths of the natural logarithm of its odds: even odds.
+// EvidenceBound is the weight from which a sentence counts as a commitment, in hundredths of the
+// natural logarithm of its odds: even odds.
 const EvidenceBound = 0
 
-// Sentence is a sentence of a text and what is weighed of it.
+// Sentence is a sentence of a text and its clues.
 type Sentence struct {
 	Start, End int
 	Clues      []string
 }
 
 const (
-	minTokens   = 3   // of a sentence: fewer are no evidence together, "Fine.", "Done"
-	maxEvidence = 200 // bytes of a text: of many sentences one weighs enough by chance
-	maxTokens   = 48  // what is behind them is not weighed
+	minTokens   = 3   // of a sentence: fewer are no evidence together, such as "Fine." and "Done"
+	maxEvidence = 200 // bytes of a text: among many sentences, one weighs enough by chance
+	maxTokens   = 48  // further tokens are not weighed
 	tokenFrom   = "^"
 	tokenTo     = "$"
 )
 
-// The clues that are no words.
+// The clues other than words.
 const (
 	clueAny = iota
 	clueStop
@@ -65,7 +65,7 @@ var clueNames = [manyClues]string{
 
 const askedFirst = "(asked) "
 
-// What a token is taken for.
+// The kinds of a token.
 const (
 	asItself = iota
 	asFigure
@@ -86,8 +86,8 @@ var isDay = sync.OnceValue(func() map[string]bool {
 	return days
 })
 
-// endsSentence is what the sign at pos ends, as a clue or clueAsks, or -1, and where the
-// text goes on.
+// endsSentence returns the clue for the sign that ends a sentence at pos, clueAsks, or -1, and the
+// position at which the text continues.
 func endsSentence(s string, pos int) (clue, next int) {
 	c := s[pos]
 	pos++
@@ -109,8 +109,8 @@ func endsSentence(s string, pos int) (clue, next int) {
 	return clueStop, pos
 }
 
-// wordEnd is where the word ends that begins at pos: behind letters and what is between
-// two of them.
+// wordEnd returns the end of the word that begins at pos. Signs between two letters belong to the
+// word.
 func wordEnd(s string, pos int) int {
 	for pos++; pos < len(s); pos++ {
 		if tokenKind[s[pos]] != kindWord && (s[pos] != '\'' || pos+1 == len(s) || plainLetter[s[pos+1]] == 0) {
@@ -120,7 +120,7 @@ func wordEnd(s string, pos int) int {
 	return pos
 }
 
-// figureEnd is where a number and the letters behind it end, and what it is taken for.
+// figureEnd returns the end of a number with the letters after it, and its kind.
 func figureEnd(s string, from int) (end int, as uint8) {
 	pos, clock := from, false
 	for pos < len(s) && (s[pos]-'0' < 10 || (s[pos] == '.' || s[pos] == ',' || s[pos] == ':') && pos+1 < len(s) && s[pos+1]-'0' < 10) {
@@ -147,7 +147,7 @@ const (
 	kindWord
 	kindFigure
 	kindSign
-	kindStop // and the end of a line
+	kindStop // also the end of a line
 )
 
 var tokenKind = func() (table [256]uint8) {
@@ -166,10 +166,10 @@ var tokenKind = func() (table [256]uint8) {
 	return table
 }()
 
-// normal is a word in lower case, with a plain apostrophe.
+// normal returns a word in lower case, with a plain apostrophe.
 func normal(word string) string { return strings.ToLower(strings.ReplaceAll(word, "\u2019", "'")) }
 
-// shapeOf are the clues of a sentence that are none of its words.
+// shapeOf returns the clues of a sentence other than its words.
 func shapeOf(words, mark int, first, asked bool) (clues [6]int, n int) {
 	long := 2
 	switch {
@@ -190,8 +190,8 @@ func shapeOf(words, mark int, first, asked bool) (clues [6]int, n int) {
 	return clues, n
 }
 
-// Sentences are the sentences of a text that are weighed, with their clues. Questions
-// are not, nor what looks like no writing of people.
+// Sentences returns the sentences of a text that are weighed, with their clues. It leaves out
+// questions, and text that does not look written by a person.
 func Sentences(text string, asked bool) (all []Sentence) {
 	if len(text) > maxEvidence || looksLikeOutput(text) {
 		return nil
@@ -259,7 +259,7 @@ func Sentences(text string, asked bool) (all []Sentence) {
 	return all
 }
 
-// Weights are what each clue weighs, in hundredths.
+// Weights gives the weight of each clue, in hundredths.
 var Weights = sync.OnceValue(func() map[string]int {
 	all := map[string]int{}
 	for line := range strings.Lines(weightsFile) {
@@ -271,17 +271,17 @@ var Weights = sync.OnceValue(func() map[string]int {
 	return all
 })
 
-// weighing is Weights in the form that texts are weighed by.
+// weighing has Weights in a form for fast look-up.
 type weighing struct {
 	shape [manyClues]int32
-	// some has a bit for each hash that something weighs, and slots the weights below
-	// 16 bits of the hash, at the first free place from the hash on.
+	// some has a bit for the hash of each clue with a weight. slots has the weights, at the lower
+	// 16 bits of the hash or the first free place after it.
 	some  [1 << 16 / 64]uint64
 	slots [1 << 13]uint32
 	days  [1 << 10 / 64]uint64
 	isDay map[uint64]bool
-	// from, to and askedFirst are the hashes of the clues' own marks; as is what a number
-	// is taken for, and sign what a sign is.
+	// from, to and askedFirst are the hashes of the clues' own marks. as has the hashes of the
+	// kinds of numbers, and sign those of signs.
 	from, to, askedFirst uint64
 	as                   [len(asNames)]uint64
 	sign                 [utf8.RuneSelf]uint64
@@ -323,10 +323,10 @@ var sharedWeighing = sync.OnceValue(func() *weighing {
 	return w
 })
 
-// tokenHash is the hash of a word, whatever its case.
+// tokenHash returns the hash of a word, in any case.
 func tokenHash(word string) uint64 { return hashIn(word, 0, len(word)) }
 
-// hashIn is the hash of a word in a text.
+// hashIn returns the hash of a word in a text.
 func hashIn(text string, start, end int) (hash uint64) {
 	for at := start; at < end; at += 8 {
 		w := eightFrom(text, at)
@@ -368,7 +368,7 @@ func (w *weighing) slot(hash uint64) int32 {
 	}
 }
 
-// scale is a sentence while it is weighed.
+// scale is the state while a sentence is weighed.
 type scale struct {
 	*weighing
 	asked, first bool

@@ -6,16 +6,16 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// What stands here says no quickly: it looks at plain bytes, at the beginning of
-// each word and at its letters, so that most words of most texts go no further.
+// The code in this file excludes most text quickly. It checks plain bytes, the beginning of each
+// word, and its letters, so that most words of most texts need no further check.
 
-// What can begin at a place, a bit each.
+// The kinds of text that can begin at a position, one bit each.
 const (
 	wordBegins = 1 << iota
 	cueBegins
 )
 
-// plainLetter is the glyph of a plain letter, and 0 for any other byte.
+// plainLetter gives the glyph of a plain letter, and 0 for any other byte.
 var plainLetter = func() (table [256]glyph) {
 	for c := range table {
 		if b := byte(c) | 0x20; b-'a' < 26 && c < 0x80 {
@@ -25,7 +25,7 @@ var plainLetter = func() (table [256]glyph) {
 	return table
 }()
 
-// lowers is where the small letters end that stand from pos on.
+// lowers returns the end of the small letters that begin at pos.
 func lowers(s string, pos int) int {
 	const (
 		each  = 0x0101010101010101
@@ -45,7 +45,7 @@ func lowers(s string, pos int) int {
 	return pos
 }
 
-// beginsAs says what can begin with a glyph.
+// beginsAs returns the kinds of text that can begin with a glyph.
 func (d *Detector) beginsAs(g glyph) (what uint64) {
 	if g&marks == markLigature || d.words.step(0, upright(g&letterBits)) != 0 {
 		what = wordBegins
@@ -56,10 +56,9 @@ func (d *Detector) beginsAs(g glyph) (what uint64) {
 	return what
 }
 
-// literal is one of the thirteen as the reference plugin looks for it, or a form
-// of one that does not hold its literal, and where in it the three letters are
-// that it is looked for by: two of them, wherever one begins to look at every
-// other letter.
+// literal is a keyword in the reference plugin's spelling, or an inflected form that does not
+// contain that spelling. Its anchor is the position of three of its letters. The search knows the
+// first two of them and the last two, so it needs to check only every other letter of a text.
 type literal struct {
 	letters string
 	keyword string
@@ -74,11 +73,10 @@ var literals = [...]literal{
 	{"promise", "promise", 2}, {"promisin", "promise", 2}, {"guarantee", "guarantee", 0},
 }
 
-// shortestLiteral is how long a word is that is none with a letter glued to it.
+// shortestLiteral is the length of the shortest literal. A longer run has a letter glued to it.
 const shortestLiteral = len("book")
 
-// anchors says of two letters which of the literals are looked for by them, a bit
-// each.
+// anchors gives, for two letters, the literals that the search finds by them, one bit each.
 var anchors = func() (table [1 << 10]uint32) {
 	for i, l := range literals {
 		for _, at := range []int{l.anchor, l.anchor + 1} {
@@ -88,8 +86,8 @@ var anchors = func() (table [1 << 10]uint32) {
 	return table
 }()
 
-// glued looks for the literals in a run of letters: glued to other letters, they are
-// as good as alone, where the whole is no word.
+// glued looks for the literals in a run of letters. A literal glued to other letters counts as if
+// it were alone, unless the whole is a word.
 func glued(text string, from, to int, into *gathering) {
 	before := max(from, 1) - 1
 	letters := text[before:max(to, before)]
@@ -100,8 +98,7 @@ func glued(text string, from, to int, into *gathering) {
 	}
 }
 
-// gluedAmong looks for those that have the letter at pos in their anchor, behind
-// another.
+// gluedAmong looks for those literals whose anchor has the letter at pos after another.
 func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	for ; among != 0; among &= among - 1 {
 		l := literals[bits.TrailingZeros32(among)]
@@ -116,7 +113,7 @@ func gluedAmong(text string, pos int, among uint32, into *gathering) {
 	}
 }
 
-// reads reports whether letters stand at pos, whatever their case.
+// reads reports whether letters occur at pos, in any case.
 func reads(text string, pos int, letters string) bool {
 	if len(text)-pos < len(letters) {
 		return false
@@ -129,13 +126,12 @@ func reads(text string, pos int, letters string) bool {
 	return true
 }
 
-// longestLiteral is how far before a character that does not show a glued
-// keyword can begin that has it inside.
+// longestLiteral bounds the distance from an invisible character to the start of a glued keyword
+// that contains it.
 const longestLiteral = len("guarantee")
 
-// gluedAround looks for the literals that have what stands at pos inside: a
-// character that does not show, or a letter that is written in another way, with
-// which they can begin.
+// gluedAround looks for the literals that contain the character at pos: an invisible one, or a
+// letter in an unusual spelling, which can also begin them.
 func (d *Detector) gluedAround(text string, pos, width int, letter bool, into *gathering) {
 	from := pos
 	for from > 0 && pos-from < longestLiteral && plainLetter[text[from-1]] != 0 {
@@ -158,8 +154,7 @@ func (d *Detector) gluedAround(text string, pos, width int, letter bool, into *g
 	}
 }
 
-// through reads a literal from pos on, past what does not show, and returns
-// where it ends, or 0.
+// through reads a literal from pos on, past invisible characters, and returns its end, or 0.
 func (d *Detector) through(text string, pos int, letters string) int {
 	for at := 0; at < len(letters); {
 		if pos >= len(text) {

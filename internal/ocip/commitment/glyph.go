@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// glyph is what a rune looks like to a reader, as far as words go.
+// glyph is the appearance of a rune to a reader, with respect to words.
 type glyph uint8
 
 // A glyph is one of these, or a letter (1 for a to 26 for z), or carries a
@@ -20,10 +20,10 @@ type glyph uint8
 const (
 	other   glyph = 0  // punctuation, symbols, scripts without spaces: a boundary that can stand inside a disguised word
 	blank   glyph = 27 // white space
-	unseen  glyph = 28 // nothing a reader sees: zero-width characters, accents, controls
-	foreign glyph = 29 // a letter of an alphabet like ours that looks like none of ours
+	unseen  glyph = 28 // invisible: zero-width characters, accents, controls
+	foreign glyph = 29 // a letter of a similar alphabet that looks like no Latin letter
 	figure  glyph = 30 // a digit that looks like no letter
-	seam    glyph = 31 // a terminal sequence but its last letter: nothing a reader sees, and an end of words
+	seam    glyph = 31 // a terminal sequence except its last letter: invisible, and an end of words
 )
 
 const (
@@ -34,19 +34,18 @@ const (
 	letterBits   glyph = 0x1f
 )
 
-// opening is what the table of ASCII has for a character that may be the first
-// of several that are read as one.
+// opening marks an ASCII character that may be the first of several that read as one character.
 const opening = markSign
 
 func letterOf(b byte) glyph { return glyph(b-'a') + 1 }
 
 func (g glyph) isLetter() bool { return g-1 < 26 }
 
-// wordly reports whether g continues a word: next to it there is no boundary.
+// wordly reports whether g continues a word: there is no word boundary beside it.
 func (g glyph) wordly() bool { return g.isLetter() || g == foreign || g&marks == markLigature }
 
-// ligatures are the runes that are read as several letters. Text copied out of
-// a PDF is full of them: "conﬁrm".
+// ligatures are the runes that are read as several letters. Text copied from a PDF often contains
+// them: "conﬁrm".
 var ligatures = [...]struct {
 	r       rune
 	letters string
@@ -68,21 +67,21 @@ var leet = [...]struct {
 	{"○◯⭕°", 'o', markSign},
 }
 
-// atlas answers what a rune looks like, by table.
+// atlas gives the appearance of a rune, by table.
 type atlas struct {
 	ascii [utf8.RuneSelf]glyph
-	// near are the pages of what takes two bytes at most, and far the others, each drawn
-	// when a text first has something of it: most processes need few of them.
+	// near are the pages of runes with at most two bytes, and far the others. A page is computed
+	// when a text first has a rune of it, since most processes need few of them.
 	near    [8][256]glyph
 	far     [atlasEnd >> 8]atomic.Pointer[[256]glyph]
 	special map[rune]glyph
 }
 
-// atlasEnd is where the table ends: beyond are ideographs, and the tags, which
-// nobody sees.
+// atlasEnd is the end of the table: only ideographs and the tags, which are invisible, come after
+// it.
 const atlasEnd = 0x20000
 
-// sharedAtlas is drawn once a process: it is the same for every detector.
+// sharedAtlas is made once a process, and is the same for every detector.
 var sharedAtlas = sync.OnceValue(func() *atlas {
 	special := make(map[rune]glyph, 2048)
 	for r, letter := range text.Letters() {
@@ -105,7 +104,7 @@ var sharedAtlas = sync.OnceValue(func() *atlas {
 	return a
 })
 
-// draw draws a page.
+// draw computes a page.
 func (a *atlas) draw(page int) *[256]glyph {
 	drawn := new([256]glyph)
 	for i := range drawn {
@@ -114,7 +113,7 @@ func (a *atlas) draw(page int) *[256]glyph {
 	return drawn
 }
 
-// drawn is a rune below atlasEnd.
+// drawn returns the glyph of a rune below atlasEnd.
 func (a *atlas) drawn(r rune) glyph {
 	page := a.far[r>>8].Load()
 	if page == nil {
@@ -124,7 +123,7 @@ func (a *atlas) drawn(r rune) glyph {
 	return page[r&0xff]
 }
 
-// look is what the table is drawn from.
+// look computes an entry of the table.
 func look(r rune, special map[rune]glyph) glyph {
 	switch {
 	case r >= 'a' && r <= 'z':
@@ -132,7 +131,7 @@ func look(r rune, special map[rune]glyph) glyph {
 	case r >= 'A' && r <= 'Z':
 		return letterOf(byte(r) + 'a' - 'A')
 	case r >= 0x3400 && r <= 0xa48f, r >= 0xac00 && r <= 0xd7a3, r >= 0x17000 && r <= 0x1bc9f:
-		// Ideographs and syllables: nothing to decompose.
+		// Ideographs and syllables have nothing to decompose.
 		return other
 	case r >= 0xd800 && r <= 0xdfff:
 		return unseen
@@ -142,7 +141,7 @@ func look(r rune, special map[rune]glyph) glyph {
 		return glyph(r-0x1f150) + 1
 	case r >= 0x1f170 && r <= 0x1f189: // white on black, square
 		return glyph(r-0x1f170) + 1
-	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // fillers, letters by category only: some see a blank
+	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // fillers, letters by category only: some readers see a blank
 		return other
 	case r == 0x2800: // Braille with no dot
 		return blank
@@ -157,7 +156,7 @@ func look(r rune, special map[rune]glyph) glyph {
 		return unseen
 	}
 	if !text.Shows(r) {
-		return other // a box, a blank of another kind
+		return other // a box, an unusual blank
 	}
 	if r >= utf8.RuneSelf {
 		if g, ok := decomposed(r, special); ok {
@@ -173,8 +172,8 @@ func look(r rune, special map[rune]glyph) glyph {
 	return other
 }
 
-// decomposed looks at what a rune is made of: the letter under an accent, in a
-// circle, in full width or in a mathematical alphabet; the value of a digit.
+// decomposed checks the parts of a rune: the letter under an accent, in a circle, in full width or
+// in a mathematical alphabet; the value of a digit.
 func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
 	found, letters := other, 0
 	for _, part := range norm.NFKD.String(string(r)) {
@@ -190,7 +189,7 @@ func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
 		return found, true
 	}
 	if unicode.IsDigit(r) {
-		// Digits of every script stand in rows of ten that begin with zero.
+		// Digits of every script are in rows of ten that begin with zero.
 		value := r
 		for value > 0 && unicode.IsDigit(value-1) && r-value < 9 {
 			value--
@@ -202,10 +201,9 @@ func decomposed(r rune, special map[rune]glyph) (glyph, bool) {
 	return other, false
 }
 
-// at reads the glyph at pos: what it looks like, the rune, and how many bytes
-// of the text it takes. A character reference (&#115; or &shy;) and an escape by
-// number (\u0073, %73) are read as the rune they stand for, since many readers are
-// shown them so.
+// at reads the glyph at pos: its appearance, the rune, and its length in the text in bytes. It
+// reads a character reference (&#115; or &shy;) and an escape by number (\u0073, %73) as the rune,
+// since many receivers see the rune.
 func (a *atlas) at(s string, pos int) (g glyph, r rune, width int) {
 	c := s[pos]
 	if c < utf8.RuneSelf {
@@ -254,8 +252,8 @@ func (a *atlas) of(r rune) glyph {
 
 const esc = 0x1b
 
-// percent reads the escape of a URL that a text begins with: %NN, several of them
-// for a character beyond ASCII, %25NN, escaped twice, or %uNNNN.
+// percent reads a URL escape at the beginning of a text: %NN, several of them for a character
+// beyond ASCII, %25NN, escaped twice, or %uNNNN.
 func percent(s string) (r rune, width int) {
 	if len(s) > 1 && s[1] == 'u' {
 		return number16(s, 2, 4)
@@ -269,8 +267,7 @@ func percent(s string) (r rune, width int) {
 	return r, width
 }
 
-// bytesOf reads the character whose bytes a text begins with, each as two
-// hexadecimal digits behind a sign.
+// bytesOf reads the character whose bytes begin a text, each as a sign and two hexadecimal digits.
 func bytesOf(s, sign string) (r rune, width int) {
 	var encoded [utf8.UTFMax]byte
 	for n := range encoded {
@@ -284,7 +281,7 @@ func bytesOf(s, sign string) (r rune, width int) {
 		encoded[n], width = byte(b), end
 		if utf8.FullRune(encoded[:n+1]) {
 			if r, _ = utf8.DecodeRune(encoded[:n+1]); r == utf8.RuneError {
-				break // they are no character's
+				break // they encode no character
 			}
 			return r, width
 		}
@@ -292,10 +289,9 @@ func bytesOf(s, sign string) (r rune, width int) {
 	return 0, 0
 }
 
-// escape reads the escape by number that a text begins with: \uNNNN, two of
-// them for one character, \UNNNNNNNN, \xNN, several of them for one character,
-// \u{N}, \x{N} or \NNN; and the ways in which the character is
-// written that terminal sequences begin with.
+// escape reads an escape by number at the beginning of a text: \uNNNN, two of them for one
+// character, \UNNNNNNNN, \xNN, several of them for one character, \u{N}, \x{N} or \NNN. It also
+// reads the escapes of the character that begins terminal sequences.
 func escape(s string) (r rune, width int) {
 	if s[0] == esc {
 		return esc, 1
@@ -355,7 +351,7 @@ func braced(s string) (r rune, width int) {
 	return r, width
 }
 
-// octal reads \NNN, of a letter.
+// octal reads \NNN for a letter.
 func octal(s string) (r rune, width int) {
 	if len(s) < 4 || s[2]-'0' > 7 || s[3]-'0' > 7 {
 		return 0, 0
@@ -366,7 +362,7 @@ func octal(s string) (r rune, width int) {
 	return r, 4
 }
 
-// number16 reads n hexadecimal digits from at on, and returns where they end.
+// number16 reads n hexadecimal digits from at on, and returns their end.
 func number16(s string, at, n int) (r rune, end int) {
 	if len(s) < at+n {
 		return 0, 0
@@ -384,14 +380,14 @@ func number16(s string, at, n int) (r rune, end int) {
 	return r, at + n
 }
 
-// maxLink bounds what a terminal sequence links to.
+// maxLink bounds the target of a link in a terminal sequence.
 const maxLink = 256
 
 // maxParameters bounds the parameters of a terminal sequence.
 const maxParameters = 32
 
-// parameters is the length of what stands between the character that a terminal
-// sequence begins with and its last letter, as in [1;31m.
+// parameters returns the length of the text between the first character of a terminal sequence and
+// its last letter, as in [1;31m.
 func parameters(s string) int {
 	if strings.HasPrefix(s, "]") { // of a link, up to the bell
 		return max(0, strings.IndexByte(s[:min(len(s), maxLink)], '\a'))
@@ -406,11 +402,10 @@ func parameters(s string) int {
 	return end
 }
 
-// maxReference bounds a character reference, its ampersand and semicolon
-// included.
+// maxReference bounds a character reference, including its ampersand and semicolon.
 const maxReference = 18
 
-// reference reads the character reference a text begins with, if it does.
+// reference reads a character reference at the beginning of a text, if there is one.
 func reference(s string) (rune, int) {
 	end := strings.IndexByte(s[:min(len(s), maxReference)], ';')
 	if end < 3 {
@@ -449,7 +444,7 @@ func reference(s string) (rune, int) {
 	return r, end + 1
 }
 
-// namedReference knows the names that serve to cut a word or to space it.
+// namedReference knows the names that can cut a word or space it.
 func namedReference(name string) rune {
 	switch name {
 	case "shy":

@@ -9,9 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// The families of other languages, by their codes (ISO 639): what the thirteen
-// keywords mean there, and the cues. They look where the text is in the
-// language.
+// The families of other languages, by their codes (ISO 639): the equivalents of the thirteen
+// keywords, and the cues. They apply if the text is in the language.
 const (
 	German     = "de"
 	Spanish    = "es"
@@ -23,13 +22,13 @@ const (
 	Chinese    = "zh"
 )
 
-// language is one that is written with our letters.
+// language is a language with the Latin alphabet.
 type language struct {
 	family string
-	// common are words that tell the language from others.
+	// common are words that distinguish the language from others.
 	common string
-	// words are stems, each with its endings after a bar, if it has any; a dot is
-	// the ending of none. Words that English has, too, are not here.
+	// words are stems, each with its endings after a bar, if it has any; a dot is the empty ending.
+	// Words that are also English are not here.
 	words string
 	// phrases are cues, separated by commas.
 	phrases string
@@ -132,15 +131,14 @@ var languages = [...]language{
 	},
 }
 
-// english is what tells English from all of them.
+// english are words that distinguish English from all of them.
 const english = "the of and to is you that it for was with are this have be on not we as at your from or by will would can could please thanks but they" +
 	" he she his her has had my our there their what which when were been if so do does did about out up all any more who how its also just into than then" +
 	" these those some only them us should may might here i i'm i'll it's an"
 
-// ideographs are the words and cues of the languages without blanks, each with
-// whether it is of Japanese, of Chinese or of both. The words of the first row are of
-// neither: they hold one of the others and commit nobody, such as a room for meetings
-// or a protocol of a network.
+// ideographs are the words and cues of the languages without blanks, each for Japanese, Chinese or
+// both. The words of the first row belong to neither: they contain one of the others and bind
+// nobody, for example a meeting room or a network protocol.
 var ideographs = [...]struct {
 	japanese, chinese bool
 	words             string
@@ -163,8 +161,8 @@ var ideographs = [...]struct {
 // lingo finds words of the languages.
 type lingo struct {
 	common commons
-	// pairs are the two characters that the ideographs begin with, a bit for each hash
-	// of them, and ideographs what begins so, those of each hash together.
+	// pairs are the first two characters of the ideographs, with a bit for the hash of each.
+	// ideographs are the entries, grouped by that hash.
 	pairs      [1 << 14 / 64]uint64
 	ideographs [1 << 8][]ideograph
 }
@@ -176,7 +174,7 @@ type ideograph struct {
 	harmless bool
 }
 
-// isLanguage reports whether a family is of a language: their names are codes.
+// isLanguage reports whether a family belongs to a language: the names of those are codes.
 func isLanguage(family string) bool { return len(family) == 2 }
 
 const ofEnglish = 1 << len(languages)
@@ -224,8 +222,8 @@ func (d *Detector) learnLanguages() {
 	}
 }
 
-// learnIn learns a word for one more language. The thirteen, and words that hold
-// them, are what they are in any.
+// learnIn learns a word for one more language. The thirteen, and words that contain them, keep
+// their meaning in any language.
 func (d *Detector) learnIn(word []glyph, language uint16) {
 	all := language
 	if n := d.words.ending(word); n != 0 {
@@ -242,7 +240,7 @@ func (d *Detector) learnIn(word []glyph, language uint16) {
 	d.words.set(word, number)
 }
 
-// fold spells a word as the symbols that a text is read as.
+// fold spells a word in the symbols as which a text is read.
 func (d *Detector) fold(spelled string, asWord bool) []glyph {
 	var symbols []glyph
 	for _, r := range spelled {
@@ -260,14 +258,14 @@ func (d *Detector) fold(spelled string, asWord bool) []glyph {
 	return symbols
 }
 
-// around is how many bytes before and behind a block of a text tell its
-// language, and block how many bytes are taken together.
+// around is the number of bytes before and after a block of a text that determine its language, and
+// block the number of bytes that are taken together.
 const (
 	around = 256
 	block  = 512
 )
 
-// sixBytes are two characters of three bytes, as all that are looked for begin with.
+// sixBytes masks two characters of three bytes, with which all entries begin.
 const sixBytes = 1<<48 - 1
 
 func ofTwo(characters uint64) uint64 { return characters * spread >> 50 }
@@ -278,8 +276,8 @@ func (l *lingo) begins(two uint64) bool {
 	return l.pairs[hash>>6]>>(hash&63)&1 != 0
 }
 
-// spaceless goes past the characters of Chinese and Japanese at pos and gathers the
-// words and cues among them.
+// spaceless skips the Chinese and Japanese characters at pos and gathers the words and cues among
+// them.
 func (g *gathering) spaceless(s string, pos int) int {
 	for pos+2 < len(s) {
 		var w uint64
@@ -300,8 +298,8 @@ func (g *gathering) spaceless(s string, pos int) int {
 	return pos
 }
 
-// spacelessBy has what isSpaceless says of three bytes that are a character: a bit for
-// each third byte, by the first two.
+// spacelessBy is a table of isSpaceless for characters of three bytes: a bit for each third byte,
+// by the first two.
 var spacelessBy = func() (table [1 << 10]uint64) {
 	for at := range table {
 		for third := range 64 {
@@ -313,8 +311,8 @@ var spacelessBy = func() (table [1 << 10]uint64) {
 	return table
 }()
 
-// isSpaceless reports whether three bytes are a character of Chinese or Japanese that is
-// no word of ours, no blank and no part of one.
+// isSpaceless reports whether three bytes are a character of Chinese or Japanese, other than a
+// blank or a character in a Latin word.
 func isSpaceless(a, b, c byte) bool {
 	switch {
 	case a-0xe4 <= 0xe9-0xe4: // ideographs
@@ -327,9 +325,8 @@ func isSpaceless(a, b, c byte) bool {
 	return false
 }
 
-// language returns the family of the language, of several, that a text is in
-// about a place, or nothing. What is in none that is known is in any, if it is
-// short.
+// language returns the family of the language, of several, that a text has around a position, or
+// nothing. A short text in no known language counts as any of them.
 func (g *gathering) language(text string, pos int, among uint16) string {
 	if i := pos / block; g.spokenAt != i {
 		g.spokenAt = i
@@ -371,8 +368,9 @@ func (g *gathering) count(text string) {
 	}
 }
 
-// wordAt reads the word that eight bytes from pos on begin with: how many of its letters
-// they are, those in lower case, and how far behind pos the next word can begin.
+// wordAt reads the word at the beginning of the eight bytes from pos on. It returns the number of
+// its letters among them, these letters in lower case, and the distance from pos to the earliest
+// next word.
 func wordAt(text string, pos int) (letters int, small uint64, next int) {
 	w := eightFrom(text, pos)
 	ascii := w &^ highBits
@@ -390,18 +388,18 @@ func wordAt(text string, pos int) (letters int, small uint64, next int) {
 	return letters, small & (1<<(8*letters) - 1), bits.TrailingZeros64(rest) / 8
 }
 
-// maxCommon is how long a common word is.
+// maxCommon is the length of the longest common word.
 const maxCommon = 12
 
-// commons says which languages a word is common in, a bit each in the order of the
-// list, the last one for English. A word is known by a hash of its letters, and at the
-// first free place behind the one that it gives.
+// commons gives the languages in which a word is common, one bit each in the order of the list,
+// with the last one for English. The key is a hash of the word's letters; the entry is at the first
+// free place after it.
 type commons [1 << 11]struct {
 	hash uint32
 	of   uint16
 }
 
-// joined puts the letters of a long word together.
+// joined combines the letters of a long word.
 func joined(first, more uint64) uint64 { return first*spread ^ more }
 
 func (c *commons) place(word uint64) (at, hash uint32) {
@@ -429,8 +427,8 @@ func (c *commons) of(word uint64) uint16 {
 	return c[at].of
 }
 
-// written looks for a word or a cue that begins with two characters at pos, and returns
-// where one that commits nobody ends: what it holds is not looked at.
+// written looks for a word or a cue that begins with two characters at pos. It returns the end of
+// one that binds nobody: its contents are skipped.
 func (g *gathering) written(text string, pos int, two uint64) (end int) {
 	if g.ideographs >= 2*MaxPerKind {
 		return 0 // more of them would say nothing new
@@ -455,8 +453,7 @@ func (g *gathering) written(text string, pos int, two uint64) (end int) {
 	return 0
 }
 
-// kana reports whether the text about a place has a character of the Japanese
-// syllabaries.
+// kana reports whether the text around a position has a character of the Japanese syllabaries.
 func (g *gathering) kana(text string, pos int) bool {
 	if i := pos / block; g.kanaAt != i {
 		g.kanaAt, g.isKana = i, false
@@ -474,14 +471,14 @@ func (g *gathering) kana(text string, pos int) bool {
 	return g.isKana
 }
 
-// unreadable are how many letters in a row that no list has words of make a text
-// unreadable, and how many bytes may be between two of them.
+// manyUnread is the number of letters in a row, in a script that no list has words for, that make a
+// text unreadable. gapUnread bounds the bytes between two of them.
 const (
 	manyUnread = 24
 	gapUnread  = 16
 )
 
-// unread counts letters that no list has words of, so many of a width from pos on.
+// unread counts letters of that width, from pos on, in a script that no list has words for.
 func (g *gathering) unread(pos, letters, width int) {
 	if pos-g.unreadEnd > gapUnread {
 		g.unreadStart, g.unreadCount = pos, 0
@@ -493,11 +490,10 @@ func (g *gathering) unread(pos, letters, width int) {
 	}
 }
 
-// firstUnread is the first character of a script that no list has words of.
+// firstUnread is the first character of a script that no list has words for.
 const firstUnread = 0x370
 
-// readable reports whether a character is of a script that words are known in,
-// or of none.
+// readable reports whether a character belongs to a script that a list has words for, or to none.
 func readable(r rune) bool {
 	switch page := r >> 8; {
 	case page < 0x20:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// weights weighs what was found by how often it was a commitment on texts
-// that people have judged. A name of the thirteen weighs as all others.
+// weights gives each finding the frequency with which it was a commitment in texts that people have
+// judged. All keywords have the same weight.
 var weights = map[string]float64{
 	Acceptance: 3, Pledge: 3, FirstPersonFuture: 2, Money: 2, Done: 2,
 	German: 1, Spanish: 1, French: 1, Italian: 1, Japanese: 1, Dutch: 1, Portuguese: 1, Chinese: 1,
@@ -20,15 +20,15 @@ const (
 	outputWeight    = -3
 )
 
-// performed is the reason of a keyword by which its sender does what it names: "I
-// promise", and neither "he promised" nor "shall I promise?".
+// performed is the reason for a keyword with which its sender does the deed itself: "I promise",
+// and neither "he promised" nor "shall I promise?".
 const performed = "keyword in the first person"
 
-// Likelihood is how likely a message that is held for its words binds somebody.
+// Likelihood estimates whether a message that is held for its words binds somebody.
 type Likelihood string
 
-// The likelihoods. Of the messages of the benchmark that people have not tuned the
-// rules on, docs/reference/detection.md says how many of each are commitments.
+// The likelihoods. docs/reference/detection.md gives the share of commitments for each, among the
+// messages of the benchmark that people have not used to tune the rules.
 const (
 	High   Likelihood = "high"
 	Medium Likelihood = "medium"
@@ -38,16 +38,15 @@ const (
 // Likelihoods lists them, the highest first.
 func Likelihoods() []Likelihood { return []Likelihood{High, Medium, Low} }
 
-// What a message of a likelihood weighs at least.
+// The least weight of a message for each likelihood.
 const (
 	highWeight   = 2
 	mediumWeight = 1
 )
 
-// LikelihoodOf says how likely what was found in a message is a commitment, by the
-// hits that are not shadow and by what its content looks like. It is for the order
-// in which people look at messages, with the reason in words, and for nothing else:
-// what is unlikely is held as well.
+// LikelihoodOf estimates whether the findings in a message are a commitment, by the hits that are
+// not shadow and by the appearance of its content. It serves only to order the messages for people,
+// with the reason in words: an unlikely message is held as well.
 func LikelihoodOf(hits []Hit, content string) (likelihood Likelihood, reason string) {
 	found := make(map[string]float64)
 	for _, h := range hits {
@@ -83,13 +82,13 @@ func LikelihoodOf(hits []Hit, content string) (likelihood Likelihood, reason str
 	return likelihood, strings.Join(because, ", ")
 }
 
-// performs reports whether the hit is a keyword in its own form behind "I" or "we", in
-// what the message itself says of the text, and not behind a word that asks.
+// performs reports whether the hit is a keyword in its base form after "I" or "we", in the
+// message's own words, and not after a word that asks.
 func (h *Hit) performs(content string) bool {
 	if h.Member != "" || h.Zone != ZoneBody || h.End > len(content) || h.Start < 0 || h.Start >= h.End || !strings.EqualFold(content[h.Start:h.End], h.Keyword) {
 		return false
 	}
-	// What is more than a few words before does not matter.
+	// Only a few words before it matter.
 	words := strings.Fields(strings.ToLower(content[max(0, h.Start-64):h.Start]))
 	n := len(words)
 	if n == 0 || words[n-1] != "i" && words[n-1] != "we" {
@@ -98,7 +97,7 @@ func (h *Hit) performs(content string) bool {
 	return n == 1 || !slices.Contains([]string{"can", "could", "shall", "should", "may", "might", "do", "did", "must", "would", "will", "if", "unless", "before", "when"}, words[n-2])
 }
 
-// maxWritten is how long a message is that people write to each other.
+// maxWritten bounds the length of a message that people write to each other.
 const maxWritten = 4000
 
 // looksLikeOutput reports whether a text is more likely the output of a tool, a

@@ -6,45 +6,45 @@ import (
 	"unicode/utf8"
 )
 
-// list is one of the lists of words that cues are weighed by.
+// list is a list of words for the conditions of cues.
 type list uint8
 
 const (
-	handouts      list = iota // the deeds behind "let me": most of what follows is none, as "let me know"
-	endedInLy                 // deeds that end as adverbs do
-	objects                   // what is promised by "you'll have"
-	beings                    // what makes a deed of "I'll be"
-	unsaid                    // the deeds that people say with no "I" before "will"
+	handouts      list = iota // the deeds after "let me": most verbs there are none, as in "let me know"
+	endedInLy                 // deeds that end like adverbs
+	objects                   // things that "you'll have" promises
+	beings                    // words that make a deed of "I'll be"
+	unsaid                    // the deeds that people announce with "will" and without "I"
 	offers                    // the deeds of "we can offer"
-	housed                    // the deeds of those whom the sender acts for
-	errands                   // what is no deed behind "I'll be"
+	housed                    // the deeds of the sender's organization
+	errands                   // words after "I'll be" that are no deed
 	presents                  // the deeds of aPresent
-	delivered                 // what is done to what is promised: "will be delivered"
-	comings                   // the deeds of others that the sender may speak for
-	parts                     // what people take part by
-	fitting                   // what goes on a yes behind a time
-	accepted                  // what a yes is said to by name
+	delivered                 // deeds done to a promised thing: "will be delivered"
+	comings                   // the deeds of others for whom the sender may speak
+	parts                     // verbs of taking part
+	fitting                   // words that continue a yes after a time
+	accepted                  // things that a yes accepts by name
 	speakers                  // those for whom the sender does not speak
-	affirming                 // what a sentence says that says no more than yes
-	outrightly                // of these, what is a yes also before a question
-	padding                   // what else it may say
-	wanting                   // behind one of these it may go on as it likes
-	urging                    // behind "let's", so does one of these
-	favours                   // what "please" asks for that is no yes
+	affirming                 // words of a sentence that is only a yes
+	outrightly                // of these, the words that are a yes also before a question
+	padding                   // other words that it may contain
+	wanting                   // after one of these, any words may follow
+	urging                    // after "let's", one of these also makes a yes
+	favours                   // requests after "please" that are no yes
 	noTrouble                 // no problem
-	greetings                 // what goes before a question
-	openQuestions             // what asks for more than a yes or a no
-	yesQuestions              // what asks for a yes
-	limits                    // what bounds what is left open: "by tomorrow"
-	openEnded                 // what leaves open what a yes is to
-	unnamed                   // what does so where it is bounded: "a reply by Friday"
-	noChoice                  // what no choice is named by before "it is"
-	sealing                   // what becomes of a deal
+	greetings                 // words before a question
+	openQuestions             // words of questions that need more than a yes or a no
+	yesQuestions              // words of questions that need a yes
+	limits                    // limits of an open offer: "by tomorrow"
+	openEnded                 // words that leave the object of a yes open
+	unnamed                   // words that do so with a limit: "a reply by Friday"
+	noChoice                  // words before "it is" that name no choice
+	sealing                   // outcomes of a deal
 	auxiliary                 // the verbs before it
-	notYet                    // what says that it has not
-	permitted                 // what only the sender can allow
-	ordered                   // what an order goes on with
-	englishWords              // what tells English from the other languages
+	notYet                    // words that deny the outcome
+	permitted                 // things that only the sender can allow
+	ordered                   // words that continue an order
+	englishWords              // words that distinguish English from the other languages
 )
 
 // lists are in lower case.
@@ -95,7 +95,7 @@ var lists = [...]string{
 	englishWords: english,
 }
 
-// members are the words of each list, put together once a process.
+// members are the words of each list, made once a process.
 var members = sync.OnceValue(func() *[len(lists)]map[string]struct{} {
 	all := new([len(lists)]map[string]struct{})
 	for i, words := range lists {
@@ -113,7 +113,7 @@ func (l list) has(w *word) bool {
 	return in
 }
 
-// holds reports whether a word is in the list, whatever the case.
+// holds reports whether a word is in the list, in any case.
 func (l list) holds(word string) bool {
 	var lower [maxWord]byte
 	if len(word) > len(lower) {

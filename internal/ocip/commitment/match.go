@@ -8,16 +8,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// entry is what a word of the keyword trie counts as: a rule and the keyword that
-// the word is or comes from, or neither for an innocent word.
-// The languages are a bit each of those that have the word.
+// entry is the meaning of a word in the keyword trie: a rule and the keyword that the word is or
+// comes from, or neither for an innocent word. The languages that have the word are one bit each.
 type entry struct {
 	rule, keyword string
 	languages     uint16
 }
 
-// upright takes l for i. A capital I, a one, a bar and an l are one shape to a
-// reader, and no two words of the trie differ by them.
+// upright replaces l by i. A capital I, a one, a bar and an l have one shape for a reader, and no
+// two words of the trie differ by them.
 func upright(g glyph) glyph {
 	if g == 'l'-'a'+1 {
 		return 'i' - 'a' + 1
@@ -34,8 +33,7 @@ func (d *Detector) learnWords() {
 			d.words.addAs(spelled, number, e.keyword != "")
 			if e.keyword != "" {
 				d.disguiseM(spelled, 0, number)
-				// Backwards, and each letter thirteen further on: no word of any
-				// language comes out of it.
+				// Backwards, and in rot13: the result is no word of any language.
 				turned := slices.Clone(spelled)
 				slices.Reverse(turned)
 				d.words.add(turned, number)
@@ -55,8 +53,7 @@ func (d *Detector) learnWords() {
 		learn(k.derived, entry{rule: Derived, keyword: k.name})
 	}
 	learn(innocents, entry{})
-	// Also where they are off: words of their own, and none of the thirteen glued
-	// to another.
+	// Also if the family is off: they are other words, and no keyword glued to another word.
 	learn(prefixed, entry{rule: Prefixed})
 }
 
@@ -68,7 +65,7 @@ func spell(word string) []glyph {
 	return spelled
 }
 
-// overturned is what a letter reads as that stands on its head.
+// overturned gives the letter as which an upside-down letter reads.
 var overturned = func() (table [symbols]glyph) {
 	for c := byte('a'); c <= 'z'; c++ {
 		table[upright(letterOf(c))] = upright(letterOf(c))
@@ -81,8 +78,8 @@ var overturned = func() (table [symbols]glyph) {
 
 func rot13(r rune) rune { return 'a' + (r-'a'+13)%26 }
 
-// disguiseM adds a word with every choice of its m written as rn and its d as cl, which
-// look the same in most type.
+// disguiseM adds a word with every choice of its m written as rn and its d as cl, which look the
+// same in most type.
 func (d *Detector) disguiseM(word []glyph, from, number int) {
 	for i := from; i < len(word); i++ {
 		var like string
@@ -100,16 +97,16 @@ func (d *Detector) disguiseM(word []glyph, from, number int) {
 	}
 }
 
-// scan goes through the text once and tries, at the beginning of every word,
-// the words of the trie and the openers of the cues, and inside of it the
-// thirteen as they are written.
+// scan goes through the text once. At the beginning of every word it tries the words of the trie
+// and the openers of the cues. Inside a word it tries the thirteen keywords in their plain
+// spelling.
 func (d *Detector) scan(text string, into *gathering) {
 	var (
-		inWord bool // the last glyph that can be seen continues a word
+		inWord bool // the last visible glyph continues a word
 		inSum  bool // the last glyph was a digit
-		loose  = -1 // a letter that may be the last of an escape: a word can begin with it, and behind it
+		loose  = -1 // a letter that may be the last of an escape: a word can begin with it, and after it
 		cueEnd int
-		numEnd int // where the last number that was weighed ends
+		numEnd int // the end of the last number that was weighed
 	)
 	if into.answers && !d.off(Acceptance) {
 		if from, to := d.bareYes(text); to > 0 {
@@ -198,7 +195,7 @@ func (d *Detector) scan(text string, into *gathering) {
 			what = begins
 		default:
 			if what = d.beginsAs(g); !inSum && c-'0' < 10 && pos >= max(cueEnd, numEnd) {
-				// Weighed as a whole: its parts are no numbers of their own.
+				// The whole number was weighed: its parts are no numbers of their own.
 				if numEnd = number(text, pos); numEnd-pos >= longNumber {
 					into.peek(text, pos)
 				}
@@ -226,15 +223,15 @@ func (d *Detector) scan(text string, into *gathering) {
 				w := walk{d: d, text: text}
 				w.follow(pos, pos, steps{})
 				if e := d.entries[w.number]; w.end > 0 && (e != entry{} || !d.shouted(text, pos, &w)) {
-					if e.languages != 0 && !asked(text, w.end) { // who asks for a deed does not do it
+					if e.languages != 0 && !asked(text, w.end) { // a person who asks for a deed does not do it
 						e.rule = into.language(text, pos, e.languages)
 					}
 					if e.rule != "" && !d.off(e.rule) {
 						into.add(Hit{Rule: e.rule, Keyword: e.keyword, Start: pos, End: w.end})
 					}
 					if e.languages == 0 {
-						// Past the whole word, or the parts of an innocent one
-						// would be tried on their own.
+						// Past the whole word. Otherwise the parts of an innocent word would be
+						// tried alone.
 						pos, inWord, inSum = w.end, true, false
 						continue
 					}
@@ -278,14 +275,14 @@ func (d *Detector) scan(text string, into *gathering) {
 			fresh = false
 		}
 		if pos < len(text) && text[pos] == ' ' {
-			// As it is behind most words.
+			// The usual case after a word.
 			inWord = false
 			pos++
 		}
 	}
 }
 
-// letters is where letters end that take two bytes each, of a word that goes on.
+// letters returns the end of the letters of two bytes that continue a word.
 func (d *Detector) letters(text string, pos int, into *gathering) int {
 	from, script := pos, rune(0)
 	for pos+1 < len(text) && text[pos]-0xc3 < 0xe0-0xc3 && text[pos+1]&0xc0 == 0x80 {
@@ -305,8 +302,8 @@ func (d *Detector) letters(text string, pos int, into *gathering) int {
 	return pos
 }
 
-// peek looks whether digits or capitals in the midst of a word are those of an
-// encoding: without them, nothing is encoded.
+// peek checks whether digits or capitals inside a word can belong to an encoding: without them,
+// nothing is encoded.
 func (g *gathering) peek(s string, pos int) {
 	if pos < g.peeked || g.encoded >= 0 {
 		return
@@ -316,12 +313,12 @@ func (g *gathering) peek(s string, pos int) {
 		return
 	}
 	if g.encoded = 0; !g.shown.Changed() {
-		g.encoded = strings.LastIndexByte(s[:pos], ' ') + 1 // no blank is encoded
+		g.encoded = strings.LastIndexByte(s[:pos], ' ') + 1 // no encoding contains a blank
 	}
 }
 
-// humped reports whether a name written in humps has one at pos: pleaseConfirm,
-// HTTPConfirm. A word ends there and another begins.
+// humped reports whether a name in camel case has a hump at pos: pleaseConfirm, HTTPConfirm. A word
+// ends there and another begins.
 func (d *Detector) humped(text string, pos int) bool {
 	if pos == 0 || !capital(text[pos]) {
 		return false
@@ -334,13 +331,13 @@ func (d *Detector) humped(text string, pos int) bool {
 	return last-'a' < 26 || capital(last) && after < len(text) && text[after]-'a' < 26
 }
 
-// longNumber is how many digits may be hexadecimal digits that hold a text.
+// longNumber is the least length of digits that may be a text in hexadecimal.
 const longNumber = 8
 
-// maxUnseen bounds how far what does not show is skipped beside a letter.
+// maxUnseen bounds the invisible characters that are skipped beside a letter.
 const maxUnseen = 64
 
-// skipUnseen returns the ends of what is seen before and after the letter at pos.
+// skipUnseen returns the ends of the visible text before and after the letter at pos.
 func (d *Detector) skipUnseen(text string, pos int) (before, after int) {
 	before, after = pos, pos+1
 	for before > 0 && text[before-1] >= utf8.RuneSelf && pos-before < maxUnseen {
@@ -360,8 +357,8 @@ func (d *Detector) skipUnseen(text string, pos int) (before, after int) {
 	return before, after
 }
 
-// shouted reports whether a word of a few letters has its first from the capitals
-// before it: "PLEASEbook" holds no ebook.
+// shouted reports whether a word of a few letters takes its first letter from the capitals before
+// it: "PLEASEbook" contains no ebook.
 func (d *Detector) shouted(text string, start int, w *walk) bool {
 	before, _ := d.skipUnseen(text, start)
 	return before > 0 && capital(text[before-1]) && int(w.plain) <= len("ebooks")
@@ -369,8 +366,8 @@ func (d *Detector) shouted(text string, start int, w *walk) bool {
 
 func capital(c byte) bool { return c-'A' < 26 }
 
-// promises looks at the first symbols of a word, and says no where the trie has
-// nothing for them. Most words of most texts go no further.
+// promises checks the first symbols of a word, and returns false if the trie has nothing for them.
+// Most words of most texts need no further check.
 func (t *trie) promises(a *atlas, text string, pos int) bool {
 	at, crossed := uint16(0), false
 	for i := 0; i < 8 && pos < len(text); i++ {
@@ -414,14 +411,14 @@ func (t *trie) promises(a *atlas, text string, pos int) bool {
 	return true
 }
 
-// doubled reports whether one of the letters stands twice at pos that do in the second
+// doubled reports whether one of the letters occurs twice at pos that are doubled in the second
 // piece of a word: "a llocate", "a pprove", "a ssign", and in no word of their own.
 func doubled(text string, pos int) bool {
 	return pos+1 < len(text) && text[pos]|0x20 == text[pos+1]|0x20
 }
 
-// crosses reports whether a word may go on behind the gap at pos, before which so
-// many letters of it stand, and where the gap ends if it is one of signs.
+// crosses reports whether a word may continue after the gap at pos, which follows that many of its
+// letters. It also returns the end of the gap if it consists of signs.
 func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (end int, may bool) {
 	blanks, signs, last, spoken := 0, 0, text[pos-1]|0x20, false
 	for ; pos < len(text) && blanks+signs <= maxBetween; pos++ {
@@ -431,7 +428,7 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 			return 0, true
 		case look == blank:
 			if blanks++; letters > 1 && (spoken || !t.nodes[at].keyword()) {
-				return 0, false // it ends a word, unless it cuts a keyword up
+				return 0, false // it ends a word, unless it cuts a keyword in pieces
 			}
 			continue
 		case look == other && c != '<' && c != '-' && c != '=' && !linked(text, pos):
@@ -448,7 +445,7 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 			case t.step(at, upright(look&letterBits)) == 0:
 				return 0, false
 			}
-			// Single letters may go on, or pieces, of which "a" is mostly none.
+			// Single letters may follow, or pieces, of which "a" usually is none.
 			return 0, letters > 1 || !spoken && (last != 'a' || doubled(text, pos)) || pos+1 == len(text) || text[pos+1]-'a' >= 26
 		}
 		return 0, true
@@ -456,7 +453,7 @@ func (t *trie) crosses(a *atlas, text string, pos int, at uint16, letters int) (
 	return 0, false
 }
 
-// leads looks at the first symbols of a cue, as promises does.
+// leads checks the first symbols of a cue, as promises does.
 func (t *trie) leads(a *atlas, text string, pos int) bool {
 	at := uint16(0)
 	for range 16 {
@@ -480,7 +477,7 @@ func (t *trie) leads(a *atlas, text string, pos int) bool {
 			g = symApostrophe
 		case c == ' ':
 			if g = symGap; plainLetter[next] == 0 {
-				// Between words there may be signs that pass for nothing.
+				// Signs that count as nothing may stand between words.
 				return next >= utf8.RuneSelf || a.ascii[next] == blank || a.ascii[next] == opening || a.ascii[next] == unseen || isMarkup(rune(next))
 			}
 		default:
@@ -494,40 +491,38 @@ func (t *trie) leads(a *atlas, text string, pos int) bool {
 	return true
 }
 
-// walk follows the trie from the beginning of a word and keeps the longest
-// word it can end. It reads the text itself, letter by letter, through
-// whatever stands between them, so that nothing has to be copied and every
-// offset is true.
+// walk follows the trie from the beginning of a word and keeps the longest word. It reads the text
+// itself, letter by letter, through everything between the letters, so that nothing has to be
+// copied and every offset is exact.
 type walk struct {
 	d      *Detector
 	text   string
-	end    int // where the longest word ends, 0 for none
+	end    int // the end of the longest word, 0 for none
 	number uint16
-	plain  uint8 // how many letters it has
+	plain  uint8 // the number of its letters
 }
 
-// steps is how the walk came to where it is.
+// steps describes the walk so far.
 type steps struct {
 	node    uint16
 	run     uint8 // letters since the last gap
 	plain   uint8 // letters that are letters
-	leet    bool  // some are not
+	leet    bool  // some are digits or signs
 	soft    bool  // a soft hyphen was seen since the last letter
-	broken  bool  // a part of more than one letter lies behind
-	spaced  bool  // white space was crossed, or the like: single letters only
+	broken  bool  // a part of more than one letter is behind
+	spaced  bool  // a blank or similar gap was crossed: single letters only
 	tight   bool  // another gap was crossed
-	crooked bool  // one that was no hyphen
+	crooked bool  // a gap other than a hyphen
 	cuts    uint8 // terminal sequences that were crossed
-	letter  bool  // the gap just crossed may be behind a piece of one letter
-	pieces  uint8 // how many pieces blanks cut the word into, 0 for one
-	half    uint8 // letters of the first of them
+	letter  bool  // the last gap may follow a piece of one letter
+	pieces  uint8 // the number of pieces into which blanks cut the word, 0 for one
+	half    uint8 // letters of the first piece
 	halved  uint16
 }
 
-// follow walks on from pos; end is where the last letter ended. It calls
-// itself only where a sign can be a letter or not, and there only if the trie
-// has that letter, so that it is over after a few dozen calls whatever the
-// text.
+// follow walks on from pos; end is the end of the last letter. It calls itself only if a sign may
+// or may not be a letter, and only if the trie has that letter, so it ends after a few dozen calls
+// for any text.
 func (w *walk) follow(pos, end int, s steps) {
 	for pos < len(w.text) {
 		if c := w.text[pos]; c-'a' < 26 {
@@ -545,7 +540,7 @@ func (w *walk) follow(pos, end int, s steps) {
 			pos += width
 			continue
 		case g == seam:
-			// Its last letter is seen where the sequence is not understood.
+			// Receivers that do not interpret the sequence see its last letter.
 			w.offer(end, s)
 			if s.cuts++; s.cuts > maxCuts {
 				return
@@ -577,7 +572,7 @@ func (w *walk) follow(pos, end int, s steps) {
 			end = pos
 			continue
 		}
-		// A boundary, unless it is a letter in disguise.
+		// It is a boundary, unless it is a letter in disguise.
 		w.offer(end, s)
 		if g&marks == markDigit || g&marks == markSign {
 			as := s
@@ -603,8 +598,8 @@ func (w *walk) follow(pos, end int, s steps) {
 	w.offer(end, s)
 }
 
-// cutAgain goes on in another piece of the word, behind a blank, where one of the
-// thirteen may be cut.
+// cutAgain continues in another piece of the word, after a blank, at a place where a keyword may be
+// cut.
 func (s *steps) cutAgain(d *Detector) bool {
 	if !d.words.nodes[s.node].keyword() || s.leet || s.tight || s.spaced || s.cuts > 0 {
 		return false
@@ -620,8 +615,7 @@ func (s *steps) cutAgain(d *Detector) bool {
 // step takes one letter and reports whether the trie has it.
 func (w *walk) step(s *steps, g glyph, plain bool) bool {
 	if s.spaced && s.run > 0 {
-		// After a space only single letters count: "s c h e d u l e", but
-		// never "a sign".
+		// After a space only single letters count: "s c h e d u l e", but never "a sign".
 		return false
 	}
 	next := w.d.words.step(s.node, upright(g))
@@ -638,8 +632,7 @@ func (w *walk) step(s *steps, g glyph, plain bool) bool {
 	return true
 }
 
-// offer takes the word that ends here, if one does and is longer than what was
-// found.
+// offer accepts the word that ends here, if there is one and it is longer than the one so far.
 func (w *walk) offer(end int, s steps) {
 	number := w.d.words.nodes[s.node].end
 	if number == 0 || end <= w.end || s.run == 0 {
@@ -656,31 +649,31 @@ func (w *walk) offer(end int, s steps) {
 	case e.languages != 0 && (s.leet || s.crooked || s.spaced || s.pieces > 0):
 		return
 	case e.rule == "" && e.languages == 0 && (s.crooked || s.plain <= 6 && s.run == 1 && !s.broken):
-		// An innocent word is let off only as people write it. Letter by letter,
-		// a short one may be the end of another word: "p l e a s e b o o k".
+		// An innocent word is accepted only in a usual spelling. Letter by letter, a short one may be
+		// the end of another word: "p l e a s e b o o k".
 		return
 	case e.rule == Prefixed && s.tight:
-		// "re-schedule" holds the whole word schedule.
+		// "re-schedule" contains the whole word schedule.
 		return
 	}
 	w.end, w.number, w.plain = end, number-1, s.plain
 }
 
-// The gaps that a word can be cut by.
+// The gaps that can cut a word.
 const (
 	maxBetween = 12 // signs and blanks in a row: "com** **mit"
 	maxTag     = 64
 	maxCuts    = 8  // terminal sequences inside a word
-	maxMargin  = 12 // what may begin the line that a hyphenated word goes on in
+	maxMargin  = 12 // the possible beginning of a line that continues a hyphenated word
 )
 
-// cross reads the gap at pos and returns where the word would go on.
+// cross reads the gap at pos and returns the position at which the word would continue.
 func (w *walk) cross(pos int, s *steps) (int, bool) {
 	var (
 		signs, blanks, margin int
 		hyphen                = s.soft // the gap is a single hyphen so far
-		crooked               bool     // it has a sign that is no hyphen
-		spoken                bool     // it has one that people part words by
+		crooked               bool     // it has a sign other than a hyphen
+		spoken                bool     // it has a sign that separates words
 		newline               bool     // a hyphen and the end of a line
 		path, dot             bool     // it has a slash, a full stop
 	)
@@ -691,7 +684,7 @@ gap:
 		case g == unseen:
 		case g == seam:
 			if pos+width < len(w.text) && w.text[pos+width] < utf8.RuneSelf {
-				width++ // its last letter
+				width++ // including its last letter
 			}
 		case g.wordly() || g&marks == markDigit || g == figure:
 			break gap
@@ -729,8 +722,8 @@ gap:
 	}
 	switch {
 	case newline || blanks == 0:
-		// A path, a call or a label is no word in disguise: ".com/mit",
-		// "a.Sign", "4_signed". Letter by letter it still is one.
+		// A path, a call or a label is no word in disguise: ".com/mit", "a.Sign", "4_signed".
+		// Letter by letter it still is one.
 		s.spaced = s.spaced || path || s.plain == 0 || dot && !s.tight && s.run == 1
 		s.tight = true
 		s.crooked = s.crooked || crooked
@@ -746,8 +739,8 @@ gap:
 	return pos, true
 }
 
-// cutUp reports whether a word that blanks cut up is one. Where both of two
-// pieces are words it is not: "as sign", "re served", "boo king", "dead lines".
+// cutUp reports whether a word in pieces counts. It does not if both of two pieces are words: "as
+// sign", "re served", "boo king", "dead lines".
 func (d *Detector) cutUp(number uint16, s *steps) bool {
 	if d.entries[number].keyword == "" {
 		return false
@@ -766,12 +759,12 @@ func (d *Detector) cutUp(number uint16, s *steps) bool {
 	return true
 }
 
-// linked reports whether the part of a link begins at pos that nobody is shown.
+// linked reports whether the invisible part of a link begins at pos.
 func linked(text string, pos int) bool {
 	return pos+1 < len(text) && (text[pos] == ']' && text[pos+1] == '(' || text[pos] == '[' && text[pos+1] == '^')
 }
 
-// speaks reports whether a sign beside a blank parts words, and marks nothing up.
+// speaks reports whether a sign beside a blank separates words, and is no markup.
 func speaks(r rune) bool {
 	switch r {
 	case '*', '_', '~', '"', '<', '>', '`', '\\', '[', ']', '!':
@@ -784,7 +777,7 @@ func isHyphen(r rune) bool {
 	return r == '-' || r == '\u2010' || r == '\u2011' || r == '\ufe63' || r == '\uff0d'
 }
 
-// tag returns the length of the markup at pos up to what closes it, 0 if there is none.
+// tag returns the length of the markup at pos up to the closing sign, 0 if there is none.
 func (w *walk) tag(pos int, closes rune) int {
 	seen := 0
 	for at := pos + 1; at < len(w.text); {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// term is what a word near a sum says about it.
+// term is the meaning of a word near a sum.
 type term uint32
 
 const (
@@ -14,34 +14,32 @@ const (
 	giving term = 1 << iota
 	// ours is the sender: I, we.
 	ours
-	// theirs is somebody else, or a wish: then the sum is not the sender's.
+	// theirs is somebody else, or a wish: then the sender does not give the sum.
 	theirs
 	// against is a denial or a condition.
 	against
-	// fund is a noun that a sum is granted as: budget, discount.
+	// fund is a noun for a granted sum: budget, discount.
 	fund
-	// granted is the granting of it: approved.
+	// granted is a word for the grant: approved.
 	granted
-	// unit makes a sum of a number: dollars, million.
+	// unit makes a number a sum: dollars, million.
 	unit
 	// cut takes a share off a price: "10% off".
 	cut
-	// denies turns a yes into a no, doubts an "I will" into a question: words of
-	// the other families.
+	// denies turns a yes into a no, doubts an "I will" into a question: words of the other
+	// families.
 	denies
 	doubts
-	// addressed, timed and summed make a promise of a step: whom it is for, when,
-	// and for how much.
+	// addressed, timed and summed make a promise of a step: the addressee, the time, and the sum.
 	addressed
 	timed
 	summed
-	// settled is what was somebody's to decide and is done: cancelled. finished is
-	// it where it was done to what people order and have: "your order has been
-	// changed", and bought names those.
+	// settled is a completed deed that needed somebody's decision: cancelled. finished is one for
+	// things that people order and own: "your order has been changed". bought names those things.
 	settled
 	finished
 	bought
-	// priced is a verb of giving that makes a sum of a bare number: "pay 500".
+	// priced is a verb of giving that makes a bare number a sum: "pay 500".
 	priced
 )
 
@@ -96,9 +94,9 @@ func (d *Detector) learnTerms() {
 	d.terms.pack()
 }
 
-// term is what a word says that was read, and termOf what one says as the text
-// has it: in any case, with its apostrophes. A text can be nothing but sums
-// with a dozen words to look at around each, so neither copies anything.
+// term returns the meaning of a word that was read, and termOf that of one in the text, in any case
+// and with its apostrophes. Neither copies anything, since a text can consist of sums with a dozen
+// words to check around each.
 func (d *Detector) term(w *word) term {
 	at := uint16(0)
 	for _, c := range w.letters[:min(w.n, maxWord)] {
@@ -130,8 +128,8 @@ func (d *Detector) termOf(word string) term {
 	return d.termAt(at)
 }
 
-// isTerm reports whether a word says t as it is spelled: an apostrophe makes
-// another word of it.
+// isTerm reports whether a word has the meaning t as it is spelled: an apostrophe makes it another
+// word.
 func (d *Detector) isTerm(word string, t term) bool {
 	return d.termOf(word)&t != 0 && !strings.ContainsAny(word, "'\u2019")
 }
@@ -143,7 +141,7 @@ func (d *Detector) termAt(node uint16) term {
 	return 0
 }
 
-// number returns where the number that begins at pos ends: "1,200.50".
+// number returns the end of the number that begins at pos: "1,200.50".
 func number(text string, pos int) int {
 	for pos < len(text) && (text[pos] >= '0' && text[pos] <= '9' ||
 		(text[pos] == ',' || text[pos] == '.') && pos+1 < len(text) && text[pos+1] >= '0' && text[pos+1] <= '9') {
@@ -152,9 +150,9 @@ func number(text string, pos int) int {
 	return pos
 }
 
-// sum weighs the number from pos to past: whether it is a sum of money, and
-// whether the words around it say that the sender parts with it. It returns
-// the stretch from the words that say so to the sum, or from the sum to them.
+// sum weighs the number from pos to past: whether it is a sum of money, and whether the words
+// around it say that the sender gives it. It returns the stretch from those words to the sum, or
+// from the sum to them.
 func (d *Detector) sum(text string, pos, past int) (start, end int, ok bool) {
 	from, to, strong := pos, past, false
 	if d.denominated(text, pos, past) {
@@ -164,12 +162,12 @@ func (d *Detector) sum(text string, pos, past int) (start, end int, ok bool) {
 		return 0, 0, false
 	}
 	start, end, ok = d.given(text, from, to, strong)
-	// Asked last: most numbers are no sums that anybody gives.
+	// This check comes last: most numbers are no sums that anybody gives.
 	return start, end, ok && !asked(text, to)
 }
 
-// given looks for the words that give away the sum from start to end, and
-// returns the stretch from or to them.
+// given looks for the words that reveal a gift of the sum from start to end, and returns the
+// stretch from or to them.
 func (d *Detector) given(text string, start, end int, strong bool) (from, to int, ok bool) {
 	if from, ok := d.parted(text, start, strong); ok {
 		return from, end, true
@@ -201,8 +199,8 @@ func (d *Detector) given(text string, start, end int, strong bool) (from, to int
 	return 0, 0, false
 }
 
-// pricedBefore reports whether the word before a number is a verb of giving that
-// makes a sum of it. Every other number that nothing else makes one is none.
+// pricedBefore reports whether the word before a number is a verb of giving that makes it a sum.
+// Without one, a bare number is no sum.
 func (d *Detector) pricedBefore(text string, pos int) bool {
 	for ; pos > 0; pos-- {
 		switch c := text[pos-1]; c {
@@ -230,8 +228,8 @@ func (d *Detector) pricedBefore(text string, pos int) bool {
 	return pos < end && d.termOf(text[pos:end])&priced != 0
 }
 
-// denominated reports whether something stands beside a number that could make it a
-// sum. Beside most there is nothing of the kind.
+// denominated reports whether something beside a number could make it a sum. Most numbers have
+// nothing of the kind.
 func (d *Detector) denominated(text string, pos, end int) bool {
 	for pos > 0 && text[pos-1] == ' ' {
 		pos--
@@ -246,7 +244,7 @@ func (d *Detector) denominated(text string, pos, end int) bool {
 			}
 		}
 	}
-	const plain = ".,:;)]-/+(|}=<>" // what is no part of a word, nor passed over
+	const plain = ".,:;)]-/+(|}=<>" // signs that belong to no word, and are not skipped
 	past := end
 	for past < len(text) && past-end < maxGap && (text[past] == ' ' || isMarkup(rune(text[past]))) {
 		past++
@@ -269,11 +267,11 @@ func (d *Detector) denominated(text string, pos, end int) bool {
 	return d.termAt(at)&unit != 0
 }
 
-// maxCurrency is how far before a number its currency can begin, in bytes.
+// maxCurrency bounds the distance from a currency to its number, in bytes.
 const maxCurrency = 8
 
-// amount reads the sum around the number from pos to end. It is strong if a currency
-// or a multiplier makes money of the number, or it is a share of a price.
+// amount reads the sum around the number from pos to end. It is strong if a currency or a
+// multiplier makes the number money, or if it is a share of a price.
 func (d *Detector) amount(text string, pos, end int) (start, past int, strong bool) {
 	start = pos
 	before := strings.TrimRight(text[max(0, pos-maxCurrency):pos], " \u00a0")
@@ -302,8 +300,8 @@ func (d *Detector) amount(text string, pos, end int) (start, past int, strong bo
 	return start, end, strong
 }
 
-// share reports whether a per cent is one of a price: "10% off", "a discount of
-// 10%". Of anything else it is no money.
+// share reports whether a percentage is a share of a price: "10% off", "a discount of 10%". Any
+// other percentage is no money.
 func (d *Detector) share(text string, start, end int) bool {
 	r := reader{a: d.atlas, text: text, pos: end}
 	if w := r.word(); d.term(&w)&cut != 0 {
@@ -312,8 +310,8 @@ func (d *Detector) share(text string, start, end int) bool {
 	return back(text, start, 3, func(_ int, s string) bool { return d.termOf(s)&fund != 0 })
 }
 
-// parted looks for the sender and a verb of giving in the clause before a sum.
-// A bare number counts only right behind its verb: "we can pay 500".
+// parted looks for the sender and a verb of giving in the clause before a sum. A bare number counts
+// only directly after its verb: "we can pay 500".
 func (d *Detector) parted(text string, start int, strong bool) (from int, ok bool) {
 	var verb, stopped bool
 	nth := 0

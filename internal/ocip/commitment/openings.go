@@ -8,36 +8,36 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// openings says of a word as most are, of small letters but the first and with a blank
-// or the end of a clause behind it, whether anything that is looked for can begin with
-// it: by the whole word, and for cues by the word behind it as well. It is asked once a
-// word, with no look at its letters one by one, and may say yes where nothing begins.
+// openings tells for an ordinary word whether anything that the detector looks for can begin with
+// it. An ordinary word has small letters except the first, and a blank or the end of a clause after
+// it. The key is the whole word; for cues also the word after it. It is asked once a word, without
+// a look at single letters, and may say yes although nothing begins.
 type openings struct {
-	// words has four bits for each hash of a word, pairs one for each of two words, and
-	// paths one for each of what a word or a cue begins with.
+	// words has four bits for each hash of a word, pairs one for each pair of words, and paths one
+	// for each beginning of a word or a cue.
 	words [1 << 15 / 16]uint64
 	pairs [1 << 15 / 64]uint64
 	paths [1 << 16 / 64]uint64
 }
 
 const (
-	// opensWord: one of the words, or what a blank can cut one of the thirteen at.
+	// opensWord: one of the words, or a part at which a blank can cut a keyword.
 	opensWord = 1 << iota
-	// opensCue: a cue of one word, whatever follows it.
+	// opensCue: a cue of one word, with any text after it.
 	opensCue
-	// opensCueBefore: one that only some words can follow.
+	// opensCueBefore: a cue that only some words can follow.
 	opensCueBefore
 	// opensPair: a cue of several words.
 	opensPair
 )
 
-// inEach is a byte in each of eight, and highBits the highest bits of them.
+// inEach is a byte repeated in each of eight, and highBits the highest bits of them.
 const (
 	inEach   = 0x0101010101010101
 	highBits = 0x80 * inEach
 )
 
-// eightFrom are the eight bytes from pos on, zeros behind the end.
+// eightFrom returns the eight bytes from pos on, with zeros after the end.
 func eightFrom(s string, pos int) uint64 {
 	if pos+8 <= len(s) {
 		return text.Eight(s[pos:])
@@ -52,8 +52,8 @@ func eightFrom(s string, pos int) uint64 {
 	return w
 }
 
-// run reads the letters that eight bytes begin with: how many they are, what they are in
-// lower case, and whether one but the first is a capital.
+// run reads the letters at the beginning of eight bytes: their number, the letters in lower case,
+// and whether one of them except the first is a capital.
 func run(w uint64) (letters int, small uint64, capitals bool) {
 	small = w | 0x20*inEach
 	low := small &^ highBits
@@ -63,7 +63,7 @@ func run(w uint64) (letters int, small uint64, capitals bool) {
 	return letters, small & mask, ^w&(0x20*inEach)&mask>>8 != 0
 }
 
-// folded has i for each l, as [upright] has.
+// folded replaces each l by i, like [upright].
 func folded(word uint64) uint64 {
 	l := word ^ 'l'*inEach
 	return word - ^((l&^highBits+0x7f*inEach)|l|0x7f*inEach)>>7*('l'-'i')
@@ -81,8 +81,8 @@ func (o *openings) add(word, what uint64) {
 	o.words[hash>>4] |= what << (hash & 15 * 4)
 }
 
-// leads reports whether a word or a cue can begin with these letters, whatever follows,
-// and of their complement, whether they are a word.
+// leads reports whether a word or a cue can begin with these letters, with any text after them. For
+// their complement, it reports whether they are a word.
 func (o *openings) leads(word uint64) bool {
 	hash := word * spread >> 48
 	return o.paths[hash>>6]>>(hash&63)&1 != 0
@@ -107,7 +107,7 @@ func (o *openings) addPair(first, second uint64) {
 	o.pairs[hash>>6] |= 1 << (hash & 63)
 }
 
-// keyOf is how a word of letters in lower case is known.
+// keyOf returns the key of a word of letters in lower case.
 func keyOf(word string) uint64 {
 	_, small, _ := run(eightFrom(word, 0))
 	return folded(small)
@@ -134,7 +134,7 @@ func (d *Detector) learnOpenings() {
 		first, rest, more := strings.Cut(cue, " ")
 		switch {
 		case strings.Contains(first, "'"):
-			// Nothing is asked of a word before an apostrophe.
+			// A word before an apostrophe is not looked up.
 		case more:
 			d.openings.add(keyOf(first), opensPair)
 			d.openings.addPair(keyOf(first), keyOf(rest))
@@ -144,7 +144,7 @@ func (d *Detector) learnOpenings() {
 	})
 }
 
-// learnFollowers learns what can follow a cue of one word.
+// learnFollowers learns the words that can follow a cue of one word.
 func (d *Detector) learnFollowers(first string) {
 	symbols := make([]glyph, len(first))
 	for i := range symbols {
@@ -181,8 +181,8 @@ func (d *Detector) learnFollowers(first string) {
 	}
 }
 
-// each goes through what a trie holds: every beginning, whether it is whole, and whether
-// one of the thirteen begins so.
+// each visits the contents of a trie: every beginning, whether it is whole, and whether a keyword
+// begins with it.
 func (t *trie) each(yes func(word string, whole, keyword bool)) {
 	var from func(node uint16, word []byte)
 	from = func(node uint16, word []byte) {
@@ -201,14 +201,15 @@ func (t *trie) each(yes func(word string, whole, keyword bool)) {
 
 const symbolSpelled = "\x00abcdefghijklmnopqrstuvwxyz' "
 
-// closes are the signs that end a clause, a bit each.
+// closes are the signs that end a clause, one bit each.
 const closes uint64 = 1<<'.' | 1<<',' | 1<<'?' | 1<<'!' | 1<<':' | 1<<';' | 1<<')'
 
 func closing(c byte) bool { return c < 64 && (closes|1<<' '|1<<'\n')>>c&1 != 0 }
 
-// pass goes from the word at pos, which stands behind no letter, to the first one that is
-// not as most are, or that something begins with: its place, what it may be, and whether
-// that is known. What is no word stops it too: nothing begins there, and it is not known.
+// pass goes from the word at pos, which follows no letter, to the first word that is not ordinary,
+// or with which something begins. It returns the position, the kinds of text that may begin there,
+// and whether they are known. Text other than a word stops it too: nothing begins there, and it is
+// not known.
 func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64, known bool) {
 	for pos < len(s) && plainLetter[s[pos]] != 0 {
 		letters, small, capitals := run(eightFrom(s, pos))
@@ -278,8 +279,7 @@ func (d *Detector) pass(s string, pos int, into *gathering) (at int, what uint64
 	return min(pos, len(s)), 0, false
 }
 
-// lettersOf are the first letters at pos, of which there are eight at most, without their
-// accents.
+// lettersOf returns the first letters at pos, at most eight, without their accents.
 func (a *atlas) lettersOf(s string, pos int) (word uint64) {
 	for n := 0; n < 8 && pos < len(s); n++ {
 		g, width := plainLetter[s[pos]], 1
@@ -296,8 +296,8 @@ func (a *atlas) lettersOf(s string, pos int) (word uint64) {
 	return folded(word)
 }
 
-// goesOn reports whether a cue may go on behind its first word with what stands at pos,
-// behind a blank.
+// goesOn reports whether a cue may continue after its first word with the text at pos, which
+// follows a blank.
 func (o *openings) goesOn(s string, pos int, first, opens uint64) bool {
 	if pos >= len(s) {
 		return true
@@ -308,7 +308,7 @@ func (o *openings) goesOn(s string, pos int, first, opens uint64) bool {
 	letters, small, _ := run(eightFrom(s, pos))
 	end := pos + letters
 	if opens&opensCueBefore != 0 {
-		// Adverbs are let past.
+		// Adverbs are skipped.
 		if letters == 8 {
 			end = lowers(s, end)
 		}

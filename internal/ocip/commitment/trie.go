@@ -2,8 +2,8 @@ package commitment
 
 import "math/bits"
 
-// trie is a set of words, one step a symbol. Words are added first, and looked for
-// once it is packed.
+// trie is a set of words, with one step for each symbol. Words are added first, and looked up after
+// it is packed.
 type trie struct {
 	rows  []row
 	nodes []node
@@ -16,14 +16,14 @@ type row struct {
 	keyword bool
 }
 
-// node is packed so that what texts are compared with stays in the nearest cache.
+// node is packed so that the data for comparisons stays in the nearest cache.
 type node struct {
-	// next has a bit for each symbol that goes on from here, and first is the node
-	// of the lowest of them: the others follow it. The highest bit, which is no
-	// symbol's, marks what a form of one of the thirteen begins with.
+	// next has a bit for each symbol that continues from here, and first is the node of the lowest
+	// of them: the others follow it. The highest bit, which belongs to no symbol, marks the
+	// beginnings of the forms of a keyword.
 	next  uint32
 	first uint16
-	// end is where a word ends: its number plus one.
+	// end is set if a word ends here: its number plus one.
 	end uint16
 }
 
@@ -31,15 +31,15 @@ const keywordBit = 1 << 31
 
 func (n *node) keyword() bool { return n.next&keywordBit != 0 }
 
-// The symbols of the tries: the letters, and for the phrases of cues the
-// apostrophe and the gap between words.
+// The symbols of the tries: the letters, and for the phrases of cues the apostrophe and the gap
+// between words.
 const (
 	symApostrophe = 27
 	symGap        = 28
 	symbols       = 32 // so that the low bits of any glyph are an index
 )
 
-// add adds a word, and leaves alone one that is there.
+// add adds a word, unless it is there.
 func (t *trie) add(word []glyph, number int) { t.addAs(word, number, false) }
 
 func (t *trie) addAs(word []glyph, number int, keyword bool) {
@@ -51,7 +51,7 @@ func (t *trie) addAs(word []glyph, number int, keyword bool) {
 // set adds a word, or gives it another number.
 func (t *trie) set(word []glyph, number int) { t.grow(word, false).end = uint16(number + 1) }
 
-// grow returns the row that a word ends in.
+// grow returns the row in which a word ends.
 func (t *trie) grow(word []glyph, keyword bool) *row {
 	if t.rows == nil {
 		t.rows = make([]row, 1, 1024)
@@ -79,8 +79,7 @@ func (t *trie) ending(word []glyph) uint16 {
 	return t.rows[at].end
 }
 
-// pack makes the nodes of the rows, breadth first: what goes on from a node stands
-// together.
+// pack makes the nodes of the rows, breadth first: the successors of a node are adjacent.
 func (t *trie) pack() {
 	t.nodes = make([]node, 1, len(t.rows))
 	queue := []uint16{0}
@@ -102,7 +101,7 @@ func (t *trie) pack() {
 	t.rows = nil
 }
 
-// step returns the node that a symbol leads to, 0 for none.
+// step returns the node for a symbol, 0 for none.
 func (t *trie) step(at uint16, sym glyph) uint16 {
 	n := &t.nodes[at]
 	bit := uint32(1) << (sym % symbols)
@@ -112,7 +111,7 @@ func (t *trie) step(at uint16, sym glyph) uint16 {
 	return n.first + uint16(bits.OnesCount32(n.next&(bit-1)))
 }
 
-// steps returns the node that a word leads to, 0 for none.
+// steps returns the node for a word, 0 for none.
 func (t *trie) steps(word []glyph) uint16 {
 	at := uint16(0)
 	for _, g := range word {

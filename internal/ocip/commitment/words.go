@@ -1,14 +1,13 @@
 package commitment
 
-// keyword is one of the thirteen, with the words that count as it.
+// keyword is one of the thirteen keywords, with the words that count as it.
 type keyword struct {
 	name string
-	// forms are its inflections and the nouns of its deed, and the ways people
-	// misspell them. Nouns of the doer (scheduler, approver, assignee,
-	// guarantor) are not among them: they name a part or a program, and bind
-	// nobody.
+	// forms are its inflections, the nouns of its deed, and common misspellings. Nouns of the doer
+	// (scheduler, approver, assignee, guarantor) are not among them: they name a part or a program,
+	// and bind nobody.
 	forms string
-	// derived are the nouns of its deed that it is no part of.
+	// derived are the nouns of its deed that do not contain it.
 	derived string
 }
 
@@ -30,12 +29,11 @@ var keywords = [...]keyword{
 		" garantee garanteed guarentee guarenteed gaurantee gauranteed", ""},
 }
 
-// innocents are words that hold a keyword and are none. Any other run of letters
-// that one of the thirteen stands in, as the reference plugin looks for it, is
-// held: "pleaseapprove", "booknow". So are these in the midst of a longer run
-// ("searchandbook" is no handbook), but not with a hyphen ("e-book"), spaced out
-// ("c o m m i t t e e"), with digits for letters ("faceb00k") or with a hump
-// ("MacBook").
+// innocents are words that contain a keyword and are none. Any other run of letters that contains a
+// keyword in the reference plugin's spelling is held: "pleaseapprove", "booknow". An
+// innocent in the middle of a longer run is also held ("searchandbook" is no handbook). It is not
+// held with a hyphen ("e-book"), spaced out ("c o m m i t t e e"), with digits for letters
+// ("faceb00k") or with a hump ("MacBook").
 const innocents = "facebook facebooks ebook ebooks notebook notebooks handbook handbooks textbook textbooks" +
 	" cookbook cookbooks yearbook yearbooks workbook workbooks playbook playbooks runbook runbooks logbook logbooks" +
 	" casebook casebooks guidebook guidebooks checkbook checkbooks chequebook chequebooks passbook passbooks" +
@@ -68,8 +66,8 @@ const innocents = "facebook facebooks ebook ebooks notebook notebooks handbook h
 	" compromise compromises compromised compromiser compromising uncompromising uncompromisingly" +
 	" meetinghouse meetinghouses deadliness guarantor guarantors"
 
-// prefixed are words made of a keyword and a prefix. They are other words than
-// the thirteen, and bind as much: a family of their own.
+// prefixed are words made of a keyword and a prefix. They are other words than the keywords, and
+// bind as much: a family of their own.
 const prefixed = "reschedule reschedules rescheduled rescheduling preschedule prescheduled" +
 	" reapprove reapproved reapproval preapprove preapproves preapproved preapproving preapproval" +
 	" reallocate reallocates reallocated reallocating reallocation overallocate overallocated" +

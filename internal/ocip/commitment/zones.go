@@ -2,24 +2,22 @@ package commitment
 
 import "strings"
 
-// zoner names the zone of places asked for in ascending order. It goes through
-// the text once, line by line, and only as far as it is asked.
+// zoner names the zones of positions in ascending order. It goes through the text once, line by
+// line, and only as far as necessary.
 type zoner struct {
 	text string
-	// line and next bound the line looked at; zone is its zone, or that of the
-	// rest of the text if rest is set.
+	// line and next bound the current line; zone is its zone, or that of the rest of the text if
+	// rest is set.
 	line, next int
 	zone       string
 	rest       bool
-	fence      string // what closes the fenced code we are in
+	fence      string // the end of the current fenced code
 	started    bool
-	// code and codeEnd bound the code span of the line looked at, and missing
-	// holds the lengths of backtick runs that have no partner further on, so
-	// that none is looked for twice.
+	// code and codeEnd bound a code span of the current line. missing holds the lengths of backtick
+	// runs that have no partner further on, so that none is searched twice.
 	code, codeEnd int
 	missing       uint8
-	// last is where the last lines begin that could be a signature, once they
-	// are counted.
+	// last is the start of the last lines that could be a signature, once they are counted.
 	last    int
 	counted bool
 }
@@ -46,7 +44,7 @@ func (z *zoner) advance() {
 	z.code, z.codeEnd, z.missing = z.line, z.line, 0
 	line := z.text[z.line:z.next]
 	if z.fence == "" && !z.rest && (line == "" || strings.IndexByte(" >`~O-BSG", line[0]) < 0) {
-		z.zone = ZoneBody // as most lines are
+		z.zone = ZoneBody // the usual case
 		return
 	}
 	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
@@ -75,7 +73,7 @@ func (z *zoner) advance() {
 		z.zone, z.fence = ZoneCode, indented[:length]
 	case z.quoteHeader(line):
 		z.zone = ZoneQuote
-		// Where the quoted lines are marked, only they are the quote.
+		// If the quoted lines are marked, only they are the quote.
 		z.rest = !z.marked()
 	case (line == "-- " || line == "--") && z.signs(), strings.HasPrefix(line, "Sent from my "), strings.HasPrefix(line, "Get Outlook for "):
 		z.zone = ZoneSignature
@@ -85,10 +83,10 @@ func (z *zoner) advance() {
 	}
 }
 
-// maxHeader bounds the line that heads a quote, which mailers wrap.
+// maxHeader bounds the header of a quote, which mailers wrap.
 const maxHeader = 300
 
-// quoteHeader reports whether what a mailer writes above a quote begins here.
+// quoteHeader reports whether a mailer's header of a quote begins here.
 func (z *zoner) quoteHeader(line string) bool {
 	if strings.HasPrefix(line, "-----Original Message-----") ||
 		strings.HasPrefix(line, "---------- Forwarded message") || strings.HasPrefix(line, "Begin forwarded message:") {
@@ -116,20 +114,19 @@ func (z *zoner) quoteHeader(line string) bool {
 	return false
 }
 
-// marked reports whether the first line with text after a quote's header
-// begins with >.
+// marked reports whether the first line with text after a quote's header begins with >.
 func (z *zoner) marked() bool {
 	head := z.text[z.line:min(len(z.text), z.line+maxHeader)]
 	_, head, _ = strings.Cut(head, "wrote:")
 	return strings.HasPrefix(strings.TrimLeft(head, " \r\n\t"), ">")
 }
 
-// maxSignature is how many lines with text a signature has. More are a letter
-// with a rule across it.
+// maxSignature bounds the lines with text in a signature. More lines are a letter with a rule
+// across it.
 const maxSignature = 12
 
-// signs reports whether few enough lines follow for a signature. The last lines
-// are counted once, from the end, however many rules are drawn across a text.
+// signs reports whether few enough lines follow for a signature. The last lines are counted once,
+// from the end, however many rules the text has.
 func (z *zoner) signs() bool {
 	if !z.counted {
 		z.counted, z.last = true, len(z.text)
@@ -147,8 +144,8 @@ func (z *zoner) signs() bool {
 	return z.next >= z.last
 }
 
-// inline reports whether a place of the line is in a code span: between two
-// runs of as many backticks.
+// inline reports whether a position of the line is in a code span: between two runs of equally many
+// backticks.
 func (z *zoner) inline(pos int) string {
 	for z.codeEnd <= pos {
 		i := strings.IndexByte(z.text[z.codeEnd:z.next], '`')
