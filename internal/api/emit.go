@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -112,14 +111,14 @@ func (m EmittedMessage) Write(b []byte) ([]byte, gate.Delivered) {
 // Room is about how many bytes the message takes (gate.Form).
 func (m EmittedMessage) Room() int { return room(m.Content, m.Metadata) }
 
-// SessionEvent is the data of session_start.
+// SessionEvent is the data of session_start, encoded.
 func SessionEvent(key, agent string) []byte {
-	return fmt.Appendf(nil, `{"sessionKey":%s,"agentId":%s}`, String(key), String(agent))
+	return appendJSON(nil, SessionStarted{SessionKey: key, AgentID: agent})
 }
 
-// RunEvent is the data of agent_starting.
+// RunEvent is the data of agent_starting, encoded.
 func RunEvent(run, agent, key string) []byte {
-	return fmt.Appendf(nil, `{"runId":%s,"agentId":%s,"sessionKey":%s}`, String(run), String(agent), String(key))
+	return appendJSON(nil, RunStarting{RunID: run, AgentID: agent, SessionKey: key})
 }
 
 // Message reads the message of a hook. It needs what a message that is dispatched needs.

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"maps"
+	"slices"
+)
+
 // The events that the kernel sends apps by itself, besides [ApprovalEvent].
 const (
 	AppUnhealthy  = "app:unhealthy"
@@ -12,18 +17,20 @@ const (
 	KernelResumed = "kernel:resumed"
 )
 
-// Hooks lists the hooks by their canonical names.
-func Hooks() []Hook {
-	return []Hook{
-		MessageReceived, MessageSending, AgentStarting, AgentCompleted, ToolExecuting, ToolCompleted, MessageSent, SessionStart, SessionEnd,
-	}
-}
-
-// Events lists the names of all events, hooks by their canonical names.
-func Events() []string {
-	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}
+// HookEvents maps the names of the events of hooks to the hooks: one for each name that an app
+// can subscribe with.
+func HookEvents() map[string]Hook {
+	names := make(map[string]Hook)
 	for _, hook := range Hooks() {
-		names = append(names, "hook:"+string(hook))
+		names["hook:"+string(hook)] = hook
+		if alias := hook.Alias(); alias != "" {
+			names["hook:"+alias] = hook
+		}
 	}
 	return names
+}
+
+// Events lists the names of all events.
+func Events() []string {
+	return append([]string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}, slices.Sorted(maps.Keys(HookEvents()))...)
 }

@@ -168,11 +168,7 @@ func payloads() map[string]reflect.Type {
 func (m *maker) events() error {
 	all := &jsonschema.Schema{Type: "object", Description: "The events: the payload of each.", Properties: map[string]*jsonschema.Schema{}}
 	for _, name := range api.Events() {
-		payload := payloads()[name]
-		if payload == nil {
-			payload = reflect.TypeFor[api.HookEvent]()
-		}
-		s, err := m.of(payload, use{})
+		s, err := m.payload(name)
 		if err != nil {
 			return fmt.Errorf("cannot describe the event %s: %w", name, err)
 		}
@@ -182,6 +178,29 @@ func (m *maker) events() error {
 	all.Required = all.PropertyOrder
 	m.defs[defEvents] = all
 	return nil
+}
+
+// payload is the schema of the payload of an event. The events of hooks have a common form, and
+// data of their own.
+func (m *maker) payload(event string) (*jsonschema.Schema, error) {
+	hook, ok := api.HookEvents()[event]
+	if !ok {
+		return m.of(payloads()[event], use{})
+	}
+	form, err := m.of(reflect.TypeFor[api.HookEvent](), use{})
+	if err != nil {
+		return nil, err
+	}
+	data, err := m.of(hook.Data(), use{})
+	if err != nil {
+		return nil, err
+	}
+	if hook.Open() {
+		data = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{data, {Type: "object"}}}
+	}
+	return &jsonschema.Schema{AllOf: []*jsonschema.Schema{form, {
+		Type: "object", Properties: map[string]*jsonschema.Schema{"data": data}, PropertyOrder: []string{"data"}, Required: []string{"data"},
+	}}}, nil
 }
 
 // line begins the form of a message: its members, of which the first ones are in each.

@@ -79,7 +79,7 @@ func TestTypeScript(t *testing.T) {
 		"export interface Sample {\n  level?: string;\n  any?: unknown;\n  at: string;\n  names: string[];\n  maybe: Inner | null;\n  left?: Inner;\n  data?: string;\n  env?: Record<string, string>;\n  count: number;\n}\n",
 		"export interface InnerInput {\n",
 		"  \"a.get\": {\n    params: SampleEmpty | EmptyInput;\n    result: Sample;\n  };\n  \"a.watch\": {\n    params: InnerInput;\n    result: Inner;\n    opening: Watching;\n    stream: true;\n  };\n",
-		"  method: keyof Methods;\n", "  event: keyof Events;\n", "  \"app:lost\": AppEvent;\n", "  code: ErrorCode;\n",
+		"  method: keyof Methods;\n", "  event: keyof Events;\n", "  \"app:lost\": AppEvent;\n", "  \"hook:message_sending\": HookEvent & {\n    data: Message;\n  };\n", "  \"hook:before_tool_call\": HookEvent & {\n    data: ToolUse;\n  };\n", "  code: ErrorCode;\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

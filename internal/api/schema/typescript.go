@@ -59,11 +59,9 @@ func (w *declarations) typeOf(s *jsonschema.Schema, indent string) string {
 	case s.Type == "object" && len(s.Properties) > 0:
 		return w.object(s, indent)
 	case s.AnyOf != nil:
-		var kinds []string
-		for _, one := range s.AnyOf {
-			kinds = append(kinds, w.typeOf(one, indent))
-		}
-		return strings.Join(kinds, " | ")
+		return w.join(s.AnyOf, " | ", indent)
+	case s.AllOf != nil:
+		return w.join(s.AllOf, " & ", indent)
 	}
 	switch s.Type {
 	case "boolean", "string":
@@ -87,6 +85,15 @@ func (w *declarations) typeOf(s *jsonschema.Schema, indent string) string {
 		return "Record<string, unknown>"
 	}
 	return "unknown"
+}
+
+// join writes several types with an operator between them.
+func (w *declarations) join(list []*jsonschema.Schema, operator, indent string) string {
+	var kinds []string
+	for _, one := range list {
+		kinds = append(kinds, w.typeOf(one, indent))
+	}
+	return strings.Join(kinds, operator)
 }
 
 // object is the type of an object with the members of a schema.
