@@ -2,17 +2,17 @@
 //
 // # The folder
 //
-// The folder internal/evidence holds what follows the log, and the keys: mirror, index,
-// sinks, checkpoints, witnesses, verification, backup. Its packages may import each other
-// and those of base, ocip, audit, api, store, config and ipc.
+// The folder internal/evidence holds the followers of the log, and the keys: mirror, index, sinks,
+// checkpoints, witnesses, verification, backup. Its packages may import each other and those of
+// base, ocip, audit, api, store, config and ipc.
 //
-//   - backup: copies the database and what belongs to it, and puts it back
-//   - casefile: the folder of a case: records with their receipts, what was in force, a
+//   - backup: copies the database and the files that belong to it, and restores them
+//   - casefile: the folder of a case: records with their receipts, the configuration in force, a
 //     page for people
 //   - checkpoints: copies of signed checkpoints and tombstones outside the database
-//   - configlog: how configurations are on record, as a whole or as differences, and which
+//   - configlog: records configurations, as a whole or as differences, and finds out which
 //     one was in force at a record
-//   - digestkeys: chooses the keys that digests are made with; notices lost, replaced and
+//   - digestkeys: chooses the keys for digests; notices lost, replaced and
 //     destroyed ones
 //   - export: exports the log to other systems, each with its own durable cursor: OCSF,
 //     OTLP, syslog, the journal
@@ -25,7 +25,7 @@
 //   - mirror: the readable copy of the log in files: live file, rotation, compressed
 //     segments
 //   - retention: removes old records from the log and from everything derived from it
-//   - verify: holds a log on a disk against all that can be known of it: chain, tree, keys,
+//   - verify: checks a log on a disk against all other evidence of it: chain, tree, keys,
 //     checkpoints, receipts, database, index
 //   - witness: has third parties cosign checkpoints, or cosigns those of others: C2SP
 //     tlog-witness, both sides

@@ -1,9 +1,9 @@
-// Package backup copies what a daemon must not lose into a directory, and puts it back.
+// Package backup copies the data that a daemon must not lose into a directory, and restores it.
 //
-// [Make] copies the database, from a running daemon too, and what belongs to it: the
-// checkpoints outside the log, the signing key with the key of rows, and the keys of digests, each of which
-// may be left out. [Restore] puts a backup in the place of what is there, which it
-// moves aside and never removes.
+// [Make] copies the database, also from a running daemon, and the files that belong to it: the
+// checkpoints outside the log, the signing key with the key of rows, and the keys of digests. Each
+// of these may be left out. [Restore] replaces the present state by a backup. It moves the present
+// state aside and never removes it.
 package backup
 
 import (
@@ -39,30 +39,30 @@ const (
 	newestName      = "checkpoint.newest"
 )
 
-// Places are where a daemon keeps what is copied.
+// Places are the locations of a daemon's state.
 type Places struct {
 	Database, Checkpoints, Keys, Mirror string
-	// Socket is where it answers operators.
+	// Socket is the daemon's socket for operators.
 	Socket logreader.Socket
 }
 
-// Without says what is left out of a backup.
+// Without lists the parts that a backup leaves out.
 type Without struct{ Checkpoints, SigningKey, DigestKeys bool }
 
-// Contents are what is in a backup.
+// Contents describes a backup.
 type Contents struct {
 	// Records is the last record, and Bytes the size of the database.
 	Records uint64 `json:"records"`
 	Bytes   int64  `json:"bytes"`
-	// Witnessed is how many records the newest checkpoint in the backup covers, zero
-	// where there is none.
+	// Witnessed is the number of records that the newest checkpoint in the backup covers, zero
+	// without one.
 	Witnessed  uint64 `json:"witnessed"`
 	SigningKey bool   `json:"signingKey"`
 	DigestKeys bool   `json:"digestKeys"`
 }
 
-// Make makes a backup in a directory, which must not be there yet or be empty. It is
-// there whole or not at all.
+// Make makes a backup in a directory, which must not exist yet or be empty. The result is complete
+// or absent.
 func Make(ctx context.Context, p Places, dir string, without Without) (made Contents, err error) {
 	fail := func(err error) (Contents, error) {
 		return Contents{}, fmt.Errorf("cannot make a backup: %w", err)
@@ -80,7 +80,7 @@ func Make(ctx context.Context, p Places, dir string, without Without) (made Cont
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(part)) }()
-	// What is held of the log is copied before the log, which then has all of it.
+	// The checkpoints are copied before the log, so that the log covers all of them.
 	if err := copyKept(p, part, without); err != nil {
 		return fail(err)
 	}
@@ -107,7 +107,7 @@ func Make(ctx context.Context, p Places, dir string, without Without) (made Cont
 	return made, nil
 }
 
-// copyKept copies what is kept outside the database.
+// copyKept copies the files outside the database.
 func copyKept(p Places, part string, without Without) error {
 	if !without.Checkpoints {
 		if err := copyFile(p.Checkpoints, filepath.Join(part, checkpointsName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ func copyKept(p Places, part string, without Without) error {
 	return nil
 }
 
-// look reads a backup: its database is whole, and what lies beside it fits.
+// look reads a backup. It checks that the database is intact and that the files beside it fit.
 func look(ctx context.Context, dir string) (found Contents, inForce string, err error) {
 	database, keys := filepath.Join(dir, databaseName), filepath.Join(dir, keysName)
 	log, err := store.OpenReader(ctx, database)
@@ -184,7 +184,7 @@ func look(ctx context.Context, dir string) (found Contents, inForce string, err 
 	return found, inForce, nil
 }
 
-// signs reports whether a file has the private key of a public one.
+// signs reports whether a file has the private key for a public one.
 func signs(path, public string) bool {
 	text, err := durable.ReadFile(path)
 	if err != nil {
@@ -205,7 +205,7 @@ func signs(path, public string) bool {
 	return err == nil
 }
 
-// held are the checkpoints that are kept outside a log.
+// held returns the checkpoints that are kept outside a log.
 func held(file, keys string) (notes []string, err error) {
 	if notes, err = checkpoints.Read(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -220,7 +220,7 @@ func held(file, keys string) (notes []string, err error) {
 	return notes, err
 }
 
-// witnessed is how many records checkpoints cover at most.
+// witnessed returns the highest number of records that checkpoints cover.
 func witnessed(notes []string) (size uint64) {
 	for _, n := range notes {
 		if c, err := audit.OpenCheckpoint(n); errors.Is(err, audit.ErrUnsigned) {
@@ -230,33 +230,32 @@ func witnessed(notes []string) (size uint64) {
 	return size
 }
 
-// OlderError means that a backup lacks records which checkpoints outside the log say
-// there were.
+// OlderError reports that a backup lacks records that existed according to checkpoints outside the
+// log.
 type OlderError struct{ Has, Witnessed uint64 }
 
 func (e *OlderError) Error() string {
 	return fmt.Sprintf("the backup ends at record %d, and the checkpoints kept here are of a log of %d: the records after it are lost with it, and messages that were sent since may be sent again", e.Has, e.Witnessed)
 }
 
-// Restored is what a restoration did.
+// Restored describes a restoration.
 type Restored struct {
 	Contents
-	// Aside is the directory, beside each file, that what was there is in now.
+	// Aside is the directory, beside each file, that now has the earlier state.
 	Aside string `json:"aside"`
-	// Lost is how many records the checkpoints cover that the backup lacks.
+	// Lost is the number of records that the checkpoints cover and the backup lacks.
 	Lost uint64 `json:"lost,omitzero"`
-	// Kept says that the signing key that was there is the backup's, and stays.
+	// Kept is set if the present signing key is the backup's, and stays.
 	Kept bool `json:"kept"`
-	// RowKeyLeft says that the backup has a key of rows without the signing key, and that it was
-	// not taken: no daemon makes such a backup.
+	// RowKeyLeft is set if the backup has a key of rows without the signing key. The key was not
+	// taken, since no daemon makes such a backup.
 	RowKeyLeft bool `json:"rowKeyLeft,omitzero"`
 }
 
-// Restore puts a backup in the place of a stopped daemon's state. Where it is older
-// than what checkpoints outside the log have seen it returns an [*OlderError], unless
-// older is set: then those are moved aside too. The next start puts the restoration on record,
-// and takes back the approvals of effects that were not used: the ledger of what was run is
-// in no backup, so what was done after it is not known.
+// Restore replaces a stopped daemon's state by a backup. If checkpoints outside the log cover more
+// records than the backup, it returns an [*OlderError]. With older set, it moves those checkpoints
+// aside too. The next start records the restoration, and revokes the approvals of unused effects:
+// no backup has the ledger of effects that ran, so the effects since the backup are unknown.
 func Restore(ctx context.Context, p Places, dir string, older bool, now time.Time) (done Restored, err error) {
 	fail := func(err error) (Restored, error) {
 		return Restored{}, fmt.Errorf("cannot restore %s: %w", dir, err)
@@ -300,8 +299,8 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 	return done, nil
 }
 
-// put moves what is there aside and puts the backup there, the database last: until
-// then a daemon that is started finds none, and says so.
+// put moves the present state aside and puts the backup in its place, with the database last. A
+// daemon that is started before then finds no database, and says so.
 func (p *Places) put(dir string, done *Restored, now time.Time) error {
 	aside := func(paths ...string) error {
 		for _, path := range paths {
@@ -318,7 +317,7 @@ func (p *Places) put(dir string, done *Restored, now time.Time) error {
 	if err := aside(p.Database, p.Database+"-wal", p.Database+"-shm", p.Database+".latched", p.Database+".reserve"); err != nil {
 		return err
 	}
-	// The mirror is written anew from the database.
+	// The daemon writes the mirror anew from the database.
 	live := filepath.Base(p.Mirror)
 	segments := strings.TrimSuffix(live, filepath.Ext(live)) + "-"
 	mirrored, err := filesIn(filepath.Dir(p.Mirror), func(name string) bool { return strings.HasPrefix(name, live) || strings.HasPrefix(name, segments) })
@@ -359,8 +358,8 @@ func (p *Places) put(dir string, done *Restored, now time.Time) error {
 	return errors.Join(copyFile(filepath.Join(dir, databaseName), part), os.Rename(part, p.Database), durable.SyncDir(filepath.Dir(p.Database)))
 }
 
-// putKeys puts the keys there that are missing, and all of them where those that are
-// there are of another log or time.
+// putKeys adds the missing keys. If the present keys belong to another log or time, it replaces all
+// of them.
 func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error) error {
 	from := filepath.Join(dir, keysName)
 	entries, err := os.ReadDir(from)
@@ -385,12 +384,13 @@ func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error
 	for _, e := range entries {
 		to := filepath.Join(p.Keys, e.Name())
 		if e.Name() == rowsName {
-			// Whoever cannot sign as the log does not say who has written its rows.
+			// A holder of the backup without the signing key must not decide who wrote the log's
+			// rows.
 			if !done.SigningKey {
 				done.RowKeyLeft = true
 				continue
 			}
-			// Otherwise the rows of the backup are sealed with the key of the backup.
+			// The backup's rows are sealed with the backup's key.
 			if err := aside(to); err != nil {
 				return err
 			}
@@ -405,18 +405,19 @@ func (p *Places) putKeys(dir string, done *Restored, aside func(...string) error
 	return durable.SyncDir(p.Keys)
 }
 
-// Mark says that a state was restored. Witnessed is how many records its log had at least,
-// which are more than Records where the backup lacks some.
+// Mark reports that a state was restored. Witnessed is the least number of records that its log
+// had. It exceeds Records if the backup lacks some.
 type Mark struct {
 	At        time.Time `json:"at"`
 	Records   uint64    `json:"records"`
 	Witnessed uint64    `json:"witnessed"`
 }
 
-// MarkPath is where it stands until the next start has put it on record.
+// MarkPath returns the path of the mark. The next start records the restoration and removes the
+// mark.
 func MarkPath(database string) string { return database + ".restored" }
 
-// Marked returns the mark beside a database, nil where there is none.
+// Marked returns the mark beside a database, or nil.
 func Marked(database string) (*Mark, error) {
 	text, err := durable.ReadFile(MarkPath(database))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -432,8 +433,8 @@ func Marked(database string) (*Mark, error) {
 	return m, nil
 }
 
-// filesIn are the files of a directory that are meant, whatever the directory's name has in it.
-// Folders are none: a backup may lie there too.
+// filesIn returns the files of a directory whose names are meant. The directory's own name may
+// contain any characters. Folders do not count, since a backup may be there too.
 func filesIn(dir string, meant func(name string) bool) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -452,8 +453,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// copyFile makes a durable copy for its owner alone. What has the new name already is
-// not written to.
+// copyFile makes a durable copy for its owner alone. It does not write to an existing file of the
+// new name.
 func copyFile(from, to string) (err error) {
 	source, err := durable.Open(from)
 	if err != nil {

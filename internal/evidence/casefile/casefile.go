@@ -1,11 +1,10 @@
-// Package casefile makes the folder of a case: the records about one task, exchange, approval
-// or agent, or of a time, for an investigator or a court. With the records are their
-// receipts, the configuration, the policies and the signers that were in force at them, the
-// texts that were kept and may be read, a page in plain language, and a program that checks
-// the folder alone.
+// Package casefile makes the folder of a case for an investigator or a court: the records about one
+// task, exchange, approval or agent, or from a period. The folder also has the records' receipts;
+// the configuration, the policies and the signers in force at the time; the kept texts that may be
+// read; a page in plain language; and a program that checks the folder alone.
 //
-// Nothing in the folder is secret that is not so in the log: the configuration is as it is
-// on record, secrets masked, and texts lose what the detectors take for a secret.
+// The folder discloses no secret that the log does not: the configuration has the form of the log,
+// with secrets masked, and the detectors' secrets are removed from texts.
 package casefile
 
 import (
@@ -33,31 +32,32 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// MaxRecords bounds the records that a case is of.
+// MaxRecords bounds the records of a case.
 const MaxRecords = 10_000
 
-// Log is what a case is made from. It does not change meanwhile.
+// Log is the source of a case. It must not change meanwhile.
 type Log interface {
 	EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error
-	// Prover makes receipts, and [logstore.ErrUnsigned] where no checkpoint covers a record.
+	// Prover makes receipts. It returns [logstore.ErrUnsigned] for a record that no checkpoint
+	// covers.
 	Prover(ctx context.Context) (func(ctx context.Context, seq uint64) (audit.Receipt, error), error)
 	PublicKey(ctx context.Context) (string, error)
 	Checkpoint(ctx context.Context) (logstore.Signed, error)
 }
 
-// Options say what a case is of, and what of it may be read.
+// Options select the contents of a case.
 type Options struct {
-	// Of is what the case is of, in words, and Wanted selects its records; Agent, where it is
-	// set, those of an agent on either side.
+	// Of describes the case in words, and Wanted selects its records. Agent, if set, selects those
+	// of an agent on either side.
 	Of     string
 	Wanted audit.Filter
 	Agent  string
-	// Unseal decrypts a text that the log holds sealed; nil leaves all texts out. Its error
-	// says why one cannot be read.
+	// Unseal decrypts a sealed text from the log; nil leaves all texts out. An error says why the
+	// text cannot be read.
 	Unseal func(sealed string) (string, error)
-	// Mask takes secrets out of a text.
+	// Mask removes secrets from a text.
 	Mask func(text string) string
-	// Now is the time, and Version the program's.
+	// Now is the time, and Version the program's version.
 	Now     time.Time
 	Version string
 }
@@ -65,18 +65,18 @@ type Options struct {
 // ErrNone means that no record matches.
 var ErrNone = errors.New("no record matches")
 
-// Made says what a folder holds.
+// Made describes a finished folder.
 type Made struct {
-	// Records counts those that the case is of, and Context those that say what was in force.
+	// Records counts the records of the case, and Context those that show what was in force.
 	Records, Context int
-	// Unsigned counts records that no checkpoint covers yet, and Unread texts that were kept and
-	// are not in the folder.
+	// Unsigned counts records that no checkpoint covers yet, and Unread the kept texts that are not
+	// in the folder.
 	Unsigned, Unread int
-	// Digest is the SHA-256 of case.json, which has that of every other file.
+	// Digest is the SHA-256 of case.json, which contains that of every other file.
 	Digest string
 }
 
-// Names of what is in the folder.
+// Names of the files in the folder.
 const (
 	manifestName   = "case.json"
 	digestName     = "case.sha256"
@@ -93,11 +93,11 @@ type manifest struct {
 	Made    time.Time `json:"made"`
 	Program string    `json:"program"`
 	Log     string    `json:"log"`
-	// First is the number of the first record that the log still holds.
+	// First is the number of the first record that is still in the log.
 	First   uint64         `json:"firstInLog"`
 	Records []listedRecord `json:"records"`
-	// Configurations, Policies and Signers name what was in force by the record that put it in
-	// force.
+	// Configurations, Policies and Signers list the versions in force, each with the record that
+	// announced it.
 	Configurations []held            `json:"configurations"`
 	Policies       []held            `json:"policies"`
 	Signers        []held            `json:"signers"`
@@ -107,17 +107,17 @@ type manifest struct {
 
 type listedRecord struct {
 	Seq uint64 `json:"seq"`
-	// Context is set where the record is here for what it says was in force.
+	// Context is set if the record is included because it shows what was in force.
 	Context bool `json:"context,omitzero"`
-	// Receipt is the file of its receipt, "" where no checkpoint covers it.
+	// Receipt is the file of its receipt, "" if no checkpoint covers it.
 	Receipt string `json:"receipt,omitzero"`
 }
 
-// held is what a record put in force.
+// held is a version that a record put in force.
 type held struct {
 	Record uint64 `json:"record"`
 	Digest string `json:"digest"`
-	// Files hold it, none where it could not be had: Why says so.
+	// Files contain it. If it could not be included, there are none, and Why gives the reason.
 	Files []string `json:"files,omitempty"`
 	Why   string   `json:"why,omitzero"`
 }
@@ -125,20 +125,20 @@ type held struct {
 type listedText struct {
 	Record uint64 `json:"record"`
 	File   string `json:"file,omitzero"`
-	// Masked is set where secrets were taken out of it, and Why says why it is not here.
+	// Masked is set if secrets were removed from it. Why is the reason that it is missing.
 	Masked bool   `json:"masked,omitzero"`
 	Why    string `json:"why,omitzero"`
 }
 
-// folder is what is being made.
+// folder is a folder in progress.
 type folder struct {
 	o     *Options
 	files map[string][]byte
 	manifest
 	chosen map[uint64]*entry
-	// inForce are records by kind, each list in the order of the log.
+	// inForce lists records by kind, each list in the order of the log.
 	inForce [kinds][]uint64
-	// lines are those records' lines.
+	// lines are the lines of those records.
 	lines   map[uint64][]byte
 	configs []configured
 	rotated []string
@@ -153,7 +153,7 @@ type entry struct {
 	receipt bool
 }
 
-// What a record can put in force.
+// The kinds of versions that a record can put in force.
 const (
 	kindStart = iota
 	kindConfiguration
@@ -162,7 +162,7 @@ const (
 	kinds
 )
 
-// kindOf is what a record puts in force, or below zero for nothing.
+// kindOf returns the kind of version that a record puts in force, negative for none.
 func kindOf(e *audit.Entry) int {
 	switch {
 	case e.ActionType == audit.ActionSecurity && e.Event == "daemon_started":
@@ -177,7 +177,8 @@ func kindOf(e *audit.Entry) int {
 	return -1
 }
 
-// mayGovern says without decoding whether a line may be of a kind, or hand the log over.
+// mayGovern reports, without decoding, whether a line may have such a kind, or may hand the log
+// over.
 func mayGovern(line []byte) bool {
 	head := line[:min(len(line), 256)]
 	for _, kind := range []string{audit.ActionConfigChange, audit.ActionPolicyChange, `security","event":"daemon_started`, `checkpoint","event":"key_rotated`} {
@@ -188,8 +189,8 @@ func mayGovern(line []byte) bool {
 	return false
 }
 
-// Write makes the folder, which must not be there. A record that contradicts its receipt is
-// an [audit.Fault], and nothing is written then.
+// Write makes the folder, which must not exist. If a record contradicts its receipt, it returns an
+// [audit.Fault] and writes nothing.
 func Write(ctx context.Context, log Log, dir string, o *Options) (Made, error) {
 	f := &folder{o: o, files: map[string][]byte{}, chosen: map[uint64]*entry{}, lines: map[uint64][]byte{}}
 	f.Case, f.Made, f.Program = o.Of, o.Now.UTC(), o.Version
@@ -247,7 +248,7 @@ func (f *folder) count() (m Made) {
 	return m
 }
 
-// choose finds the records that the case is of, and those that put something in force.
+// choose finds the records of the case, and those that put a version in force.
 func (f *folder) choose(ctx context.Context, log Log) error {
 	wanted := []audit.Filter{f.o.Wanted}
 	if f.o.Agent != "" {
@@ -298,7 +299,7 @@ func (f *folder) add(seq uint64, line []byte, context bool) error {
 	return nil
 }
 
-// follow adds what became of the messages and the requests that were found: decisions of
+// follow adds the later records about the messages and the requests of the case: decisions of
 // people, deliveries.
 func (f *folder) follow(ctx context.Context, log Log) error {
 	ids, first := map[string]bool{}, uint64(1<<63)
@@ -325,7 +326,7 @@ func (f *folder) follow(ctx context.Context, log Log) error {
 	})
 }
 
-// seqs are the numbers of the records, in order.
+// seqs returns the numbers of the records, in order.
 func (f *folder) seqs() []uint64 { return slices.Sorted(maps.Keys(f.chosen)) }
 
 // prove makes the receipts, and checks each before anybody relies on it.
@@ -389,7 +390,7 @@ func (f *folder) prove(ctx context.Context, log Log) error {
 	return nil
 }
 
-// readTexts adds the texts that the records hold sealed.
+// readTexts adds the sealed texts of the records.
 func (f *folder) readTexts() error {
 	for _, seq := range f.seqs() {
 		e := f.chosen[seq]
@@ -412,7 +413,7 @@ func (f *folder) readTexts() error {
 	return nil
 }
 
-// write makes the folder whole or not at all: beside its place first.
+// write makes the whole folder or nothing. It first writes to a name beside it.
 func (f *folder) write(dir string) (err error) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", dir, cmp.Or(err, fs.ErrExist))
@@ -438,8 +439,8 @@ func (f *folder) write(dir string) (err error) {
 	return os.Rename(part, dir)
 }
 
-// safeName is a name of a file below the folder: of a path that others chose, without what
-// would lead out of it.
+// safeName returns a file name below the folder for a path that others chose. It removes elements
+// that would lead outside.
 func safeName(name string) string {
 	name = path.Clean("/" + strings.ReplaceAll(name, `\`, "/"))
 	return strings.TrimPrefix(name, "/")

@@ -19,11 +19,11 @@ type configured struct {
 	text string
 }
 
-// maxSigners bounds the file of allowed signers that is read.
+// maxSigners bounds the size of the file of allowed signers.
 const maxSigners = 1 << 20
 
-// govern adds what was in force at the records: the program, the configuration, the policy
-// and the signers, each by the record that says so.
+// govern adds the versions in force at the records: of the program, the configuration, the policy
+// and the signers, each with the record that announced it.
 func (f *folder) govern() error {
 	var needed [kinds][]uint64
 	for _, seq := range f.seqs() {
@@ -66,8 +66,8 @@ func (f *folder) govern() error {
 	return nil
 }
 
-// configuration adds the configuration that a record put in force, 0 for the one before the
-// first such record that is left.
+// configuration adds the configuration that a record put in force. Zero stands for the one before
+// the first such record in the log.
 func (f *folder) configuration(seq uint64) error {
 	replay := configlog.NewReplay(seq)
 	for _, at := range f.inForce[kindConfiguration] {
@@ -97,7 +97,7 @@ func (f *folder) configuration(seq uint64) error {
 	}
 	f.Configurations = append(f.Configurations, h)
 	f.configs = append(f.configs, configured{found.Seq, found.Text})
-	// A configuration that is larger than a record stands in several, one after another.
+	// A configuration that is larger than a record takes several consecutive records.
 	for _, at := range slices.Backward(f.inForce[kindConfiguration]) {
 		if at > found.Seq {
 			continue
@@ -124,8 +124,8 @@ func joined(lines []string) string {
 	return b.String()
 }
 
-// policy adds the text of the policy that a record put in force, where what the program has, or
-// the operator's files, are still that text.
+// policy adds the text of the policy that a record put in force, if the program or the operator's
+// files still have that text.
 func (f *folder) policy(seq uint64) held {
 	e := f.chosen[seq]
 	h := held{Record: seq}
@@ -154,7 +154,7 @@ func (f *folder) policy(seq uint64) held {
 	return h
 }
 
-// signers adds the file of allowed signers that a record tells of, where it is still the same.
+// signers adds the file of allowed signers that a record announces, if the file is still the same.
 func (f *folder) signers(seq uint64) held {
 	e := f.chosen[seq]
 	h := held{Record: seq}

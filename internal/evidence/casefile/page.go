@@ -22,13 +22,13 @@ type event struct {
 	Class                        string
 }
 
-// decision is what a person decided.
+// decision is a person's decision.
 type decision struct {
 	Seq                  uint64
 	Who, What, Key, Note string
 }
 
-// ruling is what was in force.
+// ruling is a version in force.
 type ruling struct {
 	What string
 	held
@@ -120,7 +120,7 @@ func (f *folder) event(e *entry) event {
 	return v
 }
 
-// who acted, as a record has it.
+// who returns the actor in a record.
 func who(e *audit.Entry) string {
 	if by, ok := e.Details["by"].(string); ok && by != "" {
 		return by
@@ -131,7 +131,7 @@ func who(e *audit.Entry) string {
 	return cmp.Or(e.Actor, e.AgentID, e.AppID, e.UserID, "the daemon")
 }
 
-// sentences say of an event what happened, where its name alone does not.
+// sentences describe the events whose name alone does not say enough.
 var sentences = map[string]string{
 	"security daemon_started":       "The daemon started",
 	"security daemon_stopped":       "The daemon stopped",
@@ -169,7 +169,7 @@ var sentences = map[string]string{
 	"delivery run_completed":        "The agent finished its turn",
 }
 
-// said tells what happened in plain words.
+// said describes an event in plain words.
 func said(e *audit.Entry) string {
 	if e.ActionType == audit.ActionExchange && e.Event == "" {
 		return message(e)
@@ -188,7 +188,7 @@ func said(e *audit.Entry) string {
 	return sentence
 }
 
-// message tells of a message that was decided.
+// message describes a decision about a message.
 func message(e *audit.Entry) string {
 	own, other := cmp.Or(e.AgentID, e.UserID, e.AppID), cmp.Or(e.Counterparty.InstanceID, e.Counterparty.UserID, e.SessionKey)
 	if e.Side == audit.SideReceiver {

@@ -1,10 +1,9 @@
-// Package checkpoints keeps a log's checkpoints outside the log: in a file that may
-// lie on another disk, and in the systemd journal where there is one. A log
-// that was cut, emptied or replaced by an older copy says nothing of it; what
-// is kept here does.
+// Package checkpoints keeps a log's checkpoints outside the log: in a file, possibly on another
+// disk, and in the systemd journal if there is one. If a log was cut, emptied or replaced by an
+// older copy, the log itself does not show it. These checkpoints do.
 //
-// The caller hands every checkpoint to [File.Keep] and asks [File.Newest]
-// at every start whether the log has all that is kept of it.
+// The caller hands every checkpoint to [File.Keep]. At every start it asks [File.Newest], and
+// checks that the log has all the records.
 package checkpoints
 
 import (
@@ -27,19 +26,20 @@ import (
 
 // Entry is one line of a file of checkpoints.
 type Entry struct {
-	// Time is when it was written here.
+	// Time is the time of the line.
 	Time time.Time `json:"time"`
-	// Size is the number of records it is of, for people; the note says it too.
+	// Size is the number of records that the checkpoint covers, for people; the note contains it
+	// too.
 	Size uint64 `json:"size"`
 	// Note is the signed note.
 	Note string `json:"note"`
 }
 
-// Options say where checkpoints are kept and what is given from outside.
+// Options configure a [File].
 type Options struct {
 	// Path is the file. Its directory is made with mode 0700.
 	Path string
-	// Journal, where set, is told too. [Journal] is the systemd journal.
+	// Journal, if set, also receives each checkpoint. [Journal] is the systemd journal.
 	Journal func(e Entry, c *audit.Checkpoint) error
 	Clock   func() time.Time
 	Log     *zap.Logger
@@ -51,15 +51,15 @@ type File struct {
 
 	mu     sync.Mutex
 	newest audit.Checkpoint
-	// rotated are the sizes of the checkpoints here that hand over to another key.
+	// rotated are the sizes of the kept checkpoints that hand over to another key.
 	rotated map[uint64]bool
 }
 
 // maxLine bounds a line of the file.
 const maxLine = 2 * audit.MaxNoteBytes
 
-// Open takes up the file, and reads how far the checkpoints go. A last
-// line that a crash tore is cut off.
+// Open opens the file and reads the size of its newest checkpoint. It removes a last line that a
+// crash left incomplete.
 func Open(o Options) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the checkpoints: %w", err)
@@ -82,15 +82,14 @@ func Open(o Options) (*File, error) {
 	return w, nil
 }
 
-// Newest returns the largest checkpoint kept here, the zero one where there is
-// none.
+// Newest returns the largest checkpoint in the file, or the zero one.
 func (w *File) Newest() audit.Checkpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.newest
 }
 
-// took remembers a checkpoint that is here.
+// took remembers a checkpoint of the file.
 func (w *File) took(c *audit.Checkpoint) {
 	if c.HandsOver() {
 		w.rotated[c.Size] = true
@@ -100,10 +99,10 @@ func (w *File) took(c *audit.Checkpoint) {
 	}
 }
 
-// Keep writes one checkpoint, durably, and tells the journal. One that is not
-// of more records than those before it is left out, unless it hands over to another
-// key: with it, whoever holds this file alone can follow. Where it fails, the next one
-// says all that this would have said.
+// Keep writes one checkpoint durably and sends it to the journal. It skips a checkpoint that does
+// not cover more records than the earlier ones, unless it hands over to another key: somebody who
+// only has this file needs it to follow the keys. If Keep fails, the next checkpoint covers the
+// same records.
 func (w *File) Keep(signed string) error {
 	if signed == "" {
 		return nil
@@ -129,8 +128,8 @@ func (w *File) keepLocked(signed string) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the checkpoint: %w", err)
 	}
-	// Opened anew each time: it is rare, and a file that was moved away by a
-	// rotation is then made again.
+	// The file is opened each time, which is rare. If a rotation has moved it away, this makes a
+	// new one.
 	f, err := os.OpenFile(w.o.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -138,7 +137,7 @@ func (w *File) keepLocked(signed string) error {
 	info, err := f.Stat()
 	if err == nil {
 		if _, err = f.Write(append(line, '\n')); err != nil {
-			// No part of a line stays behind.
+			// No part of a line may stay.
 			err = errors.Join(err, f.Truncate(info.Size()))
 		} else {
 			err = f.Sync()
@@ -156,7 +155,7 @@ func (w *File) keepLocked(signed string) error {
 	return nil
 }
 
-// Journal tells the systemd journal of a checkpoint.
+// Journal sends a checkpoint to the systemd journal.
 func Journal(e Entry, c *audit.Checkpoint) error {
 	err := journal.Send(fmt.Sprintf("audit log checkpoint: %d records of %s", c.Size, c.Origin), journal.PriNotice, map[string]string{
 		"SYSLOG_IDENTIFIER":     "ocipd",
@@ -170,7 +169,7 @@ func Journal(e Entry, c *audit.Checkpoint) error {
 	return nil
 }
 
-// HasJournal reports whether a systemd journal is there to be told.
+// HasJournal reports whether there is a systemd journal.
 func HasJournal() bool { return journal.Enabled() }
 
 // Read returns the notes in a file of checkpoints.
@@ -189,14 +188,14 @@ func Read(path string) (notes []string, err error) {
 	return notes, nil
 }
 
-// read visits every whole line and returns where the last of them ends.
+// read visits every whole line and returns the end of the last one.
 func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
-			// What a crash tore is the beginning of a line, or zeros that never
-			// got their content. Anything else is somebody's and is not cut off.
+			// A crash leaves the beginning of a line, or zeros without content. Any other text
+			// comes from somebody else and is not removed.
 			if len(line) > 0 && line[0] != '{' && line[0] != 0 {
 				return whole, malformed(number, nil)
 			}
@@ -223,7 +222,7 @@ func read(r io.Reader, visit func(Entry, *audit.Checkpoint) error) (whole int64,
 	}
 }
 
-// malformed is the fault of a line that nobody wrote who keeps checkpoints here.
+// malformed is the fault for a line that this package did not write.
 func malformed(number int, cause error) error {
 	problem := fmt.Sprintf("line %d is not a checkpoint", number)
 	if cause != nil {
@@ -232,23 +231,21 @@ func malformed(number int, cause error) error {
 	return &audit.Fault{Problem: problem}
 }
 
-// Missing is the fault of a log that does not reach as far as a checkpoint outside it.
+// Missing is the fault for a log that is shorter than a checkpoint outside it.
 func Missing(path string, have, kept uint64) error {
 	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log of %d records: %s holds a signed checkpoint of %d, so the log was cut or replaced by an older copy; put the newer one back, or, if you restored it knowingly, move that file aside",
 		have, path, kept)}
 }
 
-// Differs is the fault of a log with other records than a checkpoint outside it is of.
+// Differs is the fault for a log whose records differ from those of a checkpoint outside it.
 func Differs(path string, size uint64) error {
 	return &audit.Fault{Problem: fmt.Sprintf("cannot go on with an audit log whose first %d records are not those of the signed checkpoint in %s: it was rewritten or is another log", size, path)}
 }
 
-// TombstoneFile is the name of the file that stands beside a mirror for the
-// records that were retired.
+// TombstoneFile is the name of the file beside a mirror for the retired records.
 const TombstoneFile = "audit-tombstone.note"
 
-// WriteTombstone puts a tombstone's signed note beside a mirror, in place of the
-// one before it.
+// WriteTombstone writes a tombstone's signed note beside a mirror, in place of the one before it.
 func WriteTombstone(dir string, t *audit.Tombstone) error {
 	if err := durable.Replace(filepath.Join(dir, TombstoneFile), ".tmp", 0o600, []byte(t.Signed)); err != nil {
 		return fmt.Errorf("cannot write the tombstone: %w", err)

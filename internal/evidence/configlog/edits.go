@@ -9,20 +9,20 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Edit replaces some lines of a document. Edits are made one after another: each counts the
-// lines as the ones before it have left them.
+// Edit replaces some lines of a document. Edits apply one after another: each counts the lines
+// after the ones before it.
 type Edit struct {
-	// Line is the number of the first line that is replaced, from 1 on.
+	// Line is the number of the first replaced line, from 1.
 	Line int `json:"line"`
-	// Was are the lines that go, and Now those that come in their place.
+	// Was are the replaced lines, and Now their replacements.
 	Was []string `json:"was,omitempty"`
 	Now []string `json:"now,omitempty"`
 }
 
-// back is the edit that undoes an edit.
+// back returns the edit that undoes an edit.
 func (e Edit) back() Edit { return Edit{Line: e.Line, Was: e.Now, Now: e.Was} }
 
-// apply makes an edit of a document.
+// apply applies an edit to a document.
 func (e Edit) apply(doc []string) ([]string, error) {
 	from := e.Line - 1
 	if from < 0 || from+len(e.Was) > len(doc) || !slices.Equal(doc[from:from+len(e.Was)], e.Was) {
@@ -31,8 +31,8 @@ func (e Edit) apply(doc []string) ([]string, error) {
 	return slices.Replace(doc, from, from+len(e.Was), e.Now...), nil
 }
 
-// diff returns the edits that make one document of another. Lines that stand once in both and
-// in the same order stay; between them all is replaced.
+// diff returns the edits that turn one document into another. It keeps lines that occur once in
+// both and in the same order, and replaces everything between them.
 func diff(was, now []string) (edits []Edit) {
 	at := 1
 	var walk func(a, b []string)
@@ -68,10 +68,10 @@ func diff(was, now []string) (edits []Edit) {
 	return edits
 }
 
-// pair is a line that stands at two places.
+// pair is the positions of a line in two documents.
 type pair struct{ a, b int }
 
-// stays returns the most lines that stand once in both documents, in the order of both.
+// stays returns the most lines that occur once in both documents, in the order of both.
 func stays(a, b []string) []pair {
 	const several = -1
 	once := make(map[string]int, len(b))
@@ -85,7 +85,8 @@ func stays(a, b []string) []pair {
 	for _, line := range a {
 		inA[line]++
 	}
-	// The longest run whose places in b grow: ends has the end of the best run of each length.
+	// The longest run with ascending positions in b: ends has the end of the best run of each
+	// length.
 	var pairs []pair
 	var before, ends []int
 	for i, line := range a {
@@ -116,7 +117,7 @@ func stays(a, b []string) []pair {
 	return run
 }
 
-// size is how many bytes a text takes in a record, about.
+// size returns approximately the bytes of a text in a record.
 func size(line string) int {
 	encoded, err := json.Marshal(line)
 	if err != nil {
@@ -125,7 +126,7 @@ func size(line string) int {
 	return len(text.EscapeJSON(encoded, 0)) + 1
 }
 
-// sizeOf is how many bytes edits take in a record, about.
+// sizeOf returns approximately the bytes of edits in a record.
 func sizeOf(edits []Edit) (n int) {
 	for _, e := range edits {
 		n += overhead
@@ -136,17 +137,17 @@ func sizeOf(edits []Edit) (n int) {
 	return n
 }
 
-// overhead is what an edit takes in a record beside its lines.
+// overhead is the size of an edit in a record without its lines.
 const overhead = 64
 
-// split parts edits so that each part takes no more than so many bytes of a record, and cuts an
-// edit that takes more. There is one part at least.
+// split divides edits into parts of at most that many bytes of a record, and cuts an edit that is
+// larger. It returns at least one part.
 func split(edits []Edit, most int) (parts [][]Edit) {
 	part, room := []Edit(nil), most
 	next := func() {
 		parts, part, room = append(parts, part), nil, most
 	}
-	// open is whether the last edit of the part takes more lines.
+	// open is set if the last edit of the part takes more lines.
 	open := false
 	put := func(line int, s string, into func(*Edit) *[]string) {
 		n := size(s)
@@ -165,7 +166,7 @@ func split(edits []Edit, most int) (parts [][]Edit) {
 	for _, e := range edits {
 		open = false
 		for _, s := range e.Was {
-			// Behind a part of the lines that go the rest has moved up.
+			// After a part of the lines is removed, the rest has moved up.
 			put(e.Line, s, func(e *Edit) *[]string { return &e.Was })
 		}
 		for i, s := range e.Now {

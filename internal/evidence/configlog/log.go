@@ -1,12 +1,11 @@
-// Package configlog puts the configuration in force on record, as a whole or as the difference
-// to the one before it, and finds out from the records alone which one was in force at any of
-// them.
+// Package configlog records the configuration in force, as a whole or as the difference to the one
+// before it. From the records alone it finds out which one was in force at any record.
 //
-// A configuration is on record as two documents. The first is its YAML with secrets masked, as
-// people are shown it, with the digest of the directory file in its last line; the second has
-// the entries of the directory file, a line of JSON each. A [Log] words the records; the caller
-// commits them before anything is decided under the configuration, with what [Log.Note] gives
-// beside them. A [Replay] reads them.
+// The records contain a configuration as two documents. The first is its YAML with secrets masked,
+// as people see it, with the digest of the directory file in its last line. The second has the
+// entries of the directory file, each as a line of JSON. A [Log] makes the records. The caller
+// commits them, together with the part from [Log.Note], before any decision under the
+// configuration. A [Replay] reads them.
 package configlog
 
 import (
@@ -25,60 +24,59 @@ import (
 )
 
 const (
-	// partBytes is how much of a configuration stands in one record, about.
+	// partBytes is approximately the size of a configuration's part in one record.
 	partBytes = 256 << 10
-	// maxLine is how many bytes of one line are on record.
+	// maxLine bounds the bytes of one line in a record.
 	maxLine = 64 << 10
-	// keptBytes is how large a directory file is at most whose entries are kept, to tell at the
-	// next start what was changed while the daemon was stopped. Of a larger one that was
-	// changed then, all entries go on record again.
+	// keptBytes bounds the size of a directory file whose entries are kept, to find changes at the
+	// next start that were made while the daemon was stopped. If a larger file was changed then,
+	// all entries are recorded again.
 	keptBytes = 1 << 20
-	// leastBytes is how many bytes of differences may follow a configuration that is on record
-	// as a whole, before it is there as a whole again; or as many as it has itself.
+	// leastBytes is the least size of differences after which a configuration is recorded as a
+	// whole again. If the last whole one was larger, its size is the limit.
 	leastBytes = 1 << 20
 )
 
-// metaName is where the database keeps what was on record last.
+// metaName is the name of the database's value with the last recorded configuration.
 const metaName = "configuration"
 
-// MetaName is the name of the value of the database that [New] takes up.
+// MetaName is the name of the database's value that [New] reads.
 func MetaName() string { return metaName }
 
-// Options are what a log is given.
+// Options configure a log.
 type Options struct {
 	NewID func() string
-	// Redact takes out of a line what the operator wants kept out of the log. May be nil.
+	// Redact removes text from a line that the operator wants kept out of the log. May be nil.
 	Redact func(string) string
-	// Key is a secret of this daemon, for a digest of what is masked too.
+	// Key is a secret of this daemon, for a digest that includes the masked values.
 	Key []byte
 }
 
-// last is what was on record last, as the database keeps it.
+// last is the last recorded configuration, in the form of the database.
 type last struct {
 	Text []string `json:"text"`
-	// Directory is absent where the directory file is a large one.
+	// Directory is absent for a large directory file.
 	Directory []string `json:"directory,omitempty"`
 	Large     bool     `json:"large,omitzero"`
 	Digest    string   `json:"digest"`
 	Keyed     string   `json:"keyed"`
-	// WholeAfter is a record before the last one that has a configuration as a whole, Whole how
-	// many bytes that one has, and Since how many bytes of differences have followed.
+	// WholeAfter is a record before the last one with a whole configuration. Whole is the size of
+	// that configuration in bytes, and Since that of the differences after it.
 	WholeAfter uint64 `json:"wholeAfter"`
 	Whole      int    `json:"whole"`
 	Since      int    `json:"since"`
 }
 
-// Log words the records of configurations. It is for one caller at a time.
+// Log makes the records of configurations. It is for one caller at a time.
 type Log struct {
 	o    Options
 	last *last
-	// listed are the entries of the directory file that was on record last, as far as they
-	// are known.
+	// listed are the last recorded entries of the directory file, as far as they are known.
 	listed []config.Contact
 }
 
-// New takes up what was on record last, from the value of the database, which is empty at the
-// first start. One that cannot be read counts as none: then all goes on record again.
+// New starts from the last recorded configuration in the database's value, which is empty at the
+// first start. An unreadable value counts as none: then everything is recorded again.
 func New(o Options, value []byte) *Log {
 	l := &Log{o: o}
 	var kept last
@@ -88,7 +86,7 @@ func New(o Options, value []byte) *Log {
 	return l
 }
 
-// Former is the configuration that was on record last, as YAML, "" for none.
+// Former returns the last recorded configuration as YAML, or "".
 func (l *Log) Former() string {
 	if l.last == nil {
 		return ""
@@ -96,22 +94,22 @@ func (l *Log) Former() string {
 	return join(l.last.Text)
 }
 
-// Goes reports whether the last record with a configuration as a whole may be among the first
-// ones of the log, which are about to be removed.
+// Goes reports whether the last record with a whole configuration may be among the records up to
+// that number, which are about to be removed.
 func (l *Log) Goes(upTo uint64) bool { return l.last != nil && l.last.WholeAfter < upTo }
 
-// Place says where in the log the records will stand.
+// Place is the position of the next records in the log.
 type Place struct {
-	// Head is the last record of the log, or an earlier one, and Retired the last one that
-	// retention removed.
+	// Head is the last record of the log, or an earlier one. Retired is the last one that retention
+	// removed.
 	Head, Retired uint64
-	// Whole asks for the configuration as a whole.
+	// Whole requests the whole configuration.
 	Whole bool
 }
 
-// Note returns the records of a configuration that is about to be in force. The first is the
-// one given, to which it adds; the part belongs into their commit, and done is to be called once
-// that is durable.
+// Note returns the records of a configuration that is about to be in force. The first is the given
+// one, with additions. The part belongs into their commit. The caller calls done after the commit
+// is durable.
 func (l *Log) Note(first *audit.Record, cfg *config.Config, at Place) (records []*audit.Record, part store.Part, done func(), err error) {
 	lines, err := l.document(cfg)
 	if err != nil {
@@ -166,7 +164,7 @@ func (l *Log) Note(first *audit.Record, cfg *config.Config, at Place) (records [
 	return records, store.Meta{Key: metaName, Value: value}, func() { l.last, l.listed = &next, cfg.Listed }, nil
 }
 
-// keep keeps the entries of the directory file, where they are few.
+// keep keeps the entries of the directory file if there are few.
 func (n *last) keep(entries []string) {
 	n.Directory, n.Large = entries, false
 	total := 0
@@ -178,8 +176,8 @@ func (n *last) keep(entries []string) {
 	}
 }
 
-// entries returns the edits of the directory file's entries, and false where the former ones
-// are not known.
+// entries returns the edits of the directory file's entries, or false if the former entries are
+// unknown.
 func (l *Log) entries(was *last, cfg *config.Config, lines []string) (edits []Edit, known bool) {
 	if pin(was.Text) == pin(lines) {
 		return nil, true
@@ -198,7 +196,7 @@ func (l *Log) entries(was *last, cfg *config.Config, lines []string) (edits []Ed
 	return diff(was.Directory, l.contacts(cfg)), true
 }
 
-// parts puts edits into records, of which the first is given.
+// parts distributes edits over records, of which the first is given.
 func (l *Log) parts(first *audit.Record, edits, entries []Edit) []*audit.Record {
 	records, room := []*audit.Record{first}, partBytes
 	add := func(member string, list []Edit) {
@@ -223,7 +221,7 @@ func (l *Log) parts(first *audit.Record, edits, entries []Edit) []*audit.Record 
 	return records
 }
 
-// document is the first document of a configuration.
+// document returns the first document of a configuration.
 func (l *Log) document(cfg *config.Config) ([]string, error) {
 	shown, err := cfg.Redacted()
 	if err != nil {
@@ -239,10 +237,10 @@ func (l *Log) document(cfg *config.Config) ([]string, error) {
 	return lines, nil
 }
 
-// pinned begins the line that says which directory file belongs to a configuration.
+// pinned begins the line with the digest of the configuration's directory file.
 const pinned = "# directory_file: "
 
-// pin is that line, "" where there is none.
+// pin returns that line, or "".
 func pin(lines []string) string {
 	if len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1], pinned) {
 		return lines[len(lines)-1]
@@ -250,21 +248,21 @@ func pin(lines []string) string {
 	return ""
 }
 
-// contacts are the lines of the second document of a configuration.
+// contacts returns the lines of the second document of a configuration.
 func (l *Log) contacts(cfg *config.Config) []string { return l.lines(cfg.Listed) }
 
 func (l *Log) lines(contacts []config.Contact) []string {
 	lines := make([]string, len(contacts))
 	for i := range contacts {
 		shown := contacts[i].Shown()
-		// A contact is strings and lists of them.
+		// A contact has only strings and lists of strings, so this cannot fail.
 		encoded, _ := json.Marshal(&shown)
 		lines[i] = l.line(string(encoded))
 	}
 	return lines
 }
 
-// line is a line as it is on record.
+// line returns a line in its recorded form.
 func (l *Log) line(s string) string {
 	if l.o.Redact != nil {
 		s = l.o.Redact(s)
@@ -276,7 +274,7 @@ func (l *Log) line(s string) string {
 	return strings.ToValidUTF8(s, "\ufffd")
 }
 
-// keyed is the keyed digest of a configuration with its secrets.
+// keyed returns the keyed digest of a configuration with its secrets.
 func (l *Log) keyed(cfg *config.Config) (string, error) {
 	whole, err := cfg.Whole()
 	if err != nil {
@@ -288,7 +286,7 @@ func (l *Log) keyed(cfg *config.Config) (string, error) {
 	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// join is a document as it is printed.
+// join returns a document in its printed form.
 func join(lines []string) string {
 	if len(lines) == 0 {
 		return ""
@@ -296,7 +294,7 @@ func join(lines []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// digestOf is the SHA-256 of a document as it is printed.
+// digestOf returns the SHA-256 of a document in its printed form.
 func digestOf(lines []string) string {
 	sum := sha256.Sum256([]byte(join(lines)))
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -12,14 +12,14 @@ import (
 
 // InForce is the configuration that was in force at a record.
 type InForce struct {
-	// Seq is the record that announced it, the last of several, and Time when that was
-	// written. Both are zero where that record was retired.
+	// Seq is the record that announced it, the last of several, and Time the time of that record.
+	// Both are zero if that record was retired.
 	Seq  uint64
 	Time time.Time
-	// By says who put it in force: start, operator, file, signal.
+	// By is the way in which it came in force: start, operator, file, signal.
 	By, File, Digest string
-	// Text is the configuration as YAML, with secrets masked, and Directory has the entries of
-	// its directory file.
+	// Text is the configuration as YAML, with secrets masked, and Directory the entries of its
+	// directory file.
 	Text      string
 	Directory []string
 }
@@ -34,7 +34,7 @@ type event struct {
 	whole     bool
 	text      []Edit
 	directory []Edit
-	// missing is how many parts have not been read yet.
+	// missing is the number of parts that have not been read yet.
 	missing int
 }
 
@@ -51,27 +51,26 @@ type details struct {
 	Directory []Edit `json:"directoryEdits"`
 }
 
-// Replay finds out which configuration was in force at a record, from the records of a log in
-// their order. The caller hands it all of them, those of other kinds too, until it wants no
-// more.
+// Replay finds out which configuration was in force at a record, from a log's records in their
+// order. The caller adds every record, of any kind, until Replay needs no more.
 type Replay struct {
 	target uint64
-	// known is set once text and directory are those of the last event.
+	// known is set once text and directory belong to the last event.
 	known           bool
 	text, directory []string
-	// now is the event in force at the target, as far as records go, and later are those
-	// behind it that lead back to it.
+	// now is the event in force at the target, among the records so far. later are the events after
+	// it, from which the replay goes back.
 	now   *event
 	later []*event
 	open  *event
 	done  bool
 }
 
-// NewReplay begins one for a record.
+// NewReplay makes a Replay for a record.
 func NewReplay(target uint64) *Replay { return &Replay{target: target} }
 
-// Add takes the next record, and returns whether more are wanted. An error is a [*audit.Fault]:
-// the records contradict each other.
+// Add adds the next record, and reports whether more are needed. An error is a [*audit.Fault]: the
+// records contradict each other.
 func (r *Replay) Add(seq uint64, line []byte) (more bool, err error) {
 	if seq > r.target && (r.known || r.done) && r.open == nil {
 		r.done = true
@@ -93,7 +92,7 @@ func (r *Replay) Add(seq uint64, line []byte) (more bool, err error) {
 		return false, &audit.Fault{Seq: seq, Problem: fmt.Sprintf("its configuration cannot be read: %v", err)}
 	}
 	if d.Parts == 0 {
-		return true, nil // of a version that had no documents
+		return true, nil // of a version without documents
 	}
 	switch {
 	case d.Part == 1:
@@ -113,11 +112,11 @@ func (r *Replay) Add(seq uint64, line []byte) (more bool, err error) {
 	return true, r.take(o)
 }
 
-// take goes on to the next configuration.
+// take continues with the next configuration.
 func (r *Replay) take(e *event) error {
 	if e.seq > r.target {
 		if r.known {
-			// A configuration whose records stand around the target was not yet in force.
+			// If the records of a configuration surround the target, it was not yet in force.
 			return nil
 		}
 		if r.later = append(r.later, e); !e.whole {
@@ -138,7 +137,7 @@ func (r *Replay) take(e *event) error {
 	return r.apply(e, e.text, e.directory, e.digest)
 }
 
-// goBack undoes the later configurations, of which the last is on record as a whole.
+// goBack undoes the later configurations, of which the last is recorded as a whole.
 func (r *Replay) goBack() error {
 	last := r.later[len(r.later)-1]
 	if err := r.apply(last, last.text, last.directory, last.digest); err != nil {
@@ -146,7 +145,7 @@ func (r *Replay) goBack() error {
 	}
 	for _, e := range slices.Backward(r.later) {
 		if e.whole && e.was != e.digest {
-			// Nothing says what was before it.
+			// No record says what was before it.
 			r.text, r.directory, r.later = nil, nil, nil
 			r.done = true
 			return nil
@@ -162,7 +161,7 @@ func (r *Replay) goBack() error {
 	return nil
 }
 
-// undone are the edits that undo edits.
+// undone returns the edits that undo edits.
 func undone(edits []Edit) (back []Edit) {
 	for _, e := range slices.Backward(edits) {
 		back = append(back, e.back())
@@ -187,10 +186,10 @@ func (r *Replay) apply(e *event, text, directory []Edit, digest string) (err err
 	return nil
 }
 
-// ErrUnknown means that no record says which configuration was in force.
+// ErrUnknown reports that no record says which configuration was in force.
 var ErrUnknown = errors.New("no record says which configuration was in force")
 
-// InForce returns what was found.
+// InForce returns the result.
 func (r *Replay) InForce() (InForce, error) {
 	if !r.known {
 		return InForce{}, fmt.Errorf("%w at record %d", ErrUnknown, r.target)

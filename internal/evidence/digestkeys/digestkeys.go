@@ -1,6 +1,6 @@
-// Package digestkeys decides which keys digests of texts are made with: one for
-// each tenant, in a file beside the database, which remembers of each key enough to
-// see that it was lost, put back or destroyed on record.
+// Package digestkeys decides which keys are used for digests of texts: one for each tenant, in a
+// file beside the database. The database remembers enough about each key to notice that it was
+// lost, put back or destroyed on record.
 package digestkeys
 
 import (
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are what [Open] is given.
+// Options configure [Open].
 type Options struct {
 	// Dir is the directory of the keys' file.
 	Dir   string
@@ -39,11 +39,11 @@ type Keys struct {
 	store   *store.Store
 	newID   func() string
 	log     *zap.Logger
-	// opened says that the keys were held against what is remembered of them.
+	// opened is set after the keys were compared with the database.
 	opened atomic.Bool
 }
 
-// Open reads the keys' file. No digest is made before [Keys.Settle].
+// Open reads the keys' file. No digest can be made before [Keys.Settle].
 func Open(o Options) (*Keys, error) {
 	digests, err := keyring.OpenDigests(o.Dir, rand.Reader, o.Now)
 	if err != nil {
@@ -52,25 +52,25 @@ func Open(o Options) (*Keys, error) {
 	return &Keys{digests: digests, newID: o.NewID, log: o.Log}, nil
 }
 
-// digestKeyPrefix begins the names under which the database remembers the
-// tenants' digest keys. It is followed by the tenant.
+// digestKeyPrefix begins the names of the database's values about the tenants' digest keys. The
+// tenant follows.
 const digestKeyPrefix = "digest-key:"
 
-// rememberedKey is what the database remembers of a digest key, which it does not
-// hold: enough to see that it is lost.
+// rememberedKey describes a digest key in the database, which does not contain the key itself: it
+// is enough to notice a loss.
 type rememberedKey struct {
-	// ID is that of [keyring.Digests.IDs].
+	// ID is the key's id from [keyring.Digests.IDs].
 	ID string `json:"id"`
-	// Destroyed is set with the record that the key is destroyed.
+	// Destroyed is set together with the record about the key's destruction.
 	Destroyed bool `json:"destroyed,omitzero"`
 }
 
-// Prefix is [digestKeyPrefix], for whoever reads the values and hands them to [Others].
+// Prefix returns [digestKeyPrefix], for callers that read the values and pass them to [Others].
 func Prefix() string { return digestKeyPrefix }
 
-// Others returns the tenants of which another digest key is remembered than the one that is
-// there, by the ids of those that are and the values of the database whose names begin with
-// [Prefix]; without one that is there too.
+// Others returns the tenants whose remembered digest key differs from the present one, or is
+// missing. It takes the ids of the present keys, and the values of the database whose names begin
+// with [Prefix].
 func Others(have map[string]string, values map[string][]byte) (tenants []string, err error) {
 	for name, value := range values {
 		var was rememberedKey
@@ -86,12 +86,11 @@ func Others(have map[string]string, values map[string][]byte) (tenants []string,
 	return tenants, nil
 }
 
-// destroyedKeyPrefix begins the names under which the database remembers, for
-// ever, which keys were destroyed on record. It is followed by the key's id; the
-// value is the tenant whose key it was.
+// destroyedKeyPrefix begins the names under which the database remembers, for ever, the keys that
+// were destroyed on record. The key's id follows; the value is its tenant.
 const destroyedKeyPrefix = "digest-key-destroyed:"
 
-// destroyed is how a destroyed key is remembered.
+// destroyed returns the value for a destroyed key.
 func destroyed(tenant, id string) store.Meta {
 	return store.Meta{Key: destroyedKeyPrefix + id, Value: []byte(tenant)}
 }
@@ -101,10 +100,9 @@ func remember(tenant string, k rememberedKey) (store.Meta, error) {
 	return store.Meta{Key: digestKeyPrefix + tenant, Value: value}, err
 }
 
-// Settle holds the digest keys against what the database remembers of them,
-// and makes those that are missing. A key that was lost is not replaced unasked:
-// digests on record were made with it, and a new one would part them from those to
-// come. Whoever puts a file in its place that lacks the key has given it up, which
+// Settle compares the digest keys with the database, and makes the missing ones. It does not
+// replace a lost key by itself: digests on record were made with it, and a new key would give other
+// digests of the same texts. An operator who installs a file without the key gives it up, which
 // goes on record. A key that was destroyed on record is never used again.
 func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) error {
 	k.store = log
@@ -135,7 +133,7 @@ func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) 
 		tenant = strings.TrimPrefix(tenant, digestKeyPrefix)
 		switch id := have[tenant]; {
 		case key.Destroyed:
-			// A new one, the destroyed one, or none yet.
+			// There is a new key, the destroyed one, or none yet.
 		case id == "":
 			lost = append(lost, tenant)
 		case id != key.ID:
@@ -149,7 +147,7 @@ func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) 
 		if err != nil {
 			return err
 		}
-		// Nobody misses a key that nothing was digested with.
+		// A key without any digest is no loss.
 		unused := func(tenant string) bool { return !digested[tenant] }
 		lost, wrong = slices.DeleteFunc(lost, unused), slices.DeleteFunc(wrong, unused)
 	}
@@ -169,15 +167,15 @@ func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) 
 	if err := k.giveUp(lost); err != nil {
 		return err
 	}
-	// Keys of before this was remembered, or that a crash kept from it.
+	// These keys are older than the database's notes, or a crash prevented the note.
 	if err := k.rememberKeys(have); err != nil {
 		return err
 	}
 	digests.OnMade(k.rememberKeys)
 	k.opened.Store(true)
 	if err := digests.Prepare(tenants...); err != nil {
-		// What waits can be decided about all the same, and a text is refused
-		// until its tenant has a key.
+		// The daemon can still decide about waiting messages. It refuses a text until its tenant
+		// has a key.
 		k.log.Error("cannot make digest keys", zap.Error(err))
 	}
 	return nil
@@ -187,7 +185,7 @@ func unreadableKey(name string, err error) error {
 	return fmt.Errorf("cannot read what is remembered of the digest key of tenant %q: %w", strings.TrimPrefix(name, digestKeyPrefix), err)
 }
 
-// alsoDestroyed says of which tenants the file has a key that was destroyed.
+// alsoDestroyed names the tenants for whom the file has a destroyed key.
 func alsoDestroyed(wrong, back []string) string {
 	both := slices.DeleteFunc(slices.Clone(wrong), func(tenant string) bool { return !slices.Contains(back, tenant) })
 	if len(both) == 0 {
@@ -196,9 +194,9 @@ func alsoDestroyed(wrong, back []string) string {
 	return ", and keys that were destroyed on record are there of: " + orNone(both)
 }
 
-// destroyedKeys returns the ids of all keys that were ever destroyed on record. The
-// values are what is remembered of the tenants' keys: earlier daemons noted it there
-// alone, until the next key of the tenant.
+// destroyedKeys returns the ids of all keys that were ever destroyed on record. The values are the
+// notes about the tenants' keys: earlier daemons noted a destruction only there, until the next key
+// of the tenant.
 func (k *Keys) destroyedKeys(ctx context.Context, values map[string][]byte) (map[string]bool, error) {
 	noted, err := k.store.MetaUnder(ctx, destroyedKeyPrefix)
 	if err != nil {
@@ -228,9 +226,8 @@ func (k *Keys) destroyedKeys(ctx context.Context, values map[string][]byte) (map
 	return gone, nil
 }
 
-// destroyAgain takes a key out of use and out of the file that was destroyed on
-// record and is there all the same: from a backup, or because the daemon ended
-// before it could destroy it.
+// destroyAgain disables a key that was destroyed on record and is still there, and removes it from
+// the file. It may come from a backup, or the daemon ended before it could destroy the key.
 func (k *Keys) destroyAgain(tenant string) error {
 	digests := k.digests
 	id := digests.IDs()[tenant]
@@ -240,7 +237,7 @@ func (k *Keys) destroyAgain(tenant string) error {
 	}
 	fields := []zap.Field{zap.String("tenant", tenant), zap.String("key", id), zap.String("file", digests.File()), zap.Uint64("record", seq)}
 	if _, err := digests.Destroy(tenant); err != nil {
-		// It must not be used, whatever the disk says.
+		// The key must not be used, even if the disk fails.
 		digests.Withdraw(tenant)
 		k.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; take it out of the file, and out of wherever it came from",
 			append(fields, zap.Error(err))...)
@@ -250,8 +247,8 @@ func (k *Keys) destroyAgain(tenant string) error {
 	return nil
 }
 
-// digested returns the tenants of whom there are digests on record, made with a key
-// that is not on record as destroyed or lost. It reads the whole log.
+// digested returns the tenants with digests on record whose key is not on record as destroyed or
+// lost. It reads the whole log.
 func (k *Keys) digested(ctx context.Context) (map[string]bool, error) {
 	tenants := make(map[string]bool)
 	err := k.store.EachLine(ctx, k.store.Retired(), func(_ uint64, line []byte) error {
@@ -291,8 +288,8 @@ func (k *Keys) rememberKeys(ids map[string]string) error {
 	return nil
 }
 
-// giveUp puts on record that digest keys are lost, where a file without them was
-// put in place, and refuses to go on where there is none.
+// giveUp records the loss of digest keys if the operator has installed a file without them. If
+// there is no file, it refuses to continue.
 func (k *Keys) giveUp(lost []string) error {
 	if len(lost) == 0 {
 		return nil
@@ -318,7 +315,7 @@ func (k *Keys) giveUp(lost []string) error {
 	return nil
 }
 
-// Prepare makes the keys that tenants lack.
+// Prepare makes the missing keys of tenants.
 func (k *Keys) Prepare(tenants ...string) error {
 	if err := k.digests.Prepare(tenants...); err != nil {
 		return fmt.Errorf("cannot make digest keys: %w", err)
@@ -326,16 +323,16 @@ func (k *Keys) Prepare(tenants ...string) error {
 	return nil
 }
 
-// Digest is the keyed digest of a tenant's text. Where its key does not fit on the
-// disk, that is told as it is of a record.
+// Digest returns the keyed digest of a tenant's text. If the disk has no room for its key, the
+// error is the same as for a record.
 func (k *Keys) Digest(tenant, text string) (string, error) {
 	return k.DigestForm(tenant, "", func(b []byte) ([]byte, error) { return append(b, text...), nil })
 }
 
-// DigestForm is [Keys.Digest] of what a function appends to a buffer.
+// DigestForm is [Keys.Digest] for bytes that a function appends to a buffer.
 func (k *Keys) DigestForm(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 	if !k.opened.Load() {
-		// A key that is lost must not be made anew before that was seen.
+		// A lost key must not be replaced before the loss was noticed.
 		return "", errors.New("cannot make a digest: the keys are not taken up yet")
 	}
 	digest, err := k.digests.DigestForm(tenant, label, form)
@@ -345,12 +342,11 @@ func (k *Keys) DigestForm(tenant, label string, form func([]byte) ([]byte, error
 	return digest, err
 }
 
-// oldDigestKey is where earlier daemons kept one digest key for everybody.
+// oldDigestKey is the name under which earlier daemons kept a single digest key.
 const oldDigestKey = "content-digest-key"
 
-// dropOldKey takes the digest key of an earlier daemon out of the database:
-// whoever has a copy of the database could guess texts with it. Digests made
-// with it match nothing from here on.
+// dropOldKey removes the digest key of an earlier daemon from the database: with a copy of the
+// database, anybody could guess texts. Digests made with that key no longer match.
 func (k *Keys) dropOldKey(ctx context.Context) error {
 	key, err := k.store.Meta(ctx, oldDigestKey)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(key) == 0 {
@@ -373,7 +369,7 @@ const (
 	eventLost      = "digest_key_lost"
 )
 
-// record puts on record what happens to a key, before it does.
+// record records an event of a key before it happens.
 func (k *Keys) record(event, tenant string, details map[string]any, remembered ...store.Part) (uint64, error) {
 	receipt, err := k.store.Commit(&store.Change{Drains: true, Parts: remembered, Records: []*audit.Record{{
 		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
@@ -385,9 +381,9 @@ func (k *Keys) record(event, tenant string, details map[string]any, remembered .
 	return receipt.Seq, nil
 }
 
-// Forget destroys a tenant's digest key. That is on record first: where the
-// daemon dies in between, or the key cannot be destroyed, the key is still there
-// and it is to be asked for again. It does not end with its caller.
+// Forget destroys a tenant's digest key. It first records the destruction. If the daemon dies in
+// between, or the key cannot be destroyed, the key still exists and the operator has to ask again.
+// The work does not end with its caller.
 func (k *Keys) Forget(_ context.Context, who api.Peer, p *api.AuditForgetParams) (api.AuditForgetResult, error) {
 	tenant := *p.Tenant
 	digests := k.digests

@@ -1,7 +1,7 @@
 package export
 
-// Check says why a sink cannot be started: what [Open] would say of it, without
-// its cursor and without anything being sent.
+// Check returns the reason that a sink cannot be started, as [Open] would, but without its cursor
+// and without sending anything.
 func Check(s *Spec) error {
 	sink, err := newSink(s, &Mapping{}, nil)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// cursor is the last record a sink has taken over. The zero cursor is before
-// the first.
+// cursor is the last record that a sink has taken. The zero cursor is before the first.
 type cursor struct {
 	Seq  uint64     `json:"seq"`
 	Hash audit.Hash `json:"hash"`
@@ -23,13 +22,13 @@ type cursor struct {
 const (
 	// maxCursor bounds a cursor file, in bytes.
 	maxCursor = 4096
-	// cursorExt ends the names of cursor files, and partExt behind it that of one which is
-	// being written.
+	// cursorExt ends the names of cursor files. partExt after it marks a file that is being
+	// written.
 	cursorExt = ".json"
 	partExt   = ".part"
 )
 
-// loadCursor reads a cursor. A file that is not there is [fs.ErrNotExist].
+// loadCursor reads a cursor. A missing file is [fs.ErrNotExist].
 func loadCursor(path string) (cursor, error) {
 	b, err := durable.ReadUpTo(path, maxCursor)
 	if err != nil {
@@ -42,8 +41,7 @@ func loadCursor(path string) (cursor, error) {
 	return c, nil
 }
 
-// saveCursor writes a cursor, so that after a crash the old or the new one is
-// there.
+// saveCursor writes a cursor. After a crash, the file has the old or the new one.
 func saveCursor(path string, c cursor) error {
 	b, err := json.Marshal(c)
 	if err == nil {
@@ -55,7 +53,7 @@ func saveCursor(path string, c cursor) error {
 	return nil
 }
 
-// clearTemps removes what a crash left of cursors that were being written.
+// clearTemps removes unfinished cursor files after a crash.
 func clearTemps(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

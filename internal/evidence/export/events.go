@@ -6,51 +6,51 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// severity is how much a record asks to be looked at.
+// severity is the urgency with which somebody should look at a record.
 type severity int
 
 const (
-	byKind   severity = iota // what its kind says
-	info                     // nothing is to be done
+	byKind   severity = iota // according to its kind
+	info                     // nothing to do
 	low                      // a person is asked, or something went away
 	medium                   // refused or failed
 	high                     // somebody should look at it today
-	critical                 // what the log or the daemon says may not be true
+	critical                 // the log or the daemon may be wrong
 	unknown                  // a line that could not be read
 )
 
-// kind is what became of what a record tells.
+// kind is the outcome of a record's event.
 type kind int
 
 const (
-	byVerdict    kind = iota // what the policy's result says, and else kindDone
-	kindDone                 // happened, and nobody was to decide
-	kindAllowed              // a policy let it through
-	kindApproved             // a person let it through
-	kindWaits                // waits for a person
-	kindRefused              // was not let through
-	kindFailed               // was let through or begun, and did not come off, or nobody knows
-	kindEnded                // went away or ran out of time
+	byVerdict    kind = iota // according to the policy's result, otherwise kindDone
+	kindDone                 // it happened, without any decision
+	kindAllowed              // a policy allowed it
+	kindApproved             // a person allowed it
+	kindWaits                // it waits for a person
+	kindRefused              // it was refused
+	kindFailed               // it was allowed or begun, and failed or has an unknown result
+	kindEnded                // it went away or ran out of time
 )
 
-// severities are those of kinds.
+// severities gives the severity of each kind.
 var severities = map[kind]severity{kindDone: info, kindAllowed: info, kindApproved: info, kindWaits: low, kindRefused: medium, kindFailed: medium, kindEnded: low}
 
-// reading is how one kind of record is shown to systems that watch.
+// reading is the form of one kind of record for monitoring systems.
 type reading struct {
 	kind     kind
 	severity severity
-	// alert is set where somebody has to look at it though nothing was refused and nothing
-	// failed: these are alerts already.
+	// alert is set if somebody has to look at the record although nothing was refused and nothing
+	// failed. Refusals and failures are alerts anyway.
 	alert bool
-	// alone is set where the daemon acted, or time did, and not whom the record is about.
+	// alone is set if the daemon or time acted, and not the subject of the record.
 	alone bool
-	// of is the kind where the event alone does not say it.
+	// of returns the kind if the event alone does not determine it.
 	of func(*audit.Entry) kind
 }
 
-// readings are all kinds of records, by type and event: the one table that severities, alerts,
-// statuses and actors of OCSF, OTLP, syslog and the journal come from.
+// readings lists all kinds of records, by type and event. Severities, alerts, statuses and actors
+// of OCSF, OTLP, syslog and the journal come from this table.
 var readings = map[string]reading{
 	"agent_exchange":                    {},
 	"agent_exchange malformed_envelope": {kind: kindRefused},
@@ -192,7 +192,7 @@ var readings = map[string]reading{
 	"checkpoint retired":     {kind: kindDone, severity: low, alone: true},
 }
 
-// readingOf is the row of a record; of an event that has none it is that of the verdict.
+// readingOf returns the row of a record. An event without a row has that of its verdict.
 func readingOf(e *audit.Entry) reading {
 	key := e.ActionType
 	if e.Event != "" {
@@ -201,7 +201,7 @@ func readingOf(e *audit.Entry) reading {
 	return readings[key]
 }
 
-// kindOf is what became of what a record tells.
+// kindOf returns the outcome of a record's event.
 func kindOf(e *audit.Entry) kind {
 	r := readingOf(e)
 	k := r.kind
@@ -222,7 +222,7 @@ func kindOf(e *audit.Entry) kind {
 	return k
 }
 
-// severityOf is how much a record asks to be looked at, and whether somebody must.
+// severityOf returns the severity of a record, and whether it is an alert.
 func severityOf(r *Record) (s severity, alert bool) {
 	if !r.Known {
 		return unknown, true
@@ -234,7 +234,7 @@ func severityOf(r *Record) (s severity, alert bool) {
 	return s, row.alert || kind == kindRefused || kind == kindFailed
 }
 
-// ran is the kind of the end of an agent's turn.
+// ran returns the kind for the end of an agent's turn.
 func ran(e *audit.Entry) kind {
 	if ok, isBool := e.Details["success"].(bool); isBool && !ok {
 		return kindFailed
@@ -242,14 +242,14 @@ func ran(e *audit.Entry) kind {
 	return kindDone
 }
 
-// now is what a record says that a member of a task became.
+// now returns the new value of a task's member in a record.
 func now(e *audit.Entry, member string) string {
 	details, _ := e.Details["now"].(map[string]any)
 	value, _ := details[member].(string)
 	return value
 }
 
-// finished is the kind of the end of an attempt, or of a run of an effect.
+// finished returns the kind for the end of an attempt, or of a run of an effect.
 func finished(e *audit.Entry) kind {
 	switch cmp.Or(now(e, "state"), now(e, "status")) {
 	case "failed", "retrying", "outcome_unknown":
@@ -260,7 +260,7 @@ func finished(e *audit.Entry) kind {
 	return byVerdict
 }
 
-// resolved is the kind of what people, or time, said about a request of a task.
+// resolved returns the kind for the end of a task's request, by people or by time.
 func resolved(e *audit.Entry) kind {
 	switch now(e, "status") {
 	case "approved":

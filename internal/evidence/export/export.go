@@ -1,19 +1,17 @@
-// Package export hands the audit log to other systems: as OCSF events in a
-// file, as OTLP logs over HTTP, as syslog (RFC 5424) and to the systemd journal.
+// Package export hands the audit log to other systems: as OCSF events in a file, as OTLP logs over
+// HTTP, as syslog (RFC 5424) and to the systemd journal.
 //
-// The mappings are pure: [Mapping.OCSF], [Mapping.OTLP], [Mapping.Syslog] and
-// [Mapping.Journal] turn one record into what the other system reads, and the
-// same record always into the same. Each keeps the record's own line, so that
-// whoever holds the copy can check the chain.
+// The mappings are pure: [Mapping.OCSF], [Mapping.OTLP], [Mapping.Syslog] and [Mapping.Journal]
+// turn one record into the form of the other system, always in the same way. Each keeps the
+// record's own line, so that a holder of the copy can check the chain.
 //
-// A [Sink] takes records over, and a [Follower] feeds it: it reads the log page
-// by page behind a cursor that is kept in a file, and moves the cursor only when
-// the sink has taken a page over. So every record arrives at least once; one
-// that comes again has the same id, which is its hash.
+// A [Sink] takes records, and a [Follower] feeds it. The follower reads the log page by page after
+// a cursor in a file. It moves the cursor only when the sink has taken a page. So every record
+// arrives at least once. A repeated record has the same id, which is its hash.
 //
-// Use: [Open] makes the followers of a configuration, [Set.Close] lets them send
-// what is left for a short time. The caller closes the log after that. Nothing
-// here is ever waited for by whoever writes the log.
+// Use: [Open] makes the followers of a configuration, [Set.Close] lets them send the rest for a
+// short time. The caller closes the log after that. No writer of the log ever waits for this
+// package.
 package export
 
 import (
@@ -31,11 +29,11 @@ import (
 // Log is the audit log as a follower reads it.
 type Log = follow.Log
 
-// Record is one record on its way out. Nobody changes Line.
+// Record is one record to export. Line must not be changed.
 type Record struct {
 	Line  []byte
 	Entry audit.Entry
-	// Known is false where the line could not be read; Entry is empty then.
+	// Known is false if the line could not be read; Entry is empty then.
 	Known bool
 }
 
@@ -48,35 +46,34 @@ func Read(line []byte) Record {
 	return Record{Line: line, Entry: e, Known: true}
 }
 
-// Sink takes records over. It is used by one follower alone.
+// Sink takes records. Only one follower uses it.
 type Sink interface {
-	// Send returns when the other system has taken the records over, as far as
-	// it says so, or cannot. An error means that all of them come again.
+	// Send returns after the other system has confirmed the records, as far as it confirms them, or
+	// with an error. After an error, all of them come again.
 	Send(ctx context.Context, batch []Record) (Ack, error)
-	// Close gives back what is held. Nothing is sent after it.
+	// Close releases the sink. Nothing is sent after it.
 	Close() error
 }
 
-// Ack is what a sink says about records it has taken over.
+// Ack is a sink's report about records that it has taken.
 type Ack struct {
-	// Refused is how many of them the other system will not keep, and Why.
+	// Refused is the number of records that the other system will not keep, and Why its reason.
 	Refused int
 	Why     string
 }
 
-// trailing is a [Sink] whose other end does not say what it has read.
+// trailing is a [Sink] whose other end does not confirm the records that it has read.
 type trailing interface {
-	// Trail is for how long before a connection broke records are not certain
-	// to have been read. They are sent again.
+	// Trail is the period before the end of a connection in which sent records are not certain to
+	// have been read. They are sent again.
 	Trail() time.Duration
-	// Broken is closed when the connection ends, nil where there is none.
+	// Broken returns a channel that is closed when the connection ends, or nil.
 	Broken() <-chan struct{}
-	// Check returns a [brokenError] where the connection has ended, and lets go
-	// of it.
+	// Check returns a [brokenError] if the connection has ended, and releases it.
 	Check() error
 }
 
-// brokenError says when a connection of a [trailing] sink broke.
+// brokenError has the time at which a connection of a [trailing] sink broke.
 type brokenError struct {
 	at  time.Time
 	err error
@@ -85,7 +82,7 @@ type brokenError struct {
 func (e *brokenError) Error() string { return e.err.Error() }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// busyError says when the other system wants to be asked again.
+// busyError has the time after which the other system wants another attempt.
 type busyError struct {
 	after time.Duration
 	err   error
@@ -94,10 +91,10 @@ type busyError struct {
 func (e *busyError) Error() string { return e.err.Error() }
 func (e *busyError) Unwrap() error { return e.err }
 
-// RetryAfter is what the other system asks for, within reason.
+// RetryAfter returns the requested wait, within reason.
 func (e *busyError) RetryAfter() time.Duration { return min(e.after, maxAfter) }
 
-// maxAfter bounds what another system may ask for by Retry-After.
+// maxAfter bounds the wait that another system may request by Retry-After.
 const maxAfter = 10 * time.Minute
 
 // Types of sinks.
@@ -116,20 +113,18 @@ const (
 	NetTLS      = "tls"
 )
 
-// Where a sink begins that has no cursor yet.
+// Starting points of a sink without a cursor.
 const (
 	FromStart = "start"
 	FromNow   = "now"
 )
 
-// DefaultMaxBytes is the longest syslog message unless configured, in bytes:
-// what receivers take by default. RFC 5425 section 4.3.1 asks them to take 8192, and
-// rsyslog cuts at 8096.
+// DefaultMaxBytes is the longest syslog message unless configured, in bytes. Receivers accept it by
+// default: RFC 5425 section 4.3.1 asks them to take 8192, and rsyslog cuts at 8096.
 const DefaultMaxBytes = 8000
 
-// MinMaxBytes is the least a syslog message may be limited to, in bytes. It is
-// what RFC 5425 section 4.3.1 obliges a receiver to take, and leaves room for
-// some text beside the header.
+// MinMaxBytes is the least limit for a syslog message, in bytes. RFC 5425 section 4.3.1 obliges
+// receivers to take that much. It leaves room for some text beside the header.
 const MinMaxBytes = 2048
 
 // Spec is one configured sink.
@@ -139,12 +134,12 @@ type Spec struct {
 	Type string
 	// Path is the file of ocsf, or the socket of journald.
 	Path string
-	// Endpoint is the URL that otlp posts to.
+	// Endpoint is the URL to which otlp posts.
 	Endpoint string
 	Headers  map[string]string
-	// Gzip compresses what otlp posts.
+	// Gzip compresses the posts of otlp.
 	Gzip bool
-	// Network and Address are where syslog goes.
+	// Network and Address are the destination of syslog.
 	Network, Address string
 	// MaxBytes bounds one syslog message; 0 is [DefaultMaxBytes].
 	MaxBytes int
@@ -158,13 +153,12 @@ type Spec struct {
 	Filter  audit.Filter
 }
 
-// TLS says whom a sink trusts, and who it says it is. All are files but
-// ServerName. Empty means the system's roots, no certificate of its own and the
-// name in the address.
+// TLS configures a sink's trust and its own certificate. All fields except ServerName are files.
+// Empty means the system's roots, no certificate of its own and the name in the address.
 type TLS struct{ CA, Cert, Key, ServerName string }
 
-// newSink makes the sink of a configuration. Nothing is opened or dialled yet
-// but the files that TLS names.
+// newSink makes the sink of a configuration. It opens only the files that TLS names, and dials
+// nothing.
 func newSink(s *Spec, m *Mapping, now func() time.Time) (Sink, error) {
 	switch s.Type {
 	case TypeOCSF:
@@ -179,7 +173,7 @@ func newSink(s *Spec, m *Mapping, now func() time.Time) (Sink, error) {
 	return nil, fmt.Errorf("unknown type %q", s.Type)
 }
 
-// validName reports whether a name can be that of a cursor file.
+// validName checks that a name can be used for a cursor file.
 func validName(name string) error {
 	ok := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'

@@ -13,9 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 )
 
-// fileSink appends OCSF events to a file, one a line, and has them on disk
-// before it says that it has taken them over. A file that was renamed or removed
-// by others, as by logrotate, is begun anew.
+// fileSink appends OCSF events to a file, one a line, and syncs them before it confirms them. If
+// another program renames or removes the file, as logrotate does, it begins a new one.
 type fileSink struct {
 	path    string
 	mapping *Mapping
@@ -23,7 +22,7 @@ type fileSink struct {
 	buf     []byte
 }
 
-// eventStart is how every line of this sink begins.
+// eventStart is the beginning of every line of this sink.
 const eventStart = `{"class_uid":6003,`
 
 // Send writes a page and syncs it.
@@ -40,7 +39,7 @@ func (s *fileSink) Send(_ context.Context, batch []Record) (Ack, error) {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		// The next attempt opens the file again, and looks at how it ends.
+		// The next attempt opens the file again, and checks its end.
 		return Ack{}, fmt.Errorf("cannot write to %s: %w", s.path, errors.Join(err, s.Close()))
 	}
 	return Ack{}, nil
@@ -56,8 +55,7 @@ func (s *fileSink) Close() error {
 	return err
 }
 
-// open makes sure that the file is the one at the path, and ends in a whole
-// line.
+// open makes sure that the open file is the one at the path, and ends in a whole line.
 func (s *fileSink) open() error {
 	if s.file != nil {
 		have, err := s.file.Stat()
@@ -71,7 +69,7 @@ func (s *fileSink) open() error {
 			return err
 		}
 	}
-	// What others put there would be written in its place.
+	// A file that others put there must not be written to.
 	f, err := plainfile.Append(s.path, 0o600)
 	if err != nil {
 		return err
@@ -91,13 +89,12 @@ func (s *fileSink) open() error {
 	return nil
 }
 
-// maxTorn bounds how far back the beginning of a torn line is looked for, in
-// bytes: an event holds a record of at most 1 MiB twice, escaped once.
+// maxTorn bounds the search for the beginning of an incomplete line, in bytes: an event holds a
+// record of at most 1 MiB twice, escaped once.
 const maxTorn = 16 << 20
 
-// endLine mends a file whose last line has no end, as after a crash. What this
-// sink began is cut off, since it comes again; what others wrote is left as it
-// is and given an end.
+// endLine repairs a file whose last line has no end, as after a crash. It removes an incomplete
+// line of this sink, since the record comes again. It keeps a line that others wrote, and ends it.
 func endLine(f *os.File, size int64) error {
 	from := max(0, size-maxTorn)
 	last := make([]byte, 1)

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// sendEvery is the least time between two pages that are not full, so that
-	// a busy log is sent in some pages a second and not record by record.
+	// sendEvery is the least time between two pages that are not full, so that the records of a
+	// busy log are sent in some pages a second and not one by one.
 	sendEvery = 100 * time.Millisecond
-	// saveEvery is how often the cursor is kept at most.
+	// saveEvery is the least time between two writes of the cursor.
 	saveEvery = time.Second
 	// maxRest bounds the rest after a full page.
 	maxRest = 20 * time.Millisecond
-	// fullPage is from how many records on a page counts as full: there is more.
+	// fullPage is the number of records from which a page counts as full: there is more.
 	fullPage = 256
 	// Waits after failures.
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
 )
 
-// FollowerOptions are what a [Follower] is given from outside.
+// FollowerOptions configure a [Follower].
 type FollowerOptions struct {
 	// Name and Type are shown in the status. Name names the cursor file.
 	Name, Type string
 	Log        Log
 	Sink       Sink
-	// Dir is where cursors are kept.
+	// Dir is the directory of the cursors.
 	Dir string
-	// From is where to begin without a cursor: [FromStart] or [FromNow].
+	// From is the starting point without a cursor: [FromStart] or [FromNow].
 	From   string
 	Filter audit.Filter
 	// Timeout bounds one attempt to send a page.
@@ -49,20 +49,18 @@ type FollowerOptions struct {
 	Zap    *zap.Logger
 }
 
-// Status is how far a sink is.
+// Status is the progress of a sink.
 type Status struct {
 	Name, Type string
-	// Status is how far it is: its Seq is the last record that the sink has taken over.
+	// Status is the follower's; its Seq is the last record that the sink has taken.
 	follow.Status
-	// Oldest is when the oldest record was made that was read and not taken
-	// over, zero where there is none.
+	// Oldest is the time of the oldest record that was read and not taken, zero if there is none.
 	Oldest time.Time
-	// Sent counts records taken over since the start, those that were sent
-	// again too; Refused those of them that the other system does not keep.
+	// Sent counts the records taken since the start, including repeated ones. Refused counts those
+	// of them that the other system does not keep.
 	Sent, Refused uint64
-	// Note is what an operator should know of the past: that the log was
-	// replaced, that records were gone before they were sent, or what was
-	// refused.
+	// Note is past information for an operator: that the log was replaced, that records were
+	// removed before they were sent, or which ones were refused.
 	Note string
 }
 
@@ -74,28 +72,28 @@ type Follower struct {
 	log  *zap.Logger
 	loop *follow.Follower
 
-	// What follows is the loop's own, but mu is held to change at.
+	// Only the loop uses these fields, but changing at needs mu.
 	at      cursor
 	saved   cursor
 	savedAt time.Time
-	// trail are the cursors before the pages that were sent last, oldest first.
+	// trail are the cursors before the last sent pages, oldest first.
 	trail []mark
 
 	mu sync.Mutex
-	// status has what the loop does not say.
+	// status has the fields that the loop does not provide.
 	status Status
 	// kept is the cursor in the file.
 	kept uint64
 }
 
-// mark is where the cursor stood before a page was sent.
+// mark is the cursor before a page was sent.
 type mark struct {
 	before cursor
 	at     time.Time
 }
 
-// Follow begins to send. The cursor is read before it returns, so that what a
-// first run from [FromNow] leaves out is decided here.
+// Follow starts a follower. It reads the cursor before it returns, so that the records which a
+// first run from [FromNow] leaves out are determined here.
 func Follow(ctx context.Context, o FollowerOptions) (*Follower, error) {
 	if err := validName(o.Name); err != nil {
 		return nil, fmt.Errorf("cannot name a sink %q: %w", o.Name, err)
@@ -119,9 +117,8 @@ func Follow(ctx context.Context, o FollowerOptions) (*Follower, error) {
 	return f, nil
 }
 
-// resume finds out where to go on. Evidence that was sent twice is better than
-// evidence that was not sent: a cursor that cannot be read, or that does not
-// belong to this log, begins anew.
+// resume determines where to continue. Duplicate evidence is better than missing evidence: if the
+// cursor cannot be read, or does not belong to this log, the follower begins anew.
 func (f *Follower) resume(ctx context.Context) error {
 	c, err := loadCursor(f.path)
 	switch {
@@ -147,8 +144,8 @@ func (f *Follower) resume(ctx context.Context) error {
 	return f.save()
 }
 
-// belongs reports whether a cursor's record is in the log as it was. Where the
-// log begins after it, the record that follows it names it.
+// belongs reports whether a cursor's record is in the log unchanged. If the log begins after it,
+// the next record names it.
 func (f *Follower) belongs(ctx context.Context, c cursor) (bool, error) {
 	if c.Seq == 0 {
 		return true, nil
@@ -175,7 +172,7 @@ func (f *Follower) belongs(ctx context.Context, c cursor) (bool, error) {
 	return true, nil // the records in between are gone, see step
 }
 
-// Status tells how far the sink is.
+// Status returns the progress of the sink.
 func (f *Follower) Status() Status {
 	now := f.loop.Status()
 	now.Error = text.Clip(oneLine(now.Error), maxSummary)
@@ -186,15 +183,15 @@ func (f *Follower) Status() Status {
 	return s
 }
 
-// Close sends what is left, for as long as ctx lives, keeps the cursor and
-// closes the sink. It gives up at the first attempt that fails.
+// Close sends the remaining records until ctx ends, keeps the cursor and closes the sink. It gives
+// up at the first failed attempt.
 func (f *Follower) Close(ctx context.Context) error {
 	f.loop.Close(ctx)
 	return errors.Join(f.save(), f.o.Sink.Close())
 }
 
-// take sends the next page if there is one, and keeps the cursor now and then. What a
-// connection broke off with is sent again at once, and not with the next record.
+// take sends the next page if there is one, and saves the cursor now and then. It repeats the
+// records of a broken connection at once, and does not wait for the next record.
 func (f *Follower) take(ctx context.Context) (rest time.Duration, err error) {
 	if f.o.Log.Head().Seq > f.at.Seq {
 		rest, err = f.next(ctx)
@@ -207,7 +204,7 @@ func (f *Follower) take(ctx context.Context) (rest time.Duration, err error) {
 	return rest, err
 }
 
-// saveDue returns when the cursor is to be kept, the zero time where it is.
+// saveDue returns the time of the next write of the cursor, or zero if it is saved.
 func (f *Follower) saveDue() time.Time {
 	if f.at == f.saved {
 		return time.Time{}
@@ -238,13 +235,13 @@ func (f *Follower) next(ctx context.Context) (rest time.Duration, err error) {
 	}
 	f.move(end)
 	if len(lines) >= fullPage {
-		// Whoever catches up leaves the processor to decisions half of the time.
+		// A follower that catches up leaves half of the processor's time to decisions.
 		rest = min(max(0, f.o.Now().Sub(from)), maxRest)
 	}
 	return rest, nil
 }
 
-// page reads the lines that are to be sent, and the cursor after them.
+// page parses the lines to send, and returns the cursor after them.
 func (f *Follower) page(lines [][]byte) (batch []Record, end cursor, err error) {
 	all := f.o.Filter.Unbounded()
 	for i, line := range lines {
@@ -270,7 +267,7 @@ func (f *Follower) page(lines [][]byte) (batch []Record, end cursor, err error) 
 	return batch, end, nil
 }
 
-// send hands a page over.
+// send sends a page to the sink.
 func (f *Follower) send(ctx context.Context, batch []Record) error {
 	f.mu.Lock()
 	f.status.Oldest = batch[0].Entry.Time
@@ -301,8 +298,8 @@ func (f *Follower) send(ctx context.Context, batch []Record) error {
 	return nil
 }
 
-// rewind goes back to what was sent shortly before a connection broke, where
-// nobody says whether it was read.
+// rewind goes back over the records that were sent shortly before a connection broke, since nothing
+// confirms that they were read.
 func (f *Follower) rewind(err error) {
 	broken, isBroken := errors.AsType[*brokenError](err)
 	t, ok := f.o.Sink.(trailing)
@@ -313,7 +310,7 @@ func (f *Follower) rewind(err error) {
 		if broken.at.Sub(m.at) <= t.Trail() {
 			f.move(m.before)
 			f.log.Warn("a connection broke: what may not have been read is sent again", zap.Uint64("after", f.at.Seq), zap.Error(err))
-			// A crash before the next page would leave them out, and so would their removal.
+			// Otherwise a crash before the next page would omit them, and so would their removal.
 			if err := f.save(); err != nil {
 				f.log.Error("cannot keep from where on records are sent again", zap.Error(err))
 			}
@@ -323,14 +320,14 @@ func (f *Follower) rewind(err error) {
 	f.trail = nil
 }
 
-// move puts the cursor behind what was taken over, or back.
+// move sets the cursor, forward or back.
 func (f *Follower) move(to cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at = to
 }
 
-// seq is the last record that was taken over.
+// seq returns the last record that the sink has taken.
 func (f *Follower) seq() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -344,7 +341,7 @@ func (f *Follower) note(text string) {
 	f.status.Note = text
 }
 
-// save keeps the cursor where it moved.
+// save writes the cursor if it has moved.
 func (f *Follower) save() error {
 	f.savedAt = f.o.Now()
 	if f.at == f.saved && f.at != (cursor{}) {

@@ -9,12 +9,12 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// JournalSocket is where the systemd journal takes entries.
+// JournalSocket is the socket of the systemd journal.
 const JournalSocket = "/run/systemd/journal/socket"
 
-// Journal maps a record to an entry of the journal's native protocol: MESSAGE
-// says in one line what happened, OCIPD_LINE is the line, and OCIPD_HASH the
-// record's id. A field whose value has a newline is written with its length.
+// Journal maps a record to an entry of the journal's native protocol: MESSAGE describes the event
+// in one line, OCIPD_LINE is the line, and OCIPD_HASH the record's id. A field whose value has a
+// newline is written with its length.
 //
 // Source: systemd, Native Journal Protocol; systemd.journal-fields(7).
 func (m *Mapping) Journal(r *Record) []byte {
@@ -40,7 +40,7 @@ func (m *Mapping) Journal(r *Record) []byte {
 	return field(b, "OCIPD_LINE", r.Line)
 }
 
-// field appends a field, nothing where it has no value.
+// field appends a field, unless its value is empty.
 func field(b []byte, name string, value []byte) []byte {
 	if len(value) == 0 {
 		return b

@@ -9,24 +9,23 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// Mapping is what the mappings know besides the record.
+// Mapping has the data of the mappings besides the record.
 type Mapping struct {
-	// Version is the daemon's.
+	// Version is the daemon's version.
 	Version string
 	// Host is the name of the machine.
 	Host string
-	// Log names the chain, for as long as it exists. Empty where it is not
-	// known.
+	// Log identifies the chain for its whole life. It is empty if unknown.
 	Log string
 	// Enterprise is the number in the name of syslog's structured data; 0 is
 	// [DefaultEnterprise].
 	Enterprise int
 }
 
-// ProductName is what receivers see as the source.
+// ProductName is the source that receivers see.
 const ProductName = "ocipd"
 
-// operation names what happened, such as agent_exchange or approval.denied.
+// operation names the event, for example agent_exchange or approval.denied.
 func operation(r *Record) string {
 	switch {
 	case !r.Known || r.Entry.ActionType == "":
@@ -37,7 +36,7 @@ func operation(r *Record) string {
 	return r.Entry.ActionType + "." + r.Entry.Event
 }
 
-// summary says in one line what happened, for a person.
+// summary describes the event in one line, for a person.
 func summary(r *Record) string {
 	if !r.Known {
 		return fmt.Sprintf("a line of %d bytes that is no audit record", len(r.Line))
@@ -73,8 +72,7 @@ type party struct{ kind, instance, user, org, tenant string }
 
 func (p party) name() string { return cmp.Or(p.instance, p.user) }
 
-// sides tells who acted and on whom: on the receiver's record the counterparty
-// did.
+// sides returns the actor and the other party: on the receiver's record, the counterparty acted.
 func sides(e *audit.Entry) (from, to party) {
 	own := party{kind: "agent", instance: e.AgentID, user: e.UserID, tenant: e.TenantID}
 	c := e.Counterparty
@@ -85,8 +83,8 @@ func sides(e *audit.Entry) (from, to party) {
 	return own, other
 }
 
-// oneLine takes out what does not show: what would break a line, steer a terminal
-// or make a text read as another.
+// oneLine removes invisible characters: those that would break a line, steer a terminal or make a
+// text read as another.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if text.Shows(r) {
@@ -96,7 +94,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// boundary is the last place at or before i where a character of s begins.
+// boundary returns the last position at or before i at which a character of s begins.
 func boundary[T string | []byte](s T, i int) int {
 	for at := i; at > 0 && at > i-4; at-- {
 		if s[at]&0xc0 != 0x80 {

@@ -16,8 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// OCSFVersion is the schema that events follow. It is the first one with the
-// record_integrity profile.
+// OCSFVersion is the schema of the events. It is the first one with the record_integrity profile.
 const OCSFVersion = "1.9.0-dev"
 
 const (
@@ -35,7 +34,7 @@ const (
 )
 
 type ocsfEvent struct {
-	// ClassUID is first: a line that begins so is one of these.
+	// ClassUID is first: it marks a line of this sink.
 	ClassUID     int    `json:"class_uid"`
 	ClassName    string `json:"class_name"`
 	CategoryUID  int    `json:"category_uid"`
@@ -192,11 +191,12 @@ type ocsfFingerprint struct {
 	Value           string `json:"value"`
 }
 
-// sealed names the bytes that a record's hash covers (docs/for-auditors/record-format.md, The line).
+// sealed describes the bytes that a record's hash covers (docs/for-auditors/record-format.md, The
+// line).
 const sealed = `ocipd audit line: the bytes of raw_data before ","hash":"`
 
-// lineHash is a record's hash as a fingerprint. It is not one of the OCSF event:
-// what it covers is the line, which raw_data holds whole.
+// lineHash returns a record's hash as a fingerprint. It does not belong to the OCSF event: it
+// covers the line, which raw_data contains whole.
 func lineHash(h audit.Hash) ocsfFingerprint {
 	f := sha256Of(h.String())
 	f.SerializationID, f.Serialization = 99, sealed
@@ -209,22 +209,22 @@ func sha256Of(value string) ocsfFingerprint {
 	}
 }
 
-// OCSF maps a record to one JSON object of class API Activity (6003) with the
-// profiles security_control and record_integrity, without a newline. A line
-// that is no record becomes an event that says so and holds the line.
-// metadata.uid is the record's hash, the same in every export of it.
+// OCSF maps a record to one JSON object of class API Activity (6003) with the profiles
+// security_control and record_integrity, without a newline. A line that is no record becomes an
+// event that says so and contains the line. metadata.uid is the record's hash, the same in every
+// export of it.
 //
 // Source: OCSF schema 1.9.0-dev, events/application/api_activity.json.
 func (m *Mapping) OCSF(r *Record) []byte {
 	ev := m.ocsf(r)
 	b, err := json.Marshal(ev)
 	if err != nil {
-		// The line reads as a record and yet cannot be put into JSON.
+		// The line reads as a record and yet cannot be encoded as JSON.
 		ev = m.ocsf(&Record{Line: r.Line})
 		b, err = json.Marshal(ev)
 	}
 	if err != nil {
-		// Texts of this program and of what was made valid above hold no fault.
+		// All texts here come from this program or were made valid above.
 		panic(fmt.Sprintf("cannot encode an OCSF event: %v", err))
 	}
 	return b
@@ -288,21 +288,21 @@ func (m *Mapping) ocsf(r *Record) *ocsfEvent {
 	return ev
 }
 
-// unread completes the event of a line that is no record.
+// unread completes the event for a line that is no record.
 func (ev *ocsfEvent) unread(r *Record) *ocsfEvent {
 	ev.Status, ev.StatusID = "Unknown", 0
 	ev.Action, ev.ActionID = "Observed", 3
 	ev.Disposition, ev.DispositionID = "Alert", 19
 	if valid := strings.ToValidUTF8(ev.RawData, "\uFFFD"); valid != ev.RawData {
 		ev.RawData = valid
-		// Standard Base64 has nothing that JSON escapes.
+		// JSON does not escape any character of standard Base64.
 		ev.Unmapped = jsontext.Value(`{"line_base64":"` + base64.StdEncoding.EncodeToString(r.Line) + `"}`)
 	}
 	return ev
 }
 
-// code says why something was refused, waits or failed. Of what succeeded, as an approval, the code of the record says
-// why it was asked about.
+// code gives the reason for a refusal, a wait or a failure. For a success, such as an approval, the
+// code of the record is the reason for the question.
 func (ev *ocsfEvent) code(e *audit.Entry) {
 	if k := kindOf(e); e.Code == "" || k != kindRefused && k != kindWaits && k != kindFailed {
 		return
@@ -366,8 +366,8 @@ func (ev *ocsfEvent) verdict(e *audit.Entry) {
 	}
 }
 
-// parties fills who acted on whom. Where a person, an operator or the daemon acted, and not
-// whom the record is about, that one is a resource.
+// parties fills in the actor and the other party. If a person, an operator or the daemon acted, and
+// not the subject of the record, the subject becomes a resource.
 func (ev *ocsfEvent) parties(e *audit.Entry) {
 	from, to := sides(e)
 	who, other := actorOf(e)
@@ -407,14 +407,14 @@ const (
 	userService  = 4
 )
 
-// ocsfUserOf names a user. What it may do is said by its type.
+// ocsfUserOf returns a user. Its type tells its rights.
 func ocsfUserOf(name string, kind int) ocsfUser {
 	return ocsfUser{UID: name, Name: name, TypeID: kind, Type: map[int]string{userOrdinary: "User", userAdmin: "Admin", userService: "Service"}[kind]}
 }
 
-// actorOf is who acted where that is not the sender of the record's message: a person who
-// decides, an operator, an actor of a task, a witness; the zero user where it was the daemon
-// itself. Other is false where it was the sender, or the counterparty.
+// actorOf returns an actor other than the sender of the record's message: a person who decides, an
+// operator, an actor of a task, a witness; the zero user for the daemon itself. Other is false if
+// the sender or the counterparty acted.
 func actorOf(e *audit.Entry) (who ocsfUser, other bool) {
 	by, _ := e.Details["by"].(string)
 	operator := operatorOf(e.Details)
@@ -423,7 +423,7 @@ func actorOf(e *audit.Entry) (who ocsfUser, other bool) {
 	}
 	switch by {
 	case "":
-	case "operator": // by a process of theirs
+	case "operator": // by an operator's process
 		return ocsfUserOf(cmp.Or(operator, by), userAdmin), true
 	case "start", "file", "signal", "retention", "process", "check of the log":
 		return ocsfUser{}, true
@@ -451,8 +451,8 @@ func actorOf(e *audit.Entry) (who ocsfUser, other bool) {
 	return ocsfUser{}, false
 }
 
-// operatorOf names the user of a process that a record tells of, as the operating system does,
-// "" where it tells of none.
+// operatorOf returns the operating system's name for the user of a process in a record, or "" if
+// the record has none.
 func operatorOf(details map[string]any) string {
 	uid, ok := details["uid"].(float64)
 	if !ok || uid < 0 {
@@ -475,7 +475,7 @@ func (p party) ocsfEndpoint() ocsfEndpoint {
 	return ocsfEndpoint{UID: p.name(), Name: p.name(), Domain: p.tenant, Owner: p.ocsfUser()}
 }
 
-// ocsfSeverity gives severity_id and its caption.
+// ocsfSeverity returns severity_id and its caption.
 func ocsfSeverity(s severity) (int, string) {
 	switch s {
 	case info:
@@ -507,9 +507,8 @@ func activityName(id int) string {
 	return ""
 }
 
-// activity tells which of the class's activities comes nearest: a message that
-// is sent or an app that comes is created, one that comes in is read, what a
-// thing's state becomes is an update.
+// activity returns the closest activity of the class: an outgoing message or an arriving app is a
+// create, an incoming message is a read, a change of state is an update.
 func activity(r *Record) int {
 	e := &r.Entry
 	if !r.Known {

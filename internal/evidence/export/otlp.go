@@ -15,10 +15,9 @@ import (
 // OTLPScope is the instrumentation scope of the log records.
 const OTLPScope = "ocipd.audit"
 
-// OTLP maps a page of records to OTLP logs, which is what an
-// ExportLogsServiceRequest holds, field for field (opentelemetry-proto,
-// logs/v1/logs.proto, LogsData). The body of each is the line, and its attribute
-// log.record.uid is the record's hash.
+// OTLP maps a page of records to OTLP logs, with the same fields as an ExportLogsServiceRequest
+// (opentelemetry-proto, logs/v1/logs.proto, LogsData). The body of each is the line, and its
+// attribute log.record.uid is the record's hash.
 func (m *Mapping) OTLP(batch []Record) *logs.LogsData {
 	list := make([]*logs.LogRecord, len(batch))
 	for i := range batch {
@@ -35,20 +34,20 @@ func (m *Mapping) OTLP(batch []Record) *logs.LogsData {
 	}}}
 }
 
-// OTLPJSON is [Mapping.OTLP] as one line of JSON without a newline, as the OTLP
-// file exporter writes it (opentelemetry-proto, JSON Protobuf encoding).
+// OTLPJSON is [Mapping.OTLP] as one line of JSON without a newline, in the form of the OTLP file
+// exporter (opentelemetry-proto, JSON Protobuf encoding).
 func (m *Mapping) OTLPJSON(batch []Record) ([]byte, error) {
 	b, err := protojson.MarshalOptions{UseEnumNumbers: true}.Marshal(m.OTLP(batch))
 	if err != nil {
 		return nil, err
 	}
-	// protojson puts in blanks at random.
+	// protojson inserts random blanks.
 	v := jsontext.Value(b)
 	err = v.Compact()
 	return v, err
 }
 
-// encodeOTLP is the protobuf of a page.
+// encodeOTLP encodes a page as protobuf.
 func (m *Mapping) encodeOTLP(batch []Record) ([]byte, error) {
 	return proto.Marshal(m.OTLP(batch))
 }
@@ -82,7 +81,7 @@ func otlpRecord(r *Record) *logs.LogRecord {
 
 type pair struct{ key, value string }
 
-// attributes appends pairs; those without a value are left out.
+// attributes appends pairs, except those without a value.
 func attributes(list []*common.KeyValue, pairs []pair) []*common.KeyValue {
 	for _, p := range pairs {
 		if p.value != "" {

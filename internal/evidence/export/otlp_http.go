@@ -19,14 +19,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxResponse bounds what is read of an answer, in bytes.
+// maxResponse bounds the part of an answer that is read, in bytes.
 const maxResponse = 64 << 10
 
-// otlpSink posts pages as OTLP/HTTP with binary protobuf and waits for the
-// answer (OTLP specification, OTLP/HTTP). What a collector refuses by a status
-// it is asked again, since nothing of the record may be lost; only what it says
-// it has rejected in a partial success is counted and left, as the
-// specification demands.
+// otlpSink posts pages as OTLP/HTTP with binary protobuf and waits for the answer (OTLP
+// specification, OTLP/HTTP). If a collector refuses a page by a status, it is sent again, since no
+// record may be lost. Records that the collector rejects in a partial success are counted and not
+// sent again, as the specification demands.
 type otlpSink struct {
 	endpoint string
 	headers  http.Header
@@ -59,13 +58,13 @@ func newOTLPSink(s *Spec, m *Mapping, now func() time.Time) (*otlpSink, error) {
 			DialContext:     (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext,
 			TLSClientConfig: conf, ForceAttemptHTTP2: true, MaxIdleConns: 1, IdleConnTimeout: 90 * time.Second,
 		},
-		// A redirect would carry the headers to somebody else.
+		// A redirect would send the headers to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return o, nil
 }
 
-// Close gives back idle connections.
+// Close closes idle connections.
 func (o *otlpSink) Close() error {
 	o.client.CloseIdleConnections()
 	return nil
@@ -73,7 +72,7 @@ func (o *otlpSink) Close() error {
 
 var errTooLarge = errors.New("the request is too large for it")
 
-// Send posts a page, in halves where it is too large.
+// Send posts a page, in halves if it is too large.
 func (o *otlpSink) Send(ctx context.Context, batch []Record) (Ack, error) {
 	ack, err := o.post(ctx, batch)
 	if !errors.Is(err, errTooLarge) || len(batch) == 1 {
@@ -105,7 +104,7 @@ func (o *otlpSink) post(ctx context.Context, batch []Record) (Ack, error) {
 	req.Header = o.headers.Clone()
 	res, err := o.client.Do(req)
 	if err != nil {
-		// The client's own error shows the URL, which may hold a password.
+		// The client's own error contains the URL, which may contain a password.
 		if shown, ok := errors.AsType[*url.Error](err); ok {
 			err = shown.Err
 		}
@@ -146,7 +145,7 @@ func compressed(body []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// said is the message of a google.rpc.Status, the body of a failure.
+// said returns the message of a google.rpc.Status, the body of a failure.
 func said(answer []byte) string {
 	message := ""
 	err := fields(answer, func(num protowire.Number, value []byte, _ uint64) error {
@@ -180,7 +179,7 @@ func partialSuccess(answer []byte) (refused uint64, why string, err error) {
 			return nil
 		}
 		return fields(partial, func(num protowire.Number, text []byte, n uint64) error {
-			if num == 1 && n <= math.MaxInt64 { // int64; a negative one is no count
+			if num == 1 && n <= math.MaxInt64 { // int64; a negative number is no count
 				refused = n
 			}
 			if num == 2 {

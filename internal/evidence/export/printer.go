@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// TypeJSONL prints records as they were sealed.
+// TypeJSONL prints records in their sealed form.
 const TypeJSONL = "jsonl"
 
-// Formats lists in what records can be printed.
+// Formats lists the formats for printing records.
 func Formats() []string { return []string{TypeOCSF, TypeOTLP, TypeSyslog, TypeJSONL} }
 
-// A line of OTLP holds up to so many records, and not much more than so many
-// bytes of them.
+// Limits of records, and approximately of their bytes, in one line of OTLP.
 const (
 	printedPage  = 512
 	printedBytes = 1 << 20
@@ -24,7 +23,7 @@ type Printer struct {
 	Format  string
 	Mapping Mapping
 	W       *bufio.Writer
-	// Shown, where it is set, is what of a line is written in its place.
+	// Shown, if set, returns the text to write in place of a line.
 	Shown func(line []byte) []byte
 
 	// page holds the records of a line of OTLP.
@@ -32,7 +31,7 @@ type Printer struct {
 	bytes int
 }
 
-// Add prints a record. The line is the caller's afterwards.
+// Add prints a record. The caller may reuse the line afterwards.
 func (x *Printer) Add(line []byte) error {
 	r := Read(line)
 	switch x.Format {
@@ -76,7 +75,7 @@ func (x *Printer) turn() error {
 	return x.print(text)
 }
 
-// Flush gives out what was printed.
+// Flush writes the buffered output.
 func (x *Printer) Flush() error {
 	if len(x.page) > 0 {
 		if err := x.turn(); err != nil {

@@ -11,12 +11,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what a [Set] is given from outside.
+// Options configure a [Set].
 type Options struct {
 	Sinks   []Spec
 	Log     Log
 	Mapping Mapping
-	// Dir is where cursors are kept. It is made where it is missing.
+	// Dir is the directory of the cursors. It is made if it is missing.
 	Dir string
 	Now func() time.Time
 	// Random returns numbers from 0 up to 1, for the jitter of retries.
@@ -27,11 +27,11 @@ type Options struct {
 // Set are the followers of a configuration.
 type Set struct{ followers []*Follower }
 
-// drain is how long Close lets followers send what is left.
+// drain bounds the time in which Close lets followers send the rest.
 const drain = 2 * time.Second
 
-// Open starts a follower for each sink. A sink whose other end does not answer
-// is no error; one that can never be used is.
+// Open starts a follower for each sink. It is no error if a sink's other end does not answer. It is
+// an error if a sink can never be used.
 func Open(ctx context.Context, o Options) (s *Set, err error) {
 	s = &Set{}
 	if len(o.Sinks) == 0 {
@@ -67,7 +67,7 @@ func Open(ctx context.Context, o Options) (s *Set, err error) {
 	return s, nil
 }
 
-// Status tells how far each sink is, in the order of the configuration.
+// Status returns the progress of each sink, in the order of the configuration.
 func (s *Set) Status() []Status {
 	list := make([]Status, len(s.followers))
 	for i, f := range s.followers {
@@ -76,9 +76,8 @@ func (s *Set) Status() []Status {
 	return list
 }
 
-// Behind returns the last record that every sink has taken over for good, so
-// that a crash does not ask for it again: what comes after it is still needed.
-// Without sinks it is all of them.
+// Behind returns the last record that every sink has taken for good, so that a crash does not need
+// it again: the records after it are still needed. Without sinks it returns the last record.
 func (s *Set) Behind(head audit.Head) uint64 {
 	seq := head.Seq
 	for _, f := range s.followers {
@@ -89,8 +88,8 @@ func (s *Set) Behind(head audit.Head) uint64 {
 	return seq
 }
 
-// Close lets all sinks together send what is left for up to 2 seconds, keeps
-// their cursors and closes them.
+// Close lets all sinks together send the rest for up to 2 seconds, saves their cursors and closes
+// them.
 func (s *Set) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()

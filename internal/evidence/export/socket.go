@@ -16,20 +16,18 @@ import (
 )
 
 const (
-	// trail is for how long before a receiver was lost records are sent again: it
-	// may have read them and not have written them yet, and over TCP it is its
-	// machine that acknowledges what it has received.
+	// trail is the period before a receiver was lost whose records are sent again. The receiver may
+	// have read them without writing them yet. Over TCP, only its machine acknowledges them.
 	trail = 10 * time.Second
-	// probeEvery is how often it is seen whether a receiver of datagrams, which
-	// has no connection that could end, is still the one it was.
+	// probeEvery is the interval of checks that a receiver of datagrams is still the same, since it
+	// has no connection that could end.
 	probeEvery = time.Second
 )
 
-// syslogSink sends messages of RFC 5424: as datagrams, or counted in octets over
-// a stream (RFC 6587 section 3.4.1, RFC 5425 section 4.3). A page counts as
-// taken over when the receiving program has read it, where it is on this
-// machine, or else when its machine has acknowledged it. Neither is on its disk:
-// what it got shortly before it was lost is sent again.
+// syslogSink sends messages of RFC 5424: as datagrams, or counted in octets over a stream (RFC 6587
+// section 3.4.1, RFC 5425 section 4.3). A page counts as taken when the receiving program on this
+// machine has read it, or when the receiver's machine has acknowledged it. It may not be on disk
+// then, so the records from shortly before the loss of a receiver are sent again.
 type syslogSink struct {
 	network, address string
 	maxBytes         int
@@ -63,10 +61,10 @@ func newSyslogSink(s *Spec, m *Mapping, now func() time.Time) (*syslogSink, erro
 	return k, nil
 }
 
-// Trail is for how long a receiver may not have written what it got.
+// Trail returns the period in which a receiver may not have written its records.
 func (k *syslogSink) Trail() time.Duration { return trail }
 
-// Broken is closed when a stream ends, or a receiver of datagrams is gone.
+// Broken returns a channel that is closed when a stream ends, or a receiver of datagrams is gone.
 func (k *syslogSink) Broken() <-chan struct{} {
 	if k.conn == nil {
 		return nil
@@ -87,7 +85,7 @@ func (k *syslogSink) Check() error {
 	}
 }
 
-// Send writes a page and waits until it was taken over.
+// Send writes a page and waits until the receiver has taken it.
 func (k *syslogSink) Send(ctx context.Context, batch []Record) (Ack, error) {
 	if err := k.Check(); err != nil {
 		return Ack{}, err
@@ -174,8 +172,8 @@ func (k *syslogSink) dial(ctx context.Context) (*wire, error) {
 	return w, nil
 }
 
-// wire is a connection that tells what the other end has not taken yet, and
-// when it ended.
+// wire is a connection that shows the amount of data that the other end has not taken yet, and the
+// time of its end.
 type wire struct {
 	net.Conn
 	socket syscall.RawConn
@@ -197,15 +195,15 @@ func newWire(conn, raw net.Conn, now func() time.Time) (*wire, error) {
 	return &wire{Conn: conn, socket: socket, now: now, over: make(chan struct{})}, nil
 }
 
-// watch notices the end of a connection on which nothing is expected.
+// watch notices the end of a connection that receives nothing.
 func (w *wire) watch() {
-	_, _ = io.Copy(io.Discard, w.Conn) // its end is all that is asked for
+	_, _ = io.Copy(io.Discard, w.Conn) // only its end matters
 	w.at = w.now()
 	close(w.over)
 }
 
-// probe notices that a receiver of datagrams is gone, or another one is in its
-// place: nobody answers at the path, or it is another file.
+// probe notices that a receiver of datagrams is gone or was replaced: nobody answers at the path,
+// or the file has changed.
 func (w *wire) probe(path string) {
 	first := place(path)
 	closed := make(chan struct{})
@@ -227,7 +225,7 @@ func (w *wire) probe(path string) {
 	close(w.over)
 }
 
-// answers reports whether somebody takes datagrams at a path. Nothing is sent.
+// answers reports whether a program receives datagrams at a path. It sends nothing.
 func answers(path string) bool {
 	conn, err := net.Dial(NetUnixgram, path)
 	if err != nil {
@@ -237,8 +235,7 @@ func answers(path string) bool {
 	return true
 }
 
-// place tells the file of a socket from another one of the same name. It is
-// empty for a name that is no file.
+// place identifies the file of a socket. It is empty for a name that is no file.
 func place(path string) (p struct {
 	major, minor uint32
 	inode        uint64
@@ -251,9 +248,9 @@ func place(path string) (p struct {
 	return p
 }
 
-// deadline ends writing when ctx ends, and so does the channel it returns.
+// deadline ends writing when ctx ends, and closes the channel that it returns.
 func (w *wire) deadline(ctx context.Context) (end <-chan struct{}, free func()) {
-	// No time in the past fails on a connection that is open.
+	// Setting no deadline cannot fail on an open connection.
 	_ = w.SetWriteDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })
 	return ctx.Done(), func() { stop() }
@@ -264,9 +261,8 @@ const (
 	drainMost  = 20 * time.Millisecond
 )
 
-// drained waits until nothing is left in the socket's send queue: the reader
-// has read it on this machine, the peer has acknowledged it over TCP (unix(7),
-// tcp(7), SIOCOUTQ).
+// drained waits until the socket's send queue is empty: the reader on this machine has read it, or
+// the peer has acknowledged it over TCP (unix(7), tcp(7), SIOCOUTQ).
 func (w *wire) drained(end <-chan struct{}) error {
 	wait := drainFirst
 	again := time.NewTimer(0)
@@ -293,20 +289,18 @@ func (w *wire) queued() (left int, err error) {
 	return left, errors.Join(ctl, err)
 }
 
-// journalSink sends entries to the systemd journal and waits until it has read
-// them. An entry that is too long for a datagram is handed over as a sealed
-// memory file.
+// journalSink sends entries to the systemd journal and waits until it has read them. It sends an
+// entry that is too long for a datagram as a sealed memory file.
 //
-// github.com/coreos/go-systemd/v22/journal knows one socket for the whole
-// process and no time limit: a journal that has stopped would hold the follower
-// for ever.
+// It does not use github.com/coreos/go-systemd/v22/journal, which has one socket for the whole
+// process and no time limit: a journal that has stopped would block the follower for ever.
 type journalSink struct {
 	path    string
 	mapping *Mapping
 	conn    *wire
 }
 
-// Send sends a page, an entry each.
+// Send sends a page, with one entry for each record.
 func (j *journalSink) Send(ctx context.Context, batch []Record) (Ack, error) {
 	if err := j.send(ctx, batch); err != nil {
 		return Ack{}, fmt.Errorf("cannot write to the journal: %w", errors.Join(err, j.Close()))
@@ -339,7 +333,7 @@ func (j *journalSink) send(ctx context.Context, batch []Record) error {
 	return j.conn.drained(end)
 }
 
-// pass hands an entry over as a file.
+// pass sends an entry as a file.
 func (j *journalSink) pass(entry []byte) (err error) {
 	fd, err := unix.MemfdCreate(ProductName+"-journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -350,13 +344,13 @@ func (j *journalSink) pass(entry []byte) (err error) {
 	if _, err := f.Write(entry); err != nil {
 		return err
 	}
-	// The journal reads sealed files alone without a copy, and refuses others.
+	// The journal reads only sealed files without a copy, and refuses others.
 	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return fmt.Errorf("memfd: %w", err)
 	}
 	rights := unix.UnixRights(int(f.Fd()))
-	// net refuses rights on a socket that is connected.
+	// Package net refuses rights on a connected socket.
 	var sent error
 	err = j.conn.socket.Write(func(fd uintptr) bool {
 		sent = unix.Sendmsg(int(fd), nil, rights, nil, 0)

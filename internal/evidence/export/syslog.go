@@ -9,9 +9,9 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// DefaultEnterprise is the private enterprise number in the name of the structured
-// data: IANA's for documentation (RFC 5612), since this project has none of its own.
-// The name before it tells whose the data are.
+// DefaultEnterprise is the private enterprise number in the name of the structured data: IANA's for
+// documentation (RFC 5612), since this project has none of its own. The name before it identifies
+// this project's data.
 const DefaultEnterprise = 32473
 
 // facilityAudit is the facility "log audit" (RFC 5424 section 6.2.1).
@@ -26,7 +26,7 @@ const (
 	syslogInfo     = 6
 )
 
-// syslogSeverity is the severity of a record, of a line that could not be read a warning.
+// syslogSeverity returns the severity of a record. A line that could not be read is a warning.
 func syslogSeverity(r *Record) int {
 	switch grave, _ := severityOf(r); grave {
 	case info:
@@ -42,13 +42,12 @@ func syslogSeverity(r *Record) int {
 	return syslogWarning
 }
 
-// Syslog maps a record to messages of RFC 5424, of at most maxBytes each and at
-// least [MinMaxBytes]. The text is the line; what has no place in one message
-// goes on in the next, and each then says which part of how many it is. The
-// parts in order are the line, byte for byte.
+// Syslog maps a record to messages of RFC 5424, of at most maxBytes each and at least
+// [MinMaxBytes]. The text is the line. If one message is too short for it, the text continues in
+// the next ones, each with its number and the total. The parts in order are the line, byte for
+// byte.
 //
-// The text is UTF-8 without the byte order mark of section 6.4, so that it is
-// JSON as it stands.
+// The text is UTF-8 without the byte order mark of section 6.4, so that it is valid JSON.
 func (m *Mapping) Syslog(r *Record, maxBytes int) [][]byte {
 	maxBytes = max(maxBytes, MinMaxBytes)
 	head := m.syslogHead(r)
@@ -79,8 +78,8 @@ func (m *Mapping) Syslog(r *Record, maxBytes int) [][]byte {
 // syslogTime is the most exact time that RFC 5424 section 6.2.3 allows.
 const syslogTime = "2006-01-02T15:04:05.000000Z"
 
-// syslogHead is all that comes before the text, but for the end of the
-// structured data. It leaves some hundred bytes of [MinMaxBytes] for the text.
+// syslogHead returns everything before the text except the end of the structured data. It leaves
+// some hundred bytes of [MinMaxBytes] for the text.
 func (m *Mapping) syslogHead(r *Record) string {
 	e := &r.Entry
 	var b strings.Builder
@@ -120,7 +119,7 @@ func param(b *strings.Builder, name, value string) {
 	b.WriteByte('"')
 }
 
-// printASCII is a header field: PRINTUSASCII, a hyphen where there is nothing.
+// printASCII returns a header field: PRINTUSASCII, or a hyphen if it is empty.
 func printASCII(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 33 || r > 126 {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// config reads the files. host is the name to expect where none is set.
+// config reads the files. host is the expected name if none is set.
 func (t *TLS) config(host string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(t.ServerName, host)}
 	if t.CA != "" {

@@ -1,11 +1,10 @@
-// Package follow keeps the copies of the audit log up with it. A [Follower] is the loop that
-// they share: it waits until the log grows, has the copy take in records, lets it rest, tries
-// again after a failure, and says how far the copy is. Where a copy keeps its cursor, and how
-// many records it takes in at a time, is its own affair.
+// Package follow keeps the copies of the audit log up to date. A [Follower] is the loop that they
+// share: it waits until the log grows, lets the copy take records, rests, tries again after a
+// failure, and reports the copy's progress. Each copy itself decides where it keeps its cursor, and
+// how many records it takes at a time.
 //
-// The caller starts a follower over an open log, and ends it before the log. A follower
-// imports nothing that decides about messages, as test/archtest checks: it could run in
-// another process.
+// The caller starts a follower over an open log, and ends it before the log. A follower imports
+// nothing that decides about messages, as test/archtest checks: it could run in another process.
 package follow
 
 import (
@@ -32,20 +31,20 @@ type Log interface {
 	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
 }
 
-// Options are what a [Follower] is given from outside.
+// Options configure a [Follower].
 type Options struct {
 	Log Log
 	// At returns the copy's last record. Any goroutine may call it.
 	At func() uint64
-	// Take takes in the next records, if there are any, and returns how long to rest before the
-	// next call. The follower calls it at the start, when there are more records, when Due says so,
-	// when it is woken, and after a failure. The context ends when the follower has to.
+	// Take takes the next records, if there are any, and returns the time to rest before the next
+	// call. The follower calls it at the start, when there are more records, at the time from Due,
+	// after a wake-up, and after a failure. The context ends when the follower has to.
 	Take func(ctx context.Context) (rest time.Duration, err error)
-	// Due, where set, returns when to call Take though the log has not grown, the zero time
+	// Due, if set, returns the time to call Take although the log has not grown, or the zero time
 	// for never.
 	Due func() time.Time
-	// Wake, where set, returns a channel. A value from it, or its end, ends the wait for
-	// records and the wait after a failure.
+	// Wake, if set, returns a channel. A value from it, or its end, ends the wait for records and
+	// the wait after a failure.
 	Wake  func() <-chan struct{}
 	Retry Retry
 	Now   func() time.Time
@@ -55,21 +54,21 @@ type Options struct {
 	Zap           *zap.Logger
 }
 
-// Retry says how long a follower waits after a failure: First, then twice as long each time,
-// and Most at most. If Random is set, which returns numbers from 0 up to 1, each wait is shortened
-// by up to half at random, so that several followers do not come back as one.
+// Retry sets the waits after failures: First, then twice as long each time, and Most at most. If
+// Random is set, which returns numbers from 0 up to 1, each wait is shortened by up to half at
+// random, so that several followers do not retry at the same time.
 type Retry struct {
 	First, Most time.Duration
 	Random      func() float64
 }
 
-// Busy is an error that says how long to wait at least.
+// Busy is an error with a least wait.
 type Busy interface {
 	error
 	RetryAfter() time.Duration
 }
 
-// after returns the wait after a failure that came after so many others.
+// after returns the wait after a failure that follows that many others.
 func (r Retry) after(others int, err error) time.Duration {
 	wait := min(r.First<<min(others, 16), r.Most)
 	if r.Random != nil {
@@ -81,27 +80,27 @@ func (r Retry) after(others int, err error) time.Duration {
 	return wait
 }
 
-// Status is how far a copy is.
+// Status is the progress of a copy.
 type Status struct {
-	// Seq is the copy's last record, and Lag how many records the log has after it.
+	// Seq is the copy's last record, and Lag the number of records after it in the log.
 	Seq, Lag uint64
-	// Error is why the last attempt failed, and Since when the first one did after one that
-	// did not. Both are empty while all is well.
+	// Error is the reason of the last failed attempt, and Since the time of the first failure in a
+	// row. Both are empty while all is well.
 	Error string
 	Since time.Time
 }
 
-// Follower keeps one copy up with the log. Its methods are safe for concurrent use.
+// Follower keeps one copy up to date. Its methods are safe for concurrent use.
 type Follower struct {
 	o Options
-	// staying ends when the follower shall end, and the context of Take when it has to.
+	// staying ends when the follower should end, and the context of Take when it has to.
 	staying     context.Context
 	leave, quit context.CancelFunc
 	done        chan struct{}
 
 	mu     sync.Mutex
 	status Status
-	// failures counts the attempts that failed one after another.
+	// failures counts the failed attempts in a row.
 	failures int
 }
 
@@ -120,7 +119,7 @@ func Start(ctx context.Context, o Options) *Follower {
 	return f
 }
 
-// Status returns how far the copy is.
+// Status returns the progress of the copy.
 func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +135,7 @@ func (f *Follower) Stop() {
 	<-f.done
 }
 
-// Close lets the follower take in what the log has, until the context ends or an attempt
+// Close lets the follower take the log's remaining records, until the context ends or an attempt
 // fails, and then ends it.
 func (f *Follower) Close(ctx context.Context) {
 	f.leave()
@@ -151,7 +150,7 @@ func (f *Follower) run(ctx context.Context) {
 	defer close(f.done)
 	for ctx.Err() == nil {
 		select {
-		case <-f.o.Wake(): // Take looks anyway
+		case <-f.o.Wake(): // Take checks again anyway
 		default:
 		}
 		rest, err := f.o.Take(ctx)
@@ -171,8 +170,8 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// note keeps how an attempt went, and returns how long to wait if it failed. Of failures one
-// after another, the log gets the first and the end.
+// note notes the result of an attempt, and returns the wait after a failure. Of failures in a row,
+// it logs the first and the end.
 func (f *Follower) note(err error) (wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +192,7 @@ func (f *Follower) note(err error) (wait time.Duration) {
 	return wait
 }
 
-// pause waits for some time, or until the follower is woken or shall end.
+// pause waits for some time, or until the follower is woken or should end.
 func (f *Follower) pause(d time.Duration, woken <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -204,7 +203,7 @@ func (f *Follower) pause(d time.Duration, woken <-chan struct{}) {
 	}
 }
 
-// await returns when there is something to do, or the follower shall end.
+// await returns when there is something to do, or when the follower should end.
 func (f *Follower) await() {
 	at := f.o.At()
 	if f.o.Log.Head().Seq > at {
