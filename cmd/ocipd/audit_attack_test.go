@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/test/buildtest"
 	"golang.org/x/mod/sumdb/note"
@@ -85,7 +86,7 @@ func (s *scene) untouched() {
 		{"state"},
 	} {
 		code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, args...)...)
-		if code != exitDone || !strings.Contains(stdout, ": intact, ") || stderr != "" {
+		if code != cli.ExitDone || !strings.Contains(stdout, ": intact, ") || stderr != "" {
 			s.Errorf("%q exits %d:\n%s%s", args, code, stdout, stderr)
 		}
 	}
@@ -239,7 +240,7 @@ func (s *scene) everyFile() {
 	if err := os.Remove("copy/audit-manifest.jsonl"); err != nil {
 		s.Fatal(err)
 	}
-	if code, stdout, stderr := s.ocipd("audit", "verify", "--key", "log.pub", "copy"); code != exitDone {
+	if code, stdout, stderr := s.ocipd("audit", "verify", "--key", "log.pub", "copy"); code != cli.ExitDone {
 		s.Errorf("without a manifest: %d\n%s%s", code, stdout, stderr)
 	}
 	// A second file with the same records, of which a reader would read only one.
@@ -247,7 +248,7 @@ func (s *scene) everyFile() {
 	plain := strings.TrimSuffix(segment, ".zst")
 	lines := s.lines[s.firstOf(segment)-1 : s.firstOf(s.segments("copy")[2])-1]
 	s.write(plain, string(logText(lines)))
-	if code, stdout, stderr := s.ocipd("audit", "verify", "--key", "log.pub", "copy"); code != exitDone {
+	if code, stdout, stderr := s.ocipd("audit", "verify", "--key", "log.pub", "copy"); code != cli.ExitDone {
 		s.Errorf("just compressed: %d\n%s%s", code, stdout, stderr)
 	}
 	s.copyFile(s.segments("copy")[0], segment)
@@ -261,7 +262,7 @@ func (s *scene) everyFile() {
 func (s *scene) wantFault(what string, args ...string) {
 	s.Helper()
 	code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, args...)...)
-	if code != exitFault || strings.Contains(stdout, "intact") || stderr == "" {
+	if code != cli.ExitFault || strings.Contains(stdout, "intact") || stderr == "" {
 		s.Errorf("%s: exit %d\n%s%s", what, code, stdout, stderr)
 	}
 }
@@ -281,11 +282,11 @@ func (s *scene) everyPage() {
 		s.write("copy.db", string(changed))
 		code, stdout, stderr := s.ocipd(verify...)
 		switch {
-		case code == exitFault && stderr != "":
+		case code == cli.ExitFault && stderr != "":
 			faults++
-		case code == exitFailed && stdout == "" && stderr != "":
+		case code == cli.ExitFailed && stdout == "" && stderr != "":
 			errs++
-		case code == exitDone:
+		case code == cli.ExitDone:
 			intact++
 			if !s.exported("copy.db") {
 				s.Errorf("byte %d changed, and what is found intact is another log", at)
@@ -310,7 +311,7 @@ func (s *scene) everyPage() {
 				continue
 			}
 			s.write("copy.db", string(bytes.ReplaceAll(whole, piece, changed)))
-			if code, stdout, stderr := s.ocipd(verify...); code == exitDone || stderr == "" {
+			if code, stdout, stderr := s.ocipd(verify...); code == cli.ExitDone || stderr == "" {
 				s.Errorf("byte %d of record %d changed in the database: exit %d\n%s", at+12, i+1, code, stdout)
 			}
 		}
@@ -318,7 +319,7 @@ func (s *scene) everyPage() {
 	for _, size := range []int{0, 1, 100, 4096, len(whole) / 2, len(whole) - 4096, len(whole) - 1} {
 		s.write("copy.db", string(whole[:size]))
 		code, stdout, stderr := s.ocipd(verify...)
-		if code == exitDone && s.exported("copy.db") || code != exitDone && stderr != "" {
+		if code == cli.ExitDone && s.exported("copy.db") || code != cli.ExitDone && stderr != "" {
 			continue
 		}
 		s.Errorf("cut to %d bytes: exit %d\n%s%s", size, code, stdout, stderr)
@@ -348,7 +349,7 @@ func (s *scene) remnants() {
 	} {
 		s.write("whole.jsonl", string(logText(test.lines))+string(logText(after)))
 		args := []string{"audit", "verify", "--key", "log.pub", "--tombstone", "retired/audit-tombstone.note", "whole.jsonl"}
-		if code, stdout, stderr := s.ocipd(args...); (code == exitDone) != test.good || code != exitDone && code != exitFault {
+		if code, stdout, stderr := s.ocipd(args...); (code == cli.ExitDone) != test.good || code != cli.ExitDone && code != cli.ExitFault {
 			s.Errorf("%s: exit %d\n%s%s", test.what, code, stdout, stderr)
 		}
 	}
@@ -373,13 +374,13 @@ func (s *scene) everyBitOfAReceipt() {
 		args := func(receipt, record, key string) []string {
 			return []string{"audit", "receipt", "--check", receipt, "--line", record, "--key", key}
 		}
-		if code, stdout, stderr := s.ocipd(args(receipt, record, "log.pub")...); code != exitDone || !strings.Contains(stdout, ": good, record ") {
+		if code, stdout, stderr := s.ocipd(args(receipt, record, "log.pub")...); code != cli.ExitDone || !strings.Contains(stdout, ": good, record ") {
 			s.Fatalf("%s: exit %d\n%s%s", receipt, code, stdout, stderr)
 		}
-		if code, _, stderr := s.ocipd(args(receipt, record, "forger.pub")...); code != exitFault || !strings.Contains(stderr, "proves nothing: not signed by a known key") {
+		if code, _, stderr := s.ocipd(args(receipt, record, "forger.pub")...); code != cli.ExitFault || !strings.Contains(stderr, "proves nothing: not signed by a known key") {
 			s.Errorf("by another key: exit %d, %s", code, stderr)
 		}
-		if code, _, stderr := s.ocipd(args(receipt, "records/1.json", "log.pub")...); code != exitFault && record != "records/1.json" {
+		if code, _, stderr := s.ocipd(args(receipt, "records/1.json", "log.pub")...); code != cli.ExitFault && record != "records/1.json" {
 			s.Errorf("for another record: exit %d, %s", code, stderr)
 		}
 		// All bits of the first, and one of each byte of the others.
@@ -387,7 +388,7 @@ func (s *scene) everyBitOfAReceipt() {
 		if n > 0 {
 			bits = 1
 		}
-		for file, code := range map[string]int{receipt: exitFault, record: exitFault, "log.pub": exitUsage} {
+		for file, code := range map[string]int{receipt: cli.ExitFault, record: cli.ExitFault, "log.pub": cli.ExitUsage} {
 			named := []string{receipt, record, "log.pub"}
 			at := slices.Index(named, file)
 			named[at] = "changed"
@@ -430,7 +431,7 @@ func (s *scene) everyBitOfAReceipt() {
 				got, stdout, stderr := s.ocipd(args(named[0], named[1], named[2])...)
 				changed[i] ^= 1
 				// A key in another format is refused, and one with another name has signed nothing.
-				if got != code && (code != exitUsage || got != exitFault) || stderr == "" || strings.Contains(stdout, "good") {
+				if got != code && (code != cli.ExitUsage || got != cli.ExitFault) || stderr == "" || strings.Contains(stdout, "good") {
 					s.Fatalf("byte %d of %s: exit %d\n%s%s", i, file, got, stdout, stderr)
 				}
 			}
@@ -483,14 +484,14 @@ func (s *scene) ownLog() {
 			}
 		}
 	}
-	verify(exitDone, "home/openclawos/audit-checkpoints.jsonl: they hold the log up to record ", func() {})
-	verify(exitDone, "keys/checkpoint.newest: it holds the log up to record ", remove("audit-checkpoints.jsonl"))
-	verify(exitDone, "keys/checkpoint.newest: it holds the log up to record ", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
-	verify(exitDone, "compared with no checkpoint from outside", func() { remove("audit-checkpoints.jsonl")(); remove("keys/checkpoint.newest")() })
-	verify(exitFault, "there is no public key in ", remove("keys"))
-	verify(exitFault, "no checkpoint in the log is signed by the key", func() { s.copyFile("forger.pub", "home/openclawos/keys/checkpoint.pub") })
-	verify(exitFailed, "it holds no public key", func() { s.write("home/openclawos/keys/checkpoint.pub", "nothing\n") })
-	verify(exitFault, "the log ends before it", remove("audit.jsonl"))
+	verify(cli.ExitDone, "home/openclawos/audit-checkpoints.jsonl: they hold the log up to record ", func() {})
+	verify(cli.ExitDone, "keys/checkpoint.newest: it holds the log up to record ", remove("audit-checkpoints.jsonl"))
+	verify(cli.ExitDone, "keys/checkpoint.newest: it holds the log up to record ", func() { s.write("home/openclawos/audit-checkpoints.jsonl", "") })
+	verify(cli.ExitDone, "compared with no checkpoint from outside", func() { remove("audit-checkpoints.jsonl")(); remove("keys/checkpoint.newest")() })
+	verify(cli.ExitFault, "there is no public key in ", remove("keys"))
+	verify(cli.ExitFault, "no checkpoint in the log is signed by the key", func() { s.copyFile("forger.pub", "home/openclawos/keys/checkpoint.pub") })
+	verify(cli.ExitFailed, "it holds no public key", func() { s.write("home/openclawos/keys/checkpoint.pub", "nothing\n") })
+	verify(cli.ExitFault, "the log ends before it", remove("audit.jsonl"))
 }
 
 // attack is one change to a copy of the log.
@@ -893,9 +894,9 @@ type samples struct {
 func (all *samples) run(s *scene, a attack) {
 	seq := a.change(s)
 	code, stdout, stderr := s.ocipd(append([]string{"audit", "verify"}, a.args...)...)
-	want := exitFault
+	want := cli.ExitFault
 	if a.passes {
-		want = exitDone
+		want = cli.ExitDone
 	}
 	named := fmt.Sprintf("damaged at record %d,", seq)
 	if seq == 0 {
@@ -1029,7 +1030,7 @@ func (s *scene) independent(args ...string) (code int, said string, ok bool) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return exitDone, string(out), true
+	return cli.ExitDone, string(out), true
 }
 
 // agree checks that the independent verifier agrees with the program about whole logs of

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/evidence/witness"
 )
 
@@ -24,7 +25,7 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), "unix:/nowhere"); r.code != exitDone {
+	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), "unix:/nowhere"); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	d.end(t)
@@ -44,21 +45,21 @@ agents:
 		code       int
 		says       string
 	}{
-		{"nothing", "keys/checkpoint.pub", func(b []byte) []byte { return b }, exitDone, ": intact, "},
-		{"the signing key is damaged", "keys/checkpoint.key", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, exitFault, "the log's signing key: "},
-		{"the signing key is gone", "keys/checkpoint.key", nil, exitFault, "the log's signing key: "},
-		{"the digest keys are damaged", "keys/digest.json", func(b []byte) []byte { return b[:len(b)/2] }, exitFault, "the digest keys: "},
+		{"nothing", "keys/checkpoint.pub", func(b []byte) []byte { return b }, cli.ExitDone, ": intact, "},
+		{"the signing key is damaged", "keys/checkpoint.key", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, cli.ExitFault, "the log's signing key: "},
+		{"the signing key is gone", "keys/checkpoint.key", nil, cli.ExitFault, "the log's signing key: "},
+		{"the digest keys are damaged", "keys/digest.json", func(b []byte) []byte { return b[:len(b)/2] }, cli.ExitFault, "the digest keys: "},
 		{"a digest key is another one", "keys/digest.json", func(b []byte) []byte {
 			at := bytes.Index(b, []byte(`"key"`)) + 20
 			if b[at]++; b[at] == 'z'+1 || b[at] == 'Z'+1 || b[at] == '9'+1 {
 				b[at] = 'b'
 			}
 			return b
-		}, exitFault, "is not there, or is not the one that the database remembers"},
-		{"the digest keys are gone", "keys/digest.json", nil, exitFault, "of acme-corp is not there"},
-		{"the witness is taken off", "keys/witnesses", nil, exitFault, "the witness gone.example is on record, and "},
-		{"the checkpoints are cut", "audit-checkpoints.jsonl", func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] }, exitDone, " checkpoints behind that, up to record "},
-		{"the checkpoints are gone", "audit-checkpoints.jsonl", nil, exitDone, "audit-checkpoints.jsonl is not there, or holds none, and the log has "},
+		}, cli.ExitFault, "is not there, or is not the one that the database remembers"},
+		{"the digest keys are gone", "keys/digest.json", nil, cli.ExitFault, "of acme-corp is not there"},
+		{"the witness is taken off", "keys/witnesses", nil, cli.ExitFault, "the witness gone.example is on record, and "},
+		{"the checkpoints are cut", "audit-checkpoints.jsonl", func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] }, cli.ExitDone, " checkpoints behind that, up to record "},
+		{"the checkpoints are gone", "audit-checkpoints.jsonl", nil, cli.ExitDone, "audit-checkpoints.jsonl is not there, or holds none, and the log has "},
 	} {
 		path := filepath.Join(filepath.Dir(keys), test.file)
 		kept, err := os.ReadFile(path)
@@ -95,14 +96,14 @@ agents:
 	keep := func(name string, args ...string) {
 		t.Helper()
 		r := d.ocipd(t, args...)
-		if err := os.WriteFile(file(name), []byte(r.stdout), 0o600); r.code != exitDone || err != nil {
+		if err := os.WriteFile(file(name), []byte(r.stdout), 0o600); r.code != cli.ExitDone || err != nil {
 			t.Fatalf("%q: %+v, %v", args, r, err)
 		}
 	}
 	keep("old.pub", "audit", "key", "show")
 	keep("then", "audit", "receipt", "1")
 	for range 2 {
-		if r := d.ocipd(t, "audit", "key", "rotate"); r.code != exitDone {
+		if r := d.ocipd(t, "audit", "key", "rotate"); r.code != cli.ExitDone {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -112,10 +113,10 @@ agents:
 	keep("line", "audit", "show", "2", "--json")
 	d.end(t)
 	for _, key := range []string{"old.pub", "new.pub"} {
-		if r := d.ocipd(t, "audit", "prove", "--check", file("proof"), "--key", file(key), file("then")); r.code != exitDone || !strings.Contains(r.stdout, "good, the first ") {
+		if r := d.ocipd(t, "audit", "prove", "--check", file("proof"), "--key", file(key), file("then")); r.code != cli.ExitDone || !strings.Contains(r.stdout, "good, the first ") {
 			t.Errorf("the proof, with %s: %+v", key, r)
 		}
-		if r := d.ocipd(t, "audit", "receipt", "--check", file("receipt"), "--line", file("line"), "--key", file(key)); r.code != exitDone || !strings.Contains(r.stdout, "good, record 2 is among the first ") {
+		if r := d.ocipd(t, "audit", "receipt", "--check", file("receipt"), "--line", file("line"), "--key", file(key)); r.code != cli.ExitDone || !strings.Contains(r.stdout, "good, record 2 is among the first ") {
 			t.Errorf("the receipt, with %s: %+v", key, r)
 		}
 	}
@@ -129,7 +130,7 @@ agents:
 	if err := os.WriteFile(file("alone"), alone, 0o600); err != nil || len(parts) != 7 {
 		t.Fatalf("the proof has %d parts, %v", len(parts), err)
 	}
-	if r := d.ocipd(t, "audit", "prove", "--check", file("alone"), "--key", file("old.pub"), file("then")); r.code != exitFault {
+	if r := d.ocipd(t, "audit", "prove", "--check", file("alone"), "--key", file("old.pub"), file("then")); r.code != cli.ExitFault {
 		t.Errorf("alone: %+v", r)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // caseFolder is a folder from audit case, with the verifier in it.
@@ -193,7 +194,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		Records, Context, Unsigned int
 		SHA256                     string
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Records < 3 || made.Context < 4 || made.Unsigned != 0 {
+	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != cli.ExitDone || err != nil || made.Records < 3 || made.Context < 4 || made.Unsigned != 0 {
 		t.Fatalf("audit case: %+v, %v", r, err)
 	}
 	exports := d.ocipd(t, "audit", "query", "--event", "log_exported", "--json").stdout
@@ -260,7 +261,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 	}
 	for name, of := range map[string][2]string{"exchange": {"--exchange", first.OCIP.ExchangeID}, "task": {"--task", task.ID}} {
 		c, r := build(name, of[0], of[1])
-		if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Records == 0 {
+		if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != cli.ExitDone || err != nil || made.Records == 0 {
 			t.Errorf("of an %s: %+v, %v", name, r, err)
 		}
 		if code, found := c.check(); code != 0 || found.Records != made.Records+made.Context || found.SHA256 != made.SHA256 {
@@ -271,7 +272,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		}
 	}
 	c, r = build("agent", "--agent", "agent-alice-1")
-	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != exitDone || err != nil || made.Unsigned == 0 {
+	if err := json.Unmarshal([]byte(r.stdout), &made, json.MatchCaseInsensitiveNames(true)); r.code != cli.ExitDone || err != nil || made.Unsigned == 0 {
 		t.Errorf("of an agent: %+v, %v", r, err)
 	}
 	if code, found := c.check(); code != 0 || found.Proven != found.Records-made.Unsigned || len(found.NotProven) != made.Unsigned {
@@ -281,7 +282,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		t.Errorf("of an agent, the page is\n%s", c.read("case.html"))
 	}
 	c, r = build("masked", "--since", "1h", "--identity", d.at("identity"))
-	if code, found := c.check(); r.code != exitDone || code != 0 || !bytes.Contains(c.read("case.json"), []byte(`"masked": true`)) {
+	if code, found := c.check(); r.code != cli.ExitDone || code != 0 || !bytes.Contains(c.read("case.json"), []byte(`"masked": true`)) {
 		t.Errorf("with texts that hold a secret: %+v, %d, %+v", r, code, found)
 	}
 	for _, name := range c.files() {
@@ -289,10 +290,10 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 			t.Errorf("%s holds a secret", name)
 		}
 	}
-	if _, r := build("masked", "--since", "1h"); r.code != exitFailed || !strings.Contains(r.said, "file already exists") {
+	if _, r := build("masked", "--since", "1h"); r.code != cli.ExitFailed || !strings.Contains(r.said, "file already exists") {
 		t.Errorf("over a folder that is there: %+v", r)
 	}
-	if _, r := build("none", "--task", "nobody"); r.code != exitFailed || !strings.Contains(r.said, "no record matches") {
+	if _, r := build("none", "--task", "nobody"); r.code != cli.ExitFailed || !strings.Contains(r.said, "no record matches") {
 		t.Errorf("of nothing: %+v", r)
 	}
 }
@@ -444,7 +445,7 @@ directory_file: DIR/contacts.jsonl
 	}
 	d.must(t, d.operator, "audit.rotate_key", nil, nil)
 	c := &caseFolder{t, d.at("case")}
-	if r := d.ocipd(t, "audit", "case", c.dir, "--agent", "agent-alice-1"); r.code != exitDone {
+	if r := d.ocipd(t, "audit", "case", c.dir, "--agent", "agent-alice-1"); r.code != cli.ExitDone {
 		t.Fatalf("audit case: %+v", r)
 	}
 	for _, key := range []string{"before.pub", "openclawos/keys/checkpoint.pub"} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -53,7 +54,7 @@ agents:
 		t.Helper()
 		r := d.ocipd(t, append([]string{"audit", "config"}, args...)...)
 		sum := sha256.Sum256([]byte(r.stdout))
-		if _, err := config.Parse("printed", []byte(r.stdout)); r.code != exitDone || err != nil || !strings.Contains(r.stdout, "max_rounds: "+rounds+"\n") || digest != "sha256:"+hex.EncodeToString(sum[:]) || !strings.Contains(r.said, digest) {
+		if _, err := config.Parse("printed", []byte(r.stdout)); r.code != cli.ExitDone || err != nil || !strings.Contains(r.stdout, "max_rounds: "+rounds+"\n") || digest != "sha256:"+hex.EncodeToString(sum[:]) || !strings.Contains(r.said, digest) {
 			t.Errorf("%q: %+v, %v; want %s", args, r, err, digest)
 		}
 	}
@@ -75,10 +76,10 @@ agents:
 		t.Fatalf("the mirror is one of %q", database)
 	}
 	all(database[0])
-	if r := d.ocipd(t, "audit", "config", "--at", "1"); r.code != exitFailed || !strings.Contains(r.said, "cannot tell which configuration was in force at record 1") {
+	if r := d.ocipd(t, "audit", "config", "--at", "1"); r.code != cli.ExitFailed || !strings.Contains(r.said, "cannot tell which configuration was in force at record 1") {
 		t.Errorf("before the first one: %+v", r)
 	}
-	if r := d.ocipd(t, "audit", "config", "--at", "100000"); r.code != exitFailed || !strings.Contains(r.said, "there is no record 100000") {
+	if r := d.ocipd(t, "audit", "config", "--at", "100000"); r.code != cli.ExitFailed || !strings.Contains(r.said, "there is no record 100000") {
 		t.Errorf("behind the last one: %+v", r)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/mirror"
@@ -290,13 +291,13 @@ func (s *scene) read(stolen []byte) {
 		s.Fatal(err)
 	}
 	code, held, complaint := s.ocipd("audit", "receipt", "--held", "--database", "elsewhere/ocipd.db")
-	if code != exitDone {
+	if code != cli.ExitDone {
 		s.Fatal(complaint)
 	}
 	s.write("held.jsonl", held)
 	for _, seq := range []int{1, 7, len(s.lines) / 2, len(s.lines) - 2} {
 		code, receipt, complaint := s.ocipd("audit", "receipt", fmt.Sprint(seq), "--database", "state/ocipd.db")
-		if code != exitDone {
+		if code != cli.ExitDone {
 			s.Fatal(complaint)
 		}
 		s.write(fmt.Sprintf("receipts/%d.receipt", seq), receipt)

@@ -9,6 +9,7 @@ import (
 	"filippo.io/age"
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // Decrypting a text with audit show is recorded before the text is shown; a record without its text
@@ -42,7 +43,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 			}
 			list = append(list, e)
 		}
-		if r.code != exitDone {
+		if r.code != cli.ExitDone {
 			t.Fatalf("%+v", r)
 		}
 		return list
@@ -52,10 +53,10 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		t.Fatalf("on record are %+v", said)
 	}
 	seq := fmt.Sprint(said[0].Seq)
-	if r := d.ocipd(t, "audit", "show", seq); r.code != exitDone || strings.Contains(r.stdout, text) || len(records("--event", "log_exported")) != 0 {
+	if r := d.ocipd(t, "audit", "show", seq); r.code != cli.ExitDone || strings.Contains(r.stdout, text) || len(records("--event", "log_exported")) != 0 {
 		t.Errorf("without the text: %+v, on record are %+v", r, records("--event", "log_exported"))
 	}
-	if r := d.ocipd(t, "audit", "show", seq, "--identity", d.at("identity")); r.code != exitDone || !strings.Contains(r.stdout, text) || r.said != "" {
+	if r := d.ocipd(t, "audit", "show", seq, "--identity", d.at("identity")); r.code != cli.ExitDone || !strings.Contains(r.stdout, text) || r.said != "" {
 		t.Errorf("with the text: %+v", r)
 	}
 	list := records("--event", "log_exported")
@@ -67,7 +68,7 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 		t.Errorf("on record is %+v", list[0])
 	}
 	d.end(t)
-	if r := d.ocipd(t, "audit", "show", seq, "--identity", d.at("identity")); r.code != exitDone || !strings.Contains(r.stdout, text) || r.said != "the text is not on record: the daemon does not run\n" {
+	if r := d.ocipd(t, "audit", "show", seq, "--identity", d.at("identity")); r.code != cli.ExitDone || !strings.Contains(r.stdout, text) || r.said != "the text is not on record: the daemon does not run\n" {
 		t.Errorf("without a daemon: %+v", r)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -69,7 +70,7 @@ audit: {rotate: {bytes: 16384}}
 	}
 	d.settled(t)
 	// It may run beside the daemon.
-	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone || !strings.Contains(r.stdout, "holds the same log, with a Merkle tree") {
+	if r := d.ocipd(t, "audit", "verify"); r.code != cli.ExitDone || !strings.Contains(r.stdout, "holds the same log, with a Merkle tree") {
 		t.Errorf("beside the daemon: %+v", r)
 	}
 	d.end(t)
@@ -80,7 +81,7 @@ audit: {rotate: {bytes: 16384}}
 	copyTree(t, state, whole)
 	// A copy is searched and counted as well, and a changed one is not.
 	for _, args := range [][]string{{"audit", "query", "--all"}, {"audit", "stats"}} {
-		if r := d.ocipd(t, append(args, "--database", filepath.Join(whole, "ocipd.db"))...); r.code != exitDone || !strings.Contains(r.stdout, "agent-alice-1") {
+		if r := d.ocipd(t, append(args, "--database", filepath.Join(whole, "ocipd.db"))...); r.code != cli.ExitDone || !strings.Contains(r.stdout, "agent-alice-1") {
 			t.Errorf("%q of a copy: %+v", args, r)
 		}
 	}
@@ -138,9 +139,9 @@ audit: {rotate: {bytes: 16384}}
 			copyTree(t, whole, state)
 			tc.change(t)
 			r := d.ocipd(t, "audit", "verify")
-			want := exitFault
+			want := cli.ExitFault
 			if tc.says == "" {
-				want = exitDone
+				want = cli.ExitDone
 			}
 			if r.code != want || !strings.Contains(r.said, tc.says) {
 				t.Errorf("it ends with %d:\n%s%s", r.code, r.stdout, r.said)
@@ -149,16 +150,16 @@ audit: {rotate: {bytes: 16384}}
 				// A verifier with only the page agrees.
 				cmd := exec.CommandContext(t.Context(), "python3", "../../docs/verify.py", strings.TrimSpace(d.ocipd(t, "audit", "key", "show").stdout), state, "--database", database)
 				out, _ := cmd.CombinedOutput()
-				if cmd.ProcessState.ExitCode() != want || want == exitFault && !strings.Contains(string(out), "record") {
+				if cmd.ProcessState.ExitCode() != want || want == cli.ExitFault && !strings.Contains(string(out), "record") {
 					t.Errorf("verify.py: %d, %s", cmd.ProcessState.ExitCode(), out)
 				}
 				// The rows can be rebuilt, except for one about which the log does not say enough, and
 				// one with columns that somebody without the key may have written.
-				file, made, ends := filepath.Join(t.TempDir(), "new.db"), exitDone, exitDone
+				file, made, ends := filepath.Join(t.TempDir(), "new.db"), cli.ExitDone, cli.ExitDone
 				if strings.Contains(tc.says, "no such row") {
-					made, ends = exitFault, exitFault
+					made, ends = cli.ExitFault, cli.ExitFault
 				} else if strings.Contains(tc.says, "round 7") {
-					ends = exitFault
+					ends = cli.ExitFault
 				}
 				if r := d.ocipd(t, "audit", "rebuild-state", file); r.code != ends || !strings.Contains(r.stdout, tc.says) {
 					t.Errorf("rebuild-state ends with %d:\n%s%s", r.code, r.stdout, r.said)

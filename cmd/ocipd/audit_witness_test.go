@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/evidence/witness"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -44,28 +45,28 @@ agents:
 			t.Error(err)
 		}
 	}()
-	if r := d.ocipd(t, "audit", "witness", "add", "nothing", at); r.code != exitUsage {
+	if r := d.ocipd(t, "audit", "witness", "add", "nothing", at); r.code != cli.ExitUsage {
 		t.Errorf("a key that is none: %+v", r)
 	}
-	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != exitDone || !strings.HasPrefix(r.stdout, "ok: other.example is shown each checkpoint") {
+	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != cli.ExitDone || !strings.HasPrefix(r.stdout, "ok: other.example is shown each checkpoint") {
 		t.Fatalf("%+v", r)
 	}
-	if r := d.ocipd(t, "audit", "witness", "list"); r.code != exitDone || !strings.Contains(r.stdout, "has cosigned nothing yet") {
+	if r := d.ocipd(t, "audit", "witness", "list"); r.code != cli.ExitDone || !strings.Contains(r.stdout, "has cosigned nothing yet") {
 		t.Errorf("%+v", r)
 	}
-	if r := d.ocipd(t, "audit", "witness", "remove", "nobody"); r.code != exitFailed || !strings.Contains(r.said, `no witness "nobody" is listed`) {
+	if r := d.ocipd(t, "audit", "witness", "remove", "nobody"); r.code != cli.ExitFailed || !strings.Contains(r.said, `no witness "nobody" is listed`) {
 		t.Errorf("%+v", r)
 	}
-	if r := d.ocipd(t, "audit", "witness", "remove", "other.example"); r.code != exitDone || r.stdout != "ok: other.example is shown no more checkpoints\n" {
+	if r := d.ocipd(t, "audit", "witness", "remove", "other.example"); r.code != cli.ExitDone || r.stdout != "ok: other.example is shown no more checkpoints\n" {
 		t.Errorf("%+v", r)
 	}
-	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != exitDone {
+	if r := d.ocipd(t, "audit", "witness", "add", w.Key().String(), at); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	// A stopping daemon waits for its witnesses, but not as long as a busy machine may take.
 	for deadline := time.Now().Add(patience); ; {
 		r := d.ocipd(t, "audit", "witness", "list")
-		if r.code == exitDone && strings.Contains(r.stdout, at+"\n  has cosigned ") && !strings.Contains(r.stdout, "nothing yet") {
+		if r.code == cli.ExitDone && strings.Contains(r.stdout, at+"\n  has cosigned ") && !strings.Contains(r.stdout, "nothing yet") {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -73,7 +74,7 @@ agents:
 		}
 	}
 	d.end(t)
-	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitDone || !strings.Contains(r.stdout, "cosigned by the witness other.example up to record ") {
+	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != cli.ExitDone || !strings.Contains(r.stdout, "cosigned by the witness other.example up to record ") {
 		t.Errorf("%+v", r)
 	}
 	// The records after the cosigned ones may be others': few, and recent.
@@ -85,11 +86,11 @@ agents:
 		code   int
 		says   string
 	}{
-		{nil, exitDone, "cosigned by the witness other.example up to record "},
-		{[]string{"2"}, exitFault, " records after it are not cosigned, more than 2 (--within)"},
-		{[]string{"1000", "1ns"}, exitFault, " is not cosigned, and is more than 1ns older than the newest one (--within)"},
-		{[]string{"1000", "1h"}, exitDone, "cosigned by the witness other.example up to record "},
-		{[]string{"some"}, exitUsage, "neither a number of records nor a time"},
+		{nil, cli.ExitDone, "cosigned by the witness other.example up to record "},
+		{[]string{"2"}, cli.ExitFault, " records after it are not cosigned, more than 2 (--within)"},
+		{[]string{"1000", "1ns"}, cli.ExitFault, " is not cosigned, and is more than 1ns older than the newest one (--within)"},
+		{[]string{"1000", "1h"}, cli.ExitDone, "cosigned by the witness other.example up to record "},
+		{[]string{"some"}, cli.ExitUsage, "neither a number of records nor a time"},
 	} {
 		args := []string{"audit", "verify", "--witness", w.Key().String()}
 		for _, bound := range test.within {
@@ -107,16 +108,16 @@ agents:
 		d.must(t, d.operator, "sending.resume", map[string]any{"channel": "telegram"}, nil)
 	}
 	d.end(t)
-	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != exitFault || !strings.Contains(r.stdout+r.said, " records after it are not cosigned, more than 1024") {
+	if r := d.ocipd(t, "audit", "verify", "--witness", w.Key().String()); r.code != cli.ExitFault || !strings.Contains(r.stdout+r.said, " records after it are not cosigned, more than 1024") {
 		t.Errorf("a fork past the bounds: %+v", r)
 	}
-	if r := d.ocipd(t, "audit", "verify"); r.code != exitDone {
+	if r := d.ocipd(t, "audit", "verify"); r.code != cli.ExitDone {
 		t.Errorf("the log of the fork: %+v", r)
 	}
-	if r := d.ocipd(t, "audit", "verify", "--within", "2"); r.code != exitUsage {
+	if r := d.ocipd(t, "audit", "verify", "--within", "2"); r.code != cli.ExitUsage {
 		t.Errorf("%+v", r)
 	}
-	if r := d.ocipd(t, "audit", "verify", "--witness", stranger.Key().String()); r.code != exitFault || !strings.Contains(r.said, "nothing that is held outside is cosigned by the witness other.example") {
+	if r := d.ocipd(t, "audit", "verify", "--witness", stranger.Key().String()); r.code != cli.ExitFault || !strings.Contains(r.said, "nothing that is held outside is cosigned by the witness other.example") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -174,10 +175,10 @@ func TestVerifyDemandsTheWitnessOfOldRecords(t *testing.T) {
 		within string
 		code   int
 	}{
-		{10 * time.Minute, "", exitDone},
-		{10*time.Minute + time.Microsecond, "", exitFault},
-		{10*time.Minute + 2*time.Microsecond, "11m", exitDone},
-		{10*time.Minute + 3*time.Microsecond, "1", exitFault},
+		{10 * time.Minute, "", cli.ExitDone},
+		{10*time.Minute + time.Microsecond, "", cli.ExitFault},
+		{10*time.Minute + 2*time.Microsecond, "11m", cli.ExitDone},
+		{10*time.Minute + 3*time.Microsecond, "1", cli.ExitFault},
 	} {
 		add(start.Add(test.age))
 		copied := filepath.Join(dir, "copy")
@@ -188,7 +189,7 @@ func TestVerifyDemandsTheWitnessOfOldRecords(t *testing.T) {
 		}
 		code, out, said := log.ocipd(args...)
 		old := strings.Contains(said, "is not cosigned, and is more than 10m0s older than the newest one (--within)")
-		if code != test.code || test.within == "" && old != (code == exitFault) {
+		if code != test.code || test.within == "" && old != (code == cli.ExitFault) {
 			t.Errorf("the newest record is %s younger, --within %q: exit code %d, %s%s", test.age, test.within, code, out, said)
 		}
 	}

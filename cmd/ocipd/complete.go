@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
 	"github.com/openclawos/ocipd/internal/cli/logview"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/spf13/cobra"
@@ -91,9 +92,7 @@ func (s *shell) appValues(ctx context.Context) (all []cobra.Completion) {
 }
 
 func (s *shell) exchangeValues(ctx context.Context) []cobra.Completion {
-	c := &cobra.Command{}
-	c.SetContext(ctx)
-	found, _ := s.completeExchange(c, nil, "")
+	found, _ := exchangecmd.Complete(ctx, &s.Process)
 	return found
 }
 

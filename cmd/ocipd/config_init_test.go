@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -28,7 +29,7 @@ func TestConfigInitAsks(t *testing.T) {
 	term := ask()
 	term.want("Found here: 1 Claude Code. Which program runs your agent?")
 	term.typed("\x04") // the end of the input
-	if code := term.wait(); code != exitFailed {
+	if code := term.wait(); code != cli.ExitFailed {
 		t.Errorf("without an answer it exits %d", code)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -55,7 +56,7 @@ func TestConfigInitAsks(t *testing.T) {
 		term.typed(step.right + "\n")
 	}
 	term.want("next:", "ocipd serve --config "+file, "ocipd doctor", "ocipd check telegram:4711 ")
-	if code := term.wait(); code != exitDone {
+	if code := term.wait(); code != cli.ExitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}
 	cfg, err := config.Load(config.Options{File: file})
@@ -81,7 +82,7 @@ func TestConfigInitAsks(t *testing.T) {
 
 	// There are no questions if the file exists.
 	term = ask()
-	if code := term.wait(); code != exitFailed || strings.Contains(term.screen(), "Which program") {
+	if code := term.wait(); code != cli.ExitFailed || strings.Contains(term.screen(), "Which program") {
 		t.Errorf("over a file that is there it exits %d:\n%s", code, term.screen())
 	}
 	if now, err := os.ReadFile(file); err != nil || string(now) != string(text) {
@@ -111,7 +112,7 @@ routes:
 		term.want("cannot use the app \"" + wrong + "\": want its id, such as @acme/telegram")
 	}
 	term.typed("@acme/irc\n")
-	if code := term.wait(); code != exitDone {
+	if code := term.wait(); code != cli.ExitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}
 	cfg, err := config.Load(config.Options{File: file})
@@ -143,7 +144,7 @@ func TestConfigInitByEnter(t *testing.T) {
 				term.typed("\n")
 			}
 		}
-		if code := term.wait(); code != exitDone {
+		if code := term.wait(); code != cli.ExitDone {
 			t.Fatalf("with the app %q it exits %d:\n%s", app, code, term.screen())
 		}
 		if _, err := config.Load(config.Options{File: file}); err != nil {
@@ -164,7 +165,7 @@ func TestConfigInitSends(t *testing.T) {
 	term.want("the running daemon has taken it", "Send a first message to telegram:4711 now:", "yes or no [yes]:")
 	term.typed("\n")
 	term.want("sent: it waits for its app to take it", "next:")
-	if code := term.wait(); code != exitDone {
+	if code := term.wait(); code != cli.ExitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}
 	if seen := term.screen(); strings.Contains(seen, "ocipd serve") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -28,7 +29,7 @@ func TestConfigShow(t *testing.T) {
 	show := func(args ...string) []byte {
 		t.Helper()
 		var out, failed bytes.Buffer
-		if code := run(t.Context(), append([]string{"--config", file, "config", "show"}, args...), strings.NewReader(""), &out, &failed, nil); code != exitDone {
+		if code := run(t.Context(), append([]string{"--config", file, "config", "show"}, args...), strings.NewReader(""), &out, &failed, nil); code != cli.ExitDone {
 			t.Fatalf("it exits %d: %s", code, failed.String())
 		}
 		return out.Bytes()

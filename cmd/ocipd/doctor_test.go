@@ -101,7 +101,7 @@ func (c *clinic) serve() (stop func()) {
 	var served sync.WaitGroup
 	served.Go(func() {
 		var errs bytes.Buffer
-		if code := run(ctx, []string{"serve", "--log-level", "error"}, strings.NewReader(""), &bytes.Buffer{}, &errs, c.env); code != exitDone {
+		if code := run(ctx, []string{"serve", "--log-level", "error"}, strings.NewReader(""), &bytes.Buffer{}, &errs, c.env); code != cli.ExitDone {
 			c.t.Errorf("serve exits %d: %s", code, errs.String())
 		}
 	})
@@ -110,7 +110,7 @@ func (c *clinic) serve() (stop func()) {
 		served.Wait()
 	})
 	c.t.Cleanup(stop)
-	if code, _, said := c.ocipd("status", "--wait", "20s", "--json"); code != exitDone {
+	if code, _, said := c.ocipd("status", "--wait", "20s", "--json"); code != cli.ExitDone {
 		c.t.Fatalf("status exits %d: %s", code, said)
 	}
 	return stop
@@ -188,7 +188,7 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 	c.write(clinicConfig, clinicYAML, 0o600)
 	stop := c.serve()
 	found, code := c.examine()
-	if bad := complaints(found); len(bad) > 0 || code != exitDone {
+	if bad := complaints(found); len(bad) > 0 || code != cli.ExitDone {
 		t.Errorf("a healthy daemon: exits %d, %+v", code, bad)
 	}
 	for _, name := range doctor.Checks() {
@@ -202,7 +202,7 @@ func TestDoctorOfAHealthyDaemon(t *testing.T) {
 	}
 	stop()
 	found, code = c.examine()
-	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != exitDone {
+	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != cli.ExitDone {
 		t.Errorf("stopped: exits %d, %+v", code, bad)
 	}
 	found, _ = c.examine("-q")
@@ -218,7 +218,7 @@ func TestDoctorBeforeAnythingIsInstalled(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
 	found, code := c.examine("--fix")
-	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != exitDone {
+	if bad := complaints(found); len(bad) != 1 || !asleep(bad[0]) || code != cli.ExitDone {
 		t.Errorf("exits %d, %+v", code, bad)
 	}
 	_, out, _ := c.ocipd("doctor")
@@ -424,7 +424,7 @@ func TestDoctorFinds(t *testing.T) {
 			if !said(found, test.check, test.want, test.text) {
 				t.Fatalf("not found: %+v", complaints(found))
 			}
-			if test.want == doctor.Fail && code != exitFailed {
+			if test.want == doctor.Fail && code != cli.ExitFailed {
 				t.Errorf("exits %d", code)
 			}
 			for _, f := range complaints(found) {
@@ -444,7 +444,7 @@ func TestDoctorFinds(t *testing.T) {
 			}
 			found, code = c.examine()
 			bad := slices.DeleteFunc(complaints(found), asleep)
-			if len(bad) > 0 || code != exitDone {
+			if len(bad) > 0 || code != cli.ExitDone {
 				t.Errorf("after --fix it exits %d: %+v", code, bad)
 			}
 			if !strings.Contains(test.name, "disk") {
@@ -526,7 +526,7 @@ func TestDoctorWritesTheTombstone(t *testing.T) {
 	c.write(clinicConfig, clinicYAML+"audit: {rotate: {bytes: 4096}}\n", 0o600)
 	stop := c.serve()
 	for n := range 30 {
-		if code, _, said := c.ocipd("call", "app.register", fmt.Sprintf(`{"manifest":{"id":"a%d","name":"a","version":"1.0.0","type":"agent","protocol":{"version":"1.0"}}}`, n)); code != exitDone {
+		if code, _, said := c.ocipd("call", "app.register", fmt.Sprintf(`{"manifest":{"id":"a%d","name":"a","version":"1.0.0","type":"agent","protocol":{"version":"1.0"}}}`, n)); code != cli.ExitDone {
 			t.Fatal(said)
 		}
 	}
@@ -546,7 +546,7 @@ func TestDoctorWritesTheTombstone(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the tombstone is %q, %v", after, err)
 	}
-	if code, out, said := c.ocipd("audit", "verify"); code != exitDone {
+	if code, out, said := c.ocipd("audit", "verify"); code != cli.ExitDone {
 		t.Errorf("verify exits %d: %s%s", code, out, said)
 	}
 }
@@ -688,7 +688,7 @@ func TestDoctorMissesDigestKeys(t *testing.T) {
 		t.Errorf("with the keys there: %+v", complaints(found))
 	}
 	c.must(os.Remove(keys))
-	if found, code := c.examine(); !said(found, "log", doctor.Fail, "the keys of digests are gone ("+keys+")") || code != exitFailed {
+	if found, code := c.examine(); !said(found, "log", doctor.Fail, "the keys of digests are gone ("+keys+")") || code != cli.ExitFailed {
 		t.Errorf("exits %d: %+v", code, complaints(found))
 	}
 }
@@ -716,11 +716,11 @@ func TestDoctorBesideAnotherDaemon(t *testing.T) {
 	c := lived(t)
 	socket := c.path("run/other/kernel.sock")
 	pid := c.serveApart("--socket", socket)
-	if code, _, said := c.ocipd("status", "--wait", "20s", "--socket", socket); code != exitDone {
+	if code, _, said := c.ocipd("status", "--wait", "20s", "--socket", socket); code != cli.ExitDone {
 		t.Fatal(said)
 	}
 	found, code := c.examine()
-	if !said(found, "daemon", doctor.Fail, fmt.Sprintf("process %d uses the database %s", pid, c.path(clinicState+"/ocipd.db"))) || code != exitFailed {
+	if !said(found, "daemon", doctor.Fail, fmt.Sprintf("process %d uses the database %s", pid, c.path(clinicState+"/ocipd.db"))) || code != cli.ExitFailed {
 		t.Errorf("exits %d: %+v", code, complaints(found))
 	}
 	if found, _ := c.examine("--socket", socket); !said(found, "daemon", doctor.Pass, "answers on") {
@@ -735,7 +735,7 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 	here, there := c.path(clinicConfig), c.path("other/ocipd.yaml")
 	c.write("other/ocipd.yaml", strings.ReplaceAll(clinicYAML, "alice", "carol"), 0o600)
 	c.serveApart("--config", there)
-	if code, _, said := c.ocipd("status", "--wait", "20s"); code != exitDone {
+	if code, _, said := c.ocipd("status", "--wait", "20s"); code != cli.ExitDone {
 		t.Fatal(said)
 	}
 	found, _ := c.examine()
@@ -750,11 +750,11 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 		t.Errorf("of the daemon's own: %+v", found)
 	}
 	code, out, note := c.ocipd("config", "show")
-	if code != exitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the daemon that answers reads "+there) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the daemon that answers reads "+there) {
 		t.Errorf("shown is, with %d and %q, %s", code, note, out)
 	}
 	code, out, note = c.ocipd("--config", here, "config", "show")
-	if code != exitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "and this is about "+here) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "and this is about "+here) {
 		t.Errorf("shown of the one that was named is, with %d and %q, %s", code, note, out)
 	}
 }
@@ -771,7 +771,7 @@ func TestDoctorOfAMovedDatabase(t *testing.T) {
 	at := slices.IndexFunc(found, func(f doctor.Diagnosis) bool {
 		return f.Check == "files" && f.Health == doctor.Fail && strings.Contains(f.Text, "is gone under the running daemon")
 	})
-	if at < 0 || code != exitFailed || !strings.Contains(found[at].Advice, "put it back under its name and restart the daemon") || strings.Contains(found[at].Advice, "backup") {
+	if at < 0 || code != cli.ExitFailed || !strings.Contains(found[at].Advice, "put it back under its name and restart the daemon") || strings.Contains(found[at].Advice, "backup") {
 		t.Errorf("exits %d: %+v", code, complaints(found))
 	}
 	c.must(os.Rename(db+".away", db))
@@ -800,7 +800,7 @@ func TestPathsAreNamedWhole(t *testing.T) {
 	c.write("here/c.yaml", clinicYAML, 0o600)
 	c.serveApart("--config", "c.yaml")
 	code, out, said := c.ocipd("status", "--wait", "20s")
-	if want := "  config     " + c.path("here/c.yaml") + "\n"; code != exitDone || !strings.Contains(out, want) {
+	if want := "  config     " + c.path("here/c.yaml") + "\n"; code != cli.ExitDone || !strings.Contains(out, want) {
 		t.Errorf("status exits %d: %s%s", code, said, out)
 	}
 	t.Chdir(c.path("here"))

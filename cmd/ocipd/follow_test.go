@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // until is an output that reports when it has received some texts.
@@ -43,11 +45,11 @@ func TestFollow(t *testing.T) {
 	defer stop()
 	var daemon, follower sync.WaitGroup
 	daemon.Go(func() {
-		if code, said := ocipd(serving, quiet(), "serve", "--log-level", "error"); code != exitDone {
+		if code, said := ocipd(serving, quiet(), "serve", "--log-level", "error"); code != cli.ExitDone {
 			t.Errorf("serve exits %d: %s", code, said)
 		}
 	})
-	if code, said := ocipd(t.Context(), quiet(), "status", "--wait", "20s"); code != exitDone {
+	if code, said := ocipd(t.Context(), quiet(), "status", "--wait", "20s"); code != cli.ExitDone {
 		t.Fatalf("status exits %d: %s", code, said)
 	}
 
@@ -57,12 +59,12 @@ func TestFollow(t *testing.T) {
 	once := sync.OnceFunc(func() { close(begun) })
 	follower.Go(func() {
 		out := &until{seen: map[string]func(){"daemon_started": once, "app_lifecycle registered": interrupt}}
-		if code, said := ocipd(following, out, "audit", "tail", "-f"); code != exitDone {
+		if code, said := ocipd(following, out, "audit", "tail", "-f"); code != cli.ExitDone {
 			t.Errorf("an interrupted tail exits %d: %s", code, said)
 		}
 	})
 	<-begun
-	if code, said := ocipd(t.Context(), quiet(), "call", "session.list"); code != exitDone {
+	if code, said := ocipd(t.Context(), quiet(), "call", "session.list"); code != cli.ExitDone {
 		t.Errorf("call exits %d: %s", code, said)
 	}
 	follower.Wait()
@@ -71,7 +73,7 @@ func TestFollow(t *testing.T) {
 	follower.Go(func() {
 		out := &until{seen: map[string]func(){"daemon_started": sync.OnceFunc(func() { close(again) })}}
 		code, said := ocipd(t.Context(), out, "audit", "tail", "-f", "--json")
-		if code != exitFailed || !strings.Contains(said, "--after ") {
+		if code != cli.ExitFailed || !strings.Contains(said, "--after ") {
 			t.Errorf("a tail that lost its daemon exits %d: %s", code, said)
 		}
 	})

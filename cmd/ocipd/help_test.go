@@ -146,7 +146,7 @@ func TestMistyped(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), strings.Fields(tc.args), strings.NewReader(""), &stdout, &stderr, nil)
-		if code != exitUsage || !strings.Contains(stderr.String(), tc.want) || stdout.Len() > 0 {
+		if code != cli.ExitUsage || !strings.Contains(stderr.String(), tc.want) || stdout.Len() > 0 {
 			t.Errorf("%s exits %d: %s%s", tc.args, code, &stderr, &stdout)
 		}
 	}

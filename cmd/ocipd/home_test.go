@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // TestHome opens the bare command's screen at a terminal, walks through its panes, makes a
@@ -34,7 +36,7 @@ func TestHome(t *testing.T) {
 	p.end()
 	tty.want("cannot reach the daemon")
 	tty.typed("q")
-	if code := tty.wait(); code != exitDone {
+	if code := tty.wait(); code != cli.ExitDone {
 		t.Errorf("exits %d", code)
 	}
 }

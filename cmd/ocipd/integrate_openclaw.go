@@ -25,6 +25,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/config/yamltext"
@@ -219,7 +220,7 @@ func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
 				return nil, err
 			}
 		}
-		if err := cmp.Or(checkName("user", is.user), checkName("tenant", is.tenant)); err != nil {
+		if err := cmp.Or(configcmd.CheckName("user", is.user), configcmd.CheckName("tenant", is.tenant)); err != nil {
 			return nil, err
 		}
 		said = is
@@ -259,7 +260,7 @@ func writeConfig(e *configEdit) error {
 	now, err := cli.ReadFile(e.File)
 	switch {
 	case !e.Was && errors.Is(err, fs.ErrNotExist):
-		return writeNew(e.File, e.after)
+		return configcmd.WriteNew(e.File, e.after)
 	case err != nil:
 		return err
 	case !bytes.Equal(now, e.Before):

@@ -16,31 +16,22 @@ import (
 	"io"
 	"os"
 
-	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/approvalcmd"
 	"github.com/openclawos/ocipd/internal/cli/auditcmd"
+	"github.com/openclawos/ocipd/internal/cli/configcmd"
+	"github.com/openclawos/ocipd/internal/cli/contactcmd"
+	"github.com/openclawos/ocipd/internal/cli/contentcmd"
+	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
+	"github.com/openclawos/ocipd/internal/cli/kernelcmd"
+	"github.com/openclawos/ocipd/internal/cli/sendcmd"
 	"github.com/openclawos/ocipd/internal/cli/taskcmd"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/spf13/cobra"
 )
 
 // The linker sets these in released builds.
 var version, commit string
-
-// Exit codes (protocol, Command line).
-const (
-	exitDone       = 0
-	exitFailed     = 1
-	exitUsage      = 2
-	exitNotRunning = 3
-	exitFault      = 4
-	exitHeld       = 5
-	exitRefused    = 6
-)
 
 func main() {
 	os.Exit(run(catchSignals(os.Stderr), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
@@ -56,48 +47,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
 	var wrong *cli.UsageError
 	if !s.ran || errors.As(err, &wrong) {
 		_ = term.Line(stderr, fmt.Sprintf("ocipd: %s (see: %s --help)", term.OneLine(err.Error()), cmd.CommandPath())) // nobody is left to be told
-		return exitUsage
+		return cli.ExitUsage
 	}
-	complain(stderr, err)
-	return exitCode(err)
-}
-
-// exitCode is the one place that turns errors into exit codes.
-func exitCode(err error) int {
-	var (
-		fault   *audit.Fault
-		verdict *verdictError
-	)
-	switch {
-	case errors.As(err, &verdict):
-		return verdict.code
-	case errors.As(err, &fault), api.DetailsOf[api.Obstacle](err).Code == api.AuditDamaged:
-		return exitFault
-	case errors.Is(err, client.ErrNotRunning):
-		return exitNotRunning
-	}
-	return exitFailed
-}
-
-// complain prints why the program failed: in one line, or one for each problem of a configuration.
-func complain(stderr io.Writer, err error) {
-	var problems config.Errors
-	switch {
-	case errors.Is(err, cli.ErrSaid):
-	case errors.As(err, &problems):
-		for _, p := range problems {
-			_ = term.Line(stderr, term.OneLine(p.Error())) // nobody is left to be told
-		}
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "ocipd: interrupted")
-	default:
-		_ = term.Line(stderr, "ocipd: "+term.OneLine(err.Error())) // nobody is left to be told
-	}
+	cli.Complain(stderr, err)
+	return cli.ExitCode(err)
 }
 
 func newRoot(s *shell) *cobra.Command {
@@ -116,7 +74,7 @@ func newRoot(s *shell) *cobra.Command {
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && s.Interactive() {
-			return s.home(cmd.Context())
+			return kernelcmd.Home(cmd.Context(), &s.Process)
 		}
 		return help(cmd, args)
 	}
@@ -162,12 +120,13 @@ const toolsGroup = "Tools"
 
 // commandGroups lists the subcommands in the order of the help.
 func commandGroups(s *shell) []commandGroup {
+	p := &s.Process
 	return []commandGroup{
-		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), newStatus(s), newDoctor(s), newBackup(s), newRestore(s), newIntegrate(s), newSend(s), newCheck(s)}},
-		{"Decide", []*cobra.Command{approvalcmd.New(&s.Process), approvalcmd.NewGrants(&s.Process), newExchanges(s), newContacts(s), newPause(s), newResume(s), newQueue(s)}},
-		{"Tasks", []*cobra.Command{taskcmd.New(&s.Process), taskcmd.NewRunner(&s.Process), taskcmd.NewProse(&s.Process), taskcmd.NewLobster(&s.Process), newACP(s), newMCP(s), newMCPProxy(s), newMCPConnect(s), newToolGate(s)}},
-		{"Evidence", []*cobra.Command{auditcmd.New(&s.Process)}},
-		{"Rules", []*cobra.Command{newConfig(s), newPolicy(s), newContent(s), newMeasure(s)}},
-		{toolsGroup, []*cobra.Command{newCall(s), newProtocol(s), newDebug(s), newVersion(s), newMan(s)}},
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), newIntegrate(s), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
+		{"Decide", []*cobra.Command{approvalcmd.New(p), approvalcmd.NewGrants(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
+		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), newACP(s), newMCP(s), newMCPProxy(s), newMCPConnect(s), newToolGate(s)}},
+		{"Evidence", []*cobra.Command{auditcmd.New(p)}},
+		{"Rules", []*cobra.Command{configcmd.New(p), configcmd.NewPolicy(p), contentcmd.New(p), contentcmd.NewMeasure(p)}},
+		{toolsGroup, []*cobra.Command{kernelcmd.NewCall(p), newProtocol(s), kernelcmd.NewDebug(p), newVersion(s), newMan(s)}},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/openclawos/ocipd/internal/task/tasks"
@@ -456,10 +457,10 @@ func TestMCPDoesNotStart(t *testing.T) {
 		code int
 		says string
 	}{
-		{"another role", other, exitFailed, "the token is for lead, a orchestrator"},
-		{"no role", wrong, exitUsage, `there is no role "boss"`},
-		{"revoked", revoked, exitFailed, "UNAUTHORIZED"},
-		{"no token", none, exitUsage, "ocipd task grant"},
+		{"another role", other, cli.ExitFailed, "the token is for lead, a orchestrator"},
+		{"no role", wrong, cli.ExitUsage, `there is no role "boss"`},
+		{"revoked", revoked, cli.ExitFailed, "UNAUTHORIZED"},
+		{"no token", none, cli.ExitUsage, "ocipd task grant"},
 	} {
 		var out bytes.Buffer
 		c.cmd.Stderr, c.cmd.Stdin = &out, strings.NewReader("")

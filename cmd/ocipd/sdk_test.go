@@ -20,6 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -474,7 +475,7 @@ func (k *killTest) restartUnder(t *testing.T, app func(t *testing.T, socket, rol
 
 	// A person finds the message that was held before both restarts, and approves it.
 	var list strings.Builder
-	if code := run(ctx, []string{"--socket", k.socket, "approvals", "list", "--json"}, strings.NewReader(""), &list, t.Output(), nil); code != exitDone || !strings.Contains(list.String(), held.ApprovalID) {
+	if code := run(ctx, []string{"--socket", k.socket, "approvals", "list", "--json"}, strings.NewReader(""), &list, t.Output(), nil); code != cli.ExitDone || !strings.Contains(list.String(), held.ApprovalID) {
 		t.Fatalf("the list of held messages, exit code %d: %s", code, list.String())
 	}
 	operator, err := client.Dial(ctx, config.OperatorPath(k.socket))

@@ -60,7 +60,7 @@ func TestServiceUninstallLeavesNothing(t *testing.T) {
 		c.path(".local/share/zsh"), c.path(".local/share/zsh/site-functions"),
 	}
 	for _, args := range [][]string{{"service", "install"}, {"service", "uninstall"}} {
-		if code, out, said := c.ocipd(args...); code != exitDone {
+		if code, out, said := c.ocipd(args...); code != cli.ExitDone {
 			t.Fatalf("%v exits %d: %s%s", args, code, out, said)
 		}
 		if args[1] == "install" && len(c.files(".config/systemd")) == 0 {
@@ -77,7 +77,7 @@ func TestServiceOfAPackage(t *testing.T) {
 	c := newClinic(t)
 	asked := c.manager()
 	c.packageUnits()
-	if code, out, said := c.ocipd("service", "install"); code != exitDone || !strings.Contains(out, "left the units in "+c.path("share")) {
+	if code, out, said := c.ocipd("service", "install"); code != cli.ExitDone || !strings.Contains(out, "left the units in "+c.path("share")) {
 		t.Fatalf("install exits %d: %s%s", code, out, said)
 	}
 	if found := c.files(".config"); !slices.Equal(found, []string{c.path(".config/openclawos")}) {
@@ -87,7 +87,7 @@ func TestServiceOfAPackage(t *testing.T) {
 		t.Errorf("the manager was asked %q, want %q", asked(), want)
 	}
 	code, out, said := c.ocipd("service", "uninstall")
-	if code != exitDone || !strings.Contains(out, c.path("share")) || strings.Contains(out, "nothing of the service") {
+	if code != cli.ExitDone || !strings.Contains(out, c.path("share")) || strings.Contains(out, "nothing of the service") {
 		t.Errorf("uninstall exits %d: %s%s", code, out, said)
 	}
 	if want := "--user --no-pager disable --now ocipd.socket ocipd.service ocipd-runner.service\n"; !strings.Contains(asked(), want) {
@@ -99,7 +99,7 @@ func TestServiceOfAPackage(t *testing.T) {
 
 	// Another configuration takes a separate unit.
 	c.write("other.yaml", clinicYAML, 0o600)
-	if code, out, said := c.ocipd("--config", c.path("other.yaml"), "service", "install", "--no-start"); code != exitDone ||
+	if code, out, said := c.ocipd("--config", c.path("other.yaml"), "service", "install", "--no-start"); code != cli.ExitDone ||
 		!cli.Exists(c.path(".config/systemd/user/ocipd.service")) {
 		t.Errorf("install exits %d: %s%s", code, out, said)
 	}

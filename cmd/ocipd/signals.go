@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // catchSignals returns a context that ends with the first SIGINT or SIGTERM. A second signal
@@ -25,7 +27,7 @@ func catchSignals(stderr io.Writer) context.Context {
 			<-signals
 		}
 		fmt.Fprintln(stderr, "ocipd: stopped at once by a further signal")
-		os.Exit(exitFailed)
+		os.Exit(cli.ExitFailed)
 	}()
 	return context.WithValue(ctx, secondKey{}, again)
 }

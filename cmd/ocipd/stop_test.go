@@ -17,6 +17,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/cli"
 )
 
 // TestTermUnderLoad stops the running daemon in order again and again while apps send. No
@@ -133,8 +134,8 @@ func TestSecondTerm(t *testing.T) {
 	term()
 	asked := time.Now()
 	exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
-	if !ok || exit.ExitCode() != exitFailed {
-		t.Errorf("the daemon ends with %v, want %d", exit, exitFailed)
+	if !ok || exit.ExitCode() != cli.ExitFailed {
+		t.Errorf("the daemon ends with %v, want %d", exit, cli.ExitFailed)
 	}
 	if took := time.Since(asked); took > 20*time.Second {
 		t.Errorf("at once took %s", took)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -311,7 +312,7 @@ func TestSocketActivationRefusesOpenSockets(t *testing.T) {
 	}
 	defer c.Close()
 	exit, ok := errors.AsType[*exec.ExitError](a.cmd.Wait())
-	if !ok || exit.ExitCode() != exitFailed || !strings.Contains(a.said.String(), "others can connect to it (mode 0660); set SocketMode=0600") {
+	if !ok || exit.ExitCode() != cli.ExitFailed || !strings.Contains(a.said.String(), "others can connect to it (mode 0660); set SocketMode=0600") {
 		t.Errorf("it ends with %v: %s", exit, a.said.String())
 	}
 }

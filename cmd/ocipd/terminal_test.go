@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -390,7 +391,7 @@ func TestTerminal(t *testing.T) {
 	tty.typed("\x1b")
 	tty.want("1 waiting (alice 1)", "a approve")
 	tty.typed("q")
-	if code := tty.wait(); code != exitDone {
+	if code := tty.wait(); code != cli.ExitDone {
 		t.Errorf("it exits %d", code)
 	}
 	if !tty.coloured() {
@@ -403,7 +404,7 @@ func TestTerminal(t *testing.T) {
 	if err := tty.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := tty.wait(); code != exitFailed {
+	if code := tty.wait(); code != cli.ExitFailed {
 		t.Errorf("it exits %d", code)
 	}
 	if tty.coloured() {
@@ -413,7 +414,7 @@ func TestTerminal(t *testing.T) {
 	// One that cannot be steered gets the list.
 	tty = openTerminal(t, 80, 24, append(env, "TERM=dumb"), os.Args[0], program...)
 	tty.want("ID        AGENT", "To read one and to decide: ocipd approvals show "+endOf(third, 8))
-	if code := tty.wait(); code != exitDone {
+	if code := tty.wait(); code != cli.ExitDone {
 		t.Errorf("it exits %d", code)
 	}
 
@@ -421,7 +422,7 @@ func TestTerminal(t *testing.T) {
 	p.end()
 	tty = openTerminal(t, 80, 24, env, os.Args[0], program...)
 	tty.want("cannot reach the daemon at")
-	if code := tty.wait(); code != exitNotRunning {
+	if code := tty.wait(); code != cli.ExitNotRunning {
 		t.Errorf("it exits %d", code)
 	}
 }

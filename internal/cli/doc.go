@@ -14,11 +14,17 @@
 //   - approvalcmd: the commands about approval requests and grants
 //   - approvalsui: how people see and decide approval requests: live screen, text, signatures
 //   - auditcmd: the commands about the audit log
+//   - configcmd: the commands about the configuration and the policy
+//   - contactcmd: the commands about the address book
+//   - contentcmd: the commands that show and measure the detectors
 //   - demo: plays `ocipd demo`: scenes on its own daemon, the apps' view beside the log's records
 //   - doctor: checks everything that a daemon needs, and suggests fixes
+//   - exchangecmd: the commands about exchanges
+//   - kernelcmd: the commands that show and steer a running daemon
 //   - logview: shows records on a terminal: rows, pages, charts
 //   - measure: measures the detectors on texts that people have judged, and people's
 //     decisions about held messages
+//   - sendcmd: the commands that send and check a message
 //   - service: installs, removes and shows the systemd service of a user
 //   - taskcmd: the commands about tasks, and the runner
 package cli

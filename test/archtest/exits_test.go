@@ -22,7 +22,7 @@ var exits = map[string][]string{
 	"api.Line":       {"internal/kernel/outbox", "internal/kernel/registry"},
 	"api.Link":       {"internal/daemon", "internal/ipc", "internal/kernel", "internal/kernel/registry"},
 	"gate.NewText":   {"internal/api", "internal/kernel/hooks", "internal/kernel"},
-	"api.Said":       {"bench/fault", "cmd/ocipd", "internal/bridge/mcpproxy", "internal/bridge/toolgate"},
+	"api.Said":       {"bench/fault", "internal/cli/configcmd", "internal/cli/sendcmd", "internal/bridge/mcpproxy", "internal/bridge/toolgate"},
 	"Inspect":        {"bench/fault", "internal/api", "internal/cli/demo", "internal/kernel/inbox", "internal/kernel", "internal/bridge/mcpproxy", "internal/kernel/outbox", "internal/approval/releases"},
 	"CloseEvent":     {"internal/kernel", "internal/kernel/outbox"},
 	"CloseText":      {"internal/kernel/hooks", "internal/kernel"},
@@ -32,7 +32,7 @@ var exits = map[string][]string{
 	"WrittenAs":      {"internal/kernel", "internal/kernel/exchanges", "internal/approval/releases"},
 	// Who decides by a record reads it from the store, which holds it against its seal.
 	"audit.Parse": {
-		"bench/fault", "cmd/ocipd", "internal/cli/auditcmd", "internal/evidence/casefile", "internal/evidence/configlog", "internal/cli/demo", "internal/evidence/digestkeys", "internal/cli/doctor", "internal/evidence/export", "internal/evidence/index", "internal/bridge/integrate",
+		"bench/fault", "cmd/ocipd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/evidence/casefile", "internal/evidence/configlog", "internal/cli/demo", "internal/evidence/digestkeys", "internal/cli/doctor", "internal/evidence/export", "internal/evidence/index", "internal/bridge/integrate",
 		"internal/evidence/logreader", "internal/cli/logview", "internal/evidence/mirror", "internal/store/rowseal", "internal/cli/taskcmd", "internal/task/tasks", "internal/evidence/verify",
 	},
 }

@@ -1,4 +1,4 @@
-package main
+package sendcmd
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ func TestRefusalWithoutARecord(t *testing.T) {
 		"01a2f": "refused: AUDIT_WRITE_FAILED: the disk is full\nrecord: ocipd audit query --record 01a2f\n",
 	} {
 		var out bytes.Buffer
-		s := &shell{Process: cli.Process{Stdout: &out}}
-		if err := s.say("sending.message", &spoken{CheckResult: api.CheckResult{Result: ocip.Deny, Code: ocip.AuditWriteFailed, Reason: "the disk is full", AuditID: id}}); err != nil || out.String() != want {
+		p := &cli.Process{Stdout: &out}
+		if err := say(p, "sending.message", &spoken{CheckResult: api.CheckResult{Result: ocip.Deny, Code: ocip.AuditWriteFailed, Reason: "the disk is full", AuditID: id}}); err != nil || out.String() != want {
 			t.Errorf("it says %q, %v", out.String(), err)
 		}
 	}

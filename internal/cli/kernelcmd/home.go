@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"cmp"
@@ -15,12 +15,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/console"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/approvalsui"
+	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
 	"github.com/openclawos/ocipd/internal/cli/logview"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
-// home is the screen of the bare command at a terminal: a live view of several other commands.
-func (s *shell) home(ctx context.Context) error {
+// Home is the screen of the bare command at a terminal: a live view of several other commands.
+func Home(ctx context.Context, p *cli.Process) error {
+	s := &command{p}
 	panes := []console.Pane{
 		{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
 		{Title: "requests", Lines: s.requests, Open: s.decide, Opens: "decides"},
@@ -40,7 +43,7 @@ func (s *shell) home(ctx context.Context) error {
 type paneLines = func(ctx context.Context, scr term.Screen, rows int) ([]string, error)
 
 // orBegin also says how to begin if no daemon runs and there is no configuration.
-func (s *shell) orBegin(lines paneLines) paneLines {
+func (s *command) orBegin(lines paneLines) paneLines {
 	return func(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
 		drawn, err := lines(ctx, scr, rows)
 		if errors.Is(err, client.ErrNotRunning) && !cli.Exists(cmp.Or(s.ConfigFile, config.FilePath(s.Getenv))) {
@@ -50,18 +53,20 @@ func (s *shell) orBegin(lines paneLines) paneLines {
 	}
 }
 
-func (s *shell) decide(ctx context.Context) error { return s.people().Watch(ctx, "") }
+func (s *command) decide(ctx context.Context) error {
+	return (&approvalsui.People{Process: s.Process}).Watch(ctx, "")
+}
 
 // overview shows, in a third each, the daemon's status, the pending requests, and the
 // newest records.
-func (s *shell) overview(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
+func (s *command) overview(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
 	third := max(3, rows/3)
 	lines, err := s.statusOf(ctx, scr, true)
 	if err != nil {
 		return nil, err
 	}
 	lines = lines[:min(len(lines), third)]
-	requests, pending, err := s.people().Lines(ctx, scr, third)
+	requests, pending, err := (&approvalsui.People{Process: s.Process}).Lines(ctx, scr, third)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +86,8 @@ func (s *shell) overview(ctx context.Context, scr term.Screen, rows int) ([]stri
 	return append(lines, records...), err
 }
 
-func (s *shell) requests(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
-	lines, pending, err := s.people().Lines(ctx, scr, max(rows, api.DefaultPage))
+func (s *command) requests(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
+	lines, pending, err := (&approvalsui.People{Process: s.Process}).Lines(ctx, scr, max(rows, api.DefaultPage))
 	if err == nil && pending == 0 {
 		lines = []string{"nothing waits for a person"}
 	}
@@ -90,7 +95,7 @@ func (s *shell) requests(ctx context.Context, scr term.Screen, rows int) ([]stri
 }
 
 // newestRecords is the end of the log, the newest record last.
-func (s *shell) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+func (s *command) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
 	limit := api.DefaultPage
 	var page struct {
 		Records []jsontext.Value `json:"records"`
@@ -115,13 +120,13 @@ func (s *shell) newestRecords(ctx context.Context, scr term.Screen, _ int) ([]st
 	return split(&b), nil
 }
 
-func (s *shell) newestExchanges(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+func (s *command) newestExchanges(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	sides, _, err := pages(ctx, sidesFrom(c), api.ExchangeListParams{}, api.DefaultPage)
+	sides, _, err := exchangecmd.Pages(ctx, exchangecmd.From(c), api.ExchangeListParams{}, api.DefaultPage)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list exchanges: %w", err)
 	}
@@ -129,15 +134,15 @@ func (s *shell) newestExchanges(ctx context.Context, scr term.Screen, _ int) ([]
 		return []string{"no exchanges between agents yet"}, nil
 	}
 	var b strings.Builder
-	err = exchangeTable(sides, time.Now()).Write(&b, scr)
+	err = exchangecmd.Table(sides, time.Now()).Write(&b, scr)
 	return split(&b), err
 }
 
-func (s *shell) statusLines(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+func (s *command) statusLines(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
 	return s.statusOf(ctx, scr, false)
 }
 
-func (s *shell) statusOf(ctx context.Context, scr term.Screen, brief bool) ([]string, error) {
+func (s *command) statusOf(ctx context.Context, scr term.Screen, brief bool) ([]string, error) {
 	var status api.Status
 	if err := s.Operate(ctx, "kernel.status", nil, &status); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // watchStatus shows the daemon's status repeatedly: on a terminal in place, otherwise one
 // after another.
-func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
+func (s *command) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
 	if scr := s.Screen(); scr.Terminal && !asJSON {
 		return console.Run(ctx, console.Options{
 			Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: scr, Every: every,
@@ -45,7 +45,7 @@ func (s *shell) watchStatus(ctx context.Context, every time.Duration, asJSON boo
 }
 
 // showStatus prints a status, in the brief form for a watch.
-func (s *shell) showStatus(raw jsontext.Value, asJSON, brief bool) error {
+func (s *command) showStatus(raw jsontext.Value, asJSON, brief bool) error {
 	if asJSON {
 		_, err := s.Stdout.Write(s.Screen().JSONLine(raw))
 		return err

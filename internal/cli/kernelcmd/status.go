@@ -1,7 +1,7 @@
-package main
+// Package kernelcmd has the commands that show and steer a running daemon.
+package kernelcmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +16,16 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/service"
 	"github.com/spf13/cobra"
 )
 
 // askAgain is the interval of attempts to reach a daemon that is starting.
 const askAgain = 25 * time.Millisecond
 
-func newStatus(s *shell) *cobra.Command {
+// NewStatus returns the command that shows a daemon's status.
+func NewStatus(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	var asJSON, watch bool
 	var wait, every time.Duration
 	c := &cobra.Command{
@@ -57,7 +60,7 @@ func newStatus(s *shell) *cobra.Command {
 const minInterval = 100 * time.Millisecond
 
 // status asks the daemon for its status. If none answers, it tries again for the time wait.
-func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value, error) {
+func (s *command) status(ctx context.Context, wait time.Duration) (jsontext.Value, error) {
 	deadline, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	again := time.NewTicker(askAgain)
@@ -83,123 +86,14 @@ func (s *shell) status(ctx context.Context, wait time.Duration) (jsontext.Value,
 	}
 }
 
-func (s *shell) printStatus(status *api.Status) error {
+func (s *command) printStatus(status *api.Status) error {
 	if _, err := fmt.Fprintln(s.Stdout, strings.Join(draw(status, s.Screen(), time.Now(), false), "\n")); err != nil {
 		return err
 	}
-	if why := s.manager().HeldBack(status.Version); why != "" {
+	if why := (&service.Manager{Process: s.Process}).HeldBack(status.Version); why != "" {
 		fmt.Fprintln(s.Stderr, "ocipd: "+term.Printable(why))
 	}
 	return nil
-}
-
-// fact is one line about the daemon as a whole.
-type fact struct {
-	name string
-	term.Cell
-	// wrong marks a problem. aside marks lines that a watch omits: places and advice.
-	wrong, aside bool
-}
-
-// facts are the lines about the daemon as a whole, for all displays of its status.
-func facts(status *api.Status, now time.Time) (list []fact) {
-	say := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c}) }
-	aside := func(name string, c term.Cell) { list = append(list, fact{name: name, Cell: c, aside: true}) }
-	wrong := func(name, text string, c term.Colour) {
-		list = append(list, fact{name: name, Cell: term.Cell{Text: term.OneLine(text), Colour: c}, wrong: true})
-	}
-	a := &status.Audit
-
-	aside("socket", term.Plain(status.Socket))
-	aside("operator", term.Plain(status.OperatorSocket))
-	if status.UnusedSocket != "" {
-		wrong("unused", status.UnusedSocket+" was passed by the service manager, and nobody answers there: another one is configured", term.Yellow)
-	}
-	aside("config", term.Plain(cmp.Or(status.ConfigFile, "no file: the defaults serve")))
-	aside("database", term.Plain(status.Database))
-	mirror := term.Plain(status.Mirror)
-	if behind := a.Seq - min(a.Mirrored, a.Seq); behind > 0 {
-		mirror = term.Tinted(fmt.Sprintf("%s (%s behind)", status.Mirror, term.Count(int(behind), "record")), term.Yellow)
-	}
-	aside("mirror", mirror)
-	say("policy", term.Plain(strings.TrimSpace(status.Policy.Source+" "+status.Policy.Revision)))
-	if a.Fault != "" {
-		wrong("fault", a.Fault, term.Red)
-	}
-	if a.Damaged != "" {
-		wrong("damaged", "the audit log is not what was written: "+a.Damaged, term.Red)
-		aside("", term.Plain("keep a copy, look into it: ocipd audit verify; the next start verifies every record"))
-	}
-	for i := range status.Ungated {
-		u := &status.Ungated[i]
-		if u.Why != "" {
-			wrong("ungated", fmt.Sprintf("%s runs (process %d), and for %s its gate has not held: %s", u.Title, u.PID, term.Age(now.Sub(u.Since)), u.Why), term.Red)
-			aside("", term.Plain("look at it: ocipd doctor; enter it again: ocipd integrate "+u.App))
-			continue
-		}
-		wrong("ungated", fmt.Sprintf("%s runs (process %d) and its plugin is not connected, for %s: nobody decides about what its agents send", u.Title, u.PID, term.Age(now.Sub(u.Since))), term.Red)
-		aside("", term.Plain("look at it: ocipd doctor; put it behind the daemon: ocipd integrate openclaw"))
-	}
-	if u := a.Unsigned; u != nil {
-		wrong("unsigned", fmt.Sprintf("nobody had signed records %d to %d (%s to %s) when the daemon started, more than one leaves behind: they may not be what was decided",
-			u.First, u.Last, u.Since.Local().Format(time.DateTime), u.Until.Local().Format(time.DateTime)), term.Red)
-		aside("", term.Plain("compare them with what others hold: ocipd audit verify --with-receipts, and with the mirror's copies"))
-	}
-	refused := func(at time.Time, why string, faults []api.PolicyFault, advice string) {
-		if why == "" {
-			return
-		}
-		if len(faults) > 1 {
-			why, _, _ = strings.Cut(why, ": ")
-			why += ": " + term.Count(len(faults), "fault")
-		}
-		wrong("refused", at.Local().Format(time.DateTime)+" "+why, term.Red)
-		if len(faults) > 1 {
-			for _, line := range faultLines(faults, len(faults)) {
-				list = append(list, fact{Cell: term.Cell{Text: line, Colour: term.Red}, wrong: true})
-			}
-		}
-		aside("", term.Plain(advice))
-	}
-	refused(status.Policy.RefusedAt, status.Policy.Refusal, status.Policy.Faults,
-		"the policy above stays in force; correct that, try it with: ocipd policy check, then: ocipd policy reload")
-	refused(status.Config.RefusedAt, status.Config.Refusal, status.Config.Faults,
-		"the configuration as it was stays in force; correct that, try it with: ocipd config check --diff, then: ocipd config reload")
-	if len(status.PendingRestart) > 0 {
-		wrong("restart", "takes effect at the next start: "+strings.Join(status.PendingRestart, ", "), term.Yellow)
-	}
-	for _, problem := range a.Mirror.Problems {
-		wrong("mirror", problem, term.Red)
-	}
-	say("log", logCell(a))
-	if a.Seq > 0 {
-		aside("", term.Plain(fmt.Sprintf("%s, hash %s", a.Time.Local().Format(time.DateTime), term.Cut(a.Hash, 17))))
-	}
-	for i := range status.Witnesses {
-		w := &status.Witnesses[i]
-		switch {
-		case w.Refused:
-			wrong("witness", "sending is paused: "+w.Error, term.Red)
-			aside("", term.Plain("look into it, with what the witness has signed; then: ocipd resume"))
-		case w.Error != "":
-			wrong("witness", fmt.Sprintf("%s has signed nothing for %s: %s", w.Name, term.Age(now.Sub(w.FailingSince)), w.Error), term.Yellow)
-		default:
-			aside("witness", term.Plain(fmt.Sprintf("%s has signed the first %s", w.Name, term.Count(int(w.Signed), "record"))))
-		}
-	}
-	say("disk", diskCell(&status.Store))
-	say("sessions", term.Plain(strconv.Itoa(status.Sessions)))
-	say("decisions", term.Plain(latencyText(&status.Latency)))
-	say("exchanges", term.Plain(cmp.Or(counts(status.Exchanges), "none")))
-	held := term.Plain("none")
-	if status.Held > 0 {
-		held = term.Tinted(heldText(status, now), term.Yellow)
-	}
-	say("held", held)
-	for i := range status.Paused {
-		say("paused", term.Tinted(strings.TrimPrefix(pausedLine(&status.Paused[i], now), "paused: "), term.Yellow))
-	}
-	return list
 }
 
 // statusName is the width of the names of facts.

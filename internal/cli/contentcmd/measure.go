@@ -1,4 +1,4 @@
-package main
+package contentcmd
 
 import (
 	"bufio"
@@ -26,7 +26,9 @@ type measureFlags struct {
 	fromLog, every, asJSON bool
 }
 
-func newMeasure(s *shell) *cobra.Command {
+// NewMeasure returns the command that measures the detectors.
+func NewMeasure(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	var f measureFlags
 	c := &cobra.Command{
 		Use: "measure {FILE | --from-log}",
@@ -87,7 +89,7 @@ type measured struct {
 	Secrets *measure.SecretsReport `json:"secrets,omitempty"`
 }
 
-func (s *shell) measureFile(file string, f *measureFlags) error {
+func (s *command) measureFile(file string, f *measureFlags) error {
 	texts, err := s.readTexts(file)
 	if err != nil {
 		return err
@@ -107,7 +109,7 @@ func (s *shell) measureFile(file string, f *measureFlags) error {
 	return s.showMeasured(&m, f)
 }
 
-func (s *shell) measureBoth(file string, f *measureFlags) error {
+func (s *command) measureBoth(file string, f *measureFlags) error {
 	texts, err := s.readTexts(file)
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func (s *shell) measureBoth(file string, f *measureFlags) error {
 	return s.showComparison(&c, f)
 }
 
-func (s *shell) readTexts(file string) ([]measure.Text, error) {
+func (s *command) readTexts(file string) ([]measure.Text, error) {
 	var in io.Reader = s.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
@@ -148,7 +150,7 @@ func (s *shell) readTexts(file string) ([]measure.Text, error) {
 }
 
 // look runs the detectors of a configuration over texts.
-func (s *shell) look(file string, texts []measure.Text) ([]measure.Seen, error) {
+func (s *command) look(file string, texts []measure.Text) ([]measure.Seen, error) {
 	cfg, err := s.LoadFile(file, nil)
 	if err != nil {
 		return nil, err
@@ -163,7 +165,7 @@ func (s *shell) look(file string, texts []measure.Text) ([]measure.Seen, error) 
 	return rules.Look(texts, step), nil
 }
 
-func (s *shell) showMeasured(m *measured, f *measureFlags) error {
+func (s *command) showMeasured(m *measured, f *measureFlags) error {
 	scr := s.Screen()
 	w := bufio.NewWriter(s.Stdout)
 	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n", term.Thousands(m.Texts), term.Thousands(m.Strict.Labelled))
@@ -280,7 +282,7 @@ func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quo
 	}
 }
 
-func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
+func (s *command) showComparison(c *measure.Comparison, f *measureFlags) error {
 	scr := s.Screen()
 	w := bufio.NewWriter(s.Stdout)
 	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n\n", term.Thousands(c.Now.Texts), term.Thousands(c.Now.Strict.Labelled))
@@ -335,7 +337,7 @@ func (s *shell) showComparison(c *measure.Comparison, f *measureFlags) error {
 }
 
 // measureLog counts people's decisions.
-func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
+func (s *command) measureLog(ctx context.Context, f *measureFlags) error {
 	since, err := cli.Moment(f.since, time.Now())
 	if err != nil {
 		return cli.Usagef("cannot read --since: %v", err)
@@ -344,7 +346,7 @@ func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 	step, end := s.Progress("records", 0)
 	read := 0
 	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
-		search, err := auditcmd.OpenSearch(ctx, &s.Process, audit.Filter{Since: since, Like: like}, "")
+		search, err := auditcmd.OpenSearch(ctx, s.Process, audit.Filter{Since: since, Like: like}, "")
 		if err != nil {
 			return err
 		}
@@ -373,7 +375,7 @@ func (s *shell) measureLog(ctx context.Context, f *measureFlags) error {
 	return s.showDecisions(&d)
 }
 
-func (s *shell) showDecisions(d *measure.Decisions) error {
+func (s *command) showDecisions(d *measure.Decisions) error {
 	if d.Held == 0 {
 		fmt.Fprintln(s.Stderr, "no message was held for a person")
 		return nil

@@ -1,4 +1,5 @@
-package main
+// Package contentcmd has the commands that show and measure the detectors.
+package contentcmd
 
 import (
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newContent(s *shell) *cobra.Command {
+// New returns the commands about the detectors.
+func New(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "content", Short: "explain what raises the level of a text"})
 	c.AddCommand(newContentExplain(s), newContentRules(s))
 	return c
@@ -47,7 +50,7 @@ type finding struct {
 	Column int `json:"column"`
 }
 
-func newContentExplain(s *shell) *cobra.Command {
+func newContentExplain(s *command) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "explain FILE",
@@ -74,7 +77,7 @@ not printed. FILE is - for stdin.`,
 	return c
 }
 
-func (s *shell) explain(file string) (e explained, err error) {
+func (s *command) explain(file string) (e explained, err error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return e, err
@@ -120,7 +123,7 @@ func (s *shell) explain(file string) (e explained, err error) {
 	return e, nil
 }
 
-func (s *shell) showExplained(e *explained) error {
+func (s *command) showExplained(e *explained) error {
 	if len(e.Findings) == 0 {
 		_, err := fmt.Fprintln(s.Stdout, "nothing is found: the text stays at the level that its sender gives it")
 		return err
@@ -148,7 +151,7 @@ type rule struct {
 	Source string `json:"source"`
 }
 
-func newContentRules(s *shell) *cobra.Command {
+func newContentRules(s *command) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "rules",

@@ -1,4 +1,5 @@
-package main
+// Package contactcmd has the commands about the address book.
+package contactcmd
 
 import (
 	"bufio"
@@ -25,13 +26,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newContacts(s *shell) *cobra.Command {
+// New returns the commands about the address book.
+func New(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.GroupAround(&cobra.Command{Use: "contacts", Short: "list whom your agents spoke to, and name them"}, newContactsList(s))
 	c.AddCommand(newContactsAdd(s), newContactsBind(s), newContactsForget(s))
 	return c
 }
 
-func newContactsList(s *shell) *cobra.Command {
+func newContactsList(s *command) *cobra.Command {
 	var params api.ContactListParams
 	var limit int
 	var asJSON, unknown, entries bool
@@ -63,7 +66,7 @@ configuration says, as an envelope has shown ("learned"), or unknown. With
 	return c
 }
 
-func (s *shell) listContacts(ctx context.Context, params api.ContactListParams, limit int, unknown, asJSON bool) error {
+func (s *command) listContacts(ctx context.Context, params api.ContactListParams, limit int, unknown, asJSON bool) error {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
@@ -141,7 +144,7 @@ func whoIs(c *api.Contact) term.Cell {
 	return term.Plain(strings.TrimSpace(c.Kind + " " + name))
 }
 
-func (s *shell) listEntries(asJSON bool) error {
+func (s *command) listEntries(asJSON bool) error {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return err
@@ -178,7 +181,7 @@ func cutLast(text, sep string) (before, after string, found bool) {
 
 const afterwards = "A running daemon takes the file by itself; this\ncommand waits until it has."
 
-func newContactsAdd(s *shell) *cobra.Command {
+func newContactsAdd(s *command) *cobra.Command {
 	entry := config.Contact{Accepts: []string{"public", "internal"}}
 	var noReload, pattern bool
 	c := &cobra.Command{
@@ -250,7 +253,7 @@ func contactName(c *config.Contact) string {
 	return name
 }
 
-func newContactsBind(s *shell) *cobra.Command {
+func newContactsBind(s *command) *cobra.Command {
 	var me, yes, noReload bool
 	var to, agent string
 	c := &cobra.Command{
@@ -284,7 +287,7 @@ the agent's own app reports. ` + afterwards,
 	return c
 }
 
-func (s *shell) bindContact(ctx context.Context, session, to, agent string, yes, noReload bool) error {
+func (s *command) bindContact(ctx context.Context, session, to, agent string, yes, noReload bool) error {
 	f, err := s.openContacts(ctx)
 	if err != nil {
 		return err
@@ -345,7 +348,7 @@ func ownerOf(cfg *config.Config, agent string) (string, error) {
 
 // proposeOwner asks whether an unknown session belongs to the owner. It proposes only
 // sessions from which somebody wrote, because an agent can write to any session.
-func (s *shell) proposeOwner(ctx context.Context, cfg *config.Config, agent string, yes bool) (*api.Contact, error) {
+func (s *command) proposeOwner(ctx context.Context, cfg *config.Config, agent string, yes bool) (*api.Contact, error) {
 	if !yes && !s.Asks() {
 		return nil, cli.Usagef("name your session, such as telegram:4711, or take with --yes the one that nobody knows and that somebody wrote from last")
 	}
@@ -387,7 +390,7 @@ func (s *shell) proposeOwner(ctx context.Context, cfg *config.Config, agent stri
 
 // wroteFrom reports whether somebody wrote to an agent from a session, by the newest
 // records. reporter is the agent's own app if no other app has reported it.
-func (s *shell) wroteFrom(ctx context.Context, c *client.Client, cfg *config.Config, from *api.Contact) (wrote bool, reporter string, err error) {
+func (s *command) wroteFrom(ctx context.Context, c *client.Client, cfg *config.Config, from *api.Contact) (wrote bool, reporter string, err error) {
 	i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.ID == from.Agent })
 	if i < 0 {
 		return false, "", nil
@@ -410,7 +413,7 @@ func (s *shell) wroteFrom(ctx context.Context, c *client.Client, cfg *config.Con
 	return len(page.Records) > 0, a.App, nil
 }
 
-func newContactsForget(s *shell) *cobra.Command {
+func newContactsForget(s *command) *cobra.Command {
 	var params api.ContactForgetParams
 	var key string
 	var entry, asJSON, noReload bool
@@ -437,7 +440,7 @@ is also removed from the directory file, and its entry with its last session.`,
 	return c
 }
 
-func (s *shell) forgetContact(ctx context.Context, key string, params *api.ContactForgetParams, entry, asJSON, noReload bool) error {
+func (s *command) forgetContact(ctx context.Context, key string, params *api.ContactForgetParams, entry, asJSON, noReload bool) error {
 	if entry {
 		f, err := s.openContacts(ctx)
 		if err != nil {
@@ -479,7 +482,7 @@ func (s *shell) forgetContact(ctx context.Context, key string, params *api.Conta
 }
 
 // openContacts reads the directory file that the running daemon uses, or would use.
-func (s *shell) openContacts(ctx context.Context) (*configfile.Directory, error) {
+func (s *command) openContacts(ctx context.Context) (*configfile.Directory, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return nil, err
@@ -499,7 +502,7 @@ func (s *shell) openContacts(ctx context.Context) (*configfile.Directory, error)
 }
 
 // keepContacts writes the file, and has a running daemon reload it.
-func (s *shell) keepContacts(ctx context.Context, f *configfile.Directory, noReload bool, did string) error {
+func (s *command) keepContacts(ctx context.Context, f *configfile.Directory, noReload bool, did string) error {
 	if err := f.Write(s.LoadFile); err != nil {
 		return err
 	}
@@ -514,7 +517,7 @@ func (s *shell) keepContacts(ctx context.Context, f *configfile.Directory, noRel
 }
 
 // taken waits until a running daemon has loaded the changes.
-func (s *shell) taken(ctx context.Context) error {
+func (s *command) taken(ctx context.Context) error {
 	var result api.PolicyReloadResult
 	switch err := s.Operate(ctx, "policy.reload", nil, &result); {
 	case errors.Is(err, client.ErrNotRunning):

@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"bufio"
@@ -43,7 +43,7 @@ type answers struct {
 	signer string
 }
 
-func newConfigInit(s *shell) *cobra.Command {
+func newConfigInit(s *command) *cobra.Command {
 	var a answers
 	var yes bool
 	c := &cobra.Command{
@@ -106,7 +106,7 @@ every process of yours, your agents' included.`,
 
 // begin writes the files for the answers. It writes the configuration last, because a
 // daemon may be waiting for it.
-func (s *shell) begin(file string, a *answers) error {
+func (s *command) begin(file string, a *answers) error {
 	signers := ""
 	if a.signer != "" {
 		// Absolute, because the daemon runs in another folder.
@@ -123,7 +123,7 @@ func (s *shell) begin(file string, a *answers) error {
 			return nil
 		}
 		wrote = append(wrote, path)
-		return writeNew(path, []byte(content))
+		return WriteNew(path, []byte(content))
 	}
 	line, err := a.signerLine()
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *shell) begin(file string, a *answers) error {
 	}
 	err = errors.Join(put(contacts, configfile.DirectoryHead+a.contacts()), put(signers, line))
 	if err == nil {
-		err = writeNew(file, text)
+		err = WriteNew(file, text)
 	}
 	if err != nil {
 		for _, path := range wrote {
@@ -192,10 +192,11 @@ func (a *answers) checkApp() error {
 }
 
 func (a *answers) checkNames() error {
-	return cmp.Or(checkName("user", a.user), checkName("tenant", a.tenant))
+	return cmp.Or(CheckName("user", a.user), CheckName("tenant", a.tenant))
 }
 
-func checkName(what, name string) error {
+// CheckName says whether a user or a tenant can have a name.
+func CheckName(what, name string) error {
 	first, _ := utf8.DecodeRuneInString(name)
 	if !unicode.IsLetter(first) && !unicode.IsDigit(first) || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }) {
 		return fmt.Errorf("cannot use the %s %q: want a name that begins with a letter or a digit and has no slash", what, name)
@@ -257,7 +258,7 @@ func (a *answers) checkMedia() error {
 type touchedKey struct{ path, name string }
 
 // touchedKeys are the keys to propose.
-func (s *shell) touchedKeys() (keys []touchedKey) {
+func (s *command) touchedKeys() (keys []touchedKey) {
 	found, _ := filepath.Glob(filepath.Join(s.Getenv("HOME"), ".ssh", "*.pub")) // the pattern is well-formed
 	for _, path := range found {
 		if _, err := touched(path); err == nil {
@@ -379,8 +380,8 @@ func thereAlready(file string) error {
 	return fmt.Errorf("cannot write %s: it is there already; edit it, or name another file", file)
 }
 
-// writeNew writes a new file for its owner alone, and fails if it exists.
-func writeNew(file string, text []byte) (err error) {
+// WriteNew writes a new file for its owner alone, and fails if it exists.
+func WriteNew(file string, text []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("cannot make the configuration's directory: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/sendcmd"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
@@ -35,7 +36,9 @@ type callFlags struct {
 	list     bool
 }
 
-func newCall(s *shell) *cobra.Command {
+// NewCall returns the command that calls a method.
+func NewCall(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	var f callFlags
 	c := &cobra.Command{
 		Use:   "call METHOD [JSON | -] | --list",
@@ -104,7 +107,7 @@ func operatorMethods() []string {
 	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "sending.", "store.", "task.watch"}
 }
 
-func (s *shell) call(ctx context.Context, method, text string, f callFlags) error {
+func (s *command) call(ctx context.Context, method, text string, f callFlags) error {
 	params, err := s.params(ctx, text)
 	if err != nil {
 		return err
@@ -165,16 +168,16 @@ func (s *shell) call(ctx context.Context, method, text string, f callFlags) erro
 }
 
 // callFailed prints an error of the daemon. A verdict about a message becomes a
-// [verdictError].
-func (s *shell) callFailed(err error) error {
+// [cli.Verdict].
+func (s *command) callFailed(err error) error {
 	refused, ok := errors.AsType[*api.Error](err)
-	if err = s.Refused(err); err != nil && ok && verdictOf(refused) != nil {
-		return &verdictError{exitRefused}
+	if err = s.Refused(err); err != nil && ok && sendcmd.VerdictOf(refused) != nil {
+		return &cli.Verdict{Code: cli.ExitRefused}
 	}
 	return err
 }
 
-// answered returns a [verdictError] if a result says that a message must not be sent, or
+// answered returns a [cli.Verdict] if a result says that a message must not be sent, or
 // not yet. A message that the daemon has accepted counts as done, even if it is held.
 func answered(result jsontext.Value) error {
 	var message struct {
@@ -184,15 +187,15 @@ func answered(result jsontext.Value) error {
 	}
 	switch _ = json.Unmarshal(result, &message); {
 	case message.Allowed != nil && !*message.Allowed && message.Held, message.Result == ocip.RequireApproval:
-		return &verdictError{exitHeld}
+		return &cli.Verdict{Code: cli.ExitHeld}
 	case message.Allowed != nil && !*message.Allowed, message.Result == ocip.Deny:
-		return &verdictError{exitRefused}
+		return &cli.Verdict{Code: cli.ExitRefused}
 	}
 	return nil
 }
 
 // listMethods prints the methods of both sockets.
-func (s *shell) listMethods(ctx context.Context) error {
+func (s *command) listMethods(ctx context.Context) error {
 	var list api.MethodList
 	if err := s.Operate(ctx, "kernel.methods", nil, &list); err != nil {
 		return fmt.Errorf("cannot list the methods: %w", err)
@@ -207,7 +210,7 @@ func (s *shell) listMethods(ctx context.Context) error {
 }
 
 // params reads a request's parameters from the command line or stdin.
-func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error) {
+func (s *command) params(ctx context.Context, text string) (jsontext.Value, error) {
 	if text == "-" {
 		read, err := s.ReadStdin(ctx)
 		if err != nil {
@@ -226,7 +229,7 @@ func (s *shell) params(ctx context.Context, text string) (jsontext.Value, error)
 }
 
 // introduceForCall attaches the connection to the call's grant or registers its app.
-func (s *shell) introduceForCall(ctx context.Context, c *client.Client, f callFlags) error {
+func (s *command) introduceForCall(ctx context.Context, c *client.Client, f callFlags) error {
 	if f.token != "" {
 		token, err := s.Token(f.token)
 		if err != nil {

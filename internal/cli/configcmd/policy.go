@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"cmp"
@@ -17,14 +17,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newPolicy(s *shell) *cobra.Command {
+// NewPolicy returns the commands about policies.
+func NewPolicy(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "policy", Short: "check, test and reload Rego policies"})
 	c.AddCommand(newPolicyNew(s), newPolicyCheck(s), newPolicyTest(s), newPolicyReload(s))
 	return c
 }
 
 // policyPath is the named policy, or else the configuration's.
-func (s *shell) policyPath(args []string) (path string, data map[string]any, err error) {
+func (s *command) policyPath(args []string) (path string, data map[string]any, err error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return "", nil, err
@@ -37,7 +39,7 @@ func (s *shell) policyPath(args []string) (path string, data map[string]any, err
 
 func builtIn(path string) string { return cmp.Or(path, "the built-in policy") }
 
-func newPolicyCheck(s *shell) *cobra.Command {
+func newPolicyCheck(s *command) *cobra.Command {
 	return &cobra.Command{
 		Use: "check [PATH]",
 		Example: "  ocipd policy check\n" +
@@ -69,7 +71,7 @@ samples. Without PATH it is the policy that the configuration names.`,
 	}
 }
 
-func newPolicyNew(s *shell) *cobra.Command {
+func newPolicyNew(s *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "new DIR",
 		Example: "  ocipd policy new ~/.config/openclawos/policy",
@@ -106,7 +108,7 @@ put in force: that takes policy.path in the configuration.`,
 	}
 }
 
-func newPolicyTest(s *shell) *cobra.Command {
+func newPolicyTest(s *command) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "test [PATH]",
@@ -129,7 +131,7 @@ func newPolicyTest(s *shell) *cobra.Command {
 	return c
 }
 
-func newPolicyReload(s *shell) *cobra.Command {
+func newPolicyReload(s *command) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "reload",
@@ -171,7 +173,7 @@ type policyTest struct {
 	Output  string `json:"output,omitzero"`
 }
 
-func (s *shell) reportPolicyTests(path string, results []policy.TestResult, asJSON bool) error {
+func (s *command) reportPolicyTests(path string, results []policy.TestResult, asJSON bool) error {
 	scr := s.Screen()
 	passed, failed := 0, 0
 	for _, r := range results {

@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newConfigMigrate(s *shell) *cobra.Command {
+func newConfigMigrate(s *command) *cobra.Command {
 	var yes, asJSON bool
 	c := &cobra.Command{
 		Use: "migrate",
@@ -49,7 +49,7 @@ writes only together with --yes.`,
 const tracedRecords = 20_000
 
 // trace finds out from the daemon and its log how apps have acted.
-func (s *shell) trace(ctx context.Context) (kernelconfig.Traces, error) {
+func (s *command) trace(ctx context.Context) (kernelconfig.Traces, error) {
 	found := kernelconfig.Traces{}
 	var live api.Status
 	switch err := s.Operate(ctx, "kernel.status", nil, &live); {
@@ -58,7 +58,7 @@ func (s *shell) trace(ctx context.Context) (kernelconfig.Traces, error) {
 		return nil, err
 	}
 	found.Running(&live)
-	q, err := auditcmd.OpenSearch(ctx, &s.Process, audit.Filter{}, "")
+	q, err := auditcmd.OpenSearch(ctx, s.Process, audit.Filter{}, "")
 	if errors.Is(err, client.ErrNotRunning) {
 		return found, nil // nothing was recorded yet
 	}
@@ -80,7 +80,7 @@ func (s *shell) trace(ctx context.Context) (kernelconfig.Traces, error) {
 	return found, nil
 }
 
-func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
+func (s *command) migrate(ctx context.Context, yes, asJSON bool) error {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *shell) migrate(ctx context.Context, yes, asJSON bool) error {
 }
 
 // migrated describes the configuration after the change.
-func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error {
+func (s *command) migrated(cfg *config.Config, wrote, left int, asJSON bool) error {
 	again, err := s.Load(nil)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *shell) migrated(cfg *config.Config, wrote, left int, asJSON bool) error
 	return cli.ErrSaid
 }
 
-func (s *shell) printProposal(p *configfile.Proposal) {
+func (s *command) printProposal(p *configfile.Proposal) {
 	fmt.Fprintf(s.Stdout, "%s: %s\n", term.Printable(p.Key), term.Printable(yamltext.List(p.Values)))
 	fmt.Fprintf(s.Stdout, "    why       %s\n", term.Printable(p.Reason))
 	for _, shown := range p.Evidence {
@@ -176,7 +176,7 @@ func (s *shell) printProposal(p *configfile.Proposal) {
 
 // agree asks whether to write a line, and if its app is unknown, for the app. names holds
 // earlier answers about placeholders, so that each is asked for once.
-func (s *shell) agree(in *bufio.Reader, p *configfile.Proposal, names map[string]string) (bool, error) {
+func (s *command) agree(in *bufio.Reader, p *configfile.Proposal, names map[string]string) (bool, error) {
 	if !p.Unnamed {
 		return s.Consents(in, "Write it? [y/N]")
 	}

@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/sendcmd"
 	"github.com/openclawos/ocipd/internal/config"
 )
 
@@ -22,7 +23,7 @@ import (
 type agentProgram struct{ name, command, app string }
 
 // foundPrograms returns the known programs on this machine.
-func (s *shell) foundPrograms() (found []agentProgram) {
+func (s *command) foundPrograms() (found []agentProgram) {
 	for _, p := range []agentProgram{
 		{"OpenClaw", "openclaw", "@openclaw/gateway"},
 		{"Claude Code", "claude", "claude-code"},
@@ -47,7 +48,7 @@ type question struct {
 }
 
 // questions are the questions about the agent, in order.
-func (s *shell) questions(a *answers) []question {
+func (s *command) questions(a *answers) []question {
 	me := cmp.Or(s.Getenv("USER"), "me")
 	first := "Which program runs your agent? Its app id or a short name, such as mybot (Enter: none yet)"
 	found := s.foundPrograms()
@@ -70,11 +71,11 @@ func (s *shell) questions(a *answers) []question {
 		}},
 		{func() bool { return agent() && a.user == "" }, "Whose agent is it? Your name", me, func(given string) error {
 			a.user = given
-			return checkName("user", given)
+			return CheckName("user", given)
 		}},
 		{func() bool { return agent() && a.tenant == "" }, "Your company or household? No message passes to agents of another one", cmp.Or(a.user, me), func(given string) error {
 			a.tenant = given
-			return checkName("tenant", given)
+			return CheckName("tenant", given)
 		}},
 		{func() bool { return agent() && a.channel == "" }, "Where does it write to people, such as telegram or irc? (Enter: nowhere yet)", "", func(given string) error {
 			a.channel = given
@@ -113,7 +114,7 @@ func fields(given string) (parts []string) {
 }
 
 // answer asks the questions that no flag answers. If nobody can answer, it takes the proposals.
-func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
+func (s *command) answer(in *bufio.Reader, a *answers, asks bool) error {
 	ask := func(q *question) error {
 		if !asks || !q.wanted() {
 			return nil
@@ -161,7 +162,7 @@ func (s *shell) answer(in *bufio.Reader, a *answers, asks bool) error {
 
 // next describes the next steps after a new configuration. If the daemon runs with it, next
 // offers to send a first message.
-func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answers, asks bool) error {
+func (s *command) next(ctx context.Context, in *bufio.Reader, file string, a *answers, asks bool) error {
 	session := append(a.sessions(), cmp.Or(a.channel, "telegram")+":4711")[0]
 	var live api.Status
 	err := s.Operate(ctx, "kernel.status", nil, &live)
@@ -175,7 +176,7 @@ func (s *shell) next(ctx context.Context, in *bufio.Reader, file string, a *answ
 		}
 	}
 	if err != nil && !errors.Is(err, client.ErrNotRunning) {
-		complain(s.Stderr, err)
+		cli.Complain(s.Stderr, err)
 	}
 	steps := [][2]string{
 		{"ocipd doctor", "checks everything, and prints the fix"},
@@ -213,7 +214,7 @@ func (a *answers) outlook() string {
 }
 
 // firstMessage offers to send a first message, and prints the result.
-func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session string, a *answers, asks bool) error {
+func (s *command) firstMessage(ctx context.Context, in *bufio.Reader, session string, a *answers, asks bool) error {
 	if !asks {
 		return nil
 	}
@@ -222,8 +223,8 @@ func (s *shell) firstMessage(ctx context.Context, in *bufio.Reader, session stri
 	if err != nil || !strings.EqualFold(agreed, "y") && !strings.EqualFold(agreed, "yes") {
 		return err
 	}
-	err = s.speak(ctx, "sending.message", "", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: api.Said(text)}}, false)
-	if verdict := new(verdictError); errors.As(err, &verdict) {
+	err = sendcmd.Speak(ctx, s.Process, "sending.message", "", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: api.Said(text)}}, false)
+	if verdict := new(cli.Verdict); errors.As(err, &verdict) {
 		return nil // any decision is a success here
 	}
 	return err

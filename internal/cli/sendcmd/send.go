@@ -1,4 +1,5 @@
-package main
+// Package sendcmd has the commands that send and check a message.
+package sendcmd
 
 import (
 	"context"
@@ -15,16 +16,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verdictError ends a command whose message may not be sent, after the reason was printed.
-type verdictError struct{ code int }
-
-func (e *verdictError) Error() string { return cli.ErrSaid.Error() }
-func (e *verdictError) Unwrap() error { return cli.ErrSaid }
-
 const sendExits = "Exit codes: 0 allowed, 5 held for a person, 6 refused, 1 nothing was decided."
 
-func newSend(s *shell) *cobra.Command {
-	c := newSpeak(s, "sending.message")
+// NewSend returns the command that sends a message.
+func NewSend(p *cli.Process) *cobra.Command {
+	c := newSpeak(p, "sending.message")
 	c.Use, c.Short = "send SESSION TEXT", "send a message as one of your agents"
 	c.Long = `Send a message as one of your agents. It is decided, recorded and delivered like
 any message of that agent, whose app need not be connected. SESSION is where it
@@ -36,8 +32,9 @@ goes, such as telegram:4711; TEXT is the message, - reads it from stdin.
 	return c
 }
 
-func newCheck(s *shell) *cobra.Command {
-	c := newSpeak(s, "sending.check")
+// NewCheck returns the command that asks what would be decided about a message.
+func NewCheck(p *cli.Process) *cobra.Command {
+	c := newSpeak(p, "sending.check")
 	c.Use, c.Short = "check SESSION TEXT", "print what would be decided about a message"
 	c.Long = `Print what would be decided about a message of one of your agents, and why. The
 message goes nowhere, takes no round, counts for no budget and is shown to no
@@ -52,7 +49,7 @@ asks as an operator: an agent's token does not allow it.
 }
 
 // newSpeak makes a command that calls a method about a message.
-func newSpeak(s *shell, method string) *cobra.Command {
+func newSpeak(p *cli.Process, method string) *cobra.Command {
 	var (
 		params              api.SendParams
 		level, kind, policy string
@@ -65,7 +62,7 @@ func newSpeak(s *shell, method string) *cobra.Command {
 			params.SessionKey = args[0]
 			said := args[1]
 			if said == "-" {
-				text, err := s.ReadStdin(cmd.Context())
+				text, err := p.ReadStdin(cmd.Context())
 				switch {
 				case err != nil:
 					return err
@@ -91,7 +88,7 @@ func newSpeak(s *shell, method string) *cobra.Command {
 				}
 				params.Metadata = api.Object{"exchange": exchange}
 			}
-			return s.speak(cmd.Context(), method, key, &params, asJSON)
+			return Speak(cmd.Context(), p, method, key, &params, asJSON)
 		},
 	}
 	c.SetFlagErrorFunc(withoutGrant(method))
@@ -126,11 +123,11 @@ func withoutGrant(method string) func(*cobra.Command, error) error {
 // maxSendBytes bounds a message on stdin, so that it fits into a line to the daemon.
 const maxSendBytes = 1 << 20
 
-// speak calls a method about a message, and prints the result. It returns a [verdictError]
+// Speak calls a method about a message, and prints the result. It returns a [cli.Verdict]
 // if the message may not be sent.
-func (s *shell) speak(ctx context.Context, method, key string, params *api.SendParams, asJSON bool) error {
+func Speak(ctx context.Context, p *cli.Process, method, key string, params *api.SendParams, asJSON bool) error {
 	var answer jsontext.Value
-	err := s.OperateSigned(ctx, key, method, params, &answer)
+	err := p.OperateSigned(ctx, key, method, params, &answer)
 	refused, wasRefused := errors.AsType[*api.Error](err)
 	if err != nil && !wasRefused {
 		return err
@@ -149,17 +146,17 @@ func (s *shell) speak(ctx context.Context, method, key string, params *api.SendP
 				return fmt.Errorf("cannot encode the answer: %w", err)
 			}
 		}
-		if _, err := s.Stdout.Write(s.Screen().JSONLine(answer)); err != nil {
+		if _, err := p.Stdout.Write(p.Screen().JSONLine(answer)); err != nil {
 			return err
 		}
-	} else if err := s.say(method, said); err != nil {
+	} else if err := say(p, method, said); err != nil {
 		return err
 	}
 	switch said.Result {
 	case ocip.RequireApproval:
-		return &verdictError{exitHeld}
+		return &cli.Verdict{Code: cli.ExitHeld}
 	case ocip.Deny:
-		return &verdictError{exitRefused}
+		return &cli.Verdict{Code: cli.ExitRefused}
 	case ocip.Allow:
 	}
 	return nil
@@ -176,7 +173,7 @@ type spoken struct {
 func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	var said spoken
 	if refused != nil {
-		verdict := verdictOf(refused)
+		verdict := VerdictOf(refused)
 		if verdict == nil {
 			return nil, refused
 		}
@@ -206,21 +203,21 @@ func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	return &said, nil
 }
 
-// verdictOf is the verdict in an error, or nil.
-func verdictOf(refused *api.Error) map[string]any {
+// VerdictOf is the verdict in an error, or nil.
+func VerdictOf(refused *api.Error) map[string]any {
 	details, _ := refused.Details.(map[string]any)
 	verdict, _ := details["ocip"].(map[string]any)
 	return verdict
 }
 
 // say describes the result for a message in a line or two.
-func (s *shell) say(method string, said *spoken) error {
+func say(p *cli.Process, method string, said *spoken) error {
 	would, gone := "", "sent"
 	if method == "sending.check" {
 		would, gone = "would be ", "allowed"
 	}
 	var b strings.Builder
-	colour := s.Screen().Colour
+	colour := p.Screen().Colour
 	switch said.Result {
 	case ocip.Allow:
 		b.WriteString(colour.Paint(term.Green, would+gone))
@@ -246,7 +243,7 @@ func (s *shell) say(method string, said *spoken) error {
 		fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {
-		if err := term.Line(s.Stdout, line); err != nil {
+		if err := term.Line(p.Stdout, line); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,5 @@
-package main
+// Package configcmd has the commands about the configuration and the policy.
+package configcmd
 
 import (
 	"cmp"
@@ -15,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newConfig(s *shell) *cobra.Command {
+// New returns the commands about the configuration.
+func New(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "config", Short: "check, show, create, migrate or reload the configuration"})
 	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s))
 	return c
@@ -37,7 +40,7 @@ type configProblem struct {
 	Nearest string `json:"nearest,omitzero"`
 }
 
-func newConfigCheck(s *shell) *cobra.Command {
+func newConfigCheck(s *command) *cobra.Command {
 	var asJSON, diff bool
 	var set []string
 	c := &cobra.Command{
@@ -77,7 +80,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 			}
 			switch {
 			case err != nil:
-				complain(s.Stderr, err)
+				cli.Complain(s.Stderr, err)
 				if cfg != nil {
 					s.printLacking(cfg)
 				}
@@ -97,7 +100,7 @@ and flags, and prints what a reload would change and what needs a restart.`,
 }
 
 // printLacking prints the mandatory lines that a configuration lacks, as one block to add.
-func (s *shell) printLacking(cfg *config.Config) {
+func (s *command) printLacking(cfg *config.Config) {
 	lacks, err := kernelconfig.Undeclared(cfg, nil)
 	if err != nil || len(lacks) == 0 {
 		return
@@ -108,7 +111,7 @@ func (s *shell) printLacking(cfg *config.Config) {
 	}
 }
 
-func (s *shell) reportCheck(file string, cfg *config.Config, failure error) error {
+func (s *command) reportCheck(file string, cfg *config.Config, failure error) error {
 	report := checkReport{File: file, OK: failure == nil, Errors: []configProblem{}}
 	var problems config.Errors
 	switch {
@@ -130,7 +133,7 @@ func (s *shell) reportCheck(file string, cfg *config.Config, failure error) erro
 }
 
 // configArg is the configuration file of a command.
-func (s *shell) configArg(args []string) (string, error) {
+func (s *command) configArg(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return s.ConfigFile, nil
@@ -140,7 +143,7 @@ func (s *shell) configArg(args []string) (string, error) {
 	return args[0], nil
 }
 
-func newConfigShow(s *shell) *cobra.Command {
+func newConfigShow(s *command) *cobra.Command {
 	var asJSON bool
 	var set []string
 	c := &cobra.Command{
@@ -160,7 +163,7 @@ While a daemon runs with another file, that file is shown and named, unless
 			if err != nil {
 				return err
 			}
-			note, theirs := doctor.New(cmd.Context(), &s.Process).AnotherFile()
+			note, theirs := doctor.New(cmd.Context(), s.Process).AnotherFile()
 			if note != "" {
 				fmt.Fprintln(s.Stderr, "note: "+term.Printable(note))
 			}

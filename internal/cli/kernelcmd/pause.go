@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newPause(s *shell) *cobra.Command {
+// NewPause returns the command that pauses sending.
+func NewPause(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	return s.pauseCommand(&cobra.Command{
 		Use: "pause",
 		Example: "  ocipd pause --note 'what is it doing?'\n" +
@@ -27,7 +29,9 @@ app already has cannot be taken back.`,
 	}, "sending.pause")
 }
 
-func newResume(s *shell) *cobra.Command {
+// NewResume returns the command that ends a pause.
+func NewResume(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	return s.pauseCommand(&cobra.Command{
 		Use: "resume",
 		Example: "  ocipd resume\n" +
@@ -40,7 +44,7 @@ of everything without either. Remaining pauses are shown.`,
 }
 
 // pauseCommand makes a command that changes what is paused.
-func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
+func (s *command) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 	var params api.PauseParams
 	var key string
 	var asJSON bool
@@ -62,7 +66,7 @@ func (s *shell) pauseCommand(c *cobra.Command, method string) *cobra.Command {
 	return c
 }
 
-func (s *shell) changePause(ctx context.Context, method, key string, params *api.PauseParams, asJSON bool) error {
+func (s *command) changePause(ctx context.Context, method, key string, params *api.PauseParams, asJSON bool) error {
 	var result api.PauseResult
 	verb := strings.TrimPrefix(method, "sending.")
 	if err := s.OperateSigned(ctx, key, method, params, &result); err != nil {

@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"context"
@@ -17,13 +17,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newDebug(s *shell) *cobra.Command {
+// NewDebug returns the commands that profile a daemon.
+func NewDebug(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "debug", Short: "take profiles of the running daemon"})
 	c.AddCommand(newDebugPprof(s))
 	return c
 }
 
-func newDebugPprof(s *shell) *cobra.Command {
+func newDebugPprof(s *command) *cobra.Command {
 	var file string
 	var length time.Duration
 	c := &cobra.Command{
@@ -49,7 +51,7 @@ func newDebugPprof(s *shell) *cobra.Command {
 }
 
 // profile asks the daemon for a profile and writes it.
-func (s *shell) profile(ctx context.Context, p api.ProfileParams, file string) (err error) {
+func (s *command) profile(ctx context.Context, p api.ProfileParams, file string) (err error) {
 	if problems := members.Check(&p); len(problems) > 0 {
 		return cli.Usagef("cannot take a profile: %s: %s", problems[0].Path, problems[0].Message)
 	}

@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ type showReport struct {
 }
 
 // showConfig prints a configuration with the source of each value.
-func (s *shell) showConfig(cfg *config.Config, asJSON bool) error {
+func (s *command) showConfig(cfg *config.Config, asJSON bool) error {
 	text, err := cfg.Redacted()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package exchangecmd
 
 import (
 	"bytes"
@@ -13,23 +13,24 @@ import (
 	"github.com/openclawos/ocipd/internal/api/members"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // kept is a daemon's exchanges, in its order.
-type kept []side
+type kept []Side
 
 func (k kept) add(id string, agents ...string) kept {
 	for _, agent := range agents {
-		k = append(k, side{Exchange: api.Exchange{ExchangeID: id, Agent: agent}})
+		k = append(k, Side{Exchange: api.Exchange{ExchangeID: id, Agent: agent}})
 	}
 	return k
 }
 
 // ask answers as the daemon does.
-func (k kept) ask(_ context.Context, method string, params any) ([]side, error) {
-	slices.SortStableFunc(k, func(a, b side) int { return strings.Compare(b.ExchangeID, a.ExchangeID) })
-	var found []side
+func (k kept) ask(_ context.Context, method string, params any) ([]Side, error) {
+	slices.SortStableFunc(k, func(a, b Side) int { return strings.Compare(b.ExchangeID, a.ExchangeID) })
+	var found []Side
 	switch p := params.(type) {
 	case api.ExchangeParams:
 		for _, x := range k {
@@ -74,23 +75,23 @@ func TestPages(t *testing.T) {
 		"split at an end": kept{}.add("x3", many[:api.DefaultPage-1]...).add("x2", "alice", "bob").add("x1", "alice"),
 		"many pages":      pairs,
 	} {
-		got, more, err := pages(t.Context(), k.ask, api.ExchangeListParams{}, 0)
+		got, more, err := Pages(t.Context(), k.ask, api.ExchangeListParams{}, 0)
 		if err != nil || more || !slices.EqualFunc(got, k, sameSide) {
 			t.Errorf("%s: got %d sides of %d, more %t, %v", name, len(got), len(k), more, err)
 		}
 		for _, limit := range []int{1, api.DefaultPage - 1, api.DefaultPage, api.DefaultPage + 1, max(1, len(k)), len(k) + 1} {
-			got, more, err := pages(t.Context(), k.ask, api.ExchangeListParams{}, limit)
+			got, more, err := Pages(t.Context(), k.ask, api.ExchangeListParams{}, limit)
 			if want := min(limit, len(k)); err != nil || more != (limit < len(k)) || !slices.EqualFunc(got, k[:want], sameSide) {
 				t.Errorf("%s: with limit %d got %d sides of %d, more %t, %v", name, limit, len(got), len(k), more, err)
 			}
 		}
 	}
-	if _, _, err := pages(t.Context(), func(context.Context, string, any) ([]side, error) { return nil, context.Canceled }, api.ExchangeListParams{}, 0); err == nil {
+	if _, _, err := Pages(t.Context(), func(context.Context, string, any) ([]Side, error) { return nil, context.Canceled }, api.ExchangeListParams{}, 0); err == nil {
 		t.Error("a failure is no failure")
 	}
 }
 
-func sameSide(a, b side) bool { return a.ExchangeID == b.ExchangeID && a.Agent == b.Agent }
+func sameSide(a, b Side) bool { return a.ExchangeID == b.ExchangeID && a.Agent == b.Agent }
 
 func TestFind(t *testing.T) {
 	k := kept{}.add("01a1fd5b-310b-7864", "alice", "bob").add("01a1fd5b-310b-9000", "alice").add("01a1fd5b-3151-75e6", "alice").
@@ -128,14 +129,14 @@ func TestFind(t *testing.T) {
 // opened is when the exchanges of these tests began.
 var opened = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func sampleSides() []side {
+func sampleSides() []Side {
 	at := opened.UnixMilli()
 	said := []ocip.Turn{
 		{Round: 1, Sender: "agent-alice-1", Summary: "What is the status of ticket ENG-1234, and does anybody know whether the release waits for it? I hope it…"},
 		{Round: 2, Sender: "agent-bob-1", Summary: "https://example.com/" + strings.Repeat("path/", 20)},
 		{Round: 3, Sender: "agent-alice-1", Summary: "\x1b[2J\u202eexe.txt"},
 	}
-	return []side{
+	return []Side{
 		{Exchange: api.Exchange{
 			ExchangeID: "01a1fd5b-310b-7864-9821-3314347342bd", ConversationID: "conversation-1", Type: "information_query",
 			Agent: "agent-alice-1", Counterparty: "agent-bob-1", SessionKey: "agent:bob:main", Outcome: "escalated", Pending: true, CurrentRound: 3, MaxRounds: 3,
@@ -157,7 +158,7 @@ func TestExchangeTable(t *testing.T) {
 	now := opened.Add(2 * time.Hour)
 	at := func(width int) string {
 		var out bytes.Buffer
-		if err := exchangeTable(sampleSides(), now).Write(&out, term.Screen{Terminal: true, Width: width}); err != nil {
+		if err := Table(sampleSides(), now).Write(&out, term.Screen{Terminal: true, Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -198,7 +199,7 @@ func TestExchangeTable(t *testing.T) {
 	}
 	// A program gets everything.
 	var piped bytes.Buffer
-	if err := exchangeTable(sampleSides(), now).Write(&piped, term.Screen{Width: 80}); err != nil || piped.String() != want {
+	if err := Table(sampleSides(), now).Write(&piped, term.Screen{Width: 80}); err != nil || piped.String() != want {
 		t.Errorf("a program gets\n%s%v", piped.String(), err)
 	}
 	// The longest of everything, at the width of a terminal.
@@ -208,7 +209,7 @@ func TestExchangeTable(t *testing.T) {
 		x.Outcome, x.Classification, x.CurrentRound, x.MaxRounds, x.UpdatedAt = "in_progress", "confidential", 10, 10, now.Add(-400*24*time.Hour).UnixMilli()
 	}
 	var out bytes.Buffer
-	if err := exchangeTable(long, now).Write(&out, term.Screen{Terminal: true, Width: 80}); err != nil {
+	if err := Table(long, now).Write(&out, term.Screen{Terminal: true, Width: 80}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"in_progress", "10/10", "400d0h", "01a1fd5b-310b-7864-9821-3314347342bd", "01a1fd5b-310b-7111-8000-0000", "agent-al"} {
@@ -236,15 +237,15 @@ func TestHintEscalated(t *testing.T) {
 	// Two sides of one exchange wait once, and one that can be typed goes before
 	// one that cannot.
 	out.Reset()
-	hostile := side{Exchange: api.Exchange{ExchangeID: "it's\x1b[2J", Outcome: "escalated", Pending: true}}
+	hostile := Side{Exchange: api.Exchange{ExchangeID: "it's\x1b[2J", Outcome: "escalated", Pending: true}}
 	sides[1].Outcome, sides[1].Pending = "escalated", true
-	hintEscalated(&out, append([]side{hostile}, sides...))
+	hintEscalated(&out, append([]Side{hostile}, sides...))
 	want = strings.Replace(want, "1 exchange is escalated and waits for a person. To read and to settle it:", "2 exchanges are escalated and wait for a person. To read and to settle one:", 1)
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 	out.Reset()
-	hintEscalated(&out, []side{hostile})
+	hintEscalated(&out, []Side{hostile})
 	if !strings.Contains(out.String(), "ocipd exchanges show ID\n") {
 		t.Errorf("got %q", out.String())
 	}
@@ -320,7 +321,7 @@ To see what was decided:
 	}
 
 	// Another pair of agents has an exchange with the same id.
-	sides = append(sides, side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
+	sides = append(sides, Side{Exchange: api.Exchange{ExchangeID: sides[0].ExchangeID, Agent: "agent-eve-1", Counterparty: "agent-dave-1", Outcome: "in_progress", MaxRounds: 3, ExpiresAt: opened.UnixMilli()}})
 	ends = append(ends, ending{})
 	ends[0].cause.PolicyReason = "no\x1b[2J"
 	got := write(term.Screen{Terminal: true, Width: 80})
@@ -339,7 +340,7 @@ To see what was decided:
 	}
 	// A message's text cannot pass for a line of the program.
 	for line := range strings.Lines(got) {
-		if strings.IndexFunc(strings.TrimSuffix(line, "\n"), hidden) >= 0 {
+		if strings.IndexFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !text.Shows(r) }) >= 0 {
 			t.Errorf("hostile: %q", line)
 		}
 	}

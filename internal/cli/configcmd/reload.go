@@ -1,4 +1,4 @@
-package main
+package configcmd
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newConfigReload(s *shell) *cobra.Command {
+func newConfigReload(s *command) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "reload",
@@ -50,13 +50,13 @@ is refused, and nothing changes.`,
 
 // tellReload has the daemon reload. It prints the refused faults of files, one a line if
 // there are several.
-func (s *shell) tellReload(ctx context.Context, asJSON bool, result *api.PolicyReloadResult) (printed bool, err error) {
+func (s *command) tellReload(ctx context.Context, asJSON bool, result *api.PolicyReloadResult) (printed bool, err error) {
 	printed, err = s.TellOperator(ctx, "policy.reload", asJSON, result)
 	return printed, s.splitRefusal(err)
 }
 
 // splitRefusal prints the faults for which the daemon refuses files, if there are several.
-func (s *shell) splitRefusal(err error) error {
+func (s *command) splitRefusal(err error) error {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok || refused.Code != api.Conflict {
 		return err
@@ -67,14 +67,14 @@ func (s *shell) splitRefusal(err error) error {
 	}
 	cause, _, _ := strings.Cut(refused.Message, ": ")
 	fmt.Fprintf(s.Stderr, "ocipd: %s: %s; what is in force stays (policy %s) (%s)\n", term.OneLine(cause), term.Count(d.FaultCount, "fault"), term.Printable(d.Revision), refused.Code)
-	for _, line := range faultLines(d.Faults, d.FaultCount) {
+	for _, line := range FaultLines(d.Faults, d.FaultCount) {
 		fmt.Fprintln(s.Stderr, "  "+line)
 	}
 	return cli.ErrSaid
 }
 
-// faultLines formats the faults of files, one a line.
-func faultLines(faults []api.PolicyFault, n int) []string {
+// FaultLines formats the faults of files, one a line.
+func FaultLines(faults []api.PolicyFault, n int) []string {
 	lines := make([]string, 0, len(faults)+1)
 	for _, f := range faults {
 		place := f.File
@@ -90,7 +90,7 @@ func faultLines(faults []api.PolicyFault, n int) []string {
 }
 
 // printReload lists the effects of a reload on the configuration.
-func (s *shell) printReload(r *api.ConfigReload) error {
+func (s *command) printReload(r *api.ConfigReload) error {
 	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *shell) printReload(r *api.ConfigReload) error {
 }
 
 // printDifferences lists different values, one a line.
-func (s *shell) printDifferences(list []api.ConfigDifference, n int, note string) error {
+func (s *command) printDifferences(list []api.ConfigDifference, n int, note string) error {
 	for _, d := range list {
 		if _, err := fmt.Fprintf(s.Stdout, "  %s: %s -> %s%s\n", term.Printable(d.Key), valueText(d.Was), valueText(d.Now), note); err != nil {
 			return err
@@ -131,7 +131,7 @@ func valueText(value any) string {
 }
 
 // configDiff describes the effect of a reload of the running daemon.
-func (s *shell) configDiff(ctx context.Context, asJSON bool) error {
+func (s *command) configDiff(ctx context.Context, asJSON bool) error {
 	var d api.ConfigDiffResult
 	if printed, err := s.TellOperator(ctx, "config.diff", asJSON, &d); err != nil || printed {
 		return s.splitRefusal(err)

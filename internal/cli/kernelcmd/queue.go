@@ -1,4 +1,4 @@
-package main
+package kernelcmd
 
 import (
 	"cmp"
@@ -14,13 +14,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newQueue(s *shell) *cobra.Command {
+// NewQueue returns the commands about messages that wait for their app.
+func NewQueue(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.GroupAround(&cobra.Command{Use: "queue", Short: "list allowed messages that are not delivered yet, or drop them"}, newQueueList(s))
 	c.AddCommand(newQueueDrop(s))
 	return c
 }
 
-func newQueueList(s *shell) *cobra.Command {
+func newQueueList(s *command) *cobra.Command {
 	var params api.QueueListParams
 	var limit int
 	var asJSON bool
@@ -49,7 +51,7 @@ of the decisions. --json prints one message a line.`,
 	return c
 }
 
-func (s *shell) listQueue(ctx context.Context, params api.QueueListParams, limit int, asJSON bool) error {
+func (s *command) listQueue(ctx context.Context, params api.QueueListParams, limit int, asJSON bool) error {
 	c, err := s.DialOperator(ctx)
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func queueRow(m *api.QueuedMessage, now time.Time) []term.Cell {
 	return []term.Cell{term.Plain(m.DispatchID), term.AddressOf(cmp.Or(m.SessionKey, m.Queue)), term.Plain(cmp.Or(m.Sender, "outside")), term.Plain(fmt.Sprint(m.Bytes)), state, term.Plain(text)}
 }
 
-func newQueueDrop(s *shell) *cobra.Command {
+func newQueueDrop(s *command) *cobra.Command {
 	var params api.QueueDropParams
 	var key string
 	var asJSON bool
@@ -146,7 +148,7 @@ cannot be dropped; "ocipd pause" holds back the rest.`,
 	return c
 }
 
-func (s *shell) dropQueued(ctx context.Context, key string, params *api.QueueDropParams, asJSON bool) error {
+func (s *command) dropQueued(ctx context.Context, key string, params *api.QueueDropParams, asJSON bool) error {
 	var result api.QueueDropResult
 	if err := s.OperateSigned(ctx, key, "queue.drop", params, &result); err != nil {
 		return fmt.Errorf("cannot drop what waits: %w", err)

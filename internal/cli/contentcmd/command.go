@@ -1,0 +1,6 @@
+package contentcmd
+
+import "github.com/openclawos/ocipd/internal/cli"
+
+// command is the process of a command.
+type command struct{ *cli.Process }
