@@ -16,22 +16,22 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Path is where the index of a database stands.
+// Path returns the path of a database's index.
 func Path(database string) string {
 	return strings.TrimSuffix(database, filepath.Ext(database)) + ".index.db"
 }
 
-// Check holds an index against the log that it is of, line by line, whether or not a
-// daemon uses it: what records are found by, and the numbers of them. The caller adds
-// every line there is, in order, and asks [Check.Finish] then.
+// Check compares an index with its log, line by line, whether or not a daemon uses it: the search
+// terms of records, and the counts. The caller adds every line in order, and then calls
+// [Check.Finish].
 type Check struct {
 	path string
 	conn *sqlite.Conn
-	// last is the last record that is indexed, and hash its hash.
+	// last is the last indexed record, and hash its hash.
 	last uint64
 	hash string
-	// same says that the log has that record, first is the first one that it has, and
-	// fault the first thing that is wrong.
+	// same is set if the log has that record. first is the first record of the log, and fault the
+	// first fault.
 	same  bool
 	first uint64
 	fault *audit.Fault
@@ -41,13 +41,13 @@ type Check struct {
 	terms  terms
 }
 
-// spanCheck is a range as the lines have it.
+// spanCheck is a range according to the lines.
 type spanCheck struct {
 	span
 	subjects map[audit.Subject]int
 }
 
-// terms sums what records are found by, in whatever order.
+// terms sums the search terms of records, in any order.
 type terms struct{ n, sum uint64 }
 
 func (t *terms) add(term string, seq uint64) {
@@ -59,8 +59,8 @@ func (t *terms) add(term string, seq uint64) {
 	t.n, t.sum = t.n+1, t.sum+(hi^lo)
 }
 
-// OpenCheck opens the index at a path. It is nil where there is none that a daemon
-// would take up: then it answers from the log.
+// OpenCheck opens the index at a path. It returns nil if there is none that a daemon would use:
+// then the daemon answers from the log.
 func OpenCheck(path string) (*Check, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func OpenCheck(path string) (*Check, error) {
 	}
 	mode := "ro"
 	if _, err := os.Stat(path + "-wal"); err != nil {
-		mode += "&immutable=1" // nobody has it open
+		mode += "&immutable=1" // no process has it open
 	}
 	name := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?mode=" + mode
 	if c.conn, err = openConn(name, sqlite.OpenReadOnly|sqlite.OpenURI); err != nil {
@@ -95,7 +95,7 @@ func OpenCheck(path string) (*Check, error) {
 		c.last, c.hash, err = x.end()
 	}
 	if err != nil {
-		// A daemon would find it damaged, and make another.
+		// A daemon would find the damage, and make another index.
 		c.fault = &audit.Fault{Problem: fmt.Sprintf("the index %s cannot be read: %v; remove it, and the daemon makes it again", path, err)}
 		c.last, c.same = 1, true
 		return c, nil
@@ -106,7 +106,7 @@ func OpenCheck(path string) (*Check, error) {
 	return c, nil
 }
 
-// Add takes the next line in.
+// Add adds the next line.
 func (c *Check) Add(seq uint64, line []byte) error {
 	if seq == c.last && c.hash != "" {
 		head, err := audit.HeadOf(line)
@@ -159,13 +159,13 @@ func (c *Check) Add(seq uint64, line []byte) error {
 	return nil
 }
 
-// reasonTerm stands for a reason, whatever number the index gave it.
+// reasonTerm is the term for a reason, whatever its number in the index.
 func reasonTerm(text string) string { return "reason " + text }
 
 // errOther ends a comparison with the first difference.
 var errOther = errors.New("the index says something else")
 
-// compare holds what is indexed of a shard against its lines.
+// compare compares a shard of the index with its lines.
 func (c *Check) compare() error {
 	retiring, err := c.retiring()
 	if err == nil && !retiring {
@@ -184,8 +184,8 @@ func (c *Check) compare() error {
 	return err
 }
 
-// retiring reports whether the shard still has records that retention has just taken
-// from the log: it is made again without them.
+// retiring reports whether the shard still has records that retention has just removed from the
+// log: it is made again without them.
 func (c *Check) retiring() (bool, error) {
 	if c.shard != shardOf(c.first) || c.first == firstOf(c.shard) {
 		return false, nil
@@ -263,8 +263,8 @@ func (c *Check) compareTerms() error {
 	return errors.Join(err, sqlitex.ExecuteTransient(c.conn, `DROP TABLE temp.instances`, nil))
 }
 
-// Finish closes the index and returns what is wrong with it, an [*audit.Fault]. One
-// that is of another log, or of a longer one, no daemon takes up.
+// Finish closes the index and returns its fault, an [*audit.Fault]. An index of another log, or of
+// a longer one, has no fault, since no daemon uses it.
 func (c *Check) Finish() error {
 	var err error
 	if c.fault == nil && len(c.ranges) > 0 {

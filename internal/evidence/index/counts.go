@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// counts are the numbers of a range: how many records there are in each minute,
-// by their results, and for each of the shard's subjects.
+// counts are the counts of a range: the records in each minute, by their results, and for each of
+// the shard's subjects.
 type counts struct {
 	minutes  []minuteCount
 	subjects []int
@@ -41,7 +41,7 @@ func (c *counts) count(minute int64, result string, subject int) {
 	c.subjects[subject]++
 }
 
-// bounds are the first and the last minute.
+// bounds returns the first and the last minute.
 func (c *counts) bounds() (first, last int64) {
 	if n := len(c.minutes); n > 0 {
 		return c.minutes[0].minute, c.minutes[n-1].minute
@@ -49,7 +49,7 @@ func (c *counts) bounds() (first, last int64) {
 	return 0, 0
 }
 
-// errDamaged means that the index does not hold what was written.
+// errDamaged reports that the index does not contain the written data.
 var errDamaged = errors.New("the index is damaged")
 
 // encode writes the minutes, and then the subjects that have records.
@@ -71,7 +71,7 @@ func (c *counts) encode() []byte {
 	return b
 }
 
-// decodeCounts reads what encode wrote of so many records.
+// decodeCounts reads the output of encode, for that many records.
 func decodeCounts(b []byte, records uint64) (c counts, err error) {
 	var byMinute, bySubject int
 	next := func() int {

@@ -13,21 +13,21 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// file is the database. Its commits are not synced, only its checkpoints: what
-// a power failure takes off the end is read from the log again.
+// file is the database. Only its checkpoints are synced, not its commits: records that a power
+// failure removes from the end are read from the log again.
 type file struct {
 	path    string
 	writer  *sqlite.Conn
 	readers chan *sqlite.Conn
-	// shard is the one that was written to last, nil where it has to be read back.
+	// shard is the last written one, nil if it has to be read back.
 	shard *shard
 }
 
-// applicationID marks the file as an index of ours ("ocix" in ASCII). Any other
-// file, and one of another form, is made anew.
+// applicationID marks the file as an index of this program ("ocix" in ASCII). Any other file, and
+// one of another form, is replaced.
 const applicationID = 0x6f636978
 
-// form numbers what is in the file: its version, and the members it is made of.
+// form returns a number for the structure of the file: its version and its members.
 func form() int64 {
 	made := []byte("4")
 	for _, m := range audit.Filters() {
@@ -64,13 +64,13 @@ CREATE TABLE subjects (
 PRAGMA application_id=%d;
 PRAGMA user_version=%d;`
 
-// readerCount bounds the queries that run side by side.
+// readerCount bounds the simultaneous queries.
 const readerCount = 2
 
-// errUnusable means that there is no index of ours at the path.
+// errUnusable reports that there is no usable index at the path.
 var errUnusable = errors.New("no index that can be used")
 
-// openFile opens the file, and makes it where there is none.
+// openFile opens the file, and makes it if there is none.
 func openFile(path string) (*file, error) {
 	// SQLite makes files by the umask; evidence is for its owner alone.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -89,7 +89,7 @@ func openFile(path string) (*file, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	for range readerCount {
-		x.readers <- nil // opened when it is needed
+		x.readers <- nil // opened on demand
 	}
 	return x, nil
 }
@@ -107,7 +107,7 @@ func openConn(path string, flags sqlite.OpenFlags, settings ...string) (*sqlite.
 	return conn, nil
 }
 
-// claim makes the tables of a new file, or sees that an old one is ours.
+// claim makes the tables of a new file, or checks that an old one belongs to this program.
 func (x *file) claim() error {
 	var found [3]int64
 	for i, query := range []string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
@@ -146,14 +146,14 @@ func (x *file) close() error {
 			errs = append(errs, conn.Close())
 		}
 	}
-	// The last one that is closed leaves no file beside the database.
+	// The last connection to close leaves no file beside the database.
 	if err := errors.Join(append(errs, x.writer.Close())...); err != nil {
 		return fmt.Errorf("cannot close the audit index: %w", err)
 	}
 	return nil
 }
 
-// remove deletes a file that is closed.
+// remove deletes a closed file.
 func remove(path string) error {
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,7 @@ func (x *file) read(ctx context.Context, query func(*sqlite.Conn) error) (err er
 		}
 	}
 	conn.SetInterrupt(ctx.Done())
-	// What it sees is of one moment.
+	// The query sees one moment.
 	if err = sqlitex.Execute(conn, "BEGIN", nil); err == nil {
 		err = query(conn)
 		conn.SetInterrupt(nil)
@@ -191,7 +191,7 @@ func (x *file) read(ctx context.Context, query func(*sqlite.Conn) error) (err er
 	return err
 }
 
-// end is the last record that the file has and its hash, zero for none.
+// end returns the last record in the file and its hash, zero for none.
 func (x *file) end() (last uint64, hash string, err error) {
 	err = sqlitex.Execute(x.writer, `SELECT last, hash FROM ranges ORDER BY range DESC LIMIT 1`, &sqlitex.ExecOptions{
 		ResultFunc: func(stmt *sqlite.Stmt) error {
@@ -205,8 +205,8 @@ func (x *file) end() (last uint64, hash string, err error) {
 	return last, hash, nil
 }
 
-// change does something in one transaction. Where it fails nothing is done, and
-// what is in memory is read back.
+// change runs a function in one transaction. If it fails, nothing changes, and the state in memory
+// is read back.
 func (x *file) change(do func() error) (err error) {
 	defer func() {
 		if err != nil {
@@ -222,7 +222,7 @@ func (x *file) change(do func() error) (err error) {
 	return do()
 }
 
-// add takes in lines, the first of which has a number, and the others the next.
+// add adds consecutive lines. Seq is the number of the first.
 func (x *file) add(seq uint64, lines [][]byte) error {
 	for i, line := range lines {
 		if err := x.turnTo(shardOf(seq + uint64(i))); err != nil {
@@ -235,8 +235,8 @@ func (x *file) add(seq uint64, lines [][]byte) error {
 	return nil
 }
 
-// turnTo opens a shard where another one is open. The one before is put in order,
-// so that it is read in one place.
+// turnTo opens a shard in place of the open one. It first sorts the earlier one, so that its data
+// is in one place.
 func (x *file) turnTo(number uint64) (err error) {
 	if x.shard != nil && x.shard.number == number {
 		return nil

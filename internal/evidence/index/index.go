@@ -1,12 +1,11 @@
-// Package index finds records in the audit log: by what they are about, and
-// their numbers over time. It is derived: a database of its own beside the
-// store's, filled from the log by one follower in the background, and made
-// again from nothing where it is lost, damaged or of another log. No decision
-// waits for it, and no commit does anything for it.
+// Package index finds records in the audit log by their subjects, and counts them over time. It is
+// derived: it has a database of its own beside the store's, which one follower fills from the log
+// in the background. The index is made again from nothing if it is lost, damaged or of another log.
+// No decision waits for it, and no commit does any work for it.
 //
-// Its answers are complete all the same: what is not indexed yet is read from
-// the log's end, and without an index the whole log is read. Every line that is
-// returned has been held against the filter.
+// Its answers are complete all the same: records that are not indexed yet are read from the log's
+// end, and without an index the whole log is read. Every returned line has been checked against the
+// filter.
 //
 // The caller opens an [Index] over an open log and closes it before the log.
 package index
@@ -26,26 +25,26 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Log is the log that is indexed.
+// Log is the indexed log.
 type Log interface {
 	follow.Log
-	// Lines returns the lines of some records, nil for one that is not there.
+	// Lines returns the lines of some records, nil for a missing one.
 	Lines(ctx context.Context, seqs []uint64) ([][]byte, error)
 	// SeqAt returns the number of the last record before a moment.
 	SeqAt(ctx context.Context, at time.Time) (uint64, error)
-	// Query returns records between two, both exclusive, newest first, by
-	// reading them all, or a part of them and where to go on.
+	// Query returns records between two, both exclusive, newest first. It reads all of them, or a
+	// part of them and returns where to continue.
 	Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error)
 }
 
-// Options are what an index is given from outside.
+// Options configure an index.
 type Options struct {
-	// Path of the index's own database. A file that is there and is no index of
-	// this log is deleted.
+	// Path is the index's own database. A file at this path that is no index of this log is
+	// deleted.
 	Path string
 	Log  Log
 	Now  func() time.Time
-	// Logger is told of what keeps the index from being used.
+	// Logger receives the reasons that the index cannot be used.
 	Logger *zap.Logger
 }
 
@@ -56,39 +55,39 @@ type Index struct {
 	now  func() time.Time
 	zap  *zap.Logger
 
-	// files is held for reading by whoever uses the file, and for writing to
-	// open or close it.
+	// files is read-locked by users of the file, and write-locked to open or close it.
 	files sync.RWMutex
 	file  *file
-	// writing is held by whoever writes to the file.
+	// writing is held by the goroutine that writes to the file.
 	writing sync.Mutex
 
-	// mu guards what follows. have is the last record that is indexed.
+	// mu guards the following fields. have is the last indexed record.
 	mu   sync.RWMutex
 	have uint64
-	// broken is set from when the file was found damaged until it is made again, and
-	// damage says how until the follower does.
+	// broken is set from the discovery of damage until the file is made again. damage describes it
+	// until the follower handles it.
 	broken bool
 	damage error
-	// complete are the shards that have been held against the log since the file was
-	// opened, and lacked nothing. Of others, queries read the log.
+	// complete are the shards that have been compared with the log since the file was opened, and
+	// lacked nothing. Queries read the log for others.
 	complete map[uint64]bool
-	// retired is the last record that is to be forgotten and is not yet, zero for none.
+	// retired is the last record that is still to be forgotten, zero for none.
 	retired uint64
 
 	loop *follow.Follower
-	// alarms has word where there is damage.
+	// alarms signals damage.
 	alarms chan struct{}
 
-	// What follows is the loop's own. unchecked is how many shards, the oldest ones, are still
-	// to be held against the log since checks began, and checkAt when the next one is.
+	// Only the loop uses the following fields. unchecked is the number of shards, the oldest ones,
+	// that are still to be compared with the log since checks began. checkAt is the time of the
+	// next one.
 	pace      pace
 	unchecked uint64
 	checkAt   time.Time
 }
 
-// Open starts to open and fill an index. It does not wait and does not fail:
-// until there is an index, and wherever there is none, queries read the log.
+// Open starts to open and fill an index. It does not wait and does not fail: without an index,
+// queries read the log.
 func Open(ctx context.Context, o Options) *Index {
 	x := &Index{path: o.Path, log: o.Log, now: o.Now, zap: o.Logger, alarms: make(chan struct{}, 1)}
 	x.pace = pace{now: x.now, at: x.now(), seq: x.log.Head().Seq}
@@ -101,8 +100,7 @@ func Open(ctx context.Context, o Options) *Index {
 	return x
 }
 
-// Close ends the follower and closes the file. Queries that come later read the
-// log.
+// Close ends the follower and closes the file. Later queries read the log.
 func (x *Index) Close() error {
 	x.loop.Stop()
 	x.files.Lock()
@@ -115,28 +113,27 @@ func (x *Index) Close() error {
 	return err
 }
 
-// Shrink gives back the memory of pages that are read again when they are wanted.
+// Shrink releases the memory of pages, which are read again on demand.
 func (x *Index) Shrink() {
 	x.files.RLock()
 	defer x.files.RUnlock()
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	if x.file != nil {
-		// What cannot be given back costs memory and nothing else.
+		// A failure only costs memory.
 		_ = sqlitex.ExecuteTransient(x.file.writer, "PRAGMA shrink_memory", nil)
 	}
 }
 
-// Indexed returns the last record that is indexed. Those after it are read from
-// the log.
+// Indexed returns the last indexed record. The records after it are read from the log.
 func (x *Index) Indexed() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.have
 }
 
-// follow takes in the next records and holds a shard against the log, if it is time for that.
-// A file that cannot be used is deleted, and made again at the next attempt.
+// follow indexes the next records, and compares a shard with the log if it is due. An unusable file
+// is deleted, and made again at the next attempt.
 func (x *Index) follow(ctx context.Context) (rest time.Duration, err error) {
 	x.mu.Lock()
 	err, x.damage = x.damage, nil
@@ -170,34 +167,34 @@ func (x *Index) keepUp(ctx context.Context) (rest time.Duration, err error) {
 	return rest, x.check(ctx)
 }
 
-// blameless reports an error that says nothing against the file.
+// blameless reports whether an error does not indicate a fault in the file.
 func blameless(err error) bool {
 	var ofLog logError
 	return errors.As(err, &ofLog) || sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
 }
 
-// The follower takes in up to a range of records at a stretch, in one
-// transaction. While the log grows faster than by busyRate records a second it then
-// rests nineteen times as long and at least for leastRest, so that it takes a
-// twentieth of one processor from whoever makes the log grow. Otherwise it rests
-// for calmRest once it has caught up, since a transaction costs more than a record.
+// The follower indexes up to a range of records in one transaction. If the log grows by more than
+// busyRate records a second, the follower then rests nineteen times as long and at least for
+// leastRest, so that it takes a twentieth of one processor from the programs that make the log
+// grow. Otherwise it rests for calmRest once it has caught up, since a transaction costs more than
+// a record.
 const (
 	leastRest = 100 * time.Millisecond
 	calmRest  = time.Second
 	busyRate  = 100
 	restRatio = 19
-	// checkEvery is how often the index is held against the log.
+	// checkEvery is the interval of comparisons with the log.
 	checkEvery = time.Hour
 )
 
-// pace sees how fast the log grows.
+// pace measures the growth of the log.
 type pace struct {
 	now func() time.Time
 	at  time.Time
 	seq uint64
 }
 
-// rest says how long to rest after some work, which took in so many records.
+// rest returns the rest after some work that indexed that many records.
 func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 	now := p.now()
 	grown, within := head-p.seq, now.Sub(p.at)
@@ -213,7 +210,7 @@ func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 	return 0
 }
 
-// open opens the file and takes it up where it ends, if it is of this log.
+// open opens the file and continues at its end, if it belongs to this log.
 func (x *Index) open(ctx context.Context) error {
 	if x.file != nil {
 		return nil
@@ -243,7 +240,7 @@ func (x *Index) open(ctx context.Context) error {
 	return nil
 }
 
-// takeUp returns the last record of a file that is of this log.
+// takeUp returns the last record of a file that belongs to this log.
 func (x *Index) takeUp(ctx context.Context, f *file) (uint64, error) {
 	last, hash, err := f.end()
 	if err != nil || last == 0 {
@@ -286,7 +283,7 @@ func (x *Index) discard() error {
 	return errors.Join(err, remove(x.path))
 }
 
-// advance takes in the next records, in one transaction.
+// advance indexes the next records, in one transaction.
 func (x *Index) advance(ctx context.Context) error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
@@ -304,8 +301,8 @@ func (x *Index) advance(ctx context.Context) error {
 	return nil
 }
 
-// take takes in the records after one up to another, until there are no more or
-// it took so many, and returns the last of them. It is called within a change.
+// take indexes the records after one up to another, until there are no more or it has indexed most
+// of them, and returns the last one. It is called within a change.
 func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64, error) {
 	for most > 0 && after < last {
 		lines, upTo, err := x.log.LinesAfter(ctx, after)
@@ -314,7 +311,7 @@ func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64,
 		}
 		first := upTo - uint64(len(lines)) + 1
 		if len(lines) == 0 || first > last {
-			break // they are not there yet, or not any more
+			break // they are not there yet, or were removed
 		}
 		lines = lines[:min(uint64(len(lines)), last-first+1)]
 		if err := x.file.add(first, lines); err != nil {
@@ -325,8 +322,8 @@ func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64,
 	return after, x.file.flush()
 }
 
-// check looks whether the next shard has the records that it should have, and makes it again
-// if it has not. All are looked at when the file was opened and every hour, the newest first.
+// check checks that the next shard has its records, and makes it again if it has not. All shards
+// are checked after the file was opened and every hour, the newest first.
 func (x *Index) check(ctx context.Context) error {
 	began := x.now()
 	if began.Before(x.checkAt) {
@@ -363,7 +360,7 @@ func (x *Index) mend(ctx context.Context, number uint64) error {
 	return x.remake(ctx, number, 0)
 }
 
-// whole reports whether a shard has those of its records that the log has.
+// whole reports whether a shard has all its records that are in the log.
 func (x *Index) whole(ctx context.Context, conn *sqlite.Conn, number uint64) (good bool, err error) {
 	last := min(x.Indexed(), firstOf(number+1)-1)
 	lines, upTo, err := x.log.LinesAfter(ctx, firstOf(number)-1)
@@ -388,8 +385,7 @@ func (x *Index) known(number uint64) bool {
 	return x.complete[number]
 }
 
-// remake makes a shard again, of the records after one. It is called with
-// writing held.
+// remake makes a shard again, from the records after one. The caller holds writing.
 func (x *Index) remake(ctx context.Context, number, after uint64) error {
 	return x.file.change(func() error {
 		x.file.shard = nil
@@ -401,10 +397,9 @@ func (x *Index) remake(ctx context.Context, number, after uint64) error {
 	})
 }
 
-// Retire forgets the records up to one, once they are gone from the log: whole
-// shards at once, and the one that keeps something is made again. It can be
-// ended in between; the next call goes on. A file that is not open is made to forget
-// them once it is.
+// Retire forgets the records up to one, after they were removed from the log. It drops whole shards
+// at once, and makes the shard again that keeps some records. It can be interrupted; the next call
+// continues. If the file is not open, it forgets them later.
 func (x *Index) Retire(ctx context.Context, upTo uint64) error {
 	x.mu.Lock()
 	x.retired = max(x.retired, upTo)
@@ -412,7 +407,7 @@ func (x *Index) Retire(ctx context.Context, upTo uint64) error {
 	return x.forget(ctx)
 }
 
-// forget takes out of the file what is retired and not forgotten yet.
+// forget removes the retired records from the file.
 func (x *Index) forget(ctx context.Context) error {
 	x.files.RLock()
 	defer x.files.RUnlock()
@@ -427,7 +422,7 @@ func (x *Index) forget(ctx context.Context) error {
 	if upTo == 0 {
 		return nil
 	}
-	kept := shardOf(upTo + 1) // the first that keeps something
+	kept := shardOf(upTo + 1) // the first shard that keeps records
 	gone, err := shards(x.file.writer, 0, kept)
 	for _, number := range slices.Backward(gone) {
 		if err == nil {
@@ -438,7 +433,7 @@ func (x *Index) forget(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		// What was written before leaves the log of changes too.
+		// The earlier data also leaves the write-ahead log.
 		err = sqlitex.ExecuteTransient(x.file.writer, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 	}
 	if err != nil {

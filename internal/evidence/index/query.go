@@ -15,19 +15,18 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Bounds of one page's work. A page that meets one ends short, or empty, with
-// the number to go on with.
+// Limits of the work for one page. A page that reaches one ends early, possibly empty, with the
+// number at which to continue.
 const (
-	// pageLooks bounds the lines that are looked at.
+	// pageLooks bounds the lines that are checked.
 	pageLooks = 2048
 	// pageShards bounds the shards, 16 million records.
 	pageShards = 256
 )
 
-// Query returns up to limit records before a number that a filter selects,
-// newest first, and where to go on: the number to ask for next, or zero where
-// nothing more can match. Zero for before is the end of the log. A page may be
-// short, or even empty, with more behind it.
+// Query returns up to limit records before a number that a filter selects, newest first, and the
+// number to ask for next, or zero if nothing more can match. Zero for before is the end of the log.
+// A page may be short, or even empty, although there are more.
 func (x *Index) Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	if limit < 1 {
 		return nil, 0, nil
@@ -43,22 +42,20 @@ func (x *Index) Query(ctx context.Context, f audit.Filter, before uint64, limit 
 	return lines, next, err
 }
 
-// usable reports whether there is a file that can be asked. It is called with
-// files held.
+// usable reports whether there is a file for queries. The caller holds files.
 func (x *Index) usable() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.file != nil && !x.broken
 }
 
-// logError is an error of the log, which is none of the index.
+// logError is an error of the log, and not of the index.
 type logError struct{ error }
 
-// Unwrap returns what the log said.
+// Unwrap returns the log's error.
 func (e logError) Unwrap() error { return e.error }
 
-// blame reports whether the index is to blame for an error, and has it made
-// again then.
+// blame reports whether an error comes from the index. If so, it has the index made again.
 func (x *Index) blame(ctx context.Context, err error) bool {
 	var ofLog logError
 	if ctx.Err() != nil || errors.As(err, &ofLog) {
@@ -77,8 +74,7 @@ func (x *Index) blame(ctx context.Context, err error) bool {
 	return true
 }
 
-// bounds turns the times of a filter into records, both exclusive, and takes
-// them out of it.
+// bounds converts the times of a filter into records, both exclusive, and removes them from it.
 func (x *Index) bounds(ctx context.Context, f *audit.Filter, before uint64) (after, end uint64, err error) {
 	last := x.log.Head().Seq
 	if !f.Until.IsZero() {
@@ -98,12 +94,11 @@ func (x *Index) bounds(ctx context.Context, f *audit.Filter, before uint64) (aft
 	return after, before, nil
 }
 
-// page is a page that is being filled.
+// page is a page in progress.
 type page struct {
 	x      *Index
 	filter audit.Filter
-	// terms are the tokens of the members that are asked for, and text what is
-	// looked for in reasons.
+	// terms are the tokens of the requested members, and text is the text to find in reasons.
 	terms []string
 	text  string
 
@@ -111,9 +106,9 @@ type page struct {
 	limit int
 	lines [][]byte
 	looks int
-	// seqs are records that may match and are not looked at yet, newest first.
+	// seqs are possible matches that are not checked yet, newest first.
 	seqs []uint64
-	// next is where to go on once the page is done.
+	// next is the number at which to continue after the page.
 	next uint64
 	done bool
 }
@@ -147,8 +142,8 @@ func (x *Index) query(ctx context.Context, f audit.Filter, after, before uint64,
 	return p.lines, p.next, err
 }
 
-// search looks through the shards, newest first. One that lacks records, and is not
-// made again yet, is read in the log.
+// search searches the shards, newest first. For a shard that lacks records, and is not made again
+// yet, it reads the log.
 func (p *page) search(ctx context.Context, conn *sqlite.Conn, before uint64) error {
 	first, last := shardOf(p.after+1), shardOf(before-1)
 	list, err := shards(conn, first, last)
@@ -166,15 +161,15 @@ func (p *page) search(ctx context.Context, conn *sqlite.Conn, before uint64) err
 			p.end(before)
 		case !good:
 			err = p.someOf(ctx, after, before)
-		case slices.Contains(list, number): // else retention has taken it
+		case slices.Contains(list, number): // otherwise retention has removed it
 			err = p.shard(ctx, conn, number, after, before)
 		}
 	}
 	return err
 }
 
-// someOf reads the newest of the records between two, both exclusive. Where there are
-// more, the page ends.
+// someOf reads the newest of the records between two, both exclusive. If there are more, the page
+// ends.
 func (p *page) someOf(ctx context.Context, after, before uint64) error {
 	from := max(after, before-1-min(before-1, 2*pageLooks))
 	err := p.walk(ctx, from, before)
@@ -184,7 +179,7 @@ func (p *page) someOf(ctx context.Context, after, before uint64) error {
 	return err
 }
 
-// shard looks through a shard for records between two, both exclusive.
+// shard searches a shard for records between two, both exclusive.
 func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, after, before uint64) error {
 	var reasons []string
 	if p.text != "" {
@@ -200,8 +195,8 @@ func (p *page) shard(ctx context.Context, conn *sqlite.Conn, number, after, befo
 	}
 	visit := func(seq uint64) error { return p.consider(ctx, seq) }
 	if len(reasons) > orMost {
-		// SQLite takes so many alternatives and no more at a time, and each time
-		// gives records in order.
+		// SQLite accepts a limited number of alternatives in a query. Each query returns records in
+		// order.
 		var seqs []uint64
 		for some := range slices.Chunk(reasons, orMost) {
 			err := matches(conn, number, after, before, p.terms, some, func(seq uint64) error {
@@ -234,8 +229,8 @@ func (p *page) walk(ctx context.Context, after, before uint64) error {
 	return ofLog(err)
 }
 
-// matches visits the records of a shard between two, both exclusive, that have
-// all of some terms and one of the reasons, where there are any; newest first.
+// matches visits the records of a shard between two, both exclusive, newest first. They have all of
+// the terms and, if there are reasons, one of them.
 func matches(conn *sqlite.Conn, number, after, before uint64, terms, reasons []string, visit func(seq uint64) error) error {
 	if len(reasons) > 0 {
 		terms = append(slices.Clip(terms), "("+strings.Join(reasons, " OR ")+")")
@@ -247,7 +242,7 @@ func matches(conn *sqlite.Conn, number, after, before uint64, terms, reasons []s
 	})
 }
 
-// errDone ends a search whose page is done.
+// errDone ends a search when the page is complete.
 var errDone = errors.New("the page is done")
 
 func (p *page) ended(err error) error {
@@ -257,7 +252,7 @@ func (p *page) ended(err error) error {
 	return err
 }
 
-// consider looks at a record that may match, with some others.
+// consider checks a possible match, together with some others.
 func (p *page) consider(ctx context.Context, seq uint64) error {
 	const most = 256
 	if p.seqs = append(p.seqs, seq); len(p.seqs) < min(max(16, p.limit-len(p.lines)), most) {
@@ -266,7 +261,7 @@ func (p *page) consider(ctx context.Context, seq uint64) error {
 	return p.look(ctx)
 }
 
-// look adds those records to the page that match, of those that may.
+// look checks the possible matches, and adds those that match to the page.
 func (p *page) look(ctx context.Context) error {
 	seqs := p.seqs
 	p.seqs = p.seqs[:0]
@@ -294,7 +289,7 @@ func (p *page) look(ctx context.Context) error {
 	return nil
 }
 
-// end ends the page behind a record that was looked at.
+// end ends the page after a checked record.
 func (p *page) end(seq uint64) {
 	p.done = true
 	if seq > p.after+1 {
@@ -302,17 +297,17 @@ func (p *page) end(seq uint64) {
 	}
 }
 
-// Bounds of a look for a text in the reasons of a shard: how many are read, how
-// many may have it, and how many of these are asked for at a time. Where more
-// have it, so have many records, and these are read.
+// Limits for a text search in the reasons of a shard: the reasons that are read, those that may
+// contain the text, and those for one query. If more reasons contain it, many records do, and the
+// records are read instead.
 const (
 	readMost    = 16384
 	reasonsMost = 2048
 	orMost      = 128
 )
 
-// findReasons returns the tokens of a shard's reasons that have a text, and
-// false where there are too many.
+// findReasons returns the tokens of a shard's reasons that contain a text, or false if there are
+// too many.
 func findReasons(conn *sqlite.Conn, number uint64, text string) (tokens []string, few bool, err error) {
 	query, args := fmt.Sprintf(`SELECT rowid, reason FROM reasons_%d LIMIT ?`, number), []any{readMost + 1}
 	if pieces := trigrams(text); pieces != "" {
@@ -337,12 +332,12 @@ func findReasons(conn *sqlite.Conn, number uint64, text string) (tokens []string
 
 var errMany = errors.New("many reasons have the text")
 
-// piecesMost bounds how many pieces of a text are looked up. What has these is
-// held against all of it.
+// piecesMost bounds the pieces of a text that are looked up. A reason with these is compared with
+// the whole text.
 const piecesMost = 4
 
-// trigrams asks for pieces of three characters that a text has, from all over it;
-// empty where it is shorter. The pieces need not stand together.
+// trigrams returns a query for pieces of three characters from all over a text, or "" for a shorter
+// text. A match need not have the pieces together.
 func trigrams(text string) string {
 	chars := []rune(text)
 	var pieces []string

@@ -14,24 +14,24 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// The log is indexed in shards, each with full-text tables of its own, so that
-// retention drops tables and what is damaged is made again by itself. A shard
-// states in ranges how many records it has.
+// The log is indexed in shards, each with full-text tables of its own. Retention can therefore drop
+// whole tables, and a damaged shard is made again alone. A shard states the number of its records
+// in ranges.
 const (
 	rangeRecords = 1 << 12
 	shardRanges  = 1 << 4
 	shardRecords = shardRanges * rangeRecords
 )
 
-// rangeOf and shardOf are where a record is, and firstOf is the first record of
-// a shard.
+// rangeOf and shardOf return the range and the shard of a record, and firstOf the first record of a
+// shard.
 func rangeOf(seq uint64) uint64   { return (seq - 1) / rangeRecords }
 func shardOf(seq uint64) uint64   { return (seq - 1) / shardRecords }
 func firstOf(shard uint64) uint64 { return shard*shardRecords + 1 }
 
-// token is what a record with a value of a member is found by: 40 bits of an
-// FNV-1a hash. Two values that share one cost a look at a line, no more: every
-// line is held against the filter before it is returned.
+// token is the search term for a value of a member: 40 bits of an FNV-1a hash. If two values share
+// one, it only costs a look at a line, since every line is checked against the filter before it is
+// returned.
 func token(m *audit.Member, value string) string {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -48,9 +48,9 @@ func token(m *audit.Member, value string) string {
 	return string(b[:])
 }
 
-// Further tokens of a record: its range, the number of its reason in the shard,
-// and longReason where the reason is not kept, so that any text may be in it.
-// None is eight digits of the above.
+// Further tokens of a record: its range, the number of its reason in the shard, and longReason if
+// the reason is not stored, so that it may contain any text. None of them looks like token's eight
+// digits.
 func rangeToken(number uint64) string { return "w" + strconv.FormatUint(number, 36) }
 func reasonToken(id int64) string     { return "x" + strconv.FormatInt(id, 36) }
 
@@ -59,26 +59,26 @@ const (
 	longestReason = 4096
 )
 
-// searched is a reason, or a text that is looked for in reasons, as the table of
-// reasons has it. SQLite ends a text at a zero byte.
+// searched returns a reason, or a text to find in reasons, in the form of the table of reasons.
+// SQLite ends a text at a zero byte.
 func searched(reason string) string {
 	return strings.ReplaceAll(audit.Fold(reason), "\x00", "\uFFFD")
 }
 
-// shard is what is in memory of a shard that is written. After an error it is
-// thrown away, and read back from the file.
+// shard is the state in memory of the shard that is written. After an error it is discarded and
+// read back from the file.
 type shard struct {
 	conn   *sqlite.Conn
 	number uint64
 	// terms and reasons are the statements that insert into its tables.
 	terms, reasonTexts *sqlite.Stmt
 	subjects           map[audit.Subject]int
-	// reasons are the numbers of reasons by their hashes. One that is not known
-	// any more gets another number.
+	// reasons are the numbers of reasons by their hashes. A reason that is not in the map any more
+	// gets another number.
 	reasons  map[uint64]int64
 	seed     maphash.Seed
 	lastText int64
-	// cur is the range that is being filled.
+	// cur is the range in progress.
 	cur span
 }
 
@@ -134,7 +134,7 @@ func columnBytes(stmt *sqlite.Stmt, col int) []byte {
 	return b[:stmt.ColumnBytes(col, b)]
 }
 
-// subjectsOf returns what the numbers of a shard are kept by, in their order.
+// subjectsOf returns the subjects of a shard's counts, in their order.
 func subjectsOf(conn *sqlite.Conn, shard uint64) (list []audit.Subject, err error) {
 	err = sqlitex.Execute(conn, `SELECT agent, rule, code, result FROM subjects WHERE shard = ? ORDER BY number`, &sqlitex.ExecOptions{
 		Args: []any{int64(shard)},
@@ -146,8 +146,8 @@ func subjectsOf(conn *sqlite.Conn, shard uint64) (list []audit.Subject, err erro
 	return list, err
 }
 
-// add takes a line in. One that is no record has nothing to be found by, and
-// counts as one of no verdict.
+// add adds a line. A line that is no record has no search terms, and counts as one without a
+// verdict.
 func (s *shard) add(seq uint64, line []byte) error {
 	if number := rangeOf(seq); number != s.cur.number || s.cur.records == 0 {
 		if err := s.flush(); err != nil {
@@ -191,7 +191,7 @@ func insert(stmt *sqlite.Stmt, id int64, text string) error {
 	return errors.Join(err, stmt.Reset())
 }
 
-// reason returns the token of a reason, which is kept where it is new.
+// reason returns the token of a reason, and stores a new one.
 func (s *shard) reason(text string) (string, error) {
 	if len(text) > longestReason {
 		return longReason, nil
@@ -221,7 +221,7 @@ func (s *shard) subject(of audit.Subject) (int, error) {
 	})
 }
 
-// flush writes what the range that is being filled has.
+// flush writes the data of the range in progress.
 func (s *shard) flush() error {
 	if s.cur.records == 0 {
 		return nil
@@ -232,7 +232,7 @@ func (s *shard) flush() error {
 	})
 }
 
-// dropShard takes everything of a shard out of the file.
+// dropShard removes a shard from the file.
 func dropShard(conn *sqlite.Conn, number uint64) error {
 	return sqlitex.ExecuteScript(conn, fmt.Sprintf(`
 DROP TABLE IF EXISTS terms_%[1]d;
@@ -242,8 +242,8 @@ DELETE FROM subjects WHERE shard = %[1]d;
 DELETE FROM shards WHERE shard = %[1]d;`, number, shardRanges), nil)
 }
 
-// whole reports whether a shard has its records from one to another: by what its
-// ranges state, and by what is there.
+// whole reports whether a shard has its records from one to another, both according to its ranges
+// and according to its tables.
 func whole(conn *sqlite.Conn, number, first, last uint64) (bool, error) {
 	stated := make(map[uint64]uint64)
 	err := sqlitex.Execute(conn, `SELECT range, records FROM ranges JOIN shards WHERE shard = ?2 AND range BETWEEN ?1 * ?2 AND ?1 * ?2 + ?1 - 1`, &sqlitex.ExecOptions{

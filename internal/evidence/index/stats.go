@@ -10,9 +10,9 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Stats counts the records of a time, which is widened to whole minutes, in
-// buckets of a length; see [audit.Stats]. Zero for since is the first record,
-// zero for until is now, and zero for the bucket has a length chosen.
+// Stats counts the records of a period, which is widened to whole minutes, in buckets of a length;
+// see [audit.Stats]. Zero for since is the first record, zero for until is now, and with zero for
+// the bucket, Stats chooses a length.
 func (x *Index) Stats(ctx context.Context, since, until time.Time, bucket time.Duration) (audit.Stats, error) {
 	if until.IsZero() {
 		until = x.now()
@@ -52,9 +52,8 @@ func (x *Index) Stats(ctx context.Context, since, until time.Time, bucket time.D
 	return tally.Stats(), nil
 }
 
-// count adds what is indexed of a log that begins with a record, and returns the last
-// record of it. Of ranges that
-// are within the time in part, the records are read.
+// count adds the counts from the index of a log that begins with a record, and returns the last
+// counted record. It reads the records of ranges that are only partly within the period.
 func (x *Index) count(ctx context.Context, t *audit.Tally, first uint64) (have uint64, err error) {
 	x.files.RLock()
 	defer x.files.RUnlock()
@@ -68,7 +67,7 @@ func (x *Index) count(ctx context.Context, t *audit.Tally, first uint64) (have u
 		if err != nil {
 			return err
 		}
-		// While ranges that were lost are made again, those behind them count nothing.
+		// While lost ranges are made again, the ranges after them do not count.
 		missing, err := queryInt(conn, fmt.Sprintf(`SELECT coalesce(max(last) - sum(records) - min(%d, min(last - records)), 0) FROM ranges`, first-1))
 		if err != nil || missing != 0 {
 			return err
@@ -145,8 +144,7 @@ func addSubjects(conn *sqlite.Conn, t *audit.Tally, shard uint64, sums []int) er
 	return nil
 }
 
-// countLines adds the records after one up to another, as far as they are within
-// the tally's time.
+// countLines adds the records after one up to another, if they are within the tally's period.
 func (x *Index) countLines(ctx context.Context, t *audit.Tally, after, last uint64) error {
 	for after < last {
 		lines, upTo, err := x.log.LinesAfter(ctx, after)
@@ -156,7 +154,7 @@ func (x *Index) countLines(ctx context.Context, t *audit.Tally, after, last uint
 		for i, line := range lines {
 			e, err := audit.Parse(line)
 			if err != nil {
-				continue // it has nothing to be counted by
+				continue // it is no record
 			}
 			if upTo-uint64(len(lines)-1-i) > last || !e.Time.Before(t.Until()) {
 				return nil

@@ -30,29 +30,28 @@ const digestFile = "digest.json"
 // digestKeyBytes is the length of a digest key, that of the hash.
 const digestKeyBytes = sha256.Size
 
-// digestScheme begins every digest.
+// digestScheme is the prefix of every digest.
 const digestScheme = "hmac-sha256:"
 
-// keepBuffer bounds the buffer that is kept for the next text.
+// keepBuffer bounds the buffer that is reused for the next text.
 const keepBuffer = 64 << 10
 
-// Digests makes keyed digests of texts, with a key for each tenant: equal texts
-// have equal digests inside a tenant, and from outside, or without the key,
-// nothing can be told. With a key destroyed, nobody can any more, not even by
-// guessing the text.
+// Digests makes keyed digests of texts, with a key for each tenant. Equal texts of one tenant have
+// equal digests. Across tenants, or without the key, a digest reveals nothing. After a key is
+// destroyed, nobody can verify a digest any more, not even by guessing the text.
 type Digests struct {
 	dir    string
 	random io.Reader
 	now    func() time.Time
 
-	// found says that there was a file to begin with.
+	// found is set if there was a file at the start.
 	found bool
-	// made is told of keys before they are used.
+	// made receives the ids of new keys before their use.
 	made func(ids map[string]string) error
 
 	// change is held while the file is written.
 	change sync.Mutex
-	// tenants is replaced whole, so that making a digest takes no lock.
+	// tenants is replaced as a whole, so that making a digest takes no lock.
 	tenants atomic.Pointer[map[string]*digestKey]
 }
 
@@ -69,12 +68,12 @@ type storedKey struct {
 	MadeAt time.Time `json:"madeAt"`
 }
 
-// storedKeys is the file. The tenant "" is what belongs to none.
+// storedKeys is the file. The tenant "" has the key for texts without a tenant.
 type storedKeys struct {
 	Tenants map[string]storedKey `json:"tenants"`
 }
 
-// OpenDigests takes up the digest keys of a directory.
+// OpenDigests opens the digest keys of a directory.
 func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, error) {
 	d := &Digests{dir: dir, random: random, now: now}
 	if err := prepare(dir, digestFile); err != nil {
@@ -100,16 +99,16 @@ func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, 
 	return d, nil
 }
 
-// File is where the keys are.
+// File returns the path of the keys.
 func (d *Digests) File() string { return filepath.Join(d.dir, digestFile) }
 
-// GiveUp is the command that puts a file without keys in the place of one that is
-// lost or damaged: it says that they are given up on purpose.
+// GiveUp returns the command that replaces a lost or damaged file by one without keys. With it, the
+// operator gives them up on purpose.
 func (d *Digests) GiveUp() string {
 	return "(umask 077; echo '{\"tenants\":{}}' > " + shellQuote(d.File()) + ")"
 }
 
-// shellQuote makes one word of a text.
+// shellQuote quotes a text as one word.
 func shellQuote(text string) string {
 	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@:+,") == "" {
 		return text
@@ -117,11 +116,11 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// Found reports whether there was a file of keys when they were taken up.
+// Found reports whether there was a file of keys at the open.
 func (d *Digests) Found() bool { return d.found }
 
-// IDs names the tenants' keys: 16 hexadecimal digits by which a key can be told
-// from another, and from which nothing follows about it.
+// IDs returns the ids of the tenants' keys: 16 hexadecimal digits that identify a key, and reveal
+// nothing about it.
 func (d *Digests) IDs() map[string]string {
 	ids := make(map[string]string)
 	for tenant, key := range *d.tenants.Load() {
@@ -135,12 +134,12 @@ func (k *digestKey) id() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// OnMade has a function told of the ids of new keys, by tenant, after they are
-// durable and before anything is digested with them. Where it fails they are not
-// used. It is set before the first use, and must not ask for digests.
+// OnMade sets a function that receives the ids of new keys, by tenant, after they are durable and
+// before anything is digested with them. If the function fails, the keys are not used. It is set
+// before the first use, and must not ask for digests.
 func (d *Digests) OnMade(made func(ids map[string]string) error) { d.made = made }
 
-// parseDigestKeys reads the file strictly. Its errors hold nothing of it.
+// parseDigestKeys reads the file strictly. Its errors contain nothing of it.
 func parseDigestKeys(text []byte) (storedKeys, error) {
 	var stored storedKeys
 	if err := json.Unmarshal(text, &stored, json.RejectUnknownMembers(true)); err != nil {
@@ -156,8 +155,8 @@ func parseDigestKeys(text []byte) (storedKeys, error) {
 
 func newDigestKey(stored storedKey) *digestKey { return &digestKey{storedKey: stored} }
 
-// under returns the keyed hashes of a label. The key of a label is derived with SHA-512: a
-// digest that is on record, of whatever text, is a SHA-256 and so none of these keys.
+// under returns the keyed hashes of a label. The key of a label is derived with SHA-512. A digest
+// on record is a SHA-256, so it can never be such a key, for any text.
 func (k *digestKey) under(label string) (*sync.Pool, error) {
 	if macs, ok := k.macs.Load(label); ok {
 		return macs.(*sync.Pool), nil
@@ -173,29 +172,29 @@ func (k *digestKey) under(label string) (*sync.Pool, error) {
 	return macs.(*sync.Pool), nil
 }
 
-// mac is a keyed hash with room for a text.
+// mac is a keyed hash with a buffer for a text.
 type mac struct {
 	hash.Hash
 	buffer []byte
 }
 
-// Digest returns "hmac-sha256:" and 64 hexadecimal digits. The first digest of a
-// tenant makes its key, and fails where that cannot be made durable: a digest
-// whose key a crash takes along would match nothing afterwards.
+// Digest returns "hmac-sha256:" and 64 hexadecimal digits. The first digest of a tenant makes its
+// key, and fails if the key cannot be made durable: if a crash loses the key, its digests match
+// nothing afterwards.
 func (d *Digests) Digest(tenant, text string) (string, error) {
 	return d.DigestForm(tenant, "", func(b []byte) ([]byte, error) { return append(b, text...), nil })
 }
 
-// DigestForm is [Digests.Digest] of what a function appends to a buffer, under the tenant's
-// key for a label: no text has the same digest under two labels. The tenant's key itself has
-// the label "".
+// DigestForm is [Digests.Digest] for bytes that a function appends to a buffer, under the tenant's
+// key for a label: no text has the same digest under two labels. The tenant's key itself has the
+// label "".
 func (d *Digests) DigestForm(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 	key := (*d.tenants.Load())[tenant]
 	for key == nil {
 		if err := d.Prepare(tenant); err != nil {
 			return "", err
 		}
-		// It can be destroyed again at once.
+		// The key may already be destroyed again.
 		key = (*d.tenants.Load())[tenant]
 	}
 	return key.digest(label, form)
@@ -223,8 +222,7 @@ func (k *digestKey) digest(label string, form func([]byte) ([]byte, error)) (str
 	return string(digest[:]), nil
 }
 
-// Prepare makes the keys of the tenants that have none, so that their first
-// digests need no disk.
+// Prepare makes the missing keys of the tenants, so that their first digests need no disk.
 func (d *Digests) Prepare(tenants ...string) error {
 	d.change.Lock()
 	defer d.change.Unlock()
@@ -272,14 +270,13 @@ func (d *Digests) write(tenants map[string]*digestKey) error {
 // Tenants returns the tenants that have a key, sorted.
 func (d *Digests) Tenants() []string { return slices.Sorted(maps.Keys(*d.tenants.Load())) }
 
-// Destroy destroys a tenant's key, and reports whether there was one: what was
-// digested with it can no longer be told from anything else, by anybody. The
-// tenant's next digest makes a new key. It may be repeated.
+// Destroy destroys a tenant's key, and reports whether there was one. Afterwards nobody can verify
+// the digests that were made with it. The tenant's next digest makes a new key. Destroy may be
+// repeated.
 //
-// The file is replaced by one without the key, and what stood in the old one is
-// overwritten with zeros. That is all a program can do, and no proof: file
-// systems that copy on write and drives that spread their wear may keep the old
-// blocks for a while, and so do backups. Memory is given back, and not wiped.
+// It replaces the file by one without the key, and overwrites the old one with zeros. A program can
+// do no more, and this is no proof: file systems that copy on write and drives with wear levelling
+// may keep the old blocks for a while, and so do backups. Memory is released, and not wiped.
 func (d *Digests) Destroy(tenant string) (existed bool, err error) {
 	d.change.Lock()
 	defer d.change.Unlock()
@@ -289,7 +286,7 @@ func (d *Digests) Destroy(tenant string) (existed bool, err error) {
 	}
 	fewer := maps.Clone(tenants)
 	delete(fewer, tenant)
-	// The old file, which loses its name and not its blocks.
+	// The old file loses its name and not its blocks.
 	old, err := os.OpenFile(filepath.Join(d.dir, digestFile), os.O_WRONLY, 0)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return true, fmt.Errorf("cannot destroy a digest key: %w", err)
@@ -310,8 +307,8 @@ func (d *Digests) Destroy(tenant string) (existed bool, err error) {
 	return true, nil
 }
 
-// Withdraw takes a tenant's key out of use and leaves the file as it is. What is
-// written next to the file lacks the key.
+// Withdraw disables a tenant's key and leaves the file unchanged. The next write of the file omits
+// the key.
 func (d *Digests) Withdraw(tenant string) {
 	d.change.Lock()
 	defer d.change.Unlock()

@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modes of what is secret, and of what anybody may read who gets into the
-// directory.
+// Modes of secret files, and of files for anybody with access to the directory.
 const (
 	secretMode = 0o600
 	publicMode = 0o644
 	dirMode    = 0o700
 )
 
-// maxFileBytes bounds what is read of one file.
+// maxFileBytes bounds the part of a file that is read.
 const maxFileBytes = 4 << 20
 
-// partSuffix ends the name of a file that is being written.
+// partSuffix ends the name of an unfinished file.
 const partSuffix = ".part"
 
-// prepare makes the directory, or checks the one that is there, and removes what
-// a crash left half written of the named files.
+// prepare makes the directory, or checks an existing one. It removes unfinished versions of the
+// named files after a crash.
 func prepare(dir string, names ...string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("cannot make the directory of keys: %w", err)
@@ -52,7 +51,7 @@ func prepare(dir string, names ...string) error {
 	return nil
 }
 
-// ours refuses what belongs to another user or is open to others.
+// ours refuses files that belong to another user or are open to others.
 func ours(path string, info fs.FileInfo, mode fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -67,12 +66,11 @@ func ours(path string, info fs.FileInfo, mode fs.FileMode) error {
 	return nil
 }
 
-// read returns a file of ours that nobody else can get at, or an error that
-// wraps [fs.ErrNotExist].
+// read returns a file that only this user can access, or an error that wraps [fs.ErrNotExist].
 func read(dir, name string, mode fs.FileMode) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	fail := func(err error) ([]byte, error) { return nil, fmt.Errorf("cannot use the key file %s: %w", path, err) }
-	// A named pipe would be waited for.
+	// Opening a named pipe would wait.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP):
@@ -106,8 +104,7 @@ func read(dir, name string, mode fs.FileMode) ([]byte, error) {
 	return text, nil
 }
 
-// write puts a file in the place of what had its name, durably: after a crash
-// there is the old one or the new one.
+// write replaces a file, or creates it, durably: after a crash there is the old one or the new one.
 func write(dir, name string, mode fs.FileMode, text []byte) (err error) {
 	path := filepath.Join(dir, name)
 	defer func() {
@@ -118,7 +115,7 @@ func write(dir, name string, mode fs.FileMode, text []byte) (err error) {
 	return durable.Replace(path, partSuffix, mode, text)
 }
 
-// rename gives a file another name, durably.
+// rename renames a file durably.
 func rename(dir, from, to string) error {
 	if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
 		return fmt.Errorf("cannot put a key in force: %w", err)
@@ -126,7 +123,7 @@ func rename(dir, from, to string) error {
 	return syncDir(dir)
 }
 
-// remove takes a file away, durably. One that is not there is no error.
+// remove removes a file durably. A missing file is no error.
 func remove(dir, name string) error {
 	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove a key: %w", err)
@@ -141,5 +138,5 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// line returns the one line that a file holds.
+// line returns the only line of a file.
 func line(text []byte) string { return strings.TrimSuffix(string(text), "\n") }

@@ -6,16 +6,16 @@ import (
 	"path/filepath"
 )
 
-// notOurs is an error of a file that is another user's, or open to others: it is an
+// notOurs is the error for a file that belongs to another user, or is open to others. It is an
 // [fs.ErrPermission].
 type notOurs struct{ error }
 
 // Is reports whether the error is an [fs.ErrPermission].
 func (notOurs) Is(target error) bool { return target == fs.ErrPermission }
 
-// SignerFits reports whether the private key of a directory is that of the public key beside
-// it. An error says what is wrong with it; where this process may not read it, or there is
-// none, it is an [fs.ErrPermission] or an [fs.ErrNotExist].
+// SignerFits checks that the private key in a directory belongs to the public key beside it. An
+// error describes the problem. It is an [fs.ErrPermission] if this process may not read the key, or
+// an [fs.ErrNotExist] if there is none.
 func SignerFits(dir string) error {
 	public, err := publicKey(dir, publicFile)
 	if err != nil {
@@ -35,8 +35,8 @@ func SignerFits(dir string) error {
 	return nil
 }
 
-// DigestIDs are those of the digest keys in a directory, as [Digests.IDs] has them. An error is
-// as one of [SignerFits].
+// DigestIDs returns the ids of the digest keys in a directory, like [Digests.IDs]. Errors are like
+// those of [SignerFits].
 func DigestIDs(dir string) (map[string]string, error) {
 	text, err := read(dir, digestFile, secretMode)
 	if err != nil {

@@ -8,24 +8,22 @@ import (
 	"strings"
 )
 
-// newestFile holds the newest checkpoint that was signed with the keys beside it.
+// newestFile holds the newest checkpoint that the keys beside it signed.
 const newestFile = "checkpoint.newest"
 
-// NewestPath is where the newest checkpoint stands beside its key.
+// NewestPath returns the path of the newest checkpoint beside its key.
 func NewestPath(dir string) string { return filepath.Join(dir, newestFile) }
 
-// KeepNewest puts the signed note of a log's newest checkpoint beside its key,
-// durably, in the place of the one before: a log that is put back without its keys,
-// or rewritten by somebody who cannot get at them, is then seen to lack what was
-// signed.
+// KeepNewest writes the signed note of a log's newest checkpoint beside its key, durably, in place
+// of the one before. If a log is restored without its keys, or rewritten by somebody without access
+// to them, the note shows that signed records are missing.
 func (s *Signer) KeepNewest(signed string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return write(s.dir, newestFile, publicMode, []byte(signed))
 }
 
-// Newest returns the signed note of the newest checkpoint that is kept in a directory
-// of keys, "" where none is.
+// Newest returns the signed note of the newest checkpoint in a directory of keys, or "".
 func Newest(dir string) (signed string, err error) {
 	text, err := read(dir, newestFile, publicMode)
 	switch {

@@ -15,27 +15,27 @@ import (
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 )
 
-// rowFile holds the key that the rows of the database are sealed with.
+// rowFile holds the key that seals the rows of the database.
 const rowFile = "rows.json"
 
-// Rows is the key that the rows of the database are sealed with: see internal/store/db. It is a
-// key of its own, since a tenant's digest key can be destroyed while the rows stay.
+// Rows is the key that seals the rows of the database: see internal/store/db. It is a key of its
+// own, since a tenant's digest key can be destroyed while the rows stay.
 type Rows struct {
 	dir    string
 	stored storedRows
 }
 
-// storedRows is the file. One that says nothing but that rows are accepted is an operator's.
+// storedRows is the file. An operator writes a file that only accepts the rows.
 type storedRows struct {
 	Key    []byte    `json:"key,omitempty"`
 	MadeAt time.Time `json:"madeAt,omitzero"`
-	// Sealed says that rows were sealed with the key.
+	// Sealed is set if rows were sealed with the key.
 	Sealed bool `json:"sealed,omitzero"`
-	// Accept says that the rows are taken for good as they are.
+	// Accept is set if the operator accepts the rows as they are.
 	Accept bool `json:"accept,omitzero"`
 }
 
-// OpenRows takes up the key of a directory, and makes one where there is none.
+// OpenRows opens the key of a directory, and makes one if there is none.
 func OpenRows(dir string, random io.Reader, now func() time.Time) (*Rows, error) {
 	r := &Rows{dir: dir}
 	if err := prepare(dir, rowFile); err != nil {
@@ -51,7 +51,7 @@ func OpenRows(dir string, random io.Reader, now func() time.Time) (*Rows, error)
 	return r, r.write()
 }
 
-// ReadRows reads the key of a directory, and makes none. Where there is none, that is
+// ReadRows reads the key of a directory, and makes none. Without a key, the error is
 // [fs.ErrNotExist].
 func ReadRows(dir string) (*Rows, error) {
 	r := &Rows{dir: dir}
@@ -62,7 +62,7 @@ func ReadRows(dir string) (*Rows, error) {
 	return r, err
 }
 
-// read takes up the file, where there is one.
+// read reads the file, if there is one.
 func (r *Rows) read() error {
 	text, err := read(r.dir, rowFile, secretMode)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func (r *Rows) read() error {
 		return err
 	}
 	if err := json.Unmarshal(text, &r.stored, json.RejectUnknownMembers(true)); err != nil || len(r.stored.Key) != sha256.Size && (len(r.stored.Key) > 0 || !r.stored.Accept) {
-		// The error may hold some of the key.
+		// The error may contain a part of the key.
 		return fmt.Errorf("cannot use the key file %s: it holds no key of rows, as JSON; put it back from a backup, or go on with the rows as they are: %s", r.file(), r.HowToAccept())
 	}
 	return nil
@@ -94,22 +94,22 @@ func (r *Rows) Key() []byte { return r.stored.Key }
 // Sealed reports whether rows were sealed with the key.
 func (r *Rows) Sealed() bool { return r.stored.Sealed }
 
-// Accepted reports whether the operator takes the rows of the database for good as they are.
+// Accepted reports whether the operator accepts the rows of the database as they are.
 func (r *Rows) Accepted() bool { return r.stored.Accept }
 
-// Done remembers that all rows are sealed with the key.
+// Done notes that all rows are sealed with the key.
 func (r *Rows) Done() error {
 	r.stored.Sealed, r.stored.Accept = true, false
 	return r.write()
 }
 
-// HowToAccept is the command by which an operator takes the rows of the database for good
-// as they are. They are sealed with a new key then.
+// HowToAccept returns the command with which an operator accepts the rows of the database as they
+// are. They are then sealed with a new key.
 func (r *Rows) HowToAccept() string {
 	return "(umask 077; echo '{\"accept\":true}' > " + shellQuote(r.file()) + ")"
 }
 
-// RowKey returns what takes up the key of rows in a directory, as [OpenRows] does.
+// RowKey returns a function that opens the key of rows in a directory, as [OpenRows] does.
 func RowKey(dir string, random io.Reader, now func() time.Time) func() (*rowseal.Key, error) {
 	return func() (*rowseal.Key, error) {
 		rows, err := OpenRows(dir, random, now)

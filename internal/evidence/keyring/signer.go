@@ -18,15 +18,15 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The files of the signing key: the one in force, the one that is to follow it,
-// and the public keys, of which earlier ones have a number behind the name.
+// The files of the signing key: the key in force, its successor, and the public keys. Earlier ones
+// have a number after the name.
 const (
 	signingFile = "checkpoint.key"
 	nextFile    = "checkpoint.key.next"
 	publicFile  = "checkpoint.pub"
 )
 
-// ErrNotInForce means that the log was signed with a key that is not here.
+// ErrNotInForce reports that the log was signed with a key that is not here.
 var ErrNotInForce = errors.New("the key that signs this log is not here")
 
 // Signer is the key that signs a log's checkpoints: Ed25519, in the form of
@@ -46,10 +46,9 @@ type signingKey struct {
 	signer          note.Signer
 }
 
-// OpenSigner takes up the signing key of a log, or makes it on the first start.
-// The name is the log's, and becomes the key's. A key that was lost is not
-// replaced unasked: where there is a public key without its private one, the
-// error says so.
+// OpenSigner opens the signing key of a log, or makes it on the first start. The name is the log's,
+// and becomes the key's. It does not replace a lost key by itself: if there is a public key without
+// its private one, it returns an error.
 func OpenSigner(dir, name string, random io.Reader) (*Signer, error) {
 	s := &Signer{dir: dir, name: name, random: random}
 	if err := prepare(dir, signingFile, nextFile, publicFile, newestFile); err != nil {
@@ -109,7 +108,7 @@ func (s *Signer) load(name string) (*signingKey, error) {
 	return k, nil
 }
 
-// parse reads an encoded private key, and works out the public one.
+// parse reads an encoded private key, and derives the public one.
 func (s *Signer) parse(private string) (*signingKey, error) {
 	k, err := parseSigningKey(private)
 	if err != nil {
@@ -121,17 +120,17 @@ func (s *Signer) parse(private string) (*signingKey, error) {
 	return k, nil
 }
 
-// otherLogError says that a key is there already, of another log.
+// otherLogError reports that the present key belongs to another log.
 type otherLogError struct{ key, log string }
 
 func (e *otherLogError) Error() string {
 	return fmt.Sprintf("it is the key of the log %s, and this log is %s; every log has its own", e.key, e.log)
 }
 
-// OtherLog tells it from what befalls a key that is being made.
+// OtherLog distinguishes this error from failures in making a key.
 func (e *otherLogError) OtherLog() {}
 
-// errNoKey says no word of what was there instead: it may be a key all the same.
+// errNoKey does not quote the file's content, which may be a key all the same.
 var errNoKey = errors.New("it holds no signing key (PRIVATE+KEY+…, one line)")
 
 func parseSigningKey(private string) (*signingKey, error) {
@@ -139,7 +138,7 @@ func parseSigningKey(private string) (*signingKey, error) {
 	if err != nil {
 		return nil, errNoKey
 	}
-	// The name has no plus, what comes last may have some.
+	// The name contains no plus sign; the last part may contain some.
 	parts := strings.SplitN(private, "+", 5)
 	data, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
 	if err != nil || len(data) != 1+ed25519.SeedSize {
@@ -153,7 +152,7 @@ func parseSigningKey(private string) (*signingKey, error) {
 	return &signingKey{private: private, public: public, signer: signer}, nil
 }
 
-// publish puts the public key of the key in force beside it.
+// publish writes the public key of the key in force beside it.
 func (s *Signer) publish() error {
 	if text, err := read(s.dir, publicFile, publicMode); err == nil && line(text) == s.current.public {
 		return nil
@@ -161,22 +160,21 @@ func (s *Signer) publish() error {
 	return write(s.dir, publicFile, publicMode, []byte(s.current.public+"\n"))
 }
 
-// Note returns the key in force, to sign with.
+// Note returns the key in force, for signing.
 func (s *Signer) Note() note.Signer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current.signer
 }
 
-// Verifier returns the public key in force, as NAME+HASH+KEY: what a verifier
-// needs.
+// Verifier returns the public key in force, as NAME+HASH+KEY, for a verifier.
 func (s *Signer) Verifier() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current.public
 }
 
-// Public returns what checks the signatures of the key in force.
+// Public returns a verifier for the signatures of the key in force.
 func (s *Signer) Public() (note.Verifier, error) {
 	key, err := note.NewVerifier(s.Verifier())
 	if err != nil {
@@ -185,12 +183,10 @@ func (s *Signer) Public() (note.Verifier, error) {
 	return key, nil
 }
 
-// Next makes the key that is to follow, durably, and returns it with its public
-// key. It is the first of three steps: the caller then commits a record to the
-// log in which the key in force signs the new one, and calls [Signer.Promote]
-// when that is durable. After a crash in between, [Signer.Settle] finds out
-// which of the two the log is signed with. Where there is a next key already,
-// since a rotation did not come to its end, it is that one.
+// Next makes the successor key durably, and returns it with its public key. It is the first of
+// three steps. The caller then commits a record to the log in which the key in force signs the new
+// one. It calls [Signer.Promote] when that is durable. After a crash in between, [Signer.Settle]
+// finds out which of the two signs the log. If a rotation was not finished, Next returns its key.
 func (s *Signer) Next() (note.Signer, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +203,8 @@ func (s *Signer) Next() (note.Signer, string, error) {
 	return s.next.signer, s.next.public, nil
 }
 
-// Promote puts the next key in force. The public key before it stays, in a file
-// with a number behind its name; the private one is gone.
+// Promote puts the next key in force. The earlier public key stays, in a file with a number after
+// its name; the earlier private key is deleted.
 func (s *Signer) Promote() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,8 +219,8 @@ func (s *Signer) Promote() error {
 	return nil
 }
 
-// promotion lists what has to be done, in order; done again from the start it
-// comes to the same end, wherever it was broken off.
+// promotion lists the steps in order. After an interruption at any step, a repetition from the
+// start leads to the same result.
 func (s *Signer) promotion() []func() error {
 	return []func() error{
 		s.keepPublic,
@@ -236,7 +232,7 @@ func (s *Signer) promotion() []func() error {
 	}
 }
 
-// keepPublic keeps the public key that is about to be followed by another.
+// keepPublic keeps the public key that another is about to replace.
 func (s *Signer) keepPublic() error {
 	earlier, err := earlierKeys(s.dir)
 	if err != nil {
@@ -253,10 +249,9 @@ func (s *Signer) keepPublic() error {
 	return write(s.dir, publicFile+"."+strconv.Itoa(number), publicMode, []byte(s.current.public+"\n"))
 }
 
-// Settle ends a rotation that a crash broke off. The log says which public key
-// is in force, "" where it was never signed: a next key that is in force takes
-// its place, one that is not is removed. Where neither is, the error is
-// [ErrNotInForce].
+// Settle ends a rotation that a crash interrupted. The log says which public key is in force, "" if
+// it was never signed. If the next key is in force, it replaces the present one; otherwise it is
+// removed. If neither is in force, the error is [ErrNotInForce].
 func (s *Signer) Settle(inForce string) error {
 	s.mu.Lock()
 	next := s.next
@@ -283,17 +278,16 @@ func (s *Signer) Settle(inForce string) error {
 type PublicKey struct {
 	// Verifier is the key as NAME+HASH+KEY.
 	Verifier string
-	// File is where it stands. It was written at At: since then the key in
-	// force is, and until then an earlier one was.
+	// File is the file of the key. It was written at At: since then the key has been in force, and
+	// an earlier one before.
 	File string
 	At   time.Time
 
 	number int
 }
 
-// PublicKeys returns the public keys in a directory of keys, oldest first; the
-// last is in force. It needs no daemon. Where there is none the error wraps
-// [fs.ErrNotExist].
+// PublicKeys returns the public keys in a directory of keys, oldest first; the last is in force. It
+// needs no daemon. If there is none, the error wraps [fs.ErrNotExist].
 func PublicKeys(dir string) ([]PublicKey, error) {
 	keys, err := earlierKeys(dir)
 	if err != nil {
@@ -306,8 +300,7 @@ func PublicKeys(dir string) ([]PublicKey, error) {
 	return append(keys, current), nil
 }
 
-// earlierKeys returns the public keys that were followed by others, oldest
-// first.
+// earlierKeys returns the public keys that others replaced, oldest first.
 func earlierKeys(dir string) ([]PublicKey, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Left is the record that a daemon left behind: its database, or the mirror of it.
+// Left is the log of a daemon that does not run: its database, or the mirror of it.
 type Left interface {
-	// Query returns up to limit records between two, newest first, and where to
-	// go on. It looks at every record, and a page may be short.
+	// Query returns up to limit records between two, newest first, and the number at which to
+	// continue. It reads every record, and a page may be short.
 	Query(ctx context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	// EachLine visits every record after a number, oldest first.
 	EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error
 	Close() error
 }
 
-// OpenLeft opens what a daemon left behind, and says which file it is. An empty name
-// is of no file; where there is none at all the error is [fs.ErrNotExist].
+// OpenLeft opens the log of a daemon that does not run, and returns its file. An empty name is
+// skipped. If there is no log at all, the error is [fs.ErrNotExist].
 func OpenLeft(ctx context.Context, database, mirrored string) (left Left, from string, err error) {
 	if database != "" {
 		reader, err := store.OpenReader(ctx, database)
@@ -48,8 +48,8 @@ func OpenLeft(ctx context.Context, database, mirrored string) (left Left, from s
 	return &copied{path: mirrored, segments: true}, mirrored, f.Close()
 }
 
-// OpenPath opens a copy of a log wherever it came from: a database, a directory with a
-// mirror's files, or one file of a mirror.
+// OpenPath opens a copy of a log from any source: a database, a directory with a mirror's files, or
+// one file of a mirror.
 func OpenPath(ctx context.Context, path string, socket Socket) (Left, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -76,13 +76,12 @@ func OpenPath(ctx context.Context, path string, socket Socket) (Left, error) {
 	return &copied{path: path}, nil
 }
 
-// sqliteHead is how each database begins.
+// sqliteHead is the beginning of each database.
 //
 // Source: SQLite, Database File Format, 1.3.
 const sqliteHead = "SQLite format 3\x00"
 
-// copied is a file of a mirror, or a mirror with its segments, that is read without its
-// database.
+// copied is a file of a mirror, or a mirror with its segments, without a database.
 type copied struct {
 	path     string
 	segments bool
@@ -91,9 +90,8 @@ type copied struct {
 // Close does nothing: files are open only while they are read.
 func (*copied) Close() error { return nil }
 
-// EachLine reads the files from their beginning. A last line that was torn by a
-// crash is left out: the database has it, and the next start completes the
-// mirror.
+// EachLine reads the files from their beginning. It leaves out a last line that a crash left
+// incomplete: the database has it, and the next start completes the mirror.
 func (f *copied) EachLine(ctx context.Context, after uint64, visit func(seq uint64, line []byte) error) error {
 	var before audit.Head
 	var ended error
@@ -106,7 +104,7 @@ func (f *copied) EachLine(ctx context.Context, after uint64, visit func(seq uint
 			return ended
 		}
 		if before.Seq == 0 {
-			// The first line says where the file begins.
+			// The first line gives the start of the file.
 			if e, err := audit.Parse(line); err == nil && e.Seq > 0 {
 				before = audit.Head{Seq: e.Seq - 1, Hash: e.Prev}
 			}
@@ -129,7 +127,7 @@ func (f *copied) EachLine(ctx context.Context, after uint64, visit func(seq uint
 	return err
 }
 
-// Query reads all of it and keeps the last records that match.
+// Query reads all of it and keeps the last matches.
 func (f *copied) Query(ctx context.Context, filter audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	kept := lastLines{limit: limit}
 	err = f.EachLine(ctx, after, func(seq uint64, line []byte) error {
@@ -153,7 +151,7 @@ func (f *copied) Query(ctx context.Context, filter audit.Filter, after, before u
 	return lines, next, nil
 }
 
-// lastLines keeps the last lines it is given.
+// lastLines keeps the last lines that it receives.
 type lastLines struct {
 	limit   int
 	ring    [][]byte
@@ -179,28 +177,26 @@ func (l *lastLines) ordered() [][]byte {
 	return append(l.ring[l.next:len(l.ring):len(l.ring)], l.ring[:l.next]...)
 }
 
-// Search asks for the records that match a filter, newest first: a daemon, or what it
-// left behind.
+// Search asks a daemon, or its log on disk, for the records that match a filter, newest first.
 type Search struct {
-	// Page is how many records one question is for.
+	// Page is the number of records for one question.
 	Page int
 	ask  func(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error)
 	io.Closer
 }
 
-// leftPage is how many records are read at once from what a daemon left behind, which
-// is read whole for each page where it is a mirror.
+// leftPage is the number of records that are read at once from a log on disk. A mirror is read
+// whole for each page.
 const leftPage = 100_000
 
-// SearchLeft searches what a daemon left behind.
+// SearchLeft searches the log of a daemon that does not run.
 func SearchLeft(left Left, filter audit.Filter) *Search {
 	return &Search{Page: leftPage, Closer: left, ask: func(ctx context.Context, before uint64, limit int) ([][]byte, uint64, error) {
 		return left.Query(ctx, filter, 0, before, limit)
 	}}
 }
 
-// SearchDaemon searches the log of a daemon that runs, which is given so long for each
-// answer.
+// SearchDaemon searches the log of a running daemon. Wait bounds the time for each answer.
 func SearchDaemon(c *client.Client, filter audit.Filter, wait time.Duration) *Search {
 	return &Search{Page: api.MaxPage, Closer: c, ask: func(ctx context.Context, before uint64, limit int) ([][]byte, uint64, error) {
 		ctx, cancel := context.WithTimeout(ctx, wait)
@@ -209,8 +205,8 @@ func SearchDaemon(c *client.Client, filter audit.Filter, wait time.Duration) *Se
 	}}
 }
 
-// Most asks until there are as many records as wanted, or no more. Next is where
-// to go on, zero where nothing more can match.
+// Most asks until there are limit records, or no more. Next is the number at which to continue,
+// zero if nothing more can match.
 func (q *Search) Most(ctx context.Context, before uint64, limit int) (lines [][]byte, next uint64, err error) {
 	for limit > 0 {
 		page, next, err := q.ask(ctx, before, limit-len(lines))
@@ -238,11 +234,10 @@ func (q *Search) Pages(ctx context.Context, before uint64, visit func(lines [][]
 	}
 }
 
-// errCounted ends a walk where the time that is counted does.
+// errCounted ends a walk at the end of the period.
 var errCounted = errors.New("the rest is later")
 
-// Count counts the records of a time. Like a daemon, it does not begin before the
-// first record.
+// Count counts the records of a period. Like a daemon, it does not begin before the first record.
 func Count(ctx context.Context, left Left, since, until time.Time, bucket time.Duration) (*audit.Stats, error) {
 	var tally *audit.Tally
 	err := left.EachLine(ctx, 0, func(_ uint64, line []byte) error {

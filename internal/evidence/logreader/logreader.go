@@ -1,9 +1,9 @@
-// Package logreader reads a log for commands that run beside a daemon or without one:
-// in the database itself where no daemon uses it, and through the daemon where one
-// does, since no other process can read the file then.
+// Package logreader reads a log for commands that run beside a daemon or without one. If no daemon
+// uses the database, it reads the database itself. Otherwise it reads through the daemon, since no
+// other process can then read the file.
 //
-// [Open] is for a few records and facts; [OpenWhole] is for whoever reads all of it
-// and believes nobody: it copies the database.
+// [Open] is for a few records and facts. [OpenWhole] is for callers that read everything and trust
+// nobody: it copies the database.
 package logreader
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/logstore"
 )
 
-// Log is a log that is read. Its methods are those of [store.Reader].
+// Log is an open log. Its methods are those of [store.Reader].
 type Log interface {
 	LastSeq(ctx context.Context) (uint64, error)
 	Line(ctx context.Context, seq uint64) ([]byte, error)
@@ -37,7 +37,7 @@ type Log interface {
 	Close() error
 }
 
-// Socket says where a daemon that may be using the database answers operators.
+// Socket returns the socket for operators of a daemon that may be using the database.
 type Socket func() (string, error)
 
 // Open opens a database to read its log.
@@ -64,14 +64,13 @@ func Open(ctx context.Context, database string, socket Socket) (Log, error) {
 	return l, nil
 }
 
-// Whole is a whole database that is read: the file itself, or a copy of it that goes
-// when it is closed.
+// Whole is an open database: the file itself, or a copy of it that is deleted when it is closed.
 type Whole struct {
 	*store.Reader
 	client *client.Client
 }
 
-// OpenWhole opens a database, and a copy of it as it is now where a daemon uses it.
+// OpenWhole opens a database. If a daemon uses it, it opens a copy of the present state.
 func OpenWhole(ctx context.Context, database string, socket Socket) (*Whole, error) {
 	r, err := store.OpenReader(ctx, database)
 	if err == nil || !errors.Is(err, store.ErrRunning) {
@@ -96,7 +95,7 @@ func (w *Whole) Close() error {
 	return err
 }
 
-// Copy has a daemon copy its database. The copy goes when the connection is closed.
+// Copy makes a daemon copy its database. The copy is deleted when the connection is closed.
 func Copy(ctx context.Context, database string, socket Socket) (path string, c *client.Client, err error) {
 	c, at, err := dial(ctx, database, socket)
 	if err != nil {
@@ -119,7 +118,7 @@ func Copy(ctx context.Context, database string, socket Socket) (path string, c *
 	return made.Path, c, nil
 }
 
-// dial connects to the daemon that is thought to use a database.
+// dial connects to the daemon that may be using a database.
 func dial(ctx context.Context, database string, socket Socket) (c *client.Client, at string, err error) {
 	if at, err = socket(); err != nil {
 		return nil, "", fmt.Errorf("cannot ask the daemon that is using %s: %w", database, err)
@@ -134,7 +133,7 @@ func dial(ctx context.Context, database string, socket Socket) (c *client.Client
 	return c, at, nil
 }
 
-// sameFile wants the daemon that answers to be the one that uses the file.
+// sameFile checks that the daemon that answers uses the file.
 func sameFile(wanted, used, at string) error {
 	a, err := os.Stat(wanted)
 	if err != nil {
@@ -146,7 +145,7 @@ func sameFile(wanted, used, at string) error {
 	return fmt.Errorf("cannot read %s: a daemon is using it, and the one that answers at %s uses %s; name its configuration (--config) or its socket (--socket)", wanted, at, used)
 }
 
-// live reads the log of a daemon that runs.
+// live reads the log of a running daemon.
 type live struct{ client *client.Client }
 
 func (l *live) Close() error { return l.client.Close() }
