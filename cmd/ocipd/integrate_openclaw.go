@@ -48,7 +48,7 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 	if remove {
 		return s.removeOpenClaw(ctx, o, live, dryRun)
 	}
-	if err := o.Fit(); err != nil {
+	if err := o.Fit(ctx); err != nil {
 		return err
 	}
 	socket, err := s.KernelSocket()
@@ -68,7 +68,7 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 		s.Say("nothing was changed")
 		return nil
 	}
-	if edit != nil || files || settings {
+	if edit != nil || files || len(settings) > 0 {
 		if err := o.Note(edit.note()); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 			return err
 		}
 	}
-	if files || settings {
+	if files || len(settings) > 0 {
 		if err := o.Install(ctx, socket); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func replaceConfig(file string, text []byte) error {
 }
 
 // showOpenClaw lists the changes, file by file.
-func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files, settings bool) {
+func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files bool, settings []string) {
 	s.Say("%s, agents: %s", o.Version, strings.Join(o.Agents, ", "))
 	if edit != nil {
 		s.showEdit(edit)
@@ -292,14 +292,14 @@ func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket str
 			return err
 		})
 	}
-	if settings {
+	if len(settings) > 0 {
 		s.Say("%s (OpenClaw writes it anew, without comments; --remove brings them back)", o.Settings)
 		text, _ := json.Marshal(map[string]any{"plugins": o.Wanted(socket)}, json.Deterministic(true), jsontext.WithIndent("  "))
 		for line := range strings.Lines(string(text)) {
 			s.Say("  + %s", strings.TrimRight(line, "\n"))
 		}
 	}
-	if edit == nil && !files && !settings {
+	if edit == nil && !files && len(settings) == 0 {
 		s.Say("OpenClaw: nothing to change")
 	}
 }

@@ -126,6 +126,9 @@ export class Gate {
       return (await this.otherTool(event, ctx)) ?? read ?? undefined;
     }
     if (found.wrong) return block(found.wrong);
+    // What else a tool does that only the settings name is not known: its call is decided too.
+    const refused = found.named && await this.otherTool(event, ctx);
+    if (refused) return refused;
     const answer = await this.decide(found.session, found.text, { ...found.metadata, ...this.asks(found, ctx) }, ctx);
     if (!answer.allowed) return block(this.reason(answer));
     if (!asDecided(found, answer.data)) {

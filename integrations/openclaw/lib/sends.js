@@ -66,7 +66,7 @@ const SENDING = new Set(["send", "sendWithEffect", "sendAttachment", "upload-fil
 
 /**
  * @param {object} config sendTools of the plugin's configuration. A built-in tool is not replaced.
- * @returns {(tool: string, params: any, ctx: any) => null | {session: string, text: string, metadata: object, put: (text: string) => any} | {wrong: string}}
+ * @returns {(tool: string, params: any, ctx: any) => null | {session: string, text: string, metadata: object, named?: boolean, put: (text: string) => any} | {wrong: string}}
  */
 export function sender(config = {}) {
   const known = { ...BUILT_IN };
@@ -76,6 +76,7 @@ export function sender(config = {}) {
       texts: tool.texts ?? TEXTS,
       session: (p) => (tool.channel ? `${tool.channel}:${p[tool.recipient] ?? ""}` : p[tool.recipient]),
       at: [tool.recipient],
+      named: true,
     };
   }
   return (tool, params, ctx) => {
@@ -121,6 +122,6 @@ export function sender(config = {}) {
       }
       return changed;
     };
-    return { session, text, metadata, put };
+    return { session, text, metadata, named: how.named, put };
   };
 }

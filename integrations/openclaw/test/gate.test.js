@@ -273,9 +273,11 @@ test("another agent gets no conversation, no attachment and no label that nobody
 });
 
 test("the settings of the plugin replace no built-in tool", async () => {
-  const g = gate({ sendTools: { sessions_send: { texts: ["note"], recipient: "nobody" }, mine: { texts: ["body"], recipient: "to", channel: "telegram" } } });
+  const g = gate({ tools: "record", sendTools: { sessions_send: { texts: ["note"], recipient: "nobody" }, mine: { texts: ["body"], recipient: "to", channel: "telegram" } } });
   assert.match((await g.beforeTool(call({ agentId: "bob", message: "I promise to pay.", note: "x", nobody: "agent:alice:main" }), alice)).blockReason, /HELD/);
   assert.match((await g.beforeTool(call({ to: "7", body: "hi", extra: "I promise to pay." }, "mine"), alice)).blockReason, /HELD/);
+  const calls = (tool) => records((r) => r.event === "tool_executing" && r.details?.tool === tool).length;
+  assert.deepEqual([calls("mine"), calls("sessions_send")], [1, 0], "what else a tool does that the settings name is decided too");
 });
 
 test("files that go along with a reply in a channel are decided", async () => {

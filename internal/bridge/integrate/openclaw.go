@@ -39,6 +39,7 @@ var openClaw = &Runtime{
 		"shells and other tools that can reach the network (tools: enforce of ocipd's configuration decides about calls of them, not about what they do then)",
 	},
 	files:  func(*Place) []string { return nil },
+	strays: openClawStrays,
 	Canary: (*OpenClaw)(nil).canary,
 }
 
@@ -57,24 +58,6 @@ type OpenClaw struct {
 	}
 	// Running is set if its Gateway runs. Installing a plugin puts it in force there.
 	Running bool
-}
-
-// pluginSettings are the relevant settings of plugins.
-type pluginSettings struct {
-	Enabled *bool                  `json:"enabled"`
-	Allow   []string               `json:"allow"`
-	Deny    []string               `json:"deny"`
-	Entries map[string]pluginEntry `json:"entries"`
-}
-
-type pluginEntry struct {
-	Enabled *bool `json:"enabled"`
-	Hooks   struct {
-		AllowConversationAccess bool `json:"allowConversationAccess"`
-	} `json:"hooks"`
-	Config struct {
-		Socket string `json:"socket"`
-	} `json:"config"`
 }
 
 // leastOpenClaw is the first version of OpenClaw whose gates fail closed.
@@ -195,54 +178,6 @@ func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err
 	return o, cmp.Or(setting(ctx, p, &o.plugins, "plugins"), setting(ctx, p, &o.gateway, "gateway"))
 }
 
-// OpenClawState reports whether, according to OpenClaw's files, the daemon on a socket
-// decides its agents' messages, and the reason.
-func OpenClawState(ctx context.Context, p *Place, version, socket string) (gated bool, why string) {
-	o, err := settingsOf(ctx, p, version)
-	if err == nil {
-		err = o.loads()
-	}
-	if err != nil {
-		return false, err.Error()
-	}
-	files, settings := o.Lacks(socket)
-	_, entered := o.plugins.Entries[pluginID]
-	switch {
-	case files && !entered:
-		return false, "the plugin is not in it: ocipd integrate openclaw"
-	case files:
-		return false, "the plugin is missing or not the one of this ocipd: ocipd integrate openclaw"
-	case settings:
-		return false, "the plugin is disabled, lacks a right or asks another socket: ocipd integrate openclaw"
-	}
-	return true, "decided by the plugin in its Gateway"
-}
-
-// Fit returns an error if the version or the settings of OpenClaw would leave a gate open.
-func (o *OpenClaw) Fit() error {
-	if len(o.Agents) == 0 {
-		return errors.New("OpenClaw has no agent")
-	}
-	return o.loads()
-}
-
-// loads returns an error if OpenClaw would not load the plugin, or if not all of the
-// plugin's gates would hold.
-func (o *OpenClaw) loads() error {
-	if err := checkOpenClaw(o.Version); err != nil {
-		return err
-	}
-	switch {
-	case o.gateway.Mode == "remote":
-		return errors.New("this OpenClaw uses the Gateway of another machine (gateway.mode is remote): its agents are gated there, by an ocipd of that machine")
-	case o.plugins.Enabled != nil && !*o.plugins.Enabled:
-		return errors.New("OpenClaw loads no plugins (plugins.enabled is false), so nothing could be gated")
-	case slices.Contains(o.plugins.Deny, pluginID):
-		return fmt.Errorf("OpenClaw's plugins.deny names %s, so that nothing could be gated: take it out", pluginID)
-	}
-	return nil
-}
-
 // readSettings reads the settings if they are one file of plain JSON, as OpenClaw writes
 // it. This saves OpenClaw's commands, which take seconds each.
 func (o *OpenClaw) readSettings() bool {
@@ -330,51 +265,6 @@ func readJSON(out []byte, into any) error {
 		return fmt.Errorf("cannot read what openclaw says: %w", err)
 	}
 	return nil
-}
-
-// Lacks reports whether the plugin's files or its settings are wrong for a daemon on a socket.
-func (o *OpenClaw) Lacks(socket string) (files, settings bool) {
-	e, ok := o.plugins.Entries[pluginID]
-	settings = !ok || e.Enabled == nil || !*e.Enabled || !e.Hooks.AllowConversationAccess || e.Config.Socket != socket || o.allowed() != nil
-	return !samePlugin(o.Plugin), settings
-}
-
-// allowed is OpenClaw's list of permitted plugins with ocipd's added, or nil if the list
-// needs no change.
-func (o *OpenClaw) allowed() []string {
-	if len(o.plugins.Allow) == 0 || slices.Contains(o.plugins.Allow, pluginID) {
-		return nil
-	}
-	return append(slices.Clone(o.plugins.Allow), pluginID)
-}
-
-// samePlugin reports whether a folder holds this version's plugin.
-func samePlugin(folder string) bool {
-	same := true
-	err := fs.WalkDir(integrations.OpenClaw(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		ours, err := fs.ReadFile(integrations.OpenClaw(), path)
-		if err != nil {
-			return err
-		}
-		theirs, err := durable.ReadFile(filepath.Join(folder, path))
-		same = same && err == nil && bytes.Equal(ours, theirs)
-		return nil
-	})
-	return err == nil && same
-}
-
-// Wanted returns the settings of plugins that OpenClaw's own command is to write.
-func (o *OpenClaw) Wanted(socket string) map[string]any {
-	plugins := map[string]any{"entries": map[string]any{pluginID: map[string]any{
-		"enabled": true, "hooks": map[string]any{"allowConversationAccess": true}, "config": map[string]any{"socket": socket},
-	}}}
-	if allow := o.allowed(); allow != nil {
-		plugins["allow"] = allow
-	}
-	return plugins
 }
 
 // openClawNote is the note about an integration, which is needed to undo it.
@@ -487,12 +377,12 @@ func (o *OpenClaw) Install(ctx context.Context, socket string) error {
 			return err
 		}
 	}
-	if settings {
+	if len(settings) > 0 {
 		if err := o.patch(ctx, o.Wanted(socket)); err != nil {
 			return err
 		}
 	}
-	if (files || settings) && o.Running {
+	if (files || len(settings) > 0) && o.Running {
 		// Otherwise a running Gateway continues runs that have no hooks.
 		if _, err := openclaw(ctx, o.place, "plugins", "reload", pluginID); err != nil {
 			return fmt.Errorf("the Gateway that runs has not taken the plugin, start it again: openclaw gateway restart: %w", err)
@@ -667,7 +557,7 @@ func (*OpenClaw) canary(ctx context.Context, _ *Runtime, p *Place, c *Canary) (w
 		if err != nil {
 			return 0, err
 		}
-		if err := o.Fit(); err != nil {
+		if err := o.Fit(ctx); err != nil {
 			return 0, err
 		}
 		id = o.Agents[0]

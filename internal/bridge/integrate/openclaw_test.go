@@ -76,6 +76,11 @@ func pretend(state string, args []string) error {
 		}
 		merge(settings, patch)
 		return write()
+	case "plugins list":
+		plugins, _ := settings["plugins"].(map[string]any)
+		load, _ := plugins["load"].(map[string]any)
+		paths, _ := load["paths"].([]any)
+		fmt.Printf("a warning\n{\"plugins\":[{\"id\":\"x\",\"source\":\"/x/index.js\"},{\"id\":%q,\"source\":\"%s/index.js\"}]}\n", pluginID, append(paths, any(plugin))[0])
 	case "plugins install":
 		if err := os.RemoveAll(plugin); err != nil {
 			return err
@@ -151,21 +156,21 @@ func TestOpenClawAndBack(t *testing.T) {
 	}
 	for i := range 2 {
 		o := findOpenClaw(t, p)
-		if err := o.Fit(); err != nil || !slices.Equal(o.Agents, []string{"alice", "bob"}) || o.Settings != file {
+		if err := o.Fit(t.Context()); err != nil || !slices.Equal(o.Agents, []string{"alice", "bob"}) || o.Settings != file {
 			t.Fatalf("%v, agents %q, settings %s", err, o.Agents, o.Settings)
 		}
 		files, settings := o.Lacks("/run/k.sock")
-		if lacks := i == 0; files != lacks || settings != lacks {
-			t.Fatalf("time %d: it lacks files: %t, settings: %t", i, files, settings)
+		if lacks := i == 0; files != lacks || len(settings) > 0 != lacks {
+			t.Fatalf("time %d: it lacks files: %t, settings: %q", i, files, settings)
 		}
 		if gated, why := OpenClawState(t.Context(), p, o.Version, "/run/k.sock"); gated == (i == 0) || why == "" {
 			t.Errorf("time %d: gated: %t, %s", i, gated, why)
 		}
 		if i > 0 {
-			if gated, why := OpenClawState(t.Context(), p, o.Version, "/run/other.sock"); gated || !strings.Contains(why, "another socket") {
+			if gated, why := OpenClawState(t.Context(), p, o.Version, "/run/other.sock"); gated || !strings.Contains(why, file+`: plugins.entries.ocip.config.socket is "/run/k.sock", and "/run/other.sock" was entered`) {
 				t.Errorf("of another daemon: %t, %s", gated, why)
 			}
-			if _, settings := o.Lacks("/run/other.sock"); !settings {
+			if _, settings := o.Lacks("/run/other.sock"); len(settings) != 1 {
 				t.Error("another daemon's socket is no change")
 			}
 			continue
@@ -208,6 +213,60 @@ func TestOpenClawAndBack(t *testing.T) {
 	}
 	if plan, err := findOpenClaw(t, p).Planned(); err != nil || len(plan) != 0 {
 		t.Errorf("planned once more: %q, %v", plan, err)
+	}
+}
+
+// openClawEdits are edits of the plugin's settings, each with the expected report; without one the
+// edit is an option of the user's.
+var openClawEdits = []struct{ patch, says string }{
+	{`{"entries": {"ocip": {"hooks": {"timeouts": {"message_sending": 1}}}}}`, "plugins.entries.ocip.hooks.timeouts was not entered"},
+	{`{"entries": {"ocip": {"hooks": {"timeoutMs": 1}}}}`, "plugins.entries.ocip.hooks.timeoutMs was not entered"},
+	{`{"entries": {"ocip": {"hooks": {"allowConversationAccess": false}}}}`, "plugins.entries.ocip.hooks.allowConversationAccess is false, and true was entered"},
+	{`{"entries": {"ocip": {"hooks": null}}}`, "plugins.entries.ocip.hooks is missing"},
+	{`{"entries": {"ocip": {"enabled": false}}}`, "plugins.entries.ocip.enabled is false"},
+	{`{"entries": {"ocip": {"unknown": {"a": {"b": 1}}}}}`, "plugins.entries.ocip.unknown was not entered"},
+	{`{"entries": {"ocip": {"config": {"tools": "off"}}}}`, "plugins.entries.ocip.config.tools was not entered"},
+	{`{"entries": {"ocip": {"config": {"appId": "other"}}}}`, "plugins.entries.ocip.config.appId was not entered"},
+	{`{"entries": {"ocip": {"config": {"socket": "/x"}}}}`, `plugins.entries.ocip.config.socket is "/x"`},
+	{`{"entries": {"ocip": {"config": {"socket": null}}}}`, "plugins.entries.ocip.config.socket is missing"},
+	{`{"entries": {"ocip": null}}`, "plugins.entries.ocip is missing"},
+	{`{"entries": {"ocip": 7}}`, "plugins.entries.ocip is missing"},
+	{`{"allow": ["other"]}`, "plugins.allow does not have ocip"},
+	{`{"entries": {"ocip": {"config": {"sendTools": {"mine": {}}, "state": "/s", "tools": "enforce"}}}}`, ""},
+	{`{"entries": {"other": {"hooks": {"timeoutMs": 1}}}}`, ""},
+}
+
+// Each edit of the plugin's settings is reported with its file, and entering again removes it. The
+// user's own options stay.
+func TestOpenClawStrays(t *testing.T) {
+	for _, tt := range openClawEdits {
+		p, file := openClawPlace(t, `{}`)
+		p.Socket = "/k"
+		enter := func() {
+			t.Helper()
+			o := findOpenClaw(t, p)
+			if err := errors.Join(o.Note(nil), o.Install(t.Context(), p.Socket)); err != nil {
+				t.Fatal(err)
+			}
+			if strays, err := openClaw.Strays(p); err != nil || len(strays) > 0 {
+				t.Fatalf("%s: entered: %v, %v", tt.patch, strays, err)
+			}
+		}
+		enter()
+		if err := pretend(filepath.Dir(file), []string{"config", "patch", "--file", patchFile(t, `{"plugins": `+tt.patch+`}`)}); err != nil {
+			t.Fatal(err)
+		}
+		edited := read(t, file)
+		strays, err := openClaw.Strays(p)
+		if err != nil || (len(strays) > 0) != (tt.says != "") || tt.says != "" && !strings.HasPrefix(strays[0].String(), file+": "+tt.says) {
+			t.Errorf("%s: %v, %v", tt.patch, strays, err)
+		}
+		if gated, why := OpenClawState(t.Context(), p, "OpenClaw 2026.9.6", p.Socket); gated != (tt.says == "") || !strings.Contains(why, tt.says) {
+			t.Errorf("%s: gated: %t, %s", tt.patch, gated, why)
+		}
+		if enter(); tt.says == "" && read(t, file) != edited {
+			t.Errorf("%s: became %s", tt.patch, read(t, file))
+		}
 	}
 }
 
@@ -254,6 +313,7 @@ func TestOpenClawRefused(t *testing.T) {
 		{"soon", `{}`, "cannot tell which OpenClaw"},
 		{"2026.9.0", `{"plugins": {"enabled": false}}`, "loads no plugins"},
 		{"2027.1.0", `{"plugins": {"deny": ["ocip"]}}`, "plugins.deny"},
+		{"2026.9.6", `{"plugins": {"load": {"paths": ["/other"]}}}`, "takes the plugin ocip from /other"},
 		{"2026.10.1", `{"gateway": {"mode": "remote"}}`, "another machine"},
 		{"2026.9.6", `{"gateway": {"mode": "local"}}`, ""},
 	} {
@@ -262,7 +322,7 @@ func TestOpenClawRefused(t *testing.T) {
 		if gated, why := OpenClawState(t.Context(), p, "OpenClaw "+tt.version, "/s"); gated || !strings.Contains(why, tt.want) {
 			t.Errorf("%s %s: gated: %t, %s", tt.version, tt.settings, gated, why)
 		}
-		err := findOpenClaw(t, p).Fit()
+		err := findOpenClaw(t, p).Fit(t.Context())
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %s: %v, want %q", tt.version, tt.settings, err, tt.want)
 		}

@@ -101,6 +101,8 @@ type Runtime struct {
 	// outside the machine's that stop the runtime from asking its gates.
 	managed  func(*Runtime, *Place) ([]Edit, error)
 	switches func(r *Runtime, p *Place, managed bool) ([]off, error)
+	// strays replaces the search of [Runtime.Strays] for a runtime without gates.
+	strays func(*Place) ([]Stray, error)
 	// member is a member of a server's entry, at a path in it.
 	member func(s *Server, path ...string) settingsfile.Item
 	// exempts is a server's name in the gate's list of servers that it leaves to the proxy.
