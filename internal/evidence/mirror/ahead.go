@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AheadError means that the mirror goes on where the database ends: records that
-// were durable, and on which something may have been released, are lost from the
-// database. A mirror that is of another log is none of this.
+// AheadError reports that the mirror continues after the end of the database: the database has lost
+// records that were durable, and that may have allowed the release of something. It does not apply
+// to the mirror of another log.
 type AheadError struct {
-	// Database is [Options.Database], Mirror the file of the last record.
+	// Database is [Options.Database], and Mirror the file of the last record.
 	Database, Mirror string
-	// Head is the last record of the database, Last that of the mirror.
+	// Head is the last record of the database, and Last that of the mirror.
 	Head, Last uint64
-	// aside is what to move away to go on without the records.
+	// aside names the files to move away in order to continue without the records.
 	aside string
 }
 
@@ -32,12 +32,11 @@ func (e *AheadError) Error() string {
 		e.Database, e.Head, e.Mirror, e.Last, e.Last-e.Head, e.aside)
 }
 
-// ahead reports an [*AheadError] where the files continue the chain of the
-// database behind its head. It changes nothing, and reads no file where no file
-// goes further than the database.
+// ahead returns an [*AheadError] if the files continue the chain of the database after its head. It
+// changes nothing. It reads files only if one goes further than the database.
 func (m *Mirror) ahead(ctx context.Context, head audit.Head) error {
 	if head.Seq == 0 {
-		// Whatever begins with the first record continues an empty log.
+		// Any file that begins with the first record continues an empty log.
 		return nil
 	}
 	parts, err := m.behind(head.Seq)
@@ -79,8 +78,7 @@ type part struct {
 	packed bool
 }
 
-// behind lists the files that may hold records after seq, oldest first, the live
-// file last.
+// behind lists the files that may hold records after seq, oldest first, with the live file last.
 func (m *Mirror) behind(seq uint64) ([]part, error) {
 	entries, err := os.ReadDir(m.layout.dir)
 	if err != nil {
@@ -105,7 +103,7 @@ func (m *Mirror) behind(seq uint64) ([]part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the audit mirror: %w", err)
 	}
-	// A line that is no record says nothing of those before it.
+	// A line that is no record says nothing about the lines before it.
 	if last, err := audit.HeadOf(line); len(line) > 0 && (err != nil || last.Seq > seq) {
 		parts = append(parts, part{path: m.layout.live})
 	}
@@ -115,15 +113,15 @@ func (m *Mirror) behind(seq uint64) ([]part, error) {
 // trail follows a chain through files.
 type trail struct {
 	ctx context.Context
-	// from is where it begins, head where it has got to.
+	// from is the start of the chain, and head its end so far.
 	from uint64
 	head audit.Head
-	// other says that a file has another record where it begins.
+	// other is set if a file begins with another record than the chain.
 	other bool
 }
 
-// follow reads a file as far as it continues the chain. An [*unsound] error says
-// that it ends before the file does.
+// follow reads a file as far as it continues the chain. An [*unsound] error says that it ends
+// before the file does.
 func (t *trail) follow(path string, packed bool) error {
 	f, err := durable.Open(path)
 	if err != nil {
@@ -159,7 +157,7 @@ func (t *trail) follow(path string, packed bool) error {
 				return nil
 			}
 		case seq <= t.head.Seq:
-			// A segment is there twice while it is being compressed.
+			// While a segment is being compressed, it exists twice.
 		default:
 			next, err := t.head.Check(line)
 			if err != nil {

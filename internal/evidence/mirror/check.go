@@ -14,21 +14,20 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// Files holds the files of a mirror against its manifest, and against each
-// other: a walk reads every record once, so a second file that says something
-// else about it would pass unseen. The caller opens it before a [Walk], hands it
-// every record that was verified, and asks [Files.Check] at the end.
+// Files compares the files of a mirror with its manifest, and with each other. A walk reads every
+// record once, so it would miss a second file with another version of a record. The caller opens it
+// before a [Walk], passes it every verified record, and asks [Files.Check] at the end.
 type Files struct {
 	layout layout
 	listed []Segment
-	// got is what is read of listed[at].
+	// got describes the part of listed[at] that was read.
 	at    int
 	got   Segment
 	fault error
 }
 
-// OpenFiles takes up the manifest of a mirror, as [Walk] names one; there may be
-// none. A manifest that this program did not write is an [*audit.Fault].
+// OpenFiles reads the manifest of a mirror, with a path as for [Walk]; there may be none. A
+// manifest that this program did not write is an [*audit.Fault].
 func OpenFiles(path string) (*Files, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, liveName)
@@ -42,8 +41,8 @@ func OpenFiles(path string) (*Files, error) {
 	return f, err
 }
 
-// Record takes the next record: its length in bytes without the newline, and
-// the heads before and after it.
+// Record adds the next record: its length in bytes without the newline, and the heads before and
+// after it.
 func (f *Files) Record(length int, before, after audit.Head) {
 	for f.at < len(f.listed) && (f.listed[f.at].Retired || f.listed[f.at].Last < after.Seq) {
 		f.at++
@@ -58,7 +57,7 @@ func (f *Files) Record(length int, before, after audit.Head) {
 	f.got.Records++
 	f.got.Bytes += int64(length) + 1
 	f.got.Last, f.got.Hash, f.got.LastTime = after.Seq, after.Hash, after.Time
-	// Of one whose beginning is gone no more can be said.
+	// A segment whose beginning is gone cannot be checked further.
 	if after.Seq == s.Last && f.got.First == s.First && !f.got.same(*s) && f.fault == nil {
 		f.fault = f.differs(s.File)
 	}
@@ -68,8 +67,8 @@ func (f *Files) differs(name string) error {
 	return &audit.Fault{Problem: fmt.Sprintf("%s is not what %s says of it: one of the two was changed", name, filepath.Base(f.layout.manifest()))}
 }
 
-// Check returns what is wrong with the files, where last is the last record
-// that was read: an [*audit.Fault], or an error of reading.
+// Check returns the fault of the files, an [*audit.Fault], or a read error. Last is the last record
+// that was read.
 func (f *Files) Check(ctx context.Context, last uint64) error {
 	for i := range f.listed {
 		if s := &f.listed[i]; !s.Retired {
@@ -111,8 +110,7 @@ func (f *Files) listedFile(ctx context.Context, s *Segment, last uint64) error {
 	return nil
 }
 
-// retired reports whether a segment was removed on purpose since the manifest
-// was read.
+// retired reports whether a segment was removed on purpose since the manifest was read.
 func (f *Files) retired(s *Segment) bool {
 	now, err := f.layout.readManifest()
 	if err != nil {
@@ -126,8 +124,8 @@ func (f *Files) retired(s *Segment) bool {
 	return len(now) > 0 && now[0].First > s.First
 }
 
-// doubled looks for records that stand in two files. The same records stand
-// uncompressed and compressed for a moment, and must be the same then.
+// doubled looks for records that are in two files. The same records exist uncompressed and
+// compressed for a moment, and must then be equal.
 func (f *Files) doubled(ctx context.Context) error {
 	entries, err := os.ReadDir(f.layout.dir)
 	if err != nil {

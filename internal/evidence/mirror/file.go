@@ -9,10 +9,9 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// WalkFile visits the lines of one file, wherever it came from: a live file, a
-// segment, or a copy of either; one whose name ends in .zst is decompressed. A
-// line is valid during the visit only, and has no newline. [ErrTorn] comes after
-// all lines that are whole. An error of visit ends the walk.
+// WalkFile visits the lines of one file from any source: a live file, a segment, or a copy of
+// either. It decompresses a file whose name ends in .zst. A line is valid during the visit only,
+// and has no newline. [ErrTorn] comes after all whole lines. An error of visit ends the walk.
 func WalkFile(path string, visit func(line []byte) error) error {
 	f, err := durable.Open(path)
 	if err != nil {

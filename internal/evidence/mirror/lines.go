@@ -16,19 +16,17 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// ErrTorn means that the last line of the live file has no end: it is just
-// being written, or was torn by a crash. The lines before it were visited.
+// ErrTorn reports that the last line of the live file has no end: it is being written, or a crash
+// left it incomplete. The lines before it were visited.
 var ErrTorn = errors.New("the last line has no end: it is being written, or was torn by a crash")
 
-// lineBuffer holds the longest line there can be, and is what is read of a
-// file at once.
+// lineBuffer holds the longest possible line, and is the amount that is read of a file at once.
 const lineBuffer = 2*audit.MaxBodyBytes + 1
 
 // maxWindow bounds the memory that a compressed file may ask for.
 const maxWindow = 16 << 20
 
-// lineReader reads the lines of one file after another. Nothing is allocated
-// for a line.
+// lineReader reads the lines of one file after another. It allocates nothing for a line.
 type lineReader struct {
 	buffered *bufio.Reader
 	decoder  *zstd.Decoder
@@ -57,9 +55,9 @@ func (r *lineReader) open(f io.Reader, packed bool) error {
 	return nil
 }
 
-// next returns the next line without its newline. It is valid until the next
-// call. The error is [io.EOF] at the end, [ErrTorn] where the last line has no
-// newline, and else one of reading or decompressing.
+// next returns the next line without its newline. The line is valid until the next call. The error
+// is [io.EOF] at the end, [ErrTorn] if the last line has no newline, or an error of reading or
+// decompressing.
 func (r *lineReader) next() ([]byte, error) {
 	line, err := r.buffered.ReadSlice('\n')
 	switch {
@@ -79,14 +77,14 @@ func (r *lineReader) close() {
 	}
 }
 
-// isIO reports whether an error is of the file system, and so says nothing of
-// a file's content.
+// isIO reports whether an error comes from the file system, and so says nothing about a file's
+// content.
 func isIO(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path)
 }
 
-// unsound is a file whose content is not what it should be.
+// unsound is the error for a file with wrong content.
 type unsound struct {
 	file  string
 	cause error
@@ -96,8 +94,8 @@ func (e *unsound) Error() string { return fmt.Sprintf("%s: %v", e.file, e.cause)
 
 func (e *unsound) Unwrap() error { return e.cause }
 
-// examine reads a segment's file to its end, checks the chain in it and
-// returns what it is. An [*unsound] error says what is wrong with it.
+// examine reads a segment's file to its end, checks its chain and describes it. An [*unsound] error
+// says what is wrong with it.
 func examine(ctx context.Context, path string, packed bool) (Segment, error) {
 	f, err := durable.Open(path)
 	if err != nil {
@@ -118,8 +116,7 @@ func examine(ctx context.Context, path string, packed bool) (Segment, error) {
 			break
 		}
 		if err == nil && s.Records == 0 {
-			// The first line says what it follows. Whether that is so is the
-			// caller's to compare.
+			// The first line names its predecessor. The caller checks whether that is true.
 			if head, s.Prev, err = before(line); err == nil {
 				s.First = head.Seq + 1
 			}
@@ -150,7 +147,7 @@ func examine(ctx context.Context, path string, packed bool) (Segment, error) {
 	return s, nil
 }
 
-// before returns the head that a line says it follows, without its time.
+// before returns the head that a line names as its predecessor, without its time.
 func before(line []byte) (audit.Head, audit.Hash, error) {
 	e, err := audit.Parse(line)
 	if err != nil {
@@ -162,7 +159,7 @@ func before(line []byte) (audit.Head, audit.Hash, error) {
 	return audit.Head{Seq: e.Seq - 1, Hash: e.Prev}, e.Prev, nil
 }
 
-// counter counts and sums what is read, and ends with its context.
+// counter counts and hashes the bytes that are read, and ends with its context.
 type counter struct {
 	from io.Reader
 	ctx  context.Context

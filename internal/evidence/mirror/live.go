@@ -19,36 +19,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// live is the file that is written to. All of it but id is the run's alone.
+// live is the file that is written to. Only the loop uses its fields, except id.
 type live struct {
 	file *os.File
 	size int64
-	// base is the record before the first line, since the time of that line.
+	// base is the record before the first line, and since the time of that line.
 	base  uint64
 	since time.Time
-	// rotateFrom is when a rotation that failed may be tried again.
+	// rotateFrom is the time from which a failed rotation may be tried again.
 	rotateFrom time.Time
-	// told is set while a loss that could not be mended is known to the caller.
+	// told is set while the caller knows of a loss that could not be repaired.
 	told bool
 	buf  []byte
-	// id is what stands under the name, nil while that changes hands.
+	// id identifies the file under the name. It is nil while the file changes.
 	id atomic.Pointer[identity]
 }
 
-// identity tells one file from another. As long as the file is open, no other
-// gets its number.
+// identity distinguishes one file from another. As long as the file is open, no other gets its
+// number.
 type identity struct {
 	dev, ino uint64
-	// size is what was written whole.
+	// size is the length of the complete writes.
 	size atomic.Int64
-	// lost says why there is no such file.
+	// lost is the reason that there is no such file.
 	lost string
 }
 
 const ownerWrite = 0o200
 
-// compare looks at what stands under a name and says what is wrong with it, or
-// nothing. It takes one system call.
+// compare checks the file under a name and describes the problem, or returns "". It takes one
+// system call.
 func (id *identity) compare(path string) (problem string, now unix.Stat_t) {
 	if id.lost != "" {
 		return id.lost, now
@@ -70,10 +70,10 @@ func (id *identity) compare(path string) (problem string, now unix.Stat_t) {
 	return "", now
 }
 
-// Check reports an error where the live file was removed, replaced, truncated
-// or made read-only since it was opened. It takes one system call, may be
-// called from anywhere, and fails until the mirror has restored the file. A
-// mirror that lags, as with a full disk, is no such error.
+// Check returns an error if the live file was removed, replaced, truncated or made read-only since
+// it was opened. It takes one system call, may be called from anywhere, and fails until the mirror
+// has restored the file. A mirror that lags, for example because the disk is full, is no such
+// error.
 func (m *Mirror) Check() error {
 	for {
 		id := m.live.id.Load()
@@ -84,7 +84,7 @@ func (m *Mirror) Check() error {
 		if problem == "" {
 			return nil
 		}
-		// The mirror's own renaming must not be taken for somebody else's.
+		// The mirror's own renames must not count as somebody else's.
 		if m.live.id.Load() == id {
 			m.alarm()
 			return fmt.Errorf("the audit mirror %s %s", m.layout.live, problem)
@@ -92,9 +92,8 @@ func (m *Mirror) Check() error {
 	}
 }
 
-// resolve returns the whole path of a mirror's live file. It must be the file's
-// only name, and the file itself: what is written to it would else be written to
-// somebody's file elsewhere.
+// resolve returns the whole path of a mirror's live file. The name must be the file's only one, and
+// no link: otherwise the mirror would write to somebody's file elsewhere.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -119,8 +118,8 @@ func resolve(path string) (string, error) {
 	return path, nil
 }
 
-// takeUp opens the live file at its last whole line, or makes it. The tail is
-// the last record that stands in segments.
+// takeUp opens the live file after its last whole line, or makes it. The tail is the last record in
+// segments.
 func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
 	f, err := os.OpenFile(m.layout.live, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -155,22 +154,22 @@ func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
 	return nil
 }
 
-// publish says which file stands under the name from now on.
+// publish sets the file that is under the name from now on.
 func (l *live) publish(info *unix.Stat_t) {
 	id := &identity{dev: info.Dev, ino: info.Ino}
 	id.size.Store(l.size)
 	l.id.Store(id)
 }
 
-// content is what a live file holds.
+// content describes the records in a live file.
 type content struct {
 	size       int64
 	base, have uint64
 	since      time.Time
 }
 
-// read returns what a file holds. An [*unsound] error says why it is not this
-// mirror's.
+// read returns the content of a file. An [*unsound] error says why it does not belong to this
+// mirror.
 func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, error) {
 	c := content{base: tail, have: tail}
 	foreign := func(format string, args ...any) (content, error) {
@@ -223,8 +222,9 @@ func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, er
 	return content{size: size, base: first.Seq - 1, have: last.Seq, since: first.Time}, nil
 }
 
-// goesOn reports whether a live file whose end retention has removed from the
-// database stands on a segment of it, or right before its oldest record.
+// goesOn reports whether a live file continues a segment, or begins directly before the oldest
+// record of the database. It is for a file whose last record retention has removed from the
+// database.
 func (m *Mirror) goesOn(ctx context.Context, prev audit.Hash, last audit.Head) (bool, error) {
 	lines, upTo, err := m.o.Source.LinesAfter(ctx, 0)
 	if err != nil || len(lines) == 0 {
@@ -242,8 +242,7 @@ func (m *Mirror) goesOn(ctx context.Context, prev audit.Hash, last audit.Head) (
 	return slices.ContainsFunc(m.segments, func(s Segment) bool { return s.Hash == prev }), nil
 }
 
-// stored returns a record of the database, nil where it has none of that
-// number.
+// stored returns a record of the database, or nil.
 func (m *Mirror) stored(ctx context.Context, seq uint64) ([]byte, error) {
 	if seq == 0 || seq > m.o.Source.Head().Seq {
 		return nil, nil
@@ -255,8 +254,8 @@ func (m *Mirror) stored(ctx context.Context, seq uint64) ([]byte, error) {
 	return lines[0], nil
 }
 
-// begins reports whether a file without a whole line is empty, or the
-// beginning of the record that belongs there.
+// begins reports whether a file without a whole line is empty, or contains the beginning of the
+// record that belongs there.
 func (m *Mirror) begins(ctx context.Context, f *os.File, tail uint64) (bool, error) {
 	piece, err := io.ReadAll(io.NewSectionReader(f, 0, lineBuffer))
 	if err != nil || len(piece) == 0 {
@@ -269,8 +268,8 @@ func (m *Mirror) begins(ctx context.Context, f *os.File, tail uint64) (bool, err
 	return err == nil && len(lines) > 0 && bytes.HasPrefix(lines[0], piece), err
 }
 
-// lastLine returns the last line that has its newline and where it ends. What
-// comes after it was torn by a crash.
+// lastLine returns the last line with a newline, and its end. A crash left the text after it
+// incomplete.
 func lastLine(f *os.File) (line []byte, size int64, err error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -298,8 +297,7 @@ func lastLine(f *os.File) (line []byte, size int64, err error) {
 	return line[bytes.LastIndexByte(line, '\n')+1:], size, nil
 }
 
-// setAside gives a file that is not ours another name. It is somebody's
-// evidence of something.
+// setAside renames a file that does not belong to the mirror. It may be somebody's evidence.
 func (m *Mirror) setAside(path string, why error) (aside string, err error) {
 	for at := m.o.Clock().UnixNano(); ; at++ {
 		aside = path + ".foreign-" + strconv.FormatInt(at, 10)
@@ -314,7 +312,7 @@ func (m *Mirror) setAside(path string, why error) (aside string, err error) {
 	}
 }
 
-// rename is os.Rename that never replaces a file.
+// rename is os.Rename, but never replaces a file.
 func rename(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
@@ -323,14 +321,14 @@ func rename(from, to string) error {
 	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS):
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
-	// Not every file system can do it in one step.
+	// Not every file system can do this in one step.
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: errors.Join(err, fs.ErrExist)}
 	}
 	return os.Rename(from, to)
 }
 
-// write appends whole lines, and rotates where they would not fit.
+// write appends whole lines, and rotates if they would not fit.
 func (m *Mirror) write(lines [][]byte, upTo uint64) error {
 	seq := upTo - uint64(len(lines))
 	l := &m.live
@@ -360,8 +358,7 @@ func (m *Mirror) write(lines [][]byte, upTo uint64) error {
 	return m.append(seq)
 }
 
-// append writes what is in the buffer. Where that fails half way the file is
-// cut back to its last whole line.
+// append writes the buffer. If a write fails halfway, it truncates the file to its last whole line.
 func (m *Mirror) append(last uint64) error {
 	l := &m.live
 	if len(l.buf) == 0 {
@@ -370,7 +367,7 @@ func (m *Mirror) append(last uint64) error {
 	if _, err := l.file.Write(l.buf); err != nil {
 		err = fmt.Errorf("cannot write the audit mirror: %w", err)
 		cut := l.file.Truncate(l.size)
-		// A file system or a file that was made read-only says so only here.
+		// Only a write shows that a file system or a file was made read-only.
 		switch {
 		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 			l.lose("was made read-only")
@@ -386,7 +383,7 @@ func (m *Mirror) append(last uint64) error {
 	return nil
 }
 
-// lose says that there is no file to write to, whatever stands under the name.
+// lose notes that there is no file to write to, whatever file has the name.
 func (l *live) lose(why string) {
 	l.id.Store(&identity{lost: why})
 }
@@ -403,15 +400,15 @@ func (l *live) close() error {
 	return nil
 }
 
-// restore looks at the live file before it is written to. Where it is not what
-// was written, it is made so again from the database.
+// restore checks the live file before a write. If the file is not as it was written, restore makes
+// it again from the database.
 func (m *Mirror) restore(ctx context.Context) error {
 	l := &m.live
 	problem, now := l.id.Load().compare(m.layout.live)
 	alien := false
 	switch {
 	case problem == "" && l.file == nil:
-		// A write failed so badly that the file was given up.
+		// An earlier write failed so badly that the file was given up.
 		return m.takeUp(ctx, l.base)
 	case problem == "" && now.Size > l.size:
 		problem, alien = fmt.Sprintf("was written to by somebody else, %d bytes", now.Size-l.size), true
@@ -441,11 +438,11 @@ func (m *Mirror) restore(ctx context.Context) error {
 	return err
 }
 
-// remake puts the live file right and says what was done.
+// remake repairs the live file and describes the repair.
 func (m *Mirror) remake(ctx context.Context, problem string, alien bool) (done string, err error) {
 	l := &m.live
-	// From here on Check fails until there is a file again, whatever number
-	// the next one gets.
+	// From here on Check fails until there is a file again, even if the next one gets the same
+	// number.
 	l.lose(problem)
 	var now unix.Stat_t
 	switch err := unix.Lstat(m.layout.live, &now); {
@@ -477,7 +474,7 @@ func (m *Mirror) remake(ctx context.Context, problem string, alien bool) (done s
 	return done, m.keepManifest()
 }
 
-// owns reports whether what stands under the name is the open file.
+// owns reports whether the file under the name is the open file.
 func (l *live) owns(now *unix.Stat_t) bool {
 	var ours unix.Stat_t
 	return l.file != nil && unix.Fstat(int(l.file.Fd()), &ours) == nil && now.Dev == ours.Dev && now.Ino == ours.Ino

@@ -18,30 +18,29 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// Segment is a part of the log that has left the live file: a line of the
-// manifest. Records First to Last are in File, compressed.
+// Segment is a part of the log that has left the live file, and a line of the manifest. Records
+// First to Last are in File, compressed.
 type Segment struct {
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Prev is the hash of the record before First, Hash that of Last.
+	// Prev is the hash of the record before First, and Hash that of Last.
 	Prev audit.Hash `json:"prev"`
 	Hash audit.Hash `json:"hash"`
-	// Records counts the lines and Bytes what they take, newlines included.
+	// Records counts the lines, and Bytes their bytes, newlines included.
 	Records uint64 `json:"records"`
 	Bytes   int64  `json:"bytes"`
-	// File is the name of the file beside the manifest, PackedBytes and Sum
-	// its length and SHA-256.
+	// File is the name of the file beside the manifest. PackedBytes and Sum are its length and
+	// SHA-256.
 	File        string     `json:"file"`
 	PackedBytes int64      `json:"compressedBytes"`
 	Sum         audit.Hash `json:"sha256"`
 	FirstTime   time.Time  `json:"firstTime"`
 	LastTime    time.Time  `json:"lastTime"`
-	// Retired marks the newest segment that was removed on purpose. It says
-	// where the log goes on.
+	// Retired marks the newest segment that was removed on purpose. The log continues after it.
 	Retired bool `json:"retired,omitzero"`
 }
 
-// same reports whether two descriptions are of the same content.
+// same reports whether two segments have the same content.
 func (s Segment) same(o Segment) bool {
 	return s.First == o.First && s.Last == o.Last && s.Prev == o.Prev && s.Hash == o.Hash && s.Records == o.Records && s.Bytes == o.Bytes &&
 		s.PackedBytes == o.PackedBytes && s.Sum == o.Sum && s.FirstTime.Equal(o.FirstTime) && s.LastTime.Equal(o.LastTime)
@@ -49,15 +48,13 @@ func (s Segment) same(o Segment) bool {
 
 // layout names the files of a mirror after its live file.
 type layout struct {
-	// live is the whole path. The names of the others are base, what they are,
-	// and ext.
+	// live is the whole path. The names of the other files consist of base, their kind, and ext.
 	live, dir, base, ext string
 }
 
 const (
 	packedExt = ".zst"
-	// temporaryExt marks what is not finished. Whatever has it is of no use
-	// once its writer is gone.
+	// temporaryExt marks unfinished files. They are useless once their writer has ended.
 	temporaryExt = ".tmp"
 	seqDigits    = 12
 )
@@ -71,8 +68,7 @@ func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
 
 func (l layout) manifest() string { return l.path(l.base + "-manifest" + l.ext) }
 
-// plain is the name of a segment that is not compressed yet, packed that of one
-// that is.
+// plain returns the name of an uncompressed segment, and packed that of a compressed one.
 func (l layout) plain(r span) string {
 	return fmt.Sprintf("%s-%0*d-%0*d%s", l.base, seqDigits, r.first, seqDigits, r.last, l.ext)
 }
@@ -96,22 +92,22 @@ func (l layout) parse(name string) (r span, packed, ok bool) {
 	var err1, err2 error
 	r.first, err1 = strconv.ParseUint(first, 10, 63)
 	r.last, err2 = strconv.ParseUint(last, 10, 63)
-	// One name for each span: what is written otherwise is somebody else's.
+	// Each span has one name; any other spelling is somebody else's file.
 	if err1 != nil || err2 != nil || r.first == 0 || r.last < r.first || strings.TrimSuffix(name, packedExt) != l.plain(r) {
 		return span{}, false, false
 	}
 	return r, packed, true
 }
 
-// poses reports whether a file that is no segment could be taken for one by whoever
-// lists them by the beginning of their names.
+// poses reports whether a file that is no segment has a name that begins like a segment's, so that
+// others could mistake it for one.
 func (l layout) poses(name string) bool {
 	rest, ours := strings.CutPrefix(name, l.base+"-")
 	return ours && rest != "" && rest[0] >= '0' && rest[0] <= '9' && !strings.Contains(name, ".foreign-") && !strings.HasSuffix(name, temporaryExt)
 }
 
-// parseManifest reads a manifest. The segments it returns are in order and do
-// not overlap, and each names the file it must have.
+// parseManifest reads a manifest. The returned segments are in order and do not overlap, and each
+// has the correct file name.
 func (l layout) parseManifest(text []byte) ([]Segment, error) {
 	var list []Segment
 	for no := 1; len(text) > 0; no++ {
@@ -164,8 +160,7 @@ func encodeManifest(list []Segment) ([]byte, error) {
 	return text, nil
 }
 
-// readManifest returns the segments of the manifest file, none where there is
-// no file.
+// readManifest returns the segments of the manifest file, or none if there is no file.
 func (l layout) readManifest() ([]Segment, error) {
 	text, err := durable.ReadFile(l.manifest())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +176,7 @@ func (l layout) readManifest() ([]Segment, error) {
 	return list, nil
 }
 
-// manifestError is a manifest that this program did not write.
+// manifestError is the error for a manifest that this program did not write.
 type manifestError struct {
 	file  string
 	cause error
@@ -189,7 +184,7 @@ type manifestError struct {
 
 func (e *manifestError) Error() string { return fmt.Sprintf("cannot use %s: %v", e.file, e.cause) }
 
-// insert adds a segment at its place, or replaces the one that was there.
+// insert adds a segment at its place, or replaces an earlier version.
 func insert(list []Segment, s Segment) []Segment {
 	at, found := slices.BinarySearchFunc(list, s, func(a, b Segment) int { return cmp.Compare(a.First, b.First) })
 	if found {
@@ -200,8 +195,8 @@ func insert(list []Segment, s Segment) []Segment {
 	return slices.Insert(slices.Clone(list), at, s)
 }
 
-// replaceFile writes a file whole or not at all. The step is called between
-// what could be interrupted.
+// replaceFile writes the whole file or nothing. It calls step between the operations that a crash
+// could interrupt.
 func replaceFile(path string, text []byte, step func(string)) error {
 	if err := durable.Create(path+temporaryExt, 0o600, text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)

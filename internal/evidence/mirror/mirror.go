@@ -1,48 +1,43 @@
-// Package mirror keeps the copy of the audit log that people and programs
-// read: JSON lines in a file of one name, for tail -F and shippers, and the
-// older ones in compressed segments beside it.
+// Package mirror keeps a copy of the audit log for people and programs: JSON lines in a file of one
+// name, for tail -F and shippers, and the older lines in compressed segments beside it.
 //
-// The database is the record. The mirror follows it through [Source], is never
-// waited for, and fills in from it whatever it lacks: after a crash, a full
-// disk, or somebody's hand. Live file and segments together are the records of
-// the database from the first, or the first that retention left, to the last
-// that was written, each once and in order.
+// The database is the record. The mirror follows it through [Source]. Nothing ever waits for the
+// mirror. It adds missing lines from the database after a crash, a full disk, or a change by
+// somebody. Live file and segments together contain the records of the database from the first, or
+// the first that retention left, to the last one written, each once and in order.
 //
 // # Rotation
 //
-// By size or age the live file gets the name <base>-<first>-<last>.jsonl and
-// another takes its place; nothing is ever copied and truncated. In the
-// background the segment is compressed into …jsonl.zst, read back line by line
-// and held against the chain and the database, and listed in
-// <base>-manifest.jsonl, which is replaced as a whole. Only then the
-// uncompressed file goes. Whatever step a crash interrupts, [Open] goes on from
-// what it finds.
+// At a size or an age the live file gets the name <base>-<first>-<last>.jsonl and another takes its
+// place; nothing is ever copied and truncated. In the background the segment is compressed into
+// …jsonl.zst, read back line by line, compared with the chain and the database, and listed in
+// <base>-manifest.jsonl, which is replaced as a whole. Only then the uncompressed file is removed.
+// After a crash at any step, [Open] continues with the files that exist.
 //
-// # What is not as it was left
+// # Unexpected files
 //
-//   - A live file, or a segment that is not listed yet, which is not of this
-//     database is renamed to ….foreign-<time>, and what belongs there is
+//   - A live file, or an unlisted segment, that does not belong to this
+//     database is renamed to ….foreign-<time>. The missing lines are
 //     written from the database. Nothing is overwritten.
-//   - A live file or a segment that goes on where the database ends is the last
+//   - A live file or a segment that continues after the end of the database is the last
 //     copy of records that the database has lost: [Open] fails with an
-//     [*AheadError] and leaves everything as it is.
-//   - Lines that are missing in the live file, and segments that are missing
-//     and were not listed yet, are written from the database.
-//   - A listed segment that is missing, or is not what the manifest says, is
-//     reported by [Mirror.Status] and in the log, and is left as it is: what
-//     was finished once is evidence, and only a hand can have changed it. The
-//     records are in the database still.
-//   - A manifest that cannot be read is set aside and made again from the
-//     segments, each read whole.
+//     [*AheadError] and changes nothing.
+//   - Lines that are missing in the live file, and missing segments
+//     that were not listed yet, are written from the database.
+//   - A listed segment that is missing, or differs from the manifest, is
+//     reported by [Mirror.Status] and in the log, and is not changed: a
+//     finished segment is evidence, and only a person can have changed it. The
+//     records are still in the database.
+//   - An unreadable manifest is set aside and made again from the
+//     segments, each read as a whole.
 //
-// A change within the live file that leaves its length is found when the file
-// has become a segment.
+// A change within the live file that keeps its length is found when the file has become a segment.
 //
 // # Alive
 //
-// [Mirror.Check] says whether the live file is still the one that is written
-// to. The caller asks it before a message is let go, and lets none go while it
-// fails. The mirror restores the file by itself and then calls Options.Lost.
+// [Mirror.Check] reports whether the live file is still the one that the mirror writes to. The
+// caller asks it before it releases a message, and releases none while it fails. The mirror
+// restores the file by itself and then calls Options.Lost.
 //
 // The caller opens a mirror after its database and closes it before.
 package mirror
@@ -60,31 +55,28 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options say where the mirror is and what it is given from outside.
+// Options configure a mirror.
 type Options struct {
-	// Path of the live file. Its directory is made with mode 0700; a link in its
-	// place is refused.
+	// Path is the live file. Its directory is made with mode 0700; a link at this path is refused.
 	Path string
-	// Source is the log that is mirrored.
+	// Source is the mirrored log.
 	Source follow.Log
 	// Database names the source in errors.
 	Database string
 	Clock    func() time.Time
 	Log      *zap.Logger
-	// RotateBytes is what the live file holds at most, in bytes, but for a
-	// line that alone is longer. Zero rotates by age alone.
+	// RotateBytes bounds the live file, in bytes, unless a single line is longer. Zero rotates by
+	// age alone.
 	RotateBytes int64
-	// RotateAge is how old the first record of the live file gets. Zero
-	// rotates by size alone.
+	// RotateAge bounds the age of the live file's first record. Zero rotates by size alone.
 	RotateAge time.Duration
-	// Lost is called, where it is set, after the live file was found not to be
-	// what was written, with what was wrong and what was done about it. It may
-	// record that: the mirror waits for it and no lock is held.
+	// Lost, if set, is called after the live file was found changed, with the problem and the
+	// repair. It may record that: the mirror waits for it and holds no lock.
 	Lost func(problem string)
 
-	// step is called between what a crash could interrupt.
+	// step is called between operations that a crash could interrupt.
 	step func(name string)
-	// eager compresses at once, whatever else goes on.
+	// eager compresses at once, whatever other work there is.
 	eager bool
 }
 
@@ -94,27 +86,26 @@ type Mirror struct {
 	layout layout
 	log    *zap.Logger
 
-	// have is the last record in the live file, or before it where it is
-	// empty.
+	// have is the last record in the live file, or the one before it if it is empty.
 	have atomic.Uint64
 	live live
 
 	mu sync.Mutex
-	// segments are those of the manifest, replaced as a whole.
+	// segments are those of the manifest. The slice is replaced as a whole.
 	segments []Segment
-	// pending are those that are not in it yet, oldest first.
+	// pending are the segments that are not in it yet, oldest first.
 	pending []span
-	// faults are what is wrong with segments.
+	// faults describe problems with segments.
 	faults []string
-	// rotating is why the mirror does not rotate, and packing why it does not
-	// compress.
+	// rotating is the reason that the mirror does not rotate, and packing the reason that it does
+	// not compress.
 	rotating, packing string
 
-	// files is held over a change of the manifest and what goes with it.
+	// files is held during a change of the manifest and of the files that belong to it.
 	files sync.Mutex
 
-	// loop has the live file written. alarms has word where Check found a fault,
-	// and kick where there is something to compress.
+	// loop writes the live file. alarms signals a fault that Check found, and kick signals work for
+	// compression.
 	loop         *follow.Follower
 	alarms, kick chan struct{}
 
@@ -125,20 +116,19 @@ type Mirror struct {
 }
 
 const (
-	// retryAfter is how long the mirror waits after a failed write,
-	// rotateAgain after a failed rotation.
+	// retryAfter is the wait after a failed write, and rotateAgain the wait after a failed
+	// rotation.
 	retryAfter  = time.Second
 	rotateAgain = time.Minute
-	// gatherTime is how long the mirror lets records come together before it looks
-	// for the next ones, so that it does not run beside each commit of many.
+	// gatherTime is the time in which records gather before the mirror looks for the next ones, so
+	// that it does not run beside each of many commits.
 	gatherTime = 10 * time.Millisecond
 )
 
-// Open takes up the files of a mirror, or makes them, and follows the source
-// from there on. It does not wait until the mirror has caught up. The error is an
-// [*AheadError] where the mirror has records that the source has lost, which is
-// told only as long as the source has no others in their place: nothing is to be
-// recorded before.
+// Open opens the files of a mirror, or makes them, and follows the source from there on. It does
+// not wait until the mirror has caught up. The error is an [*AheadError] if the mirror has records
+// that the source has lost. This is only detected as long as the source has no other records in
+// their place, so nothing may be recorded before Open.
 func Open(ctx context.Context, o Options) (*Mirror, error) {
 	path, err := resolve(o.Path)
 	if err != nil {
@@ -170,26 +160,26 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 	return m, nil
 }
 
-// cannotWrite says that the live file lags.
+// cannotWrite is the message for a live file that lags.
 const cannotWrite = "cannot write the audit mirror"
 
-// Status is how a mirror is doing.
+// Status is the state of a mirror.
 type Status struct {
 	// Mirrored is the last record in the files.
 	Mirrored uint64
-	// Segments counts the compressed segments, Pending those that are not yet.
+	// Segments counts the compressed segments, and Pending the others.
 	Segments, Pending int
-	// PackedBytes is what the compressed ones take.
+	// PackedBytes is the size of the compressed segments.
 	PackedBytes int64
-	// Problems are what keeps the mirror from getting on and what is wrong
-	// with its segments, empty while all is well.
+	// Problems are the reasons that the mirror does not continue, and the faults of its segments.
+	// It is empty while all is well.
 	Problems []string
 }
 
 // Mirrored returns the number of the last record in the files.
 func (m *Mirror) Mirrored() uint64 { return m.have.Load() }
 
-// Status returns how the mirror is doing.
+// Status returns the state of the mirror.
 func (m *Mirror) Status() Status {
 	live := m.loop.Status()
 	s := Status{Mirrored: live.Seq}
@@ -217,17 +207,15 @@ func (m *Mirror) Status() Status {
 	return s
 }
 
-// Segments returns the segments of the manifest, oldest first, without those
-// that were retired.
+// Segments returns the segments of the manifest, oldest first, without the retired ones.
 func (m *Mirror) Segments() []Segment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(m.segments), func(s Segment) bool { return s.Retired })
 }
 
-// Close writes what the source has now and ends the mirror. The source must
-// still answer. What the context, or a full disk, keeps it from writing is
-// caught up at the next start.
+// Close writes the present records of the source and ends the mirror. The source must still answer.
+// If the context or a full disk prevents a write, the next start catches up.
 func (m *Mirror) Close(ctx context.Context) (err error) {
 	m.once.Do(func() {
 		m.startStop()
@@ -241,7 +229,7 @@ func (m *Mirror) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// fault notes what is wrong with a segment.
+// fault notes a fault of a segment.
 func (m *Mirror) fault(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	m.log.Error("the audit mirror is not as it was left", zap.String("problem", text))
@@ -252,8 +240,7 @@ func (m *Mirror) fault(format string, args ...any) {
 	}
 }
 
-// note keeps why something does not get on, and tells the log when that
-// changes.
+// note notes the reason that some work fails, and logs a change of it.
 func (m *Mirror) note(what string, into *string, err error) {
 	text := ""
 	if err != nil {
@@ -272,7 +259,7 @@ func (m *Mirror) note(what string, into *string, err error) {
 	}
 }
 
-// alarm makes the mirror look at its file now.
+// alarm makes the mirror check its file now.
 func (m *Mirror) alarm() {
 	select {
 	case m.alarms <- struct{}{}:
@@ -306,7 +293,7 @@ func (m *Mirror) round(ctx context.Context) error {
 			return err
 		}
 		if m.Mirrored()+1 != first {
-			// The file was made anew and begins further back.
+			// The file was made again and begins further back.
 			continue
 		}
 		if err := m.write(lines, upTo); err != nil {
@@ -319,8 +306,8 @@ func (m *Mirror) round(ctx context.Context) error {
 	return nil
 }
 
-// skip leaves out records that retention has removed before the mirror had
-// them. A file holds a run without gaps, so another begins.
+// skip leaves out records that retention has removed before the mirror had them. A file has no
+// gaps, so another one begins.
 func (m *Mirror) skip(have, last uint64) error {
 	if m.live.size > 0 && !m.rotate() {
 		return errors.New("the live file must be rotated first, since records are missing behind it")

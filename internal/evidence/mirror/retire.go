@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// Expired returns the oldest segments whose last record is older than a
-// moment, each read whole and found right. Where one is not, the error says
-// so, and the segments before it are returned.
+// Expired returns the oldest segments whose last record is older than a moment. It reads each as a
+// whole and checks it. If one is wrong, it returns an error and the segments before it.
 func (m *Mirror) Expired(ctx context.Context, before time.Time) ([]Segment, error) {
 	return m.verified(ctx, func(s *Segment) bool { return s.LastTime.Before(before) })
 }
 
-// verified returns the oldest segments, as long as they are wanted and right.
+// verified returns the oldest segments, as long as they are wanted and correct.
 func (m *Mirror) verified(ctx context.Context, wanted func(*Segment) bool) ([]Segment, error) {
 	var good []Segment
 	for _, s := range m.Segments() {
@@ -32,7 +31,7 @@ func (m *Mirror) verified(ctx context.Context, wanted func(*Segment) bool) ([]Se
 	return good, nil
 }
 
-// Verify reads a listed segment whole and holds it against the manifest.
+// Verify reads a listed segment as a whole and compares it with the manifest.
 func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
 	got, err := examine(ctx, m.layout.path(s.File), true)
 	var bad *unsound
@@ -49,10 +48,9 @@ func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// Retire removes the oldest segments that hold no record after one, each read
-// whole before, and returns them. It ends at a segment that is not right, with
-// an error. What a crash interrupts is finished at the next start. The caller
-// has recorded before that these records go.
+// Retire removes the oldest segments that hold no record after one, and returns them. It first
+// reads each as a whole. It stops at a wrong segment with an error. The next start finishes a
+// removal that a crash interrupts. The caller must have recorded the removal before.
 func (m *Mirror) Retire(ctx context.Context, upTo uint64) ([]Segment, error) {
 	gone, refused := m.verified(ctx, func(s *Segment) bool { return s.Last <= upTo })
 	if len(gone) == 0 {
@@ -75,8 +73,8 @@ func (m *Mirror) Retire(ctx context.Context, upTo uint64) ([]Segment, error) {
 	return gone, errors.Join(refused, err)
 }
 
-// removeRetired removes the files of segments that are marked, and then all of
-// them but the newest from the manifest.
+// removeRetired removes the files of the marked segments, and then all of them except the newest
+// from the manifest.
 func (m *Mirror) removeRetired(list []Segment) ([]Segment, error) {
 	retired := 0
 	for ; retired < len(list) && list[retired].Retired; retired++ {
@@ -97,7 +95,7 @@ func (m *Mirror) removeRetired(list []Segment) ([]Segment, error) {
 	return left, m.save(left)
 }
 
-// finishRetiring removes what was marked when a crash came.
+// finishRetiring removes the segments that were marked before a crash.
 func (m *Mirror) finishRetiring(list []Segment, found map[span]files) ([]Segment, error) {
 	for i := range list {
 		if list[i].Retired {

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files says which files of a span are there.
+// files tells which files of a span exist.
 type files struct {
 	plain, packed bool
 	packedBytes   int64
 }
 
-// scan lists the files of segments and removes what a crash left unfinished.
+// scan lists the files of segments and removes unfinished ones after a crash.
 func (l layout) scan() (map[span]files, error) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
@@ -58,8 +58,8 @@ func (l layout) scan() (map[span]files, error) {
 	return found, nil
 }
 
-// loadSegments takes up the segments and says up to which record they go.
-// What is not finished becomes pending.
+// loadSegments reads the segments and returns their last record. Unfinished segments become
+// pending.
 func (m *Mirror) loadSegments(ctx context.Context) (tail uint64, err error) {
 	found, err := m.layout.scan()
 	if err != nil {
@@ -122,8 +122,8 @@ func (m *Mirror) loadSegments(ctx context.Context) (tail uint64, err error) {
 	return tail, nil
 }
 
-// gaps adds what is missing between segments to what is pending, and returns
-// the last record of all.
+// gaps adds the missing spans between segments to the pending ones, and returns the last record of
+// all.
 func gaps(listed []Segment, pending []span, oldest uint64) (all []span, tail uint64) {
 	slices.SortFunc(pending, bySpan)
 	have := slices.Clone(pending)
@@ -172,8 +172,8 @@ func (m *Mirror) oldest(ctx context.Context) (uint64, error) {
 	return upTo + 1 - uint64(len(lines)), nil
 }
 
-// disown sets aside the listed segments that are not of this database. Since
-// each stands on the hash of the one before, they are the last ones.
+// disown sets aside the listed segments that do not belong to this database. Since each contains
+// the hash of the one before, they are the last ones.
 func (m *Mirror) disown(ctx context.Context, listed []Segment, found map[span]files) ([]Segment, error) {
 	ours := len(listed)
 	for ; ours > 0; ours-- {
@@ -213,8 +213,8 @@ func (m *Mirror) disownFiles(r span, f files, why error) error {
 	return nil
 }
 
-// compare says why a segment cannot be one of this database. Where retention
-// has removed its last record, nothing can be said.
+// compare returns the reason that a segment cannot belong to this database. If retention has
+// removed its last record, this is unknown.
 func (m *Mirror) compare(ctx context.Context, s *Segment) (verdict, err error) {
 	if head := m.o.Source.Head().Seq; s.Last > head {
 		return fmt.Errorf("it ends at record %d, and the database at %d", s.Last, head), nil
@@ -233,8 +233,7 @@ func (m *Mirror) compare(ctx context.Context, s *Segment) (verdict, err error) {
 	return nil, nil
 }
 
-// checkListed reports a listed segment that has lost its file or whose file
-// has another length.
+// checkListed notes a fault if a listed segment has no file or a file of another length.
 func (m *Mirror) checkListed(s *Segment, f files) {
 	switch {
 	case !f.packed:
@@ -253,7 +252,7 @@ func (m *Mirror) save(list []Segment) error {
 	return replaceFile(m.layout.manifest(), text, m.o.step)
 }
 
-// keepManifest writes the manifest again where it went with its directory.
+// keepManifest writes the manifest again after its directory was removed.
 func (m *Mirror) keepManifest() error {
 	m.files.Lock()
 	defer m.files.Unlock()
@@ -273,7 +272,7 @@ func (m *Mirror) keepManifest() error {
 	return m.save(m.segments)
 }
 
-// enqueue adds a span to what must be compressed.
+// enqueue adds a span to those that must be compressed.
 func (m *Mirror) enqueue(r span) {
 	m.mu.Lock()
 	m.pending = append(m.pending, r)
@@ -285,7 +284,7 @@ func (m *Mirror) enqueue(r span) {
 	}
 }
 
-// settled replaces a pending span by what is left of it.
+// settled replaces a pending span by the rest of it.
 func (m *Mirror) settled(r span, left ...span) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,8 +293,8 @@ func (m *Mirror) settled(r span, left ...span) {
 	}
 }
 
-// rotationDue returns when the live file is old enough, the zero time where it
-// never gets so by itself.
+// rotationDue returns the time at which the live file is old enough, or zero if age does not rotate
+// it.
 func (m *Mirror) rotationDue() time.Time {
 	l := &m.live
 	if m.o.RotateAge == 0 || l.size == 0 || l.file == nil {
@@ -308,8 +307,8 @@ func (m *Mirror) rotationDue() time.Time {
 	return due
 }
 
-// rotate makes the live file a segment and begins another. Where that fails,
-// the live file is used as it is for a while.
+// rotate makes the live file a segment and begins another. If that fails, the live file is used
+// further for a while.
 func (m *Mirror) rotate() bool {
 	err := m.rotateFile()
 	m.note("cannot rotate the audit mirror", &m.rotating, err)
@@ -357,8 +356,8 @@ func (m *Mirror) rotateFile() error {
 	return errors.Join(before.Close(), syncDir(m.layout.dir))
 }
 
-// createLike makes a file with the permissions of another, and returns its
-// own description in place of the other's.
+// createLike makes a file with the permissions of another. It replaces that one's description by
+// the new file's.
 func createLike(path string, info *unix.Stat_t) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
@@ -374,16 +373,16 @@ func createLike(path string, info *unix.Stat_t) (*os.File, error) {
 }
 
 const (
-	// packAgain is how long compression waits after a failure.
+	// packAgain is the wait after a failed compression.
 	packAgain = 10 * time.Second
-	// Compression leaves the processor to a busy daemon: it begins when less
-	// than busyRecords were written in one look, or after busyLooks.
+	// Compression leaves the processor to a busy daemon: it begins when fewer than busyRecords were
+	// written between two looks, or after busyLooks.
 	look        = 200 * time.Millisecond
 	busyRecords = 100
 	busyLooks   = 300
 )
 
-// pack compresses what is pending until the mirror is closed.
+// pack compresses pending segments until the mirror is closed.
 func (m *Mirror) pack() {
 	for {
 		select {
@@ -449,9 +448,8 @@ func (m *Mirror) calm() error {
 	return nil
 }
 
-// settle takes a pending span one step further: what is missing is written
-// from the database, what is plain is compressed, what is compressed is
-// listed, and what is not right is set aside.
+// settle takes a pending span one step further. It writes a missing segment from the database,
+// compresses an uncompressed one, lists a compressed one, and sets a wrong one aside.
 func (m *Mirror) settle(ctx context.Context, r span) error {
 	plain, packed := m.layout.path(m.layout.plain(r)), m.layout.path(m.layout.packed(r))
 	_, noPlain := os.Lstat(plain)
@@ -478,8 +476,7 @@ func (m *Mirror) settle(ctx context.Context, r span) error {
 	return m.compress(ctx, r, plain, packed)
 }
 
-// adopt lists a compressed segment that is right, and sets aside one that is
-// not.
+// adopt lists a correct compressed segment, and sets a wrong one aside.
 func (m *Mirror) adopt(ctx context.Context, r span, packed string) (bool, error) {
 	s, err := m.inspect(ctx, r, packed, true)
 	var bad *unsound
@@ -494,8 +491,8 @@ func (m *Mirror) adopt(ctx context.Context, r span, packed string) (bool, error)
 	return true, m.list(s)
 }
 
-// inspect reads a segment's file whole, and holds it against its name, the
-// segment before it and the database.
+// inspect reads a segment's file as a whole, and compares it with its name, the segment before it
+// and the database.
 func (m *Mirror) inspect(ctx context.Context, r span, path string, packed bool) (Segment, error) {
 	s, err := examine(ctx, path, packed)
 	if err != nil {
@@ -520,7 +517,7 @@ func (m *Mirror) inspect(ctx context.Context, r span, path string, packed bool) 
 	return s, err
 }
 
-// list puts a segment into the manifest.
+// list adds a segment to the manifest.
 func (m *Mirror) list(s Segment) error {
 	m.files.Lock()
 	defer m.files.Unlock()
@@ -534,7 +531,7 @@ func (m *Mirror) list(s Segment) error {
 	return nil
 }
 
-// dropPlain removes the uncompressed file of a segment that is listed.
+// dropPlain removes the uncompressed file of a listed segment.
 func (m *Mirror) dropPlain(r span) error {
 	if err := os.Remove(m.layout.path(m.layout.plain(r))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove a segment that is compressed: %w", err)
@@ -552,7 +549,8 @@ func (m *Mirror) compress(ctx context.Context, r span, plain, packed string) err
 	m.o.step("segment compressed")
 	s, err := m.inspect(ctx, r, packed+temporaryExt, true)
 	if bad, ok := errors.AsType[*unsound](err); ok {
-		// It holds what the uncompressed file holds, or was not written well.
+		// Either the uncompressed file is wrong too, or the compressed one was not written
+		// correctly.
 		return errors.Join(remove(packed+temporaryExt), m.judge(ctx, r, plain, bad))
 	}
 	if err != nil {
@@ -574,8 +572,7 @@ func (m *Mirror) compress(ctx context.Context, r span, plain, packed string) err
 	return m.dropPlain(r)
 }
 
-// judge decides what an uncompressed segment is worth whose compressed form is
-// not right.
+// judge checks an uncompressed segment whose compressed form is wrong.
 func (m *Mirror) judge(ctx context.Context, r span, plain string, bad *unsound) error {
 	_, err := m.inspect(ctx, r, plain, false)
 	var worse *unsound
@@ -590,7 +587,7 @@ func (m *Mirror) judge(ctx context.Context, r span, plain string, bad *unsound) 
 	return err
 }
 
-// createNew makes a file in the place of what a crash may have left there.
+// createNew makes a file, in place of one that a crash may have left.
 func createNew(path string) (*os.File, error) {
 	if err := remove(path); err != nil {
 		return nil, err
@@ -627,7 +624,7 @@ func squeeze(ctx context.Context, from, to string) (err error) {
 	return out.Sync()
 }
 
-// packWindow is how far back compression looks, in bytes.
+// packWindow is the window of the compression, in bytes.
 const packWindow = 1 << 20
 
 // interruptible ends with its context.
@@ -650,8 +647,7 @@ func remove(path string) error {
 	return nil
 }
 
-// rebuild writes a segment that is missing from the database, as much of it as
-// one segment holds.
+// rebuild writes a missing segment from the database, up to the size of one segment.
 func (m *Mirror) rebuild(ctx context.Context, r span) error {
 	unfinished := m.layout.path(m.layout.plain(r)) + temporaryExt
 	last, err := m.export(ctx, r, unfinished)
@@ -687,8 +683,8 @@ func (m *Mirror) rebuild(ctx context.Context, r span) error {
 	return syncDir(filepath.Dir(plain))
 }
 
-// export writes records into a file, from the first of a span to its last or
-// to what one segment holds, and returns the last.
+// export writes records into a file, from the first of a span to its last or up to the size of one
+// segment, and returns the last.
 func (m *Mirror) export(ctx context.Context, r span, path string) (last uint64, err error) {
 	f, err := createNew(path)
 	if err != nil {

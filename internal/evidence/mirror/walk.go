@@ -12,25 +12,23 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// liveName is the live file's name where only a directory is named.
+// liveName is the live file's name if the path is a directory.
 const liveName = "audit.jsonl"
 
-// Walk visits the lines of a mirror in order, from a record on: those of the
-// segments and then those of the live file. It needs no database and changes
-// nothing, and a daemon may be writing meanwhile. The path is the live file's,
-// or its directory's where the file is audit.jsonl. A line is valid during the
-// visit only, and has no newline.
+// Walk visits the lines of a mirror in order, from a record on: first those of the segments and
+// then those of the live file. It needs no database and changes nothing, and a daemon may be
+// writing meanwhile. The path is the live file's, or its directory's if the file is audit.jsonl. A
+// line is valid during the visit only, and has no newline.
 //
-// An error names the file it is in. Where a file cannot be decompressed, or
-// records are missing between files, it is an [*audit.Fault]. [ErrTorn] comes
-// after all lines that are whole. An error of visit ends the walk.
+// An error names its file. If a file cannot be decompressed, or records are missing between files,
+// it is an [*audit.Fault]. [ErrTorn] comes after all whole lines. An error of visit ends the walk.
 func Walk(path string, from uint64, visit func(line []byte) error) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, liveName)
 	}
 	w := &walk{layout: newLayout(path), lines: newLineReader(), from: from, next: from, visit: visit}
 	defer w.lines.close()
-	// A file that is renamed or compressed meanwhile is found at the next look.
+	// The next look finds a file that is renamed or compressed meanwhile.
 	for range looks {
 		if done, err := w.look(); done || err != nil {
 			return err
@@ -39,15 +37,14 @@ func Walk(path string, from uint64, visit func(line []byte) error) error {
 	return fmt.Errorf("cannot read the mirror %s: its files change faster than they are read", path)
 }
 
-// looks bounds how often a walk looks which files there are.
+// looks bounds the number of times that a walk lists the files.
 const looks = 100
 
-// walk is where a walk is.
+// walk is the state of a walk.
 type walk struct {
 	layout layout
 	lines  *lineReader
-	// from is the first record that is wanted, next the one that follows, zero
-	// before the first.
+	// from is the first wanted record, and next the one that follows, zero before the first.
 	from, next uint64
 	visit      func(line []byte) error
 }
@@ -59,7 +56,7 @@ type segmentFile struct {
 	packed bool
 }
 
-// list returns the files of segments, oldest first, one for each.
+// list returns the files of segments, oldest first, one for each segment.
 func (w *walk) list() ([]segmentFile, error) {
 	entries, err := os.ReadDir(w.layout.dir)
 	if err != nil {
@@ -75,7 +72,7 @@ func (w *walk) list() ([]segmentFile, error) {
 	}
 	list := make([]segmentFile, 0, len(found))
 	for _, r := range sorted(found) {
-		// While both are there, only the uncompressed one is sure to be whole.
+		// While both exist, only the uncompressed one is sure to be complete.
 		if found[r].plain {
 			list = append(list, segmentFile{r, w.layout.plain(r), false})
 		} else {
@@ -85,8 +82,8 @@ func (w *walk) list() ([]segmentFile, error) {
 	return list, nil
 }
 
-// look goes on from the record that follows with the files there are now, and
-// reports whether it came to the end.
+// look continues from the next record with the files that exist now, and reports whether it reached
+// the end.
 func (w *walk) look() (done bool, err error) {
 	list, err := w.list()
 	if err != nil {
@@ -123,7 +120,7 @@ func (w *walk) missing(before uint64) error {
 	return fmt.Errorf("%s: %w", w.layout.dir, &audit.Fault{Seq: w.next, Problem: problem})
 }
 
-// segment visits the lines of a segment from the record that follows.
+// segment visits the lines of a segment from the next record on.
 func (w *walk) segment(s segmentFile) error {
 	path := w.layout.path(s.name)
 	f, err := durable.Open(path)
@@ -155,12 +152,12 @@ func (w *walk) segment(s segmentFile) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// live visits the lines of the live file. It reports false where the file was
-// rotated meanwhile, so that a segment holds what follows.
+// live visits the lines of the live file. It returns false if the file was rotated meanwhile, so
+// that a segment holds the next record.
 func (w *walk) live() (done bool, err error) {
 	f, err := durable.Open(w.layout.live)
 	if errors.Is(err, fs.ErrNotExist) && w.next > 0 {
-		// Between two names, or never made: the segments tell.
+		// The file is being renamed, or was never made: the segments tell.
 		again, err := w.behind()
 		return !again, err
 	}
@@ -207,8 +204,8 @@ func (w *walk) live() (done bool, err error) {
 	}
 }
 
-// behind reports whether a segment has come that holds the record that follows:
-// any one, where it does not matter which is the first.
+// behind reports whether a segment with the next record has appeared. At the beginning of a walk,
+// any segment counts.
 func (w *walk) behind() (bool, error) {
 	list, err := w.list()
 	if err != nil {

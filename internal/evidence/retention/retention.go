@@ -1,4 +1,4 @@
-// Package retention removes old records from the log and from all that follows it: a
+// Package retention removes old records from the log and from everything that follows it. A
 // tombstone stands for them.
 package retention
 
@@ -17,44 +17,44 @@ import (
 	"go.uber.org/zap"
 )
 
-// every is how often the keeper looks for what has been kept for long enough.
+// every is the interval of searches for expired records.
 const every = time.Hour
 
-// Options are what a keeper works with.
+// Options configure a keeper.
 type Options struct {
 	Store  *store.Store
 	Mirror *mirror.Mirror
 	Index  *index.Index
-	// Followed is the last record that everything has that follows the log.
+	// Followed returns the last record that all followers of the log have.
 	Followed func() uint64
-	// Removes is called before the first records of the log are removed, up to a number, and
-	// keeps them where it fails.
+	// Removes is called before the log's records up to a number are removed. If it fails, they
+	// stay.
 	Removes func(upTo uint64) error
-	// Keep is for how long records are kept, zero for ever. Less than Advised is warned of.
+	// Keep returns the time for which records are kept, zero for ever. A time below Advised causes
+	// a warning.
 	Keep    func() time.Duration
 	Advised time.Duration
-	// Dir is where a tombstone is written, beside the mirror.
+	// Dir is the directory of the tombstone, beside the mirror.
 	Dir string
 	Now func() time.Time
 	Log *zap.Logger
 }
 
-// Keeper removes what has been kept for long enough, until it is closed.
+// Keeper removes expired records until it is closed.
 type Keeper struct {
 	o    Options
 	stop context.CancelFunc
 	done chan struct{}
-	// looks says that Keep may have changed.
+	// looks signals that Keep may have changed.
 	looks chan struct{}
-	// mu keeps two removals apart.
+	// mu serializes removals.
 	mu sync.Mutex
-	// owed is set while something may have records that are retired: after the start, which may
-	// come after a crash, and after a removal that has failed in the middle.
+	// owed is set while a follower may have retired records: after the start, which may come after
+	// a crash, and after a removal that has failed halfway.
 	owed bool
 }
 
-// Start finishes a removal that was broken off, and from then on removes what
-// is older than it is to be kept.
+// Start finishes an interrupted removal. From then on it removes expired records.
 func Start(ctx context.Context, o Options) *Keeper {
 	k := &Keeper{o: o, done: make(chan struct{}), looks: make(chan struct{}, 1), owed: true}
 	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) *Keeper {
 	return k
 }
 
-// Look has the keeper ask anew for how long records are kept.
+// Look makes the keeper ask Keep again.
 func (k *Keeper) Look() {
 	select {
 	case k.looks <- struct{}{}:
@@ -106,8 +106,7 @@ func (k *Keeper) run(ctx context.Context) {
 	}
 }
 
-// Retire removes old records for good, as an operator asks for. It does not end with
-// its caller.
+// Retire removes old records for good, on an operator's request. It does not end with its caller.
 func (k *Keeper) Retire(_ context.Context, _ api.Peer, p *api.AuditRetireParams) (api.AuditRetireResult, error) {
 	r, err := k.retire(context.Background(), p.Before)
 	if err != nil {
@@ -116,8 +115,8 @@ func (k *Keeper) Retire(_ context.Context, _ api.Peer, p *api.AuditRetireParams)
 	return r, nil
 }
 
-// retire removes the segments whose last record is older than a moment, and
-// their records from the database, if every sink has them.
+// retire removes the segments whose last record is older than a moment, and their records from the
+// database, if every sink has them.
 func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetireResult, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +130,7 @@ func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetir
 	if err := k.o.Removes(segments[len(segments)-1].Last); err != nil {
 		return r, err
 	}
-	// A tombstone stands for what was signed before.
+	// A tombstone only covers signed records.
 	if err := k.o.Store.Sign(); err != nil {
 		return r, err
 	}
@@ -145,7 +144,7 @@ func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetir
 	return r, errors.Join(refused, k.pruneFollowersLocked(ctx, &tomb))
 }
 
-// finish takes up what a crash or a failure left of the last removal.
+// finish finishes the last removal after a crash or a failure.
 func (k *Keeper) finish(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,7 +165,7 @@ func (k *Keeper) finish(ctx context.Context) error {
 	return k.pruneFollowersLocked(ctx, &tomb)
 }
 
-// pruneFollowersLocked takes retired records out of everything that follows the log.
+// pruneFollowersLocked removes retired records from everything that follows the log.
 func (k *Keeper) pruneFollowersLocked(ctx context.Context, tomb *audit.Tombstone) error {
 	if err := checkpoints.WriteTombstone(k.o.Dir, tomb); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 )
 
-// maxHeldFile bounds a file that somebody gave as evidence.
+// maxHeldFile bounds a file of evidence from somebody.
 const maxHeldFile = 64 << 20
 
-// Held reads the checkpoints out of what somebody holds: receipts, notes,
-// or lines of a file of checkpoints; in a file, or a directory of such files.
+// Held reads somebody's checkpoints: receipts, notes, or lines of a file of checkpoints; in a file,
+// or a directory of such files.
 func Held(path string) (notes []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

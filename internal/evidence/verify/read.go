@@ -24,7 +24,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 )
 
-// begin makes the verifier, once all that it is given is known.
+// begin makes the verifier once all its inputs are known.
 func (c *check) begin() (err error) {
 	if c.unsound != nil {
 		return c.unsound
@@ -72,13 +72,12 @@ func (c *check) add(line []byte) error {
 	return nil
 }
 
-// remnant reports whether a line is of a record that the tombstone stands for,
-// and checks it: while retention goes on some are still there, and what is there
-// must be what was retired.
+// remnant reports whether a line is a record that the tombstone covers. While retention runs, some
+// of these are still there. remnant checks that they are the retired ones.
 func (c *check) remnant(line []byte) (old bool, err error) {
 	head, err := audit.HeadOf(line)
 	if err != nil || head.Seq > c.retired() {
-		// The verifier says what is wrong with it.
+		// The verifier reports the fault.
 		return false, c.rested()
 	}
 	if c.left.Seq == 0 {
@@ -92,7 +91,7 @@ func (c *check) remnant(line []byte) (old bool, err error) {
 	return true, err
 }
 
-// rested says whether the remnants are the end of what the tombstone stands for.
+// rested checks that the remnants end with the last record that the tombstone covers.
 func (c *check) rested() error {
 	if c.left.Seq == 0 {
 		return nil
@@ -103,7 +102,7 @@ func (c *check) rested() error {
 	return nil
 }
 
-// database checks the record itself.
+// database checks the database itself.
 func (c *check) database(ctx context.Context) error {
 	if info, err := os.Stat(c.Path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: %w", c.Path, durable.ErrNoFile)
@@ -152,7 +151,7 @@ func (c *check) database(ctx context.Context) error {
 	return c.digestKeys(ctx, reader.Reader)
 }
 
-// digestKeys holds the daemon's digest keys against what the database remembers of them.
+// digestKeys compares the daemon's digest keys with the database's notes about them.
 func (c *check) digestKeys(ctx context.Context, database *store.Reader) error {
 	if c.keys == "" {
 		return nil
@@ -162,7 +161,7 @@ func (c *check) digestKeys(ctx context.Context, database *store.Reader) error {
 	case errors.Is(err, fs.ErrPermission):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		// None was made yet, or all are lost.
+		// No key was made yet, or all are lost.
 	case err != nil:
 		return &audit.Fault{Problem: fmt.Sprintf("the digest keys: %v", err)}
 	}
@@ -180,7 +179,7 @@ func (c *check) digestKeys(ctx context.Context, database *store.Reader) error {
 	return &audit.Fault{Problem: fmt.Sprintf("the digest key in %s of %s is not there, or is not the one that the database remembers: digests on record cannot be compared with it", c.keys, strings.Join(others, ", "))}
 }
 
-// rowsBeside checks the rows beside the records, by their seals and by what the records say.
+// rowsBeside checks the rows beside the records, by their seals and by the records.
 func (c *check) rowsBeside(ctx context.Context, database *store.Reader, replay *fold.Replay) error {
 	err := c.sealedRows(ctx, database)
 	altered, fault := errors.AsType[*audit.Fault](err)
@@ -202,7 +201,7 @@ func (c *check) rowsBeside(ctx context.Context, database *store.Reader, replay *
 // maxNamed bounds the altered rows that a fault names.
 const maxNamed = 10
 
-// sealedRows checks the rows beside the records, where the key is there.
+// sealedRows checks the rows beside the records, if the key is there.
 func (c *check) sealedRows(ctx context.Context, database *store.Reader) error {
 	if c.rowKey == nil {
 		return nil
@@ -225,8 +224,8 @@ func (c *check) sealedRows(ctx context.Context, database *store.Reader) error {
 	return &audit.Fault{Problem: fmt.Sprintf("%s changed by somebody else than the daemon: %s%s", term.Count(len(altered), "row"), strings.Join(names, ", "), more)}
 }
 
-// agree checks what else the daemon answers from, the database with its tiles and the
-// index, and that it is the same log. Where it is not, the findings are about that.
+// agree checks the daemon's other sources of answers, the database with its tiles and the index,
+// and that they belong to the same log. If they do not, the findings are about them.
 func (c *check) agree(ctx context.Context, f *Findings) error {
 	d := &check{Log: &Log{Path: c.Database, InDatabase: true, Socket: c.Socket, Progress: c.Progress, rowKey: c.rowKey, keys: c.keys}, proof: c.proof, witnesses: make(map[string]string)}
 	d.proof.Tombstone = nil
@@ -267,8 +266,8 @@ func (c *check) agree(ctx context.Context, f *Findings) error {
 }
 
 const (
-	// behindTries and behindWait bound how long a mirror that is a moment
-	// behind, or whose last line is just being written, is waited for.
+	// behindTries and behindWait bound the wait for a mirror that is a moment behind, or whose last
+	// line is being written.
 	behindTries = 100
 	behindWait  = 20 * time.Millisecond
 )
@@ -278,7 +277,7 @@ func (c *check) copy(ctx context.Context) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	// Where there should be a log, one that is gone is a fault of it.
+	// If a log is expected, its absence is a fault.
 	expected := len(c.proof.Keys)+len(c.proof.Held) > 0
 	info, err := os.Stat(c.Path)
 	if c.Own && !expected && errors.Is(err, fs.ErrNotExist) {
@@ -294,7 +293,7 @@ func (c *check) copy(ctx context.Context) error {
 	}
 	want := uint64(0)
 	for _, signed := range c.proof.Held {
-		// What is no checkpoint was refused when the verifier was made.
+		// The verifier has already refused notes that are no checkpoints.
 		held, _ := audit.OpenCheckpoint(signed)
 		want = max(want, held.Size)
 	}
@@ -323,7 +322,7 @@ func (c *check) copy(ctx context.Context) error {
 	}
 }
 
-// retired is the last record that the tombstone stands for.
+// retired returns the last record that the tombstone covers.
 func (c *check) retired() uint64 {
 	if c.proof.Tombstone == nil {
 		return 0
@@ -331,7 +330,7 @@ func (c *check) retired() uint64 {
 	return c.proof.Tombstone.Head.Seq
 }
 
-// walk reads on from where the verifier is.
+// walk continues reading after the verifier's last record.
 func (c *check) walk(ctx context.Context) error {
 	visit := func(line []byte) error {
 		if err := ctx.Err(); err != nil {
@@ -358,6 +357,6 @@ func (c *check) walk(ctx context.Context) error {
 	if err == nil || errors.As(err, &fault) || errors.As(err, &inFile) || errors.Is(err, mirror.ErrTorn) || ctx.Err() != nil {
 		return err
 	}
-	// What cannot be read as lines, or be decompressed, was changed.
+	// A file that cannot be read as lines, or be decompressed, was changed.
 	return &audit.Fault{Seq: c.verifier.Head().Seq + 1, Problem: err.Error()}
 }

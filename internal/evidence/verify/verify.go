@@ -1,10 +1,10 @@
-// Package verify holds an audit log that lies on a disk against all that can be known
-// of it: its chain and Merkle tree, the checkpoints in it, the public keys, checkpoints
-// and receipts that stand outside it, the tombstone of what was retired, and where it
-// is a daemon's own, the database and the index that the daemon answers from.
+// Package verify checks an audit log on a disk against all other evidence of it: its chain and
+// Merkle tree, the checkpoints in it, the public keys, checkpoints and receipts outside it, the
+// tombstone of retired records, and for a daemon's own log also the database and the index from
+// which the daemon answers.
 //
-// The caller fills a [Log], which trusts nothing that it is not given, and calls
-// [Log.Verify]. Nothing is changed, and no daemon is needed.
+// The caller fills a [Log], which trusts only its inputs, and calls [Log.Verify]. It changes
+// nothing, and needs no daemon.
 package verify
 
 import (
@@ -31,119 +31,118 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Log is an audit log, and what it is held against.
+// Log is an audit log, and the evidence to compare it with.
 type Log struct {
-	// Path is a directory with a mirror, a mirror's live file, or a copy of either;
-	// with InDatabase it is a database.
+	// Path is a directory with a mirror, a mirror's live file, or a copy of either; with InDatabase
+	// it is a database.
 	Path       string
 	InDatabase bool
-	// Socket says where a daemon that may be using a database answers.
+	// Socket returns the socket of a daemon that may be using a database.
 	Socket logreader.Socket
-	// Proof has the keys of the log, and the checkpoints that are held outside it.
+	// Proof has the keys of the log, and the checkpoints outside it.
 	Proof audit.Proof
-	// Against are those checkpoints again, by where they came from.
+	// Against has those checkpoints again, by their source.
 	Against []Evidence
-	// Witnesses must have cosigned the log, up to its last records: Within says how many.
+	// Witnesses must have cosigned the log, except its last records. Within bounds the exception.
 	Witnesses []*witness.Key
 	Within    Within
-	// Own marks a daemon's own mirror, which may be a moment behind, and Database is
-	// what it is the mirror of, "" where that is not there: it is checked too.
+	// Own marks a daemon's own mirror, which may be a moment behind. Database is its database, ""
+	// if that is not there: it is checked too.
 	Own      bool
 	Database string
-	// Gone is where the database of a daemon's own mirror should be and is not.
+	// Gone is the path of the missing database of a daemon's own mirror.
 	Gone string
-	// Progress, where it is set, is called for each file that is read, with its size
-	// where that is known, and what it returns with the records and bytes so far.
+	// Progress, if set, is called for each file that is read, with its size if known. The function
+	// that it returns is called with the records and bytes so far.
 	Progress func(size int64) func(seq uint64, bytes int64, end bool)
 
-	// Checkpoints is the daemon's own file of checkpoints, "" where another was named: it is
-	// said if it does not reach as far as the log.
+	// Checkpoints is the daemon's own file of checkpoints, "" if another was named. Verify reports
+	// it if the file does not cover the whole log.
 	Checkpoints string
 
-	// keys is the directory of the daemon's own keys, "" where others were named.
+	// keys is the directory of the daemon's own keys, "" if others were named.
 	keys string
-	// rowKey is the key that the rows of the database are sealed with; nil where it cannot
-	// be read, as by another user.
+	// rowKey is the key that seals the rows of the database. It is nil if it cannot be read, for
+	// example by another user.
 	rowKey []byte
-	// newest is the checkpoint that is kept beside the daemon's key, in a file.
+	// newest is the checkpoint beside the daemon's key, and newestIn its file.
 	newest, newestIn string
-	// keyless is where the daemon's public key should be and is not.
+	// keyless is the directory in which the daemon's public key is missing.
 	keyless string
-	// unsound is what is wrong with what stands beside the log, and failed why
-	// something that it is to be held against could not be read.
+	// unsound is the fault of a file beside the log, and failed the reason that some evidence could
+	// not be read.
 	unsound *audit.Fault
 	failed  error
 }
 
-// Evidence are checkpoints from one place outside the log.
+// Evidence has the checkpoints from one source outside the log.
 type Evidence struct {
-	// From says in words what they are and where they came from, and Many that there are
-	// several.
+	// From describes them and their source in words. Many is set if there are several.
 	From string
 	Many bool
-	// File is the file of checkpoints that they are from, "" for what is none.
+	// File is the file of checkpoints that contains them, "" for another source.
 	File string
 	// Notes are the signed notes.
 	Notes []string
-	// UpTo is how many records the largest is of that fits and that a known key signed, 0
-	// where there is none, and Unproven counts those that fit and that none signed. Both are
-	// known after [Log.Verify].
+	// UpTo is the number of records in the largest one that fits and that a known key signed, 0 if
+	// there is none. Unproven counts those that fit and that no known key signed. Both are known
+	// after [Log.Verify].
 	UpTo     uint64
 	Unproven int
 }
 
-// Within is how much of a log the newest cosignature may lack: so many records at most, and
-// none that is so much older than the newest one.
+// Within bounds the part of a log that the newest cosignature may lack: a number of records, and
+// their age relative to the newest record.
 type Within struct {
 	Records uint64
 	Age     time.Duration
 }
 
-// Cosigned is how far a witness has cosigned a log.
+// Cosigned is the extent to which a witness has cosigned a log.
 type Cosigned struct {
 	Witness string    `json:"witness"`
 	UpTo    uint64    `json:"upTo"`
 	At      time.Time `json:"at"`
 }
 
-// Findings are how a log was found.
+// Findings are the result of a check.
 type Findings struct {
 	audit.Report
-	// Fault is what is wrong, nil for nothing.
+	// Fault is the fault, or nil.
 	Fault *audit.Fault
-	// Path is what the findings are about: the log, or the database beside it where
-	// the fault is there.
+	// Path is the subject of the findings: the log, or the database beside it if the fault is
+	// there.
 	Path string
-	// Standing is the last record that the tombstone stands for.
+	// Standing is the last record that the tombstone covers.
 	Standing uint64
-	// Derived says that the fault is of the Merkle tree or the index, and says itself how it
-	// is made anew from the records.
+	// Derived is set if the fault is in the Merkle tree or the index. The fault then says how to
+	// make it again from the records.
 	Derived bool
-	// Notices say what is not as it should be beside the log, and no fault.
+	// Notices are observations about files beside the log that are no faults.
 	Notices []string
-	// Cosigned says how far the witnesses have cosigned the log.
+	// Cosigned is the extent to which the witnesses have cosigned the log.
 	Cosigned []Cosigned
-	// Beside and Indexed say that the database was checked too, and its index, and
-	// Behind is how many records the mirror lacks.
+	// Beside and Indexed are set if the database and its index were checked too. Behind is the
+	// number of records that the mirror lacks.
 	Beside, Indexed bool
-	// Rows says that the rows of the database beside the records were checked.
+	// Rows is set if the rows of the database beside the records were checked.
 	Rows   bool
 	Behind uint64
 }
 
-// Records is how many records were read.
+// Records returns the number of records that were read.
 func (f *Findings) Records() uint64 { return f.Head.Seq - min(f.Standing, f.Head.Seq) }
 
-// Unsigned reports that nothing in a log says that it was ever signed: then it is no
-// news that no checkpoint stands between two of its records.
+// Unsigned reports whether nothing in a log indicates that it was ever signed. Then it is expected
+// that there is no checkpoint between two of its records.
 func (f *Findings) Unsigned() bool { return f.Checkpoints == 0 && f.Origin == "" }
 
-// OwnKeys takes up the public keys of a daemon, of which the last is in force, with the
-// newest checkpoint and those that witnesses cosigned, which are kept beside them.
+// OwnKeys adds the public keys of a daemon, of which the last is in force, and the newest
+// checkpoint and the cosigned ones, which are kept beside them.
 func (l *Log) OwnKeys(dir string) error {
 	keys, err := keyring.PublicKeys(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A log without checkpoints has none: it is of before there were any.
+		// A log without checkpoints has no keys: it is older than checkpoints.
 		l.keyless, keys, err = dir, nil, nil
 	}
 	if err != nil {
@@ -161,7 +160,7 @@ func (l *Log) OwnKeys(dir string) error {
 		}
 	}
 	l.keys = dir
-	// What others may not read is no reason not to check the rest.
+	// If another user may not read the row key, the rest can still be checked.
 	if rows, err := keyring.ReadRows(dir); err == nil {
 		l.rowKey = rows.Key()
 	}
@@ -176,17 +175,17 @@ func (l *Log) OwnKeys(dir string) error {
 	return err
 }
 
-// Readable reports whether all that the log is held against could be read.
+// Readable reports whether all evidence could be read.
 func (l *Log) Readable() bool { return l.failed == nil }
 
-// hold holds the log against checkpoints.
+// hold adds checkpoints as evidence.
 func (l *Log) hold(notes []string, from string) {
 	l.Proof.Held = append(l.Proof.Held, notes...)
 	l.Against = append(l.Against, Evidence{From: from, Many: len(notes) > 1, Notes: notes})
 }
 
-// HoldCheckpoints holds the log against the checkpoints in a file, which may be empty
-// where nobody named it. What cannot be read fails [Log.Verify].
+// HoldCheckpoints adds the checkpoints in a file as evidence. The file may be empty if the caller
+// did not name it. If it cannot be read, [Log.Verify] fails.
 func (l *Log) HoldCheckpoints(file string, named bool) {
 	notes, err := checkpoints.Read(file)
 	switch {
@@ -200,8 +199,8 @@ func (l *Log) HoldCheckpoints(file string, named bool) {
 	}
 }
 
-// HoldReceipts holds the log against what counterparties hold, see [Held]. What cannot
-// be read fails [Log.Verify].
+// HoldReceipts adds the checkpoints of counterparties as evidence, see [Held]. If they cannot be
+// read, [Log.Verify] fails.
 func (l *Log) HoldReceipts(path string) {
 	notes, err := Held(path)
 	if err != nil {
@@ -211,8 +210,8 @@ func (l *Log) HoldReceipts(path string) {
 	l.hold(notes, fmt.Sprintf("%s of %s", term.Count(len(notes), "receipt"), path))
 }
 
-// Tombstone takes up the tombstone in a file, or the one that stands beside the log
-// where none is named. One that cannot be read fails [Log.Verify].
+// Tombstone adds the tombstone in a file, or the one beside the log if no file is named. If it
+// cannot be read, [Log.Verify] fails.
 func (l *Log) Tombstone(file string) {
 	if file == "" {
 		dir := filepath.Dir(l.Path)
@@ -241,31 +240,31 @@ func (l *Log) Tombstone(file string) {
 type check struct {
 	*Log
 	proof audit.Proof
-	// left is the last of the retired records that are still there.
+	// left is the last of the retired records that still exist.
 	left audit.Head
-	// files are the mirror's, nil where one file is checked alone.
+	// files are the mirror's, nil if one file is checked alone.
 	files    *mirror.Files
 	bytes    int64
 	verifier *audit.Verifier
 	progress func(end bool)
-	// witnesses are the names by their keys of those that are listed by the records, and beyond
-	// counts the checkpoints in the log behind the newest one of its own file of them.
+	// witnesses are the names, by their keys, of the witnesses that the records list. beyond counts
+	// the checkpoints in the log after the newest one in its own file of them.
 	witnesses map[string]string
 	beyond    int
 	ownSize   uint64
-	// derived is set once the records are good and the Merkle tree is not.
+	// derived is set if the records are correct and the Merkle tree is not.
 	derived bool
 	// rows is [Findings.Rows].
 	rows bool
-	// unlike says which rows are not as the log says, where that is so. A log that was cut is
-	// told before it.
+	// unlike is the fault of rows that differ from the log, or nil. A fault for a shortened log
+	// takes precedence.
 	unlike *audit.Fault
-	// each, where set, is given every line of the database that was found good.
+	// each, if set, receives every correct line of the database.
 	each func(seq uint64, line []byte) error
 }
 
-// Verify reads every byte of the log. What is wrong with the log, or with what stands
-// beside it, is a fault of the findings; the error says that it could not be read.
+// Verify reads every byte of the log. A problem with the log, or with a file beside it, is a fault
+// in the findings. An error means that the log could not be read.
 func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 	if l.newest != "" && !slices.Contains(l.Proof.Held, l.newest) {
 		l.hold([]string{l.newest}, "1 checkpoint of "+l.newestIn)
@@ -304,7 +303,7 @@ func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 		return nil, err
 	}
 	if f.Fault != nil && f.Fault.Seq == 0 {
-		// Of no record: what is around it says which file it is of.
+		// The fault belongs to no record. The surrounding text names the file.
 		f.Fault = &audit.Fault{Problem: err.Error()}
 	}
 	return f, nil
@@ -322,8 +321,8 @@ func (c *check) finish(err error) (report audit.Report, _ error) {
 	return report, err
 }
 
-// outside says of each kind of evidence how far it holds the log, and wants each of the
-// witnesses that were named to have cosigned all of it but the last records.
+// outside determines for each kind of evidence how much of the log it covers. It requires that each
+// of the named witnesses has cosigned everything except the last records.
 func (c *check) outside(report *audit.Report) (said []Cosigned, err error) {
 	held := c.verifier.HeldOutside()
 	fits := make(map[string]audit.HeldCheckpoint, len(held))
@@ -352,8 +351,8 @@ func (c *check) outside(report *audit.Report) (said []Cosigned, err error) {
 	return said, nil
 }
 
-// cosigned is how far a witness has cosigned the log. The witness signs what a key of the log
-// has signed, so its own signature is enough.
+// cosigned returns the extent to which a witness has cosigned the log. A witness signs only
+// checkpoints that a key of the log has signed, so its own signature is enough.
 func (c *check) cosigned(k *witness.Key, held []audit.HeldCheckpoint, report *audit.Report) (newest Cosigned, _ error) {
 	newest.Witness = k.Name()
 	var after time.Time
@@ -380,8 +379,8 @@ func (c *check) cosigned(k *witness.Key, held []audit.HeldCheckpoint, report *au
 	return newest, nil
 }
 
-// damaged makes faults of errors that say that a file does not hold what it should,
-// and leaves those that say that it could not be read.
+// damaged turns errors about wrong content of a file into faults, and keeps errors about files that
+// could not be read.
 func damaged(err error) error {
 	var fault *audit.Fault
 	if err == nil || errors.As(err, &fault) {
@@ -394,7 +393,7 @@ func damaged(err error) error {
 	return err
 }
 
-// around checks what stands beside a log whose records are good.
+// around checks the files beside a log whose records are correct.
 func (c *check) around(ctx context.Context, report *audit.Report) error {
 	switch {
 	case c.unsound != nil:
@@ -410,7 +409,7 @@ func (c *check) around(ctx context.Context, report *audit.Report) error {
 	return c.ownKeys()
 }
 
-// ownKeys holds the daemon's own key and its list of witnesses against what they should be.
+// ownKeys checks the daemon's own key and its list of witnesses.
 func (c *check) ownKeys() error {
 	if c.keys == "" || c.keyless != "" {
 		return nil
@@ -432,8 +431,8 @@ func (c *check) ownKeys() error {
 	return nil
 }
 
-// noticed says where the daemon's own file of checkpoints does not reach as far as the log. One
-// may be missing that a crash kept from it.
+// noticed reports if the daemon's own file of checkpoints does not cover the whole log. After a
+// crash, one checkpoint may be missing.
 func (c *check) noticed(report *audit.Report) (notices []string) {
 	if c.Checkpoints == "" || c.beyond < 2 {
 		return nil
@@ -447,8 +446,8 @@ func (c *check) noticed(report *audit.Report) (notices []string) {
 		c.Checkpoints, says, term.Count(c.beyond, "checkpoint"), report.Signed)}
 }
 
-// ownNewest is how many records the newest checkpoint is of in the daemon's own file of them,
-// and how many there are.
+// ownNewest returns the number of records that the newest checkpoint covers in the daemon's own
+// file, and the number of checkpoints there.
 func (c *check) ownNewest() (size uint64, count int) {
 	for i := range c.Against {
 		if e := &c.Against[i]; e.File == c.Checkpoints {

@@ -17,14 +17,14 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Place is where a witness is asked, and the key that it answers with.
+// Place is the address of a witness, and its key.
 type Place struct {
 	Key *Key
 	URL string
 }
 
-// ParsePlace reads where a witness is: http://HOST/PREFIX, https://HOST/PREFIX, or
-// unix:/PATH for a socket on this machine.
+// ParsePlace reads the address of a witness: http://HOST/PREFIX, https://HOST/PREFIX, or unix:/PATH
+// for a socket on this machine.
 func ParsePlace(key, where string) (Place, error) {
 	k, err := ParseKey(key)
 	if err != nil {
@@ -40,19 +40,19 @@ func ParsePlace(key, where string) (Place, error) {
 	return Place{k, where}, err
 }
 
-// RefusedError means that a witness does not sign a checkpoint because it has signed others of
-// the same log that this one does not go on from: the log here was cut, put back, rewritten,
-// or somebody else writes another one with its key.
+// RefusedError reports that a witness does not sign a checkpoint because it has signed others of
+// the same log that this one does not extend. The log here was cut, restored or rewritten, or
+// somebody else writes another one with its key.
 type RefusedError struct {
 	Witness string
-	// Shown is the signed note that was refused, and Have how many records it is of.
+	// Shown is the refused signed note, and Have the number of its records.
 	Shown string
 	Have  uint64
-	// Seen is how many records the witness remembers. Signed is the note of them, or of the
-	// newest ones that are known here; "" where none is.
+	// Seen is the number of records that the witness remembers. Signed is the note about them, or
+	// about the newest ones that are known here, or "".
 	Seen   uint64
 	Signed string
-	// Answer is what the witness said, up to 200 bytes.
+	// Answer is the witness's answer, up to 200 bytes.
 	Answer string
 }
 
@@ -67,7 +67,7 @@ func (e *RefusedError) Error() string {
 	return why + "; refused is " + describe(e.Shown) + ", signed was " + describe(e.Signed)
 }
 
-// describe names a checkpoint by what tells it from others.
+// describe names a checkpoint by the data that identifies it.
 func describe(signed string) string {
 	c, err := audit.OpenCheckpoint(signed)
 	if !errors.Is(err, audit.ErrUnsigned) {
@@ -76,8 +76,8 @@ func describe(signed string) string {
 	return fmt.Sprintf("the checkpoint of %d records with the root %s", c.Size, base64.StdEncoding.EncodeToString(c.Root[:]))
 }
 
-// conflictError is an answer of a witness that remembers another size than the question
-// began with. The size is [unknownSize] where it does not say which.
+// conflictError is the answer of a witness that remembers another size than the question began
+// with. The size is [unknownSize] if the answer has none.
 type conflictError struct{ size uint64 }
 
 const unknownSize = math.MaxUint64
@@ -86,19 +86,19 @@ func (e *conflictError) Error() string {
 	return fmt.Sprintf("the witness remembers %d records", e.size)
 }
 
-// forkError is an answer of a witness for which a checkpoint does not go on from the records
+// forkError is the answer of a witness that found that a checkpoint does not extend the records
 // that the question began with.
 type forkError struct{ answer string }
 
 func (e *forkError) Error() string { return e.answer }
 
-// ErrUnknown means that a witness does not know a log, or the key that signed.
+// ErrUnknown reports that a witness does not know a log, or the key that signed.
 var ErrUnknown = errors.New("the witness does not take the log's checkpoint")
 
 // askTime bounds one question.
 const askTime = 10 * time.Second
 
-// maxAnswer bounds what a witness answers.
+// maxAnswer bounds the answer of a witness.
 const maxAnswer = 16 << 10
 
 // post asks one question, and returns the signature lines of the answer.
@@ -135,7 +135,7 @@ func (p Place) post(ctx context.Context, c *audit.Consistency) (lines string, er
 	case http.StatusOK:
 		return string(body), nil
 	case http.StatusConflict:
-		// Where the roots of equal sizes differ, the specification asks for no size.
+		// If the roots of equal sizes differ, the specification requires no size.
 		size, err := parseSize(string(body))
 		if err != nil {
 			size = unknownSize
@@ -149,25 +149,25 @@ func (p Place) post(ctx context.Context, c *audit.Consistency) (lines string, er
 	return "", fmt.Errorf("the witness %s answers %d %s: %.200q", p.Key.name, out.StatusCode, http.StatusText(out.StatusCode), body)
 }
 
-// Log is the log that is shown to a witness.
+// Log is the log for the witness.
 type Log interface {
 	// ProveExtension returns the path from the root at one size to that at another.
 	ProveExtension(ctx context.Context, old, size uint64) ([]audit.Hash, error)
 }
 
-// askTries bounds the questions about one checkpoint: between two of them somebody else can
-// have shown the witness more of the log.
+// askTries bounds the questions about one checkpoint, since somebody else can show the witness more
+// of the log between two of them.
 const askTries = 4
 
-// Ask shows a witness a checkpoint, with the proof that the log goes on from what the
-// witness remembers, and returns the note with the witness's signature. A
-// [*RefusedError] means that the witness knows of other records, or of more.
+// Ask sends a witness a checkpoint, with the proof that the log extends the records that the
+// witness remembers, and returns the note with the witness's signature. A [*RefusedError] means
+// that the witness knows of other records, or of more.
 func (p Place) Ask(ctx context.Context, log Log, signed string) (cosigned string, err error) {
 	c, err := audit.OpenCheckpoint(signed)
 	if !errors.Is(err, audit.ErrUnsigned) {
 		return "", err
 	}
-	// The first guess is that nothing is new; the answer to it says what is.
+	// The first guess is that nothing is new. The answer gives the witness's size.
 	question := audit.Consistency{Old: c.Size, Note: signed}
 	var lines string
 	for range askTries {
@@ -203,8 +203,8 @@ func (p Place) Ask(ctx context.Context, log Log, signed string) (cosigned string
 	return cosigned, nil
 }
 
-// refusal is the fault that an answer shows to the question whether a checkpoint goes on from
-// its first old records, nil where it shows none.
+// refusal returns the fault that an answer shows, or nil. The question was whether a checkpoint
+// extends its first old records.
 func (p Place) refusal(answer error, c *audit.Checkpoint, old uint64, signed string) *RefusedError {
 	e := &RefusedError{Witness: p.Key.name, Shown: signed, Have: c.Size}
 	fork, forked := errors.AsType[*forkError](answer)
@@ -214,7 +214,7 @@ func (p Place) refusal(answer error, c *audit.Checkpoint, old uint64, signed str
 		e.Seen = old
 		e.Answer, e.Signed = apart(fork.answer, c.Origin)
 	case remembers && conflict.size == unknownSize && old == c.Size:
-		// The one conflict that a witness need not give a size for.
+		// For this conflict alone, a witness need not give a size.
 		e.Seen = c.Size
 	case remembers && conflict.size != unknownSize && conflict.size >= c.Size:
 		e.Seen = conflict.size
@@ -224,7 +224,8 @@ func (p Place) refusal(answer error, c *audit.Checkpoint, old uint64, signed str
 	return e
 }
 
-// apart parts the answer of a witness of ours into its words and the note that it has signed.
+// apart divides the answer of this program's witness into its words and the note that the witness
+// has signed.
 func apart(answer, origin string) (words, signed string) {
 	words, signed, _ = strings.Cut(answer, "\n")
 	signed = strings.TrimRight(signed, "\n") + "\n"
@@ -234,5 +235,5 @@ func apart(answer, origin string) (words, signed string) {
 	return words[:min(len(words), maxWords)], signed
 }
 
-// maxWords is how many bytes are kept of the words of an answer.
+// maxWords bounds the words of an answer that are kept, in bytes.
 const maxWords = 200

@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// cosignatureKey is the type of keys that cosign, and keyLen the length of one.
+// cosignatureKey is the type of keys that cosign, and keyLen the length of such a key.
 //
 // Source: C2SP signed-note, tlog-cosignature.
 const (
@@ -36,13 +36,13 @@ type Key struct {
 // Name is the witness's name.
 func (k *Key) Name() string { return k.name }
 
-// String returns the key as it is handed around: NAME+HASH+KEY.
+// String returns the key in its public form: NAME+HASH+KEY.
 func (k *Key) String() string {
 	return fmt.Sprintf("%s+%08x+%s", k.name, k.hash, base64.StdEncoding.EncodeToString(append([]byte{cosignatureKey}, k.key...)))
 }
 
 func newKey(name string, key ed25519.PublicKey) (*Key, error) {
-	// It stands in lines and on terminals.
+	// The name occurs in lines and on terminals.
 	if name == "" || len(name) > 128 || strings.Contains(name, "+") || strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return nil, fmt.Errorf("%.80q is no name of a witness: want up to 128 bytes that show, without blanks and plus signs", name)
 	}
@@ -68,21 +68,21 @@ func ParseKey(text string) (*Key, error) {
 	return k, nil
 }
 
-// message is what is signed of a checkpoint at a time.
+// message returns the bytes to sign for a checkpoint at a time.
 func message(text string, at int64) []byte {
 	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, text)
 }
 
-// textOf is the text of a signed note.
+// textOf divides a signed note into its text and its signatures.
 func textOf(signed string) (text, signatures string) {
 	text, signatures, _ = strings.Cut(signed, "\n\n")
 	return text + "\n", signatures
 }
 
-// maxSignatures bounds the signatures of a note that are looked at.
+// maxSignatures bounds the signatures of a note that are checked.
 const maxSignatures = 64
 
-// Cosigned returns when the witness cosigned a note last, and false where it did not.
+// Cosigned returns the time of the witness's last cosignature on a note, or false if there is none.
 func (k *Key) Cosigned(signed string) (at time.Time, ok bool) {
 	text, signatures := textOf(signed)
 	seen := 0
@@ -112,8 +112,8 @@ type signer struct {
 	private ed25519.PrivateKey
 }
 
-// Largest is how many records the largest checkpoint is of that a witness has signed,
-// and when.
+// Largest returns the number of records in the largest checkpoint that the witness has signed, and
+// the time.
 func (k *Key) Largest(notes []string) (size uint64, at time.Time) {
 	for _, signed := range notes {
 		c, err := audit.OpenCheckpoint(signed)
@@ -146,7 +146,7 @@ func newSigner(name string, random io.Reader) (*signer, error) {
 	return &signer{k, private}, nil
 }
 
-// text is how the private key is kept.
+// text returns the stored form of the private key.
 func (s *signer) text() string {
 	return privateBegin + s.name + "+" + base64.StdEncoding.EncodeToString(s.private.Seed()) + "\n"
 }

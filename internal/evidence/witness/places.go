@@ -13,17 +13,16 @@ import (
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
-// placesFile lists the witnesses of a log, beside its keys: a key and where it is
-// asked, a line each.
+// placesFile lists the witnesses of a log, beside its keys: a key and an address in each line.
 const placesFile = "witnesses"
 
-// ListPath is where the witnesses of a log are listed.
+// ListPath returns the path of the list of a log's witnesses.
 func ListPath(dir string) string { return filepath.Join(dir, placesFile) }
 
-// List are the witnesses of a log.
+// List is the list of a log's witnesses.
 type List []Place
 
-// Places returns the witnesses that are listed in a directory of keys.
+// Places returns the list of witnesses in a directory of keys.
 func Places(dir string) (list List, err error) {
 	path := ListPath(dir)
 	text, err := durable.ReadFile(path)
@@ -36,7 +35,7 @@ func Places(dir string) (list List, err error) {
 	return ParseList(path, string(text))
 }
 
-// ParseList reads a list as [List.String] writes it. An error names the path.
+// ParseList reads a list in the form of [List.String]. An error names the path.
 func ParseList(path, text string) (list List, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -55,7 +54,7 @@ func ParseList(path, text string) (list List, err error) {
 	return list, nil
 }
 
-// AddPlace lists a witness. One whose key is listed already is asked there from now on.
+// AddPlace lists a witness. If its key is listed already, it gets the new address.
 func AddPlace(dir string, p Place) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("cannot list the witness beside the log's keys: %w; the daemon makes the directory at its first start", err)
@@ -67,7 +66,7 @@ func AddPlace(dir string, p Place) error {
 	return list.without(p.Key).write(dir, p)
 }
 
-// RemovePlace takes a witness off the list, by its name or its key. What it has signed stays.
+// RemovePlace removes a witness from the list, by its name or its key. Its signatures stay.
 func RemovePlace(dir, which string) (removed Place, err error) {
 	list, err := Places(dir)
 	if err != nil {
@@ -88,7 +87,7 @@ func RemovePlace(dir, which string) (removed Place, err error) {
 	return Place{}, fmt.Errorf("%d witnesses have the name %.160q: name one by its key", len(found), which)
 }
 
-// without is the list but for a key.
+// without returns the list without a key.
 func (l List) without(k *Key) (rest List) {
 	for _, have := range l {
 		if have.Key.String() != k.String() {
@@ -98,7 +97,7 @@ func (l List) without(k *Key) (rest List) {
 	return rest
 }
 
-// String is how a list is kept: a line for each witness.
+// String returns the stored form of a list: a line for each witness.
 func (l List) String() string {
 	var text strings.Builder
 	for _, p := range l {
@@ -107,7 +106,7 @@ func (l List) String() string {
 	return text.String()
 }
 
-// write puts a list, with more behind it, in the place of the one that is kept.
+// write replaces the stored list by this one, with more places at the end.
 func (l List) write(dir string, more ...Place) error {
 	text := append(slices.Clip(l), more...).String()
 	if err := durable.Replace(ListPath(dir), ".tmp", 0o600, []byte(text)); err != nil {
@@ -116,12 +115,12 @@ func (l List) write(dir string, more ...Place) error {
 	return nil
 }
 
-// cosignedPath is where the newest note stands that a witness has signed.
+// cosignedPath returns the path of the newest note that a witness has signed.
 func cosignedPath(dir string, k *Key) string {
 	return filepath.Join(dir, fmt.Sprintf("witness-%08x.note", k.hash))
 }
 
-// Keep keeps the newest note that a witness has signed, in a directory of keys.
+// Keep stores the newest note that a witness has signed, in a directory of keys.
 func Keep(dir string, k *Key, cosigned string) error {
 	if err := durable.Replace(cosignedPath(dir, k), ".tmp", 0o600, []byte(cosigned)); err != nil {
 		return fmt.Errorf("cannot keep what the witness %s signed: %w", k.name, err)
@@ -129,7 +128,7 @@ func Keep(dir string, k *Key, cosigned string) error {
 	return nil
 }
 
-// Kept returns the notes that are kept of the witnesses in a directory of keys.
+// Kept returns the stored notes of the witnesses in a directory of keys.
 func Kept(dir string) (notes []string, err error) {
 	list, err := Places(dir)
 	if err != nil {
@@ -147,7 +146,7 @@ func Kept(dir string) (notes []string, err error) {
 	return notes, nil
 }
 
-// KeptOf returns the note that is kept of one witness, "" where none is.
+// KeptOf returns the stored note of one witness, or "".
 func KeptOf(dir string, k *Key) (signed string, err error) {
 	text, err := durable.ReadFile(cosignedPath(dir, k))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile is held by the process that answers: two that remember in one directory could each
-// sign another log.
+// lockFile is held by the process that answers: two processes with one directory could each sign
+// another log.
 const lockFile = "lock"
 
 func (w *Witness) lock() (*os.File, error) {
@@ -30,8 +30,8 @@ func (w *Witness) lock() (*os.File, error) {
 	return f, nil
 }
 
-// Serve answers at HOST:PORT or unix:/PATH until the context ends, and calls ready with
-// the address once it does.
+// Serve answers at HOST:PORT or unix:/PATH until the context ends. It calls ready with the address
+// as soon as it answers.
 func (w *Witness) Serve(ctx context.Context, listen string, ready func(address string)) error {
 	lock, err := w.lock()
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *Witness) Serve(ctx context.Context, listen string, ready func(address s
 		return fmt.Errorf("cannot answer at %s: %w", listen, err)
 	}
 	if network == "unix" {
-		// Whoever may enter the directory may ask.
+		// Anybody with access to the directory may ask.
 		if err := os.Chmod(address, 0o666); err != nil { //nolint:gosec // a socket: the directory is its guard
 			return errors.Join(err, l.Close())
 		}
@@ -65,7 +65,7 @@ func (w *Witness) Serve(ctx context.Context, listen string, ready func(address s
 	return nil
 }
 
-// clearSocket removes what a witness before this one left.
+// clearSocket removes the socket of an earlier witness.
 func clearSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -27,8 +27,8 @@ type Witness struct {
 	signer *signer
 	now    func() time.Time
 
-	// mu orders what is asked: what is remembered of a log and what is signed of it
-	// are one step.
+	// mu makes one step of the look at a log's remembered checkpoint and the signature of the next
+	// one.
 	mu   sync.Mutex
 	keys map[string]string
 }
@@ -36,9 +36,8 @@ type Witness struct {
 // keyFile holds the private key of a witness.
 const keyFile = "witness.key"
 
-// Open opens a witness over a directory of its own, and makes its key at the first
-// start. The keys are those of the logs that it witnesses; one that was handed over
-// to another is followed.
+// Open opens a witness over a directory of its own, and makes its key at the first start. The keys
+// are those of the logs that it witnesses. It follows a key that was handed over to another.
 func Open(dir, name string, now func() time.Time, keys ...string) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the witness: %w", err)
@@ -66,7 +65,7 @@ func Open(dir, name string, now func() time.Time, keys ...string) (*Witness, err
 		if err != nil {
 			return nil, err
 		}
-		// What was seen of the log tells the key in force.
+		// The last checkpoint of the log determines the key in force.
 		w.keys[known.Name()] = cmp.Or(seen.key, key)
 	}
 	return w, nil
@@ -75,17 +74,17 @@ func Open(dir, name string, now func() time.Time, keys ...string) (*Witness, err
 // Key is the witness's public key.
 func (w *Witness) Key() *Key { return w.signer.Key }
 
-// seen is what a witness remembers of a log.
+// seen is a witness's memory of a log.
 type seen struct {
 	// key is the key in force, and signed the note of the largest checkpoint.
 	key    string
 	signed string
-	// former are the keys before it.
+	// former are the earlier keys.
 	former []string
 	audit.Checkpoint
 }
 
-// formerly reports whether one of the keys before signed a note.
+// formerly reports whether one of the earlier keys signed a note.
 func (s *seen) formerly(signed string) bool {
 	for _, text := range s.former {
 		if key, err := note.NewVerifier(text); err == nil {
@@ -97,7 +96,7 @@ func (s *seen) formerly(signed string) bool {
 	return false
 }
 
-// file is where it stands: the key, and the note behind it.
+// file returns the path of that memory: the key, and the note after it.
 func (w *Witness) file(origin string) string {
 	sum := sha256.Sum256([]byte(origin))
 	return filepath.Join(w.dir, "log-"+hex.EncodeToString(sum[:16]))
@@ -132,16 +131,16 @@ func (w *Witness) save(s *seen) error {
 	return durable.Replace(w.file(s.Origin), ".tmp", 0o600, []byte(text))
 }
 
-// AddCheckpoint is the path of the one question there is.
+// AddCheckpoint is the path of the only question.
 const AddCheckpoint = "/add-checkpoint"
 
-// sizeType is the type of an answer that names a size.
+// sizeType is the type of an answer with a size.
 const sizeType = "text/x.tlog.size"
 
 // maxAsked bounds a question.
 const maxAsked = audit.MaxNoteBytes + 8<<10
 
-// ServeHTTP answers whoever asks to have a checkpoint cosigned.
+// ServeHTTP answers requests to cosign a checkpoint.
 func (w *Witness) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	if in.URL.Path != AddCheckpoint {
 		http.NotFound(out, in)
@@ -170,8 +169,8 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 }
 
-// add answers one question: with a signature, with the size that is remembered where
-// the question begins at another, or with why not.
+// add answers one question: with a signature; with the remembered size, if the question begins at
+// another; or with the reason of a refusal.
 func (w *Witness) add(text []byte) (line string, status int, err error) {
 	var c audit.Consistency
 	if err := c.UnmarshalText(text); err != nil {
@@ -191,7 +190,7 @@ func (w *Witness) add(text []byte) (line string, status int, err error) {
 	}
 	next, err := audit.OpenCheckpoint(c.Note, known)
 	if err != nil && stated.Size < before.Size && before.formerly(c.Note) {
-		// An older state of the log has an older key: it is told how far it got since.
+		// An older state of the log has an older key. The witness tells it the newer size.
 		next, err = stated, nil
 	}
 	if err != nil {
@@ -205,7 +204,7 @@ func (w *Witness) add(text []byte) (line string, status int, err error) {
 		return conflict, http.StatusConflict, nil
 	}
 	if err := audit.Extends(c.Path, before.Size, before.Root, next.Size, next.Root); err != nil {
-		// Whoever is refused learns which checkpoint it does not go on from.
+		// The refused log learns which checkpoint its own does not extend.
 		return "", http.StatusUnprocessableEntity, fmt.Errorf("%w\n%s", err, before.signed)
 	}
 	if to := next.NextKey(); to != "" {
