@@ -217,7 +217,7 @@ func classification(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	}
 	with := ""
 	if limit < m.Sender.MaxShared {
-		with = " with whom nobody declared"
+		with = " with undeclared counterparties"
 	}
 	denyLevel(m.Now, v, limit, ruleClassification, fmt.Sprintf("the maximum agent %s may share%s is %s", m.Sender.ID, with, limit))
 }
@@ -352,7 +352,7 @@ func (m *Outgoing) stopped(v *Verdict) {
 
 // stopReason explains why no message passes between two agents.
 func stopReason(exchange string) string {
-	return fmt.Sprintf("exchange %s between these agents has come to its limit; until a person has settled it, nothing goes between them, in any exchange", exchange)
+	return fmt.Sprintf("exchange %s between these agents has reached its limit; until a person has settled it, no message passes between them, in any exchange", exchange)
 }
 
 // escalateRounds hands an exchange to a person. After is the exchange with the message that

@@ -159,7 +159,7 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 		TenantID:   p.text(source, "source_agent.tenant_id"),
 	}
 	if p.err == nil && text.IsPattern(e.SourceAgent.InstanceID) {
-		p.fail("source_agent.instance_id", "ends in a star: that is a pattern and names nobody")
+		p.fail("source_agent.instance_id", "ends in a star: that is a pattern and no name")
 	}
 	e.Classification = p.level("classification", p.member(root, "classification"))
 	e.ConversationID = p.text(root, "conversation_id")
@@ -168,7 +168,7 @@ func ParseEnvelope(annotation []byte) (Envelope, error) {
 	capabilities := p.object("capabilities", p.member(root, "capabilities"))
 	e.Capabilities.CanCommit = p.flag(capabilities, "capabilities.can_commit")
 	if p.err == nil && e.Capabilities.CanCommit && e.MessageType == AgentGenerated {
-		p.fail("capabilities.can_commit", "true, but an agent commits nobody by itself")
+		p.fail("capabilities.can_commit", "true, but an agent cannot commit its person by itself")
 	}
 	for i, raw := range p.list("capabilities.can_share", p.member(capabilities, "capabilities.can_share")) {
 		e.Capabilities.CanShare = append(e.Capabilities.CanShare, p.level("capabilities.can_share["+strconv.Itoa(i)+"]", raw))

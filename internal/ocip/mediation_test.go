@@ -152,7 +152,7 @@ func TestPeopleRules(t *testing.T) {
 		{"the policy denies", func(*Outgoing) {}, answers(PolicyAnswer{Reason: "no strangers"}), []Kind{KindUnknown, KindPerson}, Deny, PolicyDenied, "ocip.agent_exchange", "no strangers"},
 		{"the policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), []Kind{KindUnknown, KindPerson}, RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", ""},
 		{"the policy is not asked", func(m *Outgoing) { m.Rules.Unknown.Policy, m.Rules.Person.Policy = false, false }, nil, []Kind{KindUnknown, KindPerson}, Allow, "", ruleClassification, ""},
-		{"above what strangers are told", func(m *Outgoing) { m.Sender.MaxShared, m.Declared = Confidential, Confidential }, nil, []Kind{KindUnknown}, Deny, ClassificationViolation, ruleClassification, "with whom nobody declared is internal"},
+		{"above what strangers are told", func(m *Outgoing) { m.Sender.MaxShared, m.Declared = Confidential, Confidential }, nil, []Kind{KindUnknown}, Deny, ClassificationViolation, ruleClassification, "with undeclared counterparties is internal"},
 		{"above what strangers are told, to others", func(m *Outgoing) { m.Sender.MaxShared, m.Declared = Confidential, Confidential }, yes, []Kind{KindPerson, KindOwner}, Allow, "", "", ""},
 		{"as many as may be", func(m *Outgoing) { m.Spent = 1 }, yes, []Kind{KindUnknown, KindPerson}, Allow, "", "", ""},
 		{"one more than may be", func(m *Outgoing) { m.Spent = 2 }, yes, []Kind{KindUnknown, KindPerson}, RequireApproval, BudgetExceeded, ruleBudget, "has had 2 messages within 1h0m0s, the limit is 2"},

@@ -82,11 +82,11 @@ func (o Owed) reason(m *Outgoing) (Code, string) {
 	switch {
 	case !o.owes():
 	case o.ReplyPolicy == HumanOnly:
-		return CommitmentRequiresHuman, asked + "waits for an answer in " + in + " that only a person may give; a person's approval of any message to it counts as that answer"
+		return CommitmentRequiresHuman, asked + "waits for an answer in " + in + " that only a person may give; a person's approval of any message to it counts as the answer"
 	case o.Commitment:
 		return CommitmentRequiresHuman, asked + "waits for a commitment in " + in + "; a person's approval of any message to it counts as the answer"
 	case o.ReplyPolicy == NoReplyNeeded:
-		return ReplyNotExpected, asked + "wanted no reply in " + in + "; the first message back needs a person, wherever it is put"
+		return ReplyNotExpected, asked + "wanted no reply in " + in + "; the first message back needs a person, in any exchange"
 	case !m.Sender.CanAutoRespond:
 		return CommitmentRequiresHuman, "agent " + m.Sender.ID + " does not answer by itself, and " + asked + "waits for an answer in " + in
 	}

@@ -251,7 +251,7 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	switch {
 	case m.Rules != nil && m.Rules.Monitor:
 	case m.Envelope.ReplyPolicy == HumanOnly:
-		v.ForPerson = "the message may be answered by a person only"
+		v.ForPerson = "only a person may answer the message"
 	case m.Envelope.RequiresCommitment:
 		v.ForPerson = "the message asks for a commitment"
 	case result.RequiresHuman:

@@ -181,13 +181,13 @@ func binding(m *Outgoing, v *Verdict) (Code, string) {
 	var reason string
 	switch t := v.Exchange.Type; {
 	case v.Exchange.Awaiting == HumanOnly:
-		reason = "the message this answers may be answered by a person only"
+		reason = "only a person may answer the message before it"
 	case v.Exchange.AwaitsCommitment:
 		reason = "the message this answers asks for a commitment"
 	case v.Exchange.Awaiting != "" && !m.Sender.CanAutoRespond:
 		reason = fmt.Sprintf("agent %s does not answer by itself", m.Sender.ID)
 	case v.Exchange.ForPerson:
-		reason = "the exchange has come to a person, who has not answered yet"
+		reason = "the exchange waits for a person, who has not answered yet"
 	case t.ReplyPolicy() == HumanOnly:
 		reason = fmt.Sprintf("an exchange of type %s is for people", t)
 	case t.RequiresCommitment():

@@ -40,7 +40,7 @@ const (
 )
 
 // errRestless means that a tree changed as fast as the watcher listed it.
-var errRestless = errors.New("its directories do not hold still")
+var errRestless = errors.New("its directories keep changing")
 
 // Watcher sees the edits of one file, or of a folder and all below it.
 type Watcher struct {

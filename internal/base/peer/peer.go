@@ -53,7 +53,7 @@ var (
 	ErrHandedOn = errors.New("another process speaks on the connection")
 	// ErrUnseen reports that the program of the process could not be inspected at the connect, so
 	// it may run another one now.
-	ErrUnseen = errors.New("the program could not be looked at when it connected")
+	ErrUnseen = errors.New("the program could not be inspected when it connected")
 	// ErrClosed reports that the peer was closed before its executable was read.
 	ErrClosed = errors.New("peer is closed")
 )

@@ -18,12 +18,12 @@ import (
 func Attend(l *net.UnixListener) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("cannot have connections say who writes: %w", err)
+		return fmt.Errorf("cannot request the credentials of writers: %w", err)
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
 	if err = errors.Join(err, failed); err != nil {
-		return fmt.Errorf("cannot have connections say who writes: %w", err)
+		return fmt.Errorf("cannot request the credentials of writers: %w", err)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (p *Peer) Present() error {
 	defer p.mu.Unlock()
 	err := p.present()
 	if err != nil {
-		return fmt.Errorf("peer process %d is not who speaks: %w", p.PID, err)
+		return fmt.Errorf("peer process %d is not the only speaker: %w", p.PID, err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func Unlinked(dir string) (string, error) {
 		}
 		for _, e := range []*Exposure{exposure(s.Path, s.Info), exposure(s.Dir, above)} {
 			if e != nil {
-				return fmt.Errorf("%s is a symbolic link that others can have made: %s %s; name the directory that it leads to", s.Path, e.Path, e)
+				return fmt.Errorf("%s is a symbolic link that others could have made: %s %s; name its target", s.Path, e.Path, e)
 			}
 		}
 		return nil

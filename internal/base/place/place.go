@@ -25,7 +25,7 @@ func Single(what, path string) error {
 	case err != nil:
 		return fmt.Errorf("cannot look at %s %s: %w", what, path, err)
 	case info.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return fmt.Errorf("cannot use %s %s: it is a symbolic link, and what it leads to would be written to; remove it, or put the file itself there", what, path)
+		return fmt.Errorf("cannot use %s %s: it is a symbolic link, and its target would be written to; remove it, or put the file itself there", what, path)
 	case info.Mode&unix.S_IFMT != unix.S_IFREG:
 		return fmt.Errorf("cannot use %s %s: it is no plain file; move it away", what, path)
 	case info.Nlink > 1:

@@ -13,7 +13,7 @@ import (
 
 // ErrOwn reports that a name leads through a path with a different target in each process, such as
 // /proc/self/cwd or /dev/fd/3. Only the process that opens it can resolve it.
-var ErrOwn = errors.New("each process finds something else there")
+var ErrOwn = errors.New("the name means another file in each process")
 
 // Lead resolves a name in a folder to a path without links. It does this like the kernel when it
 // opens the name: it goes through each link, and resolves ".." from the link's target. Code that

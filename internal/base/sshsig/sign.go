@@ -46,7 +46,7 @@ func Sign(signer ssh.Signer, message []byte, namespace string) ([]byte, error) {
 		err = prove(made, message, namespace)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign with key %s: what came back does not hold: %w", describe(key), err)
+		return nil, fmt.Errorf("cannot sign with key %s: the returned signature is not valid: %w", describe(key), err)
 	}
 	return armored, nil
 }

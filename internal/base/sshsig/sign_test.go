@@ -28,8 +28,8 @@ func TestSignRefuses(t *testing.T) {
 		{"key of an unknown type", strangeSigner{}, namespace, nil, "unknown key algorithm"},
 		{"short RSA", rsaSigner(t, 1024), namespace, ErrAlgorithm, "1024 bits"},
 		{"RSA that knows SHA-1 only", bareSigner{signer}, namespace, nil, "SHA-1 only"},
-		{"RSA that signs with SHA-1 when asked for SHA-512", sha1Signer{signer.(ssh.AlgorithmSigner)}, namespace, ErrMalformed, "what came back"},
-		{"signer that signs something else", deafSigner{ed25519Signer(t, "alice")}, namespace, ErrBadSignature, "what came back"},
+		{"RSA that signs with SHA-1 when asked for SHA-512", sha1Signer{signer.(ssh.AlgorithmSigner)}, namespace, ErrMalformed, "the returned signature is not valid"},
+		{"signer that signs something else", deafSigner{ed25519Signer(t, "alice")}, namespace, ErrBadSignature, "the returned signature is not valid"},
 		{"signer that refuses", refusingSigner{ed25519Signer(t, "alice"), refused}, namespace, refused, "SHA256:"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

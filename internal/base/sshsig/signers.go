@@ -111,7 +111,7 @@ func ParseAllowedSigners(r io.Reader) (*Signers, error) {
 // parseLine reads a line that is neither empty nor a comment.
 func parseLine(text string) (line, error) {
 	if _, err := parseKey(text); err == nil {
-		return line{}, errors.New("no principals before the key: say who may sign with it")
+		return line{}, errors.New("no principals before the key: name the people who may sign with it")
 	}
 	var l line
 	principals, rest, err := cutPrincipals(text)

@@ -164,11 +164,11 @@ func parse(armored []byte) (*format.Signature, error) {
 	body, begun := strings.CutPrefix(string(armored), header)
 	body, ended := strings.CutSuffix(strings.TrimRight(body, "\r\n"), footer)
 	if !begun || !ended || !strings.HasPrefix(strings.TrimPrefix(body, "\r"), "\n") || !strings.HasSuffix(body, "\n") {
-		return nil, refuse(ErrMalformed, "it has to begin with the line %q and to end with the line %q; pass on all of what ssh-keygen -Y sign wrote", header, footer)
+		return nil, refuse(ErrMalformed, "it has to begin with the line %q and to end with the line %q; pass on the whole output of ssh-keygen -Y sign", header, footer)
 	}
 	blob, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {
-		return nil, refuse(ErrMalformed, "%v; pass on what ssh-keygen -Y sign wrote unchanged", err)
+		return nil, refuse(ErrMalformed, "%v; pass on the output of ssh-keygen -Y sign unchanged", err)
 	}
 	sig, err := format.ParseSignature(blob)
 	if errors.Is(err, format.ErrUnsupportedHashAlgorithm) {
@@ -296,7 +296,7 @@ func (l *line) present(key ssh.PublicKey, cert *ssh.Certificate, accepted Signat
 		return refuse(ErrNotTouched, "the authenticator was not touched; sign again and touch it")
 	}
 	if verified && !accepted.Verified {
-		return refuse(ErrNotVerified, "it takes a FIDO key that asks for a PIN or a fingerprint; make one with ssh-keygen -O verify-required")
+		return refuse(ErrNotVerified, "the line requires a FIDO key with a PIN or a fingerprint; make one with ssh-keygen -O verify-required")
 	}
 	return nil
 }

@@ -261,7 +261,7 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 		return Restored{}, fmt.Errorf("cannot restore %s: %w", dir, err)
 	}
 	if r, err := store.OpenReader(ctx, p.Database); errors.Is(err, store.ErrRunning) {
-		return fail(errors.New("the daemon is running; stop it first, and its socket unit where it has one"))
+		return fail(errors.New("the daemon is running; stop it first, and its socket unit if it has one"))
 	} else if err == nil {
 		err = r.Close()
 		if err != nil {

@@ -289,7 +289,7 @@ func (f *folder) add(seq uint64, line []byte, context bool) error {
 		return nil
 	}
 	if !context && len(f.chosen) >= MaxRecords {
-		return fmt.Errorf("it is of more than %d records: narrow it with --since and --until", MaxRecords)
+		return fmt.Errorf("it has more than %d records: narrow it with --since and --until", MaxRecords)
 	}
 	e, err := audit.Parse(line)
 	if err != nil {
@@ -397,7 +397,7 @@ func (f *folder) readTexts() error {
 		if e.Content == "" {
 			continue
 		}
-		t := listedText{Record: seq, Why: "it is encrypted, and no identity that reads it was named"}
+		t := listedText{Record: seq, Why: "it is encrypted, and no identity was named that can decrypt it"}
 		if f.o.Unseal != nil {
 			text, err := f.o.Unseal(e.Content)
 			if err != nil {

@@ -130,7 +130,7 @@ func (f *folder) policy(seq uint64) held {
 	e := f.chosen[seq]
 	h := held{Record: seq}
 	h.Digest, _ = e.Details["digest"].(string)
-	h.Why = "its text is not on record, and the files of today are others"
+	h.Why = "its text is not on record, and today's files differ"
 	for _, c := range f.configs {
 		cfg, err := config.Parse(fmt.Sprintf("configuration/%d.yaml", c.seq), []byte(c.text))
 		if err != nil {
@@ -162,7 +162,7 @@ func (f *folder) signers(seq uint64) held {
 	file, _ := e.Details["file"].(string)
 	text, err := durable.ReadUpTo(file, maxSigners)
 	if err != nil || "sha256:"+sum(text) != h.Digest {
-		h.Why = "the file is not on record, and the one of today is another"
+		h.Why = "the file is not on record, and today's file differs"
 		return h
 	}
 	h.Files = []string{fmt.Sprintf("signers/%d.allowed_signers", seq)}

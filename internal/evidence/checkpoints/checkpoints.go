@@ -149,7 +149,7 @@ func (w *File) keepLocked(signed string) error {
 	w.took(&c)
 	if w.o.Journal != nil {
 		if err := w.o.Journal(e, &c); err != nil {
-			w.o.Log.Warn("cannot tell the journal of a checkpoint", zap.Error(err))
+			w.o.Log.Warn("cannot send a checkpoint to the journal", zap.Error(err))
 		}
 	}
 	return nil

@@ -153,7 +153,7 @@ func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) 
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return fmt.Errorf("cannot use the digest keys in %s of: %s; they are not those that digests on record were made with%s; put those back from a backup, "+
+		return fmt.Errorf("cannot use the digest keys in %s of: %s; digests on record were made with other keys%s; put those back from a backup, "+
 			"or take the tenants' entries out of the file to go on with new ones, with which they match nothing", digests.File(), orNone(wrong), alsoDestroyed(wrong, back))
 	}
 	slices.Sort(back)
@@ -182,7 +182,7 @@ func (k *Keys) Settle(ctx context.Context, log *store.Store, tenants ...string) 
 }
 
 func unreadableKey(name string, err error) error {
-	return fmt.Errorf("cannot read what is remembered of the digest key of tenant %q: %w", strings.TrimPrefix(name, digestKeyPrefix), err)
+	return fmt.Errorf("cannot read the database's note about the digest key of tenant %q: %w", strings.TrimPrefix(name, digestKeyPrefix), err)
 }
 
 // alsoDestroyed names the tenants for whom the file has a destroyed key.
@@ -239,11 +239,11 @@ func (k *Keys) destroyAgain(tenant string) error {
 	if _, err := digests.Destroy(tenant); err != nil {
 		// The key must not be used, even if the disk fails.
 		digests.Withdraw(tenant)
-		k.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; take it out of the file, and out of wherever it came from",
+		k.log.Error("a digest key that is destroyed on record is there again and cannot be destroyed: it is not used; remove it from the file, and from its source, such as a backup",
 			append(fields, zap.Error(err))...)
 		return nil
 	}
-	k.log.Error("a digest key that is destroyed on record was there again: it was not used and is destroyed again; destroy it wherever it came from, as in a backup", fields...)
+	k.log.Error("a digest key that is destroyed on record was there again: it was not used and is destroyed again; destroy it also at its source, such as a backup", fields...)
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (k *Keys) giveUp(lost []string) error {
 	digests := k.digests
 	if !digests.Found() {
 		return fmt.Errorf("cannot find %s, and digests on record were made with its keys, of: %s; put the file back from a backup, "+
-			"or go on with new keys, with which they match nothing: %s", digests.File(), orNone(lost), digests.GiveUp())
+			"or continue with new keys; those digests then match nothing: %s", digests.File(), orNone(lost), digests.GiveUp())
 	}
 	c := &store.Change{Drains: true}
 	for _, tenant := range lost {
@@ -310,7 +310,7 @@ func (k *Keys) giveUp(lost []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot record that digest keys are lost: %w", err)
 	}
-	k.log.Error("digest keys are lost: digests of before match nothing any more, and new keys are made",
+	k.log.Error("digest keys are lost: earlier digests no longer match anything, and new keys are made",
 		zap.Strings("tenants", lost), zap.String("file", digests.File()), zap.Uint64("record", receipt.Seq))
 	return nil
 }
@@ -333,7 +333,7 @@ func (k *Keys) Digest(tenant, text string) (string, error) {
 func (k *Keys) DigestForm(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 	if !k.opened.Load() {
 		// A lost key must not be replaced before the loss was noticed.
-		return "", errors.New("cannot make a digest: the keys are not taken up yet")
+		return "", errors.New("cannot make a digest: the keys are not ready yet")
 	}
 	digest, err := k.digests.DigestForm(tenant, label, form)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -356,9 +356,9 @@ func (k *Keys) dropOldKey(ctx context.Context) error {
 		_, err = k.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: oldDigestKey}}, Drains: true})
 	}
 	if err != nil {
-		return fmt.Errorf("cannot take the digest key out of the database: %w", err)
+		return fmt.Errorf("cannot remove the digest key from the database: %w", err)
 	}
-	k.log.Info("digests are made with a key for each tenant from here on; earlier ones match nothing any more")
+	k.log.Info("digests are made with a key for each tenant from now on; earlier ones no longer match anything")
 	return nil
 }
 
@@ -375,7 +375,7 @@ func (k *Keys) record(event, tenant string, details map[string]any, remembered .
 		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, TenantID: tenant, Details: details,
 	}}})
 	if err != nil {
-		k.log.Error("cannot record what happens to a key: it stays", zap.String("event", event), zap.Error(err))
+		k.log.Error("cannot record the event of a key: the key stays", zap.String("event", event), zap.Error(err))
 		return 0, storeerror.NotRecorded("cannot record it, so nothing was done", err)
 	}
 	return receipt.Seq, nil

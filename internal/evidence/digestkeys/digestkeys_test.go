@@ -234,7 +234,7 @@ func TestOtherKeys(t *testing.T) {
 	other.started(func(*store.Store, *Keys) {}, "acme")
 	own := p.read()
 	p.write(other.read())
-	if why := p.refused("acme"); !strings.Contains(why, `of: "acme"; they are not those`) {
+	if why := p.refused("acme"); !strings.Contains(why, `of: "acme"; digests on record were made with other keys`) {
 		t.Errorf("it says: %s", why)
 	}
 	p.write(own)

@@ -309,10 +309,10 @@ func (f *Follower) rewind(err error) {
 	for _, m := range f.trail {
 		if broken.at.Sub(m.at) <= t.Trail() {
 			f.move(m.before)
-			f.log.Warn("a connection broke: what may not have been read is sent again", zap.Uint64("after", f.at.Seq), zap.Error(err))
+			f.log.Warn("a connection broke: records that may not have been read are sent again", zap.Uint64("after", f.at.Seq), zap.Error(err))
 			// Otherwise a crash before the next page would omit them, and so would their removal.
 			if err := f.save(); err != nil {
-				f.log.Error("cannot keep from where on records are sent again", zap.Error(err))
+				f.log.Error("cannot save the cursor from which records are sent again", zap.Error(err))
 			}
 			break
 		}
@@ -335,7 +335,7 @@ func (f *Follower) seq() uint64 {
 }
 
 func (f *Follower) note(text string) {
-	f.log.Error("a sink lacks records or gets them again", zap.String("why", text))
+	f.log.Error("a sink misses records or gets them again", zap.String("why", text))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.Note = text

@@ -163,7 +163,7 @@ func (c *Check) Add(seq uint64, line []byte) error {
 func reasonTerm(text string) string { return "reason " + text }
 
 // errOther ends a comparison with the first difference.
-var errOther = errors.New("the index says something else")
+var errOther = errors.New("the index differs")
 
 // compare compares a shard of the index with its lines.
 func (c *Check) compare() error {
@@ -176,7 +176,7 @@ func (c *Check) compare() error {
 	}
 	if errors.Is(err, errOther) || errors.Is(err, errDamaged) || err != nil && sqlite.ErrCode(err) != sqlite.ResultOK {
 		from, to := max(c.first, firstOf(c.shard)), min(c.last, firstOf(c.shard+1)-1)
-		c.fault = &audit.Fault{Problem: fmt.Sprintf("the index %s is not of the records from %d to %d: it lacks some or says something else of them; remove it, and the daemon makes it again", c.path, from, to)}
+		c.fault = &audit.Fault{Problem: fmt.Sprintf("the index %s is not of the records from %d to %d: it lacks some or differs from them; remove it, and the daemon makes it again", c.path, from, to)}
 		err = nil
 	}
 	clear(c.ranges)

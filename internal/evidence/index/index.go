@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) *Index {
 	x.loop = follow.Start(ctx, follow.Options{
 		Log: o.Log, At: x.Indexed, Take: x.follow, Now: o.Now, Retry: follow.Retry{First: time.Second, Most: time.Minute},
 		Due: func() time.Time { return x.checkAt }, Wake: func() <-chan struct{} { return x.alarms },
-		Failing: "cannot keep the audit index up; queries read the log until it is", Well: "the audit index is kept up again",
+		Failing: "cannot update the audit index; queries read the log until it is up to date", Well: "the audit index is up to date again",
 		Level: zap.ErrorLevel, Zap: o.Logger,
 	})
 	return x
@@ -356,7 +356,7 @@ func (x *Index) mend(ctx context.Context, number uint64) error {
 	if good, err := x.whole(ctx, x.file.writer, number); err != nil || good {
 		return err
 	}
-	x.zap.Warn("records are missing in the audit index: that part is made again", zap.Uint64("from", firstOf(number)))
+	x.zap.Warn("records are missing in the audit index: their part is made again", zap.Uint64("from", firstOf(number)))
 	return x.remake(ctx, number, 0)
 }
 

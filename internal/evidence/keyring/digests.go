@@ -85,7 +85,7 @@ func OpenDigests(dir string, random io.Reader, now func() time.Time) (*Digests, 
 	case err == nil:
 		stored, err := parseDigestKeys(text)
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the key file %s: %w; put it back from a backup, or go on with new keys, with which earlier digests match nothing: %s",
+			return nil, fmt.Errorf("cannot use the key file %s: %w; put it back from a backup, or continue with new keys; earlier digests then match nothing: %s",
 				d.File(), err, d.GiveUp())
 		}
 		d.found = true

@@ -55,10 +55,10 @@ func prepare(dir string, names ...string) error {
 func ours(path string, info fs.FileInfo, mode fs.FileMode) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return errors.New("cannot find out whose it is")
+		return errors.New("cannot find out its owner")
 	}
 	if uid := os.Geteuid(); int(stat.Uid) != uid {
-		return notOurs{fmt.Errorf("it belongs to user %d and the daemon runs as %d; have its owner give it up: chown %d %s", stat.Uid, uid, uid, path)}
+		return notOurs{fmt.Errorf("it belongs to user %d and the daemon runs as %d; give it to the daemon's user: chown %d %s", stat.Uid, uid, uid, path)}
 	}
 	if info.Mode().Perm()&^mode != 0 {
 		return notOurs{fmt.Errorf("others can get at it (mode %04o); if nobody has: chmod %o %s", info.Mode().Perm(), mode, path)}

@@ -124,7 +124,7 @@ func (s *Signer) parse(private string) (*signingKey, error) {
 type otherLogError struct{ key, log string }
 
 func (e *otherLogError) Error() string {
-	return fmt.Sprintf("it is the key of the log %s, and this log is %s; every log has its own", e.key, e.log)
+	return fmt.Sprintf("it is the key of the log %s, and this log is %s; every log has its own key", e.key, e.log)
 }
 
 // OtherLog distinguishes this error from failures in making a key.
@@ -260,7 +260,7 @@ func (s *Signer) Settle(inForce string) error {
 	case next != nil && next.public == inForce:
 		return s.Promote()
 	case inForce != "" && inForce != s.Verifier():
-		return fmt.Errorf("cannot go on signing with %s: %w: it is %s; put it back from a backup",
+		return fmt.Errorf("cannot continue to sign with %s: %w: it is %s; put it back from a backup",
 			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce)
 	case next == nil:
 		return nil

@@ -190,7 +190,7 @@ func (l *live) Tombstone(ctx context.Context) (audit.Tombstone, error) {
 	}
 	t, err := audit.OpenTombstone(found.Tombstone)
 	if !errors.Is(err, audit.ErrUnsigned) {
-		return audit.Tombstone{}, fmt.Errorf("cannot read what was retired: %w", err)
+		return audit.Tombstone{}, fmt.Errorf("cannot read the retired records: %w", err)
 	}
 	return t, nil
 }

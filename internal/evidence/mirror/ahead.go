@@ -28,7 +28,7 @@ type AheadError struct {
 
 func (e *AheadError) Error() string {
 	return fmt.Sprintf("cannot start: the database %s ends at record %d, and the audit mirror %s goes on from that very record to %d, so that the database lacks %d; "+
-		"put the right database back; or, to go on without these records knowingly, move %s aside and keep it, since the records are nowhere else",
+		"put the right database back; or, to continue without these records on purpose, move %s aside and keep it, since the records are nowhere else",
 		e.Database, e.Head, e.Mirror, e.Last, e.Last-e.Head, e.aside)
 }
 

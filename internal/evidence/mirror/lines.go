@@ -18,7 +18,7 @@ import (
 
 // ErrTorn reports that the last line of the live file has no end: it is being written, or a crash
 // left it incomplete. The lines before it were visited.
-var ErrTorn = errors.New("the last line has no end: it is being written, or was torn by a crash")
+var ErrTorn = errors.New("the last line has no end: it is being written, or a crash left it incomplete")
 
 // lineBuffer holds the longest possible line, and is the amount that is read of a file at once.
 const lineBuffer = 2*audit.MaxBodyBytes + 1

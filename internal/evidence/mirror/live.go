@@ -59,7 +59,7 @@ func (id *identity) compare(path string) (problem string, now unix.Stat_t) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return "was removed", now
 	case err != nil:
-		return "cannot be looked at: " + err.Error(), now
+		return "cannot be inspected: " + err.Error(), now
 	case now.Dev != id.dev || now.Ino != id.ino:
 		return "was replaced", now
 	case now.Size < written:
@@ -143,7 +143,7 @@ func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
 		err = unix.Fstat(int(f.Fd()), &info)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("cannot take up the audit mirror: %w", err), f.Close())
+		return errors.Join(fmt.Errorf("cannot open the audit mirror: %w", err), f.Close())
 	}
 	m.live.file, m.live.size, m.live.base, m.live.since = f, found.size, found.base, found.since
 	m.have.Store(found.have)
@@ -452,18 +452,18 @@ func (m *Mirror) remake(ctx context.Context, problem string, alien bool) (done s
 		}
 		done = "it was made anew and is written from the database"
 	case err != nil:
-		return "", fmt.Errorf("cannot look at the audit mirror: %w", err)
+		return "", fmt.Errorf("cannot inspect the audit mirror: %w", err)
 	case l.owns(&now) && !alien:
 		if err := l.file.Chmod(fs.FileMode(now.Mode&0o777 | 0o600)); err != nil {
 			return "", fmt.Errorf("cannot make the audit mirror writable: %w", err)
 		}
-		done = "what it lacked is written from the database"
+		done = "the missing records are written from the database"
 	default:
 		aside, err := m.setAside(m.layout.live, errors.New("it "+problem))
 		if err != nil {
 			return "", err
 		}
-		done = fmt.Sprintf("what stood there is kept as %s, and it is written anew from the database", filepath.Base(aside))
+		done = fmt.Sprintf("the file that was there is kept as %s, and a new one is written from the database", filepath.Base(aside))
 	}
 	if err := l.close(); err != nil {
 		return "", err

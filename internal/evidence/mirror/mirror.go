@@ -222,7 +222,7 @@ func (m *Mirror) Close(ctx context.Context) (err error) {
 		m.tasks.Wait()
 		m.loop.Stop()
 		if err = m.round(ctx); err != nil {
-			err = fmt.Errorf("cannot finish the audit mirror, it is caught up at the next start: %w", err)
+			err = fmt.Errorf("cannot finish the audit mirror, the next start catches up: %w", err)
 		}
 		err = errors.Join(err, m.live.close())
 	})
@@ -232,7 +232,7 @@ func (m *Mirror) Close(ctx context.Context) (err error) {
 // fault notes a fault of a segment.
 func (m *Mirror) fault(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	m.log.Error("the audit mirror is not as it was left", zap.String("problem", text))
+	m.log.Error("the audit mirror has a fault", zap.String("problem", text))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Contains(m.faults, text) {
@@ -283,7 +283,7 @@ func (m *Mirror) round(ctx context.Context) error {
 		case len(lines) == 0:
 			return fmt.Errorf("the database has no record after %d, and ends at %d", have, m.o.Source.Head().Seq)
 		case first <= have:
-			return fmt.Errorf("the database answers with record %d where %d is asked for", first, have+1)
+			return fmt.Errorf("the database answers with record %d instead of %d", first, have+1)
 		case first > have+1:
 			if err := m.skip(have, first-1); err != nil {
 				return err

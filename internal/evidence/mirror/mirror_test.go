@@ -301,7 +301,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 	rest(t, m)
 	b.fail(errors.New("no answer"))
 	b.add(1)
-	if err := m.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "caught up at the next start") {
+	if err := m.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "the next start catches up") {
 		t.Errorf("%v", err)
 	}
 	b.fail(nil)

@@ -37,13 +37,13 @@ func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
 	var bad *unsound
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &bad):
-		m.fault("the segment %s is not what the manifest says: %v", s.File, err)
+		m.fault("the segment %s differs from the manifest: %v", s.File, err)
 		return fmt.Errorf("cannot trust the segment %s: %w", s.File, err)
 	case err != nil:
 		return err
 	case !got.same(*s):
-		m.fault("the segment %s is not what the manifest says", s.File)
-		return fmt.Errorf("cannot trust the segment %s: it is a sound one of the records %d to %d, and not the one the manifest lists", s.File, got.First, got.Last)
+		m.fault("the segment %s differs from the manifest", s.File)
+		return fmt.Errorf("cannot trust the segment %s: it is a correct one of the records %d to %d, but not the one in the manifest", s.File, got.First, got.Last)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (l layout) scan() (map[span]files, error) {
 		switch {
 		case temporary && (ok || l.path(name) == l.manifest()):
 			if err := os.Remove(l.path(e.Name())); err != nil {
-				return nil, fmt.Errorf("cannot remove what a crash left unfinished: %w", err)
+				return nil, fmt.Errorf("cannot remove an unfinished file: %w", err)
 			}
 		case temporary || !ok:
 		case packed:
@@ -327,7 +327,7 @@ func (m *Mirror) rotateFile() error {
 	}
 	var info unix.Stat_t
 	if err := unix.Fstat(int(l.file.Fd()), &info); err != nil {
-		return fmt.Errorf("cannot look at the live file: %w", err)
+		return fmt.Errorf("cannot inspect the live file: %w", err)
 	}
 	step("live file synced")
 	old := l.id.Swap(nil)
@@ -456,7 +456,7 @@ func (m *Mirror) settle(ctx context.Context, r span) error {
 	_, noPacked := os.Lstat(packed)
 	for _, err := range []error{noPlain, noPacked} {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot look at a segment: %w", err)
+			return fmt.Errorf("cannot inspect a segment: %w", err)
 		}
 	}
 	if noPacked == nil {
@@ -507,7 +507,7 @@ func (m *Mirror) inspect(ctx context.Context, r span, path string, packed bool) 
 	m.mu.Unlock()
 	for i := range segments {
 		if p := &segments[i]; p.Last+1 == s.First && p.Hash != s.Prev {
-			return s, &unsound{path, fmt.Errorf("it stands on the hash %s, and record %d has %s", s.Prev, p.Last, p.Hash)}
+			return s, &unsound{path, fmt.Errorf("it follows the hash %s, and record %d has %s", s.Prev, p.Last, p.Hash)}
 		}
 	}
 	verdict, err := m.compare(ctx, &s)
@@ -642,7 +642,7 @@ func (i *interruptible) Read(p []byte) (int, error) {
 
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove what is not finished: %w", err)
+		return fmt.Errorf("cannot remove an unfinished file: %w", err)
 	}
 	return nil
 }

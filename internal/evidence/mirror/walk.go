@@ -136,7 +136,7 @@ func (w *walk) segment(s segmentFile) error {
 		case errors.Is(err, io.EOF) && seq <= s.last:
 			err = &audit.Fault{Seq: seq, Problem: "the segment ends before it"}
 		case err == nil && seq > s.last:
-			err = &audit.Fault{Seq: seq, Problem: "the segment goes on behind its last record"}
+			err = &audit.Fault{Seq: seq, Problem: "the segment continues after its last record"}
 		case err == nil && seq >= w.next:
 			if err = w.visit(line); err != nil {
 				return fmt.Errorf("%s: %w", path, err)

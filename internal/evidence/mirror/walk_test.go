@@ -90,7 +90,7 @@ func TestWalkFinds(t *testing.T) {
 			"a line more", func(m *Mirror, segs []Segment, b *book) error {
 				return packed(m, segs[1], b.text(segs[1].First, segs[1].Last+1))
 			},
-			func(segs []Segment) uint64 { return segs[1].Last + 1 }, func(segs []Segment) string { return segs[1].File }, "behind its last record",
+			func(segs []Segment) uint64 { return segs[1].Last + 1 }, func(segs []Segment) string { return segs[1].File }, "after its last record",
 		},
 		{
 			"a line changed", func(m *Mirror, segs []Segment, b *book) error {

@@ -208,7 +208,7 @@ func (c *check) sealedRows(ctx context.Context, database *store.Reader) error {
 	}
 	altered, err := database.AlteredRows(ctx, c.rowKey, true)
 	if errors.Is(err, rowseal.ErrOther) {
-		return &audit.Fault{Problem: fmt.Sprintf("%s: its rows are not sealed with the daemon's key, so that nothing shows whether they were changed", c.Path)}
+		return &audit.Fault{Problem: fmt.Sprintf("%s: its rows are not sealed with the daemon's key, so a change of them cannot be detected", c.Path)}
 	}
 	if c.rows = err == nil; err != nil || len(altered) == 0 {
 		return err
@@ -253,7 +253,7 @@ func (c *check) agree(ctx context.Context, f *Findings) error {
 	}
 	err = cmp.Or(err, d.rested(), apart)
 	if err == nil && found.Head.Seq < mirrored.Seq {
-		err = &audit.Fault{Seq: found.Head.Seq + 1, Problem: fmt.Sprintf("the database ends before it, and the mirror goes on to record %d", mirrored.Seq)}
+		err = &audit.Fault{Seq: found.Head.Seq + 1, Problem: fmt.Sprintf("the database ends before it, and the mirror continues to record %d", mirrored.Seq)}
 	}
 	if err == nil && d.unlike != nil {
 		err = d.unlike

@@ -399,7 +399,7 @@ func (c *check) around(ctx context.Context, report *audit.Report) error {
 	case c.unsound != nil:
 		return c.unsound
 	case c.keyless != "" && report.Checkpoints > 0:
-		return &audit.Fault{Problem: fmt.Sprintf("nothing can be said of its %s: there is no public key in %s; name it with --key", term.Count(report.Checkpoints, "checkpoint"), c.keyless)}
+		return &audit.Fault{Problem: fmt.Sprintf("its %s cannot be checked: there is no public key in %s; name it with --key", term.Count(report.Checkpoints, "checkpoint"), c.keyless)}
 	}
 	if c.files != nil {
 		if err := c.files.Check(ctx, report.Head.Seq); err != nil {

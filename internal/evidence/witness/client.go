@@ -33,9 +33,9 @@ func ParsePlace(key, where string) (Place, error) {
 	u, err := url.Parse(where)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix":
-		err = fmt.Errorf("%.120q is no place of a witness: want http://HOST/PREFIX, https://HOST/PREFIX or unix:/PATH", where)
+		err = fmt.Errorf("%.120q is no address of a witness: want http://HOST/PREFIX, https://HOST/PREFIX or unix:/PATH", where)
 	case u.Scheme == "unix" && !strings.HasPrefix(u.Path, "/"), u.Scheme != "unix" && u.Host == "":
-		err = fmt.Errorf("%.120q is no place of a witness: it names no host, or no absolute path", where)
+		err = fmt.Errorf("%.120q is no address of a witness: it names no host, or no absolute path", where)
 	}
 	return Place{k, where}, err
 }

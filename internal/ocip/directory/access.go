@@ -150,7 +150,7 @@ func (d *Directory) MayOwn(app, channel string) error {
 	}
 	switch {
 	case channel == AgentChannel:
-		return fmt.Errorf("no app can have a channel named %s: keys that begin so are those of agents", AgentChannel)
+		return fmt.Errorf("no app can have a channel named %s: the keys of agents begin with it", AgentChannel)
 	case !d.access.declared(), slices.Contains(d.access.grants[app].Channels, channel):
 		return nil
 	}
@@ -253,8 +253,8 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 	channel, _ := Split(key)
 	switch {
 	case channel == AgentChannel && (!speaksFor(app, a) || d.LocalAgent(key) != a):
-		return fmt.Errorf("what comes in through session %s comes from the app alone that speaks for the agent (agents[].app); "+
-			"app %s brings the messages of people in through a channel of its own, and the envelopes of another installation's agent where %s lists its instance id",
+		return fmt.Errorf("only the app that speaks for the agent (agents[].app) brings in messages through session %s; "+
+			"app %s brings the messages of people in through a channel of its own, and the envelopes of another installation's agent if %s lists its instance id",
 			key, app, grantKey(app, "carries"))
 	case speaksFor(app, a):
 		return nil
@@ -268,7 +268,7 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 		return d.Serves(app, a)
 	}
 	if mine := d.byApp[app]; len(mine) > 0 {
-		return fmt.Errorf("app %s speaks for agent %s, so what it brings in reaches its own agents only; to let it serve agent %s too, list %s in %s",
+		return fmt.Errorf("app %s speaks for agent %s, so its messages reach only its own agents; to let it serve agent %s too, list %s in %s",
 			app, mine[0].ID, a.ID, channel, grantKey(app, "channels"))
 	}
 	return nil
@@ -291,7 +291,7 @@ func (d *Directory) MayCarry(app, instance string, a *Agent) error {
 		return d.Serves(app, a)
 	}
 	if d.local[instance] != nil {
-		return fmt.Errorf("an envelope of agent %s, which is one of this daemon, comes in where that agent has sent it and nowhere else", instance)
+		return fmt.Errorf("agent %s belongs to this daemon, so its envelope is accepted only with a message that it has sent", instance)
 	}
 	return fmt.Errorf("app %s may not bring in envelopes of agent %s under the key of agent %s; to allow it, list %s in %s", app, instance, a.ID, instance, grantKey(app, "carries"))
 }
@@ -374,7 +374,7 @@ func Missing(cfg *Config, owners map[string]string) []Declaration {
 		}
 		lacks = append(lacks, Declaration{
 			Key: grantKey(app, "tenants"), App: app, Name: "tenants", Values: a.tenantsOf(cfg, want[app]),
-			Reason: why + ", and nothing says whose messages app " + app + " may see in " + channelWords(want[app]),
+			Reason: why + ", and no grant names the agents of app " + app + " may see in " + channelWords(want[app]),
 		})
 	}
 	return lacks
@@ -388,7 +388,7 @@ func (a *access) why() string {
 	case len(a.uids) > 1:
 		return "apps of several users may connect"
 	default:
-		return "access.apps grants something, so everything is to be granted"
+		return "access.apps grants something, so every right must be granted"
 	}
 }
 

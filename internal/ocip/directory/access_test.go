@@ -142,10 +142,10 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 		key, who string
 		refused  string
 	}{
-		{"alice's app under bob's key", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "bob", "comes from the app alone that speaks for the agent"},
+		{"alice's app under bob's key", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "bob", "only the app that speaks for the agent"},
 		{"alice's app under her own key", onePerson(), nil, "@acme/alice", false, "agent:alice:x", "alice", ""},
-		{"alice's app under bob's key, for alice", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "alice", "comes from the app alone"},
-		{"a channel under an agent's key", onePerson(), nil, "@x/irc", true, "agent:bob:x", "bob", "comes from the app alone"},
+		{"alice's app under bob's key, for alice", onePerson(), nil, "@acme/alice", true, "agent:bob:x", "alice", "only the app that speaks for the agent"},
+		{"a channel under an agent's key", onePerson(), nil, "@x/irc", true, "agent:bob:x", "bob", "only the app that speaks for the agent"},
 		{"alice's channel, for her", onePerson(), nil, "@acme/alice", true, "junk:1", "alice", ""},
 		{"alice's channel, for bob", onePerson(), nil, "@acme/alice", true, "junk:1", "bob", `list junk in access.apps."@acme/alice".channels`},
 		{"alice's app, the channel of another, for her", onePerson(), nil, "@acme/alice", false, "irc:1", "alice", ""},
@@ -197,7 +197,7 @@ func TestMayCarry(t *testing.T) {
 	expect(t, "a peer's carrier", d.MayCarry("@x/peer", "eve", bob), "")
 	expect(t, "another peer", d.MayCarry("@x/peer", "mallory", bob), `list mallory in access.apps."@x/peer".carries`)
 	expect(t, "another app", d.MayCarry("@acme/bob", "eve", bob), `list eve in access.apps."@acme/bob".carries`)
-	expect(t, "an agent of this daemon", d.MayCarry("@x/peer", "agent-alice-1", bob), "where that agent has sent it")
+	expect(t, "an agent of this daemon", d.MayCarry("@x/peer", "agent-alice-1", bob), "only with a message that it has sent")
 	if d.Carries("@x/peer", "") || d.Carries("@x/peer", "agent-alice-1") || !d.Carries("@x/peer", "eve") {
 		t.Error("carries")
 	}

@@ -71,7 +71,7 @@ func spelled(what, s string) error {
 		return fmt.Errorf("%s %+q %w: %w", what, s, ErrSpelling, err)
 	}
 	if text.IsPattern(s) {
-		return fmt.Errorf("%s %q %w: a star at the end stands for every ending", what, s, ErrSpelling)
+		return fmt.Errorf("%s %q %w: a star at the end matches every ending", what, s, ErrSpelling)
 	}
 	return nil
 }
@@ -194,8 +194,8 @@ func (d *Directory) Recipient(key, account string, brought map[string]string, se
 			went = at.elsewhere(channel)
 		}
 		if went == "" {
-			return Recipient{}, fmt.Errorf("session %s: %w: the app of channel %s sends to metadata.%s, which neither the key says nor a message from there has brought; "+
-				"use a key with it in the end, such as %s:…, or answer where a message came in", key, ErrAddress, channel, n.direct[0], channel)
+			return Recipient{}, fmt.Errorf("session %s: %w: the app of channel %s sends to metadata.%s, which is neither in the key nor known from an earlier message; "+
+				"use a key that ends with it, such as %s:…, or answer a message", key, ErrAddress, channel, n.direct[0], channel)
 		}
 	}
 	d.decide(&r, &at, went, self)

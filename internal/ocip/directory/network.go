@@ -339,7 +339,7 @@ func refuseIRC(to string) string {
 		case c <= ' ' || c == ',' || c == ':' || c == 0x7f:
 			return "it is more than one nick or channel"
 		case c == '\\' && i+1 < len(name) && strings.IndexByte("rnt0xu", name[i+1]) >= 0:
-			return "its app writes the escape in it out"
+			return "its app would interpret the escape in it"
 		}
 	}
 	if ircChannel(to) {
@@ -377,7 +377,7 @@ func telegramGroup(to string) bool { return strings.HasPrefix(to, "-") || string
 
 func aliasPublicName(to string) string {
 	if strings.HasPrefix(to, "@") {
-		return "the public name of a chat says nothing of the chat's id, by which the directory may have it"
+		return "the directory may list the chat by its id, which the public name does not reveal"
 	}
 	return ""
 }
@@ -415,14 +415,14 @@ func conversationOfThread(to string) string { return thread.ReplaceAllString(to,
 // aliasSlackName distinguishes ids from names, since Slack also sends to names.
 func aliasSlackName(to string) string {
 	if strings.HasPrefix(to, "#") || strings.HasPrefix(to, "@") || to != strings.ToUpper(to) {
-		return "the name of a channel or a person says nothing of the id, by which the directory may have it"
+		return "the directory may list the channel or person by its id, which the name does not reveal"
 	}
 	return ""
 }
 
 func aliasNostr(to string) string {
 	if strings.HasPrefix(strings.ToLower(to), "npub1") || strings.HasPrefix(strings.ToLower(to), "nprofile1") {
-		return "a key is written in hexadecimal digits, by which the directory may have it"
+		return "the directory may list the key in hexadecimal digits; write it so"
 	}
 	return ""
 }

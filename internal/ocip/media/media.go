@@ -66,10 +66,10 @@ func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(
 
 // unclear refuses a path that different programs read as different files. A look reads the file
 // that the exact bytes name.
-const unclear = "names a local file, in a way that programs read differently: write its whole path alone, with no blanks around it and nothing escaped"
+const unclear = "names a local file, in a form that programs read differently: write only its whole path, without blanks around it and without escapes"
 
 // undecodable refuses a text in a place for a file's bytes that cannot be decoded.
-const undecodable = "names no file and no address, and is in no encoding that is decoded: write the bytes in base64"
+const undecodable = "names no file and no address, and has no known encoding: write the bytes in base64"
 
 // Mentioned reports whether metadata names anything to send besides the text.
 func Mentioned(metadata map[string]jsontext.Value) bool {
@@ -127,7 +127,7 @@ func (l *Look) At(r Reference) (File, error) {
 		return File{}, refused("%s names a local file, "+format, append([]any{r.Member}, args...)...)
 	}
 	if len(l.Folders) == 0 {
-		return refuse("and this agent may send none: list the folder of what it may send in agents[].media")
+		return refuse("and this agent may send none: list the folders of its files in agents[].media")
 	}
 	// A program that removes .. by itself, without following links, finds another file than the
 	// system.
@@ -169,7 +169,7 @@ func (l *Look) read(r Reference, f io.ReadSeeker, size int64) (File, error) {
 	}
 	file, err := l.hash(r, f, size)
 	if _, ok := errors.AsType[*Refused](err); err != nil && !ok {
-		err = fmt.Errorf("cannot read what %s names: %w", r.Member, err)
+		err = fmt.Errorf("cannot read the file of %s: %w", r.Member, err)
 	}
 	return file, err
 }

@@ -253,7 +253,7 @@ func explain(fallback string, err error) CompileError {
 			}
 		}
 		if name, ok := strings.CutPrefix(fault.Message, "undefined function "); ok && slices.Contains(forbidden, name) {
-			fault.Message = name + " is not allowed: a policy must not reach outside what it judges"
+			fault.Message = name + " is not allowed: a policy must not reach outside its question"
 		}
 		if details, ok := e.Details.(*ast.RefErrInvalidDetail); ok && len(details.OneOf) > 0 {
 			fault.Message += fmt.Sprintf(", want one of %v", details.OneOf)

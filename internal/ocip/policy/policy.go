@@ -386,7 +386,7 @@ func (q *query) ask(ctx context.Context, input ast.Value, timeout time.Duration)
 		err = malformed("constraints.max_rounds: a task has no rounds")
 	}
 	if err == nil && q.name == toolPackage && (answer.MaxRounds > 0 || answer.HasMaxClassification) {
-		err = malformed("constraints: of a tool call only approvers can be said")
+		err = malformed("constraints: a tool call can only have approvers")
 	}
 	if err != nil {
 		return ocip.PolicyAnswer{}, fmt.Errorf("cannot use %s: %w", q.ref(), err)

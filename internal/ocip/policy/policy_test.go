@@ -328,7 +328,7 @@ func TestTextFaults(t *testing.T) {
 		{"input misspelled", allowAll + "x if input.sorce.user_id", []string{"exchange.rego:3: undefined ref: input.sorce.user_id, want one of ["}},
 		{"input mistyped", allowAll + "x if input.round == \"1\"", []string{"exchange.rego:3: match error"}},
 		{"fetching", allowAll + `x if http.send({"url": "http://localhost", "method": "GET"})`, []string{
-			"exchange.rego:3: http.send is not allowed: a policy must not reach outside what it judges",
+			"exchange.rego:3: http.send is not allowed: a policy must not reach outside its question",
 		}},
 		{"resolving", allowAll + `x if net.lookup_ip_addr("localhost")`, []string{"exchange.rego:3: net.lookup_ip_addr is not allowed"}},
 		{"environment", allowAll + `x if opa.runtime().env`, []string{"exchange.rego:3: opa.runtime is not allowed"}},
