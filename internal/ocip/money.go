@@ -67,8 +67,8 @@ func endsBig(word string) bool {
 	return false
 }
 
-// A number beside one of these words is no sum, or is one. The lists are in the languages in which
-// commitments are detected.
+// Words beside a number that tell what kind of number it is, in the languages in which commitments are
+// detected.
 const (
 	// months come before or after the day, and before the year.
 	months = "january february march april may june july august september october november december jan feb mar apr jun jul aug sep sept oct nov dec" +

@@ -944,8 +944,8 @@ func wordByte(c byte) bool {
 	return c >= 0x80 || c == '\'' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
 }
 
-// bareYes returns the start and the end of the first sentence of a text if it contains only a yes,
-// or the sender's wish; to is 0 if it says more, or asks.
+// bareYes returns the start and the end of the first sentence of a text if it only says yes, or that
+// the sender wants the thing; to is 0 if it says more, or asks.
 func (d *Detector) bareYes(text string) (from, to int) {
 	pos, stop, yes, outright := 0, min(len(text), maxSentence), false, false
 	for pos < stop && (text[pos] <= ' ' || isMarkup(rune(text[pos]))) {

@@ -128,7 +128,7 @@ func whole(value string, k kind) (Reference, bool) {
 		return r, true
 	}
 	if after, ok := cutFold(s, "media"); ok && !strings.HasPrefix(after, "://") {
-		// OpenClaw removes the prefix. A member that names media counts only without it.
+		// OpenClaw removes the prefix. In a member that names media, other programs keep it.
 		if after, ok = strings.CutPrefix(strings.TrimLeftFunc(after, unicode.IsSpace), ":"); ok {
 			s = strings.TrimSpace(after)
 			if k <= other && strings.HasSuffix(value, ":"+s) {

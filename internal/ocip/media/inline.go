@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// decodeURL returns the bytes of a data: URL, from the text after its scheme. White space counts
-// only outside base64.
+// decodeURL returns the bytes of a data: URL, from the text after its scheme. It accepts white space
+// before the comma only if the bytes are in base64.
 func decodeURL(rest string) ([]byte, bool) {
 	about, body, ok := strings.Cut(rest, ",")
 	if !ok {
