@@ -20,7 +20,7 @@ func TestChainExtend(t *testing.T) {
 	if back.Hops != 2 || !slices.Equal(back.Path, []string{"a", "b"}) {
 		t.Errorf("an answer adds nobody: %+v", back)
 	}
-	// Two lines that part share nothing they could overwrite.
+	// Two chains with a common beginning share no memory that they could overwrite.
 	one, two := back.Extend("c", false), back.Extend("d", false)
 	if one.Path[2] != "c" || two.Path[2] != "d" {
 		t.Errorf("%v and %v", one.Path, two.Path)
@@ -66,7 +66,7 @@ func TestChainLimits(t *testing.T) {
 	}
 }
 
-// A line is weighed last on either side, and a message to a person draws none.
+// The chain is checked last on either side, and a message to a person has none.
 func TestChainDecides(t *testing.T) {
 	m := question()
 	m.Rules = &Rules{Chain: ChainLimits{MaxHops: 3}}
@@ -136,7 +136,7 @@ func TestParseChain(t *testing.T) {
 	}
 }
 
-// FuzzParseChain reads again what it has written.
+// FuzzParseChain parses its own output.
 func FuzzParseChain(f *testing.F) {
 	now := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	f.Add(BeginChain("d-1", "a", now).Extend("b", false).Annotation())

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCodesAreAll compares the list with the constants as they are written down.
+// TestCodesAreAll compares the list with the constants in the source.
 func TestCodesAreAll(t *testing.T) {
 	source, err := os.ReadFile("verdict.go")
 	if err != nil {

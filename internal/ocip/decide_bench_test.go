@@ -12,13 +12,13 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 )
 
-// plainMail has 400 bytes and nothing that any detector speaks up about.
+// plainMail has 400 bytes and nothing that any detector finds.
 const plainMail = `Hi Carol, the build of milestone 2 is at 75 percent and on track. The last three runs were green, the slow ` +
 	`test is fixed, and the numbers of the week are in the usual place. Could you tell me how far the review of the second part ` +
 	`is, and whether anything in it needs work from our side before the end of the week? Nothing here is urgent: any answer ` +
 	`by tomorrow noon is fine. Thanks and regards, Alice`
 
-// builtinPolicy is the policy the daemon comes with, under its default data.
+// builtinPolicy is the daemon's built-in policy with its default data.
 func builtinPolicy(b *testing.B, cacheSize int) *policy.Policy {
 	b.Helper()
 	p, err := policy.Compile(b.Context(), policy.Source{CacheSize: cacheSize, Data: map[string]any{
@@ -67,8 +67,8 @@ func mail(text string, rules *ocip.Rules) ocip.Outgoing {
 	}
 }
 
-// BenchmarkDecision is the whole decision over one message, up to the commit:
-// the real policy, asked or remembered, and the real detectors.
+// BenchmarkDecision is the whole decision over one message, up to the commit: the real policy, with
+// and without its cache, and the real detectors.
 func BenchmarkDecision(b *testing.B) {
 	rules := builtinRules(b)
 	for _, asked := range []struct {
@@ -91,7 +91,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkDecisionOfLongText shows that a decision takes time in proportion to
+// BenchmarkDecisionOfLongText shows that the time of a decision is proportional to the length of
 // the text alone.
 func BenchmarkDecisionOfLongText(b *testing.B) {
 	rules, p := builtinRules(b), builtinPolicy(b, 0)

@@ -39,7 +39,7 @@ func answers(a ...PolicyAnswer) *scripted { return &scripted{answers: a} }
 
 var agree = PolicyAnswer{Allow: true, Reason: "allowed"}
 
-// cached answers as the daemon's policy does most of the time: from memory.
+// cached answers from memory, as the daemon's policy usually does.
 type cached struct{ answer PolicyAnswer }
 
 func (cached) Lasts() bool { return true }
@@ -103,7 +103,7 @@ func TestDecideCodes(t *testing.T) {
 		{"resolved", func(m *Outgoing) { m.Exchange.Outcome = Resolved }, nil, Deny, ExchangeClosed, ruleExchange, Resolved, "is resolved"},
 		{"escalated", func(m *Outgoing) { m.Exchange.Outcome = Escalated }, nil, Deny, ExchangeClosed, ruleExchange, Escalated, "is escalated"},
 		{"denied before", func(m *Outgoing) { m.Exchange.Outcome = Denied }, nil, Deny, ExchangeClosed, ruleExchange, Denied, "is denied"},
-		// How an exchange ended stays on record when its time runs out as well.
+		// The outcome of an ended exchange stays on record even after its time runs out.
 		{"resolved and out of time", func(m *Outgoing) { m.Exchange.Outcome, m.Exchange.ExpiresAt = Resolved, m.Now }, nil, Deny, ExchangeExpired, ruleExchange, Resolved, ""},
 		{"escalated and out of time", func(m *Outgoing) { m.Exchange.Outcome, m.Exchange.ExpiresAt = Escalated, m.Now }, nil, Deny, ExchangeExpired, ruleExchange, Escalated, ""},
 		{"exchange of no state", func(m *Outgoing) { m.Exchange.Outcome = "" }, nil, Deny, ExchangeClosed, ruleExchange, "", ""},
@@ -117,7 +117,7 @@ func TestDecideCodes(t *testing.T) {
 		{"policy wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true}), RequireApproval, PolicyRequiresApproval, "ocip.agent_exchange", Escalated, "asks for a person's approval"},
 		{"policy wants a person and denies", func(*Outgoing) {}, answers(PolicyAnswer{RequireApproval: true}), Deny, PolicyDenied, "ocip.agent_exchange", Denied, ""},
 		{"policy narrows the level", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, HasMaxClassification: true}), Deny, ClassificationViolation, "ocip.agent_exchange", Denied, "allows at most public"},
-		// A person cannot approve what the same answer forbids.
+		// A person cannot approve a message that the same answer forbids.
 		{"policy narrows the level and wants a person", func(*Outgoing) {}, answers(PolicyAnswer{Allow: true, RequireApproval: true, HasMaxClassification: true}), Deny, ClassificationViolation, "ocip.agent_exchange", Denied, ""},
 		{"rounds used up", func(m *Outgoing) { m.Exchange.Round = 3 }, yes, RequireApproval, RoundLimit, ruleRounds, Escalated, "maximum round limit (3)"},
 		{"rounds lowered by the caller", func(m *Outgoing) { m.Exchange.Round, m.MaxRounds = 1, 1 }, yes, RequireApproval, RoundLimit, ruleRounds, Escalated, "(1)"},
@@ -161,8 +161,7 @@ func TestDecideCodes(t *testing.T) {
 	}
 }
 
-// TestDecideOrder breaks one rule after another, the last first: whichever
-// stands earlier is the one that answers.
+// TestDecideOrder breaks one rule after another, the last first: the earliest broken rule decides.
 func TestDecideOrder(t *testing.T) {
 	m := question()
 	var policy Policy = yes
@@ -212,7 +211,7 @@ func TestPolicyIsAskedWhatMatters(t *testing.T) {
 	}
 }
 
-// anyMessage makes a message of any kind, most of them sound.
+// anyMessage makes a message of any kind, usually a correct one.
 func anyMessage(r *rand.Rand) (Outgoing, Policy) {
 	pick := func(names ...string) string { return names[r.IntN(len(names))] }
 	levels := Levels()
@@ -249,7 +248,7 @@ func anyMessage(r *rand.Rand) (Outgoing, Policy) {
 	return m, p
 }
 
-// TestDecideProperties holds for every message what the protocol promises.
+// TestDecideProperties checks the protocol's promises for every message.
 func TestDecideProperties(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -315,8 +314,8 @@ func TestDecideProperties(t *testing.T) {
 	}
 }
 
-// TestConversationsEnd lets two agents talk without ever giving in: it ends
-// within the limit whatever the limits of each of them.
+// TestConversationsEnd lets two agents talk without an end: the conversation ends within the limit,
+// whatever the limits of each.
 func TestConversationsEnd(t *testing.T) {
 	for limit := 1; limit <= 5; limit++ {
 		t.Run(fmt.Sprint("max_rounds ", limit), func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestDisclose(t *testing.T) {
 	}
 }
 
-// FuzzDisclose wants the label there once, and the content whole.
+// FuzzDisclose checks that the label occurs once, and that the content is complete.
 func FuzzDisclose(f *testing.F) {
 	for _, s := range []string{"", "a", DisclosureLabel, "a\n" + DisclosureLabel + " \n", DisclosureLabel + "\r\nb", "\u2028" + DisclosureLabel} {
 		f.Add(s, uint8(0))

@@ -85,8 +85,8 @@ func TestSeedExample(t *testing.T) {
 	}
 }
 
-// TestParseEnvelopeFaults holds what the vectors do not: faults below a field,
-// and what only somebody who means harm would send.
+// TestParseEnvelopeFaults covers cases outside the vectors: faults below a field, and envelopes of
+// an attacker.
 func TestParseEnvelopeFaults(t *testing.T) {
 	long := strings.Repeat("\x7f", 100_000)
 	tests := []struct {
@@ -122,7 +122,7 @@ func TestParseEnvelopeFaults(t *testing.T) {
 		{"conversation null", `"conv-789-xyz"`, `null`, "conversation_id"},
 		{"conversation too long", `conv-789-xyz`, strings.Repeat("x", maxEnvelopeText+1), "conversation_id"},
 		{"conversation just short enough", `conv-789-xyz`, strings.Repeat("x", maxEnvelopeText), "-"},
-		// A forged line in the summary that a person decides by.
+		// A forged line in the summary by which a person decides.
 		{"instance with a line break", `agent-abc-123`, `a\nRound 9 (agent-b): approved`, "source_agent.instance_id"},
 		{"user with reversed writing", `alice`, `\u202eecila`, "source_agent.user_id"},
 		{"unicode user", `alice`, `Ålice Ωmega 李`, "-"},
@@ -136,7 +136,7 @@ func TestParseEnvelopeFaults(t *testing.T) {
 		{"other zone", `10:00:00.000Z`, `10:00:00+05:30`, "-"},
 		{"a time that cannot be written in UTC", `2026-03-14T10:00:00.000Z`, `9999-12-31T23:59:59-23:00`, "expires_at"},
 		{"a time before all", `2026-03-14T10:00:00.000Z`, `0000-01-01T00:00:00+23:00`, "expires_at"},
-		// What a fault says must stay small: it becomes part of a record.
+		// The text of a fault must stay small, since it becomes part of a record.
 		{"long version", `"version":"1.0"`, `"version":"` + long + `"`, "version"},
 		{"long type", `agent-generated`, long, "message_type"},
 		{"long member twice", `"version":"1.0"`, `"` + long + `":1,"` + long + `":1`, ""},
@@ -172,8 +172,7 @@ func TestParseEnvelopeFaults(t *testing.T) {
 	}
 }
 
-// Looser finds each member in which an envelope is looser than another, and none where
-// it is stricter.
+// Looser finds each member in which an envelope is looser than another, and none if it is stricter.
 func TestLooser(t *testing.T) {
 	sent, err := ParseEnvelope([]byte(seedEnvelope))
 	if err != nil {
@@ -208,8 +207,7 @@ func TestLooser(t *testing.T) {
 	}
 }
 
-// FuzzParseEnvelope encodes again what was accepted: it must be accepted once
-// more, as the same.
+// FuzzParseEnvelope encodes an accepted envelope again: it must be accepted as the same.
 func FuzzParseEnvelope(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add([]byte(v.OCIP))
@@ -249,7 +247,7 @@ func BenchmarkParseEnvelope(b *testing.B) {
 	}
 }
 
-// What is written by hand is what the JSON library writes.
+// The envelope is encoded like by the JSON library.
 func TestAnnotationsAsTheLibraryWritesThem(t *testing.T) {
 	at := Time{time.Date(2026, 3, 13, 10, 0, 0, 123456789, time.FixedZone("", 3600))}
 	for _, text := range []string{"alice", "", "\"\\\n\x00", "ä\u2028", "\xff"} {

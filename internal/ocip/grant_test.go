@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
-// promising is what commitments are found by in these tests.
+// promising has the detectors of commitments for these tests.
 func promising(t *testing.T, families map[string]commitment.Mode) *Rules {
 	t.Helper()
 	d, err := commitment.New(commitment.Options{Families: families})
@@ -19,8 +19,8 @@ func promising(t *testing.T, families map[string]commitment.Mode) *Rules {
 	return &Rules{Commitments: d, Unknown: PeopleRules{Commitments: true}}
 }
 
-// Each thing that a grant does not cover asks a person as if there were none, and what
-// it covers leaves as assisted.
+// A message that a grant does not cover asks a person as without it. A covered message is sent as
+// assisted.
 func TestGrantCoversWhatItSays(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Outgoing, *Grant)
@@ -88,7 +88,7 @@ func TestGrantCoversWhatItSays(t *testing.T) {
 	}
 }
 
-// A policy that wants a person wants one for each message.
+// A policy that requires a person requires one for each message.
 func TestGrantIsNoAnswerToAPolicy(t *testing.T) {
 	m := question()
 	m.Content, m.Rules = "I promise", promising(t, nil)
@@ -101,7 +101,7 @@ func TestGrantIsNoAnswerToAPolicy(t *testing.T) {
 	}
 }
 
-// Every family of cues is either grantable or not by name: one that is new is not.
+// Every family of cues is listed as grantable or as not grantable. A new one is not grantable.
 func TestGrantable(t *testing.T) {
 	grantable := []string{commitment.FirstPersonFuture, commitment.NextStep, commitment.Prefixed, commitment.Derived}
 	for _, family := range append(commitment.Families(), "of tomorrow", "") {
@@ -116,8 +116,8 @@ func TestGrantable(t *testing.T) {
 	}
 }
 
-// What comes in and speaks of what the receiver's person has approved asks for nothing;
-// what flags, or says more, does.
+// An incoming message whose commitments the receiver's person has approved asks for nothing. One
+// with flags, or with other commitments, does.
 func TestGrantOfWhatArrives(t *testing.T) {
 	out := question()
 	sent := Decide(t.Context(), &out, yes)

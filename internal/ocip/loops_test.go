@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// lines plays what a daemon keeps of causal chains: for each agent the longest it
-// heard within the window, from anybody and from each counterparty, where an answer
-// to what the agent itself began counts between the two alone.
+// lines simulates the daemon's memory of causal chains: for each agent the longest one within the
+// window, from anybody and from each counterparty. An answer to an exchange that the agent itself
+// began counts only between the two.
 type lines struct {
 	now    time.Time
 	window time.Duration
@@ -44,8 +44,8 @@ func (l *lines) hear(agent, from string, line Chain) {
 	}
 }
 
-// message sends from one agent to another, in a fresh exchange or as the answer in
-// the one that asked opened, and reports whether it may go.
+// message sends from one agent to another, in a new exchange or as the answer in the exchange that
+// asked opened, and reports whether it is allowed.
 func (l *lines) message(from, to string, asked *Exchange) (Exchange, bool) {
 	m := question()
 	m.Now, m.Sender.InstanceID, m.Sender.ID, m.To.InstanceID = l.now, from, from, to
@@ -71,9 +71,9 @@ func (l *lines) message(from, to string, asked *Exchange) (Exchange, bool) {
 	return v.Exchange, true
 }
 
-// Two agents that open a fresh exchange for every message are stopped by message
-// 24, whatever is said to them in between: what an app calls a person's word or a
-// bare message changes nothing, and neither does a third agent's innocent "ok".
+// Two agents that open a new exchange for every message are stopped by message 24, with any
+// messages to them in between: neither an app's claim of a person's word, nor a bare message, nor a
+// third agent's innocent "ok" changes that.
 func TestLoopsInFreshExchangesStopByMessage24(t *testing.T) {
 	for name, between := range map[string]func(l *lines){
 		"an app's own human text":       func(*lines) {},
@@ -99,8 +99,8 @@ func TestLoopsInFreshExchangesStopByMessage24(t *testing.T) {
 	}
 }
 
-// A hub that asks thirty workers one question each in an hour, and hears each
-// answer, is not stopped.
+// A hub that asks thirty workers one question each in an hour, and receives each answer, is not
+// stopped.
 func TestHubOfThirtyWorkersIsNotStopped(t *testing.T) {
 	l := newLines()
 	for i := range 30 {
@@ -117,8 +117,8 @@ func TestHubOfThirtyWorkersIsNotStopped(t *testing.T) {
 	}
 }
 
-// Another installation that says of a chain it is longer than it is does not get to begin
-// its age or its returns anew.
+// If another installation claims a longer chain than the known one, it cannot reset the chain's age
+// or its returns.
 func TestLongerLineKeepsAgeAndReturns(t *testing.T) {
 	now := time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 	known := Chain{ID: "d-1", Hops: 6, Path: []string{"a", "b", "a", "b", "a", "b"}, StartedAt: Time{now.Add(-20 * time.Hour)}}
@@ -137,7 +137,7 @@ func TestLongerLineKeepsAgeAndReturns(t *testing.T) {
 	if got := (Chain{}).Longer(known); got.Hops != 6 {
 		t.Errorf("nothing is no line: %+v", got)
 	}
-	// A line that is not longer is nobody's cause to stop.
+	// A chain that is not longer stops nobody.
 	shorter := Chain{ID: "d-8", Hops: 6, Path: []string{"a", "b", "a", "a", "a"}, StartedAt: Time{now.Add(-9000 * time.Hour)}}
 	if got := known.Longer(shorter); got.ID != "d-1" || got.Hops != 6 || !slices.Equal(got.Path, known.Path) || got.StartedAt != known.StartedAt {
 		t.Errorf("a shorter line: %+v", got)

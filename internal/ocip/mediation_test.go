@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// detectors are the rules with what they look for in texts.
+// detectors returns the rules with all detectors.
 func detectors(t *testing.T) *Rules {
 	t.Helper()
 	found, err := content.New(content.Options{})
@@ -27,7 +27,7 @@ func detectors(t *testing.T) *Rules {
 	return &Rules{Content: found, Commitments: promises}
 }
 
-// to makes the question one to somebody who is no agent.
+// to directs the question to a counterparty that is no agent.
 func to(kind Kind) Outgoing {
 	m := question()
 	m.To = Counterparty{Kind: kind}
@@ -40,8 +40,8 @@ func to(kind Kind) Outgoing {
 
 const secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
-// Secrets are looked for in every string of a message, commitments in prose, and
-// what is found names the member it stands in.
+// Detectors check every string of a message for secrets, and prose for commitments. A finding names
+// its member.
 func TestEveryStringIsLookedAt(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -84,7 +84,7 @@ func TestEveryStringIsLookedAt(t *testing.T) {
 	}
 }
 
-// What the receiver's program makes of a text is looked at as well.
+// The detectors also check the text that the receiver's program shows.
 func TestRenderedTextIsLookedAt(t *testing.T) {
 	m := question()
 	m.Content, m.Rules = `I \x70\x72omise to pay`, detectors(t)
@@ -98,8 +98,7 @@ func TestRenderedTextIsLookedAt(t *testing.T) {
 	}
 }
 
-// A flood of findings leaves room for one of each kind, and no record grows with
-// the text.
+// Many findings leave room for one of each kind, and no record grows with the text.
 func TestFewDetectionsOfMany(t *testing.T) {
 	var all []Detection
 	for i := range 200 {
@@ -120,8 +119,8 @@ func TestFewDetectionsOfMany(t *testing.T) {
 	}
 }
 
-// A stranger's, and a declared person's, messages are held where they promise
-// something, asked about, held back above a level, and bounded; the owner's are not.
+// Messages to strangers and to declared people are held if they promise something, are put to the
+// policy, are limited in level and number. Messages to the owner are not.
 func TestPeopleRules(t *testing.T) {
 	everything := func(t *testing.T) *Rules {
 		r := detectors(t)
@@ -203,7 +202,7 @@ func TestPeopleRules(t *testing.T) {
 	}
 }
 
-// A field that is zero changes nothing: without rules people are written to as ever.
+// A zero field changes nothing: without rules, messages to people are unrestricted.
 func TestNoPeopleRulesHoldNothing(t *testing.T) {
 	for _, kind := range []Kind{KindOwner, KindPerson, KindUnknown} {
 		m := to(kind)
@@ -214,8 +213,8 @@ func TestNoPeopleRulesHoldNothing(t *testing.T) {
 	}
 }
 
-// The policy is asked with the kind of the counterparty, and about people once: org
-// units are of agents.
+// The policy receives the kind of the counterparty. For people it is asked once, since only agents
+// have org units.
 func TestPolicySeesTheKindOfCounterparty(t *testing.T) {
 	for _, kind := range []Kind{KindPerson, KindUnknown} {
 		m := to(kind)
@@ -229,7 +228,7 @@ func TestPolicySeesTheKindOfCounterparty(t *testing.T) {
 			t.Errorf("rounds with a person are counted: %d", v.Envelope.MaxRounds)
 		}
 	}
-	// What an envelope brings is an agent's, whatever the directory says of the session.
+	// A message with an envelope is an agent's, whatever the directory says about the session.
 	in := arriving()
 	in.From = Counterparty{Kind: KindUnknown}
 	p := answers(agree)
@@ -238,8 +237,8 @@ func TestPolicySeesTheKindOfCounterparty(t *testing.T) {
 	}
 }
 
-// A tenant that is known counts for every kind of counterparty, before anything
-// else and outside policy.
+// A known tenant counts for every kind of counterparty, before everything else and outside the
+// policy.
 func TestWallStandsForEveryKind(t *testing.T) {
 	acme := Identity{InstanceID: "agent-alice-1", UserID: "alice", TenantID: "acme-corp"}
 	for _, tc := range []struct {
@@ -273,8 +272,7 @@ func TestWallStandsForEveryKind(t *testing.T) {
 	}
 }
 
-// The caller's wish for who may answer makes the type's own policy narrower, never
-// wider.
+// The caller's wish about who may answer makes the type's own policy narrower, never wider.
 func TestReplyPolicyOnlyTightens(t *testing.T) {
 	for _, tc := range []struct {
 		of   ExchangeType
@@ -292,8 +290,8 @@ func TestReplyPolicyOnlyTightens(t *testing.T) {
 	}
 }
 
-// A receiver learns of what was withheld by a category from a fixed list; the
-// description stays with the sender.
+// A receiver learns the category of withheld data from a fixed list. The description stays with the
+// sender.
 func TestWithheldIsToldByCategory(t *testing.T) {
 	m := question()
 	m.To.Accepts = Public
@@ -310,7 +308,7 @@ func TestWithheldIsToldByCategory(t *testing.T) {
 	}
 }
 
-// The answer to a message that binds says that it takes a human, and which words do.
+// The verdict on an answer that binds says that a person is required, and names the words.
 func TestHeldAnswerRequiresHuman(t *testing.T) {
 	m := question()
 	m.Content, m.Rules = "I promise", detectors(t)
@@ -321,7 +319,7 @@ func TestHeldAnswerRequiresHuman(t *testing.T) {
 	}
 }
 
-// received is what bob owes alice once a message of hers has reached him.
+// received returns bob's debt to alice after her message.
 func received(t *testing.T, o Owed, change func(*Incoming)) Owed {
 	t.Helper()
 	in := arriving()
@@ -341,8 +339,8 @@ func mute(m *Incoming)       { m.Receiver.CanAutoRespond = false }
 func ordinary(*Incoming)     {}
 func anotherOne(m *Incoming) { m.Exchange.ConversationID = "conv-2" }
 
-// What an agent owes an answer to is the pair's until a person has answered: a fresh
-// exchange, or another id, changes nothing.
+// The debt belongs to the pair of agents until a person has answered: a new exchange, or another
+// id, changes nothing.
 func TestFreshExchangeStepsOutOfNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -367,7 +365,7 @@ func TestFreshExchangeStepsOutOfNothing(t *testing.T) {
 			if v.Result != RequireApproval || v.Code != tc.code || !strings.Contains(v.Reason, tc.reason) || v.Owed != owed {
 				t.Fatalf("got %s %s: %s, owed %+v", v.Result, v.Code, v.Reason, v.Owed)
 			}
-			// In the conversation itself a reply to what wants none is refused.
+			// In the conversation itself, a reply to a message that wants none is refused.
 			same := m
 			same.Exchange.ConversationID = "conv-789-xyz"
 			if v := Decide(t.Context(), &same, yes); tc.code == ReplyNotExpected && v.Result != Deny || v.Allowed() {
@@ -392,7 +390,7 @@ func TestFreshExchangeStepsOutOfNothing(t *testing.T) {
 	}
 }
 
-// A message that asks for less does not lessen what is owed already.
+// A message that asks for less does not reduce an existing debt.
 func TestOwedIsNotLessened(t *testing.T) {
 	later := func(m *Incoming) { m.Exchange.ExpiresAt = m.Exchange.ExpiresAt.Add(time.Hour) }
 	tests := []struct {
@@ -436,8 +434,8 @@ func TestOwedIsNotLessened(t *testing.T) {
 	}
 }
 
-// A person who resolves the exchange has dealt with what was asked in it; who denies
-// an answer has not. What wanted no answer is looked at once.
+// If a person resolves the exchange, its debt is settled. If a person denies an answer, it is not.
+// After a message that wanted no answer, a person looks once.
 func TestSettleOwed(t *testing.T) {
 	person := Owed{ReplyPolicy: HumanOnly, ConversationID: "c"}
 	none := Owed{ReplyPolicy: NoReplyNeeded, ConversationID: "c"}
@@ -458,8 +456,8 @@ func TestSettleOwed(t *testing.T) {
 	}
 }
 
-// While two agents are at their limit, nothing goes between them in either
-// direction, in any exchange, but a person's own words.
+// While two agents are at their limit, no message passes between them in either direction, in any
+// exchange, except a person's own.
 func TestStoppedPairTakesNothingEitherWay(t *testing.T) {
 	out := question()
 	out.Escalated = "exch-old"
@@ -468,7 +466,7 @@ func TestStoppedPairTakesNothingEitherWay(t *testing.T) {
 	if v.Code != RoundLimit || v.Details["escalatedExchange"] != "exch-old" || payload.ExchangeID != "exch-001" || payload.CurrentRound != 1 || payload.Reason != v.Reason {
 		t.Errorf("out: %s, %+v", v.Code, v.Details)
 	}
-	// The other side of the very exchange is stopped too, with rounds left.
+	// The other side of the same exchange is stopped too, although it has rounds left.
 	out.Escalated = "exch-001"
 	if v = Decide(t.Context(), &out, yes); v.Code != RoundLimit || v.Exchange.Outcome != Escalated {
 		t.Errorf("out, in the exchange itself: %s", v.Code)
@@ -503,7 +501,7 @@ func TestStoppedPairTakesNothingEitherWay(t *testing.T) {
 	}
 }
 
-// A line that is too long stops its two agents as used-up rounds do.
+// A chain that is too long stops its two agents like used-up rounds.
 func TestChainLimitStopsThePair(t *testing.T) {
 	m := question()
 	m.Rules = &Rules{Chain: ChainLimits{MaxHops: 1}}
@@ -511,7 +509,7 @@ func TestChainLimitStopsThePair(t *testing.T) {
 	if v := Decide(t.Context(), &m, yes); v.Code != ChainLimit || !v.Exhausted() {
 		t.Errorf("got %s, exhausted %t", v.Code, v.Exhausted())
 	}
-	// A held commitment stops its own exchange alone.
+	// A held commitment stops only its own exchange.
 	m = question()
 	m.Content, m.Rules = "I promise", detectors(t)
 	if v := Decide(t.Context(), &m, yes); v.Code != CommitmentRequiresHuman || v.Exhausted() {
@@ -519,7 +517,7 @@ func TestChainLimitStopsThePair(t *testing.T) {
 	}
 }
 
-// From outside, limits can only tighten ours: the end is cut, rounds that run ahead
+// From outside, limits can only tighten this side's: the end comes earlier, rounds that run ahead
 // change nothing, and a first message has a first round.
 func TestEnvelopesOnlyTighten(t *testing.T) {
 	in := arriving()
@@ -540,7 +538,7 @@ func TestEnvelopesOnlyTighten(t *testing.T) {
 			t.Errorf("round %d: %s %s", round, v.Result, v.Code)
 		}
 	}
-	// What is refused leaves the exchange just as it was.
+	// A refused message leaves the exchange unchanged.
 	in = arriving()
 	underWay(&in)
 	in.Envelope.ExchangeRound, in.Envelope.MaxRounds, in.Exchange.Outcome, in.Exchange.ForPerson = 1, 2, Escalated, true
@@ -549,9 +547,8 @@ func TestEnvelopesOnlyTighten(t *testing.T) {
 	}
 }
 
-// A message that only a person may answer is delivered, the receiver's side is
-// escalated, and a person hears of it. The answer is held, and a person's approval
-// lets the exchange go on.
+// A message that only a person may answer is delivered, the receiver's side is escalated, and a
+// person is told. The answer is held, and a person's approval lets the exchange continue.
 func TestReceiverEscalatesAndDelivers(t *testing.T) {
 	for name, change := range map[string]func(*Incoming){
 		"a keyword": func(m *Incoming) { m.Content, m.Rules = "Please approve the budget", detectors(t) },
@@ -573,7 +570,7 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 			if !v.Exchange.Open(in.Now) {
 				t.Error("the session's next message would begin another exchange")
 			}
-			// The sender may say more.
+			// The sender may send more.
 			more := in
 			more.Exchange, more.Envelope.ExchangeRound = v.Exchange, 2
 			more.Envelope.ReplyPolicy, more.Envelope.RequiresCommitment, more.Content, more.Passages = AgentOK, false, "Thanks", nil
@@ -581,7 +578,7 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 			if !after.Allowed() || after.ForPerson != "" || after.Exchange.Outcome != Escalated || !after.Exchange.ForPerson {
 				t.Errorf("one more: %s, %+v, %q", after.Code, after.Exchange, after.ForPerson)
 			}
-			// The agent's answer waits, and while it does nothing else goes there.
+			// The agent's answer waits. Meanwhile no other message is sent there.
 			answer := question()
 			answer.Sender.Identity, answer.To.Identity = answer.To.Identity, answer.Sender.Identity
 			answer.Exchange = after.Exchange
@@ -608,8 +605,8 @@ func TestReceiverEscalatesAndDelivers(t *testing.T) {
 	}
 }
 
-// An exchange that an inbound message takes over its limit has a payload for the
-// person who reviews it.
+// An exchange that exceeds its limit through an inbound message has a payload for the person who
+// reviews it.
 func TestInboundRoundLimitHasAPayload(t *testing.T) {
 	in := arriving()
 	underWay(&in)
@@ -640,8 +637,7 @@ func TestPolicyErrorEscalates(t *testing.T) {
 	}
 }
 
-// An exchange's first round is 1, and whoever may share a level may share those
-// below it.
+// An exchange's first round is 1, and a sender that may share a level may share those below it.
 func TestEnvelopeShapes(t *testing.T) {
 	good := string(annotate(arriving().Envelope))
 	for from, path := range map[[2]string]string{
@@ -665,8 +661,7 @@ func TestEnvelopeShapes(t *testing.T) {
 	}
 }
 
-// Personal data are on record and raise nothing, until the operator gives them a
-// level.
+// Personal data are recorded and raise nothing, until the operator gives them a level.
 func TestPersonalDataInShadow(t *testing.T) {
 	for mode, want := range map[string]Code{"": "", content.Off: "", content.Restricted: ClassificationViolation} {
 		m := question()

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// Whatever is not certainly a time, a date, a number of something or a count of what
-// costs nothing is money.
+// Any number is money unless it certainly is a time, a date, an ordinal or a count of things that
+// cost nothing.
 func TestOfMoney(t *testing.T) {
 	for _, s := range []string{
 		"$", "5 k", "5k", "500", "I promise 500", "five hundred", "half a grand", "５００", "€900", "900€", "nine hundred euros", "½", "500 pounds of flesh", "5,000", "5 000", "v 5", "900 pm",

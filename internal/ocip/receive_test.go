@@ -26,7 +26,7 @@ func arriving() Incoming {
 	}
 }
 
-// underWay makes the exchange one in which a round has been.
+// underWay puts one round into the exchange.
 func underWay(m *Incoming) {
 	m.Exchange.Round, m.Envelope.ExchangeRound = 1, 2
 	m.Exchange.Transcript = []Turn{{Round: 1, Sender: m.Receiver.InstanceID, Summary: "Hello"}}
@@ -102,8 +102,8 @@ func TestReceiveCodes(t *testing.T) {
 	}
 }
 
-// TestForgedEnvelopeEndsNothing sends into an exchange under way what its
-// counterparty did not write. It is refused, and the exchange goes on.
+// TestForgedEnvelopeEndsNothing sends a message into an exchange under way that its counterparty
+// did not write. It is refused, and the exchange continues.
 func TestForgedEnvelopeEndsNothing(t *testing.T) {
 	mallory := Identity{InstanceID: "agent-mallory-1", UserID: "mallory", OrgUnit: "engineering", TenantID: "acme-corp"}
 	tests := []struct {
@@ -116,8 +116,8 @@ func TestForgedEnvelopeEndsNothing(t *testing.T) {
 		{"through another session", func(m *Incoming) { m.From.Kind, m.Elsewhere = KindUnknown, true }, SourceMismatch},
 		{"expiry claimed", func(m *Incoming) { m.Envelope.ExpiresAt.Time = m.Now }, ExchangeExpired},
 		{"old envelope again", func(m *Incoming) { m.Envelope.ExchangeRound = 1 }, EnvelopeReplayed},
-		// The directory knows mallory, and mallory names herself truly: only
-		// the conversation is not hers.
+		// The directory knows mallory, and mallory gives her own name: only the conversation is not
+		// hers.
 		{"another agent's conversation", func(m *Incoming) { m.Envelope.SourceAgent, m.From.Identity = mallory, mallory }, SourceMismatch},
 		{"another agent's conversation, by a stranger", func(m *Incoming) { m.Envelope.SourceAgent, m.From = mallory, Counterparty{Kind: KindUnknown} }, SourceMismatch},
 	}
@@ -168,7 +168,7 @@ func TestReceiveOrder(t *testing.T) {
 	expect(CrossEnterpriseBlocked)
 }
 
-// TestReceiverAsksAsTheMessageTravels wants the sender as source.
+// TestReceiverAsksAsTheMessageTravels checks that the sender is the source.
 func TestReceiverAsksAsTheMessageTravels(t *testing.T) {
 	m := arriving()
 	m.Receiver.OrgUnit = "marketing"

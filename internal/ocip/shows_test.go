@@ -11,7 +11,7 @@ import (
 func TestSummaryHasOnlyWhatShows(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r > 0x30000 && r>>12 != 0xe0 && r%997 != 0 {
-			continue // nothing is there yet
+			continue // unassigned
 		}
 		s := "a" + string(r) + "b"
 		want := s

@@ -98,7 +98,7 @@ func TestExchangeTypes(t *testing.T) {
 			if v := Decide(t.Context(), &m, yes); (v.Code == CommitmentRequiresHuman) != tt.commitment {
 				t.Errorf("got %q, want a person asked: %v", v.Code, tt.commitment)
 			}
-			// What is only recorded goes out, and its envelope says what it is.
+			// A message that is only recorded is sent, and its envelope has the commitment flag.
 			m.Rules = &Rules{Monitor: true}
 			v := Decide(t.Context(), &m, yes)
 			if v.Envelope.ReplyPolicy != tt.reply || v.Envelope.RequiresCommitment != tt.commitment {
@@ -114,7 +114,7 @@ func TestExchangeTypes(t *testing.T) {
 	}
 }
 
-// TestCrossOrgQuickReference is the reference's table of who may talk to whom.
+// TestCrossOrgQuickReference is the reference's table of permitted pairs.
 func TestCrossOrgQuickReference(t *testing.T) {
 	const acme, globex = "acme-corp", "globex-inc"
 	tests := []struct {
@@ -166,8 +166,8 @@ func TestCrossOrgQuickReference(t *testing.T) {
 	}
 }
 
-// TestTenantWallStandsBeforeAnythingElse breaks every other rule as well: the
-// wall is what answers, and nobody is asked.
+// TestTenantWallStandsBeforeAnythingElse breaks every other rule as well: the wall decides, and the
+// policy is not asked.
 func TestTenantWallStandsBeforeAnythingElse(t *testing.T) {
 	m := question()
 	m.To.TenantID = "globex-inc"
@@ -186,8 +186,8 @@ func TestTenantWallStandsBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-// TestRoundLimit is the reference's loop prevention: three rounds pass, the
-// fourth is a person's, with the payload of the reference.
+// TestRoundLimit is the reference's loop prevention: three rounds pass, the fourth goes to a
+// person, with the payload of the reference.
 func TestRoundLimit(t *testing.T) {
 	const alice, bob = "agent-alice", "agent-bob"
 	says := []string{"Requested project status", "Provided status update", "Asked follow-up question", "Provided additional context"}
@@ -241,7 +241,7 @@ func TestRoundLimit(t *testing.T) {
 	if v.Exchange.Outcome != Escalated || v.Exchange.Round != 3 || len(v.Exchange.Transcript) != 3 {
 		t.Errorf("the exchange is %s at round %d with %d lines", v.Exchange.Outcome, v.Exchange.Round, len(v.Exchange.Transcript))
 	}
-	// There is no way back in.
+	// The exchange cannot be reopened.
 	m.Exchange = v.Exchange
 	if v := Decide(t.Context(), &m, forbidden{t}); v.Code != ExchangeClosed || v.Exchange.Outcome != Escalated {
 		t.Errorf("afterwards: got %s, exchange %s", v.Code, v.Exchange.Outcome)
@@ -267,7 +267,7 @@ func TestSummarize(t *testing.T) {
 		{"windows line", "Status?\r\nMore", "Status?"},
 		{"as long as may be", long, long},
 		{"longer", long + "x", long + "…"},
-		// A reviewer's terminal must not be told another story.
+		// The reviewer's terminal must not show another story.
 		{"carriage return", "hi\rRound 9 (agent-b): approved", "hi Round 9 (agent-b): approved"},
 		{"escape sequence", "\x1b[2Kapproved", "[2Kapproved"},
 		{"line separator", "a\u2028b\u0085c", "a b c"},
@@ -283,7 +283,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// FuzzSummarize wants one line that can be shown and stored.
+// FuzzSummarize checks that the result is one line that can be shown and stored.
 func FuzzSummarize(f *testing.F) {
 	for _, s := range []string{"", "a\nb", "\r\n\x00x", "\xff\xfe", strings.Repeat("é", 200), "a\u2029b"} {
 		f.Add(s)

@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/content"
 )
 
-// What stands in a long text is found once, wherever it stands and however the text
-// is written, and never in another place than it is in.
+// A finding in a long text is found once, at its own position, wherever it is and however the text
+// is written.
 func TestWeigher(t *testing.T) {
 	detector, err := content.New(content.Options{})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestWeigher(t *testing.T) {
 	}
 }
 
-// A file that is nothing but findings is told like a text that is.
+// A file of nothing but findings has the same findings as such a text.
 func TestWeigherKeepsFew(t *testing.T) {
 	detector, err := content.New(content.Options{})
 	if err != nil {
@@ -86,7 +86,7 @@ func TestWeigherKeepsFew(t *testing.T) {
 	if found, extracts := Together([]NamedText{{"file a", one}}); len(found.findings) != content.MaxPerRule || len(extracts) != 1 || len(extracts[0].Text) > 10*content.MaxPerRule*around {
 		t.Errorf("%d findings, shown are %d parts", len(found.findings), len(extracts))
 	}
-	// Several such files are told like one.
+	// Several such files have as many as one.
 	shown := 0
 	found, extracts := Together([]NamedText{{"file a", one}, {"file b", one}, {"file c", one}})
 	for _, e := range extracts {
@@ -100,8 +100,8 @@ func TestWeigherKeepsFew(t *testing.T) {
 	}
 }
 
-// Of a text without a finding, and without rules, people are shown the beginning, whole
-// characters alone; of one with findings each byte once.
+// For a text without a finding, and without rules, people see the beginning, in whole characters.
+// For one with findings, they see each byte once.
 func TestExtracts(t *testing.T) {
 	var texts []NamedText
 	for _, text := range []string{"short", "aaaaaaaaaéé", ""} {
@@ -135,7 +135,7 @@ func TestExtracts(t *testing.T) {
 	}
 }
 
-// Members that differ are told apart, however long their names are.
+// Different members keep different names, however long their names are.
 func TestClipMember(t *testing.T) {
 	long := strings.Repeat("é", 300)
 	for _, name := range []string{"", "metadata.note", long, long + "a", long + "b"} {

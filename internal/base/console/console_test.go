@@ -12,8 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// drive is a console without a terminal: what it asks for is answered at once, and it
-// never ticks.
+// drive is a console without a terminal: it answers every request at once, and never ticks.
 type drive struct {
 	*testing.T
 	m    *model
@@ -75,8 +74,8 @@ func lines(name string, n int) Pane {
 	}}
 }
 
-// Panes are turned by key and number, scrolled to their ends and no further, and a log
-// is seen from its end.
+// Keys and numbers select panes. They scroll to their ends and no further, and a log shows its end
+// first.
 func TestPanes(t *testing.T) {
 	log := lines("log", 20)
 	log.End = true
@@ -107,8 +106,8 @@ func TestPanes(t *testing.T) {
 	}
 }
 
-// A pane that cannot be drawn says why and keeps what it showed; Enter opens what a pane
-// opens.
+// A pane that cannot be refreshed shows the error and keeps its content. Enter opens the pane's
+// action.
 func TestTrouble(t *testing.T) {
 	var trouble error
 	d := begin(t, Pane{
@@ -128,7 +127,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// A tick of a look that is over begins no other, so that looks do not multiply.
+// The tick of an earlier refresh begins no other, so that refreshes do not multiply.
 func TestOneLookAtATime(t *testing.T) {
 	d := begin(t, lines("status", 1))
 	old := d.m.look
@@ -141,7 +140,7 @@ func TestOneLookAtATime(t *testing.T) {
 	}
 }
 
-// Where there is nothing to show, the pane says why, in as many lines as it takes.
+// An empty pane shows the reason, in as many lines as it needs.
 func TestNothingToShow(t *testing.T) {
 	d := begin(t, Pane{Title: "overview", Lines: func(context.Context, term.Screen, int) ([]string, error) {
 		return nil, errors.New("cannot reach the daemon at /run/x.sock: start it with: ocipd serve")

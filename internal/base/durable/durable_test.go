@@ -33,7 +33,7 @@ func TestReplace(t *testing.T) {
 	path := filepath.Join(dir, "key")
 	must(t, Replace(path, ".part", 0o600, []byte("first")))
 	want(t, path, "first", 0o600)
-	// What a crash left is in nobody's way.
+	// The remains of a crash do not disturb.
 	must(t, os.WriteFile(path+".part", []byte("half"), 0o600))
 	must(t, Replace(path, ".part", 0o644, []byte("second")))
 	want(t, path, "second", 0o644)

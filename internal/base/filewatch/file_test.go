@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watched is a watch whose calls each deliver the content they saw.
+// watched is a watch whose calls each deliver the content that they saw.
 type watched struct {
 	t    *testing.T
 	ctx  context.Context
@@ -34,8 +34,8 @@ func watch(t *testing.T, file string) *watched {
 	return w
 }
 
-// next waits for one call, which must have seen the content. Since a call more
-// than one an edit would be the next one here, a row of these also counts.
+// next waits for one call, which must have seen the content. If an edit caused a second call, that
+// call would be the next one here, so a series of these also counts calls.
 func (w *watched) next(want string) {
 	w.t.Helper()
 	select {
@@ -48,7 +48,7 @@ func (w *watched) next(want string) {
 	}
 }
 
-// until waits for a call that sees a content, whatever those before it saw.
+// until waits for a call that sees a content, whatever the calls before it saw.
 func (w *watched) until(want string) {
 	w.t.Helper()
 	for {
@@ -93,7 +93,7 @@ func TestWatchWritesInPlace(t *testing.T) {
 		write(t, dir, "ocipd.yaml", "")
 	}
 	write(t, dir, "ocipd.yaml", "1")
-	// A machine that stands still between two writes shows what is between.
+	// A machine that pauses between two writes shows the state between them.
 	w.until("1")
 	write(t, dir, "other.yaml", "x")
 	write(t, dir, "ocipd.yaml", "1")
@@ -188,7 +188,7 @@ func TestWatchNeverMissesTheLastState(t *testing.T) {
 	file := write(t, dir, "ocipd.yaml", "start")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	// Edits come while calls are under way, faster than they are gathered.
+	// Edits happen while calls run, faster than they are gathered.
 	reached := make(chan struct{})
 	watcher, err := Start(ctx, file, printOf(file), func() {
 		if data, _ := os.ReadFile(file); string(data) == "end" {
@@ -222,7 +222,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	byContext.Close()
 
-	// Close waits for the call that is under way.
+	// Close waits for the running call.
 	began, release := make(chan struct{}), make(chan struct{})
 	returned := false
 	byClose, err := Start(t.Context(), file, printOf(file), func() {

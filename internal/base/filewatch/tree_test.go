@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// content is a tree's state as these tests have it: name and text of each file
-// that ends in .rego, names that begin with a dot passed over.
+// content is the state of a tree in these tests: name and text of each file that ends in .rego,
+// except names that begin with a dot.
 func content(root string) string {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestWatchTreeFiles(t *testing.T) {
 	w.next("a.rego=1 b.rego=1")
 	must(t, os.Rename(at("b.rego"), at("c.rego")))
 	w.next("a.rego=1 c.rego=1")
-	// What is not part of the content makes no call.
+	// A file outside the content makes no call.
 	write(t, dir, "README", "x")
 	write(t, dir, ".hidden/a.rego", "x")
 	must(t, os.Rename(write(t, dir, ".a.rego.swp", "2"), at("a.rego")))
@@ -86,19 +86,19 @@ func TestWatchTreeFolders(t *testing.T) {
 	write(t, dir, "root.rego", "0")
 	w := watchTree(t, dir)
 
-	// Folders that come whole, and edits deep inside them.
+	// Folders that appear as a whole, and edits deep inside them.
 	write(t, dir, "x/y/z/a.rego", "1")
 	w.next("root.rego=0 x/y/z/a.rego=1")
 	write(t, dir, "x/y/z/a.rego", "2")
 	w.next("root.rego=0 x/y/z/a.rego=2")
 
-	// One that is renamed is watched under its new name.
+	// A renamed folder is watched under its new name.
 	must(t, os.Rename(at("x"), at("v")))
 	w.next("root.rego=0 v/y/z/a.rego=2")
 	write(t, dir, "v/y/z/a.rego", "3")
 	w.next("root.rego=0 v/y/z/a.rego=3")
 
-	// Two that change places are both still watched.
+	// Two folders that swap their names are both still watched.
 	write(t, dir, "w/y/z/a.rego", "4")
 	w.next("root.rego=0 v/y/z/a.rego=3 w/y/z/a.rego=4")
 	must(t, os.Rename(at("v"), at(".v")))
@@ -110,7 +110,7 @@ func TestWatchTreeFolders(t *testing.T) {
 	write(t, dir, "w/y/z/a.rego", "6")
 	w.next("root.rego=0 v/y/z/a.rego=5 w/y/z/a.rego=6")
 
-	// One that left is no longer looked at.
+	// A removed folder is no longer watched.
 	must(t, os.RemoveAll(at("v")))
 	w.next("root.rego=0 w/y/z/a.rego=6")
 	elsewhere := filepath.Join(t.TempDir(), "w")
@@ -160,7 +160,7 @@ func TestWatchTreeThatIsALink(t *testing.T) {
 	w.next("sub/a.rego=3")
 	write(t, dir, "v1/sub/a.rego", "not ours")
 
-	// It goes, comes as a file, and as a folder again.
+	// It is removed, and appears as a file and then as a folder again.
 	must(t, os.Remove(link))
 	w.next("absent")
 	write(t, dir, "current", "file")
@@ -187,7 +187,7 @@ func TestWatchTreeNeverMissesTheLastState(t *testing.T) {
 	})
 	must(t, err)
 	defer watcher.Close()
-	// Folders come, move and go while they are being armed.
+	// Folders appear, move and go while they are being armed.
 	must(t, os.Remove(filepath.Join(dir, "a.rego")))
 	before := "0"
 	write(t, dir, before+"/sub/a.rego", "middle")
@@ -217,8 +217,8 @@ func TestWatchTreeIsBounded(t *testing.T) {
 	write(t, dir, "0/a.rego", "1")
 	w.next("0/a.rego=1")
 
-	// Now that it is too large, a new watch is refused and the old one looks
-	// every second.
+	// Now that the tree is too large, a new watch is refused and the old one tries again every
+	// second.
 	_, err := Start(t.Context(), dir, func() string { return "" }, func() {})
 	if err == nil || !strings.Contains(err.Error(), "cannot watch "+dir+": more than 1024 directories") {
 		t.Errorf("got %v", err)

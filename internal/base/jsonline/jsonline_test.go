@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// everything has each kind of member, always there and only where it says
-// something.
+// everything has each kind of member, once as a member that is always written and once as one that
+// may be left out.
 type everything struct {
 	Text      string `json:"text"`
 	Int       int    `json:"int"`
@@ -22,7 +22,7 @@ type everything struct {
 
 func (e everything) write(b []byte) []byte {
 	b = append(b, '{')
-	b = TextIfAny(b, "first", "") // what is left out leaves no comma
+	b = TextIfAny(b, "first", "") // an omitted member leaves no comma
 	b = Text(b, "text", e.Text)
 	b = Int(b, "int", e.Int)
 	b = Bool(b, "bool", e.Bool)
@@ -47,7 +47,7 @@ func FuzzAsTheLibrary(f *testing.F) {
 	})
 }
 
-// What is plain is found byte by byte too, wherever it ends.
+// PlainLength agrees with a scan byte by byte, for every end.
 func FuzzPlainLength(f *testing.F) {
 	for _, end := range []string{"", "\"", "\\", "\n", "\x1f!\x00", "é", "\x7f\xff", "]\\[", "#\"!"} {
 		f.Add("plain text that is longer than a look", end)
@@ -65,7 +65,7 @@ func FuzzPlainLength(f *testing.F) {
 	})
 }
 
-// ASCII texts mean what they meant, and nothing before the index is touched.
+// The text means the same after ASCII, and bytes before the index do not change.
 func FuzzASCII(f *testing.F) {
 	for _, text := range []string{
 		"", "ascii", "héllo", "締め切り", "🤝🏽", "\u2028 and \x7f", "\U0010FFFF\uFFFF\u0080\u07FF\u0800", "not UTF-8: \xff\xe2\x82", "long enough for a look at eight, then é",
@@ -87,7 +87,7 @@ func FuzzASCII(f *testing.F) {
 		if err := json.Unmarshal(rest, &is); err != nil || is != was {
 			t.Fatalf("%q became %q, %v", was, is, err)
 		}
-		// What is no UTF-8 is replaced byte by byte, as the library does it.
+		// Invalid UTF-8 is replaced byte by byte, as in the library.
 		raw := ASCII([]byte(text), 0)
 		var want []byte
 		for _, r := range text {
@@ -116,7 +116,7 @@ func BenchmarkASCII(b *testing.B) {
 	}
 }
 
-// A text is plain where the library quotes it as it is, wherever a byte stands.
+// A text is plain if the library quotes it unchanged, for every byte at every position.
 func FuzzPlain(f *testing.F) {
 	for at := range 18 {
 		for _, c := range []string{"\"", "\\", "\x00", "\x1f", "\x7f", "\x80", "é", " ", "!", "#", "[", "]"} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Of those that want one key one at a time has it, another key is free meanwhile, and
-// nothing is left once all are done.
+// Only one goroutine at a time has a key. Another key is free meanwhile. Nothing remains when all
+// are done.
 func TestLocks(t *testing.T) {
 	var (
 		l    Locks

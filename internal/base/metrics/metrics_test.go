@@ -21,7 +21,7 @@ func words() Words {
 	}
 }
 
-// exposition is what a scraper reads.
+// exposition returns the page for scrapers.
 func exposition(t *testing.T, s *Set) string {
 	t.Helper()
 	families, err := s.Registry().Gather()
@@ -37,9 +37,8 @@ func exposition(t *testing.T, s *Set) string {
 	return page.String()
 }
 
-// TestExposition counts something of everything, with words and without, and
-// wants to the byte what scrapers read of it since the daemon had counters of its
-// own: a name, a label or a bound that changes breaks dashboards.
+// TestExposition counts one event of every kind, with known and unknown words, and compares the
+// page byte for byte with an earlier one: a changed name, label or bound breaks dashboards.
 func TestExposition(t *testing.T) {
 	want, err := os.ReadFile("testdata/exposition.txt")
 	if err != nil {
@@ -83,8 +82,7 @@ func TestExposition(t *testing.T) {
 	}
 }
 
-// TestSeriesAreFixed counts with words that nobody named, and wants no series for
-// any of them.
+// TestSeriesAreFixed counts with unknown words, and expects no new series.
 func TestSeriesAreFixed(t *testing.T) {
 	s := New(words())
 	method := s.Method("message.dispatch")
@@ -101,8 +99,8 @@ func TestSeriesAreFixed(t *testing.T) {
 	}
 }
 
-// TestNames holds the names against the conventions: base units, _total for
-// counters and nothing else.
+// TestNames checks the names against the conventions: base units, and _total for counters and
+// nothing else.
 func TestNames(t *testing.T) {
 	for line := range strings.Lines(exposition(t, New(words()))) {
 		about, ok := strings.CutPrefix(line, "# TYPE ")
@@ -174,7 +172,7 @@ func TestCountsSideBySide(t *testing.T) {
 	}
 }
 
-// TestNilCountsNothing is for packages that are built without metrics.
+// TestNilCountsNothing is for packages that run without metrics.
 func TestNilCountsNothing(t *testing.T) {
 	var s *Set
 	s.Decision("sender", "allow", "")
@@ -191,9 +189,8 @@ func TestNilCountsNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkMessage is what one message costs that goes from one agent of this
-// daemon to another: both sides' decisions, the time of one but for reading the
-// clock, its commit, its delivery and its answer.
+// BenchmarkMessage is the cost of one message from one agent of this daemon to another: both sides'
+// decisions, the time of one without reading the clock, its commit, its delivery and its answer.
 func BenchmarkMessage(b *testing.B) {
 	s := New(words())
 	method := s.Method("message.dispatch")
@@ -208,7 +205,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkRefused is what is looked up by its labels.
+// BenchmarkRefused is the cost of counters that are looked up by their labels.
 func BenchmarkRefused(b *testing.B) {
 	s := New(words())
 	method := s.Method("message.dispatch")
@@ -219,7 +216,7 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkMessageWithClock is the same with what reading the clock costs.
+// BenchmarkMessageWithClock is the same including reading the clock.
 func BenchmarkMessageWithClock(b *testing.B) {
 	s := New(words())
 	method := s.Method("message.dispatch")

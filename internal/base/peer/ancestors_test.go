@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// A child of a child is known by all its ancestors, this process among them.
+// A child of a child lists all its ancestors, including this process.
 func TestAncestors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -74,7 +74,7 @@ func TestAncestors(t *testing.T) {
 	}
 }
 
-// name is a process as the list has it.
+// name returns a process in the form of the list.
 func name(t *testing.T, pid int32) string {
 	t.Helper()
 	start, err := startTime(pid)

@@ -22,12 +22,12 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// helperSocket tells a copy of the test binary to connect there, say so with
-// one byte, and wait until its own input ends.
+// helperSocket tells a copy of the test binary to connect there, report that with one byte, and
+// wait for the end of its input.
 const helperSocket = "PEER_TEST_HELPER_SOCKET"
 
-// helperMount tells it to put itself at that path first, in a mount namespace
-// it was started in, and to go on as the program found there.
+// helperMount tells it to mount itself at that path first, in the mount namespace in which it was
+// started, and to continue as the program at that path.
 const helperMount = "PEER_TEST_HELPER_MOUNT"
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ func help(socket string) int {
 		}
 	}
 	if become := os.Getenv(helperBecomes); become != "" {
-		// The end of its input says when.
+		// The end of its input ends it.
 		io.Copy(io.Discard, os.Stdin)
 		unix.CloseOnExec(3)
 		env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, helperSocket) })
@@ -97,8 +97,8 @@ func help(socket string) int {
 	return 0
 }
 
-// What else the helper does: it is not to be looked at, has another process write
-// to its connection, becomes another program, or is what such a one becomes.
+// Further tasks of the helper: hide itself, let another process write to its connection, execute
+// another program, or be the program that was executed.
 const (
 	helperHides   = "PEER_TEST_HELPER_HIDES"
 	helperHands   = "PEER_TEST_HELPER_HANDS"
@@ -106,7 +106,7 @@ const (
 	helperSleeps  = "PEER_TEST_HELPER_SLEEPS"
 )
 
-// ways are the two ways a process is pinned.
+// ways are the two ways to pin a process.
 func ways() map[string]func(int) (int, error) {
 	return map[string]func(int) (int, error){
 		"pidfd":      peerPidfd,
@@ -149,8 +149,8 @@ func accept(t testing.TB, l *net.UnixListener) *net.UnixConn {
 	return s
 }
 
-// child starts program as the helper and returns it with the accepted end of
-// its connection. Stop ends it and waits for it.
+// child starts program as the helper and returns it with the accepted end of its connection. Stop
+// ends it and waits for it.
 func child(t *testing.T, program string) (pid int, s *net.UnixConn, stop func()) {
 	t.Helper()
 	return start(t, exec.Command(program))
@@ -184,7 +184,7 @@ func start(t *testing.T, cmd *exec.Cmd, extra ...string) (pid int, s *net.UnixCo
 	return cmd.Process.Pid, s, stop
 }
 
-// program copies the test binary to a place of its own.
+// program copies the test binary to a path of its own.
 func program(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -393,7 +393,7 @@ func TestBorrowedName(t *testing.T) {
 	}
 }
 
-// TestReusedPID gives a peer a start time its pid's process does not have.
+// TestReusedPID gives a peer another start time than the process of its pid has.
 func TestReusedPID(t *testing.T) {
 	p := &Peer{PID: int32(os.Getpid()), pidfd: -1, start: "1"}
 	if p.Alive() {
@@ -404,8 +404,8 @@ func TestReusedPID(t *testing.T) {
 	}
 }
 
-// TestRecycledPID ends a process that connected and has the system give its pid
-// to another program.
+// TestRecycledPID ends a process that connected and makes the system give its pid to another
+// program.
 func TestRecycledPID(t *testing.T) {
 	const last = "/proc/sys/kernel/ns_last_pid"
 	for name, open := range ways() {
@@ -421,10 +421,10 @@ func TestRecycledPID(t *testing.T) {
 				t.Fatalf("Ancestors() = %q, %v", before, err)
 			}
 			stop()
-			// A start time is in ticks of 10 ms: the next one is another.
+			// A start time is in ticks of 10 ms: the next tick differs.
 			<-time.After(30 * time.Millisecond)
 			exe := program(t)
-			// Threads and processes of others take pids too, so it takes some tries.
+			// Threads and other processes take pids too, so it takes several attempts.
 			for range 200 {
 				l := listen(t)
 				next := exec.Command(exe)
@@ -538,7 +538,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse is for the race detector: Close while others ask.
+// TestConcurrentUse is for the race detector: Close during other calls.
 func TestConcurrentUse(t *testing.T) {
 	p, err := FromConn(connect(t, listen(t)))
 	if err != nil {

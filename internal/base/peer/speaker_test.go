@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomes starts a helper that connects, and returns what has it execute another
-// program and waits until it has.
+// becomes starts a helper that connects. It returns a function that makes the helper execute
+// another program and waits for that.
 func becomes(t *testing.T, program string, extra ...string) (s *net.UnixConn, become func()) {
 	t.Helper()
 	l := listen(t)
@@ -60,8 +60,8 @@ func becomes(t *testing.T, program string, extra ...string) (s *net.UnixConn, be
 	}
 }
 
-// A process that becomes another program after it connected is not what connected,
-// also where it is the same program begun anew.
+// A process that executes another program after it connected is no longer trusted, even if the new
+// program is the same.
 func TestReplacedProcess(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -100,7 +100,7 @@ func TestReplacedProcess(t *testing.T) {
 					t.Errorf("Present() = %v, want ErrReplaced", err)
 				}
 			}
-			// It is the same process, whatever it runs.
+			// It is the same process, with any program.
 			if after, err := p.Process(); err != nil || after != before || !Runs(after) {
 				t.Errorf("Process() = %q, %v, was %q", after, err, before)
 			}
@@ -108,8 +108,8 @@ func TestReplacedProcess(t *testing.T) {
 	}
 }
 
-// What a process ran when it connected must have been seen: one that hides it and
-// then becomes a program that is shown has not shown that it was that program.
+// The program at the connect must have been visible: a process that hides itself then and later
+// executes a visible program has not shown that it ran that program before.
 func TestUnseenProcess(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root sees everything")
@@ -136,8 +136,8 @@ func TestUnseenProcess(t *testing.T) {
 	}
 }
 
-// Another process that writes to a connection is noticed, also where it wrote before
-// the connection was accepted.
+// Another process that writes to a connection is noticed, even if it wrote before the connection
+// was accepted.
 func TestAnotherProcessSpeaks(t *testing.T) {
 	for _, attended := range []bool{true, false} {
 		for name, extra := range map[string]string{"alone": "", "handed on": helperHands + "=1"} {
@@ -172,8 +172,8 @@ func TestAnotherProcessSpeaks(t *testing.T) {
 				t.Fatalf("read %q, %v", text, err)
 			}
 			err = p.Present()
-			// Without that said, nobody can tell; but what came in before the accept says
-			// it always.
+			// Without Attend nothing shows it. Data that came before the accept always carries
+			// credentials.
 			if extra == "" && err != nil || extra != "" && attended && !errors.Is(err, ErrHandedOn) {
 				t.Errorf("%s, attended %t: Present() = %v", name, attended, err)
 			}
@@ -181,7 +181,7 @@ func TestAnotherProcessSpeaks(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)
 			}
-			// The end is an end as of any reader.
+			// The end of the data is reported as by any reader.
 			if n, err := p.Reader(s).Read(make([]byte, 8)); n != 0 || err != io.EOF {
 				t.Errorf("at the end: %d, %v", n, err)
 			}
@@ -196,7 +196,7 @@ func readAll(r io.Reader, n int) ([]byte, error) {
 	return text, err
 }
 
-// Descriptors that a process sends along are not taken.
+// Descriptors that a process sends with its data are not accepted.
 func TestDescriptorsAreNotTaken(t *testing.T) {
 	l := listen(t)
 	if err := Attend(l); err != nil {

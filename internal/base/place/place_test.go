@@ -16,7 +16,7 @@ func TestExposed(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(dir string) error
-		// want are paths below the directory, each with what is said of it.
+		// want are paths below the directory, each with its problem.
 		want []string
 	}{
 		{"as it should be", func(string) error { return nil }, nil},
@@ -60,7 +60,7 @@ func TestExposed(t *testing.T) {
 			}
 			var got []string
 			for i := range list {
-				// What is above is the machine's.
+				// The directories above belong to the machine.
 				if below, ours := strings.CutPrefix(list[i].Path, dir+"/"); ours {
 					got = append(got, below+" "+list[i].String())
 				}

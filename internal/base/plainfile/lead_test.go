@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A name leads to what the kernel opens by it.
+// Lead returns the file that the kernel opens by the name.
 func TestLead(t *testing.T) {
 	above, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -36,7 +36,7 @@ func TestLead(t *testing.T) {
 		"file", "./file", ".//file", dir + "/file", "sub/../file", "link/../file", "out/../file", "link/../../out/../file", "twice", "../file", ".", "..", "sub/", "link/.", "/..", "/",
 		"loop", "missing", "missing/../file", "file/../file", "file/file", "nowhere", "nowhere/../file", "",
 	} {
-		// The kernel's word about it.
+		// The kernel's answer.
 		var want string
 		folder, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {

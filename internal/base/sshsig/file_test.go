@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file of signers is read as a whole or not at all, and a pipe is not waited for.
+// A file of signers is read as a whole or not at all, and a pipe does not block the reader.
 func TestFileOfSigners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

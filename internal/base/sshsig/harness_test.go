@@ -60,8 +60,8 @@ func rsaSigner(tb testing.TB, bits int) ssh.Signer {
 	return newSigner(tb, key)
 }
 
-// authenticator is a FIDO key in software. It signs as PROTOCOL.u2f says, with
-// the flags it was given.
+// authenticator is a FIDO key in software. It signs as PROTOCOL.u2f describes, with the given
+// flags.
 type authenticator struct {
 	application string
 	flags       byte
@@ -157,8 +157,8 @@ func sign(tb testing.TB, signer ssh.Signer) []byte {
 	return armored
 }
 
-// certify returns signer with a certificate by authority, after change had its
-// way with the certificate.
+// certify returns signer with a certificate by authority, after change has modified the
+// certificate.
 func certify(tb testing.TB, signer, authority ssh.Signer, change func(*ssh.Certificate)) ssh.Signer {
 	tb.Helper()
 	cert := &ssh.Certificate{
@@ -179,8 +179,8 @@ func certify(tb testing.TB, signer, authority ssh.Signer, change func(*ssh.Certi
 	return certified
 }
 
-// zeros is the source of a nonce that is always the same. A fuzzer runs in
-// several processes, which have to mean the same certificate.
+// zeros is the source of a constant nonce. A fuzzer runs in several processes, which must use the
+// same certificate.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -195,8 +195,8 @@ type blob struct {
 	PublicKey, Namespace, Reserved, Hash, Signature string
 }
 
-// forge makes a signature by hand. Before changes what is signed and sent,
-// after what is sent only; both may be nil.
+// forge makes a signature by hand. Before modifies the data that is signed and sent, and after only
+// the data that is sent. Both may be nil.
 func forge(tb testing.TB, signer ssh.Signer, algorithm string, before, after func(*blob)) []byte {
 	tb.Helper()
 	b := blob{

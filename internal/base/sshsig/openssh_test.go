@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// These tests hold the package against the real ssh-keygen and ssh-agent.
+// These tests compare the package with the real ssh-keygen and ssh-agent.
 
 // openSSH is a folder to run the programs of OpenSSH in.
 type openSSH struct {
@@ -202,8 +202,7 @@ func TestOpenSSHCertificates(t *testing.T) {
 	}
 }
 
-// TestOpenSSHAgrees asks ssh-keygen and this package the same questions about
-// the list.
+// TestOpenSSHAgrees asks ssh-keygen and this package the same questions about the list.
 func TestOpenSSHAgrees(t *testing.T) {
 	o := newOpenSSH(t)
 	signer, authority := ed25519Signer(t, "alice"), ed25519Signer(t, "authority")
@@ -278,8 +277,7 @@ func TestOpenSSHAgrees(t *testing.T) {
 	}
 }
 
-// TestOpenSSHIsMilder documents what ssh-keygen lets pass and this package does
-// not.
+// TestOpenSSHIsMilder documents the cases that ssh-keygen accepts and this package refuses.
 func TestOpenSSHIsMilder(t *testing.T) {
 	o := newOpenSSH(t)
 	authority := ed25519Signer(t, "authority")
@@ -364,7 +362,7 @@ func (o openSSH) startAgent(t *testing.T) agent.ExtendedAgent {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	// It says where it listens once it does.
+	// It prints its address when it listens.
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, socket) {
 		t.Fatalf("ssh-agent said %q, %v", line, err)
 	}

@@ -44,7 +44,7 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
-// strangeKey is a key of a type that is not known.
+// strangeKey is a key of an unknown type.
 func strangeKey() *agent.Key {
 	return &agent.Key{Format: "ssh-future", Blob: ssh.Marshal(struct{ Type, Key string }{"ssh-future", "x"})}
 }
@@ -68,8 +68,7 @@ type refusingSigner struct {
 
 func (s refusingSigner) Sign(io.Reader, []byte) (*ssh.Signature, error) { return nil, s.err }
 
-// hardwareAgent is an agent with a FIDO key in it, and a key of a type that is
-// not known.
+// hardwareAgent is an agent with a FIDO key, and a key of an unknown type.
 type hardwareAgent struct {
 	agent.ExtendedAgent
 	device *authenticator

@@ -175,8 +175,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestGlobIsNotExponential matches what takes a naive matcher longer than
-// anyone waits.
+// TestGlobIsNotExponential matches patterns for which a naive matcher takes practically for ever.
 func TestGlobIsNotExponential(t *testing.T) {
 	if glob(strings.Repeat("*a", 200)+"b", strings.Repeat("a", 4000)) {
 		t.Error("matched")
@@ -208,7 +207,7 @@ func write(l line) string {
 	return listLine(`"`+l.principals.String()+`"`, strings.Join(options, ","), l.key)
 }
 
-// FuzzParseAllowedSigners writes what was read and reads it again.
+// FuzzParseAllowedSigners writes the parsed list and reads it again.
 func FuzzParseAllowedSigners(f *testing.F) {
 	key := ed25519Signer(f, "alice").PublicKey()
 	hardware := newAuthenticator(f, ssh.KeyAlgoSKED25519, flagPresent).PublicKey()
@@ -240,7 +239,7 @@ func FuzzParseAllowedSigners(f *testing.F) {
 	})
 }
 
-// FuzzGlob holds glob against a regular expression.
+// FuzzGlob compares glob with a regular expression.
 func FuzzGlob(f *testing.F) {
 	f.Add("a*b?c", "a--b-c")
 	f.Add("**?", "")

@@ -45,8 +45,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyRefuses goes through everything that may be wrong with a signature
-// or its signer. Each has an error of its own.
+// TestVerifyRefuses covers every possible fault of a signature or its signer. Each has an error of
+// its own.
 func TestVerifyRefuses(t *testing.T) {
 	signer := ed25519Signer(t, "alice")
 	key := signer.PublicKey()
@@ -56,7 +56,7 @@ func TestVerifyRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		line      string
-		as        string // the principal asked for, or nobody
+		as        string // the requested principal, or ""
 		message   []byte
 		namespace string
 		want      error
@@ -124,8 +124,8 @@ func expect(t *testing.T, err error, want ...error) {
 	}
 }
 
-// TestVerifyTriesEveryLine lists a key more than once: the first line that
-// allows it counts, and if none does, each says why not.
+// TestVerifyTriesEveryLine lists a key more than once. The first line that allows it counts. If
+// none does, the error has the reason of each.
 func TestVerifyTriesEveryLine(t *testing.T) {
 	signer := ed25519Signer(t, "alice")
 	key, armored := signer.PublicKey(), sign(t, signer)
@@ -152,7 +152,7 @@ func TestVerifyTriesEveryLine(t *testing.T) {
 	}
 }
 
-// TestVerifyNames is about who signed if nobody was asked for.
+// TestVerifyNames checks the name of the signer if no principal was requested.
 func TestVerifyNames(t *testing.T) {
 	signer := ed25519Signer(t, "alice")
 	armored := sign(t, signer)
@@ -217,7 +217,7 @@ func TestVerifyMalformed(t *testing.T) {
 			}
 		})
 	}
-	// No part of it is enough.
+	// No part of it is accepted.
 	for i := range len(text) - 1 {
 		if _, err := s.Verify(good[:i], message, namespace, noon); !errors.Is(err, ErrMalformed) {
 			t.Errorf("the first %d of %d bytes: %v", i, len(text), err)
@@ -279,7 +279,7 @@ func TestVerifyBlob(t *testing.T) {
 	})
 }
 
-// TestVerifyWeak makes signatures that are right and not accepted.
+// TestVerifyWeak makes valid signatures that are not accepted.
 func TestVerifyWeak(t *testing.T) {
 	signer, short := rsaSigner(t, 2048), rsaSigner(t, 1024)
 	s := list(t, listLine("alice", "", signer.PublicKey()), listLine("*", "cert-authority", ed25519Signer(t, "authority").PublicKey()))
@@ -368,8 +368,8 @@ func TestVerifyFIDO(t *testing.T) {
 	}
 }
 
-// TestVerifyFIDOChanged changes what a FIDO signature carries after it was
-// made. Nothing of it can be changed, whether the device was touched or not.
+// TestVerifyFIDOChanged changes the data of a FIDO signature after it was made. Every change is
+// noticed, whether or not the device was touched.
 func TestVerifyFIDOChanged(t *testing.T) {
 	for _, keyType := range []string{ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256} {
 		for _, flags := range []byte{0, flagPresent} {
@@ -414,7 +414,7 @@ func TestVerifyFIDOChanged(t *testing.T) {
 	}
 }
 
-// flip changes bits of the signature's byte that is so far from its end.
+// flip changes bits of the signature's byte at that distance from its end.
 func (b *blob) flip(fromEnd int, bits byte) {
 	signature := []byte(b.Signature)
 	signature[len(signature)-fromEnd] ^= bits
@@ -506,8 +506,7 @@ func TestVerifyCertificate(t *testing.T) {
 	}
 }
 
-// impostor returns signer with a certificate that names authority and was
-// signed by another.
+// impostor returns signer with a certificate that names authority but was signed by another key.
 func impostor(t *testing.T, signer, authority ssh.Signer) ssh.Signer {
 	t.Helper()
 	certified := certify(t, signer, ed25519Signer(t, "mallory"), nil)
@@ -525,7 +524,7 @@ func sha1Only(t *testing.T, signer ssh.Signer) ssh.Signer {
 	return restricted
 }
 
-// TestVerifySaysWhatToDo reads the errors as a person does.
+// TestVerifySaysWhatToDo checks the errors as a person reads them.
 func TestVerifySaysWhatToDo(t *testing.T) {
 	signer := ed25519Signer(t, "alice")
 	key, armored := signer.PublicKey(), sign(t, signer)
@@ -550,12 +549,11 @@ func TestVerifySaysWhatToDo(t *testing.T) {
 	}
 }
 
-// FuzzVerify looks for a signature that is accepted and is not one of those
-// that were made.
+// FuzzVerify looks for a signature that is accepted although no signer made it.
 func FuzzVerify(f *testing.F) {
 	authority := ed25519Signer(f, "authority")
 	device := newAuthenticator(f, ssh.KeyAlgoSKED25519, 0)
-	// None of them is random: a fuzzer runs in several processes.
+	// None of them is random, since a fuzzer runs in several processes.
 	signers := []ssh.Signer{
 		ed25519Signer(f, "alice"), device.with(flagPresent), device,
 		certify(f, ed25519Signer(f, "carol"), authority, nil),

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// On a narrow terminal keys are left out of the line, and never those of help and leaving;
-// what the help says of a key is folded, and nothing of it is lost.
+// On a narrow terminal the line omits keys, but never those for help and leaving. The help text of
+// a key is folded completely.
 func TestKeys(t *testing.T) {
 	const keys = "a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit"
 	for width, want := range map[int]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// hidden reports what no line for a person may have.
+// hidden returns the characters that no line for a person may have.
 func hidden(r rune) bool { return !text.Shows(r) }
 
 func FuzzPrintable(f *testing.F) {
@@ -33,7 +33,7 @@ func FuzzPrintable(f *testing.F) {
 		}
 		before, after := value.Clone(), line.Clone()
 		if err := errors.Join(before.Canonicalize(), after.Canonicalize()); err != nil {
-			t.Skip() // numbers that have no canonical form
+			t.Skip() // numbers without a canonical form
 		}
 		if !bytes.Equal(before, after) {
 			t.Errorf("%s became %s", before, after)

@@ -53,7 +53,7 @@ func TestBeware(t *testing.T) {
 	}
 }
 
-// original reads a text back from how it is shown.
+// original restores a text from its shown form.
 func original(t *testing.T, shown string) string {
 	var b strings.Builder
 	for shown != "" {
@@ -90,8 +90,8 @@ func original(t *testing.T, shown string) string {
 	return b.String()
 }
 
-// FuzzQuote has a text be shown and read back: nothing is lost, nothing looks
-// like something else, and no line of it can pass for one of the program's.
+// FuzzQuote shows a text and reads it back: nothing is lost, nothing looks like something else, and
+// no line of it can pass for one of the program's.
 func FuzzQuote(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "I promise\nto do it", "a\x1b[0m\r\n", "‹U+202E›\u202e", "\xff\xfe", "e\u0301\u0301\u0301\u0301\u0301\u0301",
@@ -162,16 +162,16 @@ func TestQuotePoints(t *testing.T) {
 	}
 }
 
-// TestAttack27WhatDoesNotShowIsWritten walks through all of Unicode: every way in which
-// the program writes a foreign text has the same notion of what shows.
+// TestAttack27WhatDoesNotShowIsWritten walks through all of Unicode: all ways in which the program
+// writes a foreign text agree on the visible characters.
 func TestAttack27WhatDoesNotShowIsWritten(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r >= 0xd800 && r < 0xe000 || r > 0x30000 && r>>12 != 0xe0 && r%997 != 0 {
-			continue // no characters, or where nothing is yet
+			continue // no characters, or unassigned
 		}
 		s := "a" + string(r) + "b"
 		shows := text.Shows(r)
-		// The quotes that name others are named, and so is a mark on nothing.
+		// The quotes themselves are spelled out, and so is a mark on nothing.
 		if got := Printable(s); (got == s) != (shows && r != '‹' && r != '›') {
 			t.Errorf("U+%04X is shown %q", r, got)
 		}

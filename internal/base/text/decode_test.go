@@ -45,8 +45,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that spans are in order and apart, and that what a text is
-// encoded as is found.
+// FuzzDecode checks that spans are in order and disjoint, and that Decode finds an encoded text.
 func FuzzDecode(f *testing.F) {
 	f.Add("please confirm", "and = that ==")
 	f.Add("====", " a=========b")
@@ -69,7 +68,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestDecodeIsLinear wants the worst texts done in a blink.
+// TestDecodeIsLinear checks that the worst texts take no noticeable time.
 func TestDecodeIsLinear(t *testing.T) {
 	for _, unit := range []string{"=", "a", "a=", "abcdefgh=", "626f6f6b", "Ym9vaw== ", "\n", strings.Repeat("Q", 32) + "\n", "= ", "a ="} {
 		Decode(strings.Repeat(unit, 4<<20/len(unit)))

@@ -41,7 +41,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestSpan finds in the text as written what stands in the text as rendered.
+// TestSpan finds the original of a part of the rendered text.
 func TestSpan(t *testing.T) {
 	for _, tt := range []struct {
 		text, find string
@@ -99,7 +99,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// BenchmarkRender holds hostile texts against the cost of plain ones.
+// BenchmarkRender compares the cost of hostile texts with that of plain ones.
 func BenchmarkRender(b *testing.B) {
 	for _, bb := range []struct{ name, unit string }{
 		{"plain", "the quick brown fox "}, {"tags", "<a\">"}, {"open", "<a"}, {"quotes", "<a\"'"}, {"escapes", `\x41`},
@@ -115,7 +115,7 @@ func BenchmarkRender(b *testing.B) {
 	}
 }
 
-// TestPrintable8 holds the quick look against the slow one, in every place.
+// TestPrintable8 compares the fast check with the slow one, at every position.
 func TestPrintable8(t *testing.T) {
 	for c := range 256 {
 		for at := range 8 {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A byte that is to be escaped is found wherever it stands.
+// A byte that needs an escape is found at every position.
 func TestEscapeJSONAnywhere(t *testing.T) {
 	for at := range 20 {
 		for _, c := range []string{"\x7f", "\u0085", "é", "\u202e"} {
@@ -23,7 +23,7 @@ func TestEscapeJSONAnywhere(t *testing.T) {
 	}
 }
 
-// The table has what a look at each character finds.
+// The table has the same result as a check of each character.
 func TestTable(t *testing.T) {
 	for r := range rune(tableEnd) {
 		if drawn := table()[r>>6]>>(r&63)&1 != 0; drawn != shows(r) {
@@ -32,7 +32,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What is usual is one whole letter, or a stop of East Asian texts, that shows.
+// A usual character is one whole letter, or a stop of East Asian texts, that shows.
 func TestUsual(t *testing.T) {
 	found := 0
 	for lead := range 256 {

@@ -196,7 +196,7 @@ func TestSkeleton(t *testing.T) {
 	}
 }
 
-// TestConfusables holds the table against what the standard says of it.
+// TestConfusables compares the table with the standard.
 func TestConfusables(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(confusables) {
@@ -219,8 +219,8 @@ func TestConfusables(t *testing.T) {
 	}
 }
 
-// TestSkeletonOfEveryCharacter holds that a skeleton is its own, and that no
-// letter of the alphabet is alone for its case.
+// TestSkeletonOfEveryCharacter checks that the skeleton of a skeleton is itself, and that each
+// letter of the alphabet has the skeleton of its other case.
 func TestSkeletonOfEveryCharacter(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r > 0x30000 && r>>12 != 0xe0 {
@@ -270,7 +270,7 @@ func FuzzSkeleton(f *testing.F) {
 	})
 }
 
-// TestFoldOfEveryCharacter holds that folding is done once and for all.
+// TestFoldOfEveryCharacter checks that folding twice changes nothing more.
 func TestFoldOfEveryCharacter(t *testing.T) {
 	for r := range rune(tableEnd) {
 		for _, c := range Cases() {

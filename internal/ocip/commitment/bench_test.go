@@ -81,8 +81,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// TestWorstTexts bounds the work on the worst texts, with much room for a slow
-// machine: what is quadratic in 256 KiB takes minutes.
+// TestWorstTexts bounds the time for the worst texts, with much room for a slow machine: quadratic
+// time takes minutes for 256 KiB.
 func TestWorstTexts(t *testing.T) {
 	const limit = 3 * time.Second
 	for _, o := range []Options{{}, {Match: MatchSubstring}} {
@@ -98,8 +98,7 @@ func TestWorstTexts(t *testing.T) {
 	}
 }
 
-// TestPlainTextAllocatesNothing holds the fast path: a text with no hit is
-// read in place.
+// TestPlainTextAllocatesNothing checks the fast path: a text without a hit is read in place.
 func TestPlainTextAllocatesNothing(t *testing.T) {
 	d := detector(t, Options{})
 	for _, text := range []string{prose, "Встреча в пятницу", "猫在桌子上", "s c h e d u l x e, facebook, com-mi"} {

@@ -139,7 +139,7 @@ func TestCues(t *testing.T) {
 		hits := d.Detect(c.text)
 		hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == RuleKeyword })
 		if c.rule == Money {
-			// Who says that they will pay it does so in two ways.
+			// A promise to pay is reported by two rules.
 			hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == FirstPersonFuture })
 		}
 		if len(hits) != 1 || hits[0].Rule != c.rule || hits[0].Shadow != (c.rule == NextStep) || hits[0].Keyword != "" {
@@ -155,7 +155,7 @@ func TestCues(t *testing.T) {
 	}
 }
 
-// TestNoCues holds what sounds alike and binds nobody who writes it.
+// TestNoCues has similar phrases that do not bind their author.
 func TestNoCues(t *testing.T) {
 	d := detector(t, Options{})
 	for _, text := range []string{
@@ -177,7 +177,7 @@ func TestNoCues(t *testing.T) {
 		"Will it send?", "Will you keep me posted?", "The ill will send for help", "We can offer help.", "We accept credit cards and cash.",
 		"The function has been changed.", "It has been raining", "I have read your order", "Has your order been cancelled?", "The file has been updated",
 		"It has not been paid", "The team has been highly successful", "we need to calculate the profit for selling 10 jars",
-		"Yes.", "Sure", "Perfect, thanks!", // binding only where they answer a question
+		"Yes.", "Sure", "Perfect, thanks!", // binding only as the answer to a question
 		"The server will be restarted if it fails.", "He will call you tomorrow.", "We pay attention.", "It works on Tuesday's build", "I look forward to it",
 		"The ship 200 miles out", "Our order came", "Shall we go?", "That will be all.",
 		"Sent 5 files", "on it goes", "I count on you", "The ones who count meet here",
@@ -206,7 +206,7 @@ func TestModes(t *testing.T) {
 			}
 			named := family
 			if family == Derived {
-				named = "approve" // the keyword it comes from
+				named = "approve" // the keyword from which it is derived
 			}
 			if got := Judge(hits).Reason; got == nil || strings.Contains(*got, named) != (mode == Enforce) {
 				t.Errorf("%s %s: the reason is %v", family, mode, got)
@@ -296,8 +296,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestFlood drowns one commitment of each sort in thousands of others: the
-// first of each sort and zone are reported, in order, and no sort hides another.
+// TestFlood puts one commitment of each kind among thousands of others: the first of each kind and
+// zone are reported, in order, and no kind hides another.
 func TestFlood(t *testing.T) {
 	const many = 3 * maxOpen
 	text := strings.Repeat("book ", many) + "we can pay $500. " + strings.Repeat("I'll send it, we can pay $500. book ", many) +
@@ -337,8 +337,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestAnswers wants a bare yes to bind where it answers a question, and nowhere
-// else.
+// TestAnswers checks that a bare yes binds as the answer to a question, and nowhere else.
 func TestAnswers(t *testing.T) {
 	d := detector(t, Options{})
 	for text, want := range map[string]bool{
@@ -372,7 +371,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHalves wants a commitment that is said in two messages.
+// TestHalves checks a commitment that is split over two messages.
 func TestHalves(t *testing.T) {
 	d := detector(t, Options{})
 	for _, tt := range []struct {
@@ -407,8 +406,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestDerived wants the nouns of a keyword's deed in a family of their own, which
-// names the keyword.
+// TestDerived checks that the nouns of a keyword's deed have a family of their own, which names the
+// keyword.
 func TestDerived(t *testing.T) {
 	for text, keyword := range map[string]string{"The approval came.": "approve", "two RESERVATIONS": "reserve", "the al\u200blocation": "allocate", "pre-approval": "approve"} {
 		for _, mode := range []Mode{Enforce, Shadow, Off} {

@@ -16,7 +16,7 @@ func detector(tb testing.TB, o Options) *Detector {
 	return d
 }
 
-// thirteenOnly looks for the thirteen and for no cues.
+// thirteenOnly finds the thirteen keywords and no cues.
 func thirteenOnly(tb testing.TB) *Detector {
 	tb.Helper()
 	off := map[string]Mode{}

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// TestCuesInDisguise dresses one cue of each family as a reader would still read it.
+// TestCuesInDisguise disguises one cue of each family so that a reader can still read it.
 func TestCuesInDisguise(t *testing.T) {
 	d := detector(t, Options{})
 	cues := map[string]string{
@@ -82,7 +82,7 @@ func TestCuesInDisguise(t *testing.T) {
 			}
 		}
 	}
-	// Ends of lines that a page has, and its source.
+	// Line ends of a page, and of its source.
 	for cue, family := range cues {
 		s := strings.ReplaceAll(cue, " ", "<br>\n")
 		hits := d.Scan([]text.Passage{{Text: s, Prose: true}}, text.RenderHTML)
@@ -106,7 +106,7 @@ func bold(r rune) rune {
 	return r
 }
 
-// TestNothingIsConcealed wants the plain look alone at what people write.
+// TestNothingIsConcealed checks that ordinary text needs only the first scan.
 func TestNothingIsConcealed(t *testing.T) {
 	d := detector(t, Options{})
 	for _, s := range []string{
@@ -121,8 +121,8 @@ func TestNothingIsConcealed(t *testing.T) {
 	}
 }
 
-// TestConcealedFarAway wants a disguise found wherever it stands in a long text, and
-// nothing that its vicinity makes up.
+// TestConcealedFarAway checks that a disguise is found at any place of a long text, and that its
+// surroundings cause no false hit.
 func TestConcealedFarAway(t *testing.T) {
 	d := detector(t, Options{})
 	long := strings.Repeat(prose, 20)

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// TestAttack21EscapesEndAndBeginWords wants the thirteen where the reference plugin's
-// plain match finds them: behind an escape of JSON, a hump, a terminal sequence.
+// TestAttack21EscapesEndAndBeginWords checks that the keywords are found as by the reference
+// plugin's plain match: after a JSON escape, a hump, a terminal sequence.
 func TestAttack21EscapesEndAndBeginWords(t *testing.T) {
 	d := detector(t, Options{})
 	for s, want := range map[string]string{
@@ -56,8 +56,8 @@ func TestAttack21EscapesEndAndBeginWords(t *testing.T) {
 	}
 }
 
-// TestSeeds19SolidWordsAreHeld wants what docs/reference/protocol/decision.md says of words that are
-// run together.
+// TestSeeds19SolidWordsAreHeld checks the rule in docs/reference/protocol/decision.md for words
+// that are run together.
 func TestSeeds19SolidWordsAreHeld(t *testing.T) {
 	for _, match := range []Match{MatchWord, MatchSubstring} {
 		p := []text.Passage{{Text: "pleaseapprove", Prose: true}}
@@ -67,8 +67,8 @@ func TestSeeds19SolidWordsAreHeld(t *testing.T) {
 	}
 }
 
-// TestClients05KeywordsBehindTheAppsEscapes wants the thirteen where the IRC app
-// would have shown them.
+// TestClients05KeywordsBehindTheAppsEscapes checks that the keywords are found if the IRC app would
+// have shown them.
 func TestClients05KeywordsBehindTheAppsEscapes(t *testing.T) {
 	d := detector(t, Options{})
 	for _, s := range []string{`I \x70\x72omise to pay`, `pro\0mise`, `I \u0070romise`, "pro\x02mise", `\x5cu0070romise`} {
@@ -78,13 +78,12 @@ func TestClients05KeywordsBehindTheAppsEscapes(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotShowHidesNoKeyword puts every character that does not show into
-// a keyword and before one.
+// TestWhatDoesNotShowHidesNoKeyword puts every invisible character into a keyword and before one.
 func TestWhatDoesNotShowHidesNoKeyword(t *testing.T) {
 	d := detector(t, Options{})
 	for r := range rune(unicode.MaxRune + 1) {
 		if text.Shows(r) || r > 0x20000 && r%997 != 0 && r>>12 != 0xe0 {
-			continue // most of what is far out is nothing, and alike
+			continue // most of the higher planes is unassigned, and alike
 		}
 		inside := "I pro" + string(r) + "mise it"
 		if hits := d.Detect(inside); !blankOrEnd(r) && (len(hits) == 0 || hits[0].Keyword != "promise") {
@@ -97,13 +96,13 @@ func TestWhatDoesNotShowHidesNoKeyword(t *testing.T) {
 	}
 }
 
-// blankOrEnd reports a character that parts words for a reader as well.
+// blankOrEnd reports whether a character also separates words for a reader.
 func blankOrEnd(r rune) bool {
 	return unicode.IsSpace(r) || unicode.Is(unicode.Zs, r) || r == '\u2800'
 }
 
-// TestWhatDoesNotShowHidesNoYes puts such characters around an acceptance that
-// counts only where it is alone.
+// TestWhatDoesNotShowHidesNoYes puts such characters around an acceptance that counts only if it is
+// alone.
 func TestWhatDoesNotShowHidesNoYes(t *testing.T) {
 	d := detector(t, Options{})
 	for _, s := range []string{"Deal.", "\u2060Deal\u2060.", "\ufeffDeal\U000e0041!", "ok.\n\u200bDeal\u034f\n"} {
@@ -113,8 +112,8 @@ func TestWhatDoesNotShowHidesNoYes(t *testing.T) {
 	}
 }
 
-// TestSeamsAreBounded holds a text of nothing but terminal sequences to linear
-// time: the walk would find many ways through it.
+// TestSeamsAreBounded checks that a text of nothing but terminal sequences takes linear time,
+// although the walk could take many ways through it.
 func TestSeamsAreBounded(t *testing.T) {
 	d := detector(t, Options{})
 	for _, unit := range []string{"\x1b[m", "co\x1b[m", "c\x1b[o", "\x1b[", `\x1b[1m`, `\u001b`, "m\x1b[mee\x1b[t"} {

@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// What nothing else holds is held where its words together make a commitment of it.
+// A message that no other rule holds is held if its words together make a commitment.
 func TestEvidence(t *testing.T) {
 	d := detector(t, Options{Families: map[string]Mode{Evidence: Enforce}})
 	for s, want := range map[string]string{
@@ -29,8 +29,8 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("%q: found %q, want %q", s, got, want)
 		}
 	}
-	// Where something else holds the message, nothing is weighed: what a person's
-	// approval beforehand is for stays what it was.
+	// If another rule holds the message, nothing is weighed: approvals given beforehand keep their
+	// meaning.
 	for _, h := range d.Detect("I promise: your seats are now in row 4.") {
 		if h.Rule == Evidence {
 			t.Errorf("found %+v beside a keyword", h)
@@ -43,13 +43,13 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("%s: found %+v", mode, hits)
 		}
 	}
-	// Only what the sender writes to the reader: a note beside it is no sentence to them.
+	// Only the sender's words to the reader count, and not a note beside them.
 	if hits := d.Scan([]text.Passage{{Member: "metadata.note", Text: said, Prose: true}}); len(hits) > 0 {
 		t.Errorf("found %+v in a note", hits)
 	}
 }
 
-// What is weighed fast weighs what its clues weigh.
+// The fast weighing gives the sum of the clues' weights.
 func FuzzEvidence(f *testing.F) {
 	for _, seed := range []string{
 		"", "Sold. It's yours for 60.", "You’ll have it by Friday!", "Is it? \"Yes.\" Well…", "a\n\nb\nc", "On the 4th at 10:30, 5k, $5, 7 €, 3.5 m", "Écoute, ÉTÉ 'tis it's'", "l I i 1", "abcdefgh abcdefghi ABCDEFGHIJKLMNOPQ",

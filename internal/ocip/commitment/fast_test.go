@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// What says no quickly never says no to what is found: neither the first symbols, nor
-// those that come after.
+// The fast checks never exclude a hit: neither those of the first symbols, nor the later ones.
 func FuzzBeginnings(f *testing.F) {
 	d := detector(f, Options{})
 	for _, seed := range []string{
@@ -48,7 +47,7 @@ func FuzzBeginnings(f *testing.F) {
 	})
 }
 
-// What reads eight letters at a time ends where one at a time does.
+// The scan of eight letters at a time ends at the same place as that of one at a time.
 func TestLowers(t *testing.T) {
 	for c := range 256 {
 		for at := range 20 {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// inflections says, apart from the table of the product, what must be found.
+// inflections lists the words that must be found, independently of the product's table.
 var inflections = map[string]string{
 	"schedule":  "schedule schedules scheduled scheduling",
 	"meeting":   "meeting meetings",
@@ -63,24 +63,23 @@ func alternate(s string) string {
 	return string(b)
 }
 
-// disguise hides a word. It returns what stands for the word in the text.
+// disguise disguises a word. It returns the replacement of the word in the text.
 type disguise struct {
 	name string
 	as   func(word string) string
 }
 
-// between puts something between the letters of a word.
+// between inserts something between the letters of a word.
 func between(sign string) func(string) string {
 	return func(word string) string { return strings.Join(strings.Split(word, ""), sign) }
 }
 
-// inside puts something into the middle of a word.
+// inside inserts something into the middle of a word.
 func inside(sign string) func(string) string {
 	return func(word string) string { return word[:len(word)/2] + sign + word[len(word)/2:] }
 }
 
-// replaced writes other runes for the letters that have one; pairs are letter
-// and rune.
+// replaced replaces letters by other runes; pairs are letter and rune.
 func replaced(pairs ...string) func(string) string {
 	r := strings.NewReplacer(pairs...)
 	return r.Replace
@@ -242,8 +241,7 @@ func disguises() []disguise {
 	return list
 }
 
-// TestEvasion tries every keyword in every disguise, with the span that must
-// be given for it.
+// TestEvasion tries every keyword in every disguise, and checks the span.
 func TestEvasion(t *testing.T) {
 	d := thirteenOnly(t)
 	for _, disguise := range disguises() {
@@ -260,7 +258,7 @@ func TestEvasion(t *testing.T) {
 					t.Errorf("%s: %q: found %+v, want %s", disguise.name, text, hits, k.name)
 					continue
 				}
-				// Markup around the word is no part of it.
+				// Markup around the word does not belong to it.
 				want := strings.Trim(hidden, "*_~`")
 				want = strings.TrimPrefix(strings.TrimPrefix(want, "<i>"), "[")
 				want = strings.TrimPrefix(want, "\u202e")
@@ -272,8 +270,7 @@ func TestEvasion(t *testing.T) {
 	}
 }
 
-// TestGlued puts every keyword, as the reference plugin would find it, next to
-// other letters.
+// TestGlued puts every keyword next to other letters, as the reference plugin would find it.
 func TestGlued(t *testing.T) {
 	d := thirteenOnly(t)
 	for _, k := range keywords {
@@ -362,7 +359,7 @@ func TestTwoDisguises(t *testing.T) {
 	}
 }
 
-// innocent words and phrases, plain: none of the thirteen.
+// innocentText has plain innocent words and phrases, none of which is a keyword.
 const innocentText = `facebook|Facebook|FACEBOOK|ebook|e-book|E-books|e‑book|notebook|note-book|bookmark|book­mark|bookmarked|bookmarking|handbook|
 textbook|cookbook|yearbook|workbook|playbook|runbook|logbook|casebook|guidebook|checkbook|chequebook|passbook|scrapbook|sketchbook|
 songbook|storybook|audiobook|MacBook|Chromebook|bankbook|daybook|copybook|phonebook|pocketbook|hymnbook|rulebook|stylebook|sourcebook|
@@ -394,7 +391,7 @@ func TestInnocents(t *testing.T) {
 	}
 	for _, w := range words {
 		if strings.HasSuffix(w, "2x9y") || strings.HasSuffix(w, "2k9z") {
-			// A digit is a boundary: only an end of digits makes these words.
+			// A digit is a boundary: only digits at the end make these words.
 			continue
 		}
 		for _, frame := range []string{"%s", "The %s was here.", "(%s)", "%s's", "%s, and\n%s"} {
@@ -406,8 +403,8 @@ func TestInnocents(t *testing.T) {
 	}
 }
 
-// TestFormsAreApart makes sure that no innocent word of the tables is a form,
-// and no form is written twice, once l is taken for i.
+// TestFormsAreApart checks that no innocent word of the tables is a form, and that no form occurs
+// twice, after l is replaced by i.
 func TestFormsAreApart(t *testing.T) {
 	seen := map[string]string{}
 	note := func(words, whose string) {
@@ -471,10 +468,10 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts every keyword by a blank or a break behind each of its letters.
+// TestCutAnywhere cuts every keyword with a blank or a break after each of its letters.
 func TestCutAnywhere(t *testing.T) {
 	d := thirteenOnly(t)
-	words := map[string]bool{"a gree": true, "as sign": true, "re serve": true} // which are words each
+	words := map[string]bool{"a gree": true, "as sign": true, "re serve": true} // these are two words each
 	for _, k := range keywords {
 		for at := 1; at < len(k.name); at++ {
 			if words[k.name[:at]+" "+k.name[at:]] {
@@ -567,8 +564,8 @@ func FuzzDetect(f *testing.F) {
 			}
 		}
 		conforms(t, text, hits)
-		// Zero-width characters change nothing, wherever they are put, but
-		// inside of a character reference, an escape or a terminal sequence.
+		// Zero-width characters change nothing at any position, except inside a character
+		// reference, an escape or a terminal sequence.
 		if strings.ContainsAny(text, "&\\%\x1b") {
 			return
 		}
@@ -588,8 +585,8 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// conforms holds to the reference: what its literal match finds is found, but
-// inside of another word.
+// conforms compares with the reference: every hit of its literal match is found, except inside
+// another word.
 func conforms(t *testing.T, text string, hits []Hit) {
 	t.Helper()
 	counts := map[string]int{}
@@ -622,8 +619,8 @@ func conforms(t *testing.T, text string, hits []Hit) {
 	}
 }
 
-// inOtherWord reports whether a word of the tables that is none of the thirteen
-// lies across a stretch. What looks like its letters may stand before.
+// inOtherWord reports whether another word of the tables covers a stretch. Look-alikes of its
+// letters may precede it.
 func inOtherWord(lower string, start, end int) bool {
 	for w := range strings.FieldsSeq(innocents + " " + prefixed) {
 		for i := 0; i+end-start <= len(w); i++ {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestLanguages wants what the thirteen mean, and the cues, in the languages that
-// there are lists of.
+// TestLanguages checks the equivalents of the keywords, and the cues, in the listed languages.
 func TestLanguages(t *testing.T) {
 	d := detector(t, Options{})
 	for family, texts := range map[string]string{
@@ -31,7 +30,7 @@ func TestLanguages(t *testing.T) {
 			for _, h := range hits {
 				found = found || h.Rule == family && !h.Shadow && h.Keyword == ""
 			}
-			// The thirteen are words of other languages, too.
+			// The keywords are also words of other languages.
 			if !found && (len(hits) == 0 || hits[0].Rule != RuleKeyword) {
 				t.Errorf("%s: %q: found %+v", family, text, hits)
 			}
@@ -49,8 +48,8 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// TestOtherLanguagesAreNotTheirs holds that a word of another language counts in
-// a text of that language alone, and that plain texts have none.
+// TestOtherLanguagesAreNotTheirs checks that a word of another language counts only in a text of
+// that language, and that plain texts have none.
 func TestOtherLanguagesAreNotTheirs(t *testing.T) {
 	d := detector(t, Options{})
 	for _, text := range []string{
@@ -58,7 +57,7 @@ func TestOtherLanguagesAreNotTheirs(t *testing.T) {
 		"The word for it is reunión, which you can read in the library of the town.", "We saw that the Honda Accord was red.",
 		"Der Hund schläft auf dem Sofa.", "El gato está en la casa.", "Le chat est sur la table.", "Il gatto è sul tavolo.", "De kat zit op de stoel.", "O gato está na mesa.",
 		"猫はテーブルの上にいます。", "猫在桌子上。", "今日はいい天気ですね。", "今天天气很好。", "Wann kommt der Zug?",
-		// To ask for a deed is not to do it.
+		// A request for a deed is not the deed.
 		"Können Sie den Tisch für Freitag reservieren?", "¿Puedes reservar la sala para las cuatro?", "Pouvez-vous confirmer que le budget est alloué ?",
 		"Può confermare la prenotazione per due?", "Kunt u de vergadering inplannen?", "Você pode agendar a reunião?", "¿Dónde está la estación?",
 	} {
@@ -68,8 +67,8 @@ func TestOtherLanguagesAreNotTheirs(t *testing.T) {
 	}
 }
 
-// TestCompounds holds that a word of the lists within another one, which commits nobody,
-// is not that word, and that what stands beside is found all the same.
+// TestCompounds checks that a word of the lists does not count inside another one that binds
+// nobody, and that words beside it are found all the same.
 func TestCompounds(t *testing.T) {
 	d := detector(t, Options{})
 	for _, text := range []string{
@@ -93,8 +92,7 @@ func TestCompounds(t *testing.T) {
 	}
 }
 
-// TestUnreadable wants stretches in scripts that no list has words of, in the
-// shadow.
+// TestUnreadable checks stretches in scripts that no list has words for, in shadow mode.
 func TestUnreadable(t *testing.T) {
 	d := detector(t, Options{})
 	for text, want := range map[string]bool{
@@ -118,8 +116,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestSpaceless wants nothing passed over that is a letter, a blank or of a script that
-// no list has words of.
+// TestSpaceless checks that no letter, blank or character of a script without a list is skipped.
 func TestSpaceless(t *testing.T) {
 	a := sharedAtlas()
 	for r := rune(0x800); r < 0x10000; r++ {

@@ -35,7 +35,7 @@ func TestLikelihood(t *testing.T) {
 			t.Errorf("%.40q: %v (%s), want %v (%s)", tt.content, likelihood, reason, tt.likelihood, tt.reason)
 		}
 	}
-	// A hit that is somewhere else than in the content says nothing of it.
+	// A hit outside the content has no meaning for it.
 	for _, h := range []Hit{
 		{Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: 2, End: 90}, {Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: -1, End: 9},
 		{Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Start: 9, End: 2}, {Rule: RuleKeyword, Keyword: "promise", Zone: ZoneBody, Member: "caption", Start: 2, End: 9},

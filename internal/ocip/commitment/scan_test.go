@@ -58,7 +58,7 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestScanIsBounded floods every member: the limit holds for all of them.
+// TestScanIsBounded puts many findings into every member: the limit applies to all together.
 func TestScanIsBounded(t *testing.T) {
 	d := detector(t, Options{})
 	var passages []text.Passage
@@ -70,8 +70,8 @@ func TestScanIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzScan holds that the strings of a message are looked at as if each were
-// alone, and that every span is one of its string.
+// FuzzScan checks that each string of a message is scanned as if it were alone, and that every span
+// is inside its string.
 func FuzzScan(f *testing.F) {
 	f.Add("I pro", "mise \\x70romise <b>x</b>")
 	f.Add("```\nagree", "> on\nI'll send it")

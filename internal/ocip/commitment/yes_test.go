@@ -6,7 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// What leaves open what a yes is to, and lets the other side choose, is none.
+// A text that leaves the object of a yes open, and lets the other side choose, is no yes.
 func TestLeftOpen(t *testing.T) {
 	d := detector(t, Options{})
 	for _, s := range []string{
@@ -37,7 +37,7 @@ func TestLeftOpen(t *testing.T) {
 	}
 }
 
-// In answer to a question, what the sender says it does next is what somebody relies on.
+// As the answer to a question, the sender's next step binds, since somebody relies on it.
 func TestAnswersBind(t *testing.T) {
 	d := detector(t, Options{})
 	for s, want := range map[string]string{"I'll open the file.": FirstPersonFuture, "Yes, send them.": Acceptance, "Sure, order it": Acceptance} {

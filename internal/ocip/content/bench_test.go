@@ -14,8 +14,7 @@ func filler(text string, n int) string {
 	return strings.Repeat(text, n/len(text)+1)[:n]
 }
 
-// families are texts of all the sorts that one detector or another looks at
-// twice.
+// families are texts of all kinds that need a second check by some detector.
 func families() []struct{ name, text string } {
 	return []struct{ name, text string }{
 		{"english", prose},
@@ -84,8 +83,8 @@ func families() []struct{ name, text string } {
 	}
 }
 
-// BenchmarkDetect shows that no text takes more than its length: within a
-// family the bytes a second are the same at every size.
+// BenchmarkDetect shows that the time is proportional to the length: within a family the bytes a
+// second are the same at every size.
 func BenchmarkDetect(b *testing.B) {
 	d := made(b, Options{})
 	for _, family := range families() {
@@ -102,8 +101,8 @@ func BenchmarkDetect(b *testing.B) {
 	}
 }
 
-// TestWorstTexts bounds the work on the worst texts, with much room for a slow
-// machine: what is quadratic in 256 KiB takes minutes.
+// TestWorstTexts bounds the time for the worst texts, with much room for a slow machine: quadratic
+// time takes minutes for 256 KiB.
 func TestWorstTexts(t *testing.T) {
 	const limit = 10 * time.Second
 	d := made(t, Options{})

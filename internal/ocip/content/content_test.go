@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The bodies of made-up credentials are put together here, so that no source
-// file holds anything that looks like one to other people's scanners.
+// The bodies of invented credentials are built here, so that no source file contains anything that
+// looks like one to other people's scanners.
 const (
 	mixed  = "A1b2C3d4E5f6G7h8J9k0LmNpQrStUvWxYz"
 	hexes  = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
@@ -20,7 +20,7 @@ const (
 
 func body(alphabet string, n int) string { return filler(alphabet, n) }
 
-// marked takes the brackets out of a text and says what they enclose.
+// marked removes the brackets from a text and returns the text inside them.
 func marked(t *testing.T, text string) (plain string, start, end int) {
 	t.Helper()
 	before, rest, ok := strings.Cut(text, "\u00ab")
@@ -53,7 +53,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// bodyOf makes a body of n bytes that a set has.
+// bodyOf makes a body of n bytes from a set.
 func bodyOf(set kind, n int) string {
 	switch {
 	case set == digit:
@@ -70,8 +70,7 @@ func bodyOf(set kind, n int) string {
 	return body(mixed, n)
 }
 
-// example puts a credential of a shape together, with its first body n bytes
-// long.
+// example makes a credential of a shape, with a first body of n bytes.
 func (sh *shape) example(n int) string {
 	whole := sh.prefix + bodyOf(sh.set, n)
 	for _, p := range sh.rest {
@@ -80,8 +79,8 @@ func (sh *shape) example(n int) string {
 	return whole
 }
 
-// TestTokens holds each prefix against its own length: right, too short, too
-// long, in other capitals, inside a word, and as a stand-in.
+// TestTokens checks each prefix with variants: the right length, too short, too long, in other
+// capitals, inside a word, and as a placeholder.
 func TestTokens(t *testing.T) {
 	d := detector(t)
 	for _, tok := range tokens {
@@ -188,7 +187,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// one wants a single finding, and that where the text is marked.
+// one expects a single finding at the marked place.
 func one(t *testing.T, d *Detector, text, rule, level string) {
 	t.Helper()
 	plain, start, end := marked(t, text)
@@ -431,7 +430,7 @@ func TestNoMarkings(t *testing.T) {
 	})
 }
 
-// TestOrdinary is a page of prose and one of source: neither raises anything.
+// TestOrdinary checks a page of prose and one of source: neither raises anything.
 func TestOrdinary(t *testing.T) {
 	none(t, map[string]string{"prose": prose, "source": source})
 }
@@ -452,7 +451,7 @@ func TestPatterns(t *testing.T) {
 	if found := detector(t, Pattern{"edge", `\b|(a)`, Internal}).Detect("b b"); len(found) != 0 {
 		t.Errorf("matches of no length: %v", found)
 	}
-	// A pattern sees the text as it was written, too.
+	// A pattern also sees the text as written.
 	if found := detector(t, Pattern{"dash", "a\u2014b", Internal}).Detect("x a\u2014b"); len(found) != 1 || found[0].Start != 2 || found[0].End != 7 {
 		t.Errorf("got %v", found)
 	}
@@ -511,7 +510,7 @@ func TestHighest(t *testing.T) {
 	}
 }
 
-// TestFlood wants a graver finding to survive any number of lesser ones.
+// TestFlood checks that a more serious finding survives any number of minor ones.
 func TestFlood(t *testing.T) {
 	d := detector(t, Pattern{"a", "a", Internal})
 	text := strings.Repeat("TLP:GREEN 4111111111111111 a ", 1000) + "AKIAIOSFODNN7EXAMPLE"
@@ -537,7 +536,7 @@ func TestSorted(t *testing.T) {
 	}
 }
 
-// TestHidden puts what does not show between the letters of what is found.
+// TestHidden puts invisible characters between the letters of a finding.
 func TestHidden(t *testing.T) {
 	d := detector(t)
 	for _, hidden := range []string{"\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u202e", "\ufe0f", "\U000e0041", "\u180e"} {
@@ -560,7 +559,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestIndex holds the index against a plain search.
+// TestIndex compares the index with a plain search.
 func TestIndex(t *testing.T) {
 	words := []string{"he", "she", "his", "hers", "-he-", "he -", "e\xff", "sh"}
 	text := "USHERS -he- his sHe\xff\x00\xffhe -hesh"
@@ -584,8 +583,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// FuzzDetect wants spans inside the text, on whole characters, in order, and
-// the same ones whatever blanks surround the text.
+// FuzzDetect checks that spans are inside the text, on whole characters and in order, and that
+// blanks around the text do not change them.
 func FuzzDetect(f *testing.F) {
 	raw, err := os.ReadFile("testdata/content-levels.json")
 	if err != nil {
@@ -624,9 +623,8 @@ func FuzzDetect(f *testing.F) {
 		if len(text) > 70 {
 			return
 		}
-		// The end of the text is taken for a blank, or for the end of a line: a
-		// comma before that is one between constants, and what is in a quote
-		// that nobody closes goes on behind a blank.
+		// The end of the text counts as a blank, or as the end of a line: a comma before it
+		// separates constants, and an unclosed quote continues after a blank.
 		var differ [][]Finding
 		for _, end := range []string{" ", "\n"} {
 			around := d.Detect(" " + text + end)

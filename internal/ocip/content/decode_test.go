@@ -13,8 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// TestDecodedOnce hides secrets in the encodings of queries, pages, programs and
-// configurations.
+// TestDecodedOnce hides secrets in the encodings of queries, pages, programs and configurations.
 func TestDecodedOnce(t *testing.T) {
 	token := "ghp_" + body(mixed, 36)
 	assigned := "password: Tr0ub4dor&3"
@@ -73,7 +72,7 @@ func TestDecodedOnce(t *testing.T) {
 			}
 		})
 	}
-	// A span is that of the value where it can be told.
+	// The span covers the value if it can be distinguished.
 	query := "user=bob&password%3ATr0ub4dor%263&x=1"
 	if found := d.Detect(query); len(found) != 1 || query[found[0].Start:found[0].End] != "Tr0ub4dor%263" {
 		t.Errorf("got %v", found)
@@ -82,7 +81,7 @@ func TestDecodedOnce(t *testing.T) {
 	if found := d.Detect("data: " + jwt); len(found) != 1 || found[0].Rule != ruleJWT {
 		t.Errorf("got %v in %q", found, jwt)
 	}
-	// What only looks like an escape cuts nothing off, here the name.
+	// A text that only looks like an escape removes nothing, here the name.
 	quoted := `{\"password\": \"Tr0ub\u0034dor&3\"}`
 	if found := d.Detect(quoted); len(found) != 1 || quoted[found[0].Start:found[0].End] != `Tr0ub\u0034dor&3` {
 		t.Errorf("got %v in %q", found, quoted)
@@ -93,8 +92,7 @@ func TestDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestDisguised hides a token as the keywords of commitments are hidden, which are read
-// all the same.
+// TestDisguised hides a token in the disguises of commitment keywords, which a reader still reads.
 func TestDisguised(t *testing.T) {
 	const cyrillic = "\u0440" // looks like a p
 	token := "ghp_" + body(mixed, 36)
@@ -157,8 +155,8 @@ func TestDisguised(t *testing.T) {
 	})
 }
 
-// TestDecodedIsNoSecret has what is encoded and is none, and markings, which are
-// on what people read.
+// TestDecodedIsNoSecret has encoded texts that are no secrets, and markings, which people must be
+// able to read.
 func TestDecodedIsNoSecret(t *testing.T) {
 	std := base64.StdEncoding.EncodeToString
 	none(t, map[string]string{
@@ -172,8 +170,8 @@ func TestDecodedIsNoSecret(t *testing.T) {
 	})
 }
 
-// TestWhatIsDroppedCountsForNothing fills rules with findings that are none in the end,
-// so that the real one beside them comes too late for their limit.
+// TestWhatIsDroppedCountsForNothing fills rules with findings that are dropped in the end. They
+// must not use up the limit before the real one beside them.
 func TestWhatIsDroppedCountsForNothing(t *testing.T) {
 	std := base64.StdEncoding.EncodeToString
 	many := func(s string) string { return strings.Repeat(s, MaxPerRule) }
@@ -190,8 +188,8 @@ func TestWhatIsDroppedCountsForNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecoded wants what is found behind encodings to be found in a base64 block
-// as it is alone, and spans to stay inside.
+// FuzzDecoded checks that findings behind encodings are the same in a base64 block as without it,
+// and that spans stay inside.
 func FuzzDecoded(f *testing.F) {
 	for _, s := range []string{"ghp_" + body(mixed, 36), "password: Tr0ub4dor&3 and more of it", "%41%4b&#73;\\u0041", "&shy;%%%\\/\\/&#x10ffff;"} {
 		f.Add(s)
@@ -218,8 +216,8 @@ func FuzzDecoded(f *testing.F) {
 	})
 }
 
-// TestInPieces wants a token that a program puts together of strings, and no two strings
-// taken for one.
+// TestInPieces checks a token that a program concatenates from strings, and that no two other
+// strings count as one.
 func TestInPieces(t *testing.T) {
 	d := detector(t)
 	token := "ghp_" + body(mixed, 36)

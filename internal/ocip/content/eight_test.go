@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestEight holds the looks at eight bytes against those at one, for each byte at
-// each place.
+// TestEight compares the checks of eight bytes with those of one, for each byte at each position.
 func TestEight(t *testing.T) {
 	for c := range 256 {
 		for at := range 20 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The parts of what the examples are put together from.
+// Parts of the examples.
 var (
 	b64     = base64.StdEncoding.EncodeToString
 	jwtLike = strings.TrimRight(b64([]byte(`{"alg":"HS256","typ":"JWT"}`)), "=") + "." + strings.TrimRight(b64([]byte(`{"sub":"1234567890"}`)), "=") + "." + body(mixed, 43)
@@ -17,8 +17,8 @@ var (
 	manifest = "kind: Secret\ndata:\n  login: " + b64([]byte("admin:S3cret!pass")) + "\n"
 )
 
-// examples has, for each rule that needs more than a prefix, a text that it is
-// about and one that it is not.
+// examples has, for each rule that needs more than a prefix, a text that it matches and one that it
+// does not.
 var examples = map[string][2]string{
 	rulePrivateKey:     {pemLike, strings.ReplaceAll(pemLike, "PRIVATE", "PUBLIC")},
 	rulePutty:          {ppkLike, strings.ReplaceAll(ppkLike, "Private-Lines", "Lines")},
@@ -73,8 +73,8 @@ var examples = map[string][2]string{
 	ruleGreen:        {"TLP:GREEN", "green"},
 }
 
-// TestExamples holds every rule to its examples. Those of a prefix are made of its
-// shapes, see TestTokens.
+// TestExamples checks every rule with its examples. For rules of a prefix, TestTokens makes them
+// from their shapes.
 func TestExamples(t *testing.T) {
 	d := detector(t)
 	known := map[string]bool{}
@@ -113,8 +113,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestWaysToAssign gives a value to a name in each of the ways that
-// configurations, sources and markup have.
+// TestWaysToAssign assigns a value to a name in each form of configurations, sources and markup.
 func TestWaysToAssign(t *testing.T) {
 	value := "\u00ab" + body(hexes, 32) + "\u00bb"
 	d := detector(t)
@@ -149,8 +148,8 @@ func TestWaysToAssign(t *testing.T) {
 	one(t, d, "heroku_token = \u00ab550e8400-e29b-41d4-a716-446655440000\u00bb", ruleAssignment, Restricted)
 }
 
-// TestPasswordsInLetters has passwords as people write them to each other, in the
-// languages that commitments are looked for in.
+// TestPasswordsInLetters has passwords as in people's messages, in the languages in which
+// commitments are detected.
 func TestPasswordsInLetters(t *testing.T) {
 	d := detector(t)
 	for _, text := range []string{

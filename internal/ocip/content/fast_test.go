@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// FuzzFast holds what says no quickly against what looks at each byte.
+// FuzzFast compares the fast checks with a check of each byte.
 func FuzzFast(f *testing.F) {
 	for _, one := range families() {
 		f.Add(filler(one.text, 40))

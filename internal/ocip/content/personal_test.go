@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// personal has, for each kind of personal data, texts that have some, marked, and
-// texts that do not.
+// personal has, for each kind of personal data, texts with some, marked, and texts without.
 var personal = map[string]struct{ some, none []string }{
 	"email": {
 		[]string{"write to \u00abada.l+x@acme-corp.co.uk\u00bb, please", "<\u00abada@acme.io\u00bb>", "mailto:\u00abada@acme.io\u00bb?subject=a", "\u00abADA@acme.io\u00bb."},
@@ -49,7 +48,7 @@ var personal = map[string]struct{ some, none []string }{
 	"za-id":             {[]string{"SA ID \u00ab8001015009087\u00bb"}, []string{"SA ID 8001015009086", "8001015009087"}},
 }
 
-// TestPersonal holds every kind of personal data to its examples, in each mode.
+// TestPersonal checks every kind of personal data with its examples, in each mode.
 func TestPersonal(t *testing.T) {
 	for _, name := range Personal() {
 		e, ok := personal[name]

@@ -2,7 +2,7 @@ package content
 
 import "testing"
 
-// detector looks for all but personal data, which tests of other rules are full of.
+// detector finds everything except personal data, which occurs often in tests of other rules.
 func detector(t testing.TB, patterns ...Pattern) *Detector {
 	t.Helper()
 	personal := map[string]string{}
@@ -21,7 +21,7 @@ func made(t testing.TB, o Options) *Detector {
 	return d
 }
 
-// prose is a page as people write it, with the words the rules look for.
+// prose is an ordinary page with the words of the rules.
 const prose = `Thanks for sending the agenda. I read the notes from Tuesday and have a few remarks before we meet again.
 The secret of a good release is a boring one: nobody should notice it. We agreed on three internal milestones, and
 the second of them (see page 12) slipped by 4 days, from 14 March to 18 March 2026. That is fine with me.
@@ -42,8 +42,7 @@ lists three people, of whom two have left. "Internal" is a big word for a list o
 Best wishes, and see you on Thursday at 10:30 in room 4.012. Do not forget to bring the secret Santa list!
 `
 
-// source has the shapes of code that look like secrets and markings, and are
-// not.
+// source has shapes of code that look like secrets and markings, and are none.
 const source = "package level\n\nconst (\n\tPublic Level = iota\n\tInternal\n\tConfidential\n\tRestricted\n\tSecret\n)\n\n" +
 	"\tCONFIDENTIAL\n\tRESTRICTED\n" + `
 var names = map[Level]string{CONFIDENTIAL: "confidential", RESTRICTED: "restricted"}

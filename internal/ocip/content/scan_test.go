@@ -57,8 +57,8 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestClients05SecretsBehindTheAppsEscapes wants keys where the channel's app
-// would have shown them whole.
+// TestClients05SecretsBehindTheAppsEscapes checks keys that the channel's app would have shown
+// whole.
 func TestClients05SecretsBehindTheAppsEscapes(t *testing.T) {
 	d := detector(t)
 	for s, as := range map[string]text.Rendering{
@@ -79,8 +79,8 @@ func TestClients05SecretsBehindTheAppsEscapes(t *testing.T) {
 	}
 }
 
-// TestScanIsBounded floods every member: the limit holds for all of them, and
-// a graver finding in the last is not pushed out.
+// TestScanIsBounded puts many findings into every member: the limit applies to all of them
+// together, and a more serious finding in the last is kept.
 func TestScanIsBounded(t *testing.T) {
 	d, err := New(Options{})
 	if err != nil {
@@ -97,8 +97,8 @@ func TestScanIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzScan holds that the strings of a message are looked at as if each were
-// alone, and that every span is one of its string.
+// FuzzScan checks that each string of a message is scanned as if it were alone, and that every span
+// is inside its string.
 func FuzzScan(f *testing.F) {
 	f.Add("AKIA", "IOSFODNN7EXAMPLE password: hX7#kQ92mmZp")
 	f.Add("\\x41KIAIOSFODNN7EXAMPLE", "4111<b>1111</b>11111111")
@@ -127,13 +127,13 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// TestWhatDoesNotShowHidesNoSecret puts every character that does not show into
-// a key, before one and behind one.
+// TestWhatDoesNotShowHidesNoSecret puts every invisible character into a key, before one and after
+// one.
 func TestWhatDoesNotShowHidesNoSecret(t *testing.T) {
 	d := detector(t)
 	for r := range rune(unicode.MaxRune + 1) {
 		if text.Shows(r) || r > 0x20000 && r%997 != 0 && r>>12 != 0xe0 {
-			continue // most of what is far out is nothing, and alike
+			continue // most of the higher planes is unassigned, and alike
 		}
 		for _, s := range []string{"AKIA" + string(r) + "IOSFODNN7EXAMPLE", "x" + string(r) + "AKIAIOSFODNN7EXAMPLE" + string(r) + "x"} {
 			if inside := s[0] == 'A'; inside && (unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Co, unicode.Cs) || r == '\u2800' || r == '\ufffd') {

@@ -27,7 +27,7 @@ func directoryOf(t testing.TB, cfg Config) *Directory {
 func onePerson() Config {
 	return Config{
 		Agents: []Agent{agent("alice", "@acme/alice", "acme"), agent("bob", "@acme/bob", "acme")}, UIDs: []uint32{1000},
-		// The tenants of others do not count.
+		// The tenants of other installations do not count.
 		Entries: []Entry{{Counterparty: ocip.Counterparty{Kind: ocip.KindAgent, Identity: ocip.Identity{InstanceID: "eve", TenantID: "globex"}}, Sessions: []string{"telegram:eve"}}},
 	}
 }
@@ -82,8 +82,7 @@ func TestMayOwn(t *testing.T) {
 	}
 }
 
-// expect holds an error to a part of its text, which is empty where there must be
-// none.
+// expect checks that an error contains a text. With an empty text there must be no error.
 func expect(t *testing.T, name string, err error, want string) {
 	t.Helper()
 	switch {
@@ -126,8 +125,8 @@ func TestInterceptsAndObserves(t *testing.T) {
 	}
 }
 
-// TestAttack01HumanTextRoundEveryRule: an app with a channel of its own making
-// brings "human" text to an agent it does not speak for.
+// TestAttack01HumanTextRoundEveryRule: an app with its own channel brings "human" text to an agent
+// for which it does not speak.
 func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 	grants := map[string]Grant{
 		"@acme/alice": {Channels: []string{"junk"}, Tenants: []string{"acme"}},
@@ -163,8 +162,8 @@ func TestAttack01HumanTextRoundEveryRule(t *testing.T) {
 	}
 }
 
-// TestAttack07TenantsOfAChannel: of two tenants, the app of a channel sees the
-// messages of those that it serves.
+// TestAttack07TenantsOfAChannel: with two tenants, the app of a channel sees the messages of those
+// that it serves.
 func TestAttack07TenantsOfAChannel(t *testing.T) {
 	cfg := twoTenants()
 	cfg.Grants = map[string]Grant{
@@ -219,7 +218,7 @@ func TestMissing(t *testing.T) {
 	if got := Lines(lacks); got != want {
 		t.Errorf("lines are\n%s\nwant\n%s\n%+v", got, want, lacks)
 	}
-	// What is declared as told lacks nothing.
+	// A configuration with the listed declarations lacks nothing.
 	for _, l := range lacks {
 		grant := cfg.Grants[l.App]
 		if l.Name == "channels" {

@@ -27,7 +27,7 @@ func group(members []string, sessions ...string) Entry {
 	return Entry{Sessions: sessions, Group: true, Members: members, Counterparty: ocip.Counterparty{Accepts: ocip.Restricted}}
 }
 
-// world is who is known in most tests: alice's agent is asking.
+// world is the directory of most tests, from the view of alice's agent.
 func world() Config {
 	cfg := onePerson()
 	marketing := peer("mark", "acme", "irc:direct:mark")
@@ -144,8 +144,7 @@ func TestRecipient(t *testing.T) {
 	}
 }
 
-// TestClients06NoAddressIsRefused: without its address a message was counted and
-// lost.
+// TestClients06NoAddressIsRefused: without its address a message would be counted and lost.
 func TestClients06NoAddressIsRefused(t *testing.T) {
 	cfg := world()
 	cfg.Channels = map[string]Profile{"rooms": {Address: []string{"room"}}}
@@ -195,7 +194,7 @@ func TestClients06NoAddressIsRefused(t *testing.T) {
 			t.Errorf("%s: %v is not %v", tc.key, err, tc.sentinel)
 		}
 	}
-	// What a configuration says of a channel holds for it.
+	// A channel's profile in the configuration applies.
 	r, err := d.Recipient("rooms:7", "", nil, d.Agent("alice"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,8 +204,8 @@ func TestClients06NoAddressIsRefused(t *testing.T) {
 	}
 }
 
-// TestBind holds what is handed to an app, and which members of a caller are not
-// taken (clients 1: the address is in the metadata, and that the agent writes).
+// TestBind checks the address that an app receives, and the caller's members that are refused
+// (clients 1: the address is in the metadata, which the agent writes).
 func TestBind(t *testing.T) {
 	d := directoryOf(t, world())
 	for _, tc := range []struct {
@@ -297,15 +296,15 @@ func show(o map[string]jsontext.Value) string {
 	return strings.Join(parts, " ")
 }
 
-// TestStockApps holds every channel app of the OpenClawOS repository to what it
-// brings in and where an answer then goes: the member that it reads has the place
-// the question came from.
+// TestStockApps checks every channel app of the OpenClawOS repository: the members that it brings
+// in, and the destination of an answer. The member that it reads contains the place from which the
+// question came.
 func TestStockApps(t *testing.T) {
 	d := directoryOf(t, world())
 	for _, tc := range []struct {
 		key, metadata string
 		group         bool
-		want          string // metadata of an answer that echoes nothing
+		want          string // metadata of an answer that repeats nothing
 	}{
 		{"irc:direct:zoe", `{"channelId":"irc","from":"zoe","target":"zoe","senderNick":"zoe","isGroup":false}`, false, `target="zoe"`},
 		{"irc:direct:zoe", `{"channelId":"irc","from":"zoe","target":"#team","senderNick":"zoe","isGroup":true}`, true, `target="#team"`},
@@ -357,7 +356,7 @@ func TestStockApps(t *testing.T) {
 		if mismatch != "" {
 			t.Errorf("%s: mismatch %s", tc.key, mismatch)
 		}
-		// An agent may give all back that came.
+		// An agent may return all the members that came.
 		echoed, mismatch := r.Bind(given)
 		if mismatch != "" {
 			t.Errorf("%s: an echo does not match: %s", tc.key, mismatch)
@@ -371,7 +370,7 @@ func TestStockApps(t *testing.T) {
 		if delete(empty, groupMember); channel != "msteams" && show(empty) != tc.want {
 			t.Errorf("%s: an answer has %s, want %s", tc.key, show(empty), tc.want)
 		}
-		// What the app would send to is the daemon's, whatever is given.
+		// The daemon sets the members to which the app would send, whatever the caller gives.
 		for _, member := range slices.Concat(n.direct, n.group) {
 			if _, mismatch := r.Bind(map[string]jsontext.Value{member: jsontext.Value(`"somebody-else"`)}); mismatch != member {
 				t.Errorf("%s: metadata.%s can be given", tc.key, member)
@@ -386,8 +385,8 @@ func TestStockApps(t *testing.T) {
 	}
 }
 
-// TestAttack24AndClients02Spelling: a key that the directory does not list to the
-// letter is not a stranger's.
+// TestAttack24AndClients02Spelling: a key that differs from a listed one only in its spelling is
+// not a stranger's.
 func TestAttack24AndClients02Spelling(t *testing.T) {
 	d := directoryOf(t, world())
 	alice := d.Agent("alice")
@@ -424,8 +423,8 @@ func TestAttack24AndClients02Spelling(t *testing.T) {
 	}
 }
 
-// TestBoundSaysAll: a message that waited is decided about the address it was bound
-// to, wherever the session's last message came from by then.
+// TestBoundSaysAll: the decision about a message that waited is about the address to which it was
+// bound, wherever the session's last message came from meanwhile.
 func TestBoundSaysAll(t *testing.T) {
 	d := directoryOf(t, world())
 	alice := d.Agent("alice")
@@ -465,7 +464,7 @@ func TestBoundSaysAll(t *testing.T) {
 	}
 }
 
-// TestPlace: what is counted at a place is counted once, however a key names it.
+// TestPlace: messages to one place are counted together, however a key names it.
 func TestPlace(t *testing.T) {
 	d := directoryOf(t, world())
 	for want, keys := range map[string][]string{
@@ -486,8 +485,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestSeveralRooms: where the directory has several addresses for somebody whose
-// key says none, nothing says which.
+// TestSeveralRooms: if the directory has several addresses for somebody whose key names none, none
+// is preferred.
 func TestSeveralRooms(t *testing.T) {
 	cfg := world()
 	cfg.Entries = append(cfg.Entries, peer("many", "acme", "matrix:direct:@many:h", "matrix:!one:h", "matrix:!two:h"))
@@ -528,8 +527,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// A name that an app chose never reads as a pattern, so that whoever lists it lists no
-// other name with it.
+// A name from an app never reads as a pattern, so that a person who lists it lists no other name
+// with it.
 func TestNoNameIsAPattern(t *testing.T) {
 	d := directoryOf(t, world())
 	alice := d.Agent("alice")
@@ -541,8 +540,8 @@ func TestNoNameIsAPattern(t *testing.T) {
 	}
 	_, err := d.Recipient("chat:dave", "work*", nil, alice)
 	expect(t, "an account", err, "every ending")
-	// Only the star of the configuration itself makes a pattern of a session: no
-	// spelling of a network's does.
+	// Only the star of the configuration itself makes a session a pattern. No spelling of a network
+	// does.
 	cfg := world()
 	cfg.Channels = map[string]Profile{"wide": {Address: []string{"to"}}}
 	cfg.Entries = append(cfg.Entries, peer("wide", "acme", "wide:d\uff0a"))
@@ -572,8 +571,8 @@ func TestOneAddressOneEntry(t *testing.T) {
 	directoryOf(t, cfg)
 }
 
-// TestSeeds07TenantOfPeople: a configured tenant counts for every kind, and who is
-// of another tenant owns nothing here.
+// TestSeeds07TenantOfPeople: a configured tenant counts for every kind, and a person of another
+// tenant owns nothing here.
 func TestSeeds07TenantOfPeople(t *testing.T) {
 	cfg := onePerson()
 	cfg.Entries = []Entry{person("alice", "globex", "sms:1"), person("alice", "acme", "sms:2"), person("alice", "", "sms:3"), person("", "globex", "sms:4")}
@@ -620,8 +619,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// FuzzKey: whatever a key is, it is refused or has an address that its app is
-// given and that a second look finds to be the same.
+// FuzzKey: any key is refused, or has an address that its app receives and that a second look finds
+// again.
 func FuzzKey(f *testing.F) {
 	for _, key := range []string{"irc:direct:friend", "slack:slack:thread:C1:1", "telegram:group:-1:topic:2", "agent:bob:x", "a:", ":", "irc:\\x41", "matrix:!r:h", "discord:guild:1:2", "chat:group:ü", "signal:+1 5"} {
 		f.Add(key, "x")
@@ -652,7 +651,7 @@ func FuzzKey(f *testing.F) {
 				t.Fatalf("metadata.%s is %s, want %q", member, bound[member], r.Target)
 			}
 		}
-		// The same app, sent to by its target alone, reaches the same.
+		// The target alone, through the same app, reaches the same.
 		if r.network.known() && r.Counterparty.Kind == ocip.KindUnknown && r.LooksLike == "" {
 			if e := d.at(r.Channel, r.Target, r.Group); e != nil && !e.Group {
 				t.Fatalf("%q is a stranger, and %q is %s", key, r.Target, e.name())
@@ -680,7 +679,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// An entry of a network that takes capitals for small letters is found by either.
+// An entry of a network that ignores case is found by either spelling.
 func TestCapitalsOfServers(t *testing.T) {
 	t.Parallel()
 	d, err := New(&Config{Entries: []Entry{{Counterparty: ocip.Counterparty{Kind: ocip.KindPerson, Identity: ocip.Identity{UserID: "eve", TenantID: "globex"}}, Sessions: []string{"github:Globex/Plans", "email:Eve@Globex.example", "chat:Eve"}}}})

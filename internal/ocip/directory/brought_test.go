@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TestSeveralPlaces: who asked in a room and alone is answered in either, and it is
-// the one that is answered which is decided about.
+// TestSeveralPlaces: a person who asked in a room and alone can be answered in either, and the
+// decision is about the place of the answer.
 func TestSeveralPlaces(t *testing.T) {
 	d := directoryOf(t, world())
 	const key = "irc:direct:dana"
@@ -48,7 +48,7 @@ func TestSeveralPlaces(t *testing.T) {
 	}
 }
 
-// What is kept is of use as it is, too.
+// The kept data can also be used directly.
 func TestKeptWithoutAnAnswer(t *testing.T) {
 	d := directoryOf(t, world())
 	kept := Keep(map[string]string{"roomId": "r1"}, map[string]string{"roomId": "r2"})

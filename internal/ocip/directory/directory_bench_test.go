@@ -7,9 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// known is a configuration with so many counterparties, each reached by two
-// sessions of its own and one by the beginning of a key, and a hundredth as many
-// agents with a route each.
+// known is a configuration with that many counterparties, each with two sessions of its own and one
+// beginning of a key, and a hundredth as many agents with a route each.
 func known(n int) *Config {
 	cfg := &Config{}
 	for i := range max(2, n/100) {
@@ -30,9 +29,8 @@ func known(n int) *Config {
 	return cfg
 }
 
-// BenchmarkDirectory shows that a look-up takes the same among a few
-// counterparties and among a hundred thousand, but for what the processor waits
-// for memory it has not seen of late.
+// BenchmarkDirectory shows that a look-up takes the same time among a few counterparties and among
+// a hundred thousand, apart from cache misses.
 func BenchmarkDirectory(b *testing.B) {
 	for _, n := range []int{10, 1000, 100_000} {
 		d, err := New(known(n))
@@ -83,7 +81,7 @@ func BenchmarkDirectory(b *testing.B) {
 	}
 }
 
-// BenchmarkNew is what a start takes for it.
+// BenchmarkNew is the cost at a start.
 func BenchmarkNew(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

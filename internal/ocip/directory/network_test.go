@@ -11,8 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TestDocumentedNetworks holds the table that people read against the one that is
-// used.
+// TestDocumentedNetworks compares the documented table with the code.
 func TestDocumentedNetworks(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/reference/protocol/addresses.md")
 	if err != nil {
@@ -46,8 +45,7 @@ func TestDocumentedNetworks(t *testing.T) {
 	}
 }
 
-// TestForms: a key is read by the first form that fits, and every form of every
-// channel can be met.
+// TestForms: the first matching form reads a key, and every form of every channel can be reached.
 func TestForms(t *testing.T) {
 	for name, n := range networks() {
 		if len(n.direct) == 0 || len(n.group) == 0 || len(n.forms) == 0 || !n.forms[len(n.forms)-1].name {
@@ -81,7 +79,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestSpellings holds names that are one to each other, and those that are not apart.
+// TestSpellings checks names that are the same for a network, and names that are not.
 func TestSpellings(t *testing.T) {
 	all := networks()
 	for _, tc := range []struct{ network, a, b string }{
@@ -110,7 +108,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestIDs: of a known network nothing is an address but what its ids are written as.
+// TestIDs: a known network accepts only addresses in the form of its ids.
 func TestIDs(t *testing.T) {
 	all := networks()
 	const hash = "4f1c0dc7a3c14cfd9b9f53f6b2fdb4a6"
@@ -133,8 +131,8 @@ func TestIDs(t *testing.T) {
 		"nostr":          {"ab12", hash + hash, "npub1xyz"},
 		"feishu":         {"ou_1", "oc_" + hash}, "line": {"U" + hash}, "zalo": {"7"}, "zalouser": {"7"},
 	}
-	// What leads elsewhere in a URL or a script, is one more number for a program
-	// that reads numbers, or is written around an id.
+	// Texts that lead elsewhere in a URL or a script, add another number for a program that reads
+	// numbers, or surround an id.
 	around := []string{"ID/", "ID/x", "ID/../x", "./ID", "x/../ID", "//ID", "ID?", "ID?x", "ID#x", "%20ID", "ID%20", "ID\\", "ID;x", "ID,x", "ID x", "ID\"", "(ID)", "ID:x/y", "<ID>", "ID@", "@@ID"}
 	strange := map[string][]string{
 		"telegram":    {"-1001234567890.0", "-1.00123456789e12", "0x10", "1e3", "12_000", "\u22121001", "t.me/c/123/5", "--1", "-77_5", "1a"},
@@ -167,7 +165,7 @@ func TestIDs(t *testing.T) {
 			}
 		}
 		if name == "irc" || name == "signal" {
-			continue // a nick and a group's key have strokes in them
+			continue // a nick and a group's key contain backslashes
 		}
 		for _, form := range around {
 			if id := strings.ReplaceAll(form, "ID", ids[name][0]); n.refuse(id) == "" {
@@ -180,8 +178,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestOtherNamesOfARoom: no other name of a room that the directory lists leads there
-// past what it says of it.
+// TestOtherNamesOfARoom: no other name of a listed room leads there past its entry.
 func TestOtherNamesOfARoom(t *testing.T) {
 	cfg := world()
 	cfg.Entries = append(cfg.Entries, group([]string{"agent-rival-1"}, "msteams:19:abc@thread.v2", "googlechat:group:AAA", "bluebubbles:iMessage;+;chat1",

@@ -7,8 +7,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// TestClients10Origin: who wrote a message is found from the session, the address
-// and the sender that the channel's app names, with no envelope.
+// TestClients10Origin: the author of a message is found from the session, the address and the
+// sender that the channel's app names, without an envelope.
 func TestClients10Origin(t *testing.T) {
 	d := directoryOf(t, world())
 	alice := d.Agent("alice")
@@ -64,7 +64,7 @@ func TestClients10Origin(t *testing.T) {
 	}
 }
 
-// A name that one app has an address under can be anything to another.
+// A member that is an address for one app can have any meaning for another.
 func TestBroughtOfUnknownApps(t *testing.T) {
 	d := directoryOf(t, world())
 	brought, err := d.Brought("chat:zoe", object(t, `{"sender":{"name":"Zoe"},"to":["a"],"roomId":7,"channelId":"chat","from":"zoe","isGroup":false}`))
@@ -73,8 +73,8 @@ func TestBroughtOfUnknownApps(t *testing.T) {
 	}
 }
 
-// TestAttack08And18Compare: what an envelope says of its sender is held against the
-// directory wherever the instance, the session or the address is known.
+// TestAttack08And18Compare: an envelope's claims about its sender are compared with the directory
+// if the instance, the session or the address is known.
 func TestAttack08And18Compare(t *testing.T) {
 	cfg := world()
 	sales := person("sam", "acme", "irc:direct:sam")

@@ -47,7 +47,7 @@ func shown(list []Reference) string {
 func TestReferences(t *testing.T) {
 	for _, tc := range []struct{ metadata, want string }{
 		{`{}`, ``},
-		// The form of a path is enough, whatever the member is called.
+		// The form of a path is enough, in any member.
 		{`{"note":"/etc/passwd"}`, `metadata.note=/etc/passwd`},
 		{`{"x":{"y":[["~/id_ed25519"]]}}`, `metadata.x.y[0][0]=~/id_ed25519`},
 		{`{"note":"~root/x"}`, `metadata.note=~root/x`},
@@ -69,12 +69,12 @@ func TestReferences(t *testing.T) {
 		{`{"note":"media://inbound/a.png"}`, `metadata.note=media://inbound/a.png`},
 		{`{"note":"see file:///etc/passwd."}`, `metadata.note=/etc/passwd`},
 		{`{"exchange":{"data":[{"source":"/crm/x"}]}}`, ``},
-		// What has none of these forms is none.
+		// Strings of other forms are no references.
 		{`{"note":"see /etc/passwd and https://x.example"}`, ``},
 		{`{"note":"/start","x":"/model openai/gpt","y":"12/24","z":"a.png","u":"https://x.example/a.png","v":"~5/6","w":"..."}`, ``},
 		{`{"note":"File: the report","x":"Data: a, b","y":"MEDIA: none","z":"10:30"}`, ``},
 		{`{"files":[" "],"file":7,"path":null,"profile":"dev/ops"}`, ``},
-		// Members that are known to name media take more.
+		// Members that are known to name media accept more forms.
 		{`{"mediaUrls":["https://x.example/a.png","/home/me/a.png"]}`, `metadata.mediaUrls[0]= metadata.mediaUrls[1]=/home/me/a.png`},
 		{`{"mediaUrl":"a"}`, `metadata.mediaUrl=a`},
 		{`{"media_url":"../a.png"}`, `metadata.media_url=../a.png`},
@@ -85,7 +85,7 @@ func TestReferences(t *testing.T) {
 		{`{"document":{"source":"My report.pdf"}}`, `metadata.document.source=My report.pdf`},
 		{`{"attachments":[{"filename":"b.png","mimeType":"image/png","path":"/x/b"},{"url":"http://x.example/c"}]}`, `metadata.attachments[0].path=/x/b metadata.attachments[1].url=`},
 		{`{"attachments":[{"ref":{"deep":"x/b"}}]}`, `metadata.attachments[0].ref.deep=x/b`},
-		// What is inline is decoded.
+		// Inline data is decoded.
 		{`{"image":"DATA:text/plain;base64,aGk="}`, `metadata.image=<hi>`},
 		{`{"note":"data:,h%69"}`, `metadata.note=<hi>`},
 		{`{"note":"data: ;base64,aG k"}`, `metadata.note=<hi>`},
@@ -130,7 +130,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestNumbers holds that a number is read with the digits that it stands for.
+// TestNumbers checks that a number is read with all the digits of its value.
 func TestNumbers(t *testing.T) {
 	for number, want := range map[string]string{
 		"4.532015112830366e15": "4532015112830366",
@@ -180,7 +180,7 @@ func TestInText(t *testing.T) {
 		{"[a](https://x.example/a) [b](#c) [d](docs/e.md) [f](mailto:a@b.example) [g](/help) f[1](x) [h](", ""},
 		{"an image: data:text/plain;base64,aGk=, and another data:,x", "content=<hi> content=<x>"},
 		{"data: a, b; {\"data\":1,\"x\":2}; data:1,2", ""},
-		// What a renderer opens.
+		// Paths that a renderer opens.
 		{"![a](" + strings.Repeat(" ", 5000) + "/etc/passwd)", "content=/etc/passwd"},
 		{"![a][r]\n\n[r]: /etc/passwd\n", "content=/etc/passwd"},
 		{"> [r]: <~/My notes>\n[s]:\n  /etc/shadow 'title'", "content=~/My notes content=/etc/shadow"},
@@ -208,7 +208,7 @@ func TestInText(t *testing.T) {
 	}
 }
 
-// No text takes more than its length.
+// Every text takes time in proportion to its length.
 func TestWorstTexts(t *testing.T) {
 	for _, unit := range []string{":", "file:", "file:/", "media:", "MEDIA: ", "MEDIA:/", "data:", "data:,", "data:/", "](", "](/", "](&", "](<", "](\\", "[](/a", "MEDIA:\n", "media:x ", "](~", "](.", "((", "/", "]:", "]:\n", "[]:/", "\n[]:/", "]( ", "[]: <", "src=", " src='", " src=\"/", "data:x/", "=", "data:data/data:,"} {
 		text := strings.Repeat(unit, 1<<20/len(unit))
@@ -283,7 +283,7 @@ func TestLook(t *testing.T) {
 	}
 	refused(&Look{}, Reference{Member: "m", Path: note}, "agents[].media")
 
-	// All of a file is looked at, or it is refused.
+	// A file is checked as a whole, or refused.
 	big := write("out/big.txt", strings.Repeat("All is well here. ", MaxTextBytes/18)+strings.Repeat("x", 18))
 	refused(&Look{Folders: []string{folder}, Text: &found}, Reference{Member: "m", Path: big}, "as much as is weighed")
 	huge := write("out/huge", "")
@@ -297,11 +297,11 @@ func TestLook(t *testing.T) {
 	refused(look, Reference{Member: "n", Path: huge}, "the limit is")
 }
 
-// What is looked at is the file that the very bytes name which are handed over: what
-// other programs read as another name is refused.
+// A look reads the file that the exact bytes name. A path that other programs read as another name
+// is refused.
 func TestOneReading(t *testing.T) {
 	for _, tc := range []struct {
-		text    string // in metadata where it begins so, else in a text
+		text    string // in metadata if it begins like JSON, else in a text
 		refused bool
 	}{
 		{"mediaUrl /o/a.txt", false},
@@ -373,7 +373,7 @@ func TestOneReading(t *testing.T) {
 	}
 }
 
-// Of what is outside of the folders an agent hears one thing, whatever is there.
+// An agent gets one error for everything outside the folders, whether or not it exists.
 func TestOutsideIsOneText(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "out")
@@ -403,7 +403,7 @@ func TestOutsideIsOneText(t *testing.T) {
 	if len(heard) != 1 {
 		t.Errorf("heard: %v", heard)
 	}
-	// A folder may be named by a link, and have links to other folders that are listed.
+	// A link may name a folder, and contain links to other listed folders.
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
@@ -415,8 +415,8 @@ func TestOutsideIsOneText(t *testing.T) {
 	}
 }
 
-// What stands where bytes do and is none is refused; words and what the channel calls
-// its media by are not.
+// A text that cannot be decoded in a member for bytes is refused. Words, and the channel's names of
+// its media, are not.
 func TestUndecodable(t *testing.T) {
 	for metadata, want := range map[string]bool{
 		`{"buffer":"{+}~"}`: true, `{"attachments":[{"data":"hello, you"}]}`: true, `{"fileData":"<~87cURD]j7BEbo80~>"}`: true, `{"media":"87cURD]j7BEbo80!!"}`: true,
@@ -439,7 +439,7 @@ func wideText(order binary.ByteOrder, s string) string {
 	return string(b)
 }
 
-// extract is all text that is found in bytes.
+// extract returns all text in bytes.
 func extract(t testing.TB, s string) string {
 	var found, hashed bytes.Buffer
 	n, err := writeText(&found, strings.NewReader(s), strings.NewReader(s), &hashed)
@@ -544,7 +544,7 @@ func FuzzInText(f *testing.F) {
 		if err == nil && len(list) > MaxReferences {
 			t.Errorf("%d references", len(list))
 		}
-		// What stands on a line of its own is found whatever is around it.
+		// A reference on a line of its own is found, whatever surrounds it.
 		if list, err = InText(nil, "content", s+"\nMEDIA:/a/canary.png\n"+s); err == nil && !strings.Contains(shown(list), "=/a/canary.png") {
 			t.Errorf("%q hides a file: %q", s, shown(list))
 		}
@@ -562,7 +562,7 @@ func FuzzTextOf(f *testing.F) {
 		case 2:
 			canary = wideText(binary.BigEndian, canary)
 		}
-		// What is around it ends in no half of it.
+		// The text around it does not split it.
 		if got := extract(t, s+"\x00\x00\x00\x00\x00"+canary+"\x00\x00\x00\x00\x00"+s); !strings.Contains(got, "CANARY-0123456789") {
 			t.Errorf("%q hides a text: %q", s, got)
 		}

@@ -77,7 +77,7 @@ func answerCases() []answerCase {
 	}
 }
 
-// fromJSON decodes one JSON value the way OPA hands it over.
+// fromJSON decodes one JSON value like OPA.
 func fromJSON(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -133,9 +133,8 @@ func TestLongReason(t *testing.T) {
 	}
 }
 
-// FuzzDecodeAnswer holds the decoder against a second reading of the same
-// value: what it accepts must be a complete and well-typed answer, and what it
-// refuses must leave nothing behind.
+// FuzzDecodeAnswer compares the decoder with a second reading of the same value: an accepted value
+// must be a complete and well-typed answer, and a refused one must give the zero answer.
 func FuzzDecodeAnswer(f *testing.F) {
 	for _, tt := range answerCases() {
 		f.Add([]byte(tt.json))

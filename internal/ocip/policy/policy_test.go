@@ -46,8 +46,8 @@ func question() ocip.PolicyInput {
 	}
 }
 
-// mustCompile compiles a policy whose answers are awaited however busy the
-// machine is, unless src says otherwise.
+// mustCompile compiles a policy. Its answers have enough time on a busy machine, unless src says
+// otherwise.
 func mustCompile(t testing.TB, src Source) *Policy {
 	t.Helper()
 	if src.Timeout == 0 {
@@ -81,7 +81,7 @@ const (
 	crossOrg = "package ocip.cross_org\n" + allowAll
 )
 
-// exchange is a policy folder whose agent_exchange.rego is body.
+// exchange makes a policy folder whose agent_exchange.rego is body.
 func exchange(t testing.TB, body string) string {
 	t.Helper()
 	return write(t, map[string]string{
@@ -134,7 +134,7 @@ func TestDefaultPolicy(t *testing.T) {
 			if tt.ask != nil {
 				tt.ask(&in)
 			}
-			// The second answer is the remembered one.
+			// The second answer comes from the cache.
 			for range 2 {
 				got, name, revision, err := p.Evaluate(t.Context(), in)
 				if err != nil || got != tt.want || name != tt.policy || revision != p.Revision() {
@@ -160,7 +160,7 @@ func TestNoDataDeniesEverything(t *testing.T) {
 	}
 }
 
-// TestInput has the policy say what it was asked.
+// TestInput has the policy return its input.
 func TestInput(t *testing.T) {
 	dir := write(t, map[string]string{
 		"a.rego": "package ocip.agent_exchange\n" + strings.Replace(allowAll, `""`, "json.marshal([input, data.policy])", 1),
@@ -192,8 +192,8 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// A policy is tried on people too: one that gives them a shape that is no answer
-// would deny every message to them once it is in force.
+// A policy is also tried with questions about people: a policy that gives them an answer of the
+// wrong shape would deny every message to them.
 func TestPolicyIsTriedOnPeople(t *testing.T) {
 	for _, kind := range []string{"person", "unknown"} {
 		dir := write(t, map[string]string{
@@ -207,8 +207,8 @@ func TestPolicyIsTriedOnPeople(t *testing.T) {
 	}
 }
 
-// TestRegoTakesTheNamesOfTheReference compiles a policy that is written with the
-// names of the reference's cross-org context.
+// TestRegoTakesTheNamesOfTheReference compiles a policy with the names of the reference's cross-org
+// context.
 func TestRegoTakesTheNamesOfTheReference(t *testing.T) {
 	dir := write(t, map[string]string{
 		"a.rego": "package ocip.agent_exchange\n" + allowAll,
@@ -243,7 +243,7 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestFailingEvaluations asks about round 9 what works for every other.
+// TestFailingEvaluations asks about round 9; the policies work for every other round.
 func TestFailingEvaluations(t *testing.T) {
 	const works = `if input.round != 9` + "\n"
 	tests := []struct{ name, body, want string }{
@@ -307,7 +307,7 @@ func TestEndlessPolicy(t *testing.T) {
 		t.Errorf("took %v, with a limit of %v", took, DefaultTimeout)
 	}
 
-	// The caller's deadline comes first, and is told apart.
+	// The caller's deadline comes first, and has its own error.
 	p = mustCompile(t, Source{Path: exchange(t, strings.TrimSpace(allowAll)+burn), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -528,7 +528,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// What was read is what is compiled, whatever became of the files.
+// Compile uses the text that was read, even if the files change.
 func TestTextStaysAsItWasRead(t *testing.T) {
 	dir := exchange(t, allowAll)
 	text, err := Read(Source{Path: dir, Data: settings()})
@@ -554,7 +554,7 @@ func TestTextStaysAsItWasRead(t *testing.T) {
 	}
 }
 
-// A folder that is swapped while it is read is read as it was before or after.
+// A folder that is swapped during a read gives the state before or after.
 func TestReadMixesNothing(t *testing.T) {
 	mount := t.TempDir()
 	names := []string{"a.rego", "b.rego", "c.rego"}
@@ -743,7 +743,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestSwapWhileAsked checks that an answer comes with the revision that gave it.
+// TestSwapWhileAsked checks that an answer has the revision of its policy.
 func TestSwapWhileAsked(t *testing.T) {
 	open := mustCompile(t, Source{Data: settings(), CacheSize: 2})
 	closed := mustCompile(t, Source{CacheSize: 2})
@@ -799,8 +799,7 @@ func benchmarkEvaluate(b *testing.B, src Source) {
 	}
 }
 
-// A question that waits for its turn has its time from then on, and is denied where none
-// comes.
+// The time of a question starts with its turn. A question that gets no turn is denied.
 func TestTurns(t *testing.T) {
 	p := mustCompile(t, Source{Path: exchange(t, strings.TrimSpace(allowAll)), Timeout: DefaultTimeout, CacheSize: -1})
 	in := samples(false)[0]

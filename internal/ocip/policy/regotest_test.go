@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/configs/policies"
 )
 
-// TestDefaultPolicyRego runs the Rego tests of the built-in policy, and checks
-// that every file of it brings some.
+// TestDefaultPolicyRego runs the Rego tests of the built-in policy, and checks that every file of
+// it has some.
 func TestDefaultPolicyRego(t *testing.T) {
 	results, err := Test(t.Context(), "")
 	if err != nil {

@@ -16,7 +16,7 @@ func judging(t *testing.T, more map[string]string) string {
 	return write(t, files)
 }
 
-// TestTaskPackages says what a policy for tasks must be, and what it may refer to.
+// TestTaskPackages checks the requirements for a policy for tasks, and its permitted references.
 func TestTaskPackages(t *testing.T) {
 	for name, tt := range map[string]struct{ file, text, want string }{
 		"no decision":         {"t.rego", "package ocip.task\nx := 1\n", "data.ocip.task.decision: it is undefined"},
@@ -43,10 +43,10 @@ func TestTaskPackages(t *testing.T) {
 	}
 }
 
-// What goes wrong inside the engine is an error of one question.
+// A panic in the engine is an error of one question.
 func TestPanicDenies(t *testing.T) {
 	p := mustCompile(t, Source{Path: judging(t, map[string]string{"t.rego": "package ocip.task\n" + allowAll})})
-	// A query that was never prepared has nothing to evaluate.
+	// An unprepared query panics.
 	broken := &Policy{tasks: &query{name: taskPackage, turns: p.exchange.turns}, exchange: query{name: p.exchange.name, turns: p.exchange.turns}, digest: p.digest, timeout: p.timeout}
 	got, name, revision, err := broken.EvaluateTask(t.Context(), &TaskQuestion{Action: task.AskTransition, Classification: "public"})
 	if err == nil || !strings.Contains(err.Error(), "panicked") || got != (ocip.PolicyAnswer{}) || name != taskPackage || revision != p.Revision() {
