@@ -1,10 +1,5 @@
 package api
 
-import (
-	"maps"
-	"slices"
-)
-
 // The events that the kernel sends apps by itself, besides [ApprovalEvent].
 const (
 	AppUnhealthy  = "app:unhealthy"
@@ -30,7 +25,11 @@ func HookEvents() map[string]Hook {
 	return names
 }
 
-// Events lists the names of all events.
+// Events lists the names of all events, those of hooks by their canonical names.
 func Events() []string {
-	return append([]string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}, slices.Sorted(maps.Keys(HookEvents()))...)
+	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}
+	for _, hook := range Hooks() {
+		names = append(names, "hook:"+string(hook))
+	}
+	return names
 }

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -167,7 +168,13 @@ func payloads() map[string]reflect.Type {
 // events defines the object that has a member for each event: its payload.
 func (m *maker) events() error {
 	all := &jsonschema.Schema{Type: "object", Description: "The events: the payload of each.", Properties: map[string]*jsonschema.Schema{}}
-	for _, name := range api.Events() {
+	names := api.Events()
+	for _, name := range slices.Sorted(maps.Keys(api.HookEvents())) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
 		s, err := m.payload(name)
 		if err != nil {
 			return fmt.Errorf("cannot describe the event %s: %w", name, err)
