@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// state is what a daemon keeps.
+// state is the state of a daemon.
 type state struct {
 	Places
 	t *testing.T
@@ -45,7 +45,7 @@ func (s *state) must(err error) {
 	}
 }
 
-// open opens the database as a daemon does, with its signing key.
+// open opens the database like a daemon, with its signing key.
 func (s *state) open() (*store.Store, *keyring.Signer) {
 	s.t.Helper()
 	var signer *keyring.Signer
@@ -64,7 +64,7 @@ func (s *state) open() (*store.Store, *keyring.Signer) {
 	return opened, signer
 }
 
-// run writes records and a checkpoint, which is kept outside too, and stops.
+// run writes records and a checkpoint, which is also kept outside, and stops.
 func (s *state) run(records int) {
 	s.t.Helper()
 	opened, signer := s.open()
@@ -82,7 +82,7 @@ func (s *state) run(records int) {
 	s.must(os.WriteFile(s.Mirror, []byte("mirrored\n"), 0o600))
 }
 
-// last is the last record of the database.
+// last returns the last record of the database.
 func (s *state) last() uint64 {
 	s.t.Helper()
 	r, err := store.OpenReader(s.t.Context(), s.Database)
@@ -92,7 +92,7 @@ func (s *state) last() uint64 {
 	return last
 }
 
-// names are the files below a directory.
+// names returns the files below a directory.
 func names(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -154,7 +154,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// What cannot be backed up whole leaves nothing behind.
+// An incomplete backup leaves nothing behind.
 func TestMakeIsWholeOrNotAtAll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(s *state, dir string) error
@@ -225,8 +225,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A backup that lies beside the mirror, with a name that begins as its files do, stays where
-// it is; what directories are called makes no difference.
+// A backup beside the mirror, with a name that begins like its files, stays there. The names of
+// directories make no difference.
 func TestRestoreFromBesideTheMirror(t *testing.T) {
 	t.Parallel()
 	s := newState(t)
@@ -249,11 +249,11 @@ func TestRestoreFromBesideTheMirror(t *testing.T) {
 	}
 }
 
-// A machine that has nothing gets all of it, keys too.
+// An empty machine gets everything, including keys.
 func TestRestoreOnAnEmptyMachine(t *testing.T) {
 	s, other := newState(t), newState(t)
 	s.run(5)
-	// The key of rows that is there is of other rows.
+	// The present key of rows belongs to other rows.
 	s.must(os.MkdirAll(other.Keys, 0o700))
 	s.must(errors.Join(os.WriteFile(filepath.Join(s.Keys, "rows.json"), []byte("its"), 0o600), os.WriteFile(filepath.Join(other.Keys, "rows.json"), []byte("other"), 0o600)))
 	dir := filepath.Join(t.TempDir(), "backup")
@@ -277,7 +277,7 @@ func TestRestoreOnAnEmptyMachine(t *testing.T) {
 	}
 }
 
-// The key of rows in a backup without the signing key is not used: whoever can write the backup
+// The key of rows in a backup without the signing key is not used: anybody who can write the backup
 // could have sealed its rows with it. The daemon's own key stays.
 func TestRestoreTakesNoForeignRowKey(t *testing.T) {
 	for name, own := range map[string]string{"own key": "its", "no key": ""} {
@@ -306,8 +306,8 @@ func TestRestoreTakesNoForeignRowKey(t *testing.T) {
 	}
 }
 
-// A backup that is older than what was witnessed is put back only when that is meant,
-// and marked for the next start.
+// A backup that is older than the witnessed checkpoints is restored only on purpose, and marked for
+// the next start.
 func TestRestoreOfAnOlderState(t *testing.T) {
 	s := newState(t)
 	s.run(5)
@@ -331,7 +331,7 @@ func TestRestoreOfAnOlderState(t *testing.T) {
 	if m, err := Marked(s.Database); err != nil || m == nil || *m != (Mark{At: now, Records: 6, Witnessed: 10}) {
 		t.Errorf("marked: %+v, %v", m, err)
 	}
-	// What is kept of the newer log is aside, so that a start does not miss it.
+	// The checkpoints of the newer log are aside, so that a start does not miss its records.
 	s.run(1)
 	s.must(os.WriteFile(MarkPath(s.Database), []byte("{"), 0o600))
 	if m, err := Marked(s.Database); err == nil || !strings.Contains(err.Error(), "remove it to start without") {
@@ -339,7 +339,7 @@ func TestRestoreOfAnOlderState(t *testing.T) {
 	}
 }
 
-// What is there stays where it is when a restoration is refused.
+// If a restoration is refused, the present state is not moved.
 func TestRestoreRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(s *state, dir string) error
@@ -386,8 +386,8 @@ func TestRestoreBesideADaemon(t *testing.T) {
 	s.must(running.Close())
 }
 
-// A restoration that is broken off leaves no database, which a start would go on with,
-// and all that was there in a directory that is named.
+// An interrupted restoration leaves no database with which a start would continue, and the whole
+// earlier state in a directory that the error names.
 func TestRestoreIsBrokenOff(t *testing.T) {
 	s := newState(t)
 	s.run(5)

@@ -59,7 +59,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("of nothing there is a checkpoint of %d records", w.Newest().Size)
 	}
 	all := notes(t, 3, 7, 9)
-	// What is not of more records says nothing new.
+	// A checkpoint that does not cover more records is skipped.
 	for _, signed := range []string{"", all[0], all[1], all[0], all[1]} {
 		if err := w.Keep(signed); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestKeep(t *testing.T) {
 	if newest := w.Newest(); newest.Size != 7 || newest.Root != (audit.Hash{7}) {
 		t.Errorf("taken up at %+v", newest)
 	}
-	// A file that was moved away is made again.
+	// A new file is made after the old one was moved away.
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +93,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestTornLine cuts the file at every byte of its last line: what was whole is
-// there, and the next line begins where it should.
+// TestTornLine truncates the file at every byte of its last line: whole lines stay, and the next
+// line begins at the right place.
 func TestTornLine(t *testing.T) {
 	all := notes(t, 3, 7, 9)
 	dir := t.TempDir()
@@ -183,7 +183,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// What a crash tore is cut off; what was never a checkpoint is not.
+// An incomplete line after a crash is removed; a line that never was a checkpoint is not.
 func TestKeepsWhatIsNoCheckpoint(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string

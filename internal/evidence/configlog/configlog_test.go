@@ -16,8 +16,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Of any two documents, the edits lead from the one to the other and back, also cut into parts
-// that fit into records.
+// For any two documents, the edits lead from one to the other and back, also after they were split
+// into parts that fit into records.
 func TestEditsLeadThereAndBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	document := func() (doc []string) {
@@ -56,7 +56,7 @@ func TestEditsLeadThereAndBack(t *testing.T) {
 	}
 }
 
-// place is a log with configurations on record.
+// place is a log with recorded configurations.
 type place struct {
 	*testing.T
 	dir   string
@@ -65,7 +65,7 @@ type place struct {
 	meta  []byte
 	log   *Log
 	ids   int
-	// digests are those that were in force after each record.
+	// digests are those in force after each record.
 	digests []string
 	texts   map[string]string
 }
@@ -76,7 +76,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// start is a start of a daemon: it has what the database kept, and nothing else.
+// start starts a daemon that has only the database's value.
 func (p *place) start() {
 	p.log = New(Options{NewID: func() string { p.ids++; return fmt.Sprint("id", p.ids) }, Key: []byte("key")}, p.meta)
 }
@@ -100,7 +100,7 @@ func (p *place) add(r *audit.Record) {
 	p.digests = append(p.digests, digest)
 }
 
-// note puts a configuration on record, and returns its records.
+// note records a configuration, and returns its records.
 func (p *place) note(yaml string, listing []string, at Place) []audit.Entry {
 	p.Helper()
 	file := filepath.Join(p.dir, "ocipd.yaml")
@@ -139,12 +139,12 @@ func (p *place) note(yaml string, listing []string, at Place) []audit.Entry {
 	done()
 	digest := entries[0].Details["digest"].(string)
 	p.texts[digest] = strings.Join(listing, "\n")
-	// Something is decided under it.
+	// A decision under it.
 	p.add(&audit.Record{ID: "d", ActionType: audit.ActionExchange})
 	return entries
 }
 
-// replays checks what is found out of each record from one on.
+// replays checks the configuration that is found for each record from one on.
 func (p *place) replays(from int) {
 	p.Helper()
 	for target := from; target < len(p.lines); target++ {
@@ -178,9 +178,9 @@ func people(n int, accepts string) (list []string) {
 	return list
 }
 
-// The first configuration is on record as a whole and each later one as the difference, over
-// starts of the daemon too, and from the records alone each of them is found again: also where
-// the first records are gone.
+// The first configuration is recorded as a whole and each later one as the difference, also over
+// starts of the daemon. Each of them is found again from the records alone, even if the first
+// records are gone.
 func TestConfigurationAtEachRecord(t *testing.T) {
 	p := newPlace(t)
 	p.add(&audit.Record{ID: "before", ActionType: audit.ActionSecurity})
@@ -199,7 +199,7 @@ func TestConfigurationAtEachRecord(t *testing.T) {
 	}
 	p.note(fmt.Sprintf(alice, 500), people(4, "public"), Place{})
 	p.start()
-	// Changed while nothing ran: one entry.
+	// Changed while no daemon ran: one entry.
 	changed := people(5, "public")
 	changed[2] = strings.Replace(changed[2], "public", "restricted", 1)
 	if e := p.note(fmt.Sprintf(alice, 500), changed, Place{}); len(e) != 1 || e[0].Details["whole"] != nil || bytes.Count(p.lines[len(p.lines)-2], []byte("agent-0000002")) != 2 || bytes.Contains(p.lines[len(p.lines)-2], []byte("agent-0000001")) {
@@ -211,7 +211,7 @@ func TestConfigurationAtEachRecord(t *testing.T) {
 		t.Errorf("another secret: %v", e[0].Details)
 	}
 	p.replays(0)
-	// The whole of it is about to be removed.
+	// The whole configuration is about to be removed.
 	if !p.log.Goes(2) || p.log.Goes(0) {
 		t.Error("it does not know where the whole is")
 	}
@@ -237,8 +237,8 @@ func TestConfigurationAtEachRecord(t *testing.T) {
 	p.replays(0)
 }
 
-// A large directory file stands in several records, and is on record again where it was changed
-// while nothing ran; where something did, its difference is.
+// A large directory file takes several records. If it was changed while no daemon ran, it is
+// recorded again; otherwise its difference is.
 func TestLargeDirectoryOnRecord(t *testing.T) {
 	p := newPlace(t)
 	if e := p.note(fmt.Sprintf(alice, 3), people(12_000, "public"), Place{}); len(e) < 6 || e[0].Details["parts"] != float64(len(e)) {
@@ -264,7 +264,7 @@ func TestReplayFindsContradictions(t *testing.T) {
 	p.note(fmt.Sprintf(alice, 3), nil, Place{})
 	kept := p.meta
 	p.note(fmt.Sprintf(alice, 4), nil, Place{})
-	// Somebody has put the database back to what it knew before.
+	// Somebody has reset the database to an earlier value.
 	p.meta = kept
 	p.start()
 	p.note(fmt.Sprintf(alice, 5), nil, Place{})
@@ -280,7 +280,7 @@ func TestReplayFindsContradictions(t *testing.T) {
 	t.Error("nothing is found")
 }
 
-// applied is a document after edits.
+// applied returns a document after edits.
 func applied(t *testing.T, doc []string, list []Edit) []string {
 	t.Helper()
 	for _, e := range list {

@@ -19,12 +19,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// operator is who asks on the operator socket.
+// operator is the caller on the operator socket.
 type operator struct{ api.Peer }
 
 func (operator) Credentials() (uid, gid uint32, pid int32) { return 1000, 1000, 42 }
 
-// place is where a daemon keeps its database and keys.
+// place is the location of a daemon's database and keys.
 type place struct {
 	t   *testing.T
 	dir string
@@ -43,7 +43,7 @@ func (p *place) newID() string {
 	return fmt.Sprint("id-", p.ids)
 }
 
-// start opens both, as a daemon's start does.
+// start opens both, like a daemon's start.
 func (p *place) start(tenants ...string) (*store.Store, *Keys, error) {
 	p.t.Helper()
 	s, err := store.Open(p.t.Context(), store.Options{Path: filepath.Join(p.dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})
@@ -57,7 +57,7 @@ func (p *place) start(tenants ...string) (*store.Store, *Keys, error) {
 	return s, keys, keys.Settle(p.t.Context(), s, tenants...)
 }
 
-// started starts, does something and stops.
+// started starts, runs a function and stops.
 func (p *place) started(do func(*store.Store, *Keys), tenants ...string) {
 	p.t.Helper()
 	s, keys, err := p.start(tenants...)
@@ -70,7 +70,7 @@ func (p *place) started(do func(*store.Store, *Keys), tenants ...string) {
 	}
 }
 
-// refused starts where that must fail, and returns why.
+// refused starts, expects a failure, and returns the reason.
 func (p *place) refused(tenants ...string) string {
 	p.t.Helper()
 	before := p.read()
@@ -90,7 +90,7 @@ func (p *place) refused(tenants ...string) string {
 	return err.Error()
 }
 
-// read returns the file of keys, nil where there is none.
+// read returns the file of keys, or nil.
 func (p *place) read() []byte {
 	p.t.Helper()
 	text, err := os.ReadFile(p.file())
@@ -116,7 +116,7 @@ func digest(t *testing.T, keys *Keys, tenant, text string) string {
 	return d
 }
 
-// use puts a digest of a tenant on record.
+// use records a digest of a tenant.
 func use(t *testing.T, s *store.Store, keys *Keys, tenant string) string {
 	t.Helper()
 	d := digest(t, keys, tenant, "text")
@@ -127,7 +127,7 @@ func use(t *testing.T, s *store.Store, keys *Keys, tenant string) string {
 	return d
 }
 
-// events returns what is on record about keys: event and tenant.
+// events returns the records about keys: event and tenant.
 func events(t *testing.T, s *store.Store) (found []string) {
 	t.Helper()
 	err := s.EachLine(t.Context(), 0, func(_ uint64, line []byte) error {
@@ -156,13 +156,13 @@ func want(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// Each tenant has a key of its own, which stays; the database knows it by an id alone.
+// Each tenant has a key of its own, which stays. The database has only its id.
 func TestKeysStay(t *testing.T) {
 	p := newPlace(t)
 	var first, other string
 	p.started(func(s *store.Store, keys *Keys) {
 		first, other = use(t, s, keys, "acme"), use(t, s, keys, "beta")
-		// A tenant that is met later gets one with its first digest.
+		// A later tenant gets one with its first digest.
 		use(t, s, keys, "late")
 		known, err := s.MetaUnder(t.Context(), digestKeyPrefix)
 		if err != nil {
@@ -191,8 +191,8 @@ func TestNoDigestBeforeTheKeysAreTakenUp(t *testing.T) {
 	}
 }
 
-// A file that is lost is not replaced unasked where something was digested with its
-// keys; one without them that is put in its place is a decision, which goes on record.
+// A lost file is not replaced by itself if its keys were used for digests. If an operator installs
+// one without them, that is a decision, which goes on record.
 func TestLostKeys(t *testing.T) {
 	p := newPlace(t)
 	var before string
@@ -214,7 +214,7 @@ func TestLostKeys(t *testing.T) {
 	p.started(func(s *store.Store, _ *Keys) { want(t, "after another start", events(t, s), "digest_key_lost acme") }, "acme", "unused")
 }
 
-// Nobody misses keys that nothing was digested with.
+// Unused keys are not missed.
 func TestUnusedKeysAreMadeAgain(t *testing.T) {
 	p := newPlace(t)
 	p.started(func(*store.Store, *Keys) {}, "acme")
@@ -241,8 +241,7 @@ func TestOtherKeys(t *testing.T) {
 	p.started(func(*store.Store, *Keys) {}, "acme")
 }
 
-// A key that is destroyed is gone from the file and from use, also where somebody puts
-// it back.
+// A destroyed key is removed from the file and disabled, also if somebody puts it back.
 func TestForget(t *testing.T) {
 	p := newPlace(t)
 	var copied []byte
@@ -274,12 +273,12 @@ func TestForget(t *testing.T) {
 	}, "acme", "beta")
 }
 
-// A key that cannot be destroyed stays in use, and both is on record.
+// A key that cannot be destroyed stays in use, and both events are recorded.
 func TestForgetWhereTheFileCannotBeWritten(t *testing.T) {
 	p := newPlace(t)
 	p.started(func(s *store.Store, keys *Keys) {
 		before := use(t, s, keys, "acme")
-		// What is in the way of a file is a directory of its name that is not empty.
+		// A non-empty directory of its name prevents the file.
 		if err := errors.Join(os.Remove(p.file()), os.MkdirAll(filepath.Join(p.file(), "x"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +299,7 @@ func TestForgetWhereTheFileCannotBeWritten(t *testing.T) {
 	}, "acme")
 }
 
-// What cannot be put on record does not happen.
+// An event that cannot be recorded does not happen.
 func TestForgetNeedsARecord(t *testing.T) {
 	p := newPlace(t)
 	s, keys, err := p.start("acme")
@@ -318,13 +317,13 @@ func TestForgetNeedsARecord(t *testing.T) {
 	if !bytes.Equal(p.read(), file) || digest(t, keys, "acme", "text") != before {
 		t.Error("the key is another one")
 	}
-	// Nor is a new key used that the database does not remember.
+	// A new key that the database cannot note is not used either.
 	if d, err := keys.Digest("new", "text"); err == nil {
 		t.Errorf("digested: %s", d)
 	}
 }
 
-// The one key of earlier daemons goes from the database.
+// The single key of earlier daemons is removed from the database.
 func TestOldKeyIsDropped(t *testing.T) {
 	p := newPlace(t)
 	s, err := store.Open(context.Background(), store.Options{Path: filepath.Join(p.dir, "ocipd.db"), Clock: time.Now, Log: zap.NewNop()})

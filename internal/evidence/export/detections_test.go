@@ -17,8 +17,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// rule is a Sigma rule as far as the examples use the language: one selection, or a count of
-// what another rule finds.
+// rule is a Sigma rule in the part of the language that the examples use: one selection, or a count
+// of another rule's findings.
 type rule struct {
 	Title, ID, Name, Level string
 	Logsource              map[string]string
@@ -35,10 +35,10 @@ type rule struct {
 	}
 }
 
-// dotted is what stands in an event under a name with dots.
+// dotted returns the value in an event under a name with dots.
 func dotted(o map[string]any, name string) any { return at(o, strings.Split(name, ".")...) }
 
-// selects reports whether an event has all that a selection asks for.
+// selects reports whether an event matches a selection.
 func (r *rule) selects(o map[string]any) bool {
 	for name, want := range r.Detection.Selection {
 		list, ok := want.([]any)
@@ -52,7 +52,7 @@ func (r *rule) selects(o map[string]any) bool {
 	return true
 }
 
-// counts returns for which values of the group a rule with a correlation fires.
+// counts returns the values of the group for which a rule with a correlation fires.
 func (r *rule) counts(t *testing.T, events []map[string]any) (groups []string) {
 	t.Helper()
 	span, err := time.ParseDuration(r.Correlation.Timespan)
@@ -94,8 +94,8 @@ func rulesIn(t *testing.T, file string) (rules []rule) {
 	}
 }
 
-// TestDetections runs the example detections, the Sigma rules and the SQL, over events: both
-// find what they are for and nothing else.
+// TestDetections runs the example detections, the Sigma rules and the SQL, over events. Both find
+// exactly the intended events.
 func TestDetections(t *testing.T) {
 	log := newMemory()
 	add := func(id, action, event, result string, change func(*audit.Record)) {
@@ -151,7 +151,7 @@ func TestDetections(t *testing.T) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			t.Fatal(err)
 		}
-		// One second after another.
+		// The events are one second apart.
 		o["time"] = float64(1_795_000_000_000 + 1000*i)
 		if text, err = json.Marshal(o); err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// TestEveryEventHasAReading wants a row in the table for each kind of record that
-// docs/reference/records.md names: an event that has none would be shown as one that needs nobody.
+// TestEveryEventHasAReading checks that the table has a row for each kind of record in
+// docs/reference/records.md. An event without a row would be shown as one that needs nobody.
 func TestEveryEventHasAReading(t *testing.T) {
 	for _, kind := range kinds(t) {
 		key := kind.ActionType
@@ -22,7 +22,7 @@ func TestEveryEventHasAReading(t *testing.T) {
 	}
 }
 
-// event maps a record to OCSF, which it holds against the schema.
+// event maps a record to OCSF, and checks it against the schema.
 func event(t *testing.T, s *schema, rec *audit.Record) map[string]any {
 	t.Helper()
 	log := newMemory()
@@ -38,7 +38,7 @@ func event(t *testing.T, s *schema, rec *audit.Record) map[string]any {
 	return o
 }
 
-// at is what stands in an event at a path.
+// at returns the value in an event at a path.
 func at(o any, path ...string) any {
 	for _, name := range path {
 		m, _ := o.(map[string]any)
@@ -47,8 +47,8 @@ func at(o any, path ...string) any {
 	return o
 }
 
-// TestOCSFEvents says of each event that somebody has to see what it is shown as, and of those
-// around them that they are not.
+// TestOCSFEvents checks the form of each event that somebody has to see, and that similar events do
+// not get that form.
 func TestOCSFEvents(t *testing.T) {
 	s := loadSchema(t)
 	const (
@@ -121,8 +121,8 @@ func TestOCSFEvents(t *testing.T) {
 	}
 }
 
-// TestOCSFActors says who is shown as the one that acted: never the sender of a message where
-// somebody else decided about it.
+// TestOCSFActors checks the actor of events: it is never the sender of a message if somebody else
+// decided about it.
 func TestOCSFActors(t *testing.T) {
 	s := loadSchema(t)
 	for _, c := range []struct {
@@ -130,7 +130,7 @@ func TestOCSFActors(t *testing.T) {
 		change              func(*audit.Record)
 		user                any
 		kind                any
-		// sender is set where the agent of the message is a resource.
+		// sender is set if the agent of the message is a resource.
 		sender bool
 	}{
 		{"a message", audit.ActionExchange, "", func(*audit.Record) {}, "alice", 1.0, false},

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeSink takes records over as its test says.
+// fakeSink takes records as its test defines.
 type fakeSink struct {
 	*seen
-	// fail is asked before each page.
+	// fail is called before each page.
 	fail  func(attempt int) error
 	trail time.Duration
-	// broken is closed where the connection has ended, as breaks says.
+	// broken is closed when the connection ends, which breaks describes.
 	broken chan struct{}
 	breaks error
 
@@ -93,8 +93,8 @@ func shut(tb testing.TB, f *Follower) {
 	}
 }
 
-// A dead sink is tried again ever more rarely, loses nothing, and shows since
-// when.
+// A dead sink is tried again less and less often, loses nothing, and shows the time of the first
+// failure.
 func TestDeadSink(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestDeadSink(t *testing.T) {
 	})
 }
 
-// What a receiver asks for is waited for, within reason.
+// The follower waits as long as a receiver requests, within reason.
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{7 * time.Second: 7 * time.Second, time.Hour: maxAfter, 0: 0} {
 		busy, ok := errors.AsType[follow.Busy](fmt.Errorf("a page: %w", &busyError{after: after, err: errors.New("busy")}))
@@ -148,7 +148,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A busy log is sent in some pages a second, a quiet one at once.
+// A busy log is sent in several pages a second, a quiet one at once.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// A restart goes on behind the cursor; a cursor that was not kept makes records
-// come twice, and none is left out.
+// A restart continues after the cursor. If the cursor was not saved, records come twice, and none
+// is left out.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	log := newMemory()
@@ -200,7 +200,7 @@ func TestRestart(t *testing.T) {
 		t.Error("a record came twice")
 	}
 
-	// Killed after a page was taken over and before its cursor was kept.
+	// The daemon is killed after the sink took a page and before its cursor was saved.
 	before := readFile(t, file)
 	log.fill(t, 5)
 	f = feed(t, o)
@@ -218,8 +218,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The end of a daemon sends what is left, and waits for a dead sink no longer
-// than for one attempt.
+// At the end of a daemon the remaining records are sent. For a dead sink it waits only for one
+// attempt.
 func TestLastFlush(t *testing.T) {
 	dir, another := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,8 +299,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// From now on: what was there before the first run is not sent, also where the
-// first run sent nothing.
+// With FromNow, records from before the first run are not sent, even if the first run sent nothing.
 func TestFromNowIsKept(t *testing.T) {
 	dir := t.TempDir()
 	log := newMemory()
@@ -341,7 +340,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A connection that broke sends again what may not have been read, and no more.
+// After a connection broke, exactly the records that may not have been read are sent again.
 func TestRewind(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -365,7 +364,7 @@ func TestRewind(t *testing.T) {
 		for range 5 {
 			<-tick.C
 		}
-		// It broke at 40 s and is noticed at 60 s.
+		// The connection broke at 40 s; this is noticed at 60 s.
 		breaks = &brokenError{at: at, err: errors.New("reset")}
 		log.fill(t, 1)
 		<-tick.C
@@ -381,7 +380,7 @@ func TestRewind(t *testing.T) {
 	})
 }
 
-// What is to be sent again is so also behind a crash, and is not removed before.
+// Records to be sent again are also sent again after a crash, and are not removed before.
 func TestRewindIsKept(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,8 +407,8 @@ func TestRewindIsKept(t *testing.T) {
 	})
 }
 
-// What a crash has left of cursors goes, and nothing else; whatever has a cursor's name and is
-// no file is not waited for.
+// Unfinished cursors after a crash are removed, and nothing else. A cursor's name that belongs to
+// no file does not block.
 func TestCursorFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a[1]*")
@@ -436,7 +435,7 @@ func TestCursorFiles(t *testing.T) {
 	}
 }
 
-// What a connection broke off with is sent again also where no record follows.
+// The records of a broken connection are sent again even if no record follows.
 func TestRewindWhileIdle(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,9 @@ var update = flag.Bool("update", false, "write testdata/readings.txt anew")
 // severityNames are the words of OCSF.
 var severityNames = map[severity]string{info: "Informational", low: "Low", medium: "Medium", high: "High", critical: "Critical"}
 
-// TestOCSFOfEveryEvent holds each row of the table of events, with each result of a policy, against what it was: status,
-// disposition, severity, alert, and the codes of what was refused, waits or failed alone.
+// TestOCSFOfEveryEvent compares each row of the table of events, with each result of a policy, with
+// recorded values: status, disposition, severity, alert, and the codes of refused, waiting and
+// failed ones.
 func TestOCSFOfEveryEvent(t *testing.T) {
 	s := loadSchema(t)
 	const golden = "testdata/readings.txt"
@@ -56,7 +57,8 @@ func TestOCSFOfEveryEvent(t *testing.T) {
 	}
 }
 
-// TestSeveritiesOfThePage compares the page's table of events with a severity of their own with the code.
+// TestSeveritiesOfThePage compares the documented table of events with their own severity with the
+// code.
 func TestSeveritiesOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/export-formats.md")
 	if err != nil {

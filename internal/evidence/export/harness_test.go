@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience bounds a test's wait for events that should come at once.
 const patience = 20 * time.Second
 
 var began = time.Date(2026, 11, 20, 18, 15, 23, 951212000, time.UTC)
@@ -27,7 +27,7 @@ type memory struct {
 	head  audit.Head
 	lines [][]byte
 	grown chan struct{}
-	// gone is how many records were taken from its beginning.
+	// gone is the number of records that were removed from its beginning.
 	gone int
 }
 
@@ -146,7 +146,7 @@ func start(tb testing.TB, o Options) *Set {
 	return s
 }
 
-// seen collects the lines a receiver got, and checks them against the log.
+// seen collects the lines that a receiver got, and compares them with the log.
 type seen struct {
 	mu    sync.Mutex
 	count map[uint64]int
@@ -172,7 +172,7 @@ func (s *seen) has(n int) bool {
 	return len(s.count) >= n
 }
 
-// most is how often the record that came most often came.
+// most returns how often the most frequent record came.
 func (s *seen) most() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *seen) most() (n int) {
 	return n
 }
 
-// check fails unless exactly the records of the log came, each as it is there.
+// check fails unless exactly the records of the log came, each unchanged.
 func (s *seen) check(tb testing.TB, m *memory) {
 	tb.Helper()
 	s.mu.Lock()
@@ -289,7 +289,7 @@ func parseSyslog(b []byte) (m message, err error) {
 	return m, err
 }
 
-// collector puts parts together again.
+// collector reassembles the parts.
 type collector struct {
 	*seen
 	parts map[string][]string

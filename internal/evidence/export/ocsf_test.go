@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// schema is testdata/ocsf-api_activity.json: what the OCSF schema asks of the
-// class, and of the objects in it.
+// schema is testdata/ocsf-api_activity.json: the requirements of the OCSF schema for the class, and
+// for the objects in it.
 type schema struct {
 	Version string `json:"version"`
 	Class   struct {
@@ -51,7 +51,7 @@ func loadSchema(tb testing.TB) *schema {
 	return &s
 }
 
-// check returns what is wrong with an object.
+// check returns the faults of an object.
 func (s *schema) check(at string, attrs map[string]attribute, constraints map[string][]string, o map[string]any) (faults []string) {
 	bad := func(format string, args ...any) { faults = append(faults, at+": "+fmt.Sprintf(format, args...)) }
 	for name, a := range attrs {
@@ -115,7 +115,7 @@ func (s *schema) value(at string, a attribute, v any) []string {
 	return nil
 }
 
-// captions returns siblings (status and status_id) that do not say the same.
+// captions returns siblings (status and status_id) that disagree.
 func captions(attrs map[string]attribute, o map[string]any) (faults []string) {
 	for name, a := range attrs {
 		text := strings.TrimSuffix(name, "_id")
@@ -164,7 +164,7 @@ func kinds(tb testing.TB) (list []audit.Record) {
 	return list
 }
 
-// variants are a kind of record with little and with much in it.
+// variants are a kind of record with little and with much content.
 func variants(kind audit.Record) (list []*audit.Record) {
 	for _, result := range []string{"", "allow", "deny", "require_approval"} {
 		for _, side := range []string{"", audit.SideSender, audit.SideReceiver} {
@@ -187,15 +187,15 @@ func variants(kind audit.Record) (list []*audit.Record) {
 
 var mapping = &Mapping{Version: "1.2.3", Host: "host-1", Log: "log-1"}
 
-// notSaid are the recommended attributes that no record has anything for.
+// notSaid are the recommended attributes for which no record has a value.
 var notSaid = []string{
 	"http_request", "http_response", // the socket does not speak HTTP
-	"observables",   // what they would repeat stands in raw_data
+	"observables",   // their values are in raw_data
 	"confidence_id", // rules decide here, they do not guess
 }
 
-// Every kind of record maps to an event in which every required attribute is
-// there, of the right type and with a value the schema knows.
+// Every kind of record maps to an event in which every required attribute is there, of the right
+// type and with a value of the schema.
 func TestOCSFRequired(t *testing.T) {
 	s := loadSchema(t)
 	log := newMemory()
@@ -288,7 +288,7 @@ func TestOCSFVerdicts(t *testing.T) {
 	}
 }
 
-// On the receiver's record the counterparty is who acted.
+// On the receiver's record the counterparty is the actor.
 func TestOCSFSides(t *testing.T) {
 	for side, want := range map[string][2]string{
 		audit.SideSender: {"agent-alice-1", "agent-dave-1"}, audit.SideReceiver: {"agent-dave-1", "agent-alice-1"},
@@ -305,7 +305,7 @@ func TestOCSFSides(t *testing.T) {
 	}
 }
 
-// Any line becomes a valid event, with the line in it.
+// Any line becomes a valid event that contains the line.
 func FuzzOCSF(f *testing.F) {
 	log := newMemory()
 	log.add(f, exchange("deny"))
@@ -401,7 +401,7 @@ func TestFileSink(t *testing.T) {
 	if err := set.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A crash tore the last line.
+	// A crash left the last line incomplete.
 	if err := os.Truncate(path, int64(len(readFile(t, path))-10)); err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestFileSink(t *testing.T) {
 	}
 }
 
-// What somebody else wrote without an end is not cut off.
+// A line of another program without an end is not removed.
 func TestFileSinkKeepsOthers(t *testing.T) {
 	path := t.TempDir() + "/notes.txt"
 	if err := os.WriteFile(path, []byte("dear diary"), 0o600); err != nil {
@@ -442,8 +442,8 @@ func TestFileSinkKeepsOthers(t *testing.T) {
 	}
 }
 
-// Whoever can write the folder of the file, or above it, has nothing written elsewhere,
-// neither when the file is opened nor while it is open.
+// A person who can write to the folder of the file, or above it, cannot make the sink write
+// elsewhere, neither when it opens the file nor later.
 func TestFileSinkFollowsNoLink(t *testing.T) {
 	log := newMemory()
 	log.fill(t, 1)

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collectorServer takes OTLP logs over, after what before does to a request.
+// collectorServer receives OTLP logs. Before, if set, handles a request first.
 type collectorServer struct {
 	*httptest.Server
 	*seen
@@ -34,7 +34,7 @@ func newCollectorServer(t *testing.T, before func(n int64, records int, w http.R
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, err := io.ReadAll(r.Body)
 		if err != nil {
-			// The client gave up before it had sent all, and sends it again.
+			// The client gave up before it had sent everything, and sends it again.
 			return
 		}
 		body := io.Reader(bytes.NewReader(sent))
@@ -71,8 +71,8 @@ func newCollectorServer(t *testing.T, before func(n int64, records int, w http.R
 	return c
 }
 
-// A collector that drops connections, is busy and asks to wait, and comes back,
-// has every record.
+// A collector that drops connections, is busy and asks for a wait, and comes back, gets every
+// record.
 func TestOTLP(t *testing.T) {
 	c := newCollectorServer(t, func(n int64, _ int, w http.ResponseWriter) bool {
 		switch n {
@@ -130,7 +130,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// What a collector rejects in a partial success is counted and not sent again.
+// Records that a collector rejects in a partial success are counted and not sent again.
 func TestOTLPPartialSuccess(t *testing.T) {
 	var partial []byte
 	partial = protowire.AppendTag(partial, 1, protowire.VarintType)
@@ -151,8 +151,8 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	}
 }
 
-// A page that is too large goes in parts; a record that is too large alone, and
-// a page that is refused, stay and are shown.
+// A page that is too large is sent in parts. A single record that is too large, and a page that is
+// refused, stay and are shown.
 func TestOTLPRefusals(t *testing.T) {
 	var most atomic.Int64
 	most.Store(100)
@@ -209,7 +209,7 @@ func TestOTLPSecrets(t *testing.T) {
 	}
 }
 
-// A collector that never answers is given up after the timeout.
+// A collector that never answers times out.
 func TestOTLPSilence(t *testing.T) {
 	open := make(chan struct{})
 	c := newCollectorServer(t, func(n int64, _ int, _ http.ResponseWriter) bool {
@@ -262,7 +262,7 @@ func TestHeaderRetryAfter(t *testing.T) {
 	}
 }
 
-// An answer from elsewhere is never trusted to be well-formed.
+// A foreign answer may be malformed.
 func FuzzPartialSuccess(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x0a, 0x02, 0x08, 0x05})

@@ -11,7 +11,7 @@ import (
 func TestOneLineHasOnlyWhatShows(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		if r > 0x30000 && r>>12 != 0xe0 && r%997 != 0 {
-			continue // nothing is there yet
+			continue // unassigned
 		}
 		want := string(r)
 		if !text.Shows(r) {
@@ -23,7 +23,7 @@ func TestOneLineHasOnlyWhatShows(t *testing.T) {
 	}
 }
 
-// The usual length is one that receivers take as they come.
+// Receivers accept the default length without configuration.
 func TestDefaultLength(t *testing.T) {
 	if DefaultMaxBytes > 8000 {
 		t.Errorf("a message has up to %d bytes", DefaultMaxBytes)

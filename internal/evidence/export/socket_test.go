@@ -51,8 +51,8 @@ func octets(r io.Reader, take func([]byte) error) error {
 	}
 }
 
-// receiver is a syslog receiver over a stream. A connection ends after so many
-// messages, 0 for never.
+// receiver is a syslog receiver over a stream. A connection ends after that many messages, 0 for
+// never.
 type receiver struct {
 	*collector
 	listener net.Listener
@@ -95,7 +95,7 @@ func (r *receiver) serve(t *testing.T, conn net.Conn) {
 		return r.message(b)
 	})
 	if errors.Is(err, errDies) {
-		// A receiver that dies with unread bytes resets the connection.
+		// If a receiver dies with unread bytes, the connection is reset.
 		return
 	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, net.ErrClosed) {
@@ -113,7 +113,7 @@ func (r *receiver) stop() {
 	r.wg.Wait()
 }
 
-// authority makes a certificate for 127.0.0.1 and a file to trust it by.
+// authority makes a certificate for 127.0.0.1 and a file of its authority.
 func authority(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -144,8 +144,7 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return l
 }
 
-// Every record arrives over each kind of stream, from a receiver that dies in
-// the middle of a page as well.
+// Every record arrives over each kind of stream, also if the receiver dies in the middle of a page.
 func TestSyslogStreams(t *testing.T) {
 	pair, ca := authority(t)
 	for _, network := range []string{NetUnix, NetTCP, NetTLS} {
@@ -180,8 +179,7 @@ func TestSyslogStreams(t *testing.T) {
 	}
 }
 
-// A receiver on this machine that takes bytes and does not read them has not
-// taken records over.
+// A receiver on this machine that accepts bytes and does not read them has not taken the records.
 func TestSyslogNeverReads(t *testing.T) {
 	l := listen(t, "unix", filepath.Join(t.TempDir(), "log"))
 	defer l.Close()
@@ -214,7 +212,7 @@ func TestSyslogNeverReads(t *testing.T) {
 	}
 }
 
-// A TCP peer that takes nothing does not hold a follower for ever.
+// A TCP peer that accepts nothing does not block a follower for ever.
 func TestSyslogStuckPeer(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
 	defer l.Close()
@@ -231,7 +229,7 @@ func TestSyslogStuckPeer(t *testing.T) {
 	}
 }
 
-// A receiver that was restarted gets what the one before it may not have read.
+// A restarted receiver gets the records that the earlier one may not have read.
 func TestSyslogPeerRestarts(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
 	unread := make(chan struct{})
@@ -240,7 +238,7 @@ func TestSyslogPeerRestarts(t *testing.T) {
 		if err != nil {
 			return
 		}
-		<-unread // its machine has taken the records, and it never reads them
+		<-unread // its machine has taken the records, and the program never reads them
 		l.Close()
 		conn.Close()
 	}()
@@ -267,8 +265,8 @@ func TestSyslogPeerRestarts(t *testing.T) {
 	r.check(t, log)
 }
 
-// What a receiver on this machine had read when it was lost, and may not have
-// written, comes again to the one after it, also where no record follows.
+// Records that a receiver on this machine had read when it was lost, and may not have written, are
+// sent to the next one, even if no record follows.
 func TestSyslogReceiverIsLost(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{NetUnix, NetUnixgram} {
@@ -339,7 +337,7 @@ func datagrams(t *testing.T, path string, take func(b []byte, fds []int) error) 
 	return conn
 }
 
-// Datagrams: what is too long comes in parts, a receiver that was away gets
+// Datagrams: a line that is too long is sent in parts, and a receiver that was away gets
 // everything.
 func TestSyslogDatagrams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
@@ -363,7 +361,7 @@ func TestSyslogDatagrams(t *testing.T) {
 	eventually(t, "all records", func() bool { return set.Status()[0].Lag == 0 })
 	eventually(t, "the receiver to have them", func() bool { return c.has(701) })
 	c.check(t, log)
-	// The receiver is restarted: its socket is another.
+	// The receiver is restarted with a new socket.
 	conn.Close()
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
@@ -378,7 +376,7 @@ func TestSyslogDatagrams(t *testing.T) {
 	c.check(t, log)
 }
 
-// journald is a journal: datagrams, and files for what is too long for one.
+// journald is a journal: it gets datagrams, and files for long entries.
 type journald struct {
 	*seen
 	mu      sync.Mutex
@@ -445,7 +443,7 @@ func TestJournal(t *testing.T) {
 	}
 	j.mu.Unlock()
 
-	// The journal is restarted, with another socket in the place of the first.
+	// The journal is restarted, with a new socket in place of the first.
 	conn.Close()
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
@@ -457,7 +455,7 @@ func TestJournal(t *testing.T) {
 	j.check(t, log)
 }
 
-// A journal that takes nothing does not hold a follower for ever.
+// A journal that accepts nothing does not block a follower for ever.
 func TestJournalStuck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -517,8 +515,7 @@ func TestSyslogMessage(t *testing.T) {
 	}
 }
 
-// Whatever the line, the messages are RFC 5424, keep their limit, and hold the
-// line whole.
+// For any line, the messages conform to RFC 5424, keep their limit, and contain the whole line.
 func FuzzSyslog(f *testing.F) {
 	log := newMemory()
 	log.add(f, exchange("deny"))

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// book is a log of records that have numbers alone.
+// book is a log whose records have only numbers.
 type book struct {
 	mu     sync.Mutex
 	head   uint64
@@ -63,17 +63,17 @@ func (b *book) LinesAfter(context.Context, uint64) ([][]byte, uint64, error) {
 	return nil, 0, errors.New("nobody asks")
 }
 
-// copied is a copy that takes in a page at a time, and does so as its test says.
+// copied is a copy that takes a page at a time, as its test defines.
 type copied struct {
 	log  *book
 	page uint64
 	rest time.Duration
-	// before is asked before a page is taken in, where it is set.
+	// before, if set, is called before a page is taken.
 	before func(ctx context.Context, attempt int) error
 
 	mu sync.Mutex
 	at uint64
-	// calls are the times of the attempts, and ends where the copy was after them.
+	// calls are the times of the attempts, and ends the last records after them.
 	calls []time.Time
 	ends  []uint64
 }
@@ -108,7 +108,7 @@ func (c *copied) take(ctx context.Context) (time.Duration, error) {
 	return c.rest, err
 }
 
-// gaps are the times between attempts.
+// gaps returns the times between attempts.
 func (c *copied) gaps() (list []time.Duration) {
 	for i := range c.calls[1:] {
 		list = append(list, c.calls[i+1].Sub(c.calls[i]))
@@ -128,7 +128,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// A copy is called when the log has grown, at once, and not before.
+// The follower calls a copy at once when the log has grown, and not before.
 func TestGrowth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &copied{log: newBook(5), page: 2}
@@ -151,8 +151,8 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// After failures a follower waits ever longer, up to a bound. It logs the first one and the
-// end, and begins anew with the waits.
+// After failures a follower waits longer and longer, up to a bound. It logs the first failure and
+// the end, and then begins again with short waits.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &copied{log: newBook(3), page: 9, before: func(_ context.Context, attempt int) error {
@@ -218,8 +218,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// Word ends the wait for records and the wait after a failure, and not a rest. Word from
-// before an attempt is no reason for another one.
+// A wake-up ends the wait for records and the wait after a failure, but no rest. A wake-up from
+// before an attempt causes no other attempt.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := false
@@ -265,8 +265,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// A copy that is due is called without a record, also when it became so while it rested. One that
-// always is does not run without end.
+// A copy that is due is called without a record, even if it became due while it rested. A copy that
+// is always due does not run without a pause.
 func TestDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &copied{log: newBook(1), page: 9, rest: 10 * time.Second}
@@ -318,8 +318,8 @@ func TestLogFails(t *testing.T) {
 	})
 }
 
-// Close has what is left taken in, without a rest; it ends at the first failure, and with its
-// context. Stop waits for nothing but the attempt that is under way.
+// Close lets the copy take the remaining records without a rest. It ends at the first failure, and
+// with its context. Stop waits only for the running attempt.
 func TestEnd(t *testing.T) {
 	hang := func(ctx context.Context, _ int) error {
 		<-ctx.Done()
@@ -344,7 +344,7 @@ func TestEnd(t *testing.T) {
 				book := &copied{log: newBook(1000), page: 10, rest: time.Hour, before: c.before}
 				ctx, cancel := context.WithCancel(t.Context())
 				f := Start(ctx, book.options())
-				cancel() // nothing to the follower
+				cancel() // does not affect the follower
 				synctest.Wait()
 				began := time.Now()
 				if c.stop {
@@ -364,7 +364,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A slow follower lags, and says so, and holds up nobody: neither the log nor another follower.
+// A slow follower lags, reports this, and delays neither the log nor another follower.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newBook(0)
@@ -389,8 +389,8 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// A follower that fails, or ends, at each of its steps has taken in every record once when
-// it is well again: where it is kept is the copy's, and nothing else is remembered.
+// A follower that fails, or ends, at any of its steps has taken every record once when it works
+// again. The copy keeps its own cursor, and nothing else is stored.
 func TestFailureAtEachStep(t *testing.T) {
 	for step := 1; step <= 5; step++ {
 		for _, ends := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// compared holds an index against a log.
+// compared compares an index with a log.
 func compared(t *testing.T, path string, l *memLog) error {
 	t.Helper()
 	c, err := OpenCheck(path)
@@ -30,8 +30,7 @@ func compared(t *testing.T, path string, l *memLog) error {
 
 var errNone = errors.New("there is no index to compare")
 
-// Whatever an index lacks or says otherwise of its records is found, also where its
-// numbers of records are made right.
+// Every missing or changed entry of an index is found, even if its counts were corrected.
 func TestCheckFindsEveryChange(t *testing.T) {
 	l := newLogAt(shardRecords - 1000)
 	fill(t, l, 1, rangeRecords+1500)

@@ -22,7 +22,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// fill adds so many random records, of one a second.
+// fill adds that many random records, one a second.
 func fill(tb testing.TB, l *memLog, seed uint64, n int) {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -32,7 +32,7 @@ func fill(tb testing.TB, l *memLog, seed uint64, n int) {
 	}
 }
 
-// check holds some questions and the numbers against the log.
+// check compares some queries and the counts with the log.
 func check(t *testing.T, x *Index, l *memLog) {
 	t.Helper()
 	ask(t, x, l)
@@ -55,7 +55,7 @@ func ask(t *testing.T, x *Index, l *memLog) {
 	}
 }
 
-// TestIndexIsTakenUpOrMadeAgain opens what a former index left, in all states.
+// TestIndexIsTakenUpOrMadeAgain opens files of an earlier index in all states.
 func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 	l := newLog()
 	const records = rangeRecords + 200
@@ -82,10 +82,10 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		// damage is done to the closed file, and log is what it is opened over.
+		// damage changes the closed file, and log is the log over which it is opened.
 		damage func(path string) error
 		log    *memLog
-		// kept is set where the blocks of the file go on being used.
+		// kept is set if the blocks of the file stay in use.
 		kept bool
 	}{
 		{"whole", func(string) error { return nil }, l, true},
@@ -131,8 +131,8 @@ func TestIndexIsTakenUpOrMadeAgain(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound changes the file under an open index. Answers stay right,
-// and the index is made again.
+// TestDamageIsFound changes the file under an open index. Answers stay correct, and the index is
+// made again.
 func TestDamageIsFound(t *testing.T) {
 	const records = rangeRecords + 100
 	whole := newLog()
@@ -193,8 +193,8 @@ func change(t *testing.T, path, script string) {
 	}
 }
 
-// TestMissingRecordsAreFound takes records out of a closed index, in all the
-// tables that have them. Once it is open again only that shard is made again.
+// TestMissingRecordsAreFound removes records from a closed index, in all their tables. After the
+// next open only that shard is made again.
 func TestMissingRecordsAreFound(t *testing.T) {
 	l := newLogAt(shardRecords - rangeRecords - 50)
 	fill(t, l, 1, 2*rangeRecords)
@@ -252,8 +252,8 @@ func TestMissingRecordsAreFound(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process that fills an index, again and again. What it left
-// is taken up each time, and is right in the end.
+// TestKilled kills a process that fills an index, again and again. The next one continues with the
+// file each time, and it is correct in the end.
 func TestKilled(t *testing.T) {
 	const records = 3 * rangeRecords
 	log := func() *memLog {
@@ -314,8 +314,8 @@ func TestNoPlaceForAnIndex(t *testing.T) {
 	}
 }
 
-// TestRetire takes records away: in the middle of a shard, at the end of one, in
-// the one that is being filled, and all of them; before and after a restart.
+// TestRetire removes records: in the middle of a shard, at the end of one, in the one in progress,
+// and all of them; before and after a restart.
 func TestRetire(t *testing.T) {
 	const begin, records, more = shardRecords - rangeRecords, 2 * rangeRecords, 500
 	whole := newLogAt(begin)
@@ -333,7 +333,7 @@ func TestRetire(t *testing.T) {
 			x, path := openIndex(t, l)
 			indexed(t, x, begin+records)
 			l.retire(upTo)
-			ask(t, x, l) // the records are gone, the index does not know yet
+			ask(t, x, l) // the log has lost the records, and the index does not know yet
 			if err := x.Retire(t.Context(), upTo); err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +401,7 @@ func TestRetire(t *testing.T) {
 	})
 }
 
-// gatedLog is a log that gives no line until its gate is open.
+// gatedLog is a log that returns no line until its gate is open.
 type gatedLog struct {
 	*memLog
 	gate chan struct{}
@@ -412,7 +412,7 @@ func (l *gatedLog) Lines(ctx context.Context, seqs []uint64) ([][]byte, error) {
 	return l.memLog.Lines(ctx, seqs)
 }
 
-// What is retired while the file is not open is forgotten once it is.
+// Records that are retired while the file is not open are forgotten later.
 func TestRetireBeforeTheFileIsOpen(t *testing.T) {
 	t.Parallel()
 	l := newLog()
@@ -442,7 +442,7 @@ func TestRetireBeforeTheFileIsOpen(t *testing.T) {
 	check(t, x, l)
 }
 
-// A disk that was full says nothing against the file: it is asked again afterwards.
+// A full disk is no fault of the file: the file is used again afterwards.
 func TestFileIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLog()
@@ -460,12 +460,11 @@ func TestFileIsAskedAgain(t *testing.T) {
 	check(t, x, l)
 }
 
-// slowLog is a log whose lines take time to be taken in, and which grows by
-// itself.
+// slowLog is a log whose lines take time to index, and which grows by itself.
 type slowLog struct {
 	*memLog
 	cost time.Duration
-	// worked is how long the follower has worked.
+	// worked is the working time of the follower.
 	worked time.Duration
 }
 
@@ -477,8 +476,8 @@ func (l *slowLog) LinesAfter(ctx context.Context, seq uint64) ([][]byte, uint64,
 	return l.memLog.LinesAfter(ctx, seq)
 }
 
-// TestPolite lets the log grow fast and wants the follower to keep to a twentieth of
-// the time; when it is quiet, to hurry.
+// TestPolite lets the log grow fast and checks that the follower takes only a twentieth of the
+// time; when the log is quiet, it hurries.
 func TestPolite(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -514,7 +513,7 @@ func TestPolite(t *testing.T) {
 		if x.Indexed() != l.Head().Seq {
 			t.Errorf("%d of %d records are indexed when it is quiet again", x.Indexed(), l.Head().Seq)
 		}
-		// One record now and then is taken in at once.
+		// A single record now and then is indexed at once.
 		l.add(t, time.Now(), record)
 		<-time.After(10 * time.Millisecond)
 		synctest.Wait()

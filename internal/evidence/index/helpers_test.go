@@ -20,8 +20,8 @@ import (
 
 var start = time.Date(2026, 3, 13, 10, 0, 30, 0, time.UTC)
 
-// sample is to be asked at the beginning of each case. Under the race detector, which
-// takes its time for a log of thousands of records, it skips all but some.
+// sample is called at the beginning of each case. Under the race detector, which is slow with a log
+// of thousands of records, it skips most cases.
 func sample(some int) func(t *testing.T) {
 	n := 0
 	return func(t *testing.T) {
@@ -31,7 +31,7 @@ func sample(some int) func(t *testing.T) {
 	}
 }
 
-// fewer is how many of a number are tried: under the race detector a third.
+// fewer returns the number of tries: under the race detector a third.
 func fewer(all int) int {
 	if buildtest.Raced {
 		return all / 3
@@ -39,11 +39,11 @@ func fewer(all int) int {
 	return all
 }
 
-// memLog is a log in memory. Its first records can be taken away.
+// memLog is a log in memory. Its first records can be removed.
 type memLog struct {
 	mu    sync.Mutex
 	lines [][]byte
-	// entries are what the lines say.
+	// entries are the parsed lines.
 	entries []audit.Entry
 	gone    uint64
 	head    audit.Head
@@ -54,7 +54,7 @@ type memLog struct {
 
 func newLog() *memLog { return &memLog{news: make(chan struct{})} }
 
-// newLogAt is a log whose first records are gone.
+// newLogAt returns a log whose first records were removed.
 func newLogAt(gone uint64) *memLog {
 	l := newLog()
 	l.lines, l.entries = make([][]byte, gone), make([]audit.Entry, gone)
@@ -62,7 +62,7 @@ func newLogAt(gone uint64) *memLog {
 	return l
 }
 
-// upTo is the beginning of the log, which then goes its own way.
+// upTo returns the beginning of the log, which then continues separately.
 func (l *memLog) upTo(seq int) *memLog {
 	head, err := audit.HeadOf(l.lines[seq-1])
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *memLog) upTo(seq int) *memLog {
 	return &memLog{lines: slices.Clip(l.lines[:seq]), entries: slices.Clip(l.entries[:seq]), gone: l.gone, head: head, news: make(chan struct{})}
 }
 
-// catchUp adds what another log has more.
+// catchUp adds the additional records of another log.
 func (l *memLog) catchUp(with *memLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *memLog) SeqAt(_ context.Context, at time.Time) (uint64, error) {
 	return seq, nil
 }
 
-// scanned is how many records a plain walk looks at in one page.
+// scanned is the number of records that a plain walk reads for one page.
 const scanned = 1000
 
 func (l *memLog) Query(_ context.Context, f audit.Filter, after, before uint64, limit int) (lines [][]byte, next uint64, err error) {
@@ -183,7 +183,7 @@ func (l *memLog) Query(_ context.Context, f audit.Filter, after, before uint64, 
 	return lines, 0, nil
 }
 
-// want returns what a filter selects, newest first, by a plain walk.
+// want returns the records that a filter selects, newest first, by a plain walk.
 func (l *memLog) want(f audit.Filter, before uint64) (lines [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +196,7 @@ func (l *memLog) want(f audit.Filter, before uint64) (lines [][]byte) {
 	return lines
 }
 
-// selects says by the members what a filter selects.
+// selects reports whether a filter's members select a record.
 func selects(f *audit.Filter) func(*audit.Entry) bool {
 	type wanted struct {
 		member audit.Member
@@ -237,12 +237,12 @@ func openAt(t *testing.T, l Log, path string) *Index {
 	return x
 }
 
-// until waits for something that happens in the background.
+// until waits for a result in the background.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
-	// A look may be a question to the whole log: on a busy machine it is made seldom.
+	// A check may search the whole log, so a busy machine checks rarely.
 	for wait := time.Millisecond; !is(); wait = min(2*wait, 100*time.Millisecond) {
 		select {
 		case <-time.After(wait):
@@ -290,7 +290,7 @@ func same(got, want [][]byte) error {
 	return nil
 }
 
-// randomRecord has values of every member from small sets, so that filters meet.
+// randomRecord has values of every member from small sets, so that filters overlap.
 func randomRecord(r *rand.Rand, i int) *audit.Record {
 	pick := func(name string, n int) string {
 		if r.IntN(8) == 0 {

@@ -18,8 +18,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// manyRecords is how large the log of BenchmarkLargeLog is, unless INDEX_RECORDS
-// says otherwise.
+// manyRecords is the size of the log of BenchmarkLargeLog, unless INDEX_RECORDS sets another.
 const manyRecords = 5_000_000
 
 // largeRecord is one record of a large log: a thousand agents in pairs, three
@@ -174,7 +173,7 @@ func BenchmarkLargeLog(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -184,7 +183,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// largeReason is a piece of one of the 200,000 reasons.
+// largeReason returns one of the 200,000 reasons.
 func largeReason(n int) string {
 	return fmt.Sprintf("-7%03x-8%03x-%012X", n&0xfff, 6, n*2654435761&0xffffffffffff)
 }

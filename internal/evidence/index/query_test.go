@@ -14,8 +14,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// TestQueryIsAPlainWalk holds random questions, over a log of several blocks and
-// a tail, against reading every line: pages of every size, from every place.
+// TestQueryIsAPlainWalk compares random queries, over a log of several blocks and a tail, with
+// reading every line: pages of every size, from every place.
 func TestQueryIsAPlainWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	l := newLogAt(shardRecords - 5000)
@@ -75,8 +75,8 @@ func TestQueryIsAPlainWalk(t *testing.T) {
 	}
 }
 
-// TestEveryMemberIsIndexed asks by each member alone, which must then be found
-// without reading lines that do not match.
+// TestEveryMemberIsIndexed queries each member alone. The result must be found without reading
+// lines that do not match.
 func TestEveryMemberIsIndexed(t *testing.T) {
 	l := newLog()
 	plain := &audit.Record{ID: "r", ActionType: "security", PolicyReason: "plain"}
@@ -116,7 +116,7 @@ func TestEveryMemberIsIndexed(t *testing.T) {
 	}
 }
 
-// TestPageIsBounded asks for what many records look like and none is.
+// TestPageIsBounded queries for a text that many records seem to have and none has.
 func TestPageIsBounded(t *testing.T) {
 	l := newLog()
 	const records = 3000
@@ -125,7 +125,7 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	x, _ := openIndex(t, l)
 	indexed(t, x, records)
-	// The pieces of the text are in every reason, the text is in none.
+	// The pieces of the text are in every reason, but no reason has the text.
 	for _, f := range []audit.Filter{{Text: "er 1n"}, {Like: audit.Record{AgentID: "a"}, Text: "zu"}} {
 		p := &page{x: x, filter: f, limit: 10}
 		var err error
@@ -141,8 +141,8 @@ func TestPageIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyReasons has more distinct reasons than are asked for at a time, more
-// than are looked at, and some that are not kept, and still finds each.
+// TestManyReasons has more distinct reasons than one query takes, more than are read, and some that
+// are not stored. Each is still found.
 func TestManyReasons(t *testing.T) {
 	l := newLog()
 	long := strings.Repeat("x", longestReason)
@@ -173,7 +173,7 @@ func TestManyReasons(t *testing.T) {
 	}
 }
 
-// FuzzText looks for a text in reasons as a plain search does.
+// FuzzText compares a text search in reasons with a plain search.
 func FuzzText(f *testing.F) {
 	f.Add("Der Größe nach: NEIN", "größe")
 	f.Add("a \"b\" AND c", "b\" and")

@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-// checkStats holds the numbers of a time against counting by hand.
+// checkStats compares the counts of a period with a plain count.
 func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucket time.Duration) {
 	t.Helper()
 	got, err := x.Stats(t.Context(), since, until, bucket)
@@ -72,7 +72,7 @@ func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucke
 	}
 }
 
-// TestStats counts by hand: over all, over times that begin and end anywhere,
+// TestStats compares with a plain count: over everything, over periods that begin and end anywhere,
 // with a tail, and without an index.
 func TestStats(t *testing.T) {
 	l := newLogAt(shardRecords - 5000)

@@ -28,7 +28,7 @@ func digest(tb testing.TB, d *Digests, tenant, text string) string {
 	return must[string](tb)(d.Digest(tenant, text))
 }
 
-// storedIn returns the key of a tenant as the file has it.
+// storedIn returns the key of a tenant in the file.
 func storedIn(tb testing.TB, dir, tenant string) []byte {
 	tb.Helper()
 	stored := must[storedKeys](tb)(parseDigestKeys(must[[]byte](tb)(os.ReadFile(filepath.Join(dir, digestFile)))))
@@ -48,8 +48,8 @@ func TestDigestIsTheHMACUnderTheTenantsKey(t *testing.T) {
 	}
 }
 
-// The keys of labels are their own, and no digest on record is one of them: not that of a
-// label itself, which an agent may write.
+// The keys of labels differ, and no digest on record is one of them: not even that of a label
+// itself, which an agent may write.
 func TestLabelsHaveTheirOwnKeys(t *testing.T) {
 	dir := place(t)
 	d := digests(t, dir)
@@ -63,7 +63,7 @@ func TestLabelsHaveTheirOwnKeys(t *testing.T) {
 			known[got] = true
 		}
 	}
-	// As docs/for-auditors/digests.md says that it is computed.
+	// As docs/for-auditors/digests.md describes it.
 	derived := hmac.New(sha512.New, storedIn(t, dir, "acme"))
 	derived.Write([]byte("one\x01"))
 	mac := hmac.New(sha256.New, derived.Sum(nil)[:32])
@@ -100,7 +100,7 @@ func TestEqualTextsMatchInsideATenantOnly(t *testing.T) {
 func TestKeyIsDurableBeforeItsFirstDigest(t *testing.T) {
 	dir := place(t)
 	d := digests(t, dir)
-	// Where nothing can be written there is no digest.
+	// If nothing can be written, there is no digest.
 	if err := os.Mkdir(filepath.Join(dir, digestFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestPreparedTenantsNeedNoDisk(t *testing.T) {
 	}
 }
 
-// A key out of use is in the file until that is written again.
+// A disabled key is in the file until the next write.
 func TestWithdrawnKeyIsNotUsed(t *testing.T) {
 	dir := place(t)
 	d := digests(t, dir)
@@ -170,8 +170,7 @@ func TestDestroyedKeyIsGone(t *testing.T) {
 	d := digests(t, dir)
 	was, other := digest(t, d, "acme", "text"), digest(t, d, "globex", "text")
 	key := storedIn(t, dir, "acme")
-	// What the file held is seen through a descriptor of it, as a forensic copy
-	// of the blocks would be.
+	// A descriptor shows the old file's content, as would a forensic copy of its blocks.
 	old := must[*os.File](t)(os.Open(filepath.Join(dir, digestFile)))
 	defer old.Close()
 
@@ -198,7 +197,7 @@ func TestDestroyedKeyIsGone(t *testing.T) {
 	if got := d.Tenants(); !slices.Equal(got, []string{"globex"}) {
 		t.Errorf("tenants with a key: %q", got)
 	}
-	// The next text makes another key, and nobody else is touched.
+	// The next text makes another key, and no other tenant is affected.
 	if digest(t, d, "acme", "text") == was {
 		t.Error("the digest is what it was")
 	}
@@ -295,7 +294,7 @@ func FuzzParseDigestKeys(f *testing.F) {
 	})
 }
 
-// BenchmarkDigest is on the way of every message.
+// BenchmarkDigest is a part of the cost of every message.
 func BenchmarkDigest(b *testing.B) {
 	d := digests(b, place(b))
 	text := strings.Repeat("a text of a usual length ", 16)
@@ -317,7 +316,7 @@ func BenchmarkDigest(b *testing.B) {
 			}
 		})
 	})
-	// What it was: one key for everybody.
+	// The earlier form: one key for all tenants.
 	b.Run("one key", func(b *testing.B) {
 		key := make([]byte, digestKeyBytes)
 		pool := sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, key)} }}
@@ -332,8 +331,8 @@ func BenchmarkDigest(b *testing.B) {
 	})
 }
 
-// Whoever keeps books of the keys hears of each before it is used, and by
-// something that stays and says nothing of the key.
+// The function from OnMade learns the id of each key before its use. The id stays, and reveals
+// nothing about the key.
 func TestKeysAreNamed(t *testing.T) {
 	dir := place(t)
 	d := digests(t, dir)
@@ -382,7 +381,7 @@ func TestKeysAreNamed(t *testing.T) {
 	}
 }
 
-// The command that gives keys up does, whatever the place is called.
+// The printed command gives keys up, whatever the path is called.
 func TestKeysAreGivenUp(t *testing.T) {
 	for _, name := range []string{"keys", "it's a $(place)"} {
 		dir := filepath.Join(place(t), name)

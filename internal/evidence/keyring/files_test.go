@@ -16,7 +16,7 @@ const logName = "ocipd/6b1f7a0e-7e0f-4c86-8a52-0e3d1f4f9a11"
 
 func noon() time.Time { return time.Date(2026, 3, 13, 12, 0, 0, 0, time.UTC) }
 
-// place is where keys are to be, and not there yet.
+// place returns a directory for keys that does not exist yet.
 func place(tb testing.TB) string { return filepath.Join(tb.TempDir(), "state", "keys") }
 
 func must[T any](tb testing.TB) func(T, error) T {
@@ -70,8 +70,7 @@ func TestFilesAreForTheDaemonAlone(t *testing.T) {
 	}
 }
 
-// Whatever could have been read by others, or put there by them, is refused,
-// with what to do about it.
+// A file that others could have read, or put there, is refused, with advice about it.
 func TestForeignFilesAreRefused(t *testing.T) {
 	for _, file := range []string{signingFile, digestFile} {
 		for name, c := range map[string]struct {
@@ -128,7 +127,7 @@ func TestAnotherUsersFileIsRefused(t *testing.T) {
 	refused(t, err, "user 4711", "chown 0 "+path)
 }
 
-// What a crash left half written is no key, and is cleared away.
+// An unfinished file after a crash is no key, and is removed.
 func TestHalfWrittenFileIsCleared(t *testing.T) {
 	dir := place(t)
 	was := opened(t, dir).Verifier()

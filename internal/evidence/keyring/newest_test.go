@@ -24,7 +24,7 @@ func TestNewest(t *testing.T) {
 			t.Errorf("kept %q, %v", got, err)
 		}
 	}
-	// It is no key: others do not take it for one, and a start leaves it.
+	// It is no key: other functions do not use it as one, and a start keeps it.
 	if keys, err := PublicKeys(dir); err != nil || len(keys) != 1 {
 		t.Errorf("%v, %v", keys, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// signs checks that what a key signs is accepted by a public key.
+// signs checks that a public key accepts the signatures of a key.
 func signs(t *testing.T, signer note.Signer, public string) {
 	t.Helper()
 	verifier := must[note.Verifier](t)(note.NewVerifier(public))
@@ -39,7 +39,7 @@ func TestSigningKeyIsMadeOnceAndStays(t *testing.T) {
 	if string(text) != s.Verifier()+"\n" {
 		t.Errorf("%s holds %q", publicFile, text)
 	}
-	// The public file is a copy, and made good where it is not one.
+	// The public file is a copy, and is repaired.
 	if err := os.WriteFile(filepath.Join(dir, publicFile), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("public key %d is %+v, want %s", i, k, want)
 		}
 	}
-	// No private key but the one in force is left.
+	// Only the private key in force is left.
 	for _, e := range must[[]os.DirEntry](t)(os.ReadDir(dir)) {
 		text := must[[]byte](t)(os.ReadFile(filepath.Join(dir, e.Name())))
 		if e.Name() != signingFile && strings.Contains(string(text), "PRIVATE") {
@@ -134,13 +134,13 @@ func TestRotation(t *testing.T) {
 
 func second[A, B any](_ A, b B, err error) (B, error) { return b, err }
 
-// A rotation that is killed anywhere ends with the key that the log says.
+// A rotation that is killed at any step ends with the key that the log names.
 func TestRotationKilledAnywhere(t *testing.T) {
 	steps := len(new(Signer).promotion())
 	for done := -1; done <= steps; done++ {
 		for _, recorded := range []bool{false, true} {
 			if !recorded && done > 0 {
-				continue // promotion comes after the record
+				continue // promotion follows the record
 			}
 			dir := place(t)
 			s := opened(t, dir)
@@ -198,7 +198,7 @@ func TestKeyThatIsNotInForce(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	refused(t, err, other.Verifier(), signingFile)
-	// A next key is not thrown away over it: it may be of use.
+	// A next key is not removed because of it, since it may be useful.
 	if _, _, err := s.Next(); err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// A file of a mirror is read without its database: from any record on, up to a line
-// that a crash tore, and no further than its chain holds.
+// A file of a mirror is read without its database: from any record on, up to an incomplete line
+// after a crash, and no further than its chain is correct.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var whole []byte
@@ -54,7 +54,7 @@ func TestFile(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text []byte
-		// after is where the reading begins, and want are the numbers that are seen.
+		// after is the start of the reading, and want the numbers that are visited.
 		after uint64
 		want  string
 		says  string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// held returns the files of a directory and what they hold.
+// held returns the files of a directory and their contents.
 func held(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -20,18 +20,18 @@ func held(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestAhead opens a mirror beside a database that has lost its last records: the
-// mirror is the last to have them and says how many, changes nothing, goes on with
-// the right database, and with the other one when it was moved aside.
+// TestAhead opens a mirror beside a database that has lost its last records. Only the mirror has
+// them: it reports their number, and changes nothing. It continues with the right database, or with
+// the other one after the files were moved aside.
 func TestAhead(t *testing.T) {
 	const records = 60
 	nothing := func(*testing.T, Options) {}
 	for _, tc := range []struct {
 		name    string
 		rotated bool
-		// at is where the database ends.
+		// at is the last record of the database.
 		at int
-		// spoil is done to the files, and leaves so many records.
+		// spoil changes the files, and leaves that many records.
 		spoil func(*testing.T, Options)
 		last  int
 	}{

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAlive does to a live file what nobody should. It is noticed, reported
-// once and mended, and nothing of what stood there is lost.
+// TestAlive changes a live file in ways that nobody should. Each change is noticed, reported once
+// and repaired, and no earlier content is lost.
 func TestAlive(t *testing.T) {
 	kept := []byte("somebody's\n")
 	tests := []struct {
 		name   string
 		change func(path string) error
-		want   string // what is said of it
-		aside  string // what is kept; a star for anything
+		want   string // its report
+		aside  string // the kept file; a star for any content
 	}{
 		{"removed", os.Remove, "was removed", ""},
 		{"renamed", func(path string) error { return os.Rename(path, path+".1") }, "was removed", ""},
@@ -82,7 +82,7 @@ func TestAlive(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				lost = append(lost, problem)
-				// A record of it is mirrored like any other.
+				// A record about it is mirrored like any other.
 				b.add(1)
 			}
 			m := openTest(t, o)
@@ -129,8 +129,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// TestNoticedByWriting wants the mirror itself to look before it writes, and
-// to keep a file that somebody else wrote to.
+// TestNoticedByWriting checks that the mirror itself checks the file before it writes, and keeps a
+// file that somebody else wrote to.
 func TestNoticedByWriting(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)
@@ -169,8 +169,8 @@ func TestNoticedByWriting(t *testing.T) {
 	wantWhole(t, o, 1)
 }
 
-// TestCannotBeRestored wants Check to fail for as long as there is no file to
-// write to, and one report of it and one of the end.
+// TestCannotBeRestored checks that Check fails as long as there is no file to write to, with one
+// report of the problem and one of its end.
 func TestCannotBeRestored(t *testing.T) {
 	dir, b := filepath.Join(t.TempDir(), "state"), newBook("book", 5)
 	o := options(dir, b)
@@ -210,10 +210,10 @@ func TestCannotBeRestored(t *testing.T) {
 	}
 }
 
-// immutableFlag is FS_IMMUTABLE_FL of linux/fs.h, what chattr +i sets.
+// immutableFlag is FS_IMMUTABLE_FL of linux/fs.h, as set by chattr +i.
 const immutableFlag = 0x10
 
-// TestRefusedWrites makes the file immutable, which nobody sees but who writes.
+// TestRefusedWrites makes the file immutable, which only a write shows.
 func TestRefusedWrites(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)
@@ -255,8 +255,7 @@ func TestRefusedWrites(t *testing.T) {
 	wantWhole(t, o, 1)
 }
 
-// TestKeepsPermissions wants a new live file to be as readable as the one
-// before it.
+// TestKeepsPermissions checks that a new live file has the permissions of the one before it.
 func TestKeepsPermissions(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)
@@ -294,7 +293,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow is what the mirror adds to a record.
+// BenchmarkFollow is the cost that the mirror adds to a record.
 func BenchmarkFollow(b *testing.B) {
 	log := newBook("book", 5)
 	o := options(b.TempDir(), log)

@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// checked walks a mirror as a verifier does, and checks its files.
+// checked walks a mirror like a verifier, and checks its files.
 func checked(t *testing.T, path string) error {
 	t.Helper()
 	f, err := OpenFiles(path)
@@ -31,8 +31,7 @@ func checked(t *testing.T, path string) error {
 	return f.Check(t.Context(), head.Seq)
 }
 
-// TestFiles changes what stands in a mirror's files while every line that a walk
-// reads is good.
+// TestFiles changes a mirror's files so that every line that a walk reads stays correct.
 func TestFiles(t *testing.T) {
 	const records = 50
 	manifest := func(m *Mirror, old, changed string) func() {
@@ -71,7 +70,7 @@ func TestFiles(t *testing.T) {
 			return manifest(m, segs[0].Sum.String(), strings.Repeat("0", 64))
 		}, 0, "one of the two was changed"},
 		{"the same records compressed in another way", func(m *Mirror, segs []Segment, _ *book) func() {
-			// An empty frame that a decoder reads over (RFC 8878, section 3.1.2).
+			// An empty frame, which a decoder skips (RFC 8878, section 3.1.2).
 			return func() {
 				file := m.layout.path(segs[0].File)
 				write(t, file, append(read(t, file), 0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0))

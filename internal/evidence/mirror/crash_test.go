@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// The tests of this file need a process of their own, to kill it or to take
-// its disk away: this one again, told by its environment what to do.
+// The tests of this file need a process of their own, to kill it or to take its disk away. It is
+// this binary again, and its environment tells it what to do.
 const (
 	childRole = "OCIPD_MIRROR_TEST_ROLE"
 	childDir  = "OCIPD_MIRROR_TEST_DIR"
@@ -51,8 +51,7 @@ func child(t *testing.T, role, dir string) *osexec.Cmd {
 	return cmd
 }
 
-// lethal are options with which the process is killed at one of the steps, the
-// one its environment says.
+// lethal returns options that kill the process at one of the steps, which its environment names.
 func lethal(dir string, b *book) Options {
 	o := options(dir, b)
 	die, err := strconv.Atoi(os.Getenv(childStep))
@@ -85,7 +84,7 @@ func childRotates(dir string) error {
 	return finish(m, b)
 }
 
-// childRebuilds lacks a segment that was not listed.
+// childRebuilds removes a segment that was not listed.
 func childRebuilds(dir string) error {
 	b := newBook("book", crashRecords)
 	o := options(dir, b)
@@ -137,8 +136,8 @@ func finish(m *Mirror, b *book) error {
 	}
 }
 
-// TestKilledAtEveryStep kills a process between any two steps of rotation,
-// rebuilding and retirement. The next start has every line, once and whole.
+// TestKilledAtEveryStep kills a process between any two steps of rotation, rebuilding and
+// retirement. The next start has every line once and complete.
 func TestKilledAtEveryStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -161,14 +160,14 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			seen[name] = true
 
-			// What stands there right now is a part of the log, if not all.
+			// The files at that moment contain a part of the log, or all of it.
 			if got, err := walked(filepath.Join(dir, "audit.jsonl"), 0); !bytes.Contains(b.all(), got) && !errors.Is(err, ErrTorn) {
 				t.Errorf("%s, killed at %s (%d): the files are not the log's: %d bytes, %v", role, name, step, len(got), err)
 			}
 			o := options(dir, newBook("book", crashRecords+3))
 			m := openTest(t, o)
 			rest(t, m)
-			// Once they are marked, the first two segments are gone for good.
+			// Once they are marked, the first two segments are removed for good.
 			first := m.Segments()[0].First
 			if want := role == "retire" && (seen["segments marked"] || name == "manifest replaced"); (first > 1) != want {
 				t.Errorf("%s, killed at %s (%d): the files begin at record %d", role, name, step, first)
@@ -201,7 +200,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestKilledAtAnyMoment kills a process that rotates, wherever it is.
+// TestKilledAtAnyMoment kills a process that rotates, at any moment.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -228,8 +227,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// childFillsItsDisk runs in a name space of its own, where it can have a small
-// disk.
+// childFillsItsDisk runs in a name space of its own, with a small disk.
 func childFillsItsDisk(dir string) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		fmt.Println("skip: cannot mount a small disk:", err)
@@ -295,7 +293,7 @@ func soon(ready func() bool) error {
 	return nil
 }
 
-// fillDisk leaves a little room.
+// fillDisk leaves only little space.
 func fillDisk(ballast string) error {
 	f, err := os.Create(ballast)
 	if err != nil {

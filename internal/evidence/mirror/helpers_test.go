@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// book is a log in memory. Books of one name hold the same records.
+// book is a log in memory. Books of one name have the same records.
 type book struct {
 	name string
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ type book struct {
 	head  audit.Head
 	news  chan struct{}
 	err   error
-	// page is how many lines are returned at once.
+	// page is the number of lines that are returned at once.
 	page int
 }
 
@@ -46,7 +46,7 @@ func (b *book) add(records int) {
 	}
 }
 
-// addAt adds a record of a time, or one second after the one before it.
+// addAt adds a record with a time, or one second after the one before it.
 func (b *book) addAt(at time.Time, content string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *book) addAt(at time.Time, content string) {
 	b.news = make(chan struct{})
 }
 
-// retire removes records as retention does.
+// retire removes records like retention.
 func (b *book) retire(upTo uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// text returns records as a file holds them.
+// text returns records in the form of a file.
 func (b *book) text(first, last uint64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *book) text(first, last uint64) []byte {
 
 func (b *book) all() []byte { return b.text(b.first, b.Head().Seq) }
 
-// options are those of a mirror in dir that rotates about every ten records.
+// options returns those of a mirror in dir that rotates about every ten records.
 func options(dir string, b *book) Options {
 	return Options{
 		Path: filepath.Join(dir, "audit.jsonl"), Source: b, Clock: time.Now, Log: zap.NewNop(), RotateBytes: 4000, eager: true,
@@ -158,7 +158,7 @@ func openTest(tb testing.TB, o Options) *Mirror {
 	return m
 }
 
-// shut closes a mirror that is to be opened again.
+// shut closes a mirror for a later open.
 func shut(tb testing.TB, m *Mirror) {
 	tb.Helper()
 	if err := m.Close(context.Background()); err != nil {
@@ -166,7 +166,7 @@ func shut(tb testing.TB, m *Mirror) {
 	}
 }
 
-// eventually waits for what another goroutine is about to do.
+// eventually waits for the result of another goroutine.
 func eventually(tb testing.TB, what string, ready func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -182,10 +182,10 @@ func eventually(tb testing.TB, what string, ready func() bool) {
 	}
 }
 
-// pass lets time go by in a bubble.
+// pass lets time pass in a bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// rest waits until a mirror has written and compressed all there is.
+// rest waits until a mirror has written and compressed everything.
 func rest(tb testing.TB, m *Mirror) {
 	tb.Helper()
 	eventually(tb, "the mirror rests", func() bool {
@@ -194,7 +194,7 @@ func rest(tb testing.TB, m *Mirror) {
 	})
 }
 
-// walked returns what Walk visits.
+// walked returns the lines that Walk visits.
 func walked(path string, from uint64) ([]byte, error) {
 	var text []byte
 	err := Walk(path, from, func(line []byte) error {
@@ -204,8 +204,8 @@ func walked(path string, from uint64) ([]byte, error) {
 	return text, err
 }
 
-// wantWhole wants the files to hold records from first on to the last one, and
-// the segments to be what the manifest says.
+// wantWhole checks that the files contain the records from first to the last one, and that the
+// segments match the manifest.
 func wantWhole(tb testing.TB, o Options, first uint64) {
 	tb.Helper()
 	b := o.Source.(*book)
@@ -229,7 +229,7 @@ func wantWhole(tb testing.TB, o Options, first uint64) {
 	}
 }
 
-// wantFaults wants a mirror to report faults that contain texts, and no other.
+// wantFaults checks that a mirror reports exactly the faults that contain the texts.
 func wantFaults(tb testing.TB, m *Mirror, parts ...string) {
 	tb.Helper()
 	problems := m.Status().Problems
@@ -279,7 +279,7 @@ func write(tb testing.TB, path string, text []byte) {
 	}
 }
 
-// nth returns where the nth line ends.
+// nth returns the end of the nth line.
 func nth(text []byte, n int) int {
 	end := 0
 	for range n {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestTakenUp opens a mirror again after something has happened to its live
-// file. Whatever it was, the files hold the log afterwards.
+// TestTakenUp opens a mirror again after a change of its live file. After any change, the files
+// contain the log.
 func TestTakenUp(t *testing.T) {
 	const records = 50
 	tests := []struct {
@@ -32,7 +32,7 @@ func TestTakenUp(t *testing.T) {
 		{"torn in the first line", func(_ *testing.T, m []byte) []byte { return m[:30] }, false},
 		{"zeros behind a crash", func(_ *testing.T, m []byte) []byte { return append(m[:nth(m, 3):nth(m, 3)], make([]byte, 5000)...) }, false},
 		{"prose", func(*testing.T, []byte) []byte { return []byte("dear diary\n") }, true},
-		// It has no whole line, and is somebody's all the same.
+		// It has no whole line, and still is somebody's file.
 		{"prose without a line's end", func(*testing.T, []byte) []byte { return []byte("dear diary") }, true},
 		{"a whole line that is empty", func(_ *testing.T, m []byte) []byte { return append(m, '\n') }, true},
 		{"a line changed", func(_ *testing.T, m []byte) []byte {
@@ -126,8 +126,7 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// TestTornAtEveryByte cuts the live file at every byte of its last line, and
-// of its only one.
+// TestTornAtEveryByte truncates the live file at every byte of its last line, and of its only one.
 func TestTornAtEveryByte(t *testing.T) {
 	for _, records := range []int{1, 25} {
 		dir, b := t.TempDir(), newBook("book", records)
@@ -152,8 +151,8 @@ func TestTornAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestRotationUnderLoad wants every line once and in order, at the end and for
-// whoever reads meanwhile, and no false alarm.
+// TestRotationUnderLoad checks that every line occurs once and in order, at the end and for
+// concurrent readers, and that there is no false alarm.
 func TestRotationUnderLoad(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 0)
 	b.page = 7
@@ -218,8 +217,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRotationOfLongLines wants a line that is longer than a file may be in a
-// file of its own.
+// TestRotationOfLongLines checks that a line longer than the limit of a file gets a file of its
+// own.
 func TestRotationOfLongLines(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 3)
 	b.addAt(time.Time{}, strings.Repeat("x", 9000))
@@ -273,7 +272,7 @@ func TestRotationByAge(t *testing.T) {
 		want("opened again", 1)
 		pass(time.Hour)
 		want("opened again, a day old", 2)
-		// It gets old enough while the mirror rests from the record before.
+		// The file gets old enough while the mirror rests after the record before.
 		b.addAt(time.Now(), "")
 		pass(24*time.Hour - gatherTime/2)
 		b.addAt(time.Now(), "")
@@ -282,7 +281,7 @@ func TestRotationByAge(t *testing.T) {
 	})
 }
 
-// TestCloseWritesWhatIsLeft wants the last record in the files.
+// TestCloseWritesWhatIsLeft checks that the last record is in the files.
 func TestCloseWritesWhatIsLeft(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)
@@ -309,7 +308,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 	wantWhole(t, o, 1)
 }
 
-// TestSourceFails wants the mirror to go on when its source does.
+// TestSourceFails checks that the mirror continues when its source does.
 func TestSourceFails(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +334,7 @@ func TestSourceFails(t *testing.T) {
 	})
 }
 
-// TestPathsThatCannotBe wants no other file to be taken for a mirror.
+// TestPathsThatCannotBe checks that no other file counts as a mirror.
 func TestPathsThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	tests := map[string]func(path string) error{
@@ -361,8 +360,8 @@ func TestPathsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLinksAreRefused wants what somebody's file is called here too to stay as it
-// is, whatever it holds: a line of ours, the beginning of one, or nothing.
+// TestLinksAreRefused checks that another name of somebody's file is not touched, with any content:
+// a line of the log, the beginning of one, or nothing.
 func TestLinksAreRefused(t *testing.T) {
 	b := newBook("book", 30)
 	for name, plant := range map[string]func(old, path string) error{"a symbolic link": os.Symlink, "2 names": os.Link} {
@@ -387,7 +386,7 @@ func TestLinksAreRefused(t *testing.T) {
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 				t.Errorf("%s: left behind are %v, %v", name, entries, err)
 			}
-			// As the error says: removed, it is written anew.
+			// After the removal that the error suggests, the file is written anew.
 			if err := os.Remove(o.Path); err != nil {
 				t.Fatal(err)
 			}
@@ -398,8 +397,7 @@ func TestLinksAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnfinishedFilesAreNotFollowed plants links where segments are written
-// before they have their names.
+// TestUnfinishedFilesAreNotFollowed plants links at the temporary names of segments.
 func TestUnfinishedFilesAreNotFollowed(t *testing.T) {
 	for name, plant := range map[string]func(old, path string) error{"symlink": os.Symlink, "hard link": os.Link} {
 		dir := t.TempDir()
@@ -419,8 +417,8 @@ func TestUnfinishedFilesAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestRetentionAhead wants a mirror that lacks what the database no longer has
-// to say so and to go on.
+// TestRetentionAhead checks that a mirror without records that retention has removed reports this
+// and continues.
 func TestRetentionAhead(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 25)
 	o := options(dir, b)
@@ -441,7 +439,7 @@ func TestRetentionAhead(t *testing.T) {
 	}
 }
 
-// TestFirstMirrorOfAnOldLog begins where retention has left off.
+// TestFirstMirrorOfAnOldLog begins after the retired records.
 func TestFirstMirrorOfAnOldLog(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 100)
 	b.retire(60)
@@ -457,7 +455,7 @@ func TestFirstMirrorOfAnOldLog(t *testing.T) {
 	wantWhole(t, o, 61)
 }
 
-// TestOpenEndsWithItsContext wants an opened mirror not to depend on it.
+// TestOpenEndsWithItsContext checks that an opened mirror does not depend on it.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)

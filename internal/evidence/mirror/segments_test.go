@@ -14,8 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// TestSegmentsTakenUp opens a mirror again after something has happened to its
-// segments.
+// TestSegmentsTakenUp opens a mirror again after a change of its segments.
 func TestSegmentsTakenUp(t *testing.T) {
 	const records = 60
 	type state struct {
@@ -31,7 +30,7 @@ func TestSegmentsTakenUp(t *testing.T) {
 		change func(s state) error
 		faults []string
 		aside  int
-		// gap is a segment that is still missing or bad at the end, -1 for none.
+		// gap is a segment that is still missing or wrong at the end, -1 for none.
 		gap int
 	}{
 		{"nothing", func(state) error { return nil }, nil, 0, -1},
@@ -140,8 +139,8 @@ func TestSegmentsTakenUp(t *testing.T) {
 	}
 }
 
-// TestForeignMirror finds the files of another log, and of an older copy of
-// this one that has gone on with other records.
+// TestForeignMirror opens the files of another log, and of an older copy of this one that has
+// continued with other records.
 func TestForeignMirror(t *testing.T) {
 	older := newBook("book", 25)
 	older.addAt(time.Time{}, "other")
@@ -172,7 +171,7 @@ func TestForeignMirror(t *testing.T) {
 			wantWhole(t, o, 1)
 			kept := before
 			if tt.name == "an older copy" {
-				// One segment is of this log still.
+				// One segment still belongs to this log.
 				kept--
 			}
 			if n := matching(t, dir, "foreign"); n != kept {
@@ -182,8 +181,8 @@ func TestForeignMirror(t *testing.T) {
 	}
 }
 
-// TestChangedBeforeItWasPacked changes the live file without changing its
-// length, which shows when it is rotated.
+// TestChangedBeforeItWasPacked changes the live file without changing its length, which is found
+// after the rotation.
 func TestChangedBeforeItWasPacked(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 5)
 	o := options(dir, b)
@@ -205,8 +204,7 @@ func TestChangedBeforeItWasPacked(t *testing.T) {
 	wantWhole(t, o, 1)
 }
 
-// TestDamagedSource wants a segment that cannot be right not to be made again
-// and again.
+// TestDamagedSource checks that a segment which cannot be correct is not made again and again.
 func TestDamagedSource(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 40)
 	b.lines[4] = bytes.Replace(b.lines[4], []byte("book-5"), []byte("book-6"), 1)
@@ -250,8 +248,8 @@ func TestRetire(t *testing.T) {
 	rest(t, m)
 	shut(t, m)
 
-	// What was removed is neither missed nor made again, also where the
-	// database has it still.
+	// A removed segment is neither missed nor made again, even if the database still has its
+	// records.
 	for _, now := range []*book{b, newBook("book", 110)} {
 		o.Source = now
 		m = openTest(t, o)
@@ -265,7 +263,7 @@ func TestRetire(t *testing.T) {
 	o.Source = b
 	wantWhole(t, o, segs[2].First)
 
-	// All of them.
+	// Now all of them.
 	m = openTest(t, o)
 	last := m.live.base
 	if gone, err := m.Retire(t.Context(), last+1000); err != nil || len(gone) == 0 {
@@ -281,8 +279,7 @@ func TestRetire(t *testing.T) {
 	wantWhole(t, o, last+1)
 }
 
-// TestRetireOnlyWhatIsRight keeps a segment that was changed, and those after
-// it.
+// TestRetireOnlyWhatIsRight keeps a changed segment, and those after it.
 func TestRetireOnlyWhatIsRight(t *testing.T) {
 	changes := map[string]func(m *Mirror, s Segment, b *book) error{
 		"removed": func(m *Mirror, s Segment, _ *book) error { return os.Remove(m.layout.path(s.File)) },
@@ -351,7 +348,7 @@ func packed(m *Mirror, s Segment, text []byte) error {
 	return os.Remove(plain)
 }
 
-// TestNames wants one name for each span and no other taken for one.
+// TestNames checks that each span has one name, and that no other name counts.
 func TestNames(t *testing.T) {
 	l := newLayout("/d/audit.jsonl")
 	for _, r := range []span{{1, 1}, {1, 900}, {999_999_999_999, 1_000_000_000_000}} {
@@ -383,8 +380,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestManifest wants a manifest to be read back as it was written, and nothing
-// else to be taken for one.
+// TestManifest checks that a manifest is read back as it was written, and that nothing else counts
+// as one.
 func TestManifest(t *testing.T) {
 	l := newLayout("/d/audit.jsonl")
 	segment := func(first, last uint64, prev, hash byte) Segment {
@@ -449,7 +446,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is taken is written so that it is taken again.
+		// An accepted manifest is written so that it is accepted again.
 		again, err := encodeManifest(list)
 		if err != nil {
 			t.Fatal(err)

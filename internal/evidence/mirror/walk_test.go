@@ -38,7 +38,7 @@ func TestWalkFrom(t *testing.T) {
 	}
 }
 
-// TestWalkFinds wants a fault to be named with its file.
+// TestWalkFinds checks that a fault names its file.
 func TestWalkFinds(t *testing.T) {
 	const records = 50
 	tests := []struct {
@@ -138,7 +138,7 @@ func TestWalkFinds(t *testing.T) {
 	}
 }
 
-// TestWalkTorn visits what is whole.
+// TestWalkTorn visits the whole lines.
 func TestWalkTorn(t *testing.T) {
 	dir, b := t.TempDir(), newBook("book", 7)
 	path := filepath.Join(dir, "audit.jsonl")

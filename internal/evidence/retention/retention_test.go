@@ -27,11 +27,10 @@ import (
 
 var began = time.Date(2026, 3, 13, 10, 0, 0, 0, time.UTC)
 
-// minutes is a moment so many minutes after the log began.
+// minutes returns the moment that many minutes after the log began.
 func minutes(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
 
-// fixture is a log of a record a minute, mirrored in segments of a few records, and
-// indexed.
+// fixture is a log with a record a minute, mirrored in segments of a few records, and indexed.
 type fixture struct {
 	t *testing.T
 	Options
@@ -94,10 +93,10 @@ func newFixture(t *testing.T, records int) *fixture {
 	return f
 }
 
-// reason is what one record says, and no other.
+// reason returns the unique reason of one record.
 func reason(record int) string { return fmt.Sprintf("because of %04d", record) }
 
-// holds reports whether the index's files have a text in them.
+// holds reports whether the index's files contain a text.
 func (f *fixture) holds(text string) bool {
 	f.t.Helper()
 	files, err := filepath.Glob(f.index + "*")
@@ -141,7 +140,7 @@ func (f *fixture) start() *Keeper {
 	return k
 }
 
-// inForce are the segments that are not retired.
+// inForce returns the segments that are not retired.
 func (f *fixture) inForce() (list []mirror.Segment) {
 	for _, s := range f.Mirror.Segments() {
 		if !s.Retired {
@@ -151,7 +150,7 @@ func (f *fixture) inForce() (list []mirror.Segment) {
 	return list
 }
 
-// wantGone holds everything that follows the log against what is retired.
+// wantGone compares everything that follows the log with the retired records.
 func (f *fixture) wantGone(upTo uint64) {
 	f.t.Helper()
 	if got := f.Store.Retired(); got != upTo {
@@ -181,14 +180,14 @@ func retire(f *fixture, k *Keeper, before time.Time) (api.AuditRetireResult, err
 	return k.Retire(f.t.Context(), nil, &api.AuditRetireParams{Before: before})
 }
 
-// Whole segments go that are older than was asked for, everywhere, and what is behind
-// them stays.
+// Retire removes whole segments that are older than the requested time, everywhere, and keeps the
+// rest.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
 	k := f.start()
 	list := f.Mirror.Segments()
-	// The last record of the second segment is as old as what is kept.
+	// The last record of the second segment is as old as the limit.
 	r, err := retire(f, k, list[1].LastTime)
 	if err != nil || r.Retired != list[0].Last || r.Segments != 1 {
 		t.Fatalf("retired: %+v, %v", r, err)
@@ -203,7 +202,7 @@ func TestRetire(t *testing.T) {
 	f.wantGone(list[1].Last)
 }
 
-// What somebody who follows the log has not got yet is kept for them.
+// Records that a follower of the log has not read yet are kept for it.
 func TestFollowersComeFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -220,7 +219,7 @@ func TestFollowersComeFirst(t *testing.T) {
 	}
 }
 
-// A segment that is not as it was written is not removed, nor is what it holds.
+// A changed segment is not removed, and neither are its records.
 func TestDamagedSegmentStays(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -240,8 +239,7 @@ func TestDamagedSegmentStays(t *testing.T) {
 	}
 }
 
-// A removal that was broken off between the database and what follows it is finished by
-// the next start.
+// The next start finishes a removal that was interrupted between the database and its followers.
 func TestBrokenOffRemovalIsFinished(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -257,7 +255,7 @@ func TestBrokenOffRemovalIsFinished(t *testing.T) {
 	f.wantGone(list[1].Last)
 }
 
-// blockTombstone puts a folder, which it returns, in the tombstone's place.
+// blockTombstone puts a folder in the tombstone's place, and returns it.
 func (f *fixture) blockTombstone() string {
 	f.t.Helper()
 	inTheWay := filepath.Join(f.Dir, checkpoints.TombstoneFile)
@@ -267,7 +265,7 @@ func (f *fixture) blockTombstone() string {
 	return inTheWay
 }
 
-// Where the tombstone finds no place the segments stay, and the next start goes on.
+// If the tombstone cannot be written, the segments stay, and the next start continues.
 func TestNoPlaceForTheTombstone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -295,7 +293,7 @@ func TestNoPlaceForTheTombstone(t *testing.T) {
 	f.wantGone(retired)
 }
 
-// What failed behind the database is tried again, and not with the next start alone.
+// A removal that failed after the database is tried again, and not only at the next start.
 func TestFailedRemovalIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -313,8 +311,7 @@ func TestFailedRemovalIsTriedAgain(t *testing.T) {
 	f.wantGone(f.Store.Retired())
 }
 
-// The keeper removes by itself what is older than it is to be kept, and looks anew when
-// that changes.
+// The keeper removes expired records by itself, and looks again when the period changes.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)
@@ -328,7 +325,7 @@ func TestKeep(t *testing.T) {
 	f.wantGone(list[1].Last)
 }
 
-// Who keeps records for less than is advised is told once, and anew when the time is another one.
+// A period below the advised one causes one warning, and another one when it changes.
 func TestShortKeepIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 40)

@@ -60,7 +60,7 @@ func (l *testLog) add(leaf audit.Hash) {
 	}
 }
 
-// again is the same log, which then goes its own way.
+// again returns the same log, which then continues separately.
 func (l *testLog) again() *testLog {
 	l.t.Helper()
 	other := &testLog{t: l.t, signer: l.signer, public: l.public}
@@ -86,7 +86,7 @@ func (l *testLog) ProveExtension(_ context.Context, old, size uint64) ([]audit.H
 
 var noon = time.Date(2026, 3, 13, 12, 0, 0, 0, time.UTC)
 
-// serve has a witness answer at a socket, in a directory that a later one takes up.
+// serve has a witness answer at a socket, in a directory that a later one uses again.
 func serve(t *testing.T, dir string, keys ...string) (p Place, stop func()) {
 	t.Helper()
 	w, err := Open(dir, "other.example", func() time.Time { return noon }, keys...)
@@ -119,8 +119,8 @@ func serve(t *testing.T, dir string, keys ...string) (p Place, stop func()) {
 	return p, stop
 }
 
-// A witness signs what goes on from what it saw, across its restarts and those of the
-// log's keys, and nothing else; who asks with less is told so.
+// A witness signs only extensions of the records that it has seen, also after its restarts and with
+// new keys of the log. A log that asks with fewer records learns the number.
 func TestWitness(t *testing.T) {
 	dir := t.TempDir()
 	l := newLog(t)
@@ -141,7 +141,7 @@ func TestWitness(t *testing.T) {
 		return nil
 	}
 	first := l.sign()
-	// Again is no news, and no fault.
+	// A repetition is no news, and no fault.
 	for range 2 {
 		if err := ask(l, first); err != nil {
 			t.Fatal(err)
@@ -156,8 +156,8 @@ func TestWitness(t *testing.T) {
 	p, stop = serve(t, dir, l.public)
 	defer func() { stop() }()
 
-	// refused has a log shown whose fault is named, and the note that was signed where the
-	// witness says it.
+	// refused shows a log to the witness, and expects a fault with that text, and the signed note
+	// if the witness returns it.
 	refused := func(l *testLog, says, signed string) {
 		t.Helper()
 		shown := l.sign()
@@ -177,8 +177,8 @@ func TestWitness(t *testing.T) {
 	if err := ask(stranger, stranger.sign()); !errors.Is(err, ErrUnknown) {
 		t.Errorf("of another key: %v", err)
 	}
-	// The key hands over: what the next one signs counts from there on, also after a
-	// restart of the witness with the first key.
+	// The key hands over: from there on the signatures of the next key count, also after a restart
+	// of the witness with the first key.
 	old := l.signer
 	l.grow(1, "e")
 	handed := audit.Checkpoint{Origin: logName, Size: l.tree.Size(), Root: l.tree.Root()}
@@ -205,7 +205,7 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// Of two processes that remember in one directory, one answers.
+// Of two processes with one directory, only one answers.
 func TestOneWitnessOfADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
