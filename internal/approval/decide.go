@@ -490,14 +490,17 @@ func (c *Decider) EndBy(ctx context.Context, id, decision, by, note string) (api
 // Withdraw ends a request whose app no longer wants it. Only a person may settle an exchange that
 // reached its limits, so a request about those stays.
 func (c *Decider) Withdraw(ctx context.Context, app string, p *api.WithdrawParams) (api.OK, error) {
-	r, s, unlock, err := c.take(ctx, p.ApprovalID)
+	r, s, unlock, err := c.load(ctx, p.ApprovalID)
 	if err != nil {
 		return api.OK{}, err
 	}
 	defer unlock()
 	switch {
 	case r.AppID != app || r.Kind != api.ApprovalOfMessage && (r.Kind != api.ApprovalOfPermission || r.TaskID != ""):
+		// Another app learns no state.
 		return api.OK{}, NotFound(p.ApprovalID)
+	case r.State != api.ApprovalPending:
+		return api.OK{}, decidedAlready(r)
 	case r.EscalatedExchange != "" || r.Escalation != nil || r.Chain != nil:
 		return api.OK{}, api.Errorf(api.Forbidden, "what an exchange has come to is a person's to settle; this message cannot be taken back")
 	}

@@ -28,7 +28,7 @@ func TestAttack1UnreadableLineUnderAnAgentsKey(t *testing.T) {
 			},
 			"ocipChain": "none",
 		}})
-		contains(t, e.Message, "agent:gina:main")
+		contains(t, e.Message, `serves no agent "gina"`)
 		if r := h.records(audit.Filter{Like: audit.Record{AppID: id, PolicyResult: "deny"}}); len(r) != 1 || r[0].Event != "bringing_refused" {
 			t.Errorf("records of %s are %+v", id, r)
 		}

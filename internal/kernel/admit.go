@@ -17,7 +17,7 @@ import (
 
 // keptOut reports whether a pause forbids deciding the message. It concerns only messages that the
 // runtime already has: the daemon cannot keep those until the pause ends.
-func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
+func (k inbound) keptOut(in *incoming) (reason string, paused bool) {
 	if !in.carried {
 		return "", false
 	}
@@ -26,7 +26,7 @@ func (k *ruleset) keptOut(in *incoming) (reason string, paused bool) {
 
 // mayBring reports whether an app may bring in a message without an envelope, or one with an
 // envelope through a channel. A refused attempt is on record.
-func (k *ruleset) mayBring(in *incoming) error {
+func (k inbound) mayBring(in *incoming) error {
 	channel, _ := directory.Split(in.key)
 	owns := k.apps.Owns(k.terms, in.app, channel)
 	err := k.directory.MayBring(in.appID, owns, in.key, in.agent)
@@ -54,7 +54,7 @@ func (k *ruleset) mayBring(in *incoming) error {
 // directory do. A stranger's do not, since a bot in a room would keep a loop of agents going. An
 // app that speaks for agents could write such messages by itself, so the daemon does not believe it
 // if there is a second agent that it could be talking to.
-func (k *ruleset) freshens(in *incoming) bool {
+func (k inbound) freshens(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
 	known := in.from.Kind == ocip.KindOwner || in.from.Kind == ocip.KindPerson
 	if !known || channel == directory.AgentChannel || !k.apps.Owns(k.terms, in.app, channel) {
@@ -65,7 +65,7 @@ func (k *ruleset) freshens(in *incoming) bool {
 
 // mayBeFor reports whether a message of a session can be for the agent that its app names. It
 // cannot if the session belongs to another app's agent, by earlier messages or by a route.
-func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, named *Agent) error {
+func (k inbound) mayBeFor(ctx context.Context, a *registry.App, key string, named *Agent) error {
 	if _, ok := directory.AgentOf(key); ok {
 		return nil
 	}
@@ -85,22 +85,23 @@ func (k *ruleset) mayBeFor(ctx context.Context, a *registry.App, key string, nam
 // shows reports whether an app may know which agent a session belongs to. With several tenants, it
 // may own the session's channel or speak for an agent of the same tenant. To any other app the
 // session looks unowned.
-func (k *ruleset) shows(a *registry.App, key string, agent *Agent) bool {
+func (k inbound) shows(a *registry.App, key string, agent *Agent) bool {
 	channel, _ := directory.Split(key)
 	return !k.directory.SeveralTenants() || k.directory.MayOwn(a.ID(), channel) == nil ||
 		slices.ContainsFunc(k.directory.SpokenBy(a.ID()), func(own *Agent) bool { return own.TenantID == agent.TenantID })
 }
 
 // receiver returns the agent that an inbound message is for: the named one, or else the session's.
-func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named string) (*Agent, error) {
+func (k inbound) receiver(ctx context.Context, a *registry.App, key, named string) (*Agent, error) {
 	if id, ok := directory.AgentOf(key); ok && named != "" && id != named {
 		return nil, api.Errorf(api.InvalidParams, "session %s is of agent %q, not of %q", key, id, named)
 	}
 	if named != "" {
-		if agent := k.directory.Agent(named); agent != nil {
+		agent := k.directory.Agent(named)
+		if agent != nil && directory.MayKnow(k.directory, a.ID(), agent) {
 			return agent, k.mayBeFor(ctx, a, key, agent)
 		}
-		return nil, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
+		return nil, k.noReceiver(a, named)
 	}
 	if id, ok := directory.AgentOf(key); ok {
 		return k.receiver(ctx, a, "", id)
@@ -120,9 +121,19 @@ func (k *ruleset) receiver(ctx context.Context, a *registry.App, key, named stri
 	return nil, api.Errorf(api.NotFound, "no agent takes messages of session %s; add a route {session: %q, agent: …} or a default_agent to the configuration", key, key)
 }
 
+// noReceiver is the error for a message to an agent that does not exist, or that the app may not
+// know. With several tenants both are one, on record as well.
+func (k inbound) noReceiver(a *registry.App, named string) error {
+	if !k.directory.SeveralTenants() {
+		return api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
+	}
+	refusal := api.Errorf(api.Forbidden, "app %s serves no agent %q; agents[].id in the configuration lists the agents, and tenants in access.apps those that an app serves", a.ID(), named)
+	return k.apps.RecordRefusal(a, "bringing_refused", refusal, map[string]any{"agentId": named})
+}
+
 // refuseInbound records the refusal of a message that the daemon has not weighed. Nothing that the
 // message claims changes any state.
-func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.Code, rule, reason, event string) (api.QueueResult, error) {
+func (k inbound) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.Code, rule, reason, event string) (api.QueueResult, error) {
 	v := ocip.Verdict{Result: ocip.Deny, Code: code, Policy: rule, Reason: reason}
 	r, err := k.receivedRecord(in.agent, from, &v, in.key, in.content)
 	if err != nil {
@@ -138,7 +149,7 @@ func (k *ruleset) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.
 
 // stopped records that a message was not taken. Its author still counts as a reader of the place
 // that it came from.
-func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
+func (k inbound) stopped(in *incoming, r *audit.Record) error {
 	change := &store.Change{Records: []*audit.Record{r}}
 	if err := k.heard(context.Background(), in, change); err != nil {
 		return err
@@ -149,7 +160,7 @@ func (k *ruleset) stopped(in *incoming, r *audit.Record) error {
 
 // reported returns the author as the record names it: unknown, if a runtime reports the message for
 // a channel that it does not have.
-func (k *ruleset) reported(in *incoming) audit.Counterparty {
+func (k inbound) reported(in *incoming) audit.Counterparty {
 	if in.speaker == "" && !k.learns(in) {
 		return audit.Counterparty{Kind: string(ocip.KindUnknown)}
 	}
@@ -159,7 +170,7 @@ func (k *ruleset) reported(in *incoming) audit.Counterparty {
 // takeMalformed handles an annotation that cannot be parsed. A known agent does not send such a
 // thing, so it is refused. From anybody else the message stays a human one, and the agent is told
 // not to trust the annotation.
-func (k *ruleset) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
+func (k inbound) takeMalformed(in *incoming, problem error) (api.QueueResult, error) {
 	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
 		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "malformed_envelope")
 	}

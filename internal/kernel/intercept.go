@@ -13,7 +13,7 @@ import (
 // passInbound asks the required interceptors about a message that an app brings in. They see it
 // unchanged and may stop it, which is on record; they change nothing. A message from another tenant
 // is not shown to them, since the wall stops it anyway.
-func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
+func (k inbound) passInbound(ctx context.Context, in *incoming) error {
 	err := k.askInbound(ctx, in)
 	if err == nil && in.carried && !api.There(ctx) {
 		err = api.ErrGone
@@ -21,7 +21,7 @@ func (k *ruleset) passInbound(ctx context.Context, in *incoming) error {
 	return err
 }
 
-func (k *ruleset) askInbound(ctx context.Context, in *incoming) error {
+func (k inbound) askInbound(ctx context.Context, in *incoming) error {
 	if len(k.directory.Required()) == 0 {
 		return nil
 	}

@@ -20,6 +20,10 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
+// inbound is a ruleset as it takes messages in for the agents of this daemon. It finds a message's
+// author and the app's right to bring it, and then weighs, records and delivers the message.
+type inbound struct{ *ruleset }
+
 // Queue brings a message in for an agent. With an envelope it goes through the receiver's side of
 // OCIP. Without one it is a human message, which the daemon delivers unchanged (ADR-007).
 func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult, api.AfterReply, error) {
@@ -33,7 +37,8 @@ func (c *Client) Queue(ctx context.Context, p *api.QueueParams) (api.QueueResult
 // queue takes a message as far as its delivery, or up to that point if its runtime has it already.
 // It is for the named agent, or the session's.
 func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, carried bool) (in *incoming, result api.QueueResult, err error) {
-	result, err = under(c, func(k *ruleset) (api.QueueResult, error) {
+	result, err = under(c, func(rules *ruleset) (api.QueueResult, error) {
+		k := inbound{rules}
 		agent, err := k.receiver(ctx, c.App(), p.SessionKey, named)
 		if err != nil {
 			return api.QueueResult{}, err
@@ -46,64 +51,84 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 	return in, result, err
 }
 
-// bring finds the origin of an inbound message, and dispatches it by its annotation.
-func (k *ruleset) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
-	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
-	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
-	if err == nil {
-		in.account, in.spoke, in.generation = in.origin.Account, in.origin.Writers, k.generation(in.agent.TenantID)
-		in.from, err = k.state.Seen.Known(ctx, in.key, in.agent, in.origin.Counterparty)
-	}
-	switch {
-	case errors.Is(err, directory.ErrSpelling), errors.Is(err, directory.ErrAddress):
-		return result, api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
-	case err != nil:
+// bring finds the origin of an inbound message, and dispatches it by its annotation. Whether the app
+// may bring the message comes first: a refused app learns nothing about the agent.
+func (k inbound) bring(ctx context.Context, in *incoming) (result api.QueueResult, err error) {
+	if err := k.trace(ctx, in); err != nil {
 		return result, err
 	}
+	envelope, malformed := ocip.ParseEnvelope(in.metadata["ocip"])
+	var from *sourced
+	if channel, _ := directory.Split(in.key); malformed == nil && channel == directory.AgentChannel {
+		// The sender of the envelope decides which app may bring it, before anybody sees the text.
+		if from, err = k.source(ctx, in, &envelope); err != nil {
+			return result, err
+		}
+		if from.denied != nil {
+			return k.refuseEnvelope(in, &envelope, from)
+		}
+	} else if err := k.mayBring(in); err != nil {
+		return result, err
+	}
+	if err := k.mayEnter(ctx, in); err != nil {
+		return result, err
+	}
+	switch {
+	case malformed == nil:
+		return k.takeEnvelope(ctx, in, envelope, from)
+	case errors.Is(malformed, ocip.ErrNoEnvelope):
+		return k.takeUnannotated(ctx, in)
+	}
+	return k.takeMalformed(in, malformed)
+}
+
+// trace finds the place that an inbound message came from, and its author as far as the daemon
+// knows them.
+func (k inbound) trace(ctx context.Context, in *incoming) (err error) {
+	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
+	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
+	if errors.Is(err, directory.ErrSpelling) || errors.Is(err, directory.ErrAddress) {
+		return api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
+	}
+	if err != nil {
+		return err
+	}
+	in.account, in.spoke, in.generation = in.origin.Account, in.origin.Writers, k.generation(in.agent.TenantID)
+	in.from, err = k.state.Seen.Known(ctx, in.key, in.agent, in.origin.Counterparty)
+	return err
+}
+
+// mayEnter refuses a message that a pause stops, one about a task of another tenant, and one that an
+// interceptor stops. The caller has found that the app may bring the message.
+func (k inbound) mayEnter(ctx context.Context, in *incoming) error {
 	if reason, paused := k.keptOut(in); paused {
-		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
+		_, err := k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
+		return err
 	}
 	task, denied, err := k.taskOf(ctx, in.metadata, in.agent)
 	if err != nil {
-		return api.QueueResult{}, err
+		return err
 	}
 	if denied != nil {
-		return k.refuseInbound(in, in.from, denied.Code, denied.Policy, denied.Reason, "task_refused")
+		_, err := k.refuseInbound(in, in.from, denied.Code, denied.Policy, denied.Reason, "task_refused")
+		return err
 	}
 	in.task = task
-	envelope, err := ocip.ParseEnvelope(in.metadata["ocip"])
-	if channel, _ := directory.Split(in.key); err == nil && channel == directory.AgentChannel {
-		// The sender of the envelope decides which app may bring it, before anybody sees the text.
-		from, err := k.source(ctx, in, &envelope)
-		if err != nil {
-			return api.QueueResult{}, err
-		}
-		if from.denied == nil {
-			if err := k.passInbound(ctx, in); err != nil {
-				return api.QueueResult{}, err
-			}
-		}
-		return k.takeEnvelope(ctx, in, envelope, from)
-	}
-	if err := k.mayBring(in); err != nil {
-		return api.QueueResult{}, err
-	}
-	if err := k.passInbound(ctx, in); err != nil {
-		return api.QueueResult{}, err
-	}
-	if errors.Is(err, ocip.ErrNoEnvelope) {
-		return k.takeUnannotated(ctx, in)
-	}
-	if err != nil {
-		return k.takeMalformed(in, err)
-	}
-	return k.takeEnvelope(ctx, in, envelope, nil)
+	return k.passInbound(ctx, in)
+}
+
+// refuseEnvelope records the refusal of an envelope that its sender has not sent, or that the app
+// may not bring.
+func (k inbound) refuseEnvelope(in *incoming, envelope *ocip.Envelope, from *sourced) (api.QueueResult, error) {
+	in.spoke = append(slices.Clip(in.spoke), from.spoke...)
+	claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
+	return k.refuseInbound(in, claimed, from.denied.Code, from.denied.Policy, from.denied.Reason, "envelope_refused")
 }
 
 // takeUnannotated handles a message without an annotation. Its author may still be known from the
 // directory. An agent of another tenant is behind the wall, and an agent's text binds the answer to
 // the rules for agents (ADR-007 would deliver it unchanged).
-func (k *ruleset) takeUnannotated(ctx context.Context, in *incoming) (api.QueueResult, error) {
+func (k inbound) takeUnannotated(ctx context.Context, in *incoming) (api.QueueResult, error) {
 	if reason, blocked := ocip.Wall(in.agent.Identity, in.from); blocked {
 		return k.refuseInbound(in, in.from, ocip.CrossEnterpriseBlocked, "tenant-wall", reason, "")
 	}
@@ -138,7 +163,7 @@ const (
 )
 
 // takeHuman delivers a message as it came.
-func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
+func (k inbound) takeHuman(in *incoming, details map[string]any) (api.QueueResult, error) {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionDelivery, Event: "human_message", Side: audit.SideReceiver,
 		TenantID: in.agent.TenantID, UserID: in.agent.UserID, AgentID: in.agent.InstanceID, SessionKey: in.key,
@@ -161,7 +186,7 @@ func (k *ruleset) takeHuman(in *incoming, details map[string]any) (api.QueueResu
 
 // takeEnvelope weighs an annotated message on the agent's side. If from is given, the sender was
 // looked up already.
-func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope, from *sourced) (api.QueueResult, error) {
+func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.Envelope, from *sourced) (api.QueueResult, error) {
 	var malformed error
 	if in.chain, malformed = ocip.ParseChain(in.metadata["ocipChain"], k.now()); malformed != nil {
 		// The message becomes a person's, so the app needs the right to bring one.
@@ -174,20 +199,17 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	unlock := k.state.Lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)
-	defer unlock()
+	defer k.state.Lock(in.agent.InstanceID, envelope.SourceAgent.InstanceID)()
 	ctx, now := context.WithoutCancel(ctx), k.now()
 	if from == nil {
 		if from, err = k.source(ctx, in, &envelope); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
-	if in.spoke = append(slices.Clip(in.spoke), from.spoke...); from.denied != nil {
-		denied := from.denied
-		claimed := ocip.Counterparty{Kind: ocip.KindAgent, Identity: envelope.SourceAgent}
-		return k.refuseInbound(in, claimed, denied.Code, denied.Policy, denied.Reason, "envelope_refused")
+	if from.denied != nil {
+		return k.refuseEnvelope(in, &envelope, from)
 	}
-	in.chain = from.chain.Longer(in.chain)
+	in.spoke, in.chain = append(slices.Clip(in.spoke), from.spoke...), from.chain.Longer(in.chain)
 	a := &arrival{
 		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect()),
 		chain: in.chain, content: in.content, passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
@@ -206,32 +228,16 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	if err != nil {
 		return api.QueueResult{}, err
 	}
-	exchange.PeerLogHead(in.metadata, r)
-	in.describe(r)
-	if !listed {
-		// The sender's identity is only its own claim.
-		r.Details["unconfirmed"] = true
-	}
+	in.annotate(r, listed)
 	change := &store.Change{Records: []*audit.Record{r}}
 	if err := k.exchanges.Escalate(a.concern(), v, k.exchangeRules, change, now); err != nil {
 		return api.QueueResult{}, err
 	}
 	if !v.Allowed() {
-		if err := k.heard(ctx, in, change); err != nil {
-			return api.QueueResult{}, err
-		}
-		if err := k.ends(change, v, now); err != nil {
-			return api.QueueResult{}, err
-		}
-		if _, err := k.commit(change); err != nil {
-			return api.QueueResult{}, err
-		}
-		k.state.Entered(change)
-		return api.QueueResult{}, refused(v, r)
+		return api.QueueResult{}, k.refuseWeighed(ctx, in, v, change, now)
 	}
-	if channel, _ := directory.Split(in.key); !listed && channel != directory.AgentChannel && !in.origin.Listed && !in.origin.Group && k.learns(in) {
-		// In a room, one writer would otherwise decide which rules hold for all its readers.
-		if err := k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change); err != nil {
+	if !listed {
+		if err := k.meet(ctx, in, &envelope, change); err != nil {
 			return api.QueueResult{}, err
 		}
 	}
@@ -241,10 +247,36 @@ func (k *ruleset) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
+// meet notes the agent that a session of a person's channel shows. A room has several writers, and one
+// of them would otherwise decide which rules hold for all its readers.
+func (k inbound) meet(ctx context.Context, in *incoming, envelope *ocip.Envelope, change *store.Change) error {
+	if channel, _ := directory.Split(in.key); channel == directory.AgentChannel || in.origin.Listed || in.origin.Group || !k.learns(in) {
+		return nil
+	}
+	return k.state.Seen.Note(ctx, in.key, in.agent, envelope.SourceAgent, change)
+}
+
+// refuseWeighed commits the refusal of a message that the daemon has weighed, with its effect on the
+// exchange.
+func (k inbound) refuseWeighed(ctx context.Context, in *incoming, v *ocip.Verdict, change *store.Change, now time.Time) error {
+	r := change.Records[0]
+	if err := k.heard(ctx, in, change); err != nil {
+		return err
+	}
+	if err := k.ends(change, v, now); err != nil {
+		return err
+	}
+	if _, err := k.commit(change); err != nil {
+		return err
+	}
+	k.state.Entered(change)
+	return refused(v, r)
+}
+
 // learns reports whether the daemon keeps what a message shows of its session: its agent, its
 // origin, and its speakers. Only the app that has the channel knows that, or for an agent's own
 // session the agent's app. Any other app could redirect others' answers.
-func (k *ruleset) learns(in *incoming) bool {
+func (k inbound) learns(in *incoming) bool {
 	channel, _ := directory.Split(in.key)
 	return channel == directory.AgentChannel || k.apps.Owns(k.terms, in.app, channel)
 }
@@ -253,7 +285,7 @@ func (k *ruleset) learns(in *incoming) bool {
 // to its agent. The sender's side of the exchange must know the round, its record must have the
 // text, and the envelope must ask for no less than the sent one. It returns the mismatch, and sets
 // chain and approval in from.
-func (k *ruleset) sent(ctx context.Context, in *incoming, e *ocip.Envelope, from *sourced) (problem string, err error) {
+func (k inbound) sent(ctx context.Context, in *incoming, e *ocip.Envelope, from *sourced) (problem string, err error) {
 	sender := k.directory.Local(e.SourceAgent.InstanceID)
 	const unknown = ": there is no such message"
 	if sender.Identity != e.SourceAgent {
@@ -317,7 +349,7 @@ const sentWithin = 64
 
 // observeReceived tells an agent's observers about a message that its runtime has received by
 // itself.
-func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.Record, now time.Time) error {
+func (k inbound) observeReceived(in *incoming, receipt store.Receipt, r *audit.Record, now time.Time) error {
 	if len(k.apps.Listeners(api.MessageReceived)) == 0 {
 		return nil
 	}
@@ -336,18 +368,18 @@ func (k *ruleset) observeReceived(in *incoming, receipt store.Receipt, r *audit.
 }
 
 // take records an inbound message and lets the commit deliver it to its agent.
-func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
+func (k inbound) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
 	ctx, now := context.Background(), k.now()
 	defer k.pauses.Deciding()()
-	if k.inForce.Load() != k {
+	if k.inForce.Load() != k.ruleset {
 		return api.QueueResult{}, hooks.ErrReplaced
 	}
 	if reason, paused := k.keptOut(in); paused {
 		// An interceptor may have taken time.
 		return k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 	}
-	record := askedAbout(k, change.Records[0])
-	letter, d, err := in.close(k, record, expires)
+	record := askedAbout(k.ruleset, change.Records[0])
+	letter, d, err := in.close(k.ruleset, record, expires)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
@@ -355,29 +387,9 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		d.Enter(change)
 		change.Add(store.Run{ID: in.runID, AgentID: in.agent.ID, SessionKey: in.key, QueuedAt: now})
 	}
-	switch {
-	case in.speaker != "":
-		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.chainsSince(now), now, change)
-	case k.freshens(in):
-		err = k.state.Chains.BeginAnew(ctx, in.agent.InstanceID, now, change)
-	}
+	fresh, err := k.remember(ctx, in, change, now)
 	if err != nil {
 		return api.QueueResult{}, err
-	}
-	learns := k.learns(in)
-	if learns && len(in.origin.Brought) > 0 {
-		if err := k.state.Origins.Enter(ctx, change, exchange.OriginKey(k.directory, in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
-			return api.QueueResult{}, err
-		}
-	}
-	if err := k.heard(ctx, in, change); err != nil {
-		return api.QueueResult{}, err
-	}
-	fresh := new(bool)
-	if learns {
-		if fresh, err = k.state.Sessions.Use(ctx, k.directory, in.key, in.agent, in.account, now, change); err != nil {
-			return api.QueueResult{}, err
-		}
 	}
 	result := api.QueueResult{RunID: in.runID, Queued: true}
 	if d != nil {
@@ -403,6 +415,30 @@ func (k *ruleset) take(in *incoming, change *store.Change, expires time.Time) (a
 		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(in.key, in.agent.ID)), in.about(), nil)
 	}
 	return result, nil
+}
+
+// remember enters into the change of a message what later decisions need of it: its causal chain, its
+// origin, its speaker, and its session. Fresh is set if the message begins the session.
+func (k inbound) remember(ctx context.Context, in *incoming, change *store.Change, now time.Time) (fresh *bool, err error) {
+	switch {
+	case in.speaker != "":
+		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.chainsSince(now), now, change)
+	case k.freshens(in):
+		err = k.state.Chains.BeginAnew(ctx, in.agent.InstanceID, now, change)
+	}
+	if err != nil {
+		return nil, err
+	}
+	learns := k.learns(in)
+	if learns && len(in.origin.Brought) > 0 {
+		if err := k.state.Origins.Enter(ctx, change, exchange.OriginKey(k.directory, in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.heard(ctx, in, change); err != nil || !learns {
+		return new(bool), err
+	}
+	return k.state.Sessions.Use(ctx, k.directory, in.key, in.agent, in.account, now, change)
 }
 
 // Complete ends an agent run.
@@ -463,7 +499,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 
 // heard enters the speaker of a message into a change, if the place has several readers. Only the
 // app that has the channel knows the origin of a message.
-func (k *ruleset) heard(ctx context.Context, in *incoming, c *store.Change) error {
+func (k inbound) heard(ctx context.Context, in *incoming, c *store.Change) error {
 	if len(in.spoke) == 0 || len(in.origin.Places) == 0 || !k.learns(in) {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	case m.carried:
 		sent.Details["carried"] = true
 		if m.local != nil {
-			// A report of the message is compared with these, see [ruleset.sent].
+			// A report of the message is compared with these, see [inbound.sent].
 			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
 			if v.Chain.OwnTurn {
 				sent.Details["ownTurn"] = true

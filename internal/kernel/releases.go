@@ -113,7 +113,7 @@ func (g *Granted) emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 	if hook == api.MessageReceived {
 		k := g.kernel
 		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: true, halves: p.Halves}
-		_, err := g.rules.bring(ctx, in)
+		_, err := inbound{g.rules}.bring(ctx, in)
 		return in.taken(err)
 	}
 	s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))

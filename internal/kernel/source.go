@@ -10,8 +10,8 @@ import (
 
 // source compares an envelope with the directory's knowledge of its sender, its session and its
 // address. An envelope that contradicts the directory is a forgery.
-func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
-	from, reported := sourceOf(k, in.appID, in.key, &in.origin, in.agent, envelope)
+func (k inbound) source(ctx context.Context, in *incoming, envelope *ocip.Envelope) (*sourced, error) {
+	from, reported := sourceOf(k.ruleset, in.appID, in.key, &in.origin, in.agent, envelope)
 	if !reported {
 		return from, nil
 	}
@@ -30,7 +30,7 @@ func (k *ruleset) source(ctx context.Context, in *incoming, envelope *ocip.Envel
 	return from, nil
 }
 
-// sourceOf is [ruleset.source] by the directory alone. Reported is set if the message must be
+// sourceOf is [inbound.source] by the directory alone. Reported is set if the message must be
 // compared with one that an agent of this daemon has sent.
 func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agent, envelope *ocip.Envelope) (from *sourced, reported bool) {
 	claimed := envelope.SourceAgent
