@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/openclawos/ocipd/internal/cli/doctor"
+	"github.com/openclawos/ocipd/internal/cli/runtimecmd"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +26,7 @@ reads the whole log.`,
 			d := doctor.New(cmd.Context(), &s.Process)
 			if !noCanary {
 				// Without a known place, there is no gate to test.
-				d.Gates, _ = s.integrationPlace()
+				d.Gates, _ = runtimecmd.Place(&s.Process)
 			}
 			return d.Run(asJSON, quiet, fix)
 		},

@@ -25,6 +25,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/contentcmd"
 	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
 	"github.com/openclawos/ocipd/internal/cli/kernelcmd"
+	"github.com/openclawos/ocipd/internal/cli/runtimecmd"
 	"github.com/openclawos/ocipd/internal/cli/sendcmd"
 	"github.com/openclawos/ocipd/internal/cli/taskcmd"
 	"github.com/spf13/cobra"
@@ -122,9 +123,9 @@ const toolsGroup = "Tools"
 func commandGroups(s *shell) []commandGroup {
 	p := &s.Process
 	return []commandGroup{
-		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), newIntegrate(s), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), runtimecmd.NewIntegrate(p), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
 		{"Decide", []*cobra.Command{approvalcmd.New(p), approvalcmd.NewGrants(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
-		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), newACP(s), newMCP(s), newMCPProxy(s), newMCPConnect(s), newToolGate(s)}},
+		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), runtimecmd.NewACP(p), runtimecmd.NewMCP(p), runtimecmd.NewMCPProxy(p), runtimecmd.NewMCPConnect(p), runtimecmd.NewToolGate(p)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(p)}},
 		{"Rules", []*cobra.Command{configcmd.New(p), configcmd.NewPolicy(p), contentcmd.New(p), contentcmd.NewMeasure(p)}},
 		{toolsGroup, []*cobra.Command{kernelcmd.NewCall(p), newProtocol(s), kernelcmd.NewDebug(p), newVersion(s), newMan(s)}},

@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/runtimecmd"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/openclawos/ocipd/internal/daemon/supervisor"
@@ -78,7 +79,7 @@ names another; "ocipd service install" sets both up.`,
 			}
 			percent := s.tune()
 			log, threshold := newLogger(cfg.Log, s.Stderr, term.ScreenOf(s.Stderr, s.Getenv))
-			notes := filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), integrationNotes)
+			notes := filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), runtimecmd.Notes)
 			d, err := daemon.New(daemon.Options{
 				Gates:  func() map[string][]string { return integrate.Held(notes) },
 				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,

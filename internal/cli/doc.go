@@ -24,6 +24,7 @@
 //   - logview: shows records on a terminal: rows, pages, charts
 //   - measure: measures the detectors on texts that people have judged, and people's
 //     decisions about held messages
+//   - runtimecmd: the commands that stand between the daemon and agents' runtimes
 //   - sendcmd: the commands that send and check a message
 //   - service: installs, removes and shows the systemd service of a user
 //   - taskcmd: the commands about tasks, and the runner

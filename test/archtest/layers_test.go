@@ -57,7 +57,7 @@ var (
 // process or a connection. All others are handed both.
 var clocks = []string{
 	"bench", "bench/detection", "bench/fault", "bench/soak", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/toolgate",
-	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
+	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
 	"internal/daemon", "internal/daemon/supervisor", "test/witnesstest",
 }
 
@@ -112,7 +112,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:     "flags and signals belong to commands",
 	},
 	{
@@ -139,7 +139,7 @@ var unfenced = map[string]bool{
 
 // namedFiles are the folders of commands, whose files a person names: they are read with a
 // bound, by cli.ReadFile or durable.ReadUpTo.
-var namedFiles = []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "internal/bridge/toolmap"}
+var namedFiles = []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "internal/bridge/toolmap"}
 
 // clockReads are the functions that read the clock or draw a fresh id, and
 // processEnds those that end the process. Keys are import path and name.

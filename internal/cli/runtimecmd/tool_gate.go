@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newToolGate(s *shell) *cobra.Command {
+// NewToolGate returns the command that runtimes call before each tool.
+func NewToolGate(s *cli.Process) *cobra.Command {
 	var file, runtime string
 	var without []string
 	var hold time.Duration
@@ -40,7 +41,7 @@ of a machine's settings, and finds what ocipd integrate has kept of the user.`,
 			}
 			var prompts []string
 			if token == "" {
-				p, err := s.integrationPlace()
+				p, err := Place(s)
 				if err != nil {
 					return err
 				}

@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // tryGate sends a canary through a runtime's gate, and prints the result.
-func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.Place) error {
+func (s *command) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.Place) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *shell) tryGate(ctx context.Context, r *integrate.Runtime, p *integrate.
 
 // tryAsks tests about which actions a runtime asks, and notes the results, so that an
 // action counts as closed once a version asks about it.
-func (s *shell) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
+func (s *command) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.Place, out bool) error {
 	program := r.Installed(p)
 	if out || !p.Tools || program == "" || !r.Tries() {
 		return nil
@@ -42,7 +42,7 @@ func (s *shell) tryAsks(ctx context.Context, r *integrate.Runtime, p *integrate.
 }
 
 // tryUnless lists a runtime's open actions, and tests its gate, unless the runtime was taken out.
-func (s *shell) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
+func (s *command) tryUnless(ctx context.Context, out bool, r *integrate.Runtime, p *integrate.Place) error {
 	if err := s.tryAsks(ctx, r, p, out); err != nil {
 		return err
 	}

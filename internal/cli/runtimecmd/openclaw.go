@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ import (
 type owner struct{ user, tenant string }
 
 // integrateOpenClaw puts OpenClaw's Gateway behind the daemon, or takes it out again.
-func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who owner, remove, dryRun bool) error {
+func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who owner, remove, dryRun bool) error {
 	o, err := integrate.FindOpenClaw(ctx, p)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *shell) integrateOpenClaw(ctx context.Context, p *integrate.Place, who o
 
 // openClawState reports whether the messages of OpenClaw's agents are decided, and why or
 // why not, by OpenClaw's files and the daemon's view of its Gateway.
-func (s *shell) openClawState(ctx context.Context, p *integrate.Place, version string) (gated bool, why string, err error) {
+func (s *command) openClawState(ctx context.Context, p *integrate.Place, version string) (gated bool, why string, err error) {
 	socket, err := s.KernelSocket()
 	if err != nil {
 		return false, "", err
@@ -127,7 +127,7 @@ func (s *shell) openClawState(ctx context.Context, p *integrate.Place, version s
 }
 
 // runningDaemon is the daemon's status, or nil if none runs.
-func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
+func (s *command) runningDaemon(ctx context.Context) (*api.Status, error) {
 	live := new(api.Status)
 	err := s.Operate(ctx, "kernel.status", nil, live)
 	if errors.Is(err, client.ErrNotRunning) {
@@ -137,7 +137,7 @@ func (s *shell) runningDaemon(ctx context.Context) (*api.Status, error) {
 }
 
 // agentsOf plans to add OpenClaw's agents to the daemon's configuration; nil if all are there.
-func (s *shell) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*configEdit, error) {
+func (s *command) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (*configEdit, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ const hostRounds = 8
 
 // askOwners asks for the owner and organisation of each agent, unless flags name them, and
 // returns the agents' entries in the configuration.
-func (s *shell) askOwners(ids []string, who owner) (items []string, err error) {
+func (s *command) askOwners(ids []string, who owner) (items []string, err error) {
 	in, asks := bufio.NewReader(s.Stdin), s.Asks()
 	if !asks && (who.user == "" || who.tenant == "") {
 		return nil, cli.Usagef("whose agents are %s, and of which organisation? say it with --user and --tenant", strings.Join(ids, ", "))
@@ -278,7 +278,7 @@ func replaceConfig(file string, text []byte) error {
 }
 
 // showOpenClaw lists the changes, file by file.
-func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files bool, settings []string) {
+func (s *command) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket string, files bool, settings []string) {
 	s.Say("%s, agents: %s", o.Version, strings.Join(o.Agents, ", "))
 	if edit != nil {
 		s.showEdit(edit)
@@ -305,7 +305,7 @@ func (s *shell) showOpenClaw(o *integrate.OpenClaw, edit *configEdit, socket str
 }
 
 // showEdit shows the additions to the daemon's configuration.
-func (s *shell) showEdit(e *configEdit) {
+func (s *command) showEdit(e *configEdit) {
 	if e.Was {
 		s.Say("%s", e.File)
 	} else {
@@ -320,7 +320,7 @@ func (s *shell) showEdit(e *configEdit) {
 }
 
 // removeOpenClaw takes OpenClaw out again.
-func (s *shell) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live *api.Status, dryRun bool) error {
+func (s *command) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live *api.Status, dryRun bool) error {
 	plan, err := o.Planned()
 	if err != nil {
 		return err

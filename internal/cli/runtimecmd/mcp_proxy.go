@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"cmp"
@@ -20,7 +20,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newMCPProxy(s *shell) *cobra.Command {
+// NewMCPProxy returns the command that decides about the calls of an MCP server.
+func NewMCPProxy(s *cli.Process) *cobra.Command {
 	var agent, token, given, unmapped, address, listen, name string
 	var hold time.Duration
 	c := &cobra.Command{
@@ -107,7 +108,7 @@ agent's token.`,
 	return c
 }
 
-func newMCPExplain(s *shell) *cobra.Command {
+func newMCPExplain(s *cli.Process) *cobra.Command {
 	var given, address string
 	c := &cobra.Command{
 		Use:   "explain [--map FILE] {-- SERVER [ARG]... | --url URL}",
@@ -149,7 +150,7 @@ func speaks(ctx context.Context, target *url.URL, log *slog.Logger) error {
 
 // sourceOf distinguishes the server from others with its name. A server over HTTP gets
 // nothing from this process's environment.
-func sourceOf(s *shell, name, shown, address string, command []string) *mcpproxy.Source {
+func sourceOf(s *cli.Process, name, shown, address string, command []string) *mcpproxy.Source {
 	if address != "" {
 		return &mcpproxy.Source{Name: name, Shown: shown, Address: address}
 	}

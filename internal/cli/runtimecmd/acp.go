@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"context"
@@ -20,13 +20,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newACP(s *shell) *cobra.Command {
+// NewACP returns the commands that run agents by the Agent Client Protocol.
+func NewACP(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "acp", Short: "run agents that speak the Agent Client Protocol"})
 	c.AddCommand(newACPRun(s))
 	return c
 }
 
-func newACPRun(s *shell) *cobra.Command {
+func newACPRun(s *command) *cobra.Command {
 	var file, id, workspace string
 	var asJSON bool
 	c := &cobra.Command{
@@ -82,7 +84,7 @@ func saidOf(r *acp.Result) string {
 }
 
 // bridge returns the options to run the agent of a token's actor.
-func (s *shell) bridge(ctx context.Context, file, id, workspace string) (*acp.Options, *taskclient.Conn, error) {
+func (s *command) bridge(ctx context.Context, file, id, workspace string) (*acp.Options, *taskclient.Conn, error) {
 	token, err := s.Token(file)
 	if err != nil {
 		return nil, nil, err

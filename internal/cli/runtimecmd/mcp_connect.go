@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newMCPConnect(s *shell) *cobra.Command {
+// NewMCPConnect returns the command that reaches an MCP server over HTTP.
+func NewMCPConnect(s *cli.Process) *cobra.Command {
 	var address, bearer string
 	c := &cobra.Command{
 		Use:   "mcp-connect --url URL NAME",

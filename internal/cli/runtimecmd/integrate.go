@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"cmp"
@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newIntegrate(s *shell) *cobra.Command {
+// NewIntegrate returns the commands that put runtimes behind the daemon.
+func NewIntegrate(p *cli.Process) *cobra.Command {
+	s := &command{p}
 	var agent, token, key string
 	var remove, dryRun, asJSON, serversOnly, managed bool
 	var who owner
@@ -56,7 +58,7 @@ Without a name, list the runtimes of this machine with what is gated, what is op
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := s.integrationPlace()
+			p, err := Place(s.Process)
 			if err != nil {
 				return err
 			}
@@ -117,12 +119,12 @@ func runtimeNames() (names []string) {
 	return names
 }
 
-// integrationNotes is the folder, beside the database, of notes about changes to the
+// Notes is the folder, beside the database, of notes about changes to the
 // runtimes' files.
-const integrationNotes = "integrations"
+const Notes = "integrations"
 
-// integrationPlace gives the places of the runtimes' files, and the command line of this program.
-func (s *shell) integrationPlace() (*integrate.Place, error) {
+// Place gives the places of the runtimes' files, and the command line of this program.
+func Place(s *cli.Process) (*integrate.Place, error) {
 	home := s.Getenv("HOME")
 	if !filepath.IsAbs(home) {
 		return nil, fmt.Errorf("cannot tell where the runtimes' files are: HOME is %q", home)
@@ -135,7 +137,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), integrationNotes)}
+	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), Notes)}
 	for _, o := range []struct{ name, path string }{{"--config", s.ConfigFile}, {"--socket", s.Socket}} {
 		if o.path == "" {
 			continue
@@ -154,7 +156,7 @@ func (s *shell) integrationPlace() (*integrate.Place, error) {
 	return p, err
 }
 
-func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent, key string, remove, dryRun bool) error {
+func (s *command) integrate(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent, key string, remove, dryRun bool) error {
 	var plan *integrate.Plan
 	var err error
 	if remove {
@@ -220,7 +222,7 @@ func (s *shell) integrate(ctx context.Context, r *integrate.Runtime, p *integrat
 
 // mayAsk decides whether a runtime asks about tool calls. It returns an error if the
 // runtime's hooks would fail open.
-func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string) error {
+func (s *command) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.Place, agent string) error {
 	cfg, err := s.Load(nil)
 	if err != nil || !p.Tools {
 		return err
@@ -245,7 +247,7 @@ func (s *shell) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate.P
 const tokenLasts = 365 * 24 * time.Hour
 
 // makeToken has the daemon issue a token for an agent, unless the file exists.
-func (s *shell) makeToken(ctx context.Context, agent, key, file string) error {
+func (s *command) makeToken(ctx context.Context, agent, key, file string) error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
@@ -265,7 +267,7 @@ func (s *shell) makeToken(ctx context.Context, agent, key, file string) error {
 }
 
 // sayOpen lists a runtime's remaining ways past the daemon.
-func (s *shell) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrate.Place, removed bool) error {
+func (s *command) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrate.Place, removed bool) error {
 	if removed {
 		return nil
 	}
@@ -322,7 +324,7 @@ func shownLine(words []string) string {
 }
 
 // integratedAgent is the agent for which a runtime's servers are gated.
-func (s *shell) integratedAgent(named string) (string, error) {
+func (s *command) integratedAgent(named string) (string, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return "", err
@@ -353,7 +355,7 @@ type listed struct {
 	Why   string `json:"why"`
 }
 
-func (s *shell) listIntegrations(ctx context.Context, p *integrate.Place, asJSON bool) error {
+func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJSON bool) error {
 	var list []listed
 	for _, r := range integrate.Runtimes() {
 		program := r.Installed(p)

@@ -1,4 +1,4 @@
-package main
+package runtimecmd
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newMCP(s *shell) *cobra.Command {
+// NewMCP returns the command that offers the daemon as an MCP server.
+func NewMCP(s *cli.Process) *cobra.Command {
 	var file, role string
 	var without []string
 	c := &cobra.Command{
