@@ -21,7 +21,7 @@ func Events() map[string][]string {
 		ActionSecurity: {
 			"agent_completed", "agent_starting", "altered_row", "backup_begun", "binding_refused", "bringing_refused", "call_signed", "contact_forgotten", EventStarted, "daemon_stopped", "decision_refused",
 			"digest_key_destroyed", "digest_key_kept", "digest_key_lost", "disk_full", "disk_low", "disk_ok", "effect_process", "exchange_refused", "gateway_gated", "gateway_gone", "gateway_unbound",
-			"gateway_ungated", "grant.attached", "grant.issued", "grant.revoked", "held_text_read", "key_rotation", "log_damaged", "log_exported", "mirror_lost", "process_refused", "rows_sealed", "sender_refused", "sending_paused",
+			"gateway_ungated", "grant.attached", "grant.issued", "grant.revoked", "held_text_read", "key_rotation", "log_damaged", "log_exported", "mirror_lost", "process_refused", "rows_sealed", "runner_attached", "runner_refused", "sender_refused", "sending_paused",
 			"sending_resumed", "session_end", "session_start", "settling_refused", "state_adopted", "state_kept", "state_restored", "task_permission", "task_refused", "tool_completed", "tool_executing", "undecided_message",
 			"undecided_word", "unsigned_tail", "witness_added", "witness_refused", "witness_removed",
 		},

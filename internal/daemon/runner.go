@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/ipc"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"github.com/openclawos/ocipd/internal/task/ledger"
@@ -84,7 +86,8 @@ func (r *runners) tell(c taskapi.RunnerChunk) bool {
 	return true
 }
 
-// attach answers runner.attach.
+// attach answers runner.attach. Nothing else tells the runner from another process of the daemon's
+// user, so it must run the daemon's own program, which reports nothing but what it has run.
 func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachParams) (ipc.Feed, error) {
 	if uid, _, _ := p.Credentials(); int64(uid) != int64(os.Geteuid()) {
 		return nil, api.Errorf(api.Forbidden, "the runner is the daemon's user's")
@@ -95,22 +98,56 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 	if _, err := ledger.Open(r.dir, time.Now()); err != nil {
 		return nil, err
 	}
+	exe, program := registry.Program(p)
+	if program == "" || program != registry.OwnProgram() {
+		refusal := api.Errorf(api.Forbidden, "the runner is `ocipd runner` of the same build as the daemon; after an upgrade restart both")
+		return nil, errors.Join(r.note("runner_refused", audit.ResultDeny, p, exe, program), refusal)
+	}
+	if !r.occupy(p) {
+		return nil, api.Errorf(api.Conflict, "a runner is attached already")
+	}
+	if err := r.note("runner_attached", audit.ResultAllow, p, exe, program); err != nil {
+		r.vacate()
+		return nil, err
+	}
+	return r.feed, nil
+}
+
+// occupy makes a connection the runner's, if there is no runner.
+func (r *runners) occupy(p api.Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.peer != nil {
-		return nil, api.Errorf(api.Conflict, "a runner is attached already")
+		return false
 	}
 	r.peer, r.queue = p, nil
-	return r.feed, nil
+	return true
+}
+
+// vacate ends the runner's part.
+func (r *runners) vacate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.peer = nil
+}
+
+// note records which program attaches, or tries to attach, as the runner.
+func (r *runners) note(event, result string, p api.Peer, exe, program string) error {
+	uid, _, _ := p.Credentials()
+	process, _ := p.Process() // a process that cannot be seen has no name
+	_, err := r.d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+		ID: r.d.ids.next(), ActionType: audit.ActionSecurity, Event: event, PolicyResult: result,
+		Details: map[string]any{"uid": uid, "process": process, "exe": exe, "program": program},
+	}}})
+	if err != nil {
+		err = storeerror.NotRecorded("cannot record which process attaches as the runner", err)
+	}
+	return err
 }
 
 // feed tells the runner what to do, beginning with all runs that are recorded as started.
 func (r *runners) feed(ctx context.Context, out api.Stream) error {
-	defer func() {
-		r.mu.Lock()
-		r.peer = nil
-		r.mu.Unlock()
-	}()
+	defer r.vacate()
 	if err := out.Send(ctx, taskapi.RunnerChunk{Directory: r.dir}); err != nil {
 		return err
 	}
