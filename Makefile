@@ -53,7 +53,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak size cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference size cover lint vuln fmt dist dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -143,6 +143,10 @@ fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-al
 
 soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
+
+reference: ## write docs/reference/protocol/methods.md from the table of methods
+	CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol methods >docs/reference/protocol/methods.md.new
+	mv docs/reference/protocol/methods.md.new docs/reference/protocol/methods.md
 
 size: ## print how many lines of code the promise rests on
 	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'

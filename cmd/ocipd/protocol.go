@@ -14,7 +14,7 @@ import (
 
 func newProtocol(s *shell) *cobra.Command {
 	c := cli.Group(&cobra.Command{
-		Use: "protocol", Short: "print the protocol for programs: JSON Schema, TypeScript",
+		Use: "protocol", Short: "print the protocol: JSON Schema, TypeScript, reference page",
 		Long: "Print the kernel protocol for programs, as this ocipd serves it. No daemon has to run.",
 	})
 	c.AddCommand(
@@ -30,8 +30,27 @@ func newProtocol(s *shell) *cobra.Command {
 			"Print TypeScript declarations made from the schema: an interface for each type, and the\n"+
 				"maps Methods, from a name to its params and result, and Events, from a name to its\n"+
 				"payload.", func(p *jsonschema.Schema) ([]byte, error) { return schema.TypeScript(p), nil }),
+		newProtocolPage(s),
 	)
 	return c
+}
+
+// newProtocolPage makes the command that prints the page of all methods.
+func newProtocolPage(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use: "methods", Short: "print the reference page of all methods",
+		Long: "Print the reference page of all methods as Markdown: who may call each, its errors, its\n" +
+			"parameters with their bounds and meanings, and the members of its result.",
+		Example: "  ocipd protocol methods", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			page, err := daemon.Reference()
+			if err != nil {
+				return err
+			}
+			_, err = s.Stdout.Write(page)
+			return err
+		},
+	}
 }
 
 // newProtocolForm makes the command that prints the protocol in one form.

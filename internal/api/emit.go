@@ -113,12 +113,12 @@ func (m EmittedMessage) Room() int { return room(m.Content, m.Metadata) }
 
 // SessionEvent is the data of session_start, encoded.
 func SessionEvent(key, agent string) []byte {
-	return appendJSON(nil, SessionStarted{SessionKey: key, AgentID: agent})
+	return appendJSON(nil, sessionStarted{SessionKey: key, AgentID: agent})
 }
 
 // RunEvent is the data of agent_starting, encoded.
 func RunEvent(run, agent, key string) []byte {
-	return appendJSON(nil, RunStarting{RunID: run, AgentID: agent, SessionKey: key})
+	return appendJSON(nil, runStarting{RunID: run, AgentID: agent, SessionKey: key})
 }
 
 // Message reads the message of a hook. It needs what a message that is dispatched needs.

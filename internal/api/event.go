@@ -12,19 +12,6 @@ const (
 	KernelResumed = "kernel:resumed"
 )
 
-// HookEvents maps the names of the events of hooks to the hooks: one for each name that an app
-// can subscribe with.
-func HookEvents() map[string]Hook {
-	names := make(map[string]Hook)
-	for _, hook := range Hooks() {
-		names["hook:"+string(hook)] = hook
-		if alias := hook.Alias(); alias != "" {
-			names["hook:"+alias] = hook
-		}
-	}
-	return names
-}
-
 // Events lists the names of all events, those of hooks by their canonical names.
 func Events() []string {
 	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}

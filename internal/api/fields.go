@@ -26,22 +26,8 @@ func (f *Fields) Text(path, value string, limit int) {
 	}
 }
 
-// Limits on names, in bytes. They bound what one app can make the kernel keep.
-const (
-	MaxName = 256
-	MaxList = 256
-)
-
-// Names demands a list of names that is not endless.
-func (f *Fields) Names(path string, values []string) {
-	if len(values) > MaxList {
-		f.Add(path, "more than %d items", MaxList)
-		return
-	}
-	for i, v := range values {
-		f.Text(fmt.Sprintf("%s[%d]", path, i), v, MaxName)
-	}
-}
+// MaxName bounds a name, in bytes.
+const MaxName = 256
 
 // ID demands an id with its prefix.
 func (f *Fields) ID(path, prefix, id string) {
@@ -67,12 +53,5 @@ func (f *Fields) OneOf(path, value string, list []string) {
 		f.Add(path, "required: one of %s", strings.Join(list, ", "))
 	case !slices.Contains(list, value):
 		f.Add(path, "%.64q is not one of %s", value, strings.Join(list, ", "))
-	}
-}
-
-// UpTo refuses a text that is endless.
-func (f *Fields) UpTo(path, value string, limit int) {
-	if len(value) > limit {
-		f.Add(path, "longer than %d bytes", limit)
 	}
 }

@@ -68,13 +68,13 @@ func (h Hook) Data() reflect.Type {
 	case MessageReceived:
 		return reflect.TypeFor[Inbound]()
 	case AgentStarting:
-		return reflect.TypeFor[RunStarting]()
+		return reflect.TypeFor[runStarting]()
 	case AgentCompleted:
-		return reflect.TypeFor[RunCompleted]()
+		return reflect.TypeFor[runCompleted]()
 	case SessionStart:
-		return reflect.TypeFor[SessionStarted]()
+		return reflect.TypeFor[sessionStarted]()
 	case ToolExecuting, ToolCompleted:
-		return reflect.TypeFor[ToolUse]()
+		return reflect.TypeFor[toolUse]()
 	case SessionEnd:
 	}
 	return reflect.TypeFor[Object]()
@@ -83,30 +83,30 @@ func (h Hook) Data() reflect.Type {
 // Open reports whether apps can raise the hook too, with data of any form.
 func (h Hook) Open() bool { return h == AgentStarting || h == AgentCompleted || h == SessionStart }
 
-// RunStarting is the data of agent_starting.
-type RunStarting struct {
+// runStarting is the data of agent_starting.
+type runStarting struct {
 	RunID      string `json:"runId"`
 	AgentID    string `json:"agentId"`
 	SessionKey string `json:"sessionKey"`
 }
 
-// RunCompleted is the data of agent_completed.
-type RunCompleted struct {
+// runCompleted is the data of agent_completed.
+type runCompleted struct {
 	RunID      string `json:"runId"`
 	SessionKey string `json:"sessionKey"`
 	Success    bool   `json:"success"`
 	Error      string `json:"error"`
 }
 
-// SessionStarted is the data of session_start.
-type SessionStarted struct {
+// sessionStarted is the data of session_start.
+type sessionStarted struct {
 	SessionKey string `json:"sessionKey"`
 	AgentID    string `json:"agentId"`
 }
 
-// ToolUse is the data of tool_executing and tool_completed. Runtimes raise these hooks with
+// toolUse is the data of tool_executing and tool_completed. Runtimes raise these hooks with
 // further members of their own; the daemon checks the form of none in a call that it only passes on.
-type ToolUse struct {
+type toolUse struct {
 	Tool           jsontext.Value `json:"toolName,omitzero" doc:"The tool's name, a string."`
 	Params         jsontext.Value `json:"params,omitzero" doc:"The tool's arguments."`
 	Server         jsontext.Value `json:"mcpServer,omitzero" doc:"The tool's server, a string."`

@@ -267,13 +267,6 @@ const (
 // OrderKey has a connection's lists made one after another.
 func (*SessionListParams) OrderKey() string { return lists }
 
-// Between demands a number from low to high.
-func (f *Fields) Between(path string, n, low, high int) {
-	if n < low || n > high {
-		f.Add(path, "%d is not between %d and %d", n, low, high)
-	}
-}
-
 // Page returns the page's size.
 func (p *SessionListParams) Page() int {
 	if p.Limit == nil {
@@ -447,12 +440,12 @@ type HookEvent struct {
 // HookContext says what a hook event is about. AuditID is the id of the record of the
 // decision that let the message through.
 type HookContext struct {
-	AgentID    string `json:"agentId,omitzero" is:"max=256"`
-	SessionKey string `json:"sessionKey,omitzero" is:"max=512 form=session"`
-	ChannelID  string `json:"channelId,omitzero" is:"max=256"`
-	AccountID  string `json:"accountId,omitzero" is:"max=256"`
-	Timestamp  int64  `json:"timestamp"`
-	AuditID    string `json:"auditId,omitzero"`
+	AgentID    string `json:"agentId,omitzero" is:"max=256" doc:"The agent."`
+	SessionKey string `json:"sessionKey,omitzero" is:"max=512 form=session" doc:"The session."`
+	ChannelID  string `json:"channelId,omitzero" is:"max=256" doc:"The channel."`
+	AccountID  string `json:"accountId,omitzero" is:"max=256" doc:"The account."`
+	Timestamp  int64  `json:"timestamp" doc:"Unix milliseconds. The daemon sets it."`
+	AuditID    string `json:"auditId,omitzero" doc:"The id of the decision's record. The daemon sets it."`
 }
 
 // Append writes the context as JSON, as the library would.

@@ -5,12 +5,24 @@ import (
 	"github.com/openclawos/ocipd/internal/api/schema"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // Protocol returns the published schema of the methods for apps, for operators, or for
 // both. It needs no running daemon.
 func Protocol(apps, operators bool) (*jsonschema.Schema, error) {
 	return schema.Protocol(ipc.DescribeFor(methodTable(), apps, operators))
+}
+
+// Reference returns the reference page of all methods as Markdown. It needs no running daemon.
+func Reference() ([]byte, error) {
+	list, matrix := ipc.DescribeFor(methodTable(), true, true), tasks.Matrix()
+	for i := range list {
+		if m := &list[i]; m.Access == string(ipc.AccessTask) {
+			m.Roles = tasks.Named(matrix[m.Name])
+		}
+	}
+	return schema.Reference(list)
 }
 
 // methodTable is the table of methods without a running daemon behind it; its methods must

@@ -45,7 +45,7 @@ func described(methods []Method, on ...face) (list []schema.Method) {
 		if len(served) == 0 {
 			continue
 		}
-		d := schema.Method{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing, Strict: true, Params: m.Params, Result: m.Result}
+		d := schema.Method{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing, Strict: true, Params: m.Params, Result: m.Result, Errors: m.Errors}
 		for _, f := range served {
 			d.Strict = d.Strict && m.strict(f)
 		}

@@ -80,6 +80,8 @@ type Method struct {
 	// Signing says whether a call on the operator socket takes a person's signature, if signatures
 	// are required.
 	Signing api.Signing
+	// Errors are the codes of the method's own refusals, besides those that any method can answer.
+	Errors []api.Code
 
 	// call and open get the parameters that Decode made.
 	call func(context.Context, *conn, *wire.Request, any) (any, api.AfterReply, error)
@@ -190,7 +192,7 @@ type TaskSession interface {
 // Task makes the row of a method of tasks, on both sockets.
 func Task[S TaskSession, P, R any](name string, s api.Signing, f func(S, context.Context, *P) (R, error)) Method {
 	m := row[P, R](name, AccessTask, Patient)
-	m.Signing = s
+	m.Signing, m.Errors = s, []api.Code{api.Forbidden, api.NotFound, api.Conflict, api.CapabilityDenied}
 	m.call = func(ctx context.Context, c *conn, r *wire.Request, p any) (any, api.AfterReply, error) {
 		ctx, err := c.tasks.Admit(ctx, name, c.face == faceApp && r.Token != "")
 		if err != nil {
@@ -280,6 +282,12 @@ func (m *Method) read(f face, r *wire.Request) (params any, err error) {
 		params.(api.Mendable).Mend(r.Mended())
 	}
 	return params, nil
+}
+
+// Fails returns the row with the codes of the method's own refusals.
+func (m Method) Fails(codes ...api.Code) Method {
+	m.Errors = codes
+	return m
 }
 
 // answered counts an answer and returns its error.

@@ -50,6 +50,9 @@ func sentences(text string) (list []string) {
 	return list
 }
 
+// generated is in pages that a command makes from a table, for looking things up.
+const generated = "Do not edit. -->"
+
 // TestPages holds pages to a size that a reader takes in at once, and to sentences that
 // name their nouns. Records of decisions are left as they were written.
 func TestPages(t *testing.T) {
@@ -57,7 +60,7 @@ func TestPages(t *testing.T) {
 		if !strings.HasSuffix(f.rel, ".md") || f.rel == "CHANGELOG.md" || strings.HasPrefix(f.rel, "docs/adr/") || strings.HasPrefix(f.rel, "examples/prose/") {
 			continue
 		}
-		if len(f.text) > pageBytes {
+		if len(f.text) > pageBytes && !strings.Contains(f.text, generated) {
 			t.Errorf("%s has %d bytes, more than %d: make two pages of it", f.rel, len(f.text), pageBytes)
 		}
 		all := sentences(f.text)

@@ -9,6 +9,8 @@ import (
 
 // Form is a form that a text has.
 type Form struct {
+	// Name says the form in words.
+	Name string
 	// Pattern is a regular expression for the form, in what JSON Schema and Go share.
 	Pattern string
 	// fits is the pattern, as code.
@@ -21,21 +23,21 @@ type Form struct {
 func formOf(name string) *Form {
 	switch name {
 	case "session":
-		return &Form{`^[^:]+:[\s\S]+$`, session, "%q is not {channelId}:{target} or agent:{agentId}:{rest}"}
+		return &Form{"session key", `^[^:]+:[\s\S]+$`, session, "%q is not {channelId}:{target} or agent:{agentId}:{rest}"}
 	case "digest":
-		return byPattern(`^sha256:[0-9a-f]{64}$`, "want sha256: and 64 digits")
+		return byPattern("`sha256:…`", `^sha256:[0-9a-f]{64}$`, "want sha256: and 64 digits")
 	case "cursor":
-		return byPattern(`^[0-9A-Za-z._-]{0,1000}[0-9A-Za-z._-]{0,1000}$`, "not the cursor of a read")
+		return byPattern("cursor", `^[0-9A-Za-z._-]{0,1000}[0-9A-Za-z._-]{0,1000}$`, "not the cursor of a read")
 	case "app":
-		return &Form{api.AppIDPattern.String(), api.AppIDPattern.MatchString, "%q is not a package name such as @acme/telegram"}
+		return &Form{"package name", api.AppIDPattern.String(), api.AppIDPattern.MatchString, "%q is not a package name such as @acme/telegram"}
 	case "version":
-		return byPattern(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`, "%q is not a semantic version such as 1.0.0")
+		return byPattern("semantic version", `^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`, "%q is not a semantic version such as 1.0.0")
 	}
 	return nil
 }
 
-func byPattern(pattern, problem string) *Form {
-	return &Form{pattern, regexp.MustCompile(pattern).MatchString, problem}
+func byPattern(name, pattern, problem string) *Form {
+	return &Form{name, pattern, regexp.MustCompile(pattern).MatchString, problem}
 }
 
 // session reports whether a text is a session key. It is asked for each message.

@@ -20,6 +20,9 @@ type Method struct {
 	// Result is the type of a chunk if the method streams, and Opening, unless it is nil,
 	// that of the answer before the first chunk.
 	Params, Result, Opening reflect.Type
+	// Errors are the method's own codes. Roles are the permitted roles, "" if they do not matter.
+	Errors []api.Code
+	Roles  string
 }
 
 // Streams reports whether the method answers in chunks.
@@ -97,6 +100,7 @@ func (m *maker) methods(methods []Method) error {
 		if row.Signing != "" {
 			was.Extra["x-signing"] = row.Signing
 		}
+		was.Extra["x-errors"] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Extra["x-errors"].([]api.Code), row.Errors))))
 	}
 	m.defs[defMethods] = all
 	return nil
@@ -117,7 +121,7 @@ func (m *maker) method(row *Method) (*jsonschema.Schema, error) {
 	}
 	s := &jsonschema.Schema{
 		Type: "object", Properties: map[string]*jsonschema.Schema{"params": params, "result": result}, PropertyOrder: []string{"params", "result"},
-		Extra: map[string]any{"x-access": []string{row.Access}, "x-pace": row.Pace, "x-stream": row.Streams()},
+		Extra: map[string]any{"x-access": []string{row.Access}, "x-pace": row.Pace, "x-stream": row.Streams(), "x-errors": append([]api.Code{}, row.Errors...)},
 	}
 	if row.Signing != "" {
 		s.Extra["x-signing"] = row.Signing
@@ -169,7 +173,7 @@ func payloads() map[string]reflect.Type {
 func (m *maker) events() error {
 	all := &jsonschema.Schema{Type: "object", Description: "The events: the payload of each.", Properties: map[string]*jsonschema.Schema{}}
 	names := api.Events()
-	for _, name := range slices.Sorted(maps.Keys(api.HookEvents())) {
+	for _, name := range slices.Sorted(maps.Keys(hookEvents())) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -187,10 +191,23 @@ func (m *maker) events() error {
 	return nil
 }
 
+// hookEvents maps the names of the events of hooks to the hooks: one for each name that an app
+// can subscribe with.
+func hookEvents() map[string]api.Hook {
+	names := make(map[string]api.Hook)
+	for _, hook := range api.Hooks() {
+		names["hook:"+string(hook)] = hook
+		if alias := hook.Alias(); alias != "" {
+			names["hook:"+alias] = hook
+		}
+	}
+	return names
+}
+
 // payload is the schema of the payload of an event. The events of hooks have a common form, and
 // data of their own.
 func (m *maker) payload(event string) (*jsonschema.Schema, error) {
-	hook, ok := api.HookEvents()[event]
+	hook, ok := hookEvents()[event]
 	if !ok {
 		return m.of(payloads()[event], use{})
 	}

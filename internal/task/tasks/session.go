@@ -103,7 +103,7 @@ func (s *Session) Admit(ctx context.Context, method string, authorized bool) (co
 		return ctx, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("this grant is agent %s's alone and works on no task", who.Grant.Agent)})
 	}
 	if roles := s.t.matrix[method]; !roles.Has(who.Role) && !mutant.Off("task-role") {
-		refusal := &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("%s is for %s, and %s is %s", method, named(roles), who.Name, who.Role)}
+		refusal := &task.Refusal{Code: task.NotPermitted, Message: fmt.Sprintf("%s is for %s, and %s is %s", method, Named(roles), who.Name, who.Role)}
 		return ctx, s.t.refused(nil, &who.Actor, nil, refusal)
 	}
 	if g := who.Grant; g != nil && len(g.Tools) > 0 && !slices.Contains(g.Tools, tool(method)) {
@@ -112,7 +112,8 @@ func (s *Session) Admit(ctx context.Context, method string, authorized bool) (co
 	return context.WithValue(ctx, callKey{}, who), nil
 }
 
-func named(roles task.Roles) string {
+// Named lists the roles of a set.
+func Named(roles task.Roles) string {
 	var names []byte
 	for _, r := range append(task.ActorRoles(), task.Operator) {
 		if roles.Has(r) {
