@@ -35,27 +35,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if m.to.Kind == ocip.KindAgent {
 		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
 	}
-	var d *outbox.Delivery
-	var letter gate.Letter
-	switch {
-	case m.carried:
-		sent.Details["carried"] = true
-		if m.local != nil {
-			// A report of the message is compared with these, see [inbound.sent].
-			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
-			if v.Chain.OwnTurn {
-				sent.Details["ownTurn"] = true
-			}
-		}
-		letter, err = k.closed(sent, m.emitted())
-	case m.local != nil:
-		runID := k.newID()
-		d = k.inbound(m.local, runID, m, v, sent.ID)
-		err = k.closedIn(sent, d, m.inbound(runID))
-	default:
-		d = k.outbound(m, v, sent.ID)
-		err = k.closedIn(sent, d, m.message())
-	}
+	d, letter, err := k.closes(m, v, sent)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
@@ -76,15 +56,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		v.Exchange.Track(v.Shared, v.Withheld)
 		k.state.EnterLocked(change, v.Exchange)
 	}
-	whose := m.sender
-	if m.local != nil {
-		whose = m.local
-	} else if routed, ok := k.directory.Routed(m.key); ok {
-		// The first sender does not take a session away from the agent that it is configured for.
-		whose = routed
-	} else if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
-		whose = other
-	}
+	whose := k.sessionOf(m)
 	fresh, err := k.enterSession(ctx, m, whose, now, change)
 	if err != nil {
 		return api.DispatchResult{}, err
@@ -125,6 +97,46 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), nil)
 	}
 	return result, nil
+}
+
+// closes closes a message for its record: in a delivery to an agent of this daemon or to a channel's
+// app, or as a letter for the runtime that carries it. Then d is nil.
+func (k *ruleset) closes(m *outgoing, v *ocip.Verdict, sent *audit.Record) (d *outbox.Delivery, letter gate.Letter, err error) {
+	switch {
+	case m.carried:
+		sent.Details["carried"] = true
+		if m.local != nil {
+			// A report of the message is compared with these, see [inbound.sent].
+			sent.Details["envelope"], sent.Details["chain"] = string(v.Annotation), string(v.Chain.Annotation())
+			if v.Chain.OwnTurn {
+				sent.Details["ownTurn"] = true
+			}
+		}
+		letter, err = k.closed(sent, m.emitted())
+	case m.local != nil:
+		runID := k.newID()
+		d = k.inbound(m.local, runID, m, v, sent.ID)
+		err = k.closedIn(sent, d, m.inbound(runID))
+	default:
+		d = k.outbound(m, v, sent.ID)
+		err = k.closedIn(sent, d, m.message())
+	}
+	return d, letter, err
+}
+
+// sessionOf returns the agent that a message's session belongs to if nobody has it yet.
+func (k *ruleset) sessionOf(m *outgoing) *Agent {
+	if m.local != nil {
+		return m.local
+	}
+	if routed, ok := k.directory.Routed(m.key); ok {
+		// The first sender does not take a session away from the agent that it is configured for.
+		return routed
+	}
+	if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
+		return other
+	}
+	return m.sender
 }
 
 // enterSession enters a message's session into a change. If the session belongs to another tenant's
