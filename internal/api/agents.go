@@ -97,11 +97,11 @@ type AgentSent struct {
 	Code       ocip.Code `json:"code,omitzero"`
 	Reason     string    `json:"reason,omitzero"`
 	AuditID    string    `json:"audit_id"`
-	// Replayed is set where nothing was sent since it was sent before.
+	// Replayed is set if nothing was sent since it was sent before.
 	Replayed bool `json:"replayed,omitzero"`
 }
 
-// SentBy is what an agent is told of a message.
+// SentBy is the result for an agent.
 func (r *DispatchResult) SentBy() AgentSent {
 	s := AgentSent{DispatchID: r.DispatchID, Status: SentAway, ApprovalID: r.ApprovalID}
 	switch {
@@ -116,8 +116,8 @@ func (r *DispatchResult) SentBy() AgentSent {
 	return s
 }
 
-// AgentReadParams reads the inbox of the grant's agent (agent.read). Cursor is that of
-// the read before: what it passes is taken out of the inbox for good.
+// AgentReadParams reads the inbox of the grant's agent (agent.read). Cursor is that of the read
+// before: the messages that it passes are removed from the inbox.
 type AgentReadParams struct {
 	Cursor string `json:"cursor,omitzero" is:"form=cursor" doc:"The cursor of the page before: its messages leave the inbox."`
 	Limit  *int   `json:"limit,omitzero" is:"range=1..100" doc:"At most this many; 20 by default."`
@@ -138,8 +138,8 @@ func (p *AgentReadParams) Page() int {
 // read, and no instruction of the daemon's.
 type AgentMessage struct {
 	DispatchID string `json:"dispatch_id"`
-	// From is the agent that sent it, by its instance id, and empty for people and what
-	// came without an envelope.
+	// From is the instance id of the sending agent, empty for people and for messages without an
+	// envelope.
 	From           string    `json:"from,omitzero"`
 	FromUser       string    `json:"from_user,omitzero"`
 	Session        string    `json:"session"`
@@ -158,10 +158,10 @@ type AgentMessage struct {
 	Metadata Object `json:"metadata,omitempty"`
 }
 
-// AgentMessages is what a client is given of an inbox.
+// AgentMessages is a page of an inbox for clients.
 type AgentMessages = AgentMessagesOf[AgentMessage]
 
-// InboxPage is what the daemon gives of an inbox.
+// InboxPage is a page of an inbox from the daemon.
 type InboxPage = AgentMessagesOf[gate.Shown[AgentMessage]]
 
 // AgentMessagesOf is a page of an inbox, the oldest first.
@@ -169,7 +169,7 @@ type AgentMessagesOf[Message any] struct {
 	Messages []Message `json:"messages"`
 	// Cursor passes these messages, once it is given to the next read.
 	Cursor string `json:"cursor,omitzero"`
-	// More is set where further messages wait.
+	// More is set if further messages wait.
 	More bool `json:"more"`
 }
 
@@ -217,7 +217,7 @@ type AgentNews struct {
 	Caught     bool   `json:"caught,omitzero"`
 }
 
-// AgentApproval is what became of a message that is held.
+// AgentApproval is the state of a held message.
 type AgentApproval struct {
 	ApprovalID string    `json:"approval_id"`
 	Status     string    `json:"status"`

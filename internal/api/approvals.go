@@ -21,11 +21,11 @@ const (
 	ApprovalExpired   = "expired"
 )
 
-// The states of subjects that can be asked about again, or whose approval can be taken
-// back before it is used.
+// The states of subjects with a repeated question, or with an approval that can be taken back
+// before its use.
 const (
-	// ApprovalRequestChanges means that a person wants something else: what was asked
-	// for is not done, and may be asked for anew once it is changed.
+	// ApprovalRequestChanges means that a person wants something else: the request is not carried
+	// out, and can be made again in changed form.
 	ApprovalRequestChanges = "request_changes"
 	// ApprovalRevoked means that the request, or an approval that was not used, counts
 	// no longer: what it was for is gone.
@@ -75,8 +75,7 @@ func DecisionsOf(kind string) []string {
 const (
 	ApprovalOfMessage    = "message"
 	ApprovalOfEscalation = "escalation"
-	// ApprovalOfEffect is about what a task does in the world, and ApprovalOfPermission
-	// about a tool that an agent at work on one asks for.
+	// ApprovalOfEffect is about an effect of a task, and ApprovalOfPermission about a tool call.
 	ApprovalOfEffect     = "effect"
 	ApprovalOfPermission = "permission"
 	// ApprovalOfDelivery is about a message that was approved and taken by a runtime that
@@ -84,9 +83,8 @@ const (
 	ApprovalOfDelivery = "delivery"
 )
 
-// ApprovalSummary is one line of the list of held messages. Times are Unix
-// milliseconds; agent and counterparty are instance ids. The counterparty's is
-// empty where it is no agent.
+// ApprovalSummary is one line of the list of held messages. Times are Unix milliseconds; agent and
+// counterparty are instance ids. The counterparty's is empty if it is no agent.
 type ApprovalSummary struct {
 	ApprovalID string `json:"approvalId"`
 	Kind       string `json:"kind"`
@@ -106,7 +104,7 @@ type ApprovalSummary struct {
 	CounterpartyKind   ocip.Kind `json:"counterpartyKind,omitzero"`
 	// CounterpartyTenantID is the tenant that the configuration gives the counterparty.
 	CounterpartyTenantID string `json:"counterpartyTenantId,omitzero"`
-	// Target is where the message goes at its channel.
+	// Target is the message's address at its channel.
 	Target         string            `json:"target,omitzero"`
 	ExchangeID     string            `json:"exchangeId"`
 	ConversationID string            `json:"conversationId"`
@@ -121,13 +119,13 @@ type ApprovalSummary struct {
 	AskedAt    int64  `json:"askedAt"`
 	ExpiresAt  int64  `json:"expiresAt"`
 	DecidedAt  int64  `json:"decidedAt,omitzero"`
-	// Likelihood, one of high, medium and low, is how likely a message that is held
-	// for its words binds somebody, and LikelyBecause is why. They are empty where no
-	// guess holds the message, and where it was held before there were any.
+	// Likelihood, one of high, medium and low, is how likely a message that is held for its words
+	// binds somebody, and LikelyBecause is why. They are empty if no guess holds the message, and
+	// for messages from before the guesses.
 	Likelihood    ocip.Likelihood `json:"likelihood,omitzero"`
 	LikelyBecause string          `json:"likelyBecause,omitzero"`
-	// Approvable is false where the message can only be denied, resolved or
-	// taken over; Blocked says why.
+	// Approvable is false if the message can only be denied, resolved or taken over; Blocked says
+	// why.
 	Approvable bool   `json:"approvable"`
 	Blocked    string `json:"blocked,omitzero"`
 	// Needed is how many people must approve, Given how many have.
@@ -143,11 +141,9 @@ func (a *ApprovalSummary) To() string {
 // Approval is everything a person needs to decide about a held message.
 type Approval struct {
 	ApprovalSummary
-	// CounterpartyNow is what the counterparty is by now, if that is something else
-	// than what is shown.
+	// CounterpartyNow is the present kind of counterparty, if it differs from the shown one.
 	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero"`
-	// Address is what the channel's app would send to, and Group is set if many people
-	// read it.
+	// Address is the address for the channel's app, and Group is set if many people read it.
 	Address audit.Address `json:"address,omitzero"`
 	Group   bool          `json:"group,omitzero"`
 	// Digest names exactly what would be sent, under which policy. A decision
@@ -158,7 +154,7 @@ type Approval struct {
 	// ToSign maps each decision that can be signed to the text to sign, in the
 	// namespace of [ApprovalNamespace].
 	ToSign map[string]string `json:"toSign"`
-	// SignatureRequired is set where the daemon demands one.
+	// SignatureRequired is set if the daemon demands one.
 	SignatureRequired bool   `json:"signatureRequired"`
 	PolicyApplied     string `json:"policyApplied"`
 	PolicyRevision    string `json:"policyRevision"`
@@ -170,13 +166,13 @@ type Approval struct {
 	ContentBytes int            `json:"contentBytes"`
 	Forgotten    bool           `json:"forgotten,omitzero"`
 	Sending      jsontext.Value `json:"sending,omitzero"`
-	// RequiresHuman is set where what the message promises, or answers, takes one.
+	// RequiresHuman is set if what the message promises, or answers, takes one.
 	RequiresHuman bool `json:"requiresHuman,omitzero"`
 	// Media is what goes along besides the text.
 	Media []MediaItem `json:"media,omitempty"`
-	// Extracts are the parts that people are shown of texts besides Content: of each file
-	// and inline part the beginning, and of these and other strings the surroundings of
-	// what was found. They are dropped with Content.
+	// Extracts are the parts that people are shown of texts besides Content: of each file and
+	// inline part the beginning, and of these and other strings the surroundings of the findings.
+	// They are dropped with Content.
 	Extracts         []Extract         `json:"extracts,omitempty"`
 	DetectedKeywords []string          `json:"detectedKeywords"`
 	Detections       []audit.Detection `json:"detections"`
@@ -188,11 +184,11 @@ type Approval struct {
 	Chain      *ocip.Chain      `json:"chain,omitzero"`
 	// EscalatedExchange is the exchange whose round limit holds this one.
 	EscalatedExchange string `json:"escalatedExchange,omitzero"`
-	// Exchange is what can be approved with the message of its whole exchange, null
-	// where that is nothing; NoExchange says why.
+	// Exchange is the bounds within which the whole exchange can be approved, null if that is
+	// nothing; NoExchange says why.
 	Exchange   *Bounds `json:"exchange,omitzero"`
 	NoExchange string  `json:"noExchange,omitzero"`
-	// Approvals are the approvals given so far, where several are needed.
+	// Approvals are the approvals given so far, if several are needed.
 	Approvals []ApprovalDecision `json:"approvals"`
 	// Changed lists what is no longer as it was when a person last looked.
 	Changed []ApprovalChange `json:"changed"`
@@ -203,9 +199,8 @@ type Approval struct {
 	Delivery string `json:"delivery,omitzero"`
 }
 
-// MediaItem is a local file or an address elsewhere that a message sends along. A
-// file has its path, the hash of what it held when it was looked at, and its size
-// in bytes.
+// MediaItem is a local file or an address elsewhere that a message sends along. A file has its
+// path, and its hash and size in bytes at the time of the look.
 type MediaItem struct {
 	Member string `json:"member"`
 	URL    string `json:"url,omitzero"`
@@ -218,8 +213,8 @@ type MediaItem struct {
 // part. The member of its [MediaItem] follows.
 const FileMember = "file "
 
-// Extract is a part of a text that people are shown. At is where it begins in the text of
-// its member, and Of is how long that text is, in bytes.
+// Extract is a part of a text that people are shown. At is its beginning in the text of its member,
+// and Of is the length of that text, in bytes.
 type Extract struct {
 	Member string `json:"member"`
 	At     int    `json:"at"`
@@ -238,7 +233,7 @@ type ApprovalDecision struct {
 	Fingerprint string `json:"fingerprint,omitzero"`
 	// Signature is the armored signature as it was given.
 	Signature string `json:"signature,omitzero"`
-	// Exchange is what the person has approved of the exchange too.
+	// Exchange is the bounds of the exchange that the person has approved too.
 	Exchange *Bounds `json:"exchange,omitzero"`
 }
 
@@ -249,19 +244,19 @@ type ApprovalChange struct {
 	Now   string `json:"now"`
 }
 
-// The codes of what can come between a person and a decision.
+// The codes for a decision that does not count.
 const (
 	AlreadyDecided  ocip.Code = "APPROVAL_DECIDED"
 	ApprovalStale   ocip.Code = "APPROVAL_STALE"
 	ApprovalBlocked ocip.Code = "APPROVAL_BLOCKED"
 	ApprovedTwice   ocip.Code = "APPROVAL_TWICE"
-	// AlreadyRedeemed is what whoever asks for a message is told that somebody has.
+	// AlreadyRedeemed is the answer about a message that another caller has redeemed.
 	AlreadyRedeemed ocip.Code = "APPROVAL_REDEEMED"
-	// OutcomeNotKnown is why a person is asked about what was approved before.
+	// OutcomeNotKnown is the reason to ask a person about an approved message again.
 	OutcomeNotKnown ocip.Code = "OUTCOME_UNKNOWN"
 )
 
-// Obstacle is what came between a person and a decision, details.ocip of a CONFLICT.
+// Obstacle is the cause that a decision did not count, details.ocip of a CONFLICT.
 type Obstacle struct {
 	Code   ocip.Code `json:"code"`
 	Reason string    `json:"reason"`
@@ -269,7 +264,7 @@ type Obstacle struct {
 	State string `json:"state,omitzero"`
 	By    string `json:"by,omitzero"`
 	At    int64  `json:"at,omitzero"`
-	// Changed is what is no longer as it was shown, and Digest what it is now.
+	// Changed names the changed members, and Digest is the present digest.
 	Changed []ApprovalChange `json:"changed,omitzero"`
 	Digest  string           `json:"digest,omitzero"`
 	// Blocked is why it cannot be approved.
@@ -292,15 +287,15 @@ func SignedText(approvalID, decision, digest string) string {
 	return "ocipd approval v1\n" + approvalID + "\n" + decision + "\n" + digest + "\n"
 }
 
-// SignedContent is what a person signs who takes over in words of their own: the
-// text that [SignedText] makes, and a digest of the request's salt and the words.
+// SignedContent is the signed text of a takeover in a person's own words: the text that
+// [SignedText] makes, and a digest of the request's salt and the words.
 func SignedContent(text, salt, content string) string {
 	sum := sha256.Sum256([]byte(salt + content))
 	return text + "content sha256:" + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// SignedNote is what a person signs who adds a note to a decision: the text for the
-// decision alone, and a digest of the note.
+// SignedNote is the signed text of a decision with a note: the text for the decision alone, and a
+// digest of the note.
 func SignedNote(text, note string) string {
 	if note == "" {
 		return text
@@ -309,8 +304,8 @@ func SignedNote(text, note string) string {
 	return text + "note sha256:" + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// SignedSettlement is what a person signs who resolves an exchange: which one, the agent
-// that was named, and the state that was seen ([Exchange]).
+// SignedSettlement is the signed text of a resolved exchange: which one, the agent that was named,
+// and the state that was seen ([Exchange]).
 func SignedSettlement(exchangeID, agent, state string) string {
 	return "ocipd settlement v1\n" + strconv.Quote(exchangeID) + "\nof " + strconv.Quote(agent) + "\nstate " + strconv.Quote(state) + "\n"
 }
@@ -396,9 +391,8 @@ func (p *ApprovalResolveParams) Rules() (f Fields) {
 	return f
 }
 
-// ApprovalOutcome is the payload of the event approval:resolved, to the app
-// that asked. Data is what a runtime that delivers by itself may now send,
-// once.
+// ApprovalOutcome is the payload of the event approval:resolved, to the app that asked. Data is the
+// message that a runtime delivering by itself may now send, once.
 type ApprovalOutcome struct {
 	ApprovalID string         `json:"approvalId"`
 	DispatchID string         `json:"dispatchId"`

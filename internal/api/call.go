@@ -12,6 +12,6 @@ const lists = "lists"
 // in their request.
 type Mendable interface{ Mend(halves int) }
 
-// AfterReply is what a call leaves to be done once its answer is written, so that
-// its caller does not wait for it. It is nil where nothing is left.
+// AfterReply is the work of a call after its answer is written. The caller does not wait for it. It
+// is nil if nothing is left.
 type AfterReply func()

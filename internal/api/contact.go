@@ -32,13 +32,13 @@ type Contact struct {
 	InstanceID string `json:"instanceId,omitzero"`
 	UserID     string `json:"userId,omitzero"`
 	TenantID   string `json:"tenantId,omitzero"`
-	// Group is set where many people read the session, as far as the daemon knows.
+	// Group is set if many people read the session, as far as the daemon knows.
 	Group bool `json:"group,omitzero"`
-	// Learned is set where messages have shown who that is, and not the
-	// configuration: contact.forget undoes it.
+	// Learned is set if messages have shown who that is, and not the configuration: contact.forget
+	// undoes it.
 	Learned bool `json:"learned,omitzero"`
-	// SeenBy are the tenants whose agents got such an envelope, where the agents are
-	// of several; a star is all of them.
+	// SeenBy are the tenants whose agents got such an envelope, if there are several tenants; a
+	// star is all of them.
 	SeenBy []string `json:"seenBy,omitempty"`
 }
 
@@ -55,8 +55,8 @@ type ContactForgetParams struct {
 	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// ContactForgetResult says what was forgotten. Changed is false where nothing had
-// been learned; then there is no record.
+// ContactForgetResult says what was forgotten. Changed is false if nothing had been learned; then
+// there is no record.
 type ContactForgetResult struct {
 	Changed    bool   `json:"changed"`
 	InstanceID string `json:"instanceId,omitzero"`

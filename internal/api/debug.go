@@ -31,8 +31,8 @@ type ProfileChunk struct {
 	Data []byte `json:"data"`
 }
 
-// LatencyStatus is what things took since the start, in microseconds: what half,
-// and what 99 of 100, took at most.
+// LatencyStatus is the durations since the start, in microseconds: the most that half, and 99 of
+// 100, took.
 type LatencyStatus struct {
 	// Decisions is how many are on record since the start: records of
 	// agent_exchange that have a policyResult. A message between two agents here

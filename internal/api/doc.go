@@ -1,11 +1,10 @@
-// Package api is the vocabulary of the kernel protocol: what apps and kernel
-// say to each other, apart from how it travels.
+// Package api is the vocabulary of the kernel protocol: the messages between apps and kernel, apart
+// from their transport.
 //
-// It holds each method's parameters and result, the package manifest, the hook
-// names and the error codes. Both ends use it: internal/ipc reads
-// and writes these types on a socket, internal/kernel acts on them. Tags of the fields hold
-// the bounds of parameters, and the method Rules the rules between them; whoever decodes
-// parameters must have them checked (members.Check) before using them.
+// It holds each method's parameters and result, the package manifest, the hook names and the error
+// codes. Both ends use it: internal/ipc reads and writes these types on a socket, internal/kernel
+// acts on them. Tags of the fields hold the bounds of parameters, and the method Rules the rules
+// between them; a decoder of parameters must have them checked (members.Check) before using them.
 //
 // Source: OpenClawOS IPC protocol (seed 003), with the extension methods of
 // docs/reference/protocol.

@@ -20,9 +20,9 @@ type EmitParams struct {
 	Mended
 }
 
-// AgentEmitParams asks about a message that the process which speaks for an agent delivers
-// by itself (agent.emit). RequestKey is what it says by which became of it where no answer
-// came. Process is the caller's id where it can go by ExemptUntil of the answer.
+// AgentEmitParams asks about a message that the process which speaks for an agent delivers by
+// itself (agent.emit). RequestKey names the call in agent.confirm if no answer came. Process is the
+// caller's id where it can go by ExemptUntil of the answer.
 type AgentEmitParams struct {
 	EmitParams
 	RequestKey string `json:"requestKey,omitzero" is:"max=256" doc:"A name for the call. agent.confirm takes it if no answer came."`
@@ -35,30 +35,30 @@ func (p *EmitParams) OrderKey() string {
 	return key
 }
 
-// EmitResult is what a client is told of a hook.
+// EmitResult is the answer about a hook for clients.
 type EmitResult = EmitResultOf[jsontext.Value]
 
-// EmitAnswer is what the daemon says of a hook.
+// EmitAnswer is the daemon's answer about a hook.
 type EmitAnswer = EmitResultOf[gate.Sealed]
 
-// EmitResultOf says whether what the hook is about may happen, and with what
-// data. OCIP is an [ExchangeRef] where it may and the verdict where it may not.
+// EmitResultOf says whether the message or call of the hook is allowed, and with which data. OCIP
+// is an [ExchangeRef] where it may and the verdict where it may not.
 type EmitResultOf[Data any] struct {
 	Allowed bool   `json:"allowed"`
 	Data    Data   `json:"data,omitzero"`
 	Reason  string `json:"reason,omitzero"`
 	OCIP    any    `json:"ocip,omitzero"`
-	// Held is set where a person decides; ApprovalID names what waits.
+	// Held is set if a person decides; ApprovalID names what waits.
 	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
 	// ExemptUntil is until when, in milliseconds since 1970, the caller need not ask about calls of
-	// tools, as long as the connection that brought this has not ended; 0 where it has to ask.
+	// tools, as long as the connection that brought this has not ended; 0 if it has to ask.
 	ExemptUntil int64 `json:"exemptUntil,omitzero"`
 
 	lost func(written bool)
 }
 
-// OnLost is what is done where nobody is known to have taken the answer.
+// OnLost returns the function to call if no receiver is known to have taken the answer.
 func (r EmitResultOf[Data]) OnLost() func(written bool) { return r.lost }
 
 // Watch has a function told where nobody is known to have taken the answer.
@@ -71,8 +71,8 @@ type EmittedMessage struct {
 	Content    gate.Text `json:"content"`
 	Metadata   Object    `json:"metadata,omitempty"`
 	DispatchID string    `json:"dispatchId,omitzero"`
-	// Disclosure is where the label goes that says that an agent wrote the message:
-	// [DisclosureInAnnotation], or "" for what the configuration says.
+	// Disclosure is the place of the label of agents' texts: [DisclosureInAnnotation], or "" for
+	// what the configuration says.
 	Disclosure string `json:"disclosure,omitzero"`
 }
 
@@ -129,8 +129,8 @@ func (p *EmitParams) Message() (m EmittedMessage, err error) {
 	return m, Invalid(m.faults())
 }
 
-// NotAllowed turns a verdict into a result. What is no verdict stays an error,
-// which the runtime must take for a refusal.
+// NotAllowed turns a verdict into a result. Any other error stays an error; the runtime must treat
+// it as a refusal.
 func NotAllowed(err error) (EmitAnswer, error) {
 	var refusal *Error
 	if !errors.As(err, &refusal) || refusal.Code == InternalError {

@@ -55,7 +55,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// coded is an error that knows its code of OCIP and what may be told of it.
+// coded is an error with a code of OCIP and a text for the caller.
 type coded interface {
 	error
 	OCIP() (code ocip.Code, reason string)
@@ -105,12 +105,11 @@ type FieldError struct {
 	// "manifest.capabilities.channels.provides[0]".
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Instead is what the caller is told if nothing is wrong that has none.
+	// Instead is the answer if every fault has one.
 	Instead error `json:"-"`
 }
 
-// Invalid makes INVALID_PARAMS out of the fields that are wrong, or nil where
-// none is.
+// Invalid makes INVALID_PARAMS out of the fields that are wrong, or nil if none is.
 func Invalid(fields []FieldError) error {
 	if len(fields) == 0 {
 		return nil

@@ -48,11 +48,11 @@ type Exchange struct {
 	Counterparty   string `json:"counterparty"`
 	SessionKey     string `json:"sessionKey"`
 	Outcome        string `json:"outcome"`
-	// State names how both sides of the exchange stand, and what is held of them. An
-	// operator's exchange.get alone has it: it is what a person settles.
+	// State names the states of both sides of the exchange, and their held messages. An operator's
+	// exchange.get alone has it: it is what a person settles.
 	State string `json:"state,omitzero"`
-	// Pending is set where a person is to settle it: one of its approval requests is
-	// pending, or its rounds are used up and nobody has settled that.
+	// Pending is set if a person is to settle it: one of its approval requests is pending, or its
+	// rounds are used up and nobody has settled that.
 	Pending        bool        `json:"pending,omitzero"`
 	CurrentRound   int         `json:"currentRound"`
 	MaxRounds      int         `json:"maxRounds"`
@@ -61,8 +61,8 @@ type Exchange struct {
 	UpdatedAt      int64       `json:"updatedAt"`
 	ExpiresAt      int64       `json:"expiresAt"`
 	Transcript     []ocip.Turn `json:"transcript"`
-	// DataShared and DataWithheld are what its messages declared of their data
-	// (OCIP reference, Data Tracking).
+	// DataShared and DataWithheld are the declarations of its messages about their data (OCIP
+	// reference, Data Tracking).
 	DataShared   []ocip.Shared   `json:"dataShared"`
 	DataWithheld []ocip.Withheld `json:"dataWithheld"`
 }

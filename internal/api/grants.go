@@ -169,8 +169,8 @@ type GrantRevokeResult struct {
 	AuditSeq uint64 `json:"auditSeq,omitzero"`
 }
 
-// SignedApproval is what a person signs who approves a message: the text that
-// [SignedText] makes and, where the exchange is approved too, which one and the bounds.
+// SignedApproval is the signed text of an approval: the text that [SignedText] makes and, where the
+// exchange is approved too, which one and the bounds.
 func SignedApproval(a *Approval, b *Bounds) string {
 	text := SignedText(a.ApprovalID, DecideApprove, a.Digest)
 	if b == nil {
@@ -180,7 +180,7 @@ func SignedApproval(a *Approval, b *Bounds) string {
 		"\nfrom " + strconv.Quote(a.Agent) + "\nto " + strconv.Quote(a.Counterparty) + "\n" + b.lines()
 }
 
-// SignedGrant is what a person signs who makes a standing grant.
+// SignedGrant is the signed text of a standing grant.
 func SignedGrant(p *GrantAddParams) string {
 	restored := ""
 	if p.Restored != "" {

@@ -9,14 +9,14 @@ type AuditInspectParams struct {
 	Old  *uint64 `json:"old,omitzero" doc:"A smaller number of records: the path that shows that they begin those of size."`
 }
 
-// AuditInspection is what a database says of its log.
+// AuditInspection is the state of the log in a database.
 type AuditInspection struct {
 	// Database is the file that it is about.
 	Database string `json:"database"`
 	// Last is the last record.
 	Last uint64 `json:"last"`
-	// Checkpoint is the newest one, and CheckpointSeq the record that holds it; they
-	// are absent where none was made.
+	// Checkpoint is the newest one, and CheckpointSeq the record that holds it; they are absent if
+	// none was made.
 	CheckpointSeq uint64 `json:"checkpointSeq,omitzero"`
 	Checkpoint    string `json:"checkpoint,omitzero"`
 	// Key is the public key in force.
@@ -27,12 +27,11 @@ type AuditInspection struct {
 	// it does not.
 	Tail  *AuditHead `json:"tail,omitzero"`
 	Fault string     `json:"fault,omitzero"`
-	// Line is the record that was asked for, absent where there is none, and Receipt its
-	// receipt, absent where no checkpoint covers it yet.
+	// Line is the record that was asked for, absent if there is none, and Receipt its receipt,
+	// absent if no checkpoint covers it yet.
 	Line    string `json:"line,omitzero"`
 	Receipt string `json:"receipt,omitzero"`
-	// Root is that of the tree over the records that were asked for, absent where there
-	// are fewer.
+	// Root is that of the tree over the records that were asked for, absent if there are fewer.
 	Root string `json:"root,omitzero"`
 	// Path is the path that was asked for with Old.
 	Path []string `json:"path,omitempty"`

@@ -17,9 +17,9 @@ type Peer interface {
 	// Executable returns the path of the program the process runs. It fails
 	// where the process is gone, so that no other process is taken for it.
 	Executable() (string, error)
-	// Present returns why what comes through the connection is not the word of the
-	// process that connected, nil where it may be taken for that: the process runs,
-	// runs what it ran when it connected, and nobody else has written.
+	// Present returns why what comes through the connection is not the word of the process that
+	// connected, nil if it may be taken for that: the process runs, runs what it ran when it
+	// connected, and nobody else has written.
 	Present() error
 	// Process names the process as Ancestors does, "" where it runs and cannot be
 	// seen.
@@ -32,21 +32,19 @@ type Peer interface {
 // Link is one connection as the kernel sees it. Its methods are safe for concurrent use.
 type Link interface {
 	Line
-	// Close ends the connection: what was asked is answered and what is queued
-	// is sent, for as long as the limit lasts. It does not wait for that.
+	// Close ends the connection: open requests are answered and queued events are sent, within the
+	// limit. It does not wait for that.
 	Close(within time.Duration)
 }
 
 // Line is the place of a connection to put events.
 type Line interface {
-	// Put queues an event and never waits. Taken, where set, is called once
-	// the other end has taken the event out of the socket; it is never called
-	// where the connection ends before. Put reports false where the event was
-	// not queued because the connection is ending.
-	// The payload is copied.
+	// Put queues an event and never waits. Taken, if set, is called once the other end has taken
+	// the event out of the socket; it is never called where the connection ends before. Put reports
+	// false if the event was not queued because the connection is ending. The payload is copied.
 	Put(e gate.Event, taken func()) bool
-	// Flush has what is queued written, and does not wait for it. What was
-	// sent is written by the next flush at the latest.
+	// Flush has what is queued written, and does not wait for it. A sent event is written by the
+	// next flush at the latest.
 	Flush()
 	// Room waits until there is ample room in the queue, so that a long
 	// backlog can be sent without overrunning it. It fails when the
@@ -62,7 +60,7 @@ type Stream interface {
 	Send(ctx context.Context, chunk any) error
 }
 
-// ByPeer is who asked for something, as records write it.
+// ByPeer is the details of a record about a caller.
 func ByPeer(who Peer) map[string]any {
 	uid, _, pid := who.Credentials()
 	details := map[string]any{"uid": uid, "pid": pid}
@@ -72,8 +70,8 @@ func ByPeer(who Peer) map[string]any {
 	return details
 }
 
-// Principal names who operates: whoever signed the call, or else the user, as the
-// operating system does.
+// Principal names who operates: the signer of the call, or else the user, as the operating system
+// does.
 func Principal(who Peer) string {
 	if vouched, ok := who.(Vouched); ok {
 		return vouched.By
@@ -82,8 +80,8 @@ func Principal(who Peer) string {
 	return fmt.Sprintf("uid:%d", uid)
 }
 
-// ByPerson is who decided something on the operator socket, as records write it, with a
-// note where there is one.
+// ByPerson is the details of a record about a person's decision on the operator socket, with the
+// note if there is one.
 func ByPerson(who Peer, note string) map[string]any {
 	details := ByPeer(who)
 	details["by"] = Principal(who)

@@ -24,8 +24,8 @@ type ManifestProtocol struct {
 	Version string `json:"version" is:"required max=256" doc:"The version, with the major number 1."`
 }
 
-// Capabilities is what an app says that it provides and wants. Nothing beyond
-// it is granted.
+// Capabilities is an app's declaration of provided and wanted capabilities. Nothing beyond it is
+// granted.
 type Capabilities struct {
 	Channels  Provides        `json:"channels,omitzero" doc:"Channels."`
 	Tools     Provides        `json:"tools,omitzero" doc:"Tools."`

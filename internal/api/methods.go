@@ -118,7 +118,7 @@ func (p *CapabilityParams) Refusal() string {
 	return ""
 }
 
-// ID returns the capability's name from its config, empty where it has none.
+// ID returns the capability's name from its config, empty if it has none.
 func (p *CapabilityParams) ID() string {
 	keys, _ := capabilityIDs(p.Type)
 	for _, key := range keys {
@@ -188,7 +188,7 @@ type ConfigGetParams struct {
 	Path string `json:"path,omitzero" is:"max=4096" doc:"A path such as channels.telegram; all that the app may read if it is absent."`
 }
 
-// ConfigValue is a configuration value, null where there is none.
+// ConfigValue is a configuration value, null if there is none.
 type ConfigValue struct {
 	Value any `json:"value"`
 }
@@ -314,10 +314,10 @@ type DispatchResult struct {
 	// Queued is true for every message that is taken, also one that is held: a
 	// stock client would send again what is not.
 	Queued bool `json:"queued"`
-	// Waiting is set where the receiver is not there and the message waits for it.
+	// Waiting is set if the receiver is not there and the message waits for it.
 	Waiting bool `json:"waiting,omitzero"`
-	// Held is set where a person decides; ApprovalID names what waits. The
-	// message must not be sent again: asking again changes nothing.
+	// Held is set if a person decides; ApprovalID names what waits. The message must not be sent
+	// again: asking again changes nothing.
 	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
 	// OCIP says under which record the message was decided, and in which exchange
@@ -338,8 +338,8 @@ func (r DispatchResult) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ExchangeRef tells a sender which exchange its message belongs to and, where it
-// is held, why.
+// ExchangeRef names the exchange of a message for its sender, and the reason if the message is
+// held.
 type ExchangeRef struct {
 	ExchangeID     string `json:"exchangeId,omitzero"`
 	ConversationID string `json:"conversationId"`
@@ -474,8 +474,7 @@ type Message struct {
 type Inbound struct {
 	RunID      string `json:"runId"`
 	SessionKey string `json:"sessionKey"`
-	// ReplyTo is the session key that answers the message, where that is not
-	// SessionKey.
+	// ReplyTo is the session key that answers the message, if that is not SessionKey.
 	ReplyTo    string    `json:"replyTo,omitzero"`
 	Content    gate.Text `json:"content"`
 	Metadata   Object    `json:"metadata,omitempty"`
@@ -528,7 +527,7 @@ func room(content gate.Text, metadata Object) int {
 	return content.Len() + metadata.room() + messageBytes
 }
 
-// messageBytes is about what a message takes besides its text and its metadata.
+// messageBytes is about the length of a message besides its text and its metadata.
 const messageBytes = 320
 
 // appendContent also tells the metadata as it wrote them, nil for none.
@@ -561,7 +560,7 @@ func (o Object) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// room is how many bytes the object takes, where no key needs an escape.
+// room is how many bytes the object takes, if no key needs an escape.
 func (o Object) room() int {
 	n := len("{}")
 	for key, value := range o {
@@ -594,7 +593,7 @@ type SendParams struct {
 	DispatchParams
 }
 
-// CheckResult is what would be decided about a message.
+// CheckResult is the decision that a message would get.
 type CheckResult struct {
 	Result         ocip.Result       `json:"result"`
 	Code           ocip.Code         `json:"code,omitzero"`

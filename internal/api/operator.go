@@ -8,7 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// Status is what an operator sees of the running daemon (kernel.status).
+// Status is the state of the running daemon for operators (kernel.status).
 type Status struct {
 	Version         string    `json:"version"`
 	ProtocolVersion string    `json:"protocolVersion"`
@@ -19,8 +19,8 @@ type Status struct {
 	ConfigFile      string    `json:"configFile"`
 	Database        string    `json:"database"`
 	Mirror          string    `json:"mirror"`
-	// UnusedSocket is a socket that the service manager passed and that is not used,
-	// since another one is configured; absent where there is none.
+	// UnusedSocket is a socket that the service manager passed and that is not used, since another
+	// one is configured; absent if there is none.
 	UnusedSocket string `json:"unusedSocket,omitzero"`
 	// Connections are those of both sockets, without the one that asks.
 	Connections int           `json:"connections"`
@@ -30,13 +30,12 @@ type Status struct {
 	// what their agents send or call.
 	Ungated []UngatedProcess `json:"ungated,omitzero"`
 	Queues  []QueueStatus    `json:"queues"`
-	// Exchanges counts exchanges by outcome: one between two agents of this
-	// daemon is one. Where there are very many, the numbers may be some seconds
-	// old.
+	// Exchanges counts exchanges by outcome: one between two agents of this daemon is one. If there
+	// are very many, the numbers may be some seconds old.
 	Exchanges map[string]int `json:"exchanges"`
 	// Held is how many messages wait for a person.
 	Held int `json:"held"`
-	// OldestHeld is since when the oldest of them waits, absent where none does.
+	// OldestHeld is since when the oldest of them waits, absent if none does.
 	OldestHeld time.Time `json:"oldestHeld,omitzero"`
 	// Paused is what a person has stopped (sending.pause).
 	Paused []PausedScope `json:"paused"`
@@ -64,7 +63,7 @@ type UngatedProcess struct {
 	Title string    `json:"title"`
 	PID   int       `json:"pid"`
 	Since time.Time `json:"since"`
-	// Why says what stands in the runtime's files in place of what was entered, "" where its
+	// Why describes the entry in the runtime's files that replaced the daemon's, "" where its
 	// plugin is not connected.
 	Why string `json:"why,omitzero"`
 }
@@ -87,7 +86,7 @@ type AppStatus struct {
 // AgentStatus is one configured agent.
 type AgentStatus struct {
 	ID string `json:"id"`
-	// InstanceID is what filters and records call the agent.
+	// InstanceID is the agent's name in filters and records.
 	InstanceID string `json:"instanceId"`
 	App        string `json:"app"`
 	Connected  bool   `json:"connected"`
@@ -108,23 +107,23 @@ type PolicyStatus struct {
 	// policy on that is taken.
 	RefusedAt time.Time `json:"refusedAt,omitzero"`
 	Refusal   string    `json:"refusal,omitzero"`
-	// Faults are the first 20 of what Refusal says in one line.
+	// Faults are the first 20 faults that Refusal has in one line.
 	Faults []PolicyFault `json:"faults,omitempty"`
 }
 
-// ConfigStatus is how the configuration file stands to what is in force.
+// ConfigStatus compares the configuration file with the configuration in force.
 type ConfigStatus struct {
 	// RefusedAt is when the file was refused, and Refusal why. Both are absent
 	// until that happens, and again from the next one on that is taken.
 	RefusedAt time.Time `json:"refusedAt,omitzero"`
 	Refusal   string    `json:"refusal,omitzero"`
-	// Faults are the first 20 of what Refusal says in one line.
+	// Faults are the first 20 faults that Refusal has in one line.
 	Faults []PolicyFault `json:"faults,omitempty"`
 }
 
-// ConfigDifference is a value of the configuration that is another one than
-// before. Was and Now are null where there is none, and secrets are masked. Of
-// entries of a list, Key has the name in place of the index.
+// ConfigDifference is a value of the configuration that is another one than before. Was and Now are
+// null if there is none, and secrets are masked. Of entries of a list, Key has the name in place of
+// the index.
 type ConfigDifference struct {
 	Key string `json:"key"`
 	Was any    `json:"was"`
@@ -140,24 +139,23 @@ type ConfigReload struct {
 	PendingRestart []string `json:"pendingRestart"`
 }
 
-// ConfigOverride is a key that a variable or a flag holds, whatever the file says.
+// ConfigOverride is a key of a variable or a flag, which replaces the file's value.
 type ConfigOverride struct {
 	Key string `json:"key"`
 	// By is the variable's name, or "flag" and the key.
 	By string `json:"by"`
 }
 
-// ConfigDiffResult is what policy.reload would do now (operator, config.diff).
+// ConfigDiffResult is the effect of policy.reload now (operator, config.diff).
 type ConfigDiffResult struct {
-	// File is the daemon's configuration file, empty where the defaults serve.
+	// File is the daemon's configuration file, empty if the defaults serve.
 	File string `json:"file"`
 	// ChangeCount is how many values would take effect, and Changes are the first
 	// 64; PendingRestart are those that would wait for the next start.
 	ChangeCount    int                `json:"changeCount"`
 	Changes        []ConfigDifference `json:"changes"`
 	PendingRestart []ConfigDifference `json:"pendingRestart"`
-	// Overridden are the keys of which the file says something else than what
-	// holds, because a variable or a flag wins over it.
+	// Overridden are the keys of the file that a variable or a flag replaces.
 	Overridden []ConfigOverride `json:"overridden"`
 	// PolicyRevision is the policy that would be in force, and PolicyChanged says
 	// whether it is another one.
@@ -165,12 +163,12 @@ type ConfigDiffResult struct {
 	PolicyChanged  bool   `json:"policyChanged"`
 }
 
-// PolicyReloadResult is what is in force after policy.reload (operator), which
+// PolicyReloadResult is the policy and configuration in force after policy.reload (operator), which
 // takes the whole configuration.
 type PolicyReloadResult struct {
 	Revision string `json:"revision"`
 	Digest   string `json:"digest"`
-	// Changed is false where the policy is what was in force before.
+	// Changed is false if the policy was in force before.
 	Changed bool         `json:"changed"`
 	Files   []string     `json:"files"`
 	Config  ConfigReload `json:"config"`
@@ -202,7 +200,7 @@ type AuditForgetParams struct {
 	Tenant *string `json:"tenant" is:"required max=256" doc:"The tenant; an empty text is what belongs to none."`
 }
 
-// AuditForgetResult says whose key is destroyed, and which record says so.
+// AuditForgetResult names the tenant of the destroyed key, and the record of that.
 type AuditForgetResult struct {
 	Tenant   string `json:"tenant"`
 	AuditSeq uint64 `json:"auditSeq"`
@@ -279,8 +277,7 @@ type AuditStatus struct {
 	// Unsigned are the records that the start found without a checkpoint, where they
 	// were more than a daemon leaves behind.
 	Unsigned *UnsignedRecords `json:"unsigned,omitempty"`
-	// Damaged is what the check of the whole log found that is not what was written,
-	// empty where it found nothing or has not come to it yet.
+	// Damaged names the altered records that the check of the whole log has found so far.
 	Damaged string `json:"damaged,omitzero"`
 	// Fault is why nothing more is recorded or let through, empty while all is
 	// well.
@@ -288,8 +285,8 @@ type AuditStatus struct {
 	Mirror MirrorStatus `json:"mirror"`
 }
 
-// UnsignedRecords are records that nobody had signed when the daemon started:
-// whoever can write the database can have put them there.
+// UnsignedRecords are records that nobody had signed when the daemon started: anybody with write
+// access to the database can have put them there.
 type UnsignedRecords struct {
 	First uint64    `json:"first"`
 	Last  uint64    `json:"last"`
@@ -304,8 +301,7 @@ type MirrorStatus struct {
 	Segments     int   `json:"segments"`
 	Pending      int   `json:"pending"`
 	SegmentBytes int64 `json:"segmentBytes"`
-	// Problems are what keeps the mirror from getting on and what is wrong with
-	// its segments, absent while all is well.
+	// Problems are the faults of the mirror and of its segments, absent if there are none.
 	Problems []string `json:"problems,omitzero"`
 }
 
@@ -313,7 +309,7 @@ type MirrorStatus struct {
 type StoreStatus struct {
 	// Disk is ok, warn, refuse (nothing new is taken up) or full.
 	Disk string `json:"disk"`
-	// FreeBytes is what could still be written when it was last looked at.
+	// FreeBytes is the free space at the last measurement.
 	FreeBytes int64 `json:"freeBytes"`
 	// Reserve is true while the space for the last records is kept.
 	Reserve bool `json:"reserve"`
@@ -323,8 +319,8 @@ type StoreStatus struct {
 type WitnessStatus struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// Signed is how many records the checkpoint covers that it signed last, 0 where it has
-	// signed none since the daemon started.
+	// Signed is how many records the checkpoint covers that it signed last, 0 if it has signed none
+	// since the daemon started.
 	Signed uint64 `json:"signed"`
 	// Refused says that it has signed other records of this log, or more, and that no person
 	// has resumed sending since: sending was paused for it.
@@ -353,8 +349,7 @@ type SinkStatus struct {
 	// system does not keep.
 	Sent    uint64 `json:"sent"`
 	Refused uint64 `json:"refused"`
-	// Note is what an operator should know of the past, such as that the log was
-	// replaced.
+	// Note is a past event for operators, such as a replaced log.
 	Note string `json:"note,omitzero"`
 }
 
@@ -381,7 +376,7 @@ func (p *AuditQueryParams) Page() int {
 // AuditQueryResult is a page of records, each exactly as it was sealed.
 type AuditQueryResult struct {
 	Records []jsontext.Value `json:"records"`
-	// NextBefore continues the query; zero where nothing more matches.
+	// NextBefore continues the query; zero if nothing more matches.
 	NextBefore uint64 `json:"nextBefore"`
 }
 
@@ -420,8 +415,8 @@ type AuditTailParams struct {
 type MethodDescription struct {
 	Name   string `json:"name"`
 	Access string `json:"access"`
-	// Stream is true where the method answers in stream chunks, and Result what
-	// a chunk is. Opening, where set, is the answer that comes before the first.
+	// Stream is true if the method answers in stream chunks, and Result what a chunk is. Opening,
+	// if set, is the answer that comes before the first.
 	Stream  bool `json:"stream"`
 	Opening any  `json:"opening,omitempty"`
 	Params  any  `json:"params"`
@@ -444,14 +439,14 @@ type MethodList struct {
 // MethodEntry is one method as kernel.methods lists it.
 type MethodEntry struct {
 	Name string `json:"name"`
-	// Access is who may call it: any connection to the kernel socket (open), an app
-	// with its token (app), an operator (operator), or whoever is connected (any).
+	// Access is who may call it: any connection to the kernel socket (open), an app with its token
+	// (app), an operator (operator), or any connection (any).
 	Access string `json:"access"`
 	// Pace is how long it may take: it is answered before the next request is read
 	// (quick), it may wait for the disk or for others (patient), or it goes on until
 	// it is cancelled (streaming).
 	Pace string `json:"pace"`
-	// Signing is whether an operator's call is signed where signatures are demanded; it is
-	// absent where operators cannot call the method.
+	// Signing is whether an operator's call is signed where signatures are demanded; it is absent
+	// if operators cannot call the method.
 	Signing Signing `json:"signing,omitzero"`
 }

@@ -46,8 +46,8 @@ func PausedAgent(id string) string { return pausedAgent + id }
 // PausedChannel is the scope of one channel.
 func PausedChannel(id string) string { return pausedChannel + id }
 
-// PausedScope is one thing that is paused, since when and by whom. Agent and Channel
-// are absent where all is.
+// PausedScope is one thing that is paused, since when and by whom. Agent and Channel are absent if
+// all is.
 type PausedScope struct {
 	Scope   string    `json:"scope"`
 	Agent   string    `json:"agent,omitzero"`
@@ -67,16 +67,16 @@ func NewPausedScope(scope string, since time.Time, by string) PausedScope {
 	return s
 }
 
-// PauseResult says what is paused now. Changed is false where that was so before;
-// then there is no record.
+// PauseResult says what is paused now. Changed is false if that was so before; then there is no
+// record.
 type PauseResult struct {
 	Changed  bool          `json:"changed"`
 	Paused   []PausedScope `json:"paused"`
 	AuditSeq uint64        `json:"auditSeq,omitzero"`
 }
 
-// QueueListParams asks for a page of what was let through and has not reached its
-// receiver (operator, queue.list). Agent is whose it is, sender or receiver.
+// QueueListParams asks for a page of allowed messages that have not reached their receivers
+// (operator, queue.list). Agent is whose it is, sender or receiver.
 type QueueListParams struct {
 	Queue   string `json:"queue,omitzero" is:"max=512" doc:"The queue."`
 	Agent   string `json:"agent,omitzero" is:"max=512" doc:"The sender or the receiver."`
@@ -99,10 +99,10 @@ type QueuedMessage struct {
 	DispatchID string `json:"dispatchId"`
 	// AuditSeq is the record of the decision that let it through.
 	AuditSeq uint64 `json:"auditSeq"`
-	// Event is what the receiver is told, such as hook:message_sending.
+	// Event is the receiver's event, such as hook:message_sending.
 	Event string `json:"event"`
-	// Sender is the agent here that sent it, absent where it came from outside,
-	// and Receiver the one here that it is for.
+	// Sender is the agent here that sent it, absent if it came from outside, and Receiver the one
+	// here that it is for.
 	Sender     string    `json:"sender,omitzero"`
 	Receiver   string    `json:"receiver,omitzero"`
 	Channel    string    `json:"channel,omitzero"`
@@ -110,8 +110,8 @@ type QueuedMessage struct {
 	Summary    string    `json:"summary"`
 	Bytes      int       `json:"bytes"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
-	// Paused is what keeps it back, and Handed says that it is on its way to its
-	// app already and cannot be dropped.
+	// Paused names the pause that stops the message. Handed is set if the message is on its way to
+	// its app already and cannot be dropped.
 	Paused string `json:"paused,omitzero"`
 	Handed bool   `json:"handed,omitzero"`
 }

@@ -5,20 +5,19 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
-// RedeemParams asks for what may be sent now that a person has approved it, once
-// (approval.redeem).
+// RedeemParams takes an approved message, once (approval.redeem).
 type RedeemParams struct {
 	ApprovalID string `json:"approvalId" is:"required max=256" doc:"The approval request."`
 	RequestKey string `json:"requestKey,omitzero" is:"max=256" doc:"A name of the caller's own. A repetition with it gets the same answer until the outcome is confirmed."`
 }
 
-// Redeemed is what a client is given to send.
+// Redeemed is an approved message for a client to send.
 type Redeemed = RedeemedOf[jsontext.Value]
 
 // RedeemAnswer is what the daemon gives to send.
 type RedeemAnswer = RedeemedOf[gate.Sealed]
 
-// RedeemedOf is what may be sent, once, and the claim that its outcome is confirmed with.
+// RedeemedOf is a message to send, once, and the claim that confirms its outcome.
 type RedeemedOf[Data any] struct {
 	Claim    string `json:"claim"`
 	Data     Data   `json:"data"`
@@ -27,20 +26,20 @@ type RedeemedOf[Data any] struct {
 	lost func(written bool)
 }
 
-// OnLost is what is done where nobody is known to have taken the answer.
+// OnLost returns the function to call if no receiver is known to have taken the answer.
 func (r RedeemedOf[Data]) OnLost() func(written bool) { return r.lost }
 
 // Watch has a function told where nobody is known to have taken the answer.
 func (r *RedeemedOf[Data]) Watch(lost func(written bool)) { r.lost = lost }
 
-// What can become of a message that its runtime delivers.
+// The outcomes of a message that its runtime delivers.
 const (
 	OutcomeSent    = "sent"
 	OutcomeNotSent = "not_sent"
 	OutcomeUnknown = "unknown"
 )
 
-// ConfirmParams says what became of a message that the caller was to deliver by itself
+// ConfirmParams reports the outcome of a message that the caller delivers by itself
 // (approval.confirm). The claim names a redeemed message, and the dispatchId one that hook.emit
 // allowed. If agent.emit got no answer, its request key names the message.
 type ConfirmParams struct {

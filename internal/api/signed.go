@@ -26,8 +26,7 @@ const (
 	SignedParams Signing = "params"
 )
 
-// ChallengeParams asks for what a call of a method is signed with (operator,
-// operator.challenge).
+// ChallengeParams asks for the nonce of a signed call (operator, operator.challenge).
 type ChallengeParams struct {
 	Method string `json:"method" is:"required max=256" doc:"The method that is called next."`
 }
@@ -35,14 +34,14 @@ type ChallengeParams struct {
 // Challenge says whether a call of the method has to be signed.
 type Challenge struct {
 	SignatureRequired bool `json:"signatureRequired"`
-	// Nonce is good for the next signed call of the connection, and for no other. It is
-	// absent where the method's parameters carry the signature, or none is required.
+	// Nonce is good for the next signed call of the connection, and for no other. It is absent if
+	// the method's parameters carry the signature, or none is required.
 	Nonce string `json:"nonce,omitzero"`
 }
 
-// SignedCall is what a person signs who calls a method: the method, and the digest of the
-// nonce and the parameters in their canonical form (RFC 8785). Since the nonce is kept by
-// nobody, no text can be guessed from the digest.
+// SignedCall is the signed text of a call: the method, and the digest of the nonce and the
+// parameters in their canonical form (RFC 8785). Since the nonce is kept by nobody, no text can be
+// guessed from the digest.
 func SignedCall(method, nonce string, params jsontext.Value) (string, error) {
 	canonical := jsontext.Value("{}")
 	if len(params) > 0 && params.Kind() != 'n' {
@@ -63,7 +62,7 @@ func WithCaller(ctx context.Context, who Peer) context.Context {
 	return context.WithValue(ctx, callerKey{}, who)
 }
 
-// Caller is who makes a call on a connection.
+// Caller is the caller on a connection.
 func Caller(ctx context.Context, peer Peer) Peer {
 	if who, ok := ctx.Value(callerKey{}).(Peer); ok {
 		return who
@@ -74,6 +73,6 @@ func Caller(ctx context.Context, peer Peer) Peer {
 // Vouched is a process on whose connection a person has signed a call.
 type Vouched struct {
 	Peer
-	// By is who signed, and Record the id of the record that holds the signature.
+	// By is the signer, and Record the id of the record with the signature.
 	By, Record string
 }

@@ -82,8 +82,8 @@ func (c StartAttempt) decide(d *draft) error {
 	return nil
 }
 
-// held returns the running attempt, to be changed, where the caller may write under
-// it: it is named, its fence is the one, and its lease has not ended.
+// held returns the running attempt, to be changed, if the caller may write under it: it is named,
+// its fence is the one, and its lease has not ended.
 func (d *draft) held(id string, fence *int64) (*Attempt, error) {
 	a := d.t.Attempt(id)
 	if a == nil {

@@ -18,9 +18,9 @@ type Create struct {
 	Spec                                     Spec
 	Effects                                  []Planned
 	Origin                                   string
-	// As, for an import alone, is the phase the task begins in without the gates. Details
-	// and Reason are what its event says of where it came from, and Artifacts are what was
-	// made for it there, each with its URI, digest and size.
+	// As, for an import alone, is the phase the task begins in without the gates. Details and
+	// Reason describe its origin in its event. Artifacts are its files from there, each with its
+	// URI, digest and size.
 	As        Phase
 	Details   map[string]any
 	Reason    string
@@ -155,21 +155,21 @@ func (d *draft) revise(s Spec) {
 	d.event("spec.revised").set("spec_version", was, s.Version).made("missing", len(t.Missing())).Digests["spec"] = s.Text()
 }
 
-// SpecFile is what the daemon found that the file of a spec says by now.
+// SpecFile is the present content of the file of a spec.
 type SpecFile struct{ Spec Spec }
 
 // decide takes a changed file as a new version, in any phase: what was reviewed is
 // not what is there.
 //
-//nolint:unparam // it is a Command
+// nolint:unparam // it is a Command
 func (c SpecFile) decide(d *draft) error {
 	if c.Spec.Digest == d.t.Spec().Digest || d.t.Phase.Final() {
 		return nil
 	}
 	before := *d.t.Spec()
 	d.revise(c.Spec)
-	// Nobody knows who changed the file: whoever wrote the version before reviews this one
-	// as little.
+	// Nobody knows who changed the file: the author of the version before cannot review this one
+	// either.
 	now := d.t.Spec()
 	now.Author, now.By = before.Author, before.By
 	return nil

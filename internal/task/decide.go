@@ -9,23 +9,23 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
-// Actor is who wants something of a task: what is known of the connection, and
-// nothing that was said.
+// Actor is who wants something of a task: the known facts about the connection, and none of its
+// claims.
 type Actor struct {
 	Name   string
 	Role   Role
 	Tenant string
 	// By is who stands behind the name.
 	By Principal
-	// Grant, where set, is what the actor attached with.
+	// Grant is the grant of the connection, nil for none.
 	Grant *Grant
 	// Person names the person, where it is one: an operator's user, or whoever signed.
 	Person string
-	// Seen is what the connection last got of this task, and zero where it got nothing.
+	// Seen is the subject that the connection last read of this task, zero for none.
 	Seen Subject
 }
 
-// Grant is what an actor may do by a token.
+// Grant is the rights of an actor with a token.
 type Grant struct {
 	ID        string   `json:"grant_id"`
 	Actor     string   `json:"actor"`
@@ -38,8 +38,8 @@ type Grant struct {
 	Tools     []string `json:"tools,omitempty"`
 	Agent     string   `json:"agent,omitzero"`
 	IssuedBy  string   `json:"issued_by"`
-	// Issuers are the actors that have given it: who did, who gave that one theirs, and so
-	// on. A person is none. IssuedUID and IssuedFrom are the user and process that gave it.
+	// Issuers are the actors that have given it: the giver, the giver of that grant, and so on. A
+	// person is none. IssuedUID and IssuedFrom are the user and process that gave it.
 	Issuers    []string `json:"issuers,omitempty"`
 	IssuedUID  *int     `json:"issued_uid,omitempty"`
 	IssuedFrom string   `json:"issued_from,omitzero"`
@@ -51,8 +51,8 @@ type Grant struct {
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 }
 
-// Who a grant's token is good for, once one has attached with it: whoever runs the same
-// program as the same user, that process alone, or anybody.
+// The processes that a grant's token admits after the first attach: the same program of the same
+// user, that process alone, or anybody.
 const (
 	BindProgram = "program"
 	BindProcess = "process"
@@ -73,8 +73,8 @@ func (h Holder) String() string {
 	return strings.TrimSpace(fmt.Sprintf("user %d, %s %s", h.UID, h.Exe, h.Process))
 }
 
-// Ended reports whether the grant holds no longer for a task: its attempt, its
-// subject or the task itself has ended. What depends on no task is not asked here.
+// Ended reports whether the grant holds no longer for a task: its attempt, its subject or the task
+// itself has ended. Conditions that depend on no task are not checked here.
 func (g *Grant) Ended(t *Task) bool {
 	switch g.Role {
 	case Executor:
@@ -100,13 +100,13 @@ type Rules struct {
 	SharedPrincipals bool
 }
 
-// World is what is outside a task and counts for a decision about it.
+// World is the state outside a task that a decision depends on.
 type World struct {
 	Rules Rules
 	// Open are those dependencies that are not completed.
 	Open []string
-	// Lease is until when the running attempt's lease was renewed, where that is later
-	// than what is stored.
+	// Lease is the end of the running attempt's renewed lease, if that is later than what is
+	// stored.
 	Lease time.Time
 	// NewID makes an id with a prefix.
 	NewID func(prefix string) string
@@ -130,7 +130,7 @@ type Question struct {
 	Action  string
 	To      Phase
 	Attempt int
-	// Effect is what is to be done, and Compensation is set where it is to be undone.
+	// Effect is the effect, and Compensation is set to undo it.
 	Effect       *Effect
 	Compensation bool
 	Actor        string
@@ -166,9 +166,9 @@ type Event struct {
 	AttemptID string
 	// Was and Now hold each enum, number, id and digest that changed.
 	Was, Now map[string]any
-	// Reason is a text for people, Details is what else can be recorded as it is, and
-	// Texts and Digests are what is recorded by keyed digests alone. A text of Digests is
-	// digested as it is, anything else in the canonical form of its JSON (RFC 8785).
+	// Reason is a text for people. Details are recorded unchanged, Texts and Digests as keyed
+	// digests alone. A text of Digests is digested as it is, anything else in the canonical form of
+	// its JSON (RFC 8785).
 	Reason  string
 	Details map[string]any
 	Texts   map[string]string
@@ -178,7 +178,7 @@ type Event struct {
 // Outcome is what a command leads to.
 type Outcome struct {
 	Task *Task
-	// Events are empty where nothing is to be written.
+	// Events are empty if nothing is to be written.
 	Events []Event
 	// Touched names what of the lists is another than before.
 	Touched []Touch
@@ -186,16 +186,16 @@ type Outcome struct {
 	Revoke []string
 	// Policy is the policy's answer, where it was asked.
 	Policy *Answer
-	// Attempt, Review, Artifact, Effect and Approval are the ids of what the command
-	// was about, and Run the number of the run.
+	// Attempt, Review, Artifact, Effect and Approval are the ids of the command's subjects, and Run
+	// is the number of the run.
 	Attempt, Review, Artifact, Effect, Approval string
 	Run                                         int
-	// Cancel tells an executor that its attempt was aborted, and Replayed that what was
-	// asked for was there already.
+	// Cancel tells an executor that its attempt was aborted. Replayed is set if the requested state
+	// was there already.
 	Cancel, Replayed bool
 	// Lease is until when the attempt's lease is renewed, in memory.
 	Lease time.Time
-	// SelfApproved is set on an approval by whoever asked for it.
+	// SelfApproved is set on an approval by its requester.
 	SelfApproved bool
 }
 
@@ -266,7 +266,7 @@ func Decide(t *Task, c Command, who *Actor, w *World, now time.Time) (*Outcome, 
 		return d.out, nil
 	}
 	if d.w.Raised != nil && len(d.out.Events) > 0 {
-		// Whatever text comes to a task can be read by whoever reads the task.
+		// Every reader of a task can read its texts.
 		if level := d.w.Raised(); d.w.Level(level) > d.w.Level(d.t.Classification) {
 			d.out.Events[0].set("classification", d.t.Classification, level)
 			d.t.Classification = level
@@ -360,7 +360,7 @@ func (d *draft) belongs(c Command) error {
 	return nil
 }
 
-// cleared refuses an actor that may not work with what the task is classified as.
+// cleared refuses an actor whose level is below the task's classification.
 func (d *draft) cleared(name string) error {
 	_, highest, ok := d.w.Known(name)
 	if !ok || d.w.Level(highest) >= d.w.Level(d.t.Classification) {
@@ -476,7 +476,7 @@ func (d *draft) ask(q Question) error {
 	return nil
 }
 
-// policyRefuses is the refusal of what the policy does not allow.
+// policyRefuses is a refusal by the policy.
 func (d *draft) policyRefuses(q *Question, reason string) *Refusal {
 	what := strings.TrimPrefix(q.Action, "task_")
 	if q.To != "" {

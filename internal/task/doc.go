@@ -2,10 +2,9 @@
 // between them, attempts, reviews, effects and their approvals, and the reader of
 // specs.
 //
-// [Decide] takes a task as it is stored, what somebody wants of it, who that is and
-// what the world says about it, and returns either the task as it is to be stored,
-// with the events that say what changed, or a [Refusal]. It reads no clock, makes no
-// ids and touches nothing of what it was given.
+// [Decide] takes a stored task, a command, its actor and the state of the world. It returns either
+// the new task, with the events of the changes, or a [Refusal]. It reads no clock, makes no ids and
+// changes none of its arguments.
 //
 // The caller's duty: decide about one task in order, one after the other, store an
 // outcome whole with its events or not at all, and let nothing follow from it before
@@ -13,7 +12,7 @@
 //
 // # The folder
 //
-// The folder internal/task holds the way of one task, from the specification to the last
+// The folder internal/task holds the life of one task, from the specification to the last
 // effect. Its packages may import each other and those of base, ocip, audit, api, store,
 // config, approval and evidence.
 //

@@ -190,11 +190,11 @@ func (a *Approval) Unsigned(compensation bool) error {
 	return r
 }
 
-// Restored is the daemon's word that the state is a copy which was restored. What was approved
-// before, and was not used in the copy, may have been used since.
+// Restored is the daemon's word that the state is a copy which was restored. An approval that was
+// not used in the copy may have been used since.
 type Restored struct{}
 
-//nolint:unparam // it is a Command
+// nolint:unparam // it is a Command
 func (Restored) decide(d *draft) error {
 	for i := range d.t.Approvals {
 		if a := &d.t.Approvals[i]; a.Unspent() {
@@ -206,7 +206,7 @@ func (Restored) decide(d *draft) error {
 	return nil
 }
 
-// ResolveApproval is what a person, or time, has decided about an approval.
+// ResolveApproval is the decision of a person, or of time, about an approval.
 type ResolveApproval struct {
 	ID, Status, Note string
 	// By names the person, UID the user that spoke, as operators are named, and Needed how many it took.
@@ -303,11 +303,11 @@ func (e *Effect) underWay() *Refusal {
 	return nil
 }
 
-// RunEffect starts an effect once, or says what came of it.
+// RunEffect starts an effect once, or returns its result.
 type RunEffect struct {
 	EffectID, Key, Digest string
 	Compensation          bool
-	// TokenHash is the SHA-256 of what the doer of an external effect proves itself by.
+	// TokenHash is the SHA-256 of the run token of an external effect.
 	TokenHash string
 }
 
@@ -455,7 +455,7 @@ type FinishRun struct {
 	EffectID, State, Evidence string
 	Run                       int
 	Receipt                   jsontext.Value
-	// Token is the SHA-256 of what proves that an external effect was the caller's to do.
+	// Token is the SHA-256 of the run token of an external effect.
 	Token string
 }
 
@@ -664,7 +664,7 @@ func (c IssueGrant) decide(d *draft) error {
 // RevokeGrant ends a grant.
 type RevokeGrant struct{ ID string }
 
-//nolint:unparam // it is a Command
+// nolint:unparam // it is a Command
 func (c RevokeGrant) decide(d *draft) error {
 	d.event("grant.revoked").made("grant_id", c.ID)
 	d.silent = true
@@ -694,26 +694,26 @@ type Input struct {
 // Word is a word of a command, or the end of one.
 type Word struct {
 	Index int `json:"index"`
-	// From is where the name begins in it, in bytes, as in --file=NAME and -fNAME.
+	// From is the beginning of the name in it, in bytes, as in --file=NAME and -fNAME.
 	From int `json:"from,omitzero"`
 }
 
-// Bound is what an approval names of a command besides what is planned.
+// Bound is the files of a command that an approval names besides the plan.
 type Bound struct {
 	Exe Program `json:"exe"`
 	// Folder is where the command begins, without links.
 	Folder string  `json:"folder,omitzero"`
 	Inputs []Input `json:"inputs"`
-	// Named are what else the command names in the workspace or in the folder.
+	// Named are the other files in the workspace or the folder that the command names.
 	Named []Named `json:"named,omitzero"`
 }
 
-// Named is what a command names that is none of its inputs: the command gets no copy.
+// Named are the files that a command names besides its inputs: the command gets no copy.
 type Named struct {
 	// Path is where the name leads. With a link on the way it is the name as the command has
 	// it, from the command's folder on.
 	Path string `json:"path"`
-	// Leads is where such a name leads, without links, as far as anybody knows beforehand.
+	// Leads is the target of such a name without links, as far as it is known beforehand.
 	Leads string `json:"leads,omitzero"`
 	// Digest is of a file that has to be the same when the command begins. It is empty for
 	// folders, for files that are too large or cannot be read, for targets of links in the
@@ -735,7 +735,7 @@ type BoundPair struct {
 	Undo int `json:"undo,omitzero"`
 }
 
-// request is what a person approves: what is planned, and for a command what it would run.
+// request is what a person approves: the plan, and for a command the files that it would run.
 func request(taskID string, p *Planned, bound *BoundPair) map[string]any {
 	m := map[string]any{
 		"v": 1, "task_id": taskID, "type": p.Type(), "idempotency_key": p.Key, "side_effect_kind": p.Kind,

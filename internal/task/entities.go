@@ -10,7 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
-// Head is what a task is apart from its lists.
+// Head is a task without its lists.
 type Head struct {
 	ID        string `json:"task_id"`
 	Tenant    string `json:"tenant_id,omitzero"`
@@ -65,7 +65,7 @@ type Claim struct {
 	LeaseMS int64 `json:"lease_ms"`
 }
 
-// Spec is one version of what is to be done.
+// Spec is one version of a task's specification.
 type Spec struct {
 	Version int `json:"version"`
 	Fields
@@ -76,7 +76,7 @@ type Spec struct {
 	Author string    `json:"author"`
 	By     Principal `json:"by,omitzero"`
 	At     time.Time `json:"at"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 
@@ -107,22 +107,22 @@ type Attempt struct {
 	Escalate   bool      `json:"escalate"`
 	StartedAt  time.Time `json:"started_at"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
-	// LeaseExpires is where the lease ends that was last stored. Heartbeats renew it in
-	// memory alone.
+	// LeaseExpires is the end of the lease that was last stored. Heartbeats renew it in memory
+	// alone.
 	LeaseExpires time.Time `json:"lease_expires_at"`
 	RetryAt      time.Time `json:"retry_at,omitzero"`
 	Failure      string    `json:"failure_code,omitzero"`
 	Error        string    `json:"error_summary,omitzero"`
-	// By are those who began or ended it as whoever makes it.
+	// By are the principals that began or ended it as its executor.
 	By []Principal `json:"by,omitempty"`
 	// Checkpoints are how many were recorded, and Last what the last one said.
 	Checkpoints int         `json:"checkpoints"`
 	Last        *Checkpoint `json:"last_checkpoint,omitzero"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 
-// Checkpoint is what somebody said of an attempt on its way.
+// Checkpoint is a report about a running attempt.
 type Checkpoint struct {
 	Type    string         `json:"checkpoint_type"`
 	Payload jsontext.Value `json:"payload,omitzero"`
@@ -138,11 +138,11 @@ type Artifact struct {
 	URI       string `json:"uri"`
 	Digest    string `json:"digest"`
 	Size      int64  `json:"size,omitzero"`
-	// Verified is set where the daemon has hashed the file itself.
+	// Verified is set if the daemon has hashed the file itself.
 	Verified bool   `json:"verified"`
 	Summary  string `json:"summary,omitzero"`
 	Actor    string `json:"actor"`
-	// Work is set on what can raise the artifact revision: what an executor or the
+	// Work is set on artifacts that can raise the artifact revision: what an executor or the
 	// orchestrator recorded. Current is set on the newest of its URI.
 	Work      bool      `json:"work"`
 	Current   bool      `json:"current"`
@@ -150,17 +150,16 @@ type Artifact struct {
 	ClaimedBy string    `json:"claimed_by,omitzero"`
 	By        Principal `json:"by,omitzero"`
 	At        time.Time `json:"at"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 
-// Subject is what a review is of: a version of the spec alone, or what was made for
-// it.
+// Subject is what a review is of: a version of the spec alone, or the work for it.
 type Subject struct {
 	Spec int `json:"spec_version"`
-	// Artifact is zero where the spec alone is reviewed.
+	// Artifact is zero if the spec alone is reviewed.
 	Artifact int `json:"artifact_revision"`
-	// Gate is set where what was made is reviewed, though nothing may have been.
+	// Gate is set if what was made is reviewed, though nothing may have been.
 	Gate bool `json:"gate"`
 }
 
@@ -175,11 +174,11 @@ type Review struct {
 	Summary   string    `json:"summary,omitzero"`
 	Subject   Subject   `json:"subject"`
 	ClaimedBy string    `json:"claimed_by,omitzero"`
-	// Shared says that whoever may have done the work stands behind the review too, which
-	// the configuration allows.
+	// Shared names the principal that may be behind both the work and the review, if the
+	// configuration allows that.
 	Shared string    `json:"shared_principal,omitzero"`
 	At     time.Time `json:"at"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 
@@ -234,7 +233,7 @@ type Effect struct {
 	Runs    []Run          `json:"runs"`
 	Receipt jsontext.Value `json:"receipt,omitzero"`
 	At      time.Time      `json:"at"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 
@@ -249,7 +248,7 @@ type Run struct {
 	EndedAt      time.Time      `json:"ended_at,omitzero"`
 	PID          int            `json:"pid,omitzero"`
 	Receipt      jsontext.Value `json:"receipt,omitzero"`
-	// TokenHash is the SHA-256 of what proves who was told to do an external effect.
+	// TokenHash is the SHA-256 of the run token of an external effect.
 	TokenHash string `json:"token_hash,omitzero"`
 	// Evidence is why the outcome is not known, and Settled who settled it.
 	Evidence string `json:"evidence,omitzero"`
@@ -264,9 +263,9 @@ type Approval struct {
 	ID       string `json:"approval_id"`
 	EffectID string `json:"effect_id"`
 	Status   string `json:"status"`
-	// Digest is that of the request, and Bound what the request names beside what is
-	// planned: a [BoundPair]. A start is handed what its own approval names, and nothing of a
-	// request that came later.
+	// Digest is the request's, and Bound the files that the request names besides the plan: a
+	// [BoundPair]. A start is handed what its own approval names, and nothing of a request that
+	// came later.
 	Digest      string         `json:"request_digest"`
 	Bound       jsontext.Value `json:"bound,omitzero"`
 	RequestedBy string         `json:"requested_by"`
@@ -285,7 +284,7 @@ type Approval struct {
 	// Undo is the number of the run that the approval lets be undone, and nothing else. It is zero
 	// for an approval of the effect.
 	Undo int `json:"undo,omitzero"`
-	// Kept is what the store keeps with the entry. It is shown to nobody.
+	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
 

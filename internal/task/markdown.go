@@ -81,8 +81,8 @@ func ReadMarkdown(source []byte) (fields Fields, title string) {
 	return fields, title
 }
 
-// maxNested is how many marks of quotes and lists a line may begin with. The library takes
-// long for what is nested deeper, and nobody writes it.
+// maxNested is how many marks of quotes and lists a line may begin with. The library takes long for
+// deeper nesting, and nobody writes it.
 const maxNested = 32
 
 // marks are the marks of quotes and lists at a line's beginning, up to the last one that
@@ -205,10 +205,9 @@ func unticked(entry string) string {
 	return entry
 }
 
-// File is a spec file: what creates a task, as one puts it down in an editor.
+// File is a spec file: the parameters of a new task in the form for an editor.
 type File struct {
-	// Front is the front matter, a mapping whose lines are the file's; nil where there is
-	// none.
+	// Front is the front matter, a mapping whose lines are the file's; nil if there is none.
 	Front *yaml.Node
 	// Markdown is what follows it.
 	Markdown string

@@ -14,7 +14,7 @@ func (r *Rules) People(policy *Answer) int {
 	return ocip.PeopleNeeded(policy.Approvers, r.Approvers)
 }
 
-// askUndo is what to do where the approval of a run does not let it be undone.
+// askUndo is the advice for a run whose approval does not cover its undoing.
 const askUndo = "ask whether it may be undone (task.request_approval with undo, ocipd task request-approval --undo)"
 
 // tooFew is the refusal of a start whose approval fewer people gave than are needed now, nil if

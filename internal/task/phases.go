@@ -161,7 +161,7 @@ func (c CloseCircuit) decide(d *draft) error {
 	return nil
 }
 
-// Unblock says what a person can do about an open circuit.
+// Unblock lists a person's options for an open circuit.
 func (t *Task) Unblock() []string {
 	if t.Phase != CircuitOpen {
 		return nil

@@ -6,11 +6,11 @@ import (
 	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
-// AppendReview is a reviewer's word about what is reviewed now.
+// AppendReview is a reviewer's verdict on the present subject.
 type AppendReview struct {
 	AttemptID, Type, Verdict, Summary, ClaimedBy string
 	Findings                                     []Finding
-	// Revision, where set, is the subject's as the reviewer has it.
+	// Revision, if set, is the subject's as the reviewer has it.
 	Revision *int
 }
 
@@ -107,8 +107,8 @@ func (c AppendReview) subject(d *draft) (Subject, error) {
 	return s, nil
 }
 
-// independent refuses to review one's own, also under another name. Where the
-// configuration lets one principal do both, it says what they share.
+// independent refuses to review one's own, also under another name. If the configuration lets one
+// principal do both, it names the shared principal.
 func (d *draft) independent() (shared string, err error) {
 	t := d.t
 	var workers []Principal

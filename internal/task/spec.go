@@ -117,7 +117,7 @@ func weakness(c string) string {
 	return ""
 }
 
-// Text is what the spec says, without who said it and where it was read.
+// Text is the content of the spec, without its author and origin.
 func (s *Spec) Text() any {
 	return struct {
 		Fields
@@ -136,7 +136,7 @@ func (s *Spec) Size() int {
 	return size
 }
 
-// Oversized is what of the spec is more than may be kept, or "".
+// Oversized names the part of the spec over its limit, "" for none.
 func (s *Spec) Oversized() string {
 	if s.Size() > MaxSpecBytes {
 		return fmt.Sprintf("the spec is larger than %d bytes", MaxSpecBytes)

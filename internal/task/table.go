@@ -94,7 +94,7 @@ func transition(from, to Phase) (Transition, bool) {
 	return list[i], true
 }
 
-// Option is a transition as whoever reads a task is told of it.
+// Option is a transition in the form for readers of a task.
 type Option struct {
 	To      Phase   `json:"to"`
 	Allowed bool    `json:"allowed"`
@@ -217,8 +217,8 @@ func (p Phase) Binds() bool {
 	return p != SpecDraft && p != SpecReview && p != CircuitOpen && !p.Final()
 }
 
-// ReadyAt is from when on there is something to do for the orchestrator, and false
-// where it waits for somebody else.
+// ReadyAt is from when on there is something to do for the orchestrator, and false if it waits for
+// somebody else.
 func (t *Task) ReadyAt(w *World, now time.Time) (at time.Time, ready bool) {
 	if t.Phase.Final() || t.Phase == CircuitOpen || t.Running() != nil || t.Phase.Binds() && len(w.Open) > 0 {
 		return time.Time{}, false

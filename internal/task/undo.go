@@ -1,7 +1,7 @@
 package task
 
-// compensate undoes the last run of an effect, once, by what was approved with it. What undid
-// an earlier run counts for that one alone.
+// compensate undoes the last run of an effect, once, by the approved compensation. The undoing of
+// an earlier run counts for that run alone.
 func (c RunEffect) compensate(d *draft, e *Effect) error {
 	n, done, err := d.t.undoable(e)
 	if err != nil {
@@ -43,7 +43,7 @@ func (t *Task) undoable(e *Effect) (run, undone int, _ error) {
 			return n, done, nil
 		}
 	}
-	// What failed and was cancelled since, with its task, may have been done in part.
+	// An effect that failed and was cancelled since, with its task, may have been done in part.
 	if n == 0 || e.run(n).State != EffectDone && e.run(n).State != EffectFailed {
 		return 0, 0, refuse(PhaseMismatch, "effect %s is %s: there is nothing to undo", e.ID, e.State)
 	}
@@ -53,7 +53,7 @@ func (t *Task) undoable(e *Effect) (run, undone int, _ error) {
 	return n, 0, nil
 }
 
-// Undoing is the run of an effect that can be undone, nil where there is none.
+// Undoing is the run of an effect that can be undone, nil if there is none.
 func (t *Task) Undoing(e *Effect) *Run {
 	if n, undone, err := t.undoable(e); err == nil && undone == 0 {
 		return e.run(n)
@@ -61,7 +61,7 @@ func (t *Task) Undoing(e *Effect) *Run {
 	return nil
 }
 
-// undo asks people once more whether an effect may be undone, by what was approved with it: the
+// undo asks people once more whether an effect may be undone by the approved compensation: the
 // approval of its run was given by too few people, or by people who may not sign any more.
 func (c RequestApproval) undo(d *draft) error {
 	t := d.t

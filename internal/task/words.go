@@ -129,7 +129,7 @@ const (
 	RequestKeyReused    Code = "REQUEST_KEY_REUSED"
 	EffectInFlight      Code = "EFFECT_IN_FLIGHT"
 	EffectUnknown       Code = "EFFECT_UNKNOWN"
-	// Invalid is of what no request of this form can ask for, and Absent of what the
+	// Invalid is for requests that can never succeed in this form, and Absent for things that the
 	// task does not have. They are INVALID_PARAMS and NOT_FOUND.
 	Invalid Code = "INVALID"
 	Absent  Code = "ABSENT"
@@ -137,7 +137,7 @@ const (
 	ToolDenied Code = "TOOL_DENIED"
 )
 
-// The states of an attempt. One that failed and whose next one is due is retrying.
+// The states of an attempt. A failed attempt with a further one due is retrying.
 const (
 	AttemptRunning   = "running"
 	AttemptSucceeded = "succeeded"
@@ -223,7 +223,7 @@ const (
 	TypeExternal = "external"
 )
 
-// Where an effect was planned. One of the spec outlives attempts.
+// The origins of an effect. An effect of the spec outlives attempts.
 const (
 	OriginSpec    = "spec"
 	OriginAttempt = "attempt"

@@ -1,19 +1,17 @@
 // Package client speaks the kernel protocol to a running daemon: for the
 // commands, the benchmarks and the tests. It is the only Go client of it.
 //
-// [Dial] connects to one socket. [Client.Call] asks for one answer and
-// [Client.Stream] for many; both may be used by many goroutines at once, and
-// requests then share writes. [Client.Register] makes the connection an app's,
-// and its token goes with every later request. What the daemon answers as an
-// error comes back as [*api.Error]; so does the end of the connection, with
-// the code CONNECTION_CLOSED.
+// [Dial] connects to one socket. [Client.Call] asks for one answer and [Client.Stream] for many;
+// both may be used by many goroutines at once, and requests then share writes. [Client.Register]
+// makes the connection an app's, and its token goes with every later request. An error of the
+// daemon comes back as [*api.Error]; so does the end of the connection, with the code
+// CONNECTION_CLOSED.
 //
-// One goroutine reads the socket and hands out what it reads in order, in
-// bounded memory. The caller therefore takes its events ([Client.Next]) and
-// the chunks of its streams ([Stream.Next]) as they come, or says that it does
-// not want them ([WithDropEvents], [Stream.Cancel]): what nobody takes fills
-// its buffer, and then nothing more is read for anybody, answers included. The
-// daemon ends a connection that stays unread for long.
+// One goroutine reads the socket and hands out what it reads in order, in bounded memory. The
+// caller therefore takes its events ([Client.Next]) and the chunks of its streams ([Stream.Next])
+// as they come, or says that it does not want them ([WithDropEvents], [Stream.Cancel]): events that
+// nobody takes fill its buffer, and then nothing more is read, answers included. The daemon ends a
+// connection that stays unread for long.
 //
 // The caller closes the client when done.
 package client
@@ -128,9 +126,9 @@ type receiver interface {
 	fail(err error)
 }
 
-// Dial connects to the daemon's socket at path. Where no daemon listens, the
-// error is [ErrNotRunning]. A server of another user than root and the own one is
-// refused where others could have put its socket.
+// Dial connects to the daemon's socket at path. If no daemon listens, the error is [ErrNotRunning].
+// A server of another user than root and the own one is refused where others could have put its
+// socket.
 func Dial(ctx context.Context, path string, opts ...Option) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -178,8 +176,8 @@ func newClient(path string, conn net.Conn, opts ...Option) *Client {
 	return c
 }
 
-// Close ends the connection. What is still asked for fails; events that were
-// read and not taken stay to be taken.
+// Close ends the connection. Open calls fail; events that were read and not taken can still be
+// taken.
 func (c *Client) Close() error {
 	c.stop(c.closed(""))
 	var err error
@@ -300,7 +298,7 @@ func (c *call) fail(err error) { c.answer <- answer{err: err} }
 // errStreams means that a call was answered in chunks.
 var errStreams = errors.New("it answers in a stream")
 
-// failure is the error in a response, nil where it is a success.
+// failure is the error in a response, nil if it is a success.
 func failure(in *wire.Incoming) error {
 	switch {
 	case in.Success:
@@ -311,10 +309,9 @@ func failure(in *wire.Incoming) error {
 	return in.Error
 }
 
-// Call asks for one answer and decodes it into result, which may be nil. Nil
-// params are an empty object. What the daemon answers as an error is an
-// [*api.Error]. A call whose context ends is forgotten: the daemon still
-// carries it out.
+// Call asks for one answer and decodes it into result, which may be nil. Nil params are an empty
+// object. An error from the daemon is an [*api.Error]. A call whose context ends is forgotten: the
+// daemon still carries it out.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
 	return c.CallSigned(ctx, method, params, "", result)
 }
@@ -354,7 +351,7 @@ func (c *Client) forget(id uint64) {
 	delete(c.pending, id)
 }
 
-// emptyParams is what a method without parameters is sent.
+// emptyParams is the parameters of a method without any.
 const emptyParams = "{}"
 
 // send queues a request and says under which id its answers come. It waits

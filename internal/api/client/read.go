@@ -10,8 +10,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
-// receive hands out messages until there are no more. Refusal is what the
-// daemon said of the connection as a whole, such as why it will not serve it.
+// receive hands out messages until there are no more. Refusal is the daemon's refusal of the whole
+// connection.
 func (c *Client) receive(lines *wire.LineReader) (refusal, err error) {
 	for {
 		line, err := lines.Next()
@@ -41,8 +41,8 @@ func (c *Client) receive(lines *wire.LineReader) (refusal, err error) {
 	}
 }
 
-// offer gives an event to the caller. It reports false where the client closes
-// while the caller is waited for.
+// offer gives an event to the caller. It reports false if the client closes while the caller is
+// waited for.
 func (c *Client) offer(in *wire.Incoming) bool {
 	select {
 	case c.events <- *in:

@@ -45,9 +45,9 @@ func (c *Client) Ended() bool {
 	return ended || err != nil
 }
 
-// vouched says why whoever listens on a socket is not believed to be the daemon,
-// nil where it is. A server of another user is, but where just anybody could have
-// put its socket, as in /tmp when no daemon runs.
+// vouched says why whoever listens on a socket is not believed to be the daemon, nil if it is. A
+// server of another user is, but where just anybody could have put its socket, as in /tmp when no
+// daemon runs.
 func vouched(path string, conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds are what the tags of a member say of it.
+// Bounds are the content of a member's tags.
 type Bounds struct {
 	Required, Nonempty, Object, Null bool
 	// Max and Keeps are 0 for no bound.

@@ -11,11 +11,11 @@ import (
 type Form struct {
 	// Name says the form in words.
 	Name string
-	// Pattern is a regular expression for the form, in what JSON Schema and Go share.
+	// Pattern is a regular expression for the form, in the syntax that JSON Schema and Go share.
 	Pattern string
 	// fits is the pattern, as code.
 	fits func(string) bool
-	// problem says what is wrong with a text of another form, which %q stands for.
+	// problem describes a text of another form; %q stands for the text.
 	problem string
 }
 

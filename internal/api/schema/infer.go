@@ -15,23 +15,23 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
-// use says what a type is part of.
+// use is one use of a type.
 type use struct {
 	// params is set for parameters: a member that is left out has its zero value there.
 	// In a result, a member is always there unless its tag lets it be left out.
 	params bool
-	// strict is set where the daemon refuses members that it does not know.
+	// strict is set if the daemon refuses members that it does not know.
 	strict bool
 }
 
-// uses are what a type is part of in all.
+// uses are all uses of a type.
 type uses struct{ params, result, lenient bool }
 
 // maker makes schemas of types.
 type maker struct {
 	// defs are the definitions by name; nil to write each type where it is used.
 	defs map[string]*jsonschema.Schema
-	// uses are what each type is part of, and names the type that has a name.
+	// uses are the uses of each type, and names maps names to types.
 	uses  map[reflect.Type]*uses
 	names map[string]reflect.Type
 }
@@ -165,8 +165,8 @@ func (m *maker) members(s *jsonschema.Schema, t reflect.Type, in use) error {
 	return nil
 }
 
-// maxBytes is in the schema of a text, or of JSON, whose length is bounded in bytes. The
-// maxLength beside it is in characters, of which there are never more.
+// maxBytes is in the schema of a text, or of JSON, that is bounded in bytes. The maxLength beside
+// it is in characters, of which there are never more.
 const maxBytes = "x-maxBytes"
 
 // bound adds the bounds of a member.

@@ -44,7 +44,7 @@ const keyOf = "x-keyOf"
 // operators is described as either.
 func Protocol(methods []Method) (*jsonschema.Schema, error) {
 	m := &maker{uses: map[reflect.Type]*uses{}, names: map[string]reflect.Type{}}
-	// What a type is part of is known once all have been seen.
+	// The uses of a type are known once all types have been seen.
 	for range 2 {
 		m.defs = map[string]*jsonschema.Schema{}
 		if err := m.methods(methods); err != nil {

@@ -3,7 +3,7 @@
 // [ParseRequest] and writes with the functions whose names begin with Append;
 // the client writes with [AppendRequest] and reads an [Incoming].
 //
-// It does no I/O but reading lines from what it is given, and knows no method.
+// It does no I/O but reading lines from its reader, and knows no method.
 //
 // Source: OpenClawOS IPC protocol (seed 003) and docs/reference/protocol/connecting.md.
 package wire

@@ -40,8 +40,7 @@ func Encode(value any) ([]byte, error) {
 	return json.Marshal(value, jsontext.PreserveRawStrings(true))
 }
 
-// Written is a result that knows how to write itself: what is stored as JSON is not
-// read again.
+// Written is a result that knows how to write itself: stored JSON is not read again.
 type Written interface{ Append(b []byte) []byte }
 
 // AppendResponse writes an answer: the failure, or else the result.
@@ -86,7 +85,7 @@ func AppendRequest(b []byte, id uint64, now int64, method string, params, token 
 	return append(b, '}', '\n')
 }
 
-// headBytes is about what a frame takes besides its payload.
+// headBytes is about the length of a frame without its payload.
 const headBytes = 192
 
 // AppendEvent writes an event. The payload is JSON.

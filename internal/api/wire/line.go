@@ -12,14 +12,12 @@ import (
 // nothing yet: the next call goes on behind the line's newline.
 var ErrLineTooLong = errors.New("line too long")
 
-// keepBuffer is the largest buffer kept after a long line, where more is not asked
-// for.
+// keepBuffer is the largest buffer kept after a long line, unless the caller wants more.
 const keepBuffer = 16 << 10
 
-// LineReader reads lines in bounded memory, whatever is sent. One goroutine uses
-// it.
+// LineReader reads lines in bounded memory for any input. One goroutine uses it.
 type LineReader struct {
-	// Charge, where set, is told by how many bytes the buffer grows and shrinks.
+	// Charge, if set, gets the bytes by which the buffer grows and shrinks.
 	Charge func(bytes int)
 
 	source io.Reader
@@ -97,8 +95,8 @@ func (l *LineReader) tooLong(line []byte) bool {
 	return len(line) > l.limit && len(bytes.TrimSuffix(line, []byte("\r"))) > l.limit
 }
 
-// Buffered reports whether the next line is here without waiting. Empty lines
-// are none: whoever has sent one waits for an answer like anybody else.
+// Buffered reports whether the next line is here without waiting. Empty lines are none: its sender
+// waits for an answer like any other.
 func (l *LineReader) Buffered() bool {
 	rest := bytes.TrimLeftFunc(l.buf[l.start:l.end], unicode.IsSpace)
 	return bytes.IndexByte(rest, '\n') >= 0

@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api/members"
 )
 
-// Request is a message from an app (protocol, IPCRequest). Token is what the
-// SDK sends on every request after app.register.
+// Request is a message from an app (protocol, IPCRequest). Token is the token that the SDK sends
+// with every request after app.register.
 type Request struct {
 	ID        string         `json:"id"`
 	Type      string         `json:"type"`
@@ -32,8 +32,8 @@ type Request struct {
 
 	// mended is how many halves of characters were replaced in the line.
 	mended int
-	// oddNumbers is set where a number of the line is longer than usual or has an
-	// exponent, so that those of the parameters are looked at.
+	// oddNumbers is set if a number of the line is longer than usual or has an exponent, so that
+	// those of the parameters are looked at.
 	oddNumbers bool
 }
 
@@ -81,9 +81,8 @@ const (
 // ignored. On an error, which is always INVALID_REQUEST, the request holds its
 // id where that could be read.
 //
-// One thing is mended: half of a character, such as "\ud83d" alone, which is what
-// cutting a text of JavaScript inside an emoji leaves. It becomes U+FFFD, but not in
-// the request's id.
+// One thing is mended: half of a character, such as "\ud83d" alone, the rest of a JavaScript text
+// that was cut inside an emoji. It becomes U+FFFD, but not in the request's id.
 func ParseRequest(line []byte) (Request, error) {
 	r, ok := parseUsual(line)
 	if !ok {
@@ -147,8 +146,7 @@ func survey(line []byte) (deepest int, odd bool) {
 	return deepest, odd
 }
 
-// stringEnd returns where the quote is that ends a string, or the length of what
-// has none.
+// stringEnd returns the place of the quote that ends a string, or the length of a text without one.
 func stringEnd(b []byte) int {
 	for from := 0; ; {
 		i := bytes.IndexByte(b[from:], '"')
@@ -281,8 +279,8 @@ func SalvageID(line []byte) string {
 	return ""
 }
 
-// jsonProblem says what is wrong with a JSON text in words for its sender. Root
-// is what the text as a whole is called.
+// jsonProblem describes the fault of a JSON text for its sender. Root is the name of the whole
+// text.
 func jsonProblem(err error, root string) string {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Sprintf("%v at byte %d", syntax.Err, syntax.ByteOffset)
@@ -306,8 +304,7 @@ func unknownMember(at jsontext.Pointer) string {
 	return fmt.Sprintf("there is no member %.64q%s", at.LastToken(), in)
 }
 
-// fieldPath names the field that has the wrong type, empty where it is the text
-// as a whole.
+// fieldPath names the field that has the wrong type, empty if it is the text as a whole.
 func fieldPath(e *json.SemanticError) string {
 	return dotted(e.JSONPointer)
 }
@@ -335,9 +332,9 @@ func kindName(k jsontext.Kind) string {
 	return "value"
 }
 
-// DecoderOf makes what reads a method's parameters, which [ParseRequest] has found to be
-// strict JSON already. Absent and null parameters are an empty object. Where strict is set,
-// a member that the method does not have is refused by its name.
+// DecoderOf makes what reads a method's parameters, which [ParseRequest] has found to be strict
+// JSON already. Absent and null parameters are an empty object. If strict is set, a member that the
+// method does not have is refused by its name.
 func DecoderOf[P any]() func(raw jsontext.Value, strict bool) (*P, error) {
 	check := members.CheckerOf(reflect.TypeFor[P]())
 	return func(raw jsontext.Value, strict bool) (*P, error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// usual reads requests as clients usually write them, in one pass: known members, each
-// of its type, ids without escapes, no half characters. Whatever is anything else it
-// leaves to the JSON library, errors too, so that it can only be faster, never more
-// lenient: a fuzz test holds the two against each other.
+// usual reads requests as clients usually write them, in one pass: known members, each of its type,
+// ids without escapes, no half characters. It leaves every other line to the JSON library, errors
+// too, so that it can only be faster, never more lenient: a fuzz test holds the two against each
+// other.
 type usual struct {
 	b     []byte
 	i     int
@@ -85,7 +85,7 @@ func (p *usual) space() {
 	}
 }
 
-// next takes a character, where it is the next one.
+// next takes a character if it is the next one.
 func (p *usual) next(c byte) bool {
 	p.space()
 	if p.i < len(p.b) && p.b[p.i] == c {
@@ -232,7 +232,7 @@ func (p *usual) open() bool {
 	return p.depth <= MaxDepth
 }
 
-// end takes the bracket that a nested value ends with, where it is next.
+// end takes the bracket that ends a nested value, if it is next.
 func (p *usual) end(c byte) bool {
 	if !p.next(c) {
 		return false

@@ -21,13 +21,13 @@ import (
 const (
 	// maxPath is the longest name that the kernel opens, in bytes.
 	maxPath = unix.PathMax - 1
-	// blanks make a text of a word, and ends are what a name in a text, or in a list of names,
-	// ends at.
+	// blanks make a text of a word, and ends are the characters that end a name in a text or a list
+	// of names.
 	blanks = " \t\r\n"
 	ends   = blanks + ":;,|&<>()'\"`"
 )
 
-// streams are the names of what the runner itself gives each command.
+// streams are the names of the streams that the runner gives each command.
 var streams = []string{
 	"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2",
 }
@@ -39,8 +39,8 @@ type Place struct{ Workspace, Folder string }
 // File is something that a command names besides its inputs.
 type File struct {
 	task.Named
-	// Sure is set if the name leads into the workspace or the folder by no link in there, so
-	// that what it leads to can be looked at.
+	// Sure is set if the name leads into the workspace or the folder without a link, so that the
+	// file can be examined.
 	Sure bool
 	// Whole is set if the name begins where an argument or the value of an option begins, or
 	// the word has no blank and no part of a path stands before the name. What the command

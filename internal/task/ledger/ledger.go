@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of a run in the ledger, as kinds for [Ledger.Path]: who has it, which process it
-// has, how it ended, what it has written so far, and the folder of its copies of inputs.
+// The files of a run in the ledger, as kinds for [Ledger.Path]: its claim, its process, its end,
+// its output so far, and the folder of its copies of inputs.
 const (
 	ClaimFile   = "claim"
 	ProcessFile = "pid"
@@ -110,8 +110,8 @@ func (l *Ledger) Claim(r taskapi.RunnerRef, started time.Time) (*os.File, error)
 	return f, nil
 }
 
-// Holder looks who has a claim. Where nobody does any more, the lock is the caller's
-// until it closes the file.
+// Holder looks who has a claim. If nobody does any more, the lock is the caller's until it closes
+// the file.
 func (l *Ledger) Holder(r taskapi.RunnerRef) (f *os.File, shim int, held bool, err error) {
 	f, err = os.Open(l.Path(r, ClaimFile))
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *Ledger) Put(r taskapi.RunnerRef, kind string, value any) error {
 	return durable.Replace(path, ".part", 0o600, text)
 }
 
-// Get reads a file of a run, and reports false where there is none.
+// Get reads a file of a run, and reports false if there is none.
 func (l *Ledger) Get(r taskapi.RunnerRef, kind string, value any) (bool, error) {
 	text, err := os.ReadFile(l.Path(r, kind))
 	if errors.Is(err, fs.ErrNotExist) {

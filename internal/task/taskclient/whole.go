@@ -33,7 +33,7 @@ func Whole(ctx context.Context, call func(ctx context.Context, method string, pa
 	return whole(v, "approvals", &v.Approvals, get, func(page *taskapi.View) []task.Approval { return page.Approvals }, func(a *task.Approval) string { return a.ID })
 }
 
-// whole reads one list from its beginning on, where the view has not all of it.
+// whole reads one list from its beginning on, if the view lacks a part of it.
 func whole[T any](v *taskapi.View, part string, list *[]T, get func(part, after string) (*taskapi.View, error), of func(*taskapi.View) []T, id func(*T) string) error {
 	if !slices.Contains(v.More, part) {
 		return nil

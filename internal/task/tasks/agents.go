@@ -14,7 +14,8 @@ import (
 func AgentTools() map[string]string {
 	return map[string]string{
 		"agent.send": "message_send", "agent.read": "messages_read", "agent.contacts": "contacts_list", "agent.exchange": "exchange_get", "agent.approval": "approval_status",
-		// What delivers by itself is no tool of the MCP server: a grant has all of it or none.
+		// The methods for runtimes that deliver by themselves are no tools of the MCP server: a
+		// grant has all of it or none.
 		"agent.emit": "message_carry", "agent.redeem": "message_carry", "agent.confirm": "message_carry", "agent.redeemable": "message_carry", "agent.withdraw": "message_carry", "agent.watch": "message_carry",
 	}
 }
@@ -32,8 +33,8 @@ func granted(role task.Role, agent string) []string {
 	return tools
 }
 
-// Agent returns the grant by which the connection speaks for an agent, where it has the
-// tool that a method is.
+// Agent returns the grant by which the connection speaks for an agent, if it has the tool that a
+// method is.
 func (s *Session) Agent(ctx context.Context, method string) (*task.Grant, error) {
 	who, err := s.who(ctx, false)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Session) grantee(who *task.Actor, p *taskapi.GrantParams) (*Actor, erro
 	return a, nil
 }
 
-// Whose says of which tenant a task is, and its level, and whether there is one.
+// Whose returns a task's tenant and level, and whether the task exists.
 func (t *Tasks) Whose(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
 	defer t.locks.Lock(id)()
 	at, err := t.loadLocked(ctx, id)

@@ -21,7 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// own is what an approval request keeps of a task.
+// own is the part of a task that an approval request keeps.
 type own struct {
 	TaskID   string         `json:"task_id"`
 	EffectID string         `json:"effect_id,omitzero"`
@@ -400,8 +400,8 @@ func copied(words []task.Word) string {
 // describe is what would be done, for people.
 func describe(p *task.Planned, pair *task.BoundPair) string {
 	var b strings.Builder
-	// Whatever an actor wrote stands in quotes or behind a bar, so that none of it looks like a
-	// line of the daemon's, and all of what is approved is shown.
+	// Text of an actor is in quotes or behind a bar, so that none of it looks like a line of the
+	// daemon's. Everything that is approved is shown.
 	fmt.Fprintf(&b, "%q (%s, key %q)\n", p.RequestedAction, word(p.Kind), p.Key)
 	action := func(what string, c *task.Action, bound *task.Bound) {
 		if c == nil {

@@ -19,10 +19,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// act decides about one command and commits what comes of it. Build makes the command
-// of the task as it is, nil for none; more, where set, adds to the change. Who has no business
-// with the task is refused before anything is built: what that looks at, and what it says, is
-// not for others.
+// act decides about one command and commits what comes of it. Build makes the command of the task
+// as it is, nil for none; more, if set, adds to the change. An actor without access to the task is
+// refused before anything is built: what that looks at, and what it says, is not for others.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
 	defer t.locks.Lock(id)()
 	at, err := t.loadLocked(ctx, id)
@@ -78,8 +77,8 @@ func (t *Tasks) deciding(who *task.Actor) (done func()) {
 	return t.o.Deciding()
 }
 
-// paused is the refusal of what an actor says while a person has paused it: what others
-// read of tasks is sent to them. A sign of life says nothing.
+// paused is the refusal of an actor's texts while a person has paused it: what others read of tasks
+// is sent to them. A sign of life says nothing.
 func (t *Tasks) paused(command task.Command, who *task.Actor) *task.Refusal {
 	if who.Role == task.Operator || who.Role == task.Daemon {
 		return nil
@@ -100,7 +99,7 @@ func (t *Tasks) paused(command task.Command, who *task.Actor) *task.Refusal {
 	return &task.Refusal{Code: task.Paused, Message: reason}
 }
 
-// decide asks internal/task, and makes a change of what it says.
+// decide asks internal/task, and makes a change from its decision.
 func (t *Tasks) decide(ctx context.Context, at *task.Task, command task.Command, who *task.Actor) (*task.Outcome, *store.Change, error) {
 	if r := t.paused(command, who); r != nil {
 		return nil, nil, t.refused(nil, who, nil, r)
@@ -319,7 +318,7 @@ func keep(keys audit.Keys, now *task.Task, touched []task.Touch) (err error) {
 	return nil
 }
 
-// keptOf is what is kept with an entry, nil where there is none.
+// keptOf is the stored extra of an entry, nil if there is none.
 func keptOf(now *task.Task, at task.Touch) *fold.Kept {
 	switch at.Kind {
 	case task.KindSpec:
@@ -338,7 +337,7 @@ func keptOf(now *task.Task, at task.Touch) *fold.Kept {
 	return nil
 }
 
-// foldedParts is what the log says of all that belongs to a task.
+// foldedParts is the log's state of all parts of a task.
 func foldedParts(now *task.Task) (parts fold.Parts) {
 	for i := range now.Approvals {
 		a := &now.Approvals[i]
@@ -462,7 +461,7 @@ func decodeTask(id string, stored *taskstore.Stored) (*task.Task, error) {
 	return now, nil
 }
 
-// kept appends an entry as the database has it, with what is kept with it.
+// kept appends an entry of the database, with its stored extra.
 func kept[T any](list []T, body []byte, of func(*T) *fold.Kept) ([]T, error) {
 	list, err := appended(list, body)
 	if err != nil {
@@ -477,8 +476,7 @@ func appended[T any](list []T, body []byte) ([]T, error) {
 	return append(list, entry), err
 }
 
-// refused is what a caller is told of a refusal. What a principal may not do is on
-// record.
+// refused is the error for a refusal. What a principal may not do is on record.
 func (t *Tasks) refused(at *task.Task, who *task.Actor, w *task.World, err error) error {
 	r, ok := errors.AsType[*task.Refusal](err)
 	if !ok {

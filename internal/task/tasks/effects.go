@@ -42,7 +42,7 @@ func (s *Session) RunEffect(ctx context.Context, p *taskapi.RunEffectParams) (ta
 	}
 }
 
-// runOnce tries to start, or says how it stands. Wait is set where time may help.
+// runOnce tries to start, or says how it stands. Wait is set if time may help.
 func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEffectParams) (result taskapi.EffectRun, wait bool, err error) {
 	t := s.t
 	token := newToken("")
@@ -135,8 +135,8 @@ func mayCome(err error) bool {
 	}
 }
 
-// approvedOrder is what the runner is told about a run before the run is on record, nil where
-// the run is not the runner's. What the approval names has to be what its digest is of.
+// approvedOrder returns the runner's order for a run before the run is on record, nil if the run is
+// not the runner's. The named files of the approval must be those of its digest.
 func approvedOrder(at *task.Task, effect string, run int) (*RunOrder, error) {
 	e := at.Effect(effect)
 	r := e.Run(run)
@@ -155,7 +155,7 @@ func approvedOrder(at *task.Task, effect string, run int) (*RunOrder, error) {
 	return &order, err
 }
 
-// orderOf is what the runner is told about a run, and what the run's approval names.
+// orderOf returns the runner's order for a run, and the bound files of the run's approval.
 func orderOf(at *task.Task, e *task.Effect, r *task.Run) (o RunOrder, pair task.BoundPair, err error) {
 	if bound := at.Approval(r.ApprovalID).Bound; len(bound) > 0 {
 		if err := json.Unmarshal(bound, &pair); err != nil {

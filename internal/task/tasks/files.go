@@ -26,7 +26,7 @@ const (
 // errNoFile says that a name is of no file in the workspace.
 var errNoFile = errors.New("there is no such file in the workspace")
 
-// errForeign is what is said to callers that are another user's.
+// errForeign is the answer to callers of another user.
 var errForeign = fmt.Errorf("%w: the daemon reads files for processes of its own user alone; give the text or the digest", errNoFile)
 
 // reader reads files for a caller: those alone that the caller can read without the
@@ -46,7 +46,7 @@ func (s *Session) reader() reader {
 	return r
 }
 
-// mayRead refuses a file that is open, by where it really is.
+// mayRead refuses an open file by its real place.
 func (r reader) mayRead(f *os.File) error {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {

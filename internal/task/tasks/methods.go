@@ -370,7 +370,7 @@ func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Gr
 	})
 }
 
-// issues writes down who gives a grant, and who gave that one theirs.
+// issues records the giver of a grant, and the givers of that one's grant.
 func (s *Session) issues(who *task.Actor, g *task.Grant) {
 	uid, _, _ := s.peer.Credentials()
 	n := int(uid)

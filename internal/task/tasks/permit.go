@@ -48,7 +48,7 @@ type permission struct {
 	who     *task.Actor
 	attempt string
 	tool    *taskapi.ToolCall
-	// asked names the question, and agent is what it is counted with and kept under.
+	// asked names the question, and agent is the name under which it is counted and kept.
 	asked, agent string
 }
 
@@ -108,13 +108,13 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 		case state != api.ApprovalApproved && state != api.ApprovalDenied:
 			return taskapi.Permission{Decision: "deny", Reason: "nobody decided in time", ApprovalID: waits.ApprovalID}, nil
 		}
-		// The word is there for one asking. Where another one has taken it, the person is asked anew.
+		// The word is there for one asking. If another call has taken it, the person is asked
+		// again.
 	}
 }
 
-// permit answers a question by the policy, or by what a person has said about it, or returns
-// the request that waits for a person. No pause begins between its look at them and the
-// commit.
+// permit answers a question by the policy or by a person's decision, or returns the request that
+// waits for a person. No pause begins between its look at them and the commit.
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
 	defer t.locks.Lock(q.at.ID)()
 	defer t.locks.Lock("permission " + q.asked)()
@@ -219,8 +219,7 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 	return none, r, err
 }
 
-// describeTool is a tool call for people. Whatever the agent wrote stands in quotes, or as JSON in
-// one line.
+// describeTool is a tool call for people. The agent's text is in quotes, or JSON in one line.
 func describeTool(tool *taskapi.ToolCall) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q (%q)\n", tool.Title, tool.Kind)

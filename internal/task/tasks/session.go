@@ -29,9 +29,9 @@ type Session struct {
 	processes func() []string
 
 	mu sync.Mutex
-	// grant is what the connection attached with, and process what it was then.
+	// grant is the grant of the connection, and process the process that attached.
 	grant *task.Grant
-	// seen is what was last read of tasks, for who reviews.
+	// seen is the subject of each task that the connection last read, for reviews.
 	seen map[string]task.Subject
 }
 
@@ -65,7 +65,7 @@ func (s *Session) Attached() bool {
 	return s.grant != nil && s.t.o.Now().Before(s.grant.ExpiresAt)
 }
 
-// principal is who stands behind a name on this connection.
+// principal is the principal behind a name on this connection.
 func (s *Session) principal(name string, a *Actor, g *task.Grant) task.Principal {
 	p := task.Principal{Name: name, Processes: s.processes()}
 	if g == nil {
@@ -137,7 +137,7 @@ func tool(method string) string {
 	return string(b)
 }
 
-// who is who speaks on the connection.
+// who is the caller of the connection.
 func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 	if s.operator {
 		peer := api.Caller(ctx, s.peer)
@@ -189,7 +189,7 @@ func (s *Session) bound(a *Actor) error {
 	return nil
 }
 
-// as is the caller of a call, with what it has read of the task.
+// as is the caller of a call, with the subject that it has read of the task.
 func (s *Session) as(ctx context.Context, id string) *task.Actor {
 	who := ctx.Value(callKey{}).(*caller)
 	actor := who.Actor
@@ -226,7 +226,7 @@ func digestOf(token string) []byte {
 	return sum[:]
 }
 
-// errToken is what is said of any token that is not good.
+// errToken is the answer to any invalid token.
 func errToken() error {
 	return api.Errorf(api.Unauthorized, "the token is wrong, or what it was for has ended")
 }
@@ -269,8 +269,8 @@ func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.
 	}, nil
 }
 
-// hold puts on record which process acts by a grant, and binds the grant to who does so
-// first: from then on its token is of use to nobody else.
+// hold records the process that acts by a grant, and binds the grant to the first one: from then on
+// its token is of use to nobody else.
 func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	t := s.t
 	defer t.lockGrant(id)()
@@ -362,7 +362,7 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever runs an attempt that was aborted is told so by its checkpoints.
+	// The executor of an aborted attempt learns of that by its checkpoints.
 	if a := at.Attempt(g.AttemptID); g.Ended(at) && (a == nil || a.Status != task.AttemptAborted || a != at.Last()) {
 		return nil, errToken()
 	}

@@ -54,13 +54,13 @@ type Config struct {
 	Tenants []string
 	// Levels rank the names of classifications, lowest first.
 	Levels []string
-	// Seal, where set, makes what records keep of texts themselves: of all, or with SealHeld of
-	// those that wait for a person. Where it fails, nothing is done.
+	// Seal, if set, makes what records keep of texts themselves: of all, or with SealHeld of those
+	// that wait for a person. If it fails, nothing is done.
 	Seal     func(text string) (string, error)
 	SealHeld bool
 }
 
-// Question is what the policy is asked about a task.
+// Question is a question to the policy about a task.
 type Question struct {
 	task.Question
 	Tenant, Classification string
@@ -105,16 +105,15 @@ type Options struct {
 	// Keys makes the digests that stand in records for texts. Its error is what the caller is
 	// told.
 	Keys audit.Keys
-	// Ask asks the policy in force, nil where there are the built-in rules alone. Where
-	// there is no answer, it denies.
+	// Ask asks the policy in force, nil if there are the built-in rules alone. If there is no
+	// answer, it denies.
 	Ask func(context.Context, Question) task.Answer
 	// Raise returns the level that texts come to, at least the one that is given.
 	Raise  func(level string, texts ...string) string
 	Search Search
-	// Note remembers, with the change, that a connection's process is an actor's, so that
-	// neither it nor what it starts operates the daemon, and names it. Written is set
-	// where that is on disk already. Boot names the system's boot, in which no two
-	// processes have the same name.
+	// Note remembers, with the change, that a connection's process is an actor's, so that neither
+	// it nor what it starts operates the daemon, and names it. Written is set if that is on disk
+	// already. Boot names the system's boot, in which no two processes have the same name.
 	Note func(actor string, p api.Peer, c *store.Change) (process string, written bool, err error)
 	Boot string
 	// Program returns the program of a process, and its digest as records have it: "" for what
@@ -273,7 +272,7 @@ func (l *leases) of(id string) time.Time {
 	return l.until[id]
 }
 
-// renew is called with the task's lock, so that a lease is not set back by who decided before.
+// renew is called with the task's lock, so that an earlier decision does not set a lease back.
 func (l *leases) renew(id string, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

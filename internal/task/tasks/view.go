@@ -17,8 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskstore"
 )
 
-// spec reads what a task is to do from what a caller gives of it. The fields win over
-// the Markdown.
+// spec reads a task's specification from a caller's parameters. The fields win over the Markdown.
 func spec(r reader, workspace, markdown string, fields *task.Fields, ref *taskapi.SpecRef) (s task.Spec, err error) {
 	if ref != nil {
 		if s, err = r.readSpecFile(workspace, ref); err != nil {
@@ -37,7 +36,7 @@ func spec(r reader, workspace, markdown string, fields *task.Fields, ref *taskap
 	return s, nil
 }
 
-// limit is what is said of more than may be kept.
+// limit is the refusal of more than the limit.
 func limit(what string) error {
 	return &api.Error{Code: api.Conflict, Message: what, Details: taskapi.Details{Task: taskapi.Error{Code: task.Limit}}}
 }
@@ -91,7 +90,7 @@ func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.
 	})
 }
 
-// tenant is whose a new task is, of a level that there is.
+// tenant returns the tenant of a new task, and refuses a level that does not exist.
 func (t *Tasks) tenant(who *task.Actor, asked, level string) (string, error) {
 	c := t.config.Load()
 	if level != "" && !slices.Contains(c.Levels, level) {
@@ -431,7 +430,7 @@ func (t *Tasks) events(ctx context.Context, at *task.Task, before uint64, below,
 	return list, nil
 }
 
-// eventOf reads an event from a line of the log, false where it is none.
+// eventOf reads an event from a line of the log, false if it is none.
 func eventOf(line []byte) (taskapi.Event, bool) {
 	r, err := audit.Parse(line)
 	if err != nil || r.ActionType != audit.ActionTask {
@@ -547,7 +546,7 @@ func (t *Tasks) line(r taskstore.Ready) (taskapi.Line, error) {
 	return line, nil
 }
 
-// waits says who a task waits for, and whether that is a person.
+// waits names the person, actor or event that a task waits for, and reports whether it is a person.
 func waits(phase task.Phase, ready bool) (whom string, person bool) {
 	switch phase {
 	case task.Completed, task.Failed:

@@ -1,6 +1,6 @@
-// Package taskstore keeps tasks in the database: their heads, their lists, what they
-// depend on, their effects and the grants of their actors. All of them are written as
-// parts of a [store.Change], which their Rows methods make.
+// Package taskstore keeps tasks in the database: their heads, lists, dependencies, effects and the
+// grants of their actors. All of them are written as parts of a [store.Change], which their Rows
+// methods make.
 package taskstore
 
 import (
@@ -25,12 +25,12 @@ type Task struct {
 	// Completed unblocks those that depend on the task.
 	Completed bool
 	Priority  int
-	// ReadyAt is zero where the task waits for somebody.
+	// ReadyAt is zero if the task waits for somebody.
 	ReadyAt time.Time
 	// Seq is the number of the task's last event, and Was the number that the change
 	// was decided at. It is zero for a new task.
 	Seq, Was int
-	// DependsOn, where Deps is set, are all the task's dependencies.
+	// DependsOn are all the task's dependencies, if Deps is set.
 	Deps      bool
 	DependsOn []string
 	// Parts stands for what belongs to the task, as the log has it.
@@ -182,8 +182,7 @@ type Stored struct {
 	Effects [][]byte
 }
 
-// Agrees compares the rows of a task with what the log says of them. Somebody else's are an
-// [*store.AlteredError].
+// Agrees compares the rows of a task with the log. Somebody else's are an [*store.AlteredError].
 func (s Tasks) Agrees(ctx context.Context, id string) error {
 	return s.store.Agrees(ctx, fold.Tasks, id)
 }
