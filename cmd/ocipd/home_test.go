@@ -14,7 +14,7 @@ func TestHome(t *testing.T) {
 	p := newOperators(t, nil, "")
 	p.hold("I promise the lighthouse")
 	tty := openTerminal(t, 80, 24, append(p.env, asProgram+"=1", "OPENCLAWOS_KERNEL_SOCKET="+p.socket), os.Args[0])
-	tty.want("1 overview", "1 message for a person", "I promise", "newest records", "COMMITMENT", "? help")
+	tty.want("1 overview", "1 request for a person", "I promise", "newest records", "COMMITMENT", "? help")
 	tty.typed("2")
 	tty.want("enter decides", "I promise")
 	tty.typed("\r")

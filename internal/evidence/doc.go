@@ -27,6 +27,6 @@
 //   - retention: removes old records from the log and from everything derived from it
 //   - verify: checks a log on a disk against all other evidence of it: chain, tree, keys,
 //     checkpoints, receipts, database, index
-//   - witness: has third parties cosign checkpoints, or cosigns those of others: C2SP
-//     tlog-witness, both sides
+//   - witness: has third parties cosign checkpoints, cosigns those of others, and checks
+//     cosignatures: C2SP tlog-witness, both sides
 package evidence

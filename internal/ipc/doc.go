@@ -2,7 +2,7 @@
 // access to methods. The form of lines and messages is that of
 // [github.com/openclawos/ocipd/internal/api/wire].
 //
-// One JSON object a line goes in each direction. A connection reads its lines in bounded memory,
+// One JSON object per line goes in each direction. A connection reads its lines in bounded memory,
 // decodes them strictly, checks access in one place and calls the kernel through the interfaces of
 // this package. It never waits for a reader: the queue of a slow one is bounded, and at the limit
 // the connection ends.

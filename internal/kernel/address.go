@@ -11,8 +11,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// served reports whether the message's channel, if it has an app, has one that serves the sender.
-// Each of two tenants has its own.
+// served returns an error if the app of the message's channel does not serve the sender. Tenants
+// have separate apps for a channel.
 func (k *ruleset) served(m *outgoing) error {
 	if m.local != nil || m.channel == directory.AgentChannel {
 		return nil

@@ -122,7 +122,7 @@ func (k inbound) receiver(ctx context.Context, a *registry.App, key, named strin
 }
 
 // noReceiver is the error for a message to an agent that does not exist, or that the app may not
-// know. With several tenants both are one, on record as well.
+// know. With several tenants, both cases give the same error and the same record.
 func (k inbound) noReceiver(a *registry.App, named string) error {
 	if !k.directory.SeveralTenants() {
 		return api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", named)
@@ -140,7 +140,7 @@ func (k inbound) refuseInbound(in *incoming, from ocip.Counterparty, code ocip.C
 		return api.QueueResult{}, err
 	}
 	in.describe(r)
-	r.Event, r.Classification = event, "" // so far no believable one
+	r.Event, r.Classification = event, "" // the claimed level is not verified yet
 	if err := k.stopped(in, r); err != nil {
 		return api.QueueResult{}, err
 	}

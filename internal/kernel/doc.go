@@ -8,7 +8,7 @@
 //
 // # The folder
 //
-// The folder internal/kernel holds the way of one message, from the call to the delivery. Its
+// The folder internal/kernel holds the life of one message, from the call to the delivery. Its
 // packages may import each other and those of base, ocip, audit, api, store, config, approval and
 // evidence.
 //
@@ -30,5 +30,6 @@
 //   - registry: apps: registrations, tokens, processes, capabilities, hook subscriptions, events
 //     that wait for an answer, resumption, heartbeats
 //   - sessions: shows apps their sessions
-//   - status: the daemon's status: connected apps, waiting messages, the head of the log
+//   - status: the daemon's status: connected apps, waiting messages, the number of pending requests,
+//     the head of the log
 package kernel

@@ -236,7 +236,7 @@ func (s *heldMessage) Shown() approval.View {
 	}
 }
 
-// alongside lists the attachments of a message for comparison, an item a line.
+// alongside lists the attachments of a message for comparison, one item per line.
 func alongside(items []api.MediaItem) string {
 	lines := make([]string, len(items))
 	for i, item := range items {

@@ -43,7 +43,8 @@ func (h receivers) Withdrawn(approvalID string, why *gate.Withdrawn) {
 	h.kernel.withdrawn(approvalID, why)
 }
 
-// withdrawn names only the approval, since an edited message tells nothing else reliably.
+// withdrawn names only the approval: if the stored message was edited, nothing else in it can be
+// trusted.
 func (k *Kernel) withdrawn(approvalID string, why *gate.Withdrawn) {
 	if approvalID == "" || k.notify == nil {
 		return

@@ -72,8 +72,8 @@ func askedAbout(k *ruleset, r *audit.Record) *audit.Record {
 	return r
 }
 
-// restedOn reads a member of the details of a record from the store. If there is none, it does not
-// change to.
+// restedOn reads a member of the details of a record from the store into to. It leaves to unchanged
+// if the record has no such member.
 func restedOn(r *audit.Entry, member string, to any) error {
 	raw, there := r.Details[member]
 	if !there {

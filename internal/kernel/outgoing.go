@@ -172,9 +172,9 @@ func (m *outgoing) handedTo() string {
 	return m.target
 }
 
-// inAnnotation reports whether an agent's message carries its label only in its annotation. No
-// person may read it without a label, including in a room, and where the daemon delivers, it writes
-// the label.
+// inAnnotation reports whether an agent's message carries its label only in its annotation. That is
+// allowed only if no person can read the message, for example in a room. If the daemon delivers the
+// message, it adds the label itself.
 func (m *outgoing) inAnnotation() bool {
 	return m.carried && m.unlabelled && m.to.Kind == ocip.KindAgent && !m.recipient.Group && !m.recipient.Strangers && !m.unconfirmed()
 }

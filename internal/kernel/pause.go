@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// Pause stops the sending of a scope, durably: after the record, nothing of it is decided and
-// nothing is handed to an app.
+// Pause stops the sending of a scope, durably: once the pause is recorded, no message in the scope
+// is decided or handed to an app.
 func (k *Kernel) Pause(_ context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
 	if p.Agent != "" && k.rules().directory.Agent(p.Agent) == nil {
 		return api.PauseResult{}, api.Errorf(api.NotFound, "there is no agent %q; agents[].id in the configuration lists them", p.Agent)

@@ -26,7 +26,7 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 }
 
 // redeem takes the locks in the order of every decision: the two ends of the message, then the
-// pauses. The lock of the release comes behind both.
+// pauses. The lock of the release comes after both.
 func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.RedeemAnswer, error) {
 	if r, err := k.decider.Get(ctx, p.ApprovalID); err == nil {
 		defer k.exchanges.Lock(r)()

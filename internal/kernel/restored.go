@@ -17,8 +17,8 @@ const (
 	restoredCopy  = "a copy of the state was restored, and what became of it since the copy was made is not known"
 )
 
-// HaltRestored pauses all sending, with the record of the restoration, behind which no signature
-// from before counts.
+// HaltRestored pauses all sending and records the restoration. Signatures that were made before that
+// record no longer count.
 func HaltRestored(k *Kernel, found *audit.Record) error {
 	store.Restore(k.store, found.ID)
 	if err := k.Halt(byRestoration, found); err != nil {
@@ -39,8 +39,8 @@ func RestoredGrants(ctx context.Context, k *Kernel) error {
 	return k.grants.Restored(ctx, byRestoration, restoredCopy)
 }
 
-// RestoredReleases takes back what a runtime may fetch, and what it may have sent, and has a person
-// asked about each message, also about those in the outbox.
+// RestoredReleases revokes every release that a runtime could still redeem or may already have sent.
+// A person is asked about each message, including those in the outbox.
 func RestoredReleases(ctx context.Context, k *Kernel) error {
 	return errors.Join(k.releases.Restored(ctx), outbox.Restored(ctx, k.outbox, restoredCopy))
 }

@@ -68,7 +68,7 @@ func (c Chain) Longer(said Chain) Chain {
 	return said
 }
 
-// returns counts how often the most addressed agent was addressed again.
+// returns is the number of repeated visits to the most visited agent of the chain.
 func (c Chain) returns() (most int) {
 	for i, agent := range c.Path {
 		n := 0

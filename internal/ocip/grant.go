@@ -106,8 +106,8 @@ func granted(grants []Grant, texts []Passage, hits []commitment.Hit, level Level
 	return nil
 }
 
-// asWas reports whether a message keeps the reply policy of its exchange's type. If a message
-// leaves the answer to a person alone, a person did not approve that beforehand.
+// asWas reports whether a message keeps the reply policy of its exchange's type. A grant
+// does not cover a message that only a person may answer.
 func (m *Outgoing) asWas(v *Verdict) bool {
 	policy := v.Exchange.Type.ReplyPolicy()
 	return policy.tighten(m.ReplyPolicy) == policy

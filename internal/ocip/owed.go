@@ -8,7 +8,7 @@ import "time"
 // person has ended something.
 type Owed struct {
 	// ReplyPolicy determines who may answer, and is empty if there is no debt. It is agent-ok if
-	// the agent does not answer by itself, or owes a commitment.
+	// an agent may answer, and this one leaves the answer to a person or owes a commitment.
 	ReplyPolicy ReplyPolicy `json:"replyPolicy,omitzero"`
 	// Commitment is set if the answer would commit the agent's person.
 	Commitment bool `json:"commitment,omitzero"`
@@ -60,10 +60,10 @@ func (o Owed) incur(agent *Agent, e *Exchange) Owed {
 	return fresh
 }
 
-// Settle returns the debt after a person has ended a conversation's exchange, or a message held for
-// the code, without sending anything. If the person resolves the exchange, its debt is settled. If
-// the person denies the answer, it stays. If the counterparty wanted no answer, a person looks only
-// at the first message after that, with any outcome.
+// Settle returns the debt after a person has ended a conversation's exchange, or has ended a message
+// that was held with this code, without sending anything. If the person resolves the exchange, its debt is settled. If
+// the person denies the answer, it stays. If the counterparty wanted no answer, only the next
+// message needs a person, whatever that person decides.
 func (o Owed) Settle(outcome Outcome, conversationID string, held Code) Owed {
 	switch {
 	case outcome == Resolved && conversationID == o.ConversationID:

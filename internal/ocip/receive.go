@@ -243,8 +243,8 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 	v.Exchange.Asks = commitment.Asks(m.Content)
 	if m.Approved && !v.Exchange.Asks {
-		// The sender's person has made a promise of their own, and asked for none: the answer is
-		// weighed by its own words.
+		// The sender's owner made a promise and asked for none, so the answer is weighed by its
+		// own words.
 		result.RequiresHuman = false
 	}
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment

@@ -51,7 +51,7 @@ type NamedText struct {
 }
 
 // Together combines the findings in several texts of one message, and the parts of them that people
-// are shown. It has no more of a kind for all texts together than for one.
+// are shown. The limit on findings of one kind applies to all texts together.
 func Together(texts []NamedText) (all Weighed, shown []Extract) {
 	var (
 		kinds  = kinds{}

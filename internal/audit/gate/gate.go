@@ -1,5 +1,5 @@
 // Package gate is the one exit for messages. The text of one principal reaches another only as a
-// [Sealed], and only [Open] makes one of somebody's message. It takes the receipt of the commit
+// [Sealed], and only [Open] turns somebody's message into one. It takes the receipt of the commit
 // that allowed the message, compares the message with the records of that commit, and weighs again
 // what may have changed since.
 //
@@ -123,7 +123,7 @@ func (l *Letter) IsZero() bool { return l.data == nil }
 func (l *Letter) Size() int { return len(l.data) }
 
 // ErrUndecided means that no record of the receipt allows the message.
-var ErrUndecided = errors.New("it is not what its record let through")
+var ErrUndecided = errors.New("no record allows this message")
 
 // Open releases a closed message. It fails with [ErrUndecided] if no record of the receipt has its
 // digest and allows it. It fails with the error of still if the basis of the decision no longer

@@ -72,7 +72,7 @@ func (s *command) overview(ctx context.Context, scr term.Screen, rows int) ([]st
 	}
 	title := func(text string) { lines = append(lines, "", scr.Colour.Paint(term.Bold, text)) }
 	if pending > 0 {
-		title(term.Count(pending, "message") + " for a person")
+		title(term.Count(pending, "request") + " for a person")
 		lines = append(lines, requests[:min(len(requests), third)]...)
 	} else {
 		title("nothing waits for a person")

@@ -38,7 +38,7 @@ func TestCompactStatusFits(t *testing.T) {
 	for _, want := range []string{
 		"ocipd 1.2.3, pid 4242, up 2d1h, 14 connections", "sessions   31", "policy     sha256:0123456789ab",
 		"decisions  4711, p50 6µs, p99 61µs; commits p50 412µs, p99 2.3ms", "denied 7, escalated 2, expired 90, in_progress 12, resolved 340",
-		"3 messages for a person, the oldest for 1h30m: ocipd approvals", "record 123456, signed 123400, mirrored 123456, indexed 123450",
+		"3 requests for a person, the oldest for 1h30m: ocipd approvals", "record 123456, signed 123400, mirrored 123456, indexed 123450",
 		"61 GiB free", "@acme/an-app-with-a-name-3  healthy  yes", "agent:bob        3", "collector     812  failing for 1m0s: connection refused",
 	} {
 		if !strings.Contains(text, want) {

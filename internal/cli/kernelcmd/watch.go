@@ -73,7 +73,7 @@ func latencyText(l *api.LatencyStatus) string {
 
 // heldText describes the pending requests.
 func heldText(status *api.Status, now time.Time) string {
-	text := term.Count(status.Held, "message") + " for a person"
+	text := term.Count(status.Held, "request") + " for a person"
 	if !status.OldestHeld.IsZero() {
 		text += ", the oldest for " + term.Age(now.Sub(status.OldestHeld))
 	}
