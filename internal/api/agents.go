@@ -41,7 +41,7 @@ func (p *AgentSendParams) WithKey() string { return p.RequestKey }
 // OrderKey keeps the messages of one session in the order they were asked for.
 func (p *AgentSendParams) OrderKey() string { return p.SessionKey() }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *AgentSendParams) Rules() (f Fields) {
 	if p.To != "" {
 		f.SessionKey("to", p.SessionKey())
@@ -84,8 +84,8 @@ const (
 	SentHeld    = "held"
 )
 
-// AgentSent says what became of a message. It is held where a person decides about it:
-// it must not be sent again, and agent.approval tells what became of it.
+// AgentSent is the state of a sent message. It is held where a person decides about it: it must not
+// be sent again, and agent.approval tells what became of it.
 type AgentSent struct {
 	DispatchID string `json:"dispatch_id"`
 	// Status is sent, waiting where the receiver has yet to fetch it, or held.
@@ -154,7 +154,7 @@ type AgentMessage struct {
 	ReplyPolicy    string    `json:"reply_policy,omitzero"`
 	ExpiresAt      time.Time `json:"expires_at,omitzero"`
 	TaskID         string    `json:"task_id,omitzero"`
-	// Metadata is what came along besides.
+	// Metadata is the other members of the message.
 	Metadata Object `json:"metadata,omitempty"`
 }
 
@@ -182,7 +182,7 @@ func (*AgentContactsParams) OrderKey() string { return lists }
 
 // AgentContact is somebody that an agent can write to.
 type AgentContact struct {
-	// Session is what a message is sent to.
+	// Session is the address for messages.
 	Session string `json:"session"`
 	// Kind is agent, owner, person, group or unknown.
 	Kind       string `json:"kind"`
@@ -209,8 +209,8 @@ type AgentApprovalParams struct {
 	ApprovalID string `json:"approval_id" is:"required max=256" doc:"The approval request."`
 }
 
-// AgentNews is one chunk of agent.watch: a request of the agent that is new or has changed.
-// The first chunk has Caught set and names none: what changes from then on is told.
+// AgentNews is one chunk of agent.watch: a request of the agent that is new or has changed. The
+// first chunk has Caught set and names none: later chunks report changes.
 type AgentNews struct {
 	ApprovalID string `json:"approval_id,omitzero"`
 	Status     string `json:"status,omitzero"`
@@ -226,6 +226,6 @@ type AgentApproval struct {
 	DispatchID string    `json:"dispatch_id"`
 	ExchangeID string    `json:"exchange_id,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at"`
-	// Note is the word of whoever decided.
+	// Note is the text of the person who decided.
 	Note string `json:"note,omitzero"`
 }

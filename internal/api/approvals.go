@@ -27,8 +27,8 @@ const (
 	// ApprovalRequestChanges means that a person wants something else: the request is not carried
 	// out, and can be made again in changed form.
 	ApprovalRequestChanges = "request_changes"
-	// ApprovalRevoked means that the request, or an approval that was not used, counts
-	// no longer: what it was for is gone.
+	// ApprovalRevoked means that the request, or an approval that was not used, counts no longer:
+	// its subject is gone.
 	ApprovalRevoked = "revoked"
 )
 
@@ -43,8 +43,8 @@ const (
 	DecideDeny     = "deny"
 	DecideTakeover = "takeover"
 	DecideResolve  = "resolve"
-	// DecideChanges is about an effect: what is asked for has to be another first. DecideRevoke
-	// is the daemon's word about a request that nobody needs any more.
+	// DecideChanges is about an effect: the request has to be changed first. DecideRevoke is the
+	// daemon's word about a request that nobody needs any more.
 	DecideChanges = "request_changes"
 	DecideRevoke  = "revoke"
 )
@@ -70,8 +70,8 @@ func DecisionsOf(kind string) []string {
 	}
 }
 
-// What an approval can be about: a message that waits, or something that a person
-// must know and see to, and that nothing waits for.
+// The kinds of approvals: a message that waits, or something that a person must know and see to,
+// and that nothing waits for.
 const (
 	ApprovalOfMessage    = "message"
 	ApprovalOfEscalation = "escalation"
@@ -168,7 +168,7 @@ type Approval struct {
 	Sending      jsontext.Value `json:"sending,omitzero"`
 	// RequiresHuman is set if what the message promises, or answers, takes one.
 	RequiresHuman bool `json:"requiresHuman,omitzero"`
-	// Media is what goes along besides the text.
+	// Media is the content besides the text.
 	Media []MediaItem `json:"media,omitempty"`
 	// Extracts are the parts that people are shown of texts besides Content: of each file and
 	// inline part the beginning, and of these and other strings the surroundings of the findings.
@@ -222,8 +222,8 @@ type Extract struct {
 	Text   string `json:"text"`
 }
 
-// ApprovalDecision is what one person decided. By is the signature's principal
-// or, without one, the user id as "uid:1000"; it is "expiry" where time decided.
+// ApprovalDecision is one person's decision. By is the signature's principal or, without one, the
+// user id as "uid:1000"; it is "expiry" where time decided.
 type ApprovalDecision struct {
 	Decision    string `json:"decision"`
 	By          string `json:"by"`
@@ -282,7 +282,7 @@ func (o Obstacle) Conflict(code ocip.Code, message string) *Error {
 // (ssh-keygen -Y sign -n).
 const ApprovalNamespace = "approval@ocipd"
 
-// SignedText is what a person signs: the decision and the digest it is about.
+// SignedText is the text that a person signs: the decision and the digest it is about.
 func SignedText(approvalID, decision, digest string) string {
 	return "ocipd approval v1\n" + approvalID + "\n" + decision + "\n" + digest + "\n"
 }
@@ -356,8 +356,8 @@ func (r ApprovalListResult) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ApprovalResolveParams decides about a held message (operator socket only).
-// Digest is required to approve and to take over: it is what the person saw.
+// ApprovalResolveParams decides about a held message (operator socket only). Digest is required to
+// approve and to take over: the person saw it.
 type ApprovalResolveParams struct {
 	ApprovalID string  `json:"approvalId" is:"required max=256" doc:"The approval request."`
 	Decision   string  `json:"decision" is:"required words=approve|deny|takeover|resolve|request_changes" doc:"The decision."`
@@ -374,7 +374,7 @@ const (
 	MaxSignature = 16 << 10
 )
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *ApprovalResolveParams) Rules() (f Fields) {
 	if p.Digest == "" && (p.Decision == DecideApprove || p.Decision == DecideTakeover) {
 		f.Add("digest", "required: the digest of what you saw, from approval.get")

@@ -25,7 +25,7 @@ type Contact struct {
 	Agent        string    `json:"agent"`
 	LastActiveAt time.Time `json:"lastActiveAt"`
 	MessageCount int64     `json:"messageCount"`
-	// Kind is who that is to the agent: agent, owner, person or unknown.
+	// Kind is the contact's relation to the agent: agent, owner, person or unknown.
 	Kind string `json:"kind"`
 	// InstanceID, UserID and TenantID are as the configuration has them, or the
 	// daemon learned them.
@@ -55,7 +55,7 @@ type ContactForgetParams struct {
 	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// ContactForgetResult says what was forgotten. Changed is false if nothing had been learned; then
+// ContactForgetResult names the forgotten agent. Changed is false if nothing had been learned; then
 // there is no record.
 type ContactForgetResult struct {
 	Changed    bool   `json:"changed"`

@@ -72,7 +72,7 @@ type EmittedMessage struct {
 	Metadata   Object    `json:"metadata,omitempty"`
 	DispatchID string    `json:"dispatchId,omitzero"`
 	// Disclosure is the place of the label of agents' texts: [DisclosureInAnnotation], or "" for
-	// what the configuration says.
+	// the configured place.
 	Disclosure string `json:"disclosure,omitzero"`
 }
 

@@ -47,7 +47,7 @@ type Error struct {
 	Details any    `json:"details,omitempty"`
 }
 
-// Error is what a person is told: the sentence, and behind it the code to look up.
+// Error is the text for a person: the sentence, and behind it the code to look up.
 func (e *Error) Error() string { return e.Message + " (" + string(e.Code) + ")" }
 
 // Errorf makes an error with a code.

@@ -49,7 +49,7 @@ type Exchange struct {
 	SessionKey     string `json:"sessionKey"`
 	Outcome        string `json:"outcome"`
 	// State names the states of both sides of the exchange, and their held messages. An operator's
-	// exchange.get alone has it: it is what a person settles.
+	// exchange.get alone has it: a person settles it.
 	State string `json:"state,omitzero"`
 	// Pending is set if a person is to settle it: one of its approval requests is pending, or its
 	// rounds are used up and nobody has settled that.

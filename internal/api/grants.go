@@ -68,8 +68,8 @@ func (b *Bounds) rules(path string, f *Fields) {
 	}
 }
 
-// Grant is what people have approved beforehand. Agent is the sender's instance id,
-// Receiver an instance id or a session key. Times are Unix milliseconds.
+// Grant is an approval given beforehand. Agent is the sender's instance id, Receiver an instance id
+// or a session key. Times are Unix milliseconds.
 type Grant struct {
 	GrantID  string `json:"grantId"`
 	Kind     string `json:"kind"`
@@ -137,7 +137,7 @@ const (
 	MaxGrantTime = 366 * 24 * time.Hour
 )
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *GrantAddParams) Rules() (f Fields) {
 	p.rules("", &f)
 	for i, w := range p.Words {

@@ -23,8 +23,8 @@ type AuditInspection struct {
 	Key string `json:"key,omitzero"`
 	// Tombstone stands for the records that were retired.
 	Tombstone string `json:"tombstone,omitzero"`
-	// Tail is the end of the last 256 records, where their chain holds, and Fault why
-	// it does not.
+	// Tail is the end of the last 256 records if their chain holds, and Fault the fault if it does
+	// not.
 	Tail  *AuditHead `json:"tail,omitzero"`
 	Fault string     `json:"fault,omitzero"`
 	// Line is the record that was asked for, absent if there is none, and Receipt its receipt,

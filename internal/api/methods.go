@@ -52,7 +52,7 @@ type RegisterParams struct {
 	Manifest *Manifest `json:"manifest" is:"required" doc:"The package that registers."`
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *RegisterParams) Rules() (f Fields) {
 	if p.Manifest != nil {
 		p.Manifest.rules(&f)
@@ -297,7 +297,7 @@ type DispatchParams struct {
 	Mended
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *DispatchParams) Rules() (f Fields) {
 	if p.Content.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("content", "required, unless metadata names media")
@@ -308,7 +308,7 @@ func (p *DispatchParams) Rules() (f Fields) {
 // OrderKey keeps the messages of one session in the order they were asked for.
 func (p *DispatchParams) OrderKey() string { return p.SessionKey }
 
-// DispatchResult says where a message went.
+// DispatchResult is the state of a dispatched message.
 type DispatchResult struct {
 	DispatchID string `json:"dispatchId"`
 	// Queued is true for every message that is taken, also one that is held: a
@@ -383,7 +383,7 @@ func (e *ExchangeRef) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendJSON is for what most results have not.
+// appendJSON is for members that most results lack.
 func appendJSON(b []byte, value any) []byte {
 	encoded, err := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -400,7 +400,7 @@ type QueueParams struct {
 	Mended
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *QueueParams) Rules() (f Fields) {
 	if p.Text.Len() == 0 && !media.Mentioned(p.Metadata) {
 		f.Add("text", "required, unless metadata names media")
@@ -437,8 +437,8 @@ type HookEvent struct {
 	Context  HookContext    `json:"context"`
 }
 
-// HookContext says what a hook event is about. AuditID is the id of the record of the
-// decision that let the message through.
+// HookContext is the subject of a hook event. AuditID is the id of the record of the decision that
+// let the message through.
 type HookContext struct {
 	AgentID    string `json:"agentId,omitzero" is:"max=256" doc:"The agent."`
 	SessionKey string `json:"sessionKey,omitzero" is:"max=512 form=session" doc:"The session."`

@@ -26,8 +26,8 @@ type Status struct {
 	Connections int           `json:"connections"`
 	Apps        []AppStatus   `json:"apps"`
 	Agents      []AgentStatus `json:"agents"`
-	// Ungated are processes of agent runtimes whose gate does not hold: nobody decides about
-	// what their agents send or call.
+	// Ungated are processes of agent runtimes whose gate does not hold: nobody decides about the
+	// messages and calls of their agents.
 	Ungated []UngatedProcess `json:"ungated,omitzero"`
 	Queues  []QueueStatus    `json:"queues"`
 	// Exchanges counts exchanges by outcome: one between two agents of this daemon is one. If there
@@ -37,11 +37,11 @@ type Status struct {
 	Held int `json:"held"`
 	// OldestHeld is since when the oldest of them waits, absent if none does.
 	OldestHeld time.Time `json:"oldestHeld,omitzero"`
-	// Paused is what a person has stopped (sending.pause).
+	// Paused lists the pauses in force (sending.pause).
 	Paused []PausedScope `json:"paused"`
 	// Sessions is how many sessions were used lately (sessions.active_window).
 	Sessions int `json:"sessions"`
-	// Latency is what decisions and commits take.
+	// Latency is the durations of decisions and commits.
 	Latency LatencyStatus `json:"latency"`
 	Policy  PolicyStatus  `json:"policy"`
 	Config  ConfigStatus  `json:"config"`
@@ -130,7 +130,7 @@ type ConfigDifference struct {
 	Now any    `json:"now"`
 }
 
-// ConfigReload is what policy.reload did with the configuration.
+// ConfigReload is the effect of policy.reload on the configuration.
 type ConfigReload struct {
 	// ChangeCount is how many values took effect, and Changes are the first 64.
 	ChangeCount int                `json:"changeCount"`
@@ -193,9 +193,8 @@ type PolicyFault struct {
 	Message string `json:"message"`
 }
 
-// AuditForgetParams destroys a tenant's digest key (audit.forget, operator): what
-// was digested with it can then be told from nothing else, by anybody. "" is
-// what belongs to no tenant.
+// AuditForgetParams destroys a tenant's digest key (audit.forget, operator): nobody can then match
+// a digest with its text. "" is for records without a tenant.
 type AuditForgetParams struct {
 	Tenant *string `json:"tenant" is:"required max=256" doc:"The tenant; an empty text is what belongs to none."`
 }
@@ -221,15 +220,15 @@ type AuditRetireParams struct {
 	Before time.Time `json:"before" is:"required" doc:"Segments that end before this time go."`
 }
 
-// AuditRetireResult says what audit.retire removed: the records up to Retired,
-// and how many segments. Nothing was where both are zero.
+// AuditRetireResult is the records that audit.retire removed: the records up to Retired, and how
+// many segments. Nothing was where both are zero.
 type AuditRetireResult struct {
 	Retired  uint64 `json:"retired"`
 	Segments int    `json:"segments"`
 	AuditSeq uint64 `json:"auditSeq"`
 }
 
-// AuditVerifyResult is what audit.verify (operator) found.
+// AuditVerifyResult is the result of audit.verify (operator).
 type AuditVerifyResult struct {
 	OK bool `json:"ok"`
 	// Log is its name, and Verifier the public key it was checked with.
@@ -274,8 +273,8 @@ type AuditStatus struct {
 	// Indexed is the last record that audit.query finds without reading the
 	// records after it.
 	Indexed uint64 `json:"indexed"`
-	// Unsigned are the records that the start found without a checkpoint, where they
-	// were more than a daemon leaves behind.
+	// Unsigned are the records that the start found without a checkpoint, if they were more than a
+	// daemon leaves behind.
 	Unsigned *UnsignedRecords `json:"unsigned,omitempty"`
 	// Damaged names the altered records that the check of the whole log has found so far.
 	Damaged string `json:"damaged,omitzero"`
@@ -390,7 +389,7 @@ type AuditStatsParams struct {
 // AuditStats is the answer of audit.stats.
 type AuditStats = audit.Stats
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *AuditStatsParams) Rules() (f Fields) {
 	if p.Bucket%60 != 0 {
 		f.Add("bucket", "%d seconds are no whole minutes", p.Bucket)
@@ -439,8 +438,8 @@ type MethodList struct {
 // MethodEntry is one method as kernel.methods lists it.
 type MethodEntry struct {
 	Name string `json:"name"`
-	// Access is who may call it: any connection to the kernel socket (open), an app with its token
-	// (app), an operator (operator), or any connection (any).
+	// Access is the permitted callers: any connection to the kernel socket (open), an app with its
+	// token (app), an operator (operator), or any connection (any).
 	Access string `json:"access"`
 	// Pace is how long it may take: it is answered before the next request is read
 	// (quick), it may wait for the disk or for others (patient), or it goes on until

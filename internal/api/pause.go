@@ -14,7 +14,7 @@ type PauseParams struct {
 	Note    string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *PauseParams) Rules() (f Fields) {
 	if p.Agent != "" && p.Channel != "" {
 		f.Add("channel", "cannot be given together with agent: pause each by itself")
@@ -29,7 +29,7 @@ const (
 	pausedChannel = "channel:"
 )
 
-// Scope is what the parameters name.
+// Scope is the scope that the parameters name.
 func (p *PauseParams) Scope() string {
 	switch {
 	case p.Agent != "":
@@ -67,7 +67,7 @@ func NewPausedScope(scope string, since time.Time, by string) PausedScope {
 	return s
 }
 
-// PauseResult says what is paused now. Changed is false if that was so before; then there is no
+// PauseResult lists the pauses in force. Changed is false if that was so before; then there is no
 // record.
 type PauseResult struct {
 	Changed  bool          `json:"changed"`
@@ -76,7 +76,7 @@ type PauseResult struct {
 }
 
 // QueueListParams asks for a page of allowed messages that have not reached their receivers
-// (operator, queue.list). Agent is whose it is, sender or receiver.
+// (operator, queue.list). Agent is the sender or receiver of the messages.
 type QueueListParams struct {
 	Queue   string `json:"queue,omitzero" is:"max=512" doc:"The queue."`
 	Agent   string `json:"agent,omitzero" is:"max=512" doc:"The sender or the receiver."`
@@ -132,7 +132,7 @@ type QueueDropParams struct {
 	Note        string   `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// QueueDropResult says what became of each.
+// QueueDropResult is the result for each message.
 type QueueDropResult struct {
 	Dropped []DroppedMessage `json:"dropped"`
 	// Kept were not dropped, with the reason.

@@ -14,7 +14,7 @@ type RedeemParams struct {
 // Redeemed is an approved message for a client to send.
 type Redeemed = RedeemedOf[jsontext.Value]
 
-// RedeemAnswer is what the daemon gives to send.
+// RedeemAnswer is an approved message from the daemon.
 type RedeemAnswer = RedeemedOf[gate.Sealed]
 
 // RedeemedOf is a message to send, once, and the claim that confirms its outcome.
@@ -50,7 +50,7 @@ type ConfirmParams struct {
 	Note       string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *ConfirmParams) Rules() (f Fields) {
 	given := 0
 	for _, id := range []string{p.Claim, p.DispatchID, p.RequestKey} {

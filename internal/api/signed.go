@@ -70,7 +70,7 @@ func Caller(ctx context.Context, peer Peer) Peer {
 	return peer
 }
 
-// Vouched is a process on whose connection a person has signed a call.
+// Vouched is a process with a connection on which a person has signed a call.
 type Vouched struct {
 	Peer
 	// By is the signer, and Record the id of the record with the signature.

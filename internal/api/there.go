@@ -17,5 +17,5 @@ func There(ctx context.Context) bool {
 	return !ok || there()
 }
 
-// ErrGone is what nobody is told any more: who asked has left before it was decided.
+// ErrGone is an error without a receiver: the caller left before the decision.
 var ErrGone error = &Error{Code: ConnectionClosed, Message: "the connection ended before this was decided, so it is not"}

@@ -189,7 +189,7 @@ func emptyPayload(v jsontext.Value) bool {
 	return len(v) == 0 || string(v) == "null" || string(v) == "{}"
 }
 
-// RecordArtifact says what an attempt made.
+// RecordArtifact records an artifact of an attempt.
 type RecordArtifact struct {
 	AttemptID, Kind, URI, Digest, Summary, ClaimedBy string
 	Size                                             int64
@@ -266,7 +266,7 @@ func (c FinishAttempt) decide(d *draft) error {
 	return nil
 }
 
-// finish ends the running attempt. Where another one is due, it says when.
+// finish ends the running attempt. It returns the time of the next attempt if one is due.
 func (d *draft) finish(a *Attempt, outcome string) {
 	status := outcome
 	if outcome == AttemptFailed && slices.Contains(RetriedFailures(), a.Failure) {

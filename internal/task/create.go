@@ -89,7 +89,7 @@ func tidy(list []string) []string {
 	return append([]string{}, slices.Compact(list)...)
 }
 
-// Update changes what a task says of itself. What is nil stays.
+// Update changes what a task says of itself. Members that are nil stay unchanged.
 type Update struct {
 	Expected          *int
 	Title             *string
@@ -158,8 +158,8 @@ func (d *draft) revise(s Spec) {
 // SpecFile is the present content of the file of a spec.
 type SpecFile struct{ Spec Spec }
 
-// decide takes a changed file as a new version, in any phase: what was reviewed is
-// not what is there.
+// decide takes a changed file as a new version, in any phase: the reviewed version is not the
+// present one.
 //
 // nolint:unparam // it is a Command
 func (c SpecFile) decide(d *draft) error {

@@ -9,17 +9,17 @@ import (
 	"github.com/openclawos/ocipd/internal/base/mutant"
 )
 
-// Actor is who wants something of a task: the known facts about the connection, and none of its
+// Actor is the caller of a command on a task: the known facts about the connection, and none of its
 // claims.
 type Actor struct {
 	Name   string
 	Role   Role
 	Tenant string
-	// By is who stands behind the name.
+	// By is the principal behind the name.
 	By Principal
 	// Grant is the grant of the connection, nil for none.
 	Grant *Grant
-	// Person names the person, where it is one: an operator's user, or whoever signed.
+	// Person names the person, if the actor is one: an operator's user, or the signer.
 	Person string
 	// Seen is the subject that the connection last read of this task, zero for none.
 	Seen Subject
@@ -62,7 +62,7 @@ const (
 // Binds lists whom a grant can be bound to.
 func Binds() []string { return []string{BindProgram, BindProcess, BindNone} }
 
-// Holder is who acts by a grant.
+// Holder is the process that acts by a grant.
 type Holder struct {
 	UID     int    `json:"uid"`
 	Exe     string `json:"exe,omitzero"`
@@ -87,7 +87,7 @@ func (g *Grant) Ended(t *Task) bool {
 	}
 }
 
-// Rules are what the configuration says.
+// Rules are the rules of the configuration.
 type Rules struct {
 	Lease                       time.Duration
 	RetryBase                   time.Duration
@@ -105,8 +105,8 @@ type World struct {
 	Rules Rules
 	// Open are those dependencies that are not completed.
 	Open []string
-	// Lease is the end of the running attempt's renewed lease, if that is later than what is
-	// stored.
+	// Lease is the end of the running attempt's renewed lease, if that is later than the stored
+	// one.
 	Lease time.Time
 	// NewID makes an id with a prefix.
 	NewID func(prefix string) string
@@ -125,7 +125,7 @@ type World struct {
 
 func (w *World) lease(a *Attempt) time.Time { return latest(w.Lease, a.LeaseExpires) }
 
-// Question is what the policy is asked.
+// Question is a question to the policy.
 type Question struct {
 	Action  string
 	To      Phase
@@ -146,7 +146,7 @@ const (
 	AskPermission = "task_permission"
 )
 
-// Answer is what the policy says.
+// Answer is the policy's answer.
 type Answer struct {
 	Allow, RequireApproval bool
 	Reason                 string
@@ -160,7 +160,7 @@ type Answer struct {
 // commands.
 type Command interface{ decide(*draft) error }
 
-// Event is a record of what changed.
+// Event is a record of a change.
 type Event struct {
 	Type      string
 	AttemptID string
@@ -175,7 +175,7 @@ type Event struct {
 	Digests map[string]any
 }
 
-// Outcome is what a command leads to.
+// Outcome is the outcome of a command.
 type Outcome struct {
 	Task *Task
 	// Events are empty if nothing is to be written.
@@ -184,7 +184,7 @@ type Outcome struct {
 	Touched []Touch
 	// Revoke are approval requests that end with the change.
 	Revoke []string
-	// Policy is the policy's answer, where it was asked.
+	// Policy is the policy's answer if it was asked.
 	Policy *Answer
 	// Attempt, Review, Artifact, Effect and Approval are the ids of the command's subjects, and Run
 	// is the number of the run.
@@ -224,7 +224,7 @@ type Refusal struct {
 	Missing []Missing
 	// At is when it could be done.
 	At time.Time
-	// Answer is the policy's, where it refused.
+	// Answer is the policy's if it refused.
 	Answer *Answer
 }
 
@@ -246,8 +246,7 @@ type draft struct {
 	silent bool
 }
 
-// Decide decides about one command. The task is nil for [Create]. What it is given
-// stays as it is.
+// Decide decides about one command. The task is nil for [Create]. It changes none of its arguments.
 func Decide(t *Task, c Command, who *Actor, w *World, now time.Time) (*Outcome, error) {
 	now = now.UTC()
 	d := &draft{old: t, w: w, who: who, now: now, out: new(Outcome)}

@@ -496,7 +496,7 @@ func (c FinishRun) decide(d *draft) error {
 	return nil
 }
 
-// ran enters what the runner says of a command's end. What is no receipt of its says nothing.
+// ran enters what the runner says of a command's end. A receipt of another form is ignored.
 func (e *Event) ran(receipt jsontext.Value) {
 	type output struct {
 		Bytes  int64  `json:"bytes"`
@@ -701,7 +701,7 @@ type Word struct {
 // Bound is the files of a command that an approval names besides the plan.
 type Bound struct {
 	Exe Program `json:"exe"`
-	// Folder is where the command begins, without links.
+	// Folder is the command's working folder, without links.
 	Folder string  `json:"folder,omitzero"`
 	Inputs []Input `json:"inputs"`
 	// Named are the other files in the workspace or the folder that the command names.
@@ -710,8 +710,8 @@ type Bound struct {
 
 // Named are the files that a command names besides its inputs: the command gets no copy.
 type Named struct {
-	// Path is where the name leads. With a link on the way it is the name as the command has
-	// it, from the command's folder on.
+	// Path is the target of the name. With a link on the way it is the name as the command has it,
+	// from the command's folder on.
 	Path string `json:"path"`
 	// Leads is the target of such a name without links, as far as it is known beforehand.
 	Leads string `json:"leads,omitzero"`
@@ -722,7 +722,7 @@ type Named struct {
 	Digest string `json:"digest,omitzero"`
 }
 
-// BoundPair is what an approval names of an effect: its command's, and its
+// BoundPair is the files of an effect that an approval names: its command's, and its
 // compensation's.
 type BoundPair struct {
 	Command      *Bound `json:"command,omitzero"`
@@ -735,7 +735,7 @@ type BoundPair struct {
 	Undo int `json:"undo,omitzero"`
 }
 
-// request is what a person approves: the plan, and for a command the files that it would run.
+// request is the content of an approval: the plan, and for a command the files that it would run.
 func request(taskID string, p *Planned, bound *BoundPair) map[string]any {
 	m := map[string]any{
 		"v": 1, "task_id": taskID, "type": p.Type(), "idempotency_key": p.Key, "side_effect_kind": p.Kind,

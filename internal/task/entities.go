@@ -95,7 +95,7 @@ type Fields struct {
 type Attempt struct {
 	ID      string `json:"attempt_id"`
 	Ordinal int    `json:"ordinal"`
-	// Actor is who makes it: the orchestrator itself where nobody else is assigned.
+	// Actor is the executor: the orchestrator itself where nobody else is assigned.
 	Actor    string `json:"actor"`
 	Status   string `json:"status"`
 	Fence    int64  `json:"fence"`
@@ -142,7 +142,7 @@ type Artifact struct {
 	Verified bool   `json:"verified"`
 	Summary  string `json:"summary,omitzero"`
 	Actor    string `json:"actor"`
-	// Work is set on artifacts that can raise the artifact revision: what an executor or the
+	// Work is set on artifacts that can raise the artifact revision: those that an executor or the
 	// orchestrator recorded. Current is set on the newest of its URI.
 	Work      bool      `json:"work"`
 	Current   bool      `json:"current"`
@@ -154,7 +154,7 @@ type Artifact struct {
 	Kept fold.Kept `json:"-"`
 }
 
-// Subject is what a review is of: a version of the spec alone, or the work for it.
+// Subject is the subject of a review: a version of the spec alone, or the work for it.
 type Subject struct {
 	Spec int `json:"spec_version"`
 	// Artifact is zero if the spec alone is reviewed.
@@ -202,7 +202,7 @@ type Action struct {
 	TimeoutS int               `json:"timeout_s,omitzero" is:"range=0..86400" doc:"The seconds until the runner ends the command; 0 is its usual limit."`
 }
 
-// Planned is what somebody wants done in the world.
+// Planned is a planned effect on the world.
 type Planned struct {
 	Key             string         `json:"idempotency_key" is:"required max=256" doc:"A name of the effect within the task. A second request with it is the same effect."`
 	Kind            string         `json:"side_effect_kind" is:"required max=64" doc:"The kind of effect, in a word: deployment, merge, notification, …"`
@@ -276,7 +276,7 @@ type Approval struct {
 	Note        string         `json:"note,omitzero"`
 	// Needed is how many people it takes, and how many it took once it is approved.
 	Needed int `json:"needed,omitzero"`
-	// Used is set when a start has taken it, and Void when what it was for is gone.
+	// Used is set when a start has taken it, and Void when its subject is gone.
 	Used bool `json:"used,omitzero"`
 	Void bool `json:"void,omitzero"`
 	// SelfApproved marks an approval by the actor that asked for it, if that is allowed.
@@ -301,8 +301,8 @@ func (t *Task) spec(version int) *Spec {
 	return find(t.Specs, func(s *Spec) bool { return s.Version == version })
 }
 
-// worked is what had been made by a revision: the newest artifact of each URI by then, in the
-// order in which they were recorded.
+// worked returns the work up to a revision: the newest artifact of each URI by then, in the order
+// in which they were recorded.
 func (t *Task) worked(revision int) []Input {
 	list := []Input{}
 	for i := range t.Artifacts {
@@ -394,7 +394,7 @@ func find[T any](list []T, is func(*T) bool) *T {
 	return nil
 }
 
-// Subject is what a review would be of now.
+// Subject is the subject of a review now.
 func (t *Task) Subject() Subject {
 	s := Subject{Spec: t.Spec().Version}
 	if t.Phase != SpecDraft && t.Phase != SpecReview && t.Phase != CircuitOpen {
@@ -403,7 +403,7 @@ func (t *Task) Subject() Subject {
 	return s
 }
 
-// Stale reports whether a review counts no longer: what it was of has moved on.
+// Stale reports whether a review counts no longer: its subject has changed since.
 func (t *Task) Stale(r *Review) bool {
 	if r.Subject.Spec != t.Spec().Version {
 		return true

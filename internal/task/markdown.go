@@ -89,7 +89,7 @@ const maxNested = 32
 // counts.
 var marks = regexp.MustCompile(`^(?:[ \t]*(?:>|[-+*](?:[ \t]|$)|[0-9]{1,9}[.)](?:[ \t]|$))){` + strconv.Itoa(maxNested) + `}`)
 
-// shallow makes text of what is nested too deep.
+// shallow makes text of parts that are nested too deep.
 func shallow(source []byte) []byte {
 	var whole []byte
 	from := 0
@@ -209,7 +209,7 @@ func unticked(entry string) string {
 type File struct {
 	// Front is the front matter, a mapping whose lines are the file's; nil if there is none.
 	Front *yaml.Node
-	// Markdown is what follows it.
+	// Markdown is the text after it.
 	Markdown string
 }
 

@@ -2,8 +2,8 @@ package task
 
 import "slices"
 
-// Principal is who stands behind an actor's name: the connected process, the processes that started
-// it, and the givers of its grants.
+// Principal is the principal behind an actor's name: the connected process, the processes that
+// started it, and the givers of its grants.
 type Principal struct {
 	Name      string   `json:"name"`
 	Processes []string `json:"processes,omitempty"`

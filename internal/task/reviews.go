@@ -76,8 +76,8 @@ func reviewPhases(kind string) string {
 	return "quality_gate"
 }
 
-// subject is what the review is of: what the reviewer's grant is for, else what the
-// reviewer has read. One that nobody can have read yet is none.
+// subject is the subject of the review: what the reviewer's grant is for, else what the reviewer
+// has read. One that nobody can have read yet is none.
 func (c AppendReview) subject(d *draft) (Subject, error) {
 	now := d.t.Subject()
 	var s Subject

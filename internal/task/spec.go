@@ -98,8 +98,8 @@ func folded(s string) string { return strings.ToLower(strings.Join(strings.Field
 var (
 	openWords  = regexp.MustCompile(`(?i)\b(tbd|todo)\b|\?\?\?`)
 	vagueWords = regexp.MustCompile(`(?i)\b(works|correct|correctly|properly|good|fast|robust|as expected|etc)\b`)
-	// checkable is what a criterion can be held against: a digit, quoted or code text,
-	// or a path.
+	// checkable matches the parts that make a criterion checkable: a digit, quoted or code text, or
+	// a path.
 	checkable = regexp.MustCompile("[0-9]|`[^`]+`|\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|'[^']{2,}'|«[^»]+»|[\\w.-]*/[\\w.-]+|\\b[\\w-]+\\.[a-z]{1,4}\\b")
 )
 

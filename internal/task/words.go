@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Phase is where a task is.
+// Phase is the phase of a task.
 type Phase string
 
 // The phases.
@@ -33,7 +33,7 @@ func Phases() []Phase {
 // Final reports whether nothing leads out of the phase.
 func (p Phase) Final() bool { return p == Completed || p == Failed }
 
-// Role is what somebody may do with tasks.
+// Role is the rights of an actor on tasks.
 type Role string
 
 // The roles. An operator is a person; the daemon ends what time ends.
@@ -133,7 +133,7 @@ const (
 	// task does not have. They are INVALID_PARAMS and NOT_FOUND.
 	Invalid Code = "INVALID"
 	Absent  Code = "ABSENT"
-	// ToolDenied is of what a grant does not allow: CAPABILITY_DENIED.
+	// ToolDenied is for tools that a grant does not have: CAPABILITY_DENIED.
 	ToolDenied Code = "TOOL_DENIED"
 )
 

@@ -451,8 +451,8 @@ func (c *Client) write() {
 				break
 			}
 			if _, err := c.conn.Write(lines); err != nil {
-				// The daemon takes no more, but may have said why: the reader
-				// ends what is asked for, and what still comes, with that.
+				// The daemon takes no more, but may have said why: the reader ends open calls and
+				// later ones with that error.
 				_ = c.conn.SetReadDeadline(time.Now().Add(lastWords))
 				return
 			}

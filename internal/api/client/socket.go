@@ -78,8 +78,7 @@ func guarded(path string, server uint32) error {
 		if err != nil {
 			return err
 		}
-		// The socket is the server's, and whose its directory is decides who can put
-		// another in its place.
+		// The socket is the server's. The owner of its directory can replace it.
 		if !keeps(dir, s.Info, server, s.Last) {
 			open = fmt.Errorf("others than you and root can put a socket below %s; if it is your daemon, move its socket, and name the place in ipc.socket", s.Dir)
 		}

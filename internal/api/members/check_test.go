@@ -50,7 +50,7 @@ type inner struct {
 	Digest string `json:"digest" is:"form=digest"`
 }
 
-// Rules says what is wrong between members.
+// Rules reports faults between members.
 func (p *sample) Rules() (f api.Fields) {
 	if p.Flag && p.Free == "" {
 		f.Add("free", "required with flag")

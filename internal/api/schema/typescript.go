@@ -118,7 +118,7 @@ func (w *declarations) object(s *jsonschema.Schema, indent string) string {
 	return inner.String() + indent + "}"
 }
 
-// path is what a reference leads to: a definition, or a member of one.
+// path is the target of a reference: a definition, or a member of one.
 func (w *declarations) path(ref string) string {
 	steps := strings.Split(strings.TrimPrefix(ref, "#/$defs/"), "/properties/")
 	for i, step := range steps[1:] {

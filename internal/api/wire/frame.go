@@ -11,10 +11,10 @@ import (
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
-// The lines below are written member by member in the order of the protocol's
-// examples, since they are the hottest path of the daemon, and since what they
-// hold is JSON already, which the library would read once more. Every string goes
-// through the JSON library's quoting. A line is added to what a buffer holds.
+// The lines below are written member by member in the order of the protocol's examples, since they
+// are the hottest path of the daemon, and since what they hold is JSON already, which the library
+// would read once more. Every string goes through the JSON library's quoting. A line is added to a
+// buffer.
 
 func appendHead(b []byte, id, kind string, now int64) []byte {
 	b = append(b, `{"id":"`...)

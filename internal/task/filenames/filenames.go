@@ -32,7 +32,7 @@ var streams = []string{
 	"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2",
 }
 
-// Place is where a command runs: its workspace and its folder, without links (see
+// Place is the place of a command: its workspace and its folder, without links (see
 // [plainfile.Folder]).
 type Place struct{ Workspace, Folder string }
 
@@ -65,7 +65,7 @@ func (p Place) Replaced(c *task.Action, inputs []task.Input) {
 	}
 }
 
-// of is where an input lies, and "" where that is not known.
+// of is the place of an input, "" if it is not known.
 func (p Place) of(in *task.Input) string {
 	path, err := plainfile.Lead(p.Workspace, strings.TrimPrefix(in.URI, "file://"), nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +214,7 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// Key is what is compared of something named: where it is, and where it leads.
+// Key is the compared part of a named file: where it is, and where it leads.
 func Key(n task.Named) task.Named { return task.Named{Path: n.Path, Leads: n.Leads} }
 
 // In is what a file that is [File.Sure] is called from a folder on, if it lies there.

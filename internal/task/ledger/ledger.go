@@ -29,7 +29,7 @@ const (
 	InputsDir   = "inputs"
 )
 
-// Ledger is the directory of what was run.
+// Ledger is the directory of runs.
 type Ledger struct{ dir string }
 
 // At is the ledger in a directory that [Open] has made.
@@ -53,7 +53,7 @@ func Open(dir string, now time.Time) (*Ledger, error) {
 	return l, nil
 }
 
-// Since returns when the ledger began: of what was started before, it knows nothing.
+// Since returns when the ledger began: it does not know earlier runs.
 func (l *Ledger) Since() (time.Time, error) {
 	text, err := os.ReadFile(filepath.Join(l.dir, "since"))
 	if err != nil {
@@ -207,5 +207,5 @@ func (l *Ledger) Lives(r taskapi.RunnerRef) bool {
 // MarkName is the variable that every process of a run is given.
 const MarkName = "OCIPD_EFFECT"
 
-// Mark is what [MarkName] says.
+// Mark is the content of [MarkName].
 func Mark(r taskapi.RunnerRef) string { return r.EffectID + ":" + strconv.Itoa(r.Run) }

@@ -2,8 +2,8 @@
 // outlive a daemon: it attaches again where the daemon was started anew, and makes the call
 // that was under way once more.
 //
-// The caller's duty: what is called may be called twice. It reads, takes a request key, or
-// has a key of its own.
+// The caller's duty: a call may be made twice. It reads, takes a request key, or has a key of its
+// own.
 package taskclient
 
 import (
@@ -53,7 +53,7 @@ func (c *Conn) Close() error {
 	return c.c.Close()
 }
 
-// Attached is what the grant is for.
+// Attached is the grant of the connection.
 func (c *Conn) Attached(ctx context.Context) (taskapi.Attached, error) {
 	if _, err := c.connected(ctx); err != nil {
 		return taskapi.Attached{}, err

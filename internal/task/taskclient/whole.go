@@ -19,8 +19,8 @@ func View(ctx context.Context, call func(ctx context.Context, method string, par
 }
 
 // Whole reads what a view lacks of a task's effects and approvals, of which it has the newest
-// alone. Whoever decides by these lists needs them whole: an effect that is left out would be
-// taken for none.
+// alone. A decision by these lists needs them whole: an effect that is left out would be taken for
+// none.
 func Whole(ctx context.Context, call func(ctx context.Context, method string, params, result any) error, v *taskapi.View) error {
 	get := func(part, after string) (*taskapi.View, error) {
 		none, page := 0, new(taskapi.View)

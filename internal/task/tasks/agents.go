@@ -54,8 +54,8 @@ func (s *Session) Agent(ctx context.Context, method string) (*task.Grant, error)
 // Peer is the process at the other end.
 func (s *Session) Peer() api.Peer { return s.peer }
 
-// grantee is who a grant is for: an actor, an agent that works on no task, or an actor
-// that speaks for an agent too. Agents are the operator's to give.
+// grantee is the receiver of a grant: an actor, an agent that works on no task, or an actor that
+// speaks for an agent too. Agents are the operator's to give.
 func (s *Session) grantee(who *task.Actor, p *taskapi.GrantParams) (*Actor, error) {
 	var a *Actor
 	if p.Actor != "" || p.Agent == "" {

@@ -118,7 +118,7 @@ func (s *subject) recount(ctx context.Context, at *task.Task, a *task.Approval, 
 	s.r.Needed = needed
 }
 
-// Shown is what would be done.
+// Shown is the effect in words.
 func (s *subject) Shown() approval.View {
 	return approval.View{
 		Asked: []string{s.own.TaskID, s.own.EffectID, s.own.Digest}, Effect: s.r.Content, Approvable: "it may be done once",
@@ -195,8 +195,8 @@ func (s *subject) Unspent(ctx context.Context) (bool, error) {
 	return a != nil && a.Unspent() && s.t.o.Now().Before(a.ExpiresAt), nil
 }
 
-// say keeps a person's word about a tool call for who asks about it, for as long as it would
-// have been waited for.
+// say keeps a person's decision about a tool call for its caller, as long as the caller would have
+// waited for it.
 func (s *subject) say(d *approval.Decision, status string) {
 	if status == task.ApprovalApproved || status == task.ApprovalRejected {
 		d.Say(s.r.Agent, d.Now.Add(s.t.config.Load().PermitWithin))
@@ -214,7 +214,7 @@ func (s *subject) Record() *audit.Record {
 	return &audit.Record{TaskID: s.own.TaskID, TenantID: s.own.Tenant, ApprovalID: s.r.ApprovalID, Classification: s.r.Classification}
 }
 
-// Tell tells nobody: who asked waits for it, or reads the task.
+// Tell tells nobody: the requester waits for it, or reads the task.
 func (s *subject) Tell(*store.Change, api.ApprovalOutcome) error { return nil }
 
 // digest names what a person approves of an effect.
@@ -249,7 +249,7 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 		}
 		planned = p.Planned
 		if e := at.EffectOf(p.Key); e != nil && planned.Command == nil && len(planned.Params) == 0 {
-			// The key is enough for what is planned.
+			// The key is enough for a planned effect.
 			planned = e.Planned
 		} else if planned.Command == nil && len(planned.Params) == 0 {
 			return nil, api.Errorf(api.InvalidParams, "command: want either command or params: %.64q is not planned", p.Key)
@@ -263,7 +263,8 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 		r := s.reader()
 		salt := ""
 		if r.own {
-			// The same asked anew has the same digest: what was approved earlier can be undone.
+			// The same asked anew has the same digest: an effect that was approved earlier can be
+			// undone.
 			salt = at.Salt(e)
 		}
 		salt = cmp.Or(salt, approval.NewSalt())
@@ -397,7 +398,7 @@ func copied(words []task.Word) string {
 	return "a copy of which takes the place of " + strings.Join(places, ", ") + " and " + below
 }
 
-// describe is what would be done, for people.
+// describe describes an effect for people.
 func describe(p *task.Planned, pair *task.BoundPair) string {
 	var b strings.Builder
 	// Text of an actor is in quotes or behind a bar, so that none of it looks like a line of the

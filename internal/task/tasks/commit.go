@@ -77,8 +77,8 @@ func (t *Tasks) deciding(who *task.Actor) (done func()) {
 	return t.o.Deciding()
 }
 
-// paused is the refusal of an actor's texts while a person has paused it: what others read of tasks
-// is sent to them. A sign of life says nothing.
+// paused is the refusal of an actor's texts while a person has paused it: other actors read the
+// tasks. A sign of life says nothing.
 func (t *Tasks) paused(command task.Command, who *task.Actor) *task.Refusal {
 	if who.Role == task.Operator || who.Role == task.Daemon {
 		return nil
@@ -476,7 +476,7 @@ func appended[T any](list []T, body []byte) ([]T, error) {
 	return append(list, entry), err
 }
 
-// refused is the error for a refusal. What a principal may not do is on record.
+// refused is the error for a refusal. A principal's forbidden call is on record.
 func (t *Tasks) refused(at *task.Task, who *task.Actor, w *task.World, err error) error {
 	r, ok := errors.AsType[*task.Refusal](err)
 	if !ok {

@@ -174,8 +174,8 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (o RunOrder, pair task.
 	return o, pair, nil
 }
 
-// Orders are the runs of commands that are on record as started: what a runner that
-// attaches has to account for.
+// Orders are the runs of commands that are on record as started: the runs that an attaching runner
+// has to account for.
 func (t *Tasks) Orders(ctx context.Context) (orders []RunOrder, err error) {
 	ids, err := t.rows.Busy(ctx)
 	if err != nil {

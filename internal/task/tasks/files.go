@@ -36,7 +36,7 @@ type reader struct {
 	private []string
 }
 
-// reader is who reads files for the session's caller.
+// reader reads files for the session's caller.
 func (s *Session) reader() reader {
 	r := reader{own: s.operator, private: s.t.o.Private}
 	if s.peer != nil {
@@ -220,8 +220,8 @@ func (r reader) input(at *task.Task, name string) (task.Input, error) {
 	return task.Input{}, api.Errorf(api.InvalidParams, "command.inputs: the task has no current artifact %.64q, nor its workspace such a file", name)
 }
 
-// besides is what a command names besides its inputs. That is looked at whoever asks, since a
-// person is shown it.
+// besides are the files that a command names besides its inputs. That is looked at whoever asks,
+// since a person is shown it.
 func (r reader) besides(in filenames.Place, c *task.Action, inputs []task.Input, compensation bool) (list []task.Named) {
 	own := r
 	own.own = true

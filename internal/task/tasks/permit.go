@@ -40,9 +40,9 @@ func BuiltIn(q *Question) task.Answer {
 }
 
 // permission is one question about a tool call. The same call that its actor asks about again,
-// under the same attempt or about the same subject, is the same question, also after the
-// end of a daemon or of who asked: it is shown to people once, and a person's word about it
-// answers one asking.
+// under the same attempt or about the same subject, is the same question, also after the end of a
+// daemon or of the caller: it is shown to people once, and a person's word about it answers one
+// asking.
 type permission struct {
 	at      *task.Task
 	who     *task.Actor
@@ -118,7 +118,7 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
 	defer t.locks.Lock(q.at.ID)()
 	defer t.locks.Lock("permission " + q.asked)()
-	// What waits is looked for first: what is decided meanwhile is said then.
+	// Waiting requests are looked for first: what is decided meanwhile is said then.
 	if id := t.o.Approvals().Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
 		if waits, err = t.waiting(ctx, id); err != nil {
 			return result, nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// questions are what people are asked, by task.
+// questions are the questions to people, by task.
 type questions map[string][]taskapi.Question
 
 // questions looks for all that waits for a person's word about any task.

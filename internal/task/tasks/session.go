@@ -76,7 +76,7 @@ func (s *Session) principal(name string, a *Actor, g *task.Grant) task.Principal
 		p.Issuers = g.Issuers
 	}
 	if len(p.Processes) > 0 && p.Processes[0] == g.IssuedFrom && !slices.Contains(p.Issuers, g.IssuedBy) {
-		// Whoever gave the grant uses it.
+		// The giver of the grant uses it.
 		p.Issuers = append(slices.Clone(p.Issuers), g.IssuedBy)
 	}
 	return p
@@ -85,7 +85,7 @@ func (s *Session) principal(name string, a *Actor, g *task.Grant) task.Principal
 // callKey finds the caller that [Session.Admit] found, in a call's context.
 type callKey struct{}
 
-// caller is who makes a call.
+// caller is the caller of a method.
 type caller struct {
 	task.Actor
 	peer api.Peer

@@ -41,7 +41,7 @@ type Actor struct {
 	Exe               string
 }
 
-// Config is what a configuration says of tasks. It does not change.
+// Config is the part of a configuration for tasks. It does not change.
 type Config struct {
 	Actors []Actor
 	Rules  task.Rules
@@ -74,7 +74,7 @@ type Search interface {
 	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 }
 
-// Runner runs commands. Its methods do not wait for what they start.
+// Runner runs commands. Its methods do not wait for the runs that they start.
 type Runner interface {
 	// Attached reports whether there is a process to run commands in.
 	Attached() bool
@@ -86,7 +86,7 @@ type Runner interface {
 	Kill(RunOrder) error
 }
 
-// RunOrder is what a runner is told to run.
+// RunOrder is an order to a runner.
 type RunOrder struct {
 	TaskID, EffectID string
 	Run              int
@@ -97,13 +97,13 @@ type RunOrder struct {
 	StartedAt        time.Time
 }
 
-// Options is what tasks are given from outside.
+// Options are the dependencies of the tasks.
 type Options struct {
 	Store *store.Store
-	// Commit makes a change durable. Its error is what the caller is told.
+	// Commit makes a change durable. Its error is the answer to the caller.
 	Commit func(*store.Change) (store.Receipt, error)
-	// Keys makes the digests that stand in records for texts. Its error is what the caller is
-	// told.
+	// Keys makes the digests that stand in records for texts. Its error is the answer to the
+	// caller.
 	Keys audit.Keys
 	// Ask asks the policy in force, nil if there are the built-in rules alone. If there is no
 	// answer, it denies.
@@ -116,8 +116,8 @@ type Options struct {
 	// already. Boot names the system's boot, in which no two processes have the same name.
 	Note func(actor string, p api.Peer, c *store.Change) (process string, written bool, err error)
 	Boot string
-	// Program returns the program of a process, and its digest as records have it: "" for what
-	// cannot be read.
+	// Program returns the program of a process, and its digest as records have it: "" if it cannot
+	// be read.
 	Program func(p api.Peer) (path, digest string)
 	// Approvals returns who decides under the configuration in force.
 	Approvals func() *approval.Decider
@@ -351,7 +351,7 @@ func (t *Tasks) loadLocked(ctx context.Context, id string) (*task.Task, error) {
 
 func notFound(id string) error { return api.Errorf(api.NotFound, "there is no task %s", id) }
 
-// world is what is outside a task now.
+// world is the present state outside a task.
 func (t *Tasks) world(ctx context.Context, c *Config, at *task.Task) (*task.World, error) {
 	w := &task.World{
 		Rules: c.Rules, NewID: func(prefix string) string { return prefix + t.o.NewID() }, Level: c.level,

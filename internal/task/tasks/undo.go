@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// again is the digest of a request as it would be by now. What was run already may be another
-// program since: of a request to undo it, only what undoes it counts.
+// again is the digest of a request as it would be by now. A program that ran already may have been
+// replaced since: of a request to undo it, only what undoes it counts.
 func (r reader) again(at *task.Task, p *task.Planned, was *task.BoundPair) (digest string, err error) {
 	if was.Undo == 0 {
 		digest, _, err = r.digest(at, p, was.Salt)

@@ -109,7 +109,7 @@ func (t *Tasks) tenant(who *task.Actor, asked, level string) (string, error) {
 	return asked, nil
 }
 
-// lowest is the level of what says nothing.
+// lowest is the level of a task without a level.
 func lowest(c *Config) string {
 	if len(c.Levels) == 0 {
 		return ""
@@ -286,7 +286,7 @@ func shown(effects []task.Effect) []task.Effect {
 	return effects
 }
 
-// reviewed are a task's reviews, with whether each is about what is there.
+// reviewed are a task's reviews; each one says whether its subject is the present one.
 func reviewed(at *task.Task) []taskapi.Review {
 	reviews := make([]taskapi.Review, len(at.Reviews))
 	for i := range at.Reviews {

@@ -33,7 +33,7 @@ type Task struct {
 	// DependsOn are all the task's dependencies, if Deps is set.
 	Deps      bool
 	DependsOn []string
-	// Parts stands for what belongs to the task, as the log has it.
+	// Parts is the log's state of the parts of the task.
 	Parts fold.Parts
 	Head  []byte
 }
