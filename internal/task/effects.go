@@ -227,9 +227,9 @@ func (c ResolveApproval) decide(d *draft) error {
 		if a.Void || !d.now.Before(a.ExpiresAt) {
 			return refuse(PhaseMismatch, "what approval %s was for is gone", c.ID)
 		}
-		if a.RequestedBy == c.By || a.RequestedBy == c.UID {
+		if err := d.t.MayApprove(c.ID, c.By, c.UID); err != nil {
 			if !d.w.Rules.SelfApproval {
-				return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", c.By)
+				return err
 			}
 			a.SelfApproved, d.out.SelfApproved = true, true
 		}
@@ -242,6 +242,14 @@ func (c ResolveApproval) decide(d *draft) error {
 	}
 	a.Status, a.ResolvedBy, a.ResolvedAt, a.Note = c.Status, c.By, d.now, c.Note
 	d.out.Approval, d.out.Effect = a.ID, a.EffectID
+	return nil
+}
+
+// MayApprove refuses the approval by whoever asked for it, under a name or a user id.
+func (t *Task) MayApprove(id, name, uid string) error {
+	if a := t.Approval(id); a != nil && (a.RequestedBy == name || a.RequestedBy == uid) {
+		return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", name)
+	}
 	return nil
 }
 

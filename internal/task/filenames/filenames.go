@@ -42,9 +42,9 @@ type File struct {
 	// Sure is set if the name leads into the workspace or the folder without a link, so that the
 	// file can be examined.
 	Sure bool
-	// Whole is set if the name begins where an argument or the value of an option begins, or
-	// the word has no blank and no part of a path stands before the name. What the command
-	// opens by any other name, in the midst of a text, is not known.
+	// Whole is set if the name begins where an argument or the value of an option begins, or the
+	// word has no blank and no part of a path stands before the name. Files that the command opens
+	// by any other name, in the midst of a text, are not known.
 	Whole bool
 }
 
@@ -102,8 +102,8 @@ func (p Place) Besides(c *task.Action, inputs []task.Input) []File {
 	return s.list
 }
 
-// starts are where a name may begin in a word that is no text: at its beginning, behind the
-// first "=", behind an option of one letter, and behind an "@" at any of these.
+// starts are the places in a word, other than a text, at which a name may begin: at its beginning,
+// behind the first "=", behind an option of one letter, and behind an "@" at any of these.
 func starts(word string) []int {
 	list := []int{0}
 	if len(word) > 2 && word[0] == '-' && word[1] != '-' {
@@ -123,15 +123,15 @@ func starts(word string) []int {
 
 type search struct {
 	Place
-	// copied are the paths of inputs: what is shown of an input says how the command finds it.
+	// copied are the paths of inputs. The description of an input tells how the command finds it.
 	copied map[string]bool
 	list   []File
 	found  map[task.Named]int
 }
 
-// word looks at the names in a word that begin before a place in it. What follows a "/", or
-// dots behind it, is a part of a name where something is at that, and else one in the midst of
-// a text.
+// word looks at the names in a word that begin before a place in it. The text after a "/", or after
+// dots behind it, belongs to a name if that path exists. Otherwise it is a name in the midst of a
+// text.
 func (s *search) word(word string, before int) {
 	begins, text, end, covered := starts(word), strings.ContainsAny(word, blanks), -1, 0
 	for from := range before {
@@ -194,8 +194,8 @@ func (s *search) name(name string, part, whole bool) bool {
 	return true
 }
 
-// begins reports whether the first part of a name is there. Most of what is looked at is no
-// name at all, and this is soon said.
+// begins reports whether the first part of a name is there. Most candidates are no names, and this
+// check is quick.
 func (s *search) begins(name string) bool {
 	dir, rest := s.Folder, strings.TrimLeft(name, "/")
 	if rest != name {
@@ -214,10 +214,10 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// Key is the compared part of a named file: where it is, and where it leads.
+// Key is the compared part of a named file: its path and its target.
 func Key(n task.Named) task.Named { return task.Named{Path: n.Path, Leads: n.Leads} }
 
-// In is what a file that is [File.Sure] is called from a folder on, if it lies there.
+// In is the name of a file that is [File.Sure] relative to a folder, if the file is in it.
 func (f *File) In(folder string) (name string, ok bool) {
 	name, root := plainfile.Beneath(cmp.Or(f.Leads, f.Path), folder)
 	return name, root != "" && f.Sure

@@ -126,6 +126,26 @@ func (s *subject) Shown() approval.View {
 	}
 }
 
+// MayApprove refuses the approval of an effect by the person who asked for it.
+func (s *subject) MayApprove(ctx context.Context, by *api.ApprovalDecision) error {
+	if !s.effect() || s.t.config.Load().Rules.SelfApproval {
+		return nil
+	}
+	at, err := s.t.loadLocked(ctx, s.own.TaskID)
+	if err != nil {
+		return err
+	}
+	return s.t.refused(at, operator(by), nil, at.MayApprove(s.r.ApprovalID, by.By, uidOf(by)))
+}
+
+// operator is the person who decides, as an actor of the task.
+func operator(by *api.ApprovalDecision) *task.Actor {
+	return &task.Actor{Name: by.By, Role: task.Operator, Person: by.By}
+}
+
+// uidOf names the person's user as an actor that asks without a name.
+func uidOf(by *api.ApprovalDecision) string { return fmt.Sprintf("uid:%d", by.UID) }
+
 // Release lets the effect be started once.
 func (s *subject) Release(ctx context.Context, d *approval.Decision) error {
 	if err := s.enter(ctx, d, task.ApprovalApproved); err != nil {
@@ -163,13 +183,13 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 		// The task has ended it already, in a change that this is no part of.
 		return nil
 	}
-	who := &task.Actor{Name: d.By.By, Role: task.Operator, Person: d.By.By}
+	who := operator(&d.By)
 	if status == task.ApprovalExpired {
 		who = daemonActor()
 	}
 	command := task.ResolveApproval{ID: id, Status: status, Note: d.By.Note, By: d.By.By, Needed: s.r.Needed}
 	if d.By.Fingerprint == "" || status == task.ApprovalApproved {
-		command.UID = fmt.Sprintf("uid:%d", d.By.UID)
+		command.UID = uidOf(&d.By)
 	}
 	_, change, err := s.t.decide(ctx, at, command, who)
 	if err != nil {

@@ -38,7 +38,8 @@ func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(
 	if command == nil {
 		return &task.Outcome{Task: at}, store.Receipt{}, nil
 	}
-	// What is built may have taken files as long as an actor likes, and a pause waits from here on.
+	// Building the command may have taken as long as an actor likes, because of files. A pause
+	// waits from here on.
 	defer t.deciding(who)()
 	out, change, err := t.decide(ctx, at, command, who)
 	if err != nil {

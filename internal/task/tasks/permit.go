@@ -25,9 +25,9 @@ const ownServer = "ocipd"
 // quiet are the kinds of tool calls that need no person within the workspace.
 func quiet() []string { return []string{"read", "search", "think", "edit"} }
 
-// BuiltIn answers where the policy in force does not judge tasks: what moves a task is allowed, an effect
-// needs a person, and so does a tool call that is more than reading, searching,
-// thinking and editing within the workspace.
+// BuiltIn answers where the policy in force does not judge tasks: a move of a task is allowed; an
+// effect needs a person, and so does a tool call other than reading, searching, thinking and
+// editing within the workspace.
 func BuiltIn(q *Question) task.Answer {
 	a := task.Answer{Allow: true, Policy: "tasks-built-in"}
 	switch q.Action {
@@ -245,8 +245,8 @@ func (t *Tasks) waiting(ctx context.Context, request string) (*approval.Request,
 	return r, err
 }
 
-// take answers a question by a person's word, which is used up by that. Who asks is still
-// there, and an answer that was not written gives the word back.
+// take answers a question by a person's word, which is used up by that. The caller is still there,
+// and an answer that was not written gives the decision back.
 func (t *Tasks) take(ctx context.Context, said *approval.Word, change *store.Change) (result taskapi.Permission, err error) {
 	if ctx.Err() != nil || !api.There(ctx) {
 		return result, api.ErrGone
