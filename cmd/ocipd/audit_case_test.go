@@ -222,6 +222,16 @@ audit: {content: full, recipients: ["`+reader.Recipient().String()+`"]}
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
 	}
+	signed := filepath.Join(c.dir, "case.sha256.sig")
+	if err := os.WriteFile(signed, []byte("a signature"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, found := c.check(); code != 0 || !found.OK {
+		t.Errorf("with a signature beside it: %d, %+v", code, found)
+	}
+	if err := os.Remove(signed); err != nil {
+		t.Fatal(err)
+	}
 	texts, signers, policies := 0, 0, 0
 	for _, name := range c.files() {
 		whole := c.read(name)

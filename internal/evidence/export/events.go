@@ -140,6 +140,8 @@ var readings = map[string]reading{
 	"security bringing_refused":     {kind: kindRefused},
 	"security process_refused":      {kind: kindRefused, severity: high},
 	"security decision_refused":     {kind: kindRefused, severity: high},
+	"security runner_attached":      {kind: kindDone, severity: low},
+	"security runner_refused":       {kind: kindRefused, severity: high},
 	"security binding_refused":      {kind: kindRefused, severity: high},
 	"security call_signed":          {kind: kindDone},
 	"security sending_paused":       {kind: kindDone, severity: high, alert: true},
