@@ -255,6 +255,8 @@ func nameOf(item reflect.Value) string {
 		return e.Name
 	case Sink:
 		return e.Name
+	case TaskActor:
+		return e.Name
 	}
 	return ""
 }

@@ -30,6 +30,18 @@ func TestTaskActors(t *testing.T) {
 	if c.Tasks.Actors[0].ACP != nil || c.Tasks.Run.Executor != "builder" {
 		t.Errorf("read %+v", c.Tasks)
 	}
+	reordered, err := config.Parse("ocipd.yaml", []byte(actors+"  run: {executor: builder}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(reordered.Tasks.Actors)
+	if d := reordered.Since(c); len(d.Changes) != 0 {
+		t.Errorf("another order of actors differs: %+v", d.Changes)
+	}
+	reordered.Tasks.Actors[0].TenantID = "other"
+	if d := reordered.Since(c); len(d.Changes) != 1 || !strings.Contains(d.Changes[0].Path, reordered.Tasks.Actors[0].Name+".tenant_id") {
+		t.Errorf("one actor in another tenant differs: %+v", d.Changes)
+	}
 	tests := []struct{ yaml, want string }{
 		{strings.Replace(actors, "/usr/bin/agent", "agent", 1), "tasks.actors[1].acp.command[0]"},
 		{strings.Replace(actors, "timeout: 5m", "timeout: -5m", 1), "times of zero or more"},
