@@ -308,6 +308,11 @@ func (c *Decider) approve(ctx context.Context, d *Decision) error {
 		return api.Obstacle{Blocked: r.Blocked}.Conflict(api.ApprovalBlocked,
 			"this "+r.Kind+" cannot be approved: "+r.Blocked+"; "+d.subject.Shown().Instead)
 	}
+	if only, ok := d.subject.(Exclusive); ok {
+		if err := only.MayApprove(ctx, &d.By); err != nil {
+			return err
+		}
+	}
 	recount(&r.Approval, c.Signers)
 	if others(r.Approvals, &d.By) < len(r.Approvals) {
 		return api.Obstacle{}.Conflict(api.ApprovedTwice, fmt.Sprintf("%s has approved this already; it needs %d people", d.By.By, r.Needed))
@@ -561,6 +566,6 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 // the text without the salt.
 func (r *Request) forget() {
 	r.Forgotten = true
-	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil
+	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, tenantAlone(r.Own), nil
 	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
 }

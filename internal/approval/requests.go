@@ -60,8 +60,33 @@ type Request struct {
 	// Anew counts how often a person had to be asked again, so that a digest that was shown once
 	// never becomes valid again.
 	Anew int
-	// Own is the subject's data for its release, in its own form.
+	// Own is the subject's data for its release, in its own form. Its member tenant is the tenant of
+	// the asker at the time.
 	Own jsontext.Value
+}
+
+// ofTenant is the member that the data of all subjects have.
+type ofTenant struct {
+	Tenant string `json:"tenant,omitzero"`
+}
+
+// Tenant returns the tenant of the asker at the time, "" if an earlier version made the request.
+func (r *Request) Tenant() string {
+	var of ofTenant
+	if len(r.Own) == 0 || json.Unmarshal(r.Own, &of) != nil {
+		return ""
+	}
+	return of.Tenant
+}
+
+// tenantAlone returns the data of a subject with the tenant alone.
+func tenantAlone(own jsontext.Value) jsontext.Value {
+	tenant := (&Request{Own: own}).Tenant()
+	if tenant == "" {
+		return nil
+	}
+	alone, _ := json.Marshal(ofTenant{tenant}) // a text always can be encoded
+	return alone
 }
 
 // The fields of changes. Every request has the first three, of which the last is the text that

@@ -38,6 +38,13 @@ type Subject interface {
 	Tell(change *store.Change, outcome api.ApprovalOutcome) error
 }
 
+// Exclusive is a [Subject] about which not every person may decide. MayApprove refuses a person's
+// approval, also one of several. The caller holds the subject's lock.
+type Exclusive interface {
+	Subject
+	MayApprove(ctx context.Context, by *api.ApprovalDecision) error
+}
+
 // Revocable is a [Subject] whose release is kept until somebody fetches it. Until then, a person
 // can revoke it.
 type Revocable interface {

@@ -405,9 +405,17 @@ func TestEmitOfWhoHasLeft(t *testing.T) {
 	}
 }
 
-// A message approved for an agent does not go to a later holder of its id in another tenant.
+// A message approved for an agent does not go to a later holder of its id in another tenant, whether
+// that holder has an instance id of its own or the former one.
 func TestRedeemedByTheNextOfAnID(t *testing.T) {
+	for _, instance := range []string{"agent-ann-2", "agent-ann-1"} {
+		t.Run(instance, func(t *testing.T) { redeemedByTheNext(t, instance) })
+	}
+}
+
+func redeemedByTheNext(t *testing.T, instance string) {
 	h := build(t, ungoverned)
+	waits := str(h.speaker("ann").must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise + " Again."}}), "approvalId")
 	ann := h.speaker("ann")
 	held := ann.must("agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "telegram:dave", "content": promise}})
 	id := str(held, "approvalId")
@@ -415,7 +423,7 @@ func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	ann.must("agent.send", once)
 	h.decides(api.DecideApprove, id)
 	h.configure(strings.Replace(ungoverned, "{id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme-corp",
-		"{id: ann, instance_id: agent-ann-2, user_id: anna, org_unit: sales, tenant_id: globex-inc", 1))
+		"{id: ann, instance_id: "+instance+", user_id: anna, org_unit: sales, tenant_id: globex-inc", 1))
 	h.operator("policy.reload", m{}, nil)
 	next := h.speaker("ann")
 	if got := next.must("agent.redeemable", m{})["approvals"].([]any); len(got) != 0 {
@@ -424,6 +432,8 @@ func TestRedeemedByTheNextOfAnID(t *testing.T) {
 	next.refuse(api.NotFound, "", "agent.redeem", m{"approvalId": id})
 	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": id})
 	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": id})
+	next.refuse(api.NotFound, "", "agent.approval", m{"approval_id": waits})
+	next.refuse(api.NotFound, "", "agent.withdraw", m{"approvalId": waits})
 	// Nor does the latter learn what the former one has sent, by the former's key.
 	next.refuse(api.Forbidden, "", "agent.send", once)
 	next.must("agent.send", m{"to": "gus", "text": "Of globex.", "request_key": "first"})

@@ -154,8 +154,10 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, n
 
 // observeSending tells the observers of an agent about a message that it sends. They get the
 // sender's view, also if the receiver is an agent of this daemon.
+//
+// A message that was approved or redeemed during a pause is not sent, and no observer gets it.
 func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.Receipt, now time.Time, sent *audit.Record) {
-	if len(k.apps.Listeners(api.MessageSending)) == 0 {
+	if k.paused(m) != nil || len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return
 	}
 	var seen gate.Sealed

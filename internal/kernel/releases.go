@@ -51,10 +51,15 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 	return nil
 }
 
-// asked reports whether the agent that asked is the same, and its app still speaks for it.
+// asked reports whether the agent that asked is the same and in the same tenant, and its app still
+// speaks for it. A message that an earlier version held has no tenant.
 func (k *ruleset) asked(r *approval.Request) bool {
 	agent := k.directory.Agent(r.AgentID)
-	return agent != nil && agent.InstanceID == r.Agent && agent.App == r.AppID
+	if agent == nil || agent.InstanceID != r.Agent || agent.App != r.AppID {
+		return false
+	}
+	tenant := r.Tenant()
+	return tenant == "" || tenant == agent.TenantID
 }
 
 // Confirm takes the app's statement about a message that it delivers by itself.

@@ -245,14 +245,6 @@ func (c ResolveApproval) decide(d *draft) error {
 	return nil
 }
 
-// MayApprove refuses the approval by whoever asked for it, under a name or a user id.
-func (t *Task) MayApprove(id, name, uid string) error {
-	if a := t.Approval(id); a != nil && (a.RequestedBy == name || a.RequestedBy == uid) {
-		return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", name)
-	}
-	return nil
-}
-
 // CancelEffect gives up an effect that is open.
 type CancelEffect struct{ EffectID string }
 

@@ -47,3 +47,11 @@ func with(list []Principal, p Principal) []Principal {
 	}
 	return append(slices.Clone(list), p)
 }
+
+// MayApprove refuses the approval by whoever asked for it, under a name or a user id.
+func (t *Task) MayApprove(id, name, uid string) error {
+	if a := t.Approval(id); a != nil && (a.RequestedBy == name || a.RequestedBy == uid) {
+		return refuse(SelfApproval, "%s asked for it, so somebody else has to approve", name)
+	}
+	return nil
+}

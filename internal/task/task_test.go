@@ -626,6 +626,12 @@ func TestEffectLife(t *testing.T) {
 	d.refused(gate, RequestApproval{Planned: other, Digest: zero, ID: "x"}, IdempotencyConflict)
 	asker := ResolveApproval{ID: first, Status: ApprovalApproved, By: "gate"}
 	d.refused(person, asker, SelfApproval)
+	if err := d.task.MayApprove(first, "gate", "uid:1"); err == nil {
+		t.Error("the asker may be one of several who approve")
+	}
+	if err := d.task.MayApprove(first, "ann", "uid:1"); err != nil {
+		t.Error(err)
+	}
 	d.do(person, ResolveApproval{ID: first, Status: ApprovalApproved, By: "uid:1"})
 	d.refused(person, ResolveApproval{ID: first, Status: ApprovalRejected, By: "uid:1"}, PhaseMismatch)
 	d.move(ReadyToResume)

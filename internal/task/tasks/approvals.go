@@ -135,7 +135,7 @@ func (s *subject) MayApprove(ctx context.Context, by *api.ApprovalDecision) erro
 	if err != nil {
 		return err
 	}
-	return s.t.refused(at, operator(by), nil, at.MayApprove(s.r.ApprovalID, by.By, uidOf(by)))
+	return s.t.refused(nil, operator(by), nil, at.MayApprove(s.r.ApprovalID, by.By, uidOf(by)))
 }
 
 // operator is the person who decides, as an actor of the task.
