@@ -3,6 +3,8 @@
 // decides about all other parameters too: it gets them as the metadata of the message, looks
 // for findings in their texts and opens the files that they name.
 
+import { misspelt } from "./spelling.js";
+
 /** Names under which OpenClaw takes the text of a message. The first is the one it uses. */
 const TEXTS = ["message", "content", "text", "SendMessage"];
 
@@ -38,7 +40,7 @@ const CHANNEL = ["channel", "target", "to", "channelId", "targets", "accountId"]
 const BUILT_IN = {
   // Its reply would come in the tool's result, before the daemon decides about it. If the tool does not wait, the
   // reply comes as a turn of its own, which begins after the decision. A watcher gets text of another agent's session too.
-  sessions_send: { texts: TEXTS, session: labelled, at: ["sessionKey", "agentId", "label"], settings: ["timeoutSeconds", "watch", "mode"], set: { timeoutSeconds: 0, watch: undefined } },
+  sessions_send: { texts: TEXTS, session: labelled, at: ["sessionKey", "agentId", "label"], settings: ["timeoutSeconds", "watch", "mode"], set: { timeoutSeconds: 0 }, off: ["watch"] },
   sessions_spawn: {
     texts: ["task", ...TEXTS],
     session: (p, ctx) => {
@@ -85,6 +87,8 @@ export function sender(config = {}) {
     const action = tool === "message" ? params?.action ?? "send" : undefined;
     if (SILENT.has(action)) return null;
     if (action !== undefined && !SENDING.has(action)) return { wrong: `ocipd does not decide about the action ${action} of message: send a text to one recipient` };
+    const odd = how.named ? undefined : misspelt(params);
+    if (odd) return { wrong: `${tool} is refused: ${odd}` };
     const found = how.texts.filter((name) => params?.[name] !== undefined);
     if (found.length === 0 || found.some((name) => typeof params[name] !== "string")) {
       return { wrong: `no text of ${tool} is found in ${how.texts.join(", ")}: what cannot be read is not sent` };
@@ -113,13 +117,10 @@ export function sender(config = {}) {
     if (Object.keys(rest).length > 0) metadata.params = rest;
     if (how.at.includes("accountId") && params.accountId && params.accountId !== "default") metadata.accountId = params.accountId;
     const put = (decided) => {
-      const changed = { ...params };
-      for (const name of found) delete changed[name];
-      changed[how.texts[0]] = decided;
-      for (const [name, value] of Object.entries(how.set ?? {})) {
-        if (value === undefined) delete changed[name];
-        else changed[name] = value;
-      }
+      // OpenClaw merges these over the call's own, so that a parameter that is left out stays.
+      const changed = { ...params, ...how.set };
+      for (const name of [how.texts[0], ...found]) changed[name] = decided;
+      for (const name of how.off ?? []) if (params[name] !== undefined) changed[name] = false;
       return changed;
     };
     return { session, text, metadata, named: how.named, put };

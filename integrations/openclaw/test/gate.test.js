@@ -107,7 +107,7 @@ test("whatever name the text has, it is decided about", async () => {
     const { params } = verdict;
     assert.ok(params, verdict.blockReason);
     assert.match(params.message, new RegExp(`^a note by ${name}`));
-    if (name !== "message") assert.ok(!(name in params), `${name} would reach the tool as it was`);
+    assert.equal(params[name], params.message, `${name} would reach the tool as it was`);
     ocipd("exchanges", "resolve", json("exchanges", "list").find((e) => e.outcome === "in_progress").exchangeId);
   }
 });
@@ -119,6 +119,11 @@ test("what cannot be read is not sent", async () => {
     assert.equal(verdict.block, true, JSON.stringify(params));
   }
   assert.equal(await g.beforeTool(call({ agentId: "alice", message: "to myself" }), alice), undefined);
+  // OpenClaw reads agent_id as agentId.
+  for (const [tool, params] of [["sessions_spawn", { agent_id: "bob", task: "a" }], ["sessions_send", { agentId: "alice", session_key: "agent:bob:main", message: "a" }], ["message", { channel: "slack", target: "C1", account_id: "2", message: "a" }]]) {
+    assert.match((await g.beforeTool(call(params, tool), alice)).blockReason, /write (agent_id as agentId|session_key as sessionKey|account_id as accountId)/);
+  }
+  assert.equal((await g.beforeTool(call({ agentId: "bob", message: "Watched?", watch: true }), alice)).params.watch, false);
   assert.equal(await g.beforeTool({ toolName: "read", params: {} }, alice), undefined);
   assert.equal(await g.beforeTool(call({ action: "read", channel: "telegram" }, "message"), alice), undefined);
 });
@@ -136,7 +141,8 @@ test("no agent reads another one's session", async () => {
   assert.equal(await read("sessions_history", { sessionKey: "agent:alice:telegram:7" }), undefined);
   assert.equal(await read("sessions_search", { query: "x" }, "agent"), undefined, "OpenClaw itself shows it its own alone");
   assert.equal(await read("sessions_list", { limit: 3 }), undefined);
-  assert.deepEqual(await read("sessions_list", { limit: 3, messageLimit: 5, includeLastMessage: true, includeDerivedTitles: true }), { params: { limit: 3 } });
+  assert.deepEqual(await read("sessions_list", { limit: 3, messageLimit: 5, includeLastMessage: true, includeDerivedTitles: true }), { params: { limit: 3, messageLimit: 0, includeLastMessage: false, includeDerivedTitles: false } });
+  assert.equal((await read("sessions_list", { message_limit: 5 }))?.block, true);
 });
 
 test("a run on a text that nobody decided about does not begin", async () => {
