@@ -368,6 +368,7 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 		got := w.ask(http.MethodPost, call(id+1, "send_message", strings.Replace(promise, "Friday", "Friday "+kind, 1)), func(r *http.Request) {
 			r.Header.Set("Mcp-Name", "send_message")
 			r.Header.Set("Mcp-Param-Text", "I promise")
+			r.Header["Mcp_Param_Text"] = []string{"I promise"}
 		})
 		r := bufio.NewReader(got.Body)
 		for _, want := range []string{"event: message", fmt.Sprintf(`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d`, id+1)} {
@@ -380,7 +381,7 @@ func TestProxyOverHTTPHolds(t *testing.T) {
 		if err != nil || !strings.Contains(string(rest), fmt.Sprintf(`"id":%d,"result":{"content":[{"type":"text","text":"done"}]}`, id+1)) {
 			t.Errorf("answered %q, %v", rest, err)
 		}
-		if w.server.last.Get("Mcp-Param-Text") != "" || w.server.last.Get("Mcp-Name") == "" {
+		if w.server.last.Get("Mcp-Param-Text") != "" || w.server.last.Get("Mcp_Param_Text") != "" || w.server.last.Get("Mcp-Name") == "" {
 			t.Errorf("the server got the header %v", w.server.last)
 		}
 	}

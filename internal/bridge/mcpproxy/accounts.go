@@ -43,7 +43,7 @@ var requestHeaders = []string{
 
 // ofOneRequest reports whether a header describes a request or a program, or repeats an argument.
 func ofOneRequest(name string) bool {
-	return slices.Contains(requestHeaders, name) || strings.HasPrefix(name, paramHeader)
+	return slices.Contains(requestHeaders, name) || repeatsArgument(name)
 }
 
 // oneIdentity reports why a server could take a client for another one than its headers say: a header has

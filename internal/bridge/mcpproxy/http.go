@@ -404,7 +404,7 @@ func (d *dialog) send(line []byte, repeats bool) error {
 func (d *dialog) repeated() map[string]string {
 	list := make(map[string]string)
 	for name, values := range d.r.Header {
-		if strings.HasPrefix(name, paramHeader) {
+		if repeatsArgument(name) {
 			list[name] = strings.Join(values, "\n")
 		}
 	}
@@ -412,7 +412,12 @@ func (d *dialog) repeated() map[string]string {
 }
 
 // paramHeader begins the headers that repeat arguments.
-const paramHeader = "Mcp-Param-"
+const paramHeader = "mcp-param-"
+
+// repeatsArgument reports whether a header repeats an argument. To CGI, an underscore is a hyphen.
+func repeatsArgument(name string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "-")), paramHeader)
+}
 
 // answer passes the call to the server, and the answer to the client.
 func (d *dialog) answer(line []byte, repeats bool) {
@@ -583,8 +588,8 @@ var errCut = errors.New("the answer could be one that is awaited, and had begun 
 // their text. A server that requires them refuses the call.
 func withoutArguments(h http.Header) {
 	for name := range h {
-		if strings.HasPrefix(name, paramHeader) {
-			h.Del(name)
+		if repeatsArgument(name) {
+			delete(h, name)
 		}
 	}
 }

@@ -191,6 +191,27 @@ func TestProjectsAreRecipients(t *testing.T) {
 	}
 }
 
+// A webhook writes into the channel that it is in, so it is created and moved by a message to that channel.
+func TestWebhooksAreMessagesToTheirChannel(t *testing.T) {
+	t.Parallel()
+	m := builtInMap(t, "discord")
+	for name, arguments := range map[string]string{
+		"discord_create_webhook": `{"channelId":"200","name":"news"}`,
+		"discord_edit_webhook":   `{"webhookId":"900","webhookToken":"t","channelId":"200","name":"news"}`,
+	} {
+		tool, err := m.ToolOf(name, argumentsIn(t, arguments))
+		if err != nil || tool == nil {
+			t.Fatalf("%s is %v, %v", name, tool, err)
+		}
+		if keys, err := m.Recipients(tool, argumentsIn(t, arguments)); err != nil || !slices.Equal(keys, []string{"discord:200"}) {
+			t.Errorf("%s: %q, %v", name, keys, err)
+		}
+		if _, err := m.Recipients(tool, argumentsIn(t, `{"webhookId":"900","name":"news"}`)); err == nil {
+			t.Errorf("%s without a channel has a recipient", name)
+		}
+	}
+}
+
 // An argument that redirects a message is refused: the maps give each argument's permitted values.
 func TestNever(t *testing.T) {
 	t.Parallel()
