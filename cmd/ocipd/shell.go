@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/cli/approvalsui"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +25,3 @@ func (s *shell) mark(c *cobra.Command) {
 		s.mark(sub)
 	}
 }
-
-// people is the common part of the commands about approvals.
-func (s *shell) people() *approvalsui.People { return &approvalsui.People{Process: &s.Process} }

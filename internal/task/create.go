@@ -161,7 +161,7 @@ type SpecFile struct{ Spec Spec }
 // decide takes a changed file as a new version, in any phase: the reviewed version is not the
 // present one.
 //
-// nolint:unparam // it is a Command
+//nolint:unparam // it is a Command
 func (c SpecFile) decide(d *draft) error {
 	if c.Spec.Digest == d.t.Spec().Digest || d.t.Phase.Final() {
 		return nil

@@ -194,7 +194,7 @@ func (a *Approval) Unsigned(compensation bool) error {
 // not used in the copy may have been used since.
 type Restored struct{}
 
-// nolint:unparam // it is a Command
+//nolint:unparam // it is a Command
 func (Restored) decide(d *draft) error {
 	for i := range d.t.Approvals {
 		if a := &d.t.Approvals[i]; a.Unspent() {
@@ -664,7 +664,7 @@ func (c IssueGrant) decide(d *draft) error {
 // RevokeGrant ends a grant.
 type RevokeGrant struct{ ID string }
 
-// nolint:unparam // it is a Command
+//nolint:unparam // it is a Command
 func (c RevokeGrant) decide(d *draft) error {
 	d.event("grant.revoked").made("grant_id", c.ID)
 	d.silent = true
