@@ -28,18 +28,27 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 // redeem takes the locks in the order of every decision: the two ends of the message, then the
 // pauses. The lock of the release comes after both.
 func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.RedeemAnswer, error) {
-	if r, err := k.decider.Get(ctx, p.ApprovalID); err == nil {
+	r, unknown := k.decider.Get(ctx, p.ApprovalID)
+	if unknown == nil {
 		defer k.exchanges.Lock(r)()
 	}
 	defer k.pauses.Deciding()()
-	return k.releases.Redeem(ctx, app, p, may)
+	answer, err := k.releases.Redeem(ctx, app, p, may)
+	if err != nil && unknown == nil && !k.asked(r) {
+		return api.RedeemAnswer{}, noneToRedeem(p.ApprovalID)
+	}
+	return answer, err
+}
+
+func noneToRedeem(id string) error {
+	return api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", id)
 }
 
 // mayLeave refuses a message that a pause of either end stops, and one whose agent was replaced
 // under the same id.
 func (k *ruleset) mayLeave(r *approval.Request) error {
-	if !k.asked(r) {
-		return api.Errorf(api.NotFound, "there is no approval %q whose message can be redeemed", r.ApprovalID)
+	if !speaksFor(k, r) {
+		return noneToRedeem(r.ApprovalID)
 	}
 	to := ""
 	if local := k.directory.LocalAgent(r.SessionKey); local != nil {
@@ -54,12 +63,15 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 // asked reports whether the agent that asked is the same and in the same tenant, and its app still
 // speaks for it. A message that an earlier version held has no tenant.
 func (k *ruleset) asked(r *approval.Request) bool {
-	agent := k.directory.Agent(r.AgentID)
-	if agent == nil || agent.InstanceID != r.Agent || agent.App != r.AppID {
-		return false
-	}
 	tenant := r.Tenant()
-	return tenant == "" || tenant == agent.TenantID
+	return speaksFor(k, r) && (tenant == "" || tenant == k.directory.Agent(r.AgentID).TenantID)
+}
+
+// speaksFor reports whether the app of a request still speaks for the same agent, in any tenant. If
+// the agent has moved, redeeming withdraws the message, on record.
+func speaksFor(k *ruleset, r *approval.Request) bool {
+	agent := k.directory.Agent(r.AgentID)
+	return agent != nil && agent.InstanceID == r.Agent && agent.App == r.AppID
 }
 
 // Confirm takes the app's statement about a message that it delivers by itself.
