@@ -36,6 +36,7 @@ func TestWatchShowsWhatTheAppMaySeeNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chat.must("config.get", map[string]any{}, nil) // is answered after the stream is open
 	h.reloaded(granted + strings.Replace(token, "TOKEN", "second", 1))
 	if c, line := chunk(t, s); c.Path != "channels.telegram.botToken" || c.NewValue != "second" {
 		t.Errorf("told %s", line)
@@ -67,6 +68,7 @@ func TestAppThatMayNotRunReadsNoSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	alice.must("config.get", map[string]any{}, nil) // is answered after the stream is open
 	h.reloaded(strings.NewReplacer("EXE ", "exe: /usr/bin/true, ", "TOKEN", "second").Replace(agent + secret))
 	for gone := false; !gone; {
 		c, line := chunk(t, s)
