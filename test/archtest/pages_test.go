@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,18 +64,39 @@ func TestPages(t *testing.T) {
 		if len(f.text) > pageBytes && !strings.Contains(f.text, generated) {
 			t.Errorf("%s has %d bytes, more than %d: make two pages of it", f.rel, len(f.text), pageBytes)
 		}
-		all := sentences(f.text)
-		var found []string
-		for _, s := range all {
-			if freeRelative.MatchString(s) {
-				found = append(found, s)
-			}
+		namesItsNouns(t, f.rel, sentences(f.text), 1) // a short page may have one
+	}
+}
+
+// TestComments holds the comments of each package to sentences that name their nouns.
+func TestComments(t *testing.T) {
+	packages := map[string][]string{}
+	for _, f := range tree(t) {
+		folder, _, ours := strings.Cut(f.rel, "/")
+		if f.parsed == nil || !ours || folder != "cmd" && folder != "internal" || strings.HasSuffix(f.rel, "_test.go") {
+			continue
 		}
-		// A short page may have one.
-		if limit := max(1, int(freeRelatives*float64(len(all)))); len(found) > limit {
-			t.Errorf("%s: %d of %d sentences have a clause in place of a noun, such as \"what leaves\"; at most %d may:\n\t%s",
-				f.rel, len(found), len(all), limit, strings.Join(found, "\n\t"))
+		for _, c := range f.parsed.Comments {
+			packages[path.Dir(f.rel)] = append(packages[path.Dir(f.rel)], sentences(c.Text())...)
 		}
+	}
+	for folder, all := range packages {
+		namesItsNouns(t, "comments of "+folder, all, 2)
+	}
+}
+
+// namesItsNouns reports sentences with a clause in place of a noun, if they are more than few and more than the limit.
+func namesItsNouns(t *testing.T, where string, all []string, few int) {
+	t.Helper()
+	var found []string
+	for _, s := range all {
+		if freeRelative.MatchString(s) {
+			found = append(found, s)
+		}
+	}
+	if limit := max(few, int(freeRelatives*float64(len(all)))); len(found) > limit {
+		t.Errorf("%s: %d of %d sentences have a clause in place of a noun, such as \"what leaves\"; at most %d may:\n\t%s",
+			where, len(found), len(all), limit, strings.Join(found, "\n\t"))
 	}
 }
 

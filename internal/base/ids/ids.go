@@ -1,5 +1,5 @@
 // Package ids has the form of the ids that the daemon gives to a task and to things that belong to
-// it: a prefix that says what kind of thing the id names, and a UUID in lower case.
+// it: a prefix for the kind of thing that the id names, and a UUID in lower case.
 package ids
 
 import "strings"

@@ -11,7 +11,7 @@ const (
 	lookOnce = "Call task_get and decide again by what it says."
 )
 
-// codeAdvice says what to do after an error of the protocol.
+// codeAdvice names the next step after an error of the protocol.
 func codeAdvice() map[api.Code]string {
 	return map[api.Code]string{
 		api.UnknownError:      "Tell your user: the daemon's log has the cause.",
@@ -31,7 +31,7 @@ func codeAdvice() map[api.Code]string {
 	}
 }
 
-// taskAdvice says what to do after a refusal about a task.
+// taskAdvice names the next step after a refusal about a task.
 func taskAdvice() map[task.Code]string {
 	return map[task.Code]string{
 		task.NotPermitted:        "This is not for your role, or not yours to do now. Do not repeat it.",
@@ -60,7 +60,7 @@ func taskAdvice() map[task.Code]string {
 	}
 }
 
-// ocipAdvice says what to do about a message that was not sent.
+// ocipAdvice names the next step for a message that was not sent.
 func ocipAdvice() map[string]string {
 	const wait = "A person has to decide. Do not send it again in other words."
 	return map[string]string{

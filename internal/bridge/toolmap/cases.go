@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// of is the tool that a call with the arguments is of, nil for one that sends no message. What a server
-// makes of the other arguments depends on the one that chooses, so only those of the chosen case may be there.
+// of is the tool that a call with the arguments is of, nil for one that sends no message. The
+// choosing argument gives the others their meaning, so only those of the chosen case are permitted.
 func (t *Tool) of(tool string, arguments []Member) (*Tool, error) {
 	if t.By == "" {
 		return t, nil

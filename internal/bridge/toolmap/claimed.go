@@ -1,8 +1,8 @@
 package toolmap
 
-// Claim is the map m of a server of which nobody but the server itself says so, by what it calls itself or
-// its tools. Base is the map without that. Such a map names recipients and forbids what it forbids, and
-// permits nothing that base would not.
+// Claim returns the map m for a server that only claims it, by its own name or its tools. Base is the map
+// of the server without the claim. The returned map names recipients and forbids calls like m, and permits
+// no call that base refuses.
 func (m *Map) Claim(base *Map) *Map {
 	claimed := *m
 	claimed.base, claimed.Unmapped = base, base.Unmapped
@@ -15,8 +15,8 @@ func (m *Map) Claimed() bool { return m.base != nil }
 // Confirms reports whether a tool does what the map says, by somebody else's word than the server's.
 func (m *Map) Confirms(tool string) bool { return m.base == nil && m.Knows(tool) }
 
-// claimedTool is what a call is taken for by a map that the server claims: a message by the map, and
-// otherwise what the call would be without the map.
+// claimedTool returns the tool of a call by a map that the server claims: the tool of the map if it sends a
+// message, and otherwise the tool of the base.
 func (m *Map) claimedTool(tool string, arguments []Member) (*Tool, error) {
 	said := *m
 	said.base = nil

@@ -67,7 +67,7 @@ var launchers = []string{
 	"bun", "bunx", "C", "c", "cmd", "corepack", "deno", "dlx", "env", "exec", "nice", "node", "nohup", "npm", "npx", "pipx", "pnpm", "pnpx", "run", "stdbuf", "sudo", "time", "tool", "tsx", "uv", "uvx", "x", "yarn",
 }
 
-// started is the index of what a command line starts: the first word that is no launcher, option or variable.
+// started is the index of the program that a command line starts: the first word that is no launcher, option or variable.
 func started(command []string) int {
 	at := slices.IndexFunc(command, func(arg string) bool {
 		name, _, assigns := strings.Cut(arg, "=")

@@ -54,8 +54,7 @@ type Map struct {
 	forms map[string]*regexp.Regexp
 	// known is false for the map of an unknown server.
 	known bool
-	// base is set for the map of a server that only says itself that it is the map's: it is what there is
-	// without that.
+	// base is set for the map of a server that only claims it: the map of the server without the claim.
 	base *Map
 }
 
@@ -71,8 +70,8 @@ type Tool struct {
 	With  []string `yaml:"with,omitempty,flow"`
 	Files []string `yaml:"files,omitempty,flow"`
 
-	// By is an argument that chooses what the tool does. Cases are what it does by the argument's values, each a
-	// tool of its own, and Calls the values with which it sends no message.
+	// By is an argument that chooses the action of the tool. Cases are the actions by the argument's values,
+	// each a tool of its own, and Calls the values with which the tool sends no message.
 	By    string          `yaml:"by,omitempty"`
 	Cases map[string]Tool `yaml:"cases,omitempty"`
 	Calls []string        `yaml:"calls,omitempty,flow"`

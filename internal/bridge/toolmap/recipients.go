@@ -135,8 +135,8 @@ const (
 	addressName = `(?:"[^"@<>\\(),;:]*(?:, ?[^"@<>\\(),;:]*)*"|[^"@<>\\(),;:\[\]]*)`
 )
 
-// upwards matches a path that leads out of a folder, also within a URL, where it leads to
-// another recipient.
+// upwards matches a path that leads out of a folder, also within a URL, in which such a path
+// leads to another recipient.
 var upwards = regexp.MustCompile(`(?i)(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:$|[/\\?#]|%2f|%5c|%3f|%23)`)
 
 // said is one text or number within an argument, or the name of a member.

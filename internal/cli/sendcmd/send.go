@@ -238,7 +238,7 @@ func say(p *cli.Process, method string, said *spoken) error {
 	if said.Round > 0 {
 		fmt.Fprintf(&b, "\nround %d of %d", said.Round, said.MaxRounds)
 	}
-	// What could not be recorded has no record.
+	// A decision that could not be recorded has no record.
 	if said.AuditID != "" {
 		fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
 	}

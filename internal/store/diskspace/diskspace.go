@@ -1,5 +1,5 @@
-// Package diskspace watches the disk of a file that must keep growing, and says what may still be
-// written to it. As the disk fills up, it allows less: first everything with a warning, then
+// Package diskspace watches the disk of a file that must keep growing, and says which changes may
+// still be written to it. As the disk fills up, it allows less: first everything with a warning, then
 // nothing new, then only changes that end something. At last it allows people's decisions and the
 // end itself, on a reserve that is kept for them.
 //
@@ -80,7 +80,7 @@ type Options struct {
 // On reports whether there are limits.
 func (o *Options) On() bool { return o.WarnFree > 0 || o.MinFree > 0 || o.Reserve > 0 }
 
-// leave returns the free space at which a level ends: an eighth more than where it begins, so that
+// leave returns the free space at which a level ends: an eighth more than its beginning, so that
 // a disk at the limit does not change its level every second.
 func leave(limit int64) int64 { return limit + limit/8 }
 
@@ -202,7 +202,7 @@ func (s *Monitor) Look(full bool) {
 	s.now.Store(&d)
 }
 
-// Kept returns the space that must stay free, whatever else uses the disk.
+// Kept returns the space that must stay free, even if other programs fill the disk.
 func (s *Monitor) Kept() int64 { return max(leave(s.MinFree), Least) }
 
 // Grown sets the future length of the file, when everything in the write-ahead log is in it too.
