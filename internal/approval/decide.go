@@ -566,6 +566,6 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 // the text without the salt.
 func (r *Request) forget() {
 	r.Forgotten = true
-	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, tenantAlone(r.Own), nil
+	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil
 	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
 }

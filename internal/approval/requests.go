@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,33 +61,11 @@ type Request struct {
 	// Anew counts how often a person had to be asked again, so that a digest that was shown once
 	// never becomes valid again.
 	Anew int
-	// Own is the subject's data for its release, in its own form. Its member tenant is the tenant of
-	// the asker at the time.
+	// Own is the subject's data for its release, in its own form.
 	Own jsontext.Value
-}
-
-// ofTenant is the member that the data of all subjects have.
-type ofTenant struct {
-	Tenant string `json:"tenant,omitzero"`
-}
-
-// Tenant returns the tenant of the asker at the time, "" if an earlier version made the request.
-func (r *Request) Tenant() string {
-	var of ofTenant
-	if len(r.Own) == 0 || json.Unmarshal(r.Own, &of) != nil {
-		return ""
-	}
-	return of.Tenant
-}
-
-// tenantAlone returns the data of a subject with the tenant alone.
-func tenantAlone(own jsontext.Value) jsontext.Value {
-	tenant := (&Request{Own: own}).Tenant()
-	if tenant == "" {
-		return nil
-	}
-	alone, _ := json.Marshal(ofTenant{tenant}) // a text always can be encoded
-	return alone
+	// Tenant is the tenant of the asker at the time: an agent may move to another one with its id. It
+	// is "" in a request of an earlier version.
+	Tenant string
 }
 
 // The fields of changes. Every request has the first three, of which the last is the text that
@@ -180,7 +159,7 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 // Add enters a new request into a change, with its digest for people. It is pending once the change
 // is durable.
 func (q *Requests) Add(r *Request, s Subject, change *store.Change) error {
-	r.Salt = NewSalt()
+	r.Salt, r.Tenant = NewSalt(), cmp.Or(r.Tenant, s.Record().TenantID)
 	r.name(s.Shown())
 	if err := r.enter(change, "", api.ApprovalPending); err != nil {
 		return err

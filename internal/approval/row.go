@@ -86,18 +86,25 @@ type body struct {
 	Detections        []audit.Detection `json:"detections,omitempty"`
 	DataShared        []ocip.Shared     `json:"data_shared,omitempty"`
 	DataWithheld      []ocip.Withheld   `json:"data_withheld,omitempty"`
-	Transcript        []ocip.Turn       `json:"transcript,omitempty"`
-	Escalation        *ocip.Escalation  `json:"escalation,omitzero"`
-	Chain             *ocip.Chain       `json:"chain,omitzero"`
-	EscalatedExchange string            `json:"escalated_exchange,omitzero"`
 
-	Exchange   *bounds `json:"exchange,omitzero"`
-	NoExchange string  `json:"no_exchange,omitzero"`
+	history
 
 	Approvals []word         `json:"approvals,omitempty"`
 	Changed   []change       `json:"changed,omitempty"`
 	Decision  *word          `json:"decision,omitzero"`
 	Own       jsontext.Value `json:"own,omitzero"`
+	Tenant    string         `json:"tenant,omitzero"`
+}
+
+// history is the stored form of the exchange and the causal chain that a message belongs to.
+type history struct {
+	Transcript        []ocip.Turn      `json:"transcript,omitempty"`
+	Escalation        *ocip.Escalation `json:"escalation,omitzero"`
+	Chain             *ocip.Chain      `json:"chain,omitzero"`
+	EscalatedExchange string           `json:"escalated_exchange,omitzero"`
+
+	Exchange   *bounds `json:"exchange,omitzero"`
+	NoExchange string  `json:"no_exchange,omitzero"`
 }
 
 // media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], change
@@ -161,10 +168,13 @@ func (r *Request) encode(state string) (store.Approval, error) {
 		Media:            each(r.Media, func(m api.MediaItem) media { return media(m) }),
 		Extracts:         each(r.Extracts, func(e api.Extract) extract { return extract(e) }),
 		DetectedKeywords: r.DetectedKeywords, Detections: r.Detections, DataShared: r.DataShared, DataWithheld: r.DataWithheld,
-		Transcript: r.Transcript, Escalation: r.Escalation, Chain: r.Chain, EscalatedExchange: r.EscalatedExchange,
+		history: history{
+			Transcript: r.Transcript, Escalation: r.Escalation, Chain: r.Chain, EscalatedExchange: r.EscalatedExchange,
+			Exchange: (*bounds)(r.Exchange), NoExchange: r.NoExchange,
+		},
 		Approvals: each(r.Approvals, toWord),
 		Changed:   each(r.Changed, func(c api.ApprovalChange) change { return change(c) }),
-		Own:       r.Own, Exchange: (*bounds)(r.Exchange), NoExchange: r.NoExchange,
+		Own:       r.Own, Tenant: r.Tenant,
 	}
 	if r.Decision != nil {
 		last := toWord(*r.Decision)
@@ -197,7 +207,7 @@ func decode(a store.Approval) (*Request, error) {
 		return nil, err
 	}
 	r := &Request{
-		Asked: a.Asked, Anew: b.Anew, Own: b.Own,
+		Asked: a.Asked, Anew: b.Anew, Own: b.Own, Tenant: b.Tenant,
 		Approval: api.Approval{
 			ApprovalSummary: summary, Address: b.Address, Group: b.Group, Digest: b.Digest, Salt: b.Salt, PolicyApplied: b.PolicyApplied, PolicyRevision: b.PolicyRevision,
 			Content: b.Content, ContentBytes: b.ContentBytes, Forgotten: b.Forgotten, Sending: b.Sending, RequiresHuman: b.RequiresHuman,

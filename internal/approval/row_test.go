@@ -86,8 +86,13 @@ func TestRowKeepsEverything(t *testing.T) {
 	// These are computed whenever it is shown.
 	r.CounterpartyNow, r.SignatureRequired, r.Delivery, r.Sending = "", false, "", jsontext.Value(`{"content":"x"}`)
 	r.sign()
-	if was, is := wire(t, r), wire(t, written(t, r)); was != is {
-		t.Errorf("it comes back as\n%s, was\n%s", is, was)
+	r.Tenant = "acme"
+	back := written(t, r)
+	if was, is := wire(t, r), wire(t, back); was != is || back.Tenant != r.Tenant {
+		t.Errorf("it comes back of %q as\n%s, was\n%s", back.Tenant, is, was)
+	}
+	if back.forget(); back.Tenant != r.Tenant {
+		t.Error("a decided request has no tenant")
 	}
 }
 

@@ -241,6 +241,21 @@ func TestToolsOfTwoAgentsOfAnApp(t *testing.T) {
 	}
 }
 
+// A held tool call stays with the tenant whose agent asked, also if the agent moves with its ids.
+func TestToolsOfAMovedAgent(t *testing.T) {
+	h := ruled(t, twoOfOneApp, toolRules(t))
+	alice := h.agent("@acme/alice")
+	held := alice.emit("tool_executing", shellCall("make deploy")["data"].(m), m{"agentId": "alice"})
+	if !held.Held {
+		t.Fatalf("answered %+v", held)
+	}
+	var shown api.Approval
+	alice.must("approval.get", m{"approvalId": held.ApprovalID}, &shown)
+	h.reloaded(strings.Replace(twoOfOneApp, "user_id: alice, org_unit: engineering, tenant_id: acme-corp", "user_id: alice, org_unit: engineering, tenant_id: globex-inc", 1) + policySection(h.path("policy"), "watch: false"))
+	alice.refuse(api.NotFound, "approval.get", m{"approvalId": held.ApprovalID})
+	alice.refuse(api.NotFound, "approval.withdraw", m{"approvalId": held.ApprovalID})
+}
+
 // Decisions about tool calls are found however many other unused decisions there are, and
 // keep no message from being listed.
 func TestToolsAmongManyWords(t *testing.T) {

@@ -234,7 +234,7 @@ func (s *heldMessage) TakeBack(_ string, revoke func() error) error {
 // again prepares a held message anew, as it was when it was weighed.
 func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMessage) (*outgoing, error) {
 	sender := k.directory.Agent(r.AgentID)
-	if sender == nil || sender.InstanceID != r.Agent || kept.Tenant != "" && sender.TenantID != kept.Tenant {
+	if sender == nil || sender.InstanceID != r.Agent || !ofTenant(r, sender) {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", r.AgentID)
 	}
 	m := &outgoing{

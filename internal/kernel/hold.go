@@ -36,9 +36,7 @@ func (m *outgoing) request() string {
 
 // keptMessage holds the parts of a held message that people are not shown.
 type keptMessage struct {
-	// Tenant is the sender's tenant at the decision: an agent's id and instance may move to another.
-	Tenant  string `json:"tenant,omitzero"`
-	Carried bool   `json:"carried,omitzero"`
+	Carried bool `json:"carried,omitzero"`
 	// Unlabelled is set if the label of an agent's message is only in its annotation.
 	Unlabelled bool   `json:"unlabelled,omitzero"`
 	Redeem     bool   `json:"redeem,omitzero"`
@@ -84,7 +82,7 @@ func (k *ruleset) hold(ctx context.Context, m *outgoing, v *ocip.Verdict, st *st
 func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) (*audit.Record, error) {
 	s := &heldMessage{
 		k: k, r: r, m: m, st: st,
-		kept: keptMessage{Tenant: m.sender.TenantID, Carried: m.carried, Unlabelled: m.unlabelled, Redeem: m.redeems, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy},
+		kept: keptMessage{Carried: m.carried, Unlabelled: m.unlabelled, Redeem: m.redeems, Account: m.account, Metadata: string(m.metadata.Append(nil)), Changes: m.changedBy},
 	}
 	var err error
 	if r.Own, err = json.Marshal(&s.kept); err != nil {

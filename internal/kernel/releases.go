@@ -61,10 +61,14 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 }
 
 // asked reports whether the agent that asked is the same and in the same tenant, and its app still
-// speaks for it. A message that an earlier version held has no tenant.
+// speaks for it.
 func (k *ruleset) asked(r *approval.Request) bool {
-	tenant := r.Tenant()
-	return speaksFor(k, r) && (tenant == "" || tenant == k.directory.Agent(r.AgentID).TenantID)
+	return speaksFor(k, r) && ofTenant(r, k.directory.Agent(r.AgentID))
+}
+
+// ofTenant reports whether an agent is in the tenant in which it asked.
+func ofTenant(r *approval.Request, agent *Agent) bool {
+	return r.Tenant == "" || r.Tenant == agent.TenantID
 }
 
 // speaksFor reports whether the app of a request still speaks for the same agent, in any tenant. If

@@ -626,7 +626,7 @@ func (x *Releases) ask(r *approval.Request, row *store.Release, why string, chan
 		return err
 	}
 	now := x.o.Now()
-	about := &approval.Request{Asked: asked(r.ApprovalID), Own: own, Approval: api.Approval{ApprovalSummary: r.ApprovalSummary, PolicyApplied: "delivery", PolicyRevision: r.PolicyRevision}}
+	about := &approval.Request{Asked: asked(r.ApprovalID), Own: own, Tenant: r.Tenant, Approval: api.Approval{ApprovalSummary: r.ApprovalSummary, PolicyApplied: "delivery", PolicyRevision: r.PolicyRevision}}
 	about.ApprovalID, about.Kind, about.State, about.Code = x.o.NewID(), api.ApprovalOfDelivery, api.ApprovalPending, string(api.OutcomeNotKnown)
 	about.Reason = why + ": approve to have it sent again, resolve where it was sent, deny to give it up"
 	about.AskedAt, about.ExpiresAt, about.DecidedAt = now.UnixMilli(), now.Add(x.o.HoldFor()).UnixMilli(), 0
