@@ -158,7 +158,7 @@ type Approval struct {
 	SignatureRequired bool   `json:"signatureRequired"`
 	PolicyApplied     string `json:"policyApplied"`
 	PolicyRevision    string `json:"policyRevision"`
-	// Content is what the agent asked to send, Sending what would leave:
+	// Content is the text that the agent asked to send. Sending is the message that would be sent:
 	// content and metadata, with envelope and disclosure. Both are dropped when it
 	// is decided, unless approvals.keep_content says otherwise: Forgotten is set
 	// then. ContentBytes is the length of Content.

@@ -169,8 +169,9 @@ type GrantRevokeResult struct {
 	AuditSeq uint64 `json:"auditSeq,omitzero"`
 }
 
-// SignedApproval is the signed text of an approval: the text that [SignedText] makes and, where the
-// exchange is approved too, which one and the bounds.
+// SignedApproval is the signed text of an approval: the text of [SignedText] and, if the
+// person approves the rest of the exchange too, its two agents, ids and
+// bounds.
 func SignedApproval(a *Approval, b *Bounds) string {
 	text := SignedText(a.ApprovalID, DecideApprove, a.Digest)
 	if b == nil {

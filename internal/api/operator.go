@@ -238,9 +238,9 @@ type AuditVerifyResult struct {
 	Seq     uint64 `json:"seq"`
 	Hash    string `json:"hash"`
 	Retired uint64 `json:"retired"`
-	// Signed is how many records the newest checkpoint covers, Held how many
-	// checkpoints from outside the log fit it, of those that a key of it signed, and HeldUpTo
-	// how many records the largest of them is of.
+	// Signed is the number of records that the newest checkpoint covers. Held is the number of
+	// checkpoints from outside the log that a key of the log signed and that fit the log, and HeldUpTo
+	// the number of records of the largest of them.
 	Signed      uint64 `json:"signed"`
 	Checkpoints int    `json:"checkpoints"`
 	Held        int    `json:"held"`

@@ -75,17 +75,17 @@ type body struct {
 	PolicyApplied  string `json:"policy,omitzero"`
 	PolicyRevision string `json:"policy_revision,omitzero"`
 
-	Content           string            `json:"content,omitzero"`
-	ContentBytes      int               `json:"content_bytes,omitzero"`
-	Forgotten         bool              `json:"forgotten,omitzero"`
-	Sending           jsontext.Value    `json:"sending,omitzero"`
-	RequiresHuman     bool              `json:"requires_human,omitzero"`
-	Media             []media           `json:"media,omitempty"`
-	Extracts          []extract         `json:"extracts,omitempty"`
-	DetectedKeywords  []string          `json:"detected_keywords,omitempty"`
-	Detections        []audit.Detection `json:"detections,omitempty"`
-	DataShared        []ocip.Shared     `json:"data_shared,omitempty"`
-	DataWithheld      []ocip.Withheld   `json:"data_withheld,omitempty"`
+	Content          string            `json:"content,omitzero"`
+	ContentBytes     int               `json:"content_bytes,omitzero"`
+	Forgotten        bool              `json:"forgotten,omitzero"`
+	Sending          jsontext.Value    `json:"sending,omitzero"`
+	RequiresHuman    bool              `json:"requires_human,omitzero"`
+	Media            []media           `json:"media,omitempty"`
+	Extracts         []extract         `json:"extracts,omitempty"`
+	DetectedKeywords []string          `json:"detected_keywords,omitempty"`
+	Detections       []audit.Detection `json:"detections,omitempty"`
+	DataShared       []ocip.Shared     `json:"data_shared,omitempty"`
+	DataWithheld     []ocip.Withheld   `json:"data_withheld,omitempty"`
 
 	history
 

@@ -22,7 +22,7 @@
 //     processes
 //   - place: checks who else can change a file, and whether data written to it stays there
 //   - plainfile: opens regular files in directories where others can swap them meanwhile;
-//     says where a name leads, as the kernel resolves it
+//     resolves a name as the operating system does
 //   - sshsig: SSH signatures, and the file of allowed signers
 //   - term: terminal output: tables, folding, colour, invisible characters spelled out
 //   - text: how a text looks to its reader: which characters show, spelling, look-alikes,

@@ -113,9 +113,9 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
 }
 
-// Exhausted reports whether a person is asked about a message whose exchange has no round left, for
-// whatever other reason it is held, or whose causal chain is too long. Then no message passes
-// between the two agents before the person has decided.
+// Exhausted reports whether a person is asked about a message that has a causal chain above
+// the limit, or an exchange without a round left, even if the message is held for another reason. No
+// message passes between the two agents before the person has decided.
 func (v *Verdict) Exhausted() bool {
 	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated &&
 		(v.Code == RoundLimit || v.Code == ChainLimit || v.Exchange.Round >= v.Exchange.MaxRounds)

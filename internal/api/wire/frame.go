@@ -11,9 +11,9 @@ import (
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 )
 
-// The lines below are written member by member in the order of the protocol's examples, since they
-// are the hottest path of the daemon, and since what they hold is JSON already, which the library
-// would read once more. Every string goes through the JSON library's quoting. A line is added to a
+// The lines below are written member by member in the order of the protocol's examples, because they
+// are the hottest path of the daemon, and their members are JSON already, which the library would parse
+// once more. Every string goes through the JSON library's quoting. A line is added to a
 // buffer.
 
 func appendHead(b []byte, id, kind string, now int64) []byte {

@@ -79,8 +79,8 @@ var Letters = sync.OnceValue(func() map[rune]byte {
 	return like
 })
 
-// Reads returns the character of ASCII as which a reader reads a character beyond ASCII, whatever
-// its accents, circles, style or alphabet. It returns 0 for a character that does not show, such as
+// Reads returns the ASCII character that a reader takes a character beyond ASCII for, without its
+// accents, circles and style, and from any alphabet. It returns 0 for a character that does not show, such as
 // an accent that stands by itself. It is not ok if a character reads as itself.
 func Reads(r rune) (c byte, ok bool) {
 	if r < utf8.RuneSelf {

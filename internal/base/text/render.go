@@ -512,8 +512,8 @@ func emphasis(e *edit) {
 	})
 }
 
-// joins reports whether the text from start to end is within a word, whatever other signs are
-// there.
+// joins reports whether the text from start to end is within a word, apart from signs of Markdown
+// around it.
 func joins(s string, start, end int) bool {
 	const signs = "*~`\\"
 	for start > 0 && strings.IndexByte(signs, s[start-1]) >= 0 {

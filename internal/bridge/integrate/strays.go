@@ -387,8 +387,8 @@ func (r *Runtime) otherGates(p *Place) (list []off, err error) {
 	return list, nil
 }
 
-// added returns the paths of what is in the entry of a proxied server and could keep the runtime
-// from starting the proxy, or point it at another daemon or program.
+// added returns the paths of foreign members of a proxied server's entry. Such a member could keep
+// the runtime from starting the proxy, or point the proxy at another daemon or program.
 func (s *Server) added() (paths [][]string) {
 	for _, name := range s.others {
 		paths = append(paths, []string{name})

@@ -195,7 +195,8 @@ func (a *answers) checkNames() error {
 	return cmp.Or(CheckName("user", a.user), CheckName("tenant", a.tenant))
 }
 
-// CheckName says whether a user or a tenant can have a name.
+// CheckName returns an error if a user or a tenant cannot have the name. The first argument is "user"
+// or "tenant", for the error.
 func CheckName(what, name string) error {
 	first, _ := utf8.DecodeRuneInString(name)
 	if !unicode.IsLetter(first) && !unicode.IsDigit(first) || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }) {

@@ -94,7 +94,7 @@ func (f *sheet) ungated() {
 	}
 }
 
-// refused is a file that was not taken, with the advice.
+// refused adds a policy or a configuration that the daemon did not take, and the advice.
 func (f *sheet) refused(at time.Time, why string, faults []api.PolicyFault, advice string) {
 	if why == "" {
 		return

@@ -53,8 +53,11 @@ func (s *command) orBegin(lines paneLines) paneLines {
 	}
 }
 
+// people is the common part of the panes about approvals.
+func (s *command) people() *approvalsui.People { return &approvalsui.People{Process: s.Process} }
+
 func (s *command) decide(ctx context.Context) error {
-	return (&approvalsui.People{Process: s.Process}).Watch(ctx, "")
+	return s.people().Watch(ctx, "")
 }
 
 // overview shows, in a third each, the daemon's status, the pending requests, and the
@@ -66,7 +69,7 @@ func (s *command) overview(ctx context.Context, scr term.Screen, rows int) ([]st
 		return nil, err
 	}
 	lines = lines[:min(len(lines), third)]
-	requests, pending, err := (&approvalsui.People{Process: s.Process}).Lines(ctx, scr, third)
+	requests, pending, err := s.people().Lines(ctx, scr, third)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func (s *command) overview(ctx context.Context, scr term.Screen, rows int) ([]st
 }
 
 func (s *command) requests(ctx context.Context, scr term.Screen, rows int) ([]string, error) {
-	lines, pending, err := (&approvalsui.People{Process: s.Process}).Lines(ctx, scr, max(rows, api.DefaultPage))
+	lines, pending, err := s.people().Lines(ctx, scr, max(rows, api.DefaultPage))
 	if err == nil && pending == 0 {
 		lines = []string{"nothing waits for a person"}
 	}

@@ -5,7 +5,7 @@
 // it. Both are safe for concurrent use.
 //
 // The directory is made with mode 0700 and its secret files with 0600. The package refuses a file
-// that belongs to another user, is a link, or can be read by others, and says what to do about it:
+// that belongs to another user, is a link, or can be read by others, and its error names the remedy:
 // a secret that others could have read is no secret. It replaces a file as a whole, by a rename
 // after an fsync, so that a crash leaves the old one or the new one.
 //

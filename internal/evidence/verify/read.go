@@ -266,8 +266,8 @@ func (c *check) agree(ctx context.Context, f *Findings) error {
 }
 
 const (
-	// behindTries and behindWait bound the wait for a mirror that is a moment behind, or whose last
-	// line is being written.
+	// behindTries and behindWait bound the wait for a mirror that is behind for a moment, or in the
+	// middle of its last line.
 	behindTries = 100
 	behindWait  = 20 * time.Millisecond
 )

@@ -403,8 +403,8 @@ func (s *scan) telegram(end int) {
 	}
 }
 
-// nearTwilio looks around that name for Twilio's keys, whose prefix is too short to look for it
-// everywhere.
+// nearTwilio looks for Twilio's keys around that name alone, because their prefix is too short to
+// look for it everywhere.
 func (s *scan) nearTwilio(end int) {
 	const around, size = 200, 34
 	at := max(end-around, s.twilio)

@@ -256,7 +256,7 @@ func filePath(s string) string {
 //
 //   - the text after MEDIA:, as OpenClaw reads its agents' answers: a path, in quotes if it
 //     has blanks. If the word begins a line, also a relative name or a web address. It counts
-//     in a quote and in code as well, since versions differ in where they look;
+//     in a quote and in code as well, since some versions of OpenClaw look there;
 //   - file: URLs;
 //   - local paths in a link, an image or a link definition of Markdown, or in an attribute
 //     of HTML by which clients load something;

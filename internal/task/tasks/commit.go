@@ -21,7 +21,7 @@ import (
 
 // act decides about one command and commits what comes of it. Build makes the command of the task
 // as it is, nil for none; more, if set, adds to the change. An actor without access to the task is
-// refused before anything is built: what that looks at, and what it says, is not for others.
+// refused before build runs, so that no error of build tells the actor anything about the task.
 func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(*task.Task) (task.Command, error), more func(*store.Change, *task.Outcome) error) (*task.Outcome, store.Receipt, error) {
 	defer t.locks.Lock(id)()
 	at, err := t.loadLocked(ctx, id)

@@ -29,8 +29,8 @@ var errNoFile = errors.New("there is no such file in the workspace")
 // errForeign is the answer to callers of another user.
 var errForeign = fmt.Errorf("%w: the daemon reads files for processes of its own user alone; give the text or the digest", errNoFile)
 
-// reader reads files for a caller: those alone that the caller can read without the
-// daemon, which is what its user tells, and none of the daemon's own.
+// reader reads files for a caller, but only files that the caller's user can read without the
+// daemon, and none of the daemon's own.
 type reader struct {
 	own     bool
 	private []string
@@ -79,7 +79,7 @@ func nameOf(workspace, name string) string { return filepath.Clean(beneath(works
 // openIn opens a regular file beneath a workspace, by no link.
 func (r reader) openIn(workspace, name string) (*os.File, error) {
 	if !r.own {
-		// Before anything is looked for: what is there is not for others to learn.
+		// Before any lookup, so that the answer does not tell which files exist.
 		return nil, errForeign
 	}
 	if !filepath.IsAbs(workspace) {

@@ -44,7 +44,7 @@ func (t *Tasks) Connect(peer api.Peer, operator bool, app func() string) *Sessio
 	s.processes = sync.OnceValue(func() []string {
 		line, err := peer.Ancestors()
 		if err != nil {
-			// The process is hidden, or gone: what can be told of it is its name at most.
+			// The process is hidden, or gone: at most its name is known.
 			if name, err := peer.Process(); err == nil && name != "" {
 				line = []string{name}
 			}
@@ -208,8 +208,8 @@ func (s *Session) read(id string, subject task.Subject) {
 	s.seen[id] = subject
 }
 
-// said refuses a caller that says it is somebody else by role, and returns the name
-// that it says where that is another one.
+// said refuses a caller that claims another role, and returns the name that the caller claims if it
+// is not the caller's own.
 func (s *Session) said(who *task.Actor, actor, role string) (claimed string, err error) {
 	if role != "" && role != string(who.Role) && (who.Role != task.Operator || role != string(task.Orchestrator)) {
 		return "", s.t.refused(nil, who, nil, &task.Refusal{Code: task.RoleMismatch, Message: fmt.Sprintf("the connection is %s, and the request says %.64q", who.Role, role)})

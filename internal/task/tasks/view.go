@@ -295,8 +295,8 @@ func reviewed(at *task.Task) []taskapi.Review {
 	return reviews
 }
 
-// part is a list of a view: how large its entries are, the newest first, and together, and what
-// takes so many of them.
+// part is a list of a view: the sizes of its entries, the newest first, their sum, and the function
+// that keeps the first n entries.
 type part struct {
 	name       string
 	sizes      []int
