@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Verify an ocipd audit log without ocipd.
 
-usage: verify.py KEY LOG [--tombstone FILE] [--checkpoints FILE]... [--database FILE]
+usage: verify.py KEY LOG [--tombstone FILE] [--checkpoints FILE]... [--database FILE [--row-key FILE]]
        verify.py [KEY] [CASE]
 
 KEY is the log's public key as `ocipd audit key show` prints it, or a file that holds
@@ -10,9 +10,11 @@ audit.jsonl and its segments (these need the program zstd). It checks every byte
 chain, the Merkle tree, and the signature of each checkpoint, also where the key was
 replaced and where older records were retired. With --checkpoints it holds the log
 against checkpoints that were kept elsewhere. It makes the open rows of the daemon's tables
-from the records, and compares them with what the checkpoints count; with --database, the
-file of a stopped daemon, with its rows too. It says what it found in one line of
-JSON, and ends with 4 where something is wrong.
+from the records, and compares them with what the checkpoints count. With --database, the
+file of a stopped daemon, it compares the rows there with them, and each record there with
+the log's line. With --row-key, the daemon's keys/rows.json, it checks the seal of each row
+and record too. It says what it found in one line of JSON, and ends with 4 where something
+is wrong.
 
 CASE is a folder that `ocipd audit case` made, the one this program lies in unless it is
 named: each file is compared with its SHA-256 in case.json, each record with its receipt,
@@ -22,7 +24,7 @@ log it is of.
 
 It needs Python 3.8 and nothing else, and shares no line with ocipd.
 """
-import base64, datetime, glob, hashlib, json, os, re, sqlite3, subprocess, sys
+import base64, datetime, glob, hashlib, hmac, json, os, re, sqlite3, subprocess, sys
 
 LINE = re.compile(
     rb'(\{"seq":([1-9][0-9]{0,17}),"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)","id":".*,"prev":"([0-9a-f]{64}))","hash":"([0-9a-f]{64})"\}', re.S)
@@ -160,6 +162,95 @@ def lines(path):
             yield from of(f, live)
 
 
+def opened(database):
+    db = sqlite3.connect("file:%s?mode=ro" % database.replace("?", "%3f").replace("#", "%23"), uri=True)
+    db.create_function("member", 2, member)
+    return db
+
+
+def member(text, name):
+    """A member of a stored object as SQL has it: "?" if the object cannot be read."""
+    try:
+        value = json.loads(text).get(name) if text else None
+    except (ValueError, AttributeError):
+        return "?"
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+
+def number(line):
+    m = re.match(rb'\{"seq":([1-9][0-9]{0,17}),', line)
+    return int(m[1]) if m else 0
+
+
+def beside(log, database, retired):
+    """The lines of a log, and those that its database has after them. Each record of the database must be the log's."""
+    rows = opened(database).execute("SELECT seq, CAST(line AS BLOB) FROM records ORDER BY seq")
+    row = next(rows, None)
+    if row and row[0] < 1:
+        raise Fault(0, "the database has a row of records with the number %d, which is no record's" % row[0])
+    for line in log:
+        yield line  # whoever asks for the next one has found it good
+        seq = number(line)
+        while row and row[0] < seq and row[0] <= retired:
+            row = next(rows, None)
+        if row and row[0] == seq:
+            if row[1] != line:
+                raise Fault(seq, "the database and the log have two records of this number")
+            row = next(rows, None)
+        elif seq > retired:
+            raise Fault(seq, "the database does not hold it, and the log does" if row else "the database ends before it, and the log does not")
+    while row:
+        if row[0] > retired:
+            if row[0] != number(row[1]):
+                raise Fault(row[0], "the database has another record under this number")
+            yield row[1]
+        row = next(rows, None)
+
+
+class Text(bytes):
+    """A text of a database, which differs from bytes with the same content."""
+
+
+# The tables whose rows have seals, with the columns that the seals do not cover.
+SEALED = dict.fromkeys("app_processes approvals brought commitment_grants current_exchanges effects escalations exchanges grants heard meta outbox owed paused queues releases request_keys runs seen_agents speakers task_deps task_parts".split(), ())
+SEALED.update(sessions=("last_active_at", "message_count"), spent=("count",), tasks=("blocked",))
+
+
+def unsealed(database, key):
+    """The rows and records of a database that have not the seal of the key of rows."""
+    db = opened(database)
+    db.text_factory = Text
+    names = dict(db.execute("SELECT CAST(key AS BLOB), CAST(value AS BLOB) FROM meta"))
+    if names.get(b"row-key", b"").decode() != sha(b"ocipd row key\0", key)[:8].hex():
+        raise Fault(0, "the rows of the database are not sealed with that key")
+
+    def seal(form, values):
+        h = hmac.new(key, form, "sha256")
+        for v in values:
+            if v is None:
+                h.update(b"n" + bytes(8))
+            elif isinstance(v, int):
+                h.update(b"i" + (v & (1 << 64) - 1).to_bytes(8, "big"))
+            elif isinstance(v, bytes):
+                h.update((b"t" if isinstance(v, Text) else b"b") + len(v).to_bytes(8, "big") + v)
+            else:
+                return None  # the daemon writes no fraction
+        return h.digest()[:16]
+
+    for table, counters in sorted(SEALED.items()):
+        columns = [(c[1].decode(), c[5]) for c in db.execute("PRAGMA table_info(%s)" % table)]
+        columns = [c for c in columns if c[0] not in counters and c[0] != "seal"]
+        form = b"".join(name.encode() + b"\0" for name in [table] + [c[0] for c in columns])
+        for *row, had in db.execute("SELECT %s, seal FROM %s NOT INDEXED" % (", ".join(c[0] for c in columns), table)):
+            if had is None or seal(form, row) != had:
+                own = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v, c in zip(row, columns) if c[1]]
+                yield "%s %s: it has no seal of the daemon: somebody else has written it" % (table, " ".join(own))
+    for seq, line, had in db.execute("SELECT seq, CAST(line AS BLOB), seal FROM records WHERE seq >= ? ORDER BY seq", (int(names.get(b"records-sealed-from", b"1")),)):
+        m = LINE.fullmatch(line)
+        if had is None or not m or seal(b"record\0", [seq, bytes.fromhex(m[5].decode())]) != had:
+            yield "record %d of the database: it has no seal of the daemon: somebody else has written it" % seq
+
+
 def tombstone(text):
     """The head and the edge of the tree behind the records that were retired."""
     n = Note(text)
@@ -190,20 +281,20 @@ class Rows:
         "grants": (["actor", "role", "task", "expiresAt", "revokedAt", "token", "holder"], None, [], lambda r, now: r[3] > now and r[4] == 0),
     }
     SQL = {
-        "exchanges": "SELECT agent, id, conversation_id, json_extract(state, '$.type'), outcome, json_extract(state, '$.round'), json_extract(state, '$.maxRounds'), expires_at, coalesce(json_extract(state, '$.forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
+        "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
         "escalations": "SELECT exchange_id, count(*) FROM escalations GROUP BY exchange_id",
-        "approvals": "SELECT id, kind, agent, exchange_id, state, expires_at, coalesce(json_extract(body, '$.digest'), ''), coalesce(json_extract(summary, '$.given'), 0) FROM approvals WHERE state = 'pending'",
+        "approvals": "SELECT id, kind, agent, exchange_id, state, expires_at, coalesce(member(body, 'digest'), ''), coalesce(member(summary, 'given'), 0) FROM approvals WHERE state = 'pending'",
         "commitment_grants": "SELECT id, agent, kind, state, until, uses, max_uses FROM commitment_grants WHERE state = 'in_force'",
         "paused": "SELECT scope, at FROM paused",
         "releases": "SELECT approval, state, expires_at FROM releases WHERE state IN ('ready', 'claimed')",
         "tasks": "SELECT id, tenant, CASE WHEN is_open <> (phase IN ('completed', 'failed')) THEN phase ELSE '?' END, seq FROM tasks WHERE is_open = 1 OR id IN (SELECT task_id FROM effects)",
-        "grants": "SELECT id, json_extract(body, '$.actor'), json_extract(body, '$.role'), task_id, expires_at, json_extract(body, '$.revoked_at'), token, json_extract(body, '$.holder') FROM grants",
+        "grants": "SELECT id, member(body, 'actor'), member(body, 'role'), task_id, expires_at, member(body, 'revoked_at'), token, member(body, 'holder') FROM grants",
     }
 
     def __init__(self, first):
         self.first, self.whole, self.adopting, self.marked = first, first == 1, False, False
         self.form = self.FORM
-        self.rows, self.said, self.faults, self.now = {t: {} for t in self.TABLES}, {}, [], 0
+        self.rows, self.said, self.faults, self.altered, self.now = {t: {} for t in self.TABLES}, {}, [], [], 0
 
     def add(self, seq, r):
         stamp = datetime.datetime.strptime(r["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
@@ -290,15 +381,15 @@ class Rows:
         return found
 
     def compare(self, database):
-        db = sqlite3.connect("file:%s?mode=ro" % database.replace("?", "%3f").replace("#", "%23"), uri=True)
+        db = opened(database)
         for table, (columns, _, own, is_open) in self.TABLES.items():
             compared = self.FORMER.get(table) if self.form < self.FORM else None
             n, there = 2 if table == "exchanges" else 1, {}
             for values in db.execute(self.SQL[table]).fetchall():
                 if table == "tasks":
-                    values += self.parts(db, values[0])
+                    values += self.readable(("?", "?", -1), self.parts, db, values[0])
                 if table == "grants":
-                    values = values[:5] + self.grant(*values[5:])
+                    values = values[:5] + self.readable((-1, "?", "?"), self.grant, *values[5:])
                 row = list(values[n:][:compared])
                 if is_open(row, self.now):
                     there[values[:n]] = row
@@ -313,6 +404,14 @@ class Rows:
                 for i, column in enumerate(columns[:compared]):
                     if row[i] != says[i]:
                         self.faults.append((0, name + "the row says %s %s, record %d says %s" % (column, row[i], seq, says[i])))
+
+    @staticmethod
+    def readable(otherwise, read, *args):
+        """What a function reads out of columns that anybody may have written."""
+        try:
+            return read(*args)
+        except (ValueError, TypeError, AttributeError, KeyError):
+            return otherwise
 
     @staticmethod
     def texts(*values):
@@ -360,12 +459,13 @@ class Rows:
         return self.short(text), self.short(bound), unsettled
 
     def finish(self):
-        if self.marked and self.faults:
-            seq, problem = self.faults[0]
-            raise Fault(seq, problem + ("; and %d more" % (len(self.faults) - 1) if len(self.faults) > 1 else ""))
+        found = [(0, problem) for problem in self.altered] + (self.faults if self.marked else [])
+        if found:
+            more = "; and %d more" % (len(found) - 10) if len(found) > 10 else ""
+            raise Fault(found[0][0], "; ".join(problem for _, problem in found[:10]) + more)
 
 
-def verify(key, path, stone=None, held=(), database=None):
+def verify(key, path, stone=None, held=(), database=None, row_key=None):
     keys, ever = [key], [key]
     seq, prev, last, edge, retired, vouched = 0, "0" * 64, "", [], 0, True
     up_to, points, unknown = 0, 0, 0
@@ -388,7 +488,7 @@ def verify(key, path, stone=None, held=(), database=None):
 
     fits, stones, left, rows = [], [], None, Rows(seq + 1)
     meet()
-    for line in lines(path):
+    for line in beside(lines(path), database, retired) if database else lines(path):
         m = LINE.fullmatch(line)
         if not m or hashlib.sha256(m[1]).hexdigest() != m[5].decode():
             raise Fault(seq + 1, "it does not match its hash, or is no record")
@@ -444,16 +544,15 @@ def verify(key, path, stone=None, held=(), database=None):
     if not vouched and not any(at <= up_to and text == stone for at, text in stones):
         raise Fault(1, "nothing that is signed says that the first %d records were retired" % retired)
     if database:
-        try:
-            rows.compare(database)
-        except sqlite3.Error as e:
-            raise Fault(0, "the rows of %s cannot be read: %s" % (database, e))
+        if row_key:
+            rows.altered = list(unsealed(database, row_key))
+        rows.compare(database)
     rows.finish()
     # A checkpoint counts only if a known key signed it.
     proven = [n.size for n in fits if any(n.by(k) for k in ever)]
     if any(n.size > up_to and not any(n.by(k) for k in ever) for n in fits):
         raise Fault(0, "a checkpoint that is held outside proves nothing: no known key signed it")
-    return {"ok": True, "heldOutside": len(proven), "heldUpTo": max(proven, default=0), "records": seq - retired, "retired": retired, "log": key.name, "hash": prev, "signedUpTo": up_to, "checkpoints": points}
+    return {"ok": True, "heldOutside": len(proven), "heldUpTo": max(proven, default=0), "records": seq - retired, "retired": retired, "log": key.name, "hash": prev, "signedUpTo": up_to, "checkpoints": points, **({"database": database, "seals": bool(row_key)} if database else {})}
 
 
 def notes(text):
@@ -563,7 +662,7 @@ def case(key, folder):
 
 
 def main(args):
-    stone, held, rest, database = None, [], [], None
+    stone, held, rest, database, row_key = None, [], [], None, None
     args = iter(args)
     for a in args:
         if a == "--tombstone":
@@ -572,6 +671,9 @@ def main(args):
             held += [Note(json.loads(line)["note"]) for line in open(next(args), encoding="utf-8")]
         elif a == "--database":
             database = next(args)
+        elif a == "--row-key":
+            with open(next(args), encoding="utf-8") as f:
+                row_key = base64.b64decode(json.load(f)["key"], validate=True)
         else:
             rest.append(a)
     if rest and os.path.isfile(rest[0]):
@@ -579,13 +681,13 @@ def main(args):
     folder = rest[-1] if rest and os.path.isdir(rest[-1]) else os.path.dirname(os.path.abspath(__file__))
     if os.path.isfile(os.path.join(folder, "case.json")) and len(rest) - (folder in rest) <= 1:
         return tell(lambda: case(None if rest in ([], [folder]) else Key(rest[0]), folder))
-    if len(rest) != 2:
+    if len(rest) != 2 or row_key and not database:
         sys.exit(__doc__)
     key, path = rest
     beside = os.path.join(path, "audit-tombstone.note")
     if stone is None and os.path.isfile(beside):
         stone = open(beside, encoding="utf-8").read()
-    return tell(lambda: verify(Key(key), path, stone, held, database))
+    return tell(lambda: verify(Key(key), path, stone, held, database, row_key))
 
 
 def tell(check):
@@ -594,8 +696,8 @@ def tell(check):
     except Fault as f:
         print(json.dumps({"ok": False, "seq": f.seq, "problem": f.problem}))
         return 4
-    except ValueError as e:
-        print(json.dumps({"ok": False, "seq": 0, "problem": str(e)}))
+    except (ValueError, sqlite3.Error) as e:
+        print(json.dumps({"ok": False, "seq": 0, "problem": str(e) if isinstance(e, ValueError) else "the database cannot be read: %s" % e}))
         return 4
     except (KeyError, IndexError, TypeError, FileNotFoundError) as e:
         print(json.dumps({"ok": False, "seq": 0, "problem": "what it reads is not of the form that it must have: %r" % e}))

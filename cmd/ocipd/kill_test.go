@@ -61,7 +61,7 @@ func (k *killTest) rowsAgree(t *testing.T) {
 		return
 	}
 	state := filepath.Join(k.dir, "openclawos")
-	out, err := exec.CommandContext(t.Context(), python, "-I", "../../docs/verify.py", command("audit", "key", "show"), state, "--database", filepath.Join(state, "ocipd.db")).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), python, "-I", "../../docs/verify.py", command("audit", "key", "show"), state, "--database", filepath.Join(state, "ocipd.db"), "--row-key", filepath.Join(state, "keys", "rows.json")).CombinedOutput()
 	if err != nil {
 		t.Errorf("verify.py: %v, %s", err, out)
 	}

@@ -89,7 +89,7 @@ func (w *taskWorld) rowsAgree() {
 		w.t.Fatal(err)
 	}
 	state := filepath.Join(w.dir, "openclawos")
-	out, err := exec.Command("python3", "../../docs/verify.py", strings.TrimSpace(string(key)), state, "--database", filepath.Join(state, "ocipd.db")).CombinedOutput() //nolint:noctx // it ends by itself
+	out, err := exec.Command("python3", "../../docs/verify.py", strings.TrimSpace(string(key)), state, "--database", filepath.Join(state, "ocipd.db"), "--row-key", filepath.Join(state, "keys", "rows.json")).CombinedOutput() //nolint:noctx // it ends by itself
 	if err != nil {
 		w.t.Errorf("verify.py: %v, %s", err, out)
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 // VerifyPy has docs/verify.py, which shares no line with the daemon, verify a log by its public key, and the rows of a
-// database with it. It returns the problem that it names, "" for none. Without Python the test is skipped.
-func VerifyPy(t testing.TB, key string, lines [][]byte, database string) (problem string) {
+// database with it, with further options. It returns the problem that it names, "" for none. Without Python the test is
+// skipped.
+func VerifyPy(t testing.TB, key string, lines [][]byte, database string, options ...string) (problem string) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -23,7 +24,7 @@ func VerifyPy(t testing.TB, key string, lines [][]byte, database string) (proble
 		t.Fatal(err)
 	}
 	script := filepath.Join(root(t), "docs/verify.py")
-	out, err := exec.CommandContext(t.Context(), python, "-I", script, key, log, "--database", database).Output()
+	out, err := exec.CommandContext(t.Context(), python, append([]string{"-I", script, key, log, "--database", database}, options...)...).Output()
 	var said struct {
 		OK      bool   `json:"ok"`
 		Problem string `json:"problem"`
