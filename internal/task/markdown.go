@@ -16,20 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// headings are the names of fields as headings have them, in small letters and
-// without marks.
-func headings() map[string]string {
-	return map[string]string{
-		"goal": "goal", "goals": "goal", "objective": "goal",
-		"scope": "scope_in", "scope in": "scope_in", "in scope": "scope_in",
-		"scope out": "scope_out", "out of scope": "scope_out", "non goals": "scope_out", "nongoals": "scope_out",
-		"inputs": "inputs", "input": "inputs",
-		"outputs": "outputs", "output": "outputs",
-		"acceptance criteria": "acceptance_criteria", "acceptance": "acceptance_criteria",
-		"risks": "risks", "risk": "risks",
-	}
-}
-
 // ReadMarkdown reads the fields of a spec under headings of their names, of any level
 // and case. Items of lists are entries, and so is each paragraph outside of them. The
 // title is the first heading of the first level that is no field's name, or "".
@@ -38,7 +24,6 @@ func ReadMarkdown(source []byte) (fields Fields, title string) {
 	// Of blocks alone, and no more than their lines is read: what stands within a line takes
 	// the library long where somebody means it to.
 	root := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...)).Parse(text.NewReader(source))
-	known := headings()
 	var at *[]string
 	goal := []string(nil)
 	for n := root.FirstChild(); n != nil; n = n.NextSibling() {
@@ -50,7 +35,7 @@ func ReadMarkdown(source []byte) (fields Fields, title string) {
 			continue
 		}
 		words := plain(heading, source)
-		name, ok := known[headingKey(words)]
+		name, ok := fieldOf(words)
 		at = nil
 		switch {
 		case !ok:
@@ -117,20 +102,32 @@ func Headings() []string {
 
 // NamesField reports whether a heading names one of a spec's fields.
 func NamesField(heading string) bool {
-	_, ok := headings()[headingKey(heading)]
+	_, ok := fieldOf(heading)
 	return ok
 }
 
-// nothing reports whether an entry says that there is none.
-func nothing(entry string) bool {
-	switch strings.Trim(folded(entry), ".-–— ") {
-	case "", "none", "nothing", "n/a", "na":
-		return true
+// fieldOf is the field that a heading names, in one of the languages. A heading may have a number
+// before the name, and the name in another language in brackets.
+func fieldOf(heading string) (field string, ok bool) {
+	heading = numbered.ReplaceAllString(canonical(heading), "")
+	name, other, _ := strings.Cut(heading, "(")
+	for _, s := range []string{heading, name, strings.TrimSuffix(strings.TrimSpace(other), ")")} {
+		if field, ok = known().headings[headingKey(s)]; ok {
+			return field, true
+		}
 	}
-	return false
+	return "", false
 }
 
-// headingKey is a heading as [headings] has it.
+// numbered matches the number of a heading.
+var numbered = regexp.MustCompile(`^\s*(?:[0-9]+(?:\.[0-9]+)*|[一二三四五六七八九十]+)[.)、]\s*`)
+
+// nothing reports whether an entry says that there is none.
+func nothing(entry string) bool {
+	return known().none[strings.Trim(folded(canonical(entry)), ".-–—。 ")]
+}
+
+// headingKey is a heading as the languages have it.
 func headingKey(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch r {
@@ -138,6 +135,8 @@ func headingKey(s string) string {
 			return ' '
 		case ':', '*', '#', '`', '.':
 			return -1
+		case '’':
+			return '\''
 		}
 		return r
 	}, s)

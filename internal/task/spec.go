@@ -2,9 +2,9 @@ package task
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Missing is one thing that a spec lacks.
@@ -95,26 +95,26 @@ func says(s string) bool { return strings.TrimSpace(s) != "" }
 
 func folded(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
 
-var (
-	openWords  = regexp.MustCompile(`(?i)\b(tbd|todo)\b|\?\?\?`)
-	vagueWords = regexp.MustCompile(`(?i)\b(works|correct|correctly|properly|good|fast|robust|as expected|etc)\b`)
-	// checkable matches the parts that make a criterion checkable: a digit, quoted or code text, or
-	// a path.
-	checkable = regexp.MustCompile("[0-9]|`[^`]+`|\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|'[^']{2,}'|«[^»]+»|[\\w.-]*/[\\w.-]+|\\b[\\w-]+\\.[a-z]{1,4}\\b")
-)
-
-// weakness is why nobody could tell whether a criterion is met, or "".
+// weakness is why nobody could tell whether a criterion is met, or "". It looks at the form alone: a
+// criterion can pass and be wrong.
 func weakness(c string) string {
-	c = strings.TrimSpace(c)
-	switch word := vagueWords.FindString(c); {
-	case len(strings.Fields(c)) < 3, len([]rune(c)) < 15:
-		return "it has fewer than 3 words or 15 characters: say what is checked, and how"
-	case openWords.MatchString(c):
-		return fmt.Sprintf("it has %q: decide it", openWords.FindString(c))
-	case word != "" && !checkable.MatchString(c):
-		return fmt.Sprintf("%q can not be checked: name a number, a command, a text or a path", word)
+	c = canonical(strings.TrimSpace(c))
+	switch vague := trimmed(known().vague.FindString(c)); {
+	case short(c):
+		return "it is too short, with fewer than 3 words or 15 letters, 8 in Chinese, Japanese or Korean: say what is checked, and how"
+	case known().open.MatchString(c):
+		return fmt.Sprintf("it has %q: decide it", trimmed(known().open.FindString(c)))
+	case vague != "" && !checkable.MatchString(c):
+		return fmt.Sprintf("%q can not be checked: name a number, a command, a text or a path", vague)
 	}
 	return ""
+}
+
+func letterOrDigit(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// trimmed is a match without the characters around it.
+func trimmed(match string) string {
+	return strings.TrimFunc(match, func(r rune) bool { return unicode.IsSpace(r) || r != '?' && unicode.IsPunct(r) })
 }
 
 // Text is the content of the spec, without its author and origin.

@@ -123,6 +123,36 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	for criterion, weak := range map[string]bool{
+		// Scripts without blanks between words, and those with blanks and wide letters.
+		"导出的文件包含每张发票的编号和金额两列":     false,
+		"下载一万张发票的CSV文件所需时间不超过两秒钟": false,
+		"导出 功能 能够正常工作并且结果正确无误良好":  true,
+		"导出功能能够正常工作并且结果正确无误良好":    true,
+		"导出的金额正确到小数点后2位":          false,
+		"三个示例文件的结果正确":             false,
+		"界面十分良好而且运行很快":            true,
+		"文件名为「发票.csv」时正确保存":       false,
+		"导出的列待定，以后再说":             true,
+		"导出？？？列的文件给会计人员":          true,
+		"可以导出": true,
+		"請求書の番号と金額が列として含まれる":    false,
+		"エクスポートが正しく問題なく動作する":    true,
+		"송장마다 번호와 금액이 열로 들어 있다": false,
+		"잘 된다": true,
+		"ไฟล์ที่ส่งออกมีหมายเลขและยอดเงินของใบแจ้งหนี้ทุกใบ": false,
+		"der Export funktioniert wie erwartet":        true,
+		"der Export funktioniert mit 10.000 Zeilen":   false,
+		"todo el fichero se exporta con sus columnas": false,
+		"TODO: decide the columns of the export":      true,
+		"el export funciona correctamente":            true,
+		"l'export fonctionne comme prévu":             true,
+		"l'export fonctionne comme pre\u0301vu":       true,
+		"l'esportazione funziona bene":                true,
+		"de export werkt zoals verwacht":              true,
+		"a exportação funciona bem":                   true,
+		"test test test test test":                    true,
+		"🎉🎉🎉 🎉🎉🎉 🎉🎉🎉":                                 true,
+
 		"it works":                                          true,
 		"the export works as expected":                      true,
 		"the export works on 10,000 rows":                   false,
@@ -149,6 +179,56 @@ func TestMissing(t *testing.T) {
 	f.AcceptanceCriteria = append(f.AcceptanceCriteria, strings.ToUpper(f.AcceptanceCriteria[0]))
 	if got := f.Missing(""); len(got) != 1 || got[0].Entry != 2 || !strings.Contains(got[0].Reason, "criterion 1") {
 		t.Errorf("a criterion twice: %v", got)
+	}
+}
+
+// The fields of a spec are found under their headings in each of the languages, and its criteria are
+// judged there.
+func TestLanguagesOfSpecs(t *testing.T) {
+	for _, l := range languages {
+		var b strings.Builder
+		criterion := "10 columns of a file are written"
+		for i, names := range l.headings {
+			entry := fmt.Sprintf("- entry %d", i)
+			if fieldNames()[i] == "acceptance_criteria" {
+				entry = "- " + criterion
+			}
+			first, _, _ := strings.Cut(names, ",")
+			fmt.Fprintf(&b, "## %s\n%s\n", first, entry)
+		}
+		f, title := ReadMarkdown([]byte(b.String()))
+		if m := f.Missing(""); len(m) > 0 || title != "" {
+			t.Errorf("%s: %v, title %q", b.String(), m, title)
+		}
+		for i, names := range l.headings {
+			for name := range strings.SplitSeq(names, ",") {
+				if got, _ := fieldOf(strings.ToUpper(name) + "："); got != fieldNames()[i] {
+					t.Errorf("%q names %q, want %s", name, got, fieldNames()[i])
+				}
+			}
+		}
+		for word := range strings.SplitSeq(l.vague, ",") {
+			long := "the export of files is " + word
+			if l.joined {
+				long = "导出文件的功能" + word + "导出文件的功能"
+			}
+			if got := weakness(long); !strings.Contains(got, "can not be checked") {
+				t.Errorf("%q: %q", long, got)
+			}
+		}
+		for word := range strings.SplitSeq(l.none, ",") {
+			if !nothing(word + "。") {
+				t.Errorf("%q is an entry", word)
+			}
+		}
+	}
+	for heading, field := range map[string]string{
+		"1. Goal": "goal", "三、输入": "inputs", "目标（Goal）": "goal", "Acceptance criteria (验收标准)": "acceptance_criteria", "critères d’acceptation :": "acceptance_criteria",
+		"Inputs and outputs": "", "2 goals": "",
+	} {
+		if got, _ := fieldOf(heading); got != field {
+			t.Errorf("%q names %q, want %q", heading, got, field)
+		}
 	}
 }
 

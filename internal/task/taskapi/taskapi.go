@@ -79,7 +79,7 @@ type SpecRef struct {
 // CreateParams makes a task (task.create).
 type CreateParams struct {
 	Title          string         `json:"title" is:"required max=256" doc:"A short title."`
-	SpecMarkdown   string         `json:"spec_markdown,omitzero" doc:"The specification as Markdown, with the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria and Risks. Required unless spec_ref or spec is given."`
+	SpecMarkdown   string         `json:"spec_markdown,omitzero" doc:"The specification as Markdown, with the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria and Risks, or these names in Chinese, Dutch, French, German, Italian, Japanese, Portuguese or Spanish. Required unless spec_ref or spec is given."`
 	SpecRef        *SpecRef       `json:"spec_ref,omitzero" doc:"A file in the workspace that holds the specification, in place of spec_markdown."`
 	Spec           *task.Fields   `json:"spec,omitzero" doc:"The specification as fields. They take precedence over the Markdown."`
 	Workspace      string         `json:"workspace" is:"required max=256" doc:"The absolute path of the working folder, or a name."`
@@ -124,7 +124,7 @@ type UpdateParams struct {
 	DependsOn    *[]string    `json:"depends_on,omitzero" is:"keeps=64" each:"required id=tsk_" doc:"Ids of tasks that must be completed first."`
 	NotBefore    *time.Time   `json:"not_before,omitzero" doc:"The earliest start, RFC 3339."`
 	Spec         *task.Fields `json:"spec,omitzero" doc:"The specification as fields. They take precedence over the Markdown."`
-	SpecMarkdown *string      `json:"spec_markdown,omitzero" doc:"The specification as Markdown, with the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria and Risks."`
+	SpecMarkdown *string      `json:"spec_markdown,omitzero" doc:"The specification as Markdown, with the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria and Risks, or these names in Chinese, Dutch, French, German, Italian, Japanese, Portuguese or Spanish."`
 }
 
 // Updated is the answer of task.update.
