@@ -239,7 +239,7 @@ type AuditVerifyResult struct {
 	Hash    string `json:"hash"`
 	Retired uint64 `json:"retired"`
 	// Signed is the number of records that the newest checkpoint covers. Held is the number of
-	// checkpoints from outside the log that a key of the log signed and that fit the log, and HeldUpTo
+	// checkpoints in the daemon's files beside the log that a key of the log signed and that fit the log, and HeldUpTo
 	// the number of records of the largest of them.
 	Signed      uint64 `json:"signed"`
 	Checkpoints int    `json:"checkpoints"`

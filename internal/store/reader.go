@@ -37,16 +37,17 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 // CopyTo copies the database into a new file, durable and readable only by its owner.
 func (r *Reader) CopyTo(ctx context.Context, path string) error { return r.db.CopyTo(ctx, path) }
 
+// CheckSchema returns an [audit.Fault] if the database has other tables, indexes, triggers or views
+// than the daemon made.
+func (r *Reader) CheckSchema(ctx context.Context) error { return r.db.Read(ctx, checkSchema) }
+
 // AlteredRows returns the rows that somebody other than the daemon has changed, by their seals and
-// the daemon's key, or [rowseal.ErrOther]. If the database has other tables, indexes, triggers or
-// views than the daemon made, the error is an [audit.Fault]. If records is set, it checks each
-// record too, which takes as long as reading the log.
+// the daemon's key, or [rowseal.ErrOther]. If records is set, it checks each record too, which takes
+// as long as reading the log.
 func (r *Reader) AlteredRows(ctx context.Context, key []byte, records bool) ([]*AlteredError, error) {
 	var version int
 	err := r.db.Read(ctx, func(conn *sqlite.Conn) (err error) {
-		if version, _, err = schema().Versions(conn); err == nil {
-			err = checkSchema(conn)
-		}
+		version, _, err = schema().Versions(conn)
 		return err
 	})
 	if err != nil {

@@ -22,6 +22,9 @@ func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (seals
 	if err == nil {
 		err = checkSchema(w.Conn)
 	}
+	if _, ok := errors.AsType[*audit.Fault](err); ok {
+		err = fmt.Errorf("cannot use the store: %w; put a backup back (ocipd restore DIR)", err)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -41,7 +44,7 @@ func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (seals
 func checkSchema(conn *sqlite.Conn) error {
 	err := schema().Check(conn)
 	if found, ok := errors.AsType[*db.SchemaError](err); ok {
-		return fmt.Errorf("cannot use the store: %w", &audit.Fault{Problem: found.Error() + ": somebody else has changed the database; put a backup back (ocipd restore DIR)"})
+		return &audit.Fault{Problem: found.Error() + ": somebody else has changed the database"}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -130,10 +131,10 @@ func (f *verifyFlags) log(s *cli.Process, path string) (l *verify.Log, about str
 		l.Witnesses = append(l.Witnesses, key)
 	}
 	for _, file := range f.checkpoints {
-		l.HoldCheckpoints(file, true)
+		l.HoldCheckpoints(file, true, f.ofThisDaemon(s, file))
 	}
 	if ownCheckpoints != "" {
-		l.HoldCheckpoints(ownCheckpoints, false)
+		l.HoldCheckpoints(ownCheckpoints, false, true)
 	}
 	for _, path := range f.receipts {
 		l.HoldReceipts(path)
@@ -142,6 +143,20 @@ func (f *verifyFlags) log(s *cli.Process, path string) (l *verify.Log, about str
 		l.Tombstone(f.tombstone)
 	}
 	return l, about, nil
+}
+
+// ofThisDaemon reports whether a file of checkpoints is the one that this daemon writes.
+func (f *verifyFlags) ofThisDaemon(s *cli.Process, file string) bool {
+	cfg, err := s.Places("store.url", "audit.checkpoints")
+	if err != nil {
+		return false
+	}
+	own, err := os.Stat(config.CheckpointsPath(cfg, config.DatabasePath(cfg, s.Getenv)))
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(file)
+	return err == nil && os.SameFile(own, named)
 }
 
 // bounds are the limits for the part of a log that a witness has not cosigned.
@@ -226,11 +241,13 @@ type verifyReport struct {
 	Signed   uint64      `json:"signedUpTo"`
 	KeyUsed  bool        `json:"keyGiven"`
 	Points   int         `json:"checkpoints"`
-	// Held counts the outside checkpoints that match the log and have a known key's
-	// signature. HeldUpTo is the number of records of the largest. Unproven counts those
-	// without such a signature.
+	// Held counts the checkpoints from elsewhere that match the log and have a known key's
+	// signature. HeldUpTo is the number of records of the largest, or of a named witness's, and
+	// HeldHere of the largest in files of this daemon. Unproven counts those without such a
+	// signature.
 	Held     int               `json:"heldOutside"`
 	HeldUpTo uint64            `json:"heldUpTo,omitzero"`
+	HeldHere uint64            `json:"heldHere,omitzero"`
 	Unproven int               `json:"unproven,omitzero"`
 	Cosigned []verify.Cosigned `json:"cosigned,omitempty"`
 	// Notices describe problems beside the log that are not faults.
@@ -266,7 +283,7 @@ func printReport(s *cli.Process, l *verify.Log, f *verify.Findings) error {
 	head := f.Head
 	r := verifyReport{
 		File: f.Path, OK: f.Fault == nil, Records: f.Records(), Retired: f.Retired, Log: f.Origin,
-		Signed: f.Signed, KeyUsed: len(l.Proof.Keys) > 0, Points: f.Checkpoints, Held: f.Held, HeldUpTo: f.Outside, Unproven: f.Unproven, Cosigned: f.Cosigned, Notices: f.Notices, Database: l.Database, Behind: f.Behind,
+		Signed: f.Signed, KeyUsed: len(l.Proof.Keys) > 0, Points: f.Checkpoints, Held: f.From, HeldUpTo: f.Elsewhere, HeldHere: f.Here, Unproven: f.Unproven, Cosigned: f.Cosigned, Notices: f.Notices, Database: l.Database, Behind: f.Behind,
 	}
 	if head.Seq > 0 {
 		r.Head = &verifyHead{Seq: head.Seq, Time: head.Time, Hash: head.Hash}
@@ -368,15 +385,17 @@ func tellOutside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	if f.Passed > 0 {
 		s.Say("%d of them are of records that were retired, and were not compared", f.Passed)
 	}
-	switch after := f.Head.Seq - f.Outside; {
+	switch after := f.Head.Seq - f.Elsewhere; {
 	case len(l.Against) == 0:
 		s.Say("compared with no checkpoint from outside: a cut tail, or an older copy, would not show")
-	case f.Outside == 0:
+	case f.Elsewhere == 0 && f.Here > 0:
+		s.Say("held up to record %d by files of this machine alone: a cut tail, or an older copy, would not show if somebody changed them too; name a checkpoint from elsewhere (--checkpoints, --with-receipts, --witness)", f.Here)
+	case f.Elsewhere == 0:
 		s.Say("held outside by nothing that counts: a cut tail, or an older copy, would not show")
 	case after == 0:
 		s.Say("held outside to the last record")
 	default:
-		s.Say("held outside up to record %d: if the log was cut or rewritten behind it, in the last %s, that would not show", f.Outside, term.Count(int(after), "record"))
+		s.Say("held outside up to record %d: if the log was cut or rewritten behind it, in the last %s, that would not show", f.Elsewhere, term.Count(int(after), "record"))
 	}
 }
 

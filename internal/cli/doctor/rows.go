@@ -32,7 +32,10 @@ func (d *Examiner) rows() []Diagnosis {
 	if err != nil {
 		return []Diagnosis{warned("not checked: %v", err).advise("put the key of rows back from a backup; a database of an earlier version gets one at the next start")}
 	}
-	altered, err := r.AlteredRows(d.ctx, key.Key(), false)
+	var altered []*store.AlteredError
+	if err = r.CheckSchema(d.ctx); err == nil {
+		altered, err = r.AlteredRows(d.ctx, key.Key(), false)
+	}
 	fault, isFault := errors.AsType[*audit.Fault](err)
 	switch {
 	case isFault:

@@ -125,6 +125,9 @@ func (c *check) database(ctx context.Context) error {
 	if n, err := reader.Misplaced(ctx); err != nil || n > 0 {
 		return cmp.Or(err, error(&audit.Fault{Seq: 1, Problem: fmt.Sprintf("%s with no number of a record stand before it", term.Count(int(n), "row"))}))
 	}
+	if err := c.schema(ctx, reader.Reader); err != nil {
+		return err
+	}
 	replay := fold.NewReplay()
 	err = reader.EachStored(ctx, 0, func(seq uint64, line []byte) error {
 		if err := c.add(line); err != nil {
@@ -179,23 +182,30 @@ func (c *check) digestKeys(ctx context.Context, database *store.Reader) error {
 	return &audit.Fault{Problem: fmt.Sprintf("the digest key in %s of %s is not there, or is not the one that the database remembers: digests on record cannot be compared with it", c.keys, strings.Join(others, ", "))}
 }
 
+// schema notes a table, index, trigger or view that the daemon has not made, or not like that.
+func (c *check) schema(ctx context.Context, database *store.Reader) error {
+	err := database.CheckSchema(ctx)
+	if fault, ok := errors.AsType[*audit.Fault](err); ok {
+		c.aside = append(c.aside, fault.Problem)
+		return nil
+	}
+	return err
+}
+
 // rowsBeside checks the rows beside the records, by their seals and by the records.
 func (c *check) rowsBeside(ctx context.Context, database *store.Reader, replay *fold.Replay) error {
 	err := c.sealedRows(ctx, database)
-	altered, fault := errors.AsType[*audit.Fault](err)
-	if err != nil && !fault {
+	if fault, ok := errors.AsType[*audit.Fault](err); ok {
+		c.aside, err = append(c.aside, fault.Problem), nil
+	}
+	if err != nil {
 		return err
 	}
-	differences, readErr := database.UnlikeTheLog(ctx, replay)
-	if readErr != nil || len(differences) == 0 {
-		return cmp.Or(err, readErr)
+	differences, err := database.UnlikeTheLog(ctx, replay)
+	if err == nil && len(differences) > 0 {
+		c.unlike = term.Count(len(differences), "difference") + " between rows and records: " + foldrows.Words(differences)
 	}
-	problem := term.Count(len(differences), "difference") + " between rows and records: " + foldrows.Words(differences)
-	if fault {
-		return &audit.Fault{Problem: altered.Problem + "; " + problem}
-	}
-	c.unlike = &audit.Fault{Problem: problem}
-	return nil
+	return err
 }
 
 // maxNamed bounds the altered rows that a fault names.
@@ -245,19 +255,18 @@ func (c *check) agree(ctx context.Context, f *Findings) error {
 		return indexed.Add(seq, line)
 	}
 	found, err := d.finish(d.database(ctx))
-	f.Derived, f.Rows = d.derived, d.rows
+	f.Rows = d.rows
 	if indexed != nil && err == nil {
 		f.Indexed = true
 		err = indexed.Finish()
-		f.Derived = err != nil
+		d.derived = err != nil
 	}
+	f.Derived = d.derived && len(d.aside) == 0
 	err = cmp.Or(err, d.rested(), apart)
 	if err == nil && found.Head.Seq < mirrored.Seq {
 		err = &audit.Fault{Seq: found.Head.Seq + 1, Problem: fmt.Sprintf("the database ends before it, and the mirror continues to record %d", mirrored.Seq)}
 	}
-	if err == nil && d.unlike != nil {
-		err = d.unlike
-	}
+	err = d.withAside(err)
 	f.Beside, f.Behind = true, found.Head.Seq-min(mirrored.Seq, found.Head.Seq)
 	if err != nil {
 		f.Report, f.Path, f.Standing = found, d.Path, d.retired()

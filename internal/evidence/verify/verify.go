@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -82,6 +83,8 @@ type Evidence struct {
 	Many bool
 	// File is the file of checkpoints that contains them, "" for another source.
 	File string
+	// Here is set for the daemon's own files: whoever can change the log can change them too.
+	Here bool
 	// Notes are the signed notes.
 	Notes []string
 	// UpTo is the number of records in the largest one that fits and that a known key signed, 0 if
@@ -122,6 +125,11 @@ type Findings struct {
 	Notices []string
 	// Cosigned is the extent to which the witnesses have cosigned the log.
 	Cosigned []Cosigned
+	// Elsewhere and Here are the number of records that the largest checkpoint covers which a known
+	// key signed: of evidence from elsewhere, a named witness's included, and of the daemon's own
+	// files. From counts the checkpoints from elsewhere.
+	Elsewhere, Here uint64
+	From            int
 	// Beside and Indexed are set if the database and its index were checked too. Behind is the
 	// number of records that the mirror lacks.
 	Beside, Indexed bool
@@ -170,7 +178,7 @@ func (l *Log) OwnKeys(dir string) error {
 	l.newestIn = keyring.NewestPath(dir)
 	notes, err := witness.Kept(dir)
 	if err == nil && len(notes) > 0 {
-		l.hold(notes, fmt.Sprintf("%s that witnesses cosigned", term.Count(len(notes), "checkpoint")))
+		l.hold(notes, fmt.Sprintf("%s that witnesses cosigned", term.Count(len(notes), "checkpoint")), true)
 	}
 	return err
 }
@@ -178,21 +186,22 @@ func (l *Log) OwnKeys(dir string) error {
 // Readable reports whether all evidence could be read.
 func (l *Log) Readable() bool { return l.failed == nil }
 
-// hold adds checkpoints as evidence.
-func (l *Log) hold(notes []string, from string) {
+// hold adds checkpoints as evidence. Here says that they are of a file of the daemon.
+func (l *Log) hold(notes []string, from string, here bool) {
 	l.Proof.Held = append(l.Proof.Held, notes...)
-	l.Against = append(l.Against, Evidence{From: from, Many: len(notes) > 1, Notes: notes})
+	l.Against = append(l.Against, Evidence{From: from, Many: len(notes) > 1, Here: here, Notes: notes})
 }
 
 // HoldCheckpoints adds the checkpoints in a file as evidence. The file may be empty if the caller
-// did not name it. If it cannot be read, [Log.Verify] fails.
-func (l *Log) HoldCheckpoints(file string, named bool) {
+// did not name it. Here says that it is the daemon's own file. If it cannot be read, [Log.Verify]
+// fails.
+func (l *Log) HoldCheckpoints(file string, named, here bool) {
 	notes, err := checkpoints.Read(file)
 	switch {
 	case err != nil:
 		l.failed = cmp.Or(l.failed, err)
 	case len(notes) > 0:
-		l.hold(notes, fmt.Sprintf("%s of %s", term.Count(len(notes), "checkpoint"), file))
+		l.hold(notes, fmt.Sprintf("%s of %s", term.Count(len(notes), "checkpoint"), file), here)
 		l.Against[len(l.Against)-1].File = file
 	case named:
 		l.failed = cmp.Or(l.failed, fmt.Errorf("cannot hold the log against %s: there is no whole checkpoint in it", file))
@@ -207,7 +216,7 @@ func (l *Log) HoldReceipts(path string) {
 		l.failed = cmp.Or(l.failed, err)
 		return
 	}
-	l.hold(notes, fmt.Sprintf("%s of %s", term.Count(len(notes), "receipt"), path))
+	l.hold(notes, fmt.Sprintf("%s of %s", term.Count(len(notes), "receipt"), path), false)
 }
 
 // Tombstone adds the tombstone in a file, or the one beside the log if no file is named. If it
@@ -256,9 +265,11 @@ type check struct {
 	derived bool
 	// rows is [Findings.Rows].
 	rows bool
-	// unlike is the fault of rows that differ from the log, or nil. A fault for a shortened log
-	// takes precedence.
-	unlike *audit.Fault
+	// aside are the problems of the database beside its records: they neither hide a fault of the
+	// records nor are hidden by one. unlike is the problem of rows that differ from the log, "" for
+	// none: with other records, others differ.
+	aside  []string
+	unlike string
 	// each, if set, receives every correct line of the database.
 	each func(seq uint64, line []byte) error
 }
@@ -267,7 +278,7 @@ type check struct {
 // in the findings. An error means that the log could not be read.
 func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 	if l.newest != "" && !slices.Contains(l.Proof.Held, l.newest) {
-		l.hold([]string{l.newest}, "1 checkpoint of "+l.newestIn)
+		l.hold([]string{l.newest}, "1 checkpoint of "+l.newestIn, true)
 	}
 	c := &check{Log: l, proof: l.Proof, witnesses: make(map[string]string)}
 	ownNewest, _ := c.ownNewest()
@@ -288,11 +299,9 @@ func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 	}
 	if err == nil {
 		f.Notices = c.noticed(&f.Report)
-		f.Cosigned, err = c.outside(&f.Report)
+		err = c.outside(f)
 	}
-	if err == nil && c.unlike != nil {
-		err = c.unlike
-	}
+	err = c.withAside(err)
 	if err == nil && l.Database != "" {
 		err = c.agree(ctx, f)
 	}
@@ -309,6 +318,25 @@ func (l *Log) Verify(ctx context.Context) (*Findings, error) {
 	return f, nil
 }
 
+// withAside adds the problems of the database beside its records to a fault of the records, or to
+// none.
+func (c *check) withAside(err error) error {
+	fault, isFault := errors.AsType[*audit.Fault](err)
+	if err != nil && !isFault {
+		return err
+	}
+	problems, seq := c.aside, uint64(0)
+	if isFault {
+		problems, seq = slices.Concat([]string{fault.Problem}, c.aside), fault.Seq
+	} else if c.unlike != "" {
+		problems = append(slices.Clone(c.aside), c.unlike)
+	}
+	if len(problems) == 0 || isFault && len(problems) == 1 {
+		return err
+	}
+	return &audit.Fault{Seq: seq, Problem: strings.Join(problems, "; ")}
+}
+
 // finish ends a reading, which may have failed.
 func (c *check) finish(err error) (report audit.Report, _ error) {
 	if c.verifier != nil {
@@ -323,12 +351,13 @@ func (c *check) finish(err error) (report audit.Report, _ error) {
 
 // outside determines for each kind of evidence how much of the log it covers. It requires that each
 // of the named witnesses has cosigned everything except the last records.
-func (c *check) outside(report *audit.Report) (said []Cosigned, err error) {
+func (c *check) outside(f *Findings) error {
 	held := c.verifier.HeldOutside()
 	fits := make(map[string]audit.HeldCheckpoint, len(held))
 	for _, h := range held {
 		fits[h.Note] = h
 	}
+	elsewhere := make(map[string]bool)
 	for i := range c.Against {
 		e := &c.Against[i]
 		e.UpTo, e.Unproven = 0, 0
@@ -336,19 +365,27 @@ func (c *check) outside(report *audit.Report) (said []Cosigned, err error) {
 			switch h, ok := fits[signed]; {
 			case ok && h.Proven:
 				e.UpTo = max(e.UpTo, h.Size)
+				elsewhere[signed] = elsewhere[signed] || !e.Here
 			case ok:
 				e.Unproven++
 			}
 		}
 	}
-	for _, k := range c.Witnesses {
-		cosigned, err := c.cosigned(k, held, report)
-		if err != nil {
-			return nil, err
+	for signed, from := range elsewhere {
+		if from {
+			f.Elsewhere, f.From = max(f.Elsewhere, fits[signed].Size), f.From+1
+		} else {
+			f.Here = max(f.Here, fits[signed].Size)
 		}
-		said = append(said, cosigned)
 	}
-	return said, nil
+	for _, k := range c.Witnesses {
+		cosigned, err := c.cosigned(k, held, &f.Report)
+		if err != nil {
+			return err
+		}
+		f.Cosigned, f.Elsewhere = append(f.Cosigned, cosigned), max(f.Elsewhere, cosigned.UpTo)
+	}
+	return nil
 }
 
 // cosigned returns the extent to which a witness has cosigned the log. A witness signs only
