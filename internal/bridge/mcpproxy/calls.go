@@ -38,17 +38,6 @@ func parseRequest(line []byte, f *frame) (*toolCall, error) {
 	return c, err
 }
 
-// textful reports whether arguments can carry a message: one has a usual name for texts, or
-// a text of more than one word.
-func textful(arguments []toolmap.Member) bool {
-	for i := range arguments {
-		if toolmap.SaysText(&arguments[i]) {
-			return true
-		}
-	}
-	return false
-}
-
 // permit asks the daemon about a call of a tool that sends no message, and waits if a
 // person has to decide. It calls asked before it waits. arguments are set if interceptors
 // changed the call's.
@@ -109,7 +98,7 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	default:
 		data["map"] = api.String("none")
 	}
-	if !c.whole && !m.Confirms(c.tool) && textful(c.arguments) {
+	if !c.whole && m.Shows(c.tool, c.arguments) {
 		data["unmapped"] = jsontext.Value("true")
 	}
 	return data
@@ -269,7 +258,6 @@ func passesUnasked(p *proxy, c *toolCall) bool {
 	p.mu.Lock()
 	used := inUse(p, c.named)
 	p.mu.Unlock()
-	_, reads := m.Reads[c.tool]
 	t, err := toolOf(c, m)
-	return !used && !reads && t == nil && err == nil
+	return !used && (c.whole || m.ReadOf(c.tool) == nil) && t == nil && err == nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
@@ -21,6 +22,12 @@ import (
 // withDaemon returns the options of a proxy whose daemon allows tool calls and withholds
 // their results until let returns. A nil let withholds them for good.
 func withDaemon(t *testing.T, let func(content string)) *Options {
+	t.Helper()
+	return withAnswers(t, func(r *wire.Request) string { return answerOf(r, let) })
+}
+
+// withAnswers returns the options of a proxy whose daemon answers requests as given.
+func withAnswers(t *testing.T, answer func(*wire.Request) string) *Options {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kernel.sock")
 	l, err := net.Listen("unix", path)
@@ -43,7 +50,7 @@ func withDaemon(t *testing.T, let func(content string)) *Options {
 				lines := bufio.NewScanner(conn)
 				for lines.Scan() {
 					if r, err := wire.ParseRequest(lines.Bytes()); err == nil {
-						fmt.Fprintln(conn, answerOf(&r, let))
+						fmt.Fprintln(conn, answer(&r))
 					}
 				}
 			})
@@ -222,5 +229,69 @@ func TestTheMapIsFoundLater(t *testing.T) {
 	p.listen(line, &f, "").seen(&frame{result: []byte(`{"tools":[{"name":"slack_post_message","inputSchema":{"properties":{"channel_id":{},"text":{}}}},{"name":"slack_get_users"},{"name":"slack_list_channels"}]}`)})
 	if got := p.theMap(); got.Name != "slack" {
 		t.Errorf("once it has said, the map is %s", got.Name)
+	}
+}
+
+// A call is decided by what its tool does: one that only shows a text is a message, one that acts too is
+// a tool call and then a message, and any other is a tool call, of which the daemon learns whether a
+// text can be read by others.
+func TestWhatIsAskedAboutACall(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ server, tool, arguments, want string }{
+		{"github", "merge_pull_request", `{"owner":"a","repo":"b","pullNumber":5,"commit_message":"We accept your offer"}`, "tool_executing message_sending"},
+		{"teams", "create_chat", `{"userEmails":["eve@globex.example","dan@acme.example"],"topic":"We accept your offer"}`, "tool_executing message_sending message_sending"},
+		{"github", "add_issue_comment", `{"owner":"a","repo":"b","issue_number":5,"body":"We accept your offer"}`, "message_sending"},
+		{"github", "create_gist", `{"filename":"a.md","content":"We accept your offer"}`, "tool_executing unmapped"},
+		{"github", "tool_of_a_later_version", `{"about":"We accept your offer"}`, "tool_executing unmapped"},
+		{"github", "search_code", `{"query":"accept offer"}`, "tool_executing"},
+		{"github", "get_file_contents", `{"owner":"a","repo":"b","path":"a b"}`, "tool_executing"},
+	} {
+		var mu sync.Mutex
+		var asked []string
+		o := withAnswers(t, func(r *wire.Request) string {
+			if r.Method == "agent.emit" {
+				var p struct {
+					HookName string
+					Data     struct {
+						SessionKey string
+						Content    string
+						Metadata   jsontext.Value
+						Unmapped   bool
+					}
+				}
+				if err := json.Unmarshal(r.Params, &p, json.MatchCaseInsensitiveNames(true)); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, p.HookName)
+				if p.Data.Unmapped {
+					asked = append(asked, "unmapped")
+				}
+				if p.HookName == "message_sending" {
+					data, _ := json.Marshal(map[string]any{"sessionKey": p.Data.SessionKey, "content": p.Data.Content, "metadata": p.Data.Metadata})
+					return fmt.Sprintf(`{"id":"s","type":"response","timestamp":1,"requestId":%q,"success":true,"result":{"allowed":true,"data":%s}}`, r.ID, data)
+				}
+			}
+			return answerOf(r, nil)
+		})
+		m, err := toolmap.Of(tc.server, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Map, o.Given = m, true
+		reached := false
+		address := served(t, o, func(rw http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			reached = strings.Contains(string(body), "tools/call") && strings.Contains(string(body), tc.tool)
+			rw.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(rw, `{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
+		})
+		said := ask(t, http.MethodPost, address, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"`+tc.tool+`","arguments":`+tc.arguments+`}}`)
+		mu.Lock()
+		if got := strings.Join(asked, " "); got != tc.want || !reached {
+			t.Errorf("%s is asked about as %q, want %q; the server is reached: %t, %s", tc.tool, got, tc.want, reached, said)
+		}
+		mu.Unlock()
 	}
 }

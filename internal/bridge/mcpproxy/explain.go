@@ -93,11 +93,11 @@ func shownOf(m *toolmap.Map, tools map[string][]string) (shown toolmap.Map, why 
 	for name, arguments := range tools {
 		guess := toolmap.GuessAll(arguments)
 		_, sends := m.Tools[name]
-		_, reads := m.Reads[name]
+		reads := m.ReadOf(name) != nil
 		switch {
 		case sends:
 			why[name] = "decided about as a message, by the map"
-		case reads:
+		case reads && m.Knows(name):
 			why[name] = "decided about as a call, and so are its results, by the map"
 		case m.Knows(name) && (guess == nil || !m.Claimed()):
 			why[name] = "decided about as a call, by the map"
@@ -107,6 +107,8 @@ func shownOf(m *toolmap.Map, tools map[string][]string) (shown toolmap.Map, why 
 				shown.Tools = make(map[string]toolmap.Tool)
 			}
 			shown.Tools[name] = *guess
+		case reads:
+			why[name] = "decided about as a call, and so are its results, in no map"
 		default:
 			why[name] = "decided about as a call, in no map"
 			shown.Calls = append(shown.Calls, name)

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"golang.org/x/sync/semaphore"
@@ -292,8 +293,8 @@ func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool
 	return !twice && !full
 }
 
-// decide has a call decided: as a message if its tool sends one, or else as a tool call. It
-// calls asked before it waits for a person, and over when the decision is made.
+// decide has a call decided: as a message if its tool sends one, as a tool call otherwise or if the
+// tool acts too. It calls asked before it waits for a person, and over when the decision is made.
 func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 	refuse := func(no *refusal) {
 		over()
@@ -305,7 +306,15 @@ func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 		refuse(refusedBy(err))
 		return
 	}
-	if t != nil {
+	var arguments jsontext.Value
+	var no *refusal
+	if t == nil || t.Acts {
+		arguments, no = p.permit(ctx, c, m, asked)
+	}
+	if t != nil && arguments != nil {
+		no = &refusal{"UNCLEAR", "an interceptor of tool calls changed the texts of a message"}
+	}
+	if t != nil && no == nil && ctx.Err() == nil {
 		defer over()
 		waits := p.gate(ctx, c, m, t)
 		asked()
@@ -314,15 +323,14 @@ func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 		}
 		return
 	}
-	arguments, no := p.permit(ctx, c, m, asked)
-	read, reads := m.Reads[c.tool]
+	read := m.ReadOf(c.tool)
 	switch {
 	case ctx.Err() != nil:
 		over()
 	case no != nil:
 		refuse(no)
-	case reads && !c.whole:
-		p.bring(ctx, c, m, &read, arguments, over)
+	case read != nil && !c.whole:
+		p.bring(ctx, c, m, read, arguments, over)
 	default:
 		over()
 		p.make(c, arguments)

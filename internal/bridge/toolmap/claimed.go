@@ -12,9 +12,6 @@ func (m *Map) Claim(base *Map) *Map {
 // Claimed reports whether nobody but the server says that the map is its own.
 func (m *Map) Claimed() bool { return m.base != nil }
 
-// Confirms reports whether a tool does what the map says, by somebody else's word than the server's.
-func (m *Map) Confirms(tool string) bool { return m.base == nil && m.Knows(tool) }
-
 // claimedTool returns the tool of a call by a map that the server claims: the tool of the map if it sends a
 // message, and otherwise the tool of the base.
 func (m *Map) claimedTool(tool string, arguments []Member) (*Tool, error) {

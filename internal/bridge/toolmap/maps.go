@@ -45,8 +45,10 @@ type Map struct {
 	Tools map[string]Tool   `yaml:"tools,omitempty"`
 	// Reads are tools that bring in other people's content.
 	Reads map[string]Read `yaml:"reads,omitempty"`
-	// Calls are tools that do neither.
-	Calls []string `yaml:"calls,omitempty,flow"`
+	// Calls are tools that do neither. Private are the arguments of reads and calls whose texts
+	// nobody but the server reads, each a name or a tool's name, a dot and a name.
+	Calls   []string `yaml:"calls,omitempty,flow"`
+	Private []string `yaml:"private,omitempty,flow"`
 	// Unmapped says how to treat a tool that is not in the map and seems to send messages:
 	// gate, ask, refuse, or pass, which treats it like any other tool.
 	Unmapped string `yaml:"unmapped,omitempty"`
@@ -75,6 +77,9 @@ type Tool struct {
 	By    string          `yaml:"by,omitempty"`
 	Cases map[string]Tool `yaml:"cases,omitempty"`
 	Calls []string        `yaml:"calls,omitempty,flow"`
+
+	// Acts is set if the tool also does something for which the policy for tool calls is asked.
+	Acts bool `yaml:"acts,omitempty"`
 
 	// Guessed is set if no map has the tool. With Ask, a person decides about each of its messages.
 	Guessed bool `yaml:"-"`
@@ -171,15 +176,15 @@ func (m *Map) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Reads)) {
 		r := m.Reads[name]
-		if _, sends := m.Tools[name]; sends || len(r.From)+len(r.Lines) == 0 {
-			return fmt.Errorf("reads.%s: from or lines is required, and the tool is not one that sends", name)
+		if keyed(m.Tools, name) {
+			return fmt.Errorf("reads.%s: the tool is in tools too", name)
 		}
 		if err := templates(r.From); err != nil {
 			return fmt.Errorf("reads.%s.from: %w", name, err)
 		}
 	}
-	for _, name := range m.Calls {
-		if _, reads := m.Reads[name]; reads || keyed(m.Tools, name) {
+	for i, name := range m.Calls {
+		if keyed(m.Reads, name) || keyed(m.Tools, name) || slices.Contains(m.Calls[:i], name) {
 			return fmt.Errorf("calls: %s is in tools or reads, or twice", name)
 		}
 	}
@@ -190,8 +195,8 @@ func (t Tool) check() error {
 	if t.By != "" || len(t.Cases)+len(t.Calls) > 0 {
 		return t.checkCases()
 	}
-	if len(t.Text) == 0 || len(t.To) == 0 {
-		return errors.New(": text and to are required")
+	if len(t.Text)+len(t.Title)+len(t.With) == 0 || len(t.To) == 0 {
+		return errors.New(": to is required, and text, title or with")
 	}
 	return t.checkArguments()
 }
@@ -299,6 +304,29 @@ func (m *Map) ToolOf(tool string, arguments []Member) (*Tool, error) {
 		t.Ask = m.Unmapped == UnmappedAsk
 	}
 	return t, nil
+}
+
+// ReadOf returns how a tool's results are decided about, or nil if they are not: those of a tool in
+// reads, and those of a tool that the server's map does not have, because it can read messages too.
+func (m *Map) ReadOf(tool string) *Read {
+	r, reads := m.Reads[tool]
+	if reads || m.known && !m.Knows(tool) {
+		return &r
+	}
+	return nil
+}
+
+// Shows reports whether a call that is decided as a tool call has a text that somebody besides the
+// server can read: by every argument that the map does not call private.
+func (m *Map) Shows(tool string, arguments []Member) bool {
+	confirmed := m.base == nil && m.Knows(tool)
+	if t := m.Tools[tool]; confirmed && len(t.To) > 0 {
+		return false // the texts are those of a message
+	}
+	return slices.ContainsFunc(arguments, func(a Member) bool {
+		private := confirmed && (slices.Contains(m.Private, a.Name) || slices.Contains(m.Private, tool+"."+a.Name))
+		return !private && SaysText(&a)
+	})
 }
 
 // Shown is the map's name in records, or "" if the server has no map.

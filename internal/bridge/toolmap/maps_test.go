@@ -323,7 +323,8 @@ func TestClaimedMapsOnlyTighten(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s %s, unmapped %q: %q, %v, want %q", tc.tool, tc.arguments, tc.unmapped, got, err, tc.want)
 		}
-		if m.Confirms("search_code") || !builtInMap(t, "github").Confirms("search_code") || !m.Known() || !m.Claimed() {
+		query := argumentsIn(t, `{"query":"two words"}`)
+		if !m.Shows("search_code", query) || builtInMap(t, "github").Shows("search_code", query) || !m.Known() || !m.Claimed() {
 			t.Error("the server confirms its own map")
 		}
 	}

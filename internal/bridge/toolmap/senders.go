@@ -9,7 +9,8 @@ import (
 // Read is a tool whose results have messages of others in them.
 type Read struct {
 	// From makes the sessions that they are from, of arguments, as a tool's recipients. Lines
-	// are beginnings of lines of the result behind which addresses stand.
+	// are beginnings of lines of the result behind which addresses stand. Without either, the
+	// results are from the server itself.
 	From  []string `yaml:"from,omitempty,flow"`
 	Lines []string `yaml:"lines,omitempty,flow"`
 }
