@@ -36,14 +36,14 @@ func (d *dialog) account() string {
 // requestHeaders describe a request or a program, and not the user behind it. The session counts by itself.
 var requestHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Baggage", "Cache-Control", "Connection", "Content-Encoding", "Content-Language", "Content-Length", "Content-Type", "Date", "Expect",
-	"Idempotency-Key", "Keep-Alive", "Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Origin", "Pragma", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site",
+	"Idempotency-Key", "Keep-Alive", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Origin", "Pragma", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site",
 	"Sec-Fetch-User", "Sentry-Trace", "Traceparent", "Tracestate", "Transfer-Encoding", "User-Agent", "X-B3-Flags", "X-B3-Parentspanid", "X-B3-Sampled", "X-B3-Spanid", "X-B3-Traceid", "X-Correlation-Id",
 	"X-Request-Id",
 }
 
-// ofOneRequest reports whether a header describes a request or a program, or repeats an argument.
+// ofOneRequest reports whether a header describes a request or a program, or repeats something of a message.
 func ofOneRequest(name string) bool {
-	return slices.Contains(requestHeaders, name) || repeatsArgument(name)
+	return slices.Contains(requestHeaders, name) || repeats(name)
 }
 
 // oneIdentity reports why a server could take a client for another one than its headers say: a header has
@@ -80,7 +80,7 @@ func (w *web) spoke(account string, h http.Header) {
 func (w *web) leaves(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return session != "" && c.header.Get("Mcp-Session-Id") == session })
+	w.last = slices.DeleteFunc(w.last, func(c speaker) bool { return session != "" && c.header.Get(sessionHeader) == session })
 }
 
 // known returns the accounts of the known clients, the most recent one first.

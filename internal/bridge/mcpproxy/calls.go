@@ -86,12 +86,6 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	if c.answers != nil {
 		data["inputResponses"] = c.answers
 	}
-	if repeated := c.via.repeated(); len(repeated) > 0 {
-		// A server may read these headers differently from the arguments.
-		if text, err := encode(repeated); err == nil {
-			data["headers"] = text
-		}
-	}
 	switch name := m.Shown(); {
 	case name != "":
 		data["map"] = api.String(name)
@@ -181,7 +175,7 @@ func (p *proxy) withdraw(id, why string) {
 
 // make passes an allowed call to the server.
 func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
-	line, anew := c.line, arguments != nil
+	line := c.line
 	if !c.whole {
 		if _, ok := toolmap.Find(c.members, "arguments"); arguments == nil && ok {
 			arguments = c.given()
@@ -191,7 +185,7 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 		line = c.anew(line)
 	}
 	opens(p, c.named)
-	if err := c.via.send(line, !anew); err != nil {
+	if err := c.via.send(line); err != nil {
 		p.refuse(c, &refusal{"FAILED", "the MCP server is gone"})
 	}
 }

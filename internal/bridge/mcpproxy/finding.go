@@ -18,6 +18,8 @@ type says struct {
 	// name is the server's name. tools maps the names of its tools to their arguments.
 	name  string
 	tools map[string][]string
+	// headers are the arguments, by tool, that headers repeat.
+	headers map[string][]annotated
 	// whole is set when tools is complete, and asked when the proxy has asked for them.
 	whole, asked bool
 	// open counts the requests that the server has got and not answered, and questions are its own.
@@ -72,6 +74,13 @@ func (p *proxy) learn(f *frame, whole bool) (more string) {
 	for _, t := range said.Tools {
 		if p.says.tools == nil {
 			p.says.tools = make(map[string][]string)
+		}
+		if p.says.headers == nil {
+			p.says.headers = make(map[string][]annotated)
+		}
+		delete(p.says.headers, t.Name)
+		if list := annotatedIn(t.Input.Properties, nil); len(list) > 0 && len(p.says.headers) < maxTools {
+			p.says.headers[t.Name] = list
 		}
 		var arguments []string
 		for name := range t.Input.Properties {

@@ -173,6 +173,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, sessionOf(r)))
 		r.Body, r.ContentLength = http.NoBody, 0
+		withoutRepeats(r.Header)
 		w.back.ServeHTTP(rw, r)
 	case http.MethodPost:
 		w.post(rw, r)
@@ -182,7 +183,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func sessionOf(r *http.Request) string { return r.Header.Get("Mcp-Session-Id") }
+func sessionOf(r *http.Request) string { return r.Header.Get(sessionHeader) }
 
 // resumes reports whether a request resumes an earlier stream.
 func resumes(r *http.Request) bool { return r.Header.Get("Last-Event-ID") != "" }
@@ -266,10 +267,11 @@ func (d *dialog) forward(body []byte) {
 	d.back.ServeHTTP(d.rw, d.request(body))
 }
 
-// request is the client's request with another body.
+// request is the client's request with another body, and the headers of that body.
 func (d *dialog) request(body []byte) *http.Request {
 	ctx := context.WithValue(context.WithValue(d.r.Context(), sessionKey{}, d.session), dialogKey{}, d)
 	r := d.r.Clone(ctx)
+	d.repeat(r.Header, body)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	return r
 }
@@ -385,42 +387,23 @@ func (d *dialog) pass(line []byte, o *observer) error {
 	d.o = o
 	d.watch(o)
 	// The request's own goroutine answers it.
-	d.work <- func() { d.answer(line, false) }
+	d.work <- func() { d.answer(line) }
 	return nil
 }
 
 // send passes a call to the server and its answer to the client.
-func (d *dialog) send(line []byte, repeats bool) error {
+func (d *dialog) send(line []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.done {
 		return errLeft
 	}
-	d.work <- func() { d.answer(line, repeats) }
+	d.work <- func() { d.answer(line) }
 	return nil
 }
 
-// repeated are the arguments in the request's headers.
-func (d *dialog) repeated() map[string]string {
-	list := make(map[string]string)
-	for name, values := range d.r.Header {
-		if repeatsArgument(name) {
-			list[name] = strings.Join(values, "\n")
-		}
-	}
-	return list
-}
-
-// paramHeader begins the headers that repeat arguments.
-const paramHeader = "mcp-param-"
-
-// repeatsArgument reports whether a header repeats an argument. To CGI, an underscore is a hyphen.
-func repeatsArgument(name string) bool {
-	return strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "-")), paramHeader)
-}
-
 // answer passes the call to the server, and the answer to the client.
-func (d *dialog) answer(line []byte, repeats bool) {
+func (d *dialog) answer(line []byte) {
 	defer func() {
 		d.mu.Lock()
 		d.done = true
@@ -429,11 +412,7 @@ func (d *dialog) answer(line []byte, repeats bool) {
 			d.unanswered(d.o, d.status, d.resumes)
 		}
 	}()
-	// The call may differ from the client's request, whose headers repeat arguments.
 	r := d.request(line)
-	if !repeats {
-		withoutArguments(r.Header)
-	}
 	if !d.streams {
 		d.back.ServeHTTP(d.rw, r)
 		return
@@ -584,16 +563,6 @@ func (l *longBody) Read(b []byte) (int, error) {
 // errCut means that the rest of an answer does not pass.
 var errCut = errors.New("the answer could be one that is awaited, and had begun before")
 
-// withoutArguments removes the headers that repeat arguments, because nobody decided about
-// their text. A server that requires them refuses the call.
-func withoutArguments(h http.Header) {
-	for name := range h {
-		if repeatsArgument(name) {
-			delete(h, name)
-		}
-	}
-}
-
 // again makes a call of the proxy itself, in the session of a client.
 func (w *web) again(line []byte, o *observer, account string) error {
 	w.mu.Lock()
@@ -604,10 +573,8 @@ func (w *web) again(line []byte, o *observer, account string) error {
 	}
 	last := w.last[i].header.Clone()
 	w.mu.Unlock()
-	withoutArguments(last)
-	last.Del("Mcp-Name")
-	last.Del("Mcp-Method")
-	o.key.session = last.Get("Mcp-Session-Id")
+	w.repeat(last, line)
+	o.key.session = last.Get(sessionHeader)
 	last.Set("Accept", "application/json, text/event-stream")
 	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(line))

@@ -104,7 +104,7 @@ func (c *toolCall) reply(p *proxy, f *frame, session string) {
 	c.line = append(append([]byte(begin), said...), "}\n"...)
 	c.params = span{len(begin), len(begin) + len(said)}
 	say := func(line []byte) {
-		if err := c.via.send(line, false); err != nil {
+		if err := c.via.send(line); err != nil {
 			p.o.Log.Warn("cannot answer the MCP server", "error", err)
 		}
 	}

@@ -129,10 +129,7 @@ type route interface {
 	reject(line []byte)
 	// pass sends a call to the server and observes the answer. send only sends it.
 	pass(line []byte, o *observer) error
-	send(line []byte, repeats bool) error
-	// repeated are the arguments that the request's headers repeat. With repeats, send
-	// keeps these headers.
-	repeated() map[string]string
+	send(line []byte) error
 	// account distinguishes the principals for whom the server acts; "" if there is only one.
 	account() string
 	// left is closed when the client of the call is gone. It is nil if the proxy ends then anyway.

@@ -272,9 +272,7 @@ func (s *stdio) reject(line []byte)    { s.tell(line) }
 func (s *stdio) left() <-chan struct{} { return nil }
 func (s *stdio) account() string       { return "" }
 
-func (s *stdio) send(line []byte, _ bool) error { return s.toServer(line) }
-
-func (s *stdio) repeated() map[string]string { return nil }
+func (s *stdio) send(line []byte) error { return s.toServer(line) }
 
 func (s *stdio) toServer(line []byte) error {
 	s.in.Lock()
