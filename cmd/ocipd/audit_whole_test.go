@@ -187,6 +187,9 @@ audit: {rotate: {bytes: 16384}}
 					t.Errorf("what it made: %d\n%s%s", r.code, r.stdout, r.said)
 				}
 			}
+			if name == "a row beside the records" {
+				d.goesOnWithRows(t, database)
+			}
 			// A backup holds records: the tree and the index are rebuilt from them.
 			if again := strings.Contains(tc.says, "Merkle") || strings.Contains(tc.says, "makes it again"); again && strings.Contains(r.said, "ocipd restore") {
 				t.Errorf("it says\n%s", r.said)
@@ -195,6 +198,29 @@ audit: {rotate: {bytes: 16384}}
 				t.Errorf("it says\n%s", r.stdout)
 			}
 		})
+	}
+}
+
+// goesOnWithRows makes rows anew of a database with a row that somebody else has written. The command names the row, and
+// with what it says to do the daemon starts.
+func (d *staged) goesOnWithRows(t *testing.T, database string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "new.db")
+	r := d.ocipd(t, "audit", "rebuild-state", file)
+	_, accept, ok := strings.Cut(strings.TrimSpace(r.said), "go on with the rows as they are: ")
+	if r.code != cli.ExitFault || !ok || !strings.Contains(r.stdout, "not the daemon's: exchanges agent-") {
+		t.Fatalf("rebuild-state ends with %d:\n%s%s", r.code, r.stdout, r.said)
+	}
+	if err := os.Rename(file, database); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", accept).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", accept, err, out)
+	}
+	d.begin(t, "@acme/alice", "@acme/link")
+	d.end(t)
+	if r := d.ocipd(t, "audit", "verify"); r.code != cli.ExitDone {
+		t.Errorf("afterwards: %d\n%s%s", r.code, r.stdout, r.said)
 	}
 }
 

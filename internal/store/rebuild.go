@@ -11,48 +11,63 @@ import (
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 )
 
+// Rebuilt is the result of [Reader.Rebuild].
+type Rebuilt struct {
+	// Differed are the differences between the rows and the log before, and Left those after: a row
+	// that needs more than the records hold is left as it is.
+	Differed, Left []fold.Difference
+	// Altered are the rows and records that somebody other than the daemon has written, whether the
+	// log states them or not. They stay without a seal, and a daemon that needs one does not start.
+	Altered []*AlteredError
+}
+
 // Rebuild copies a database into a new file, and corrects the rows there by the log. Key is the key
-// of its rows. It returns the differences before and after: a row that needs more than the records
-// hold is left as it is, and one that somebody else has written stays without a seal.
-func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (differed, left []fold.Difference, err error) {
+// of its rows. It refuses a database whose schema somebody has changed, with which no daemon starts.
+func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (made Rebuilt, err error) {
+	if err := r.CheckSchema(ctx); err != nil {
+		return made, fmt.Errorf("cannot make rows in this database: %w; put a backup back (ocipd restore DIR)", err)
+	}
 	first, err := r.FirstSeq(ctx)
 	if err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	replay := fold.NewReplay()
 	if err := r.EachLine(ctx, max(first, 1)-1, replay.Add); err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	if replay.Silent() || !replay.Whole() {
-		return nil, nil, errors.New("cannot make rows from the log: it does not say what they must be")
+		return made, errors.New("cannot make rows from the log: it does not say what they must be")
 	}
-	if differed, err = r.UnlikeTheLog(ctx, replay); err != nil {
-		return nil, nil, err
+	if made.Differed, err = r.UnlikeTheLog(ctx, replay); err != nil {
+		return made, err
 	}
 	if err := r.CopyTo(ctx, path); err != nil {
-		return nil, nil, err
+		return made, err
 	}
 	w, err := db.OpenWriter(path)
 	if err != nil {
-		return nil, nil, err
+		return made, err
 	}
-	unsealed, err := mend(ctx, w, replay, differed, key)
-	if err == nil {
-		found := fold.NewFound()
-		if err = foldrows.Open(w.Conn, replay.Time(), found); err == nil {
-			left = append(replay.Compare(found, replay.Time()), unsealed...)
-		}
+	if err = errors.Join(mend(ctx, w, replay, made.Differed, key), w.Close()); err != nil {
+		return made, err
 	}
-	return differed, left, errors.Join(err, w.Close())
+	rebuilt, err := OpenReader(ctx, path)
+	if err != nil {
+		return made, err
+	}
+	if made.Left, err = rebuilt.UnlikeTheLog(ctx, replay); err == nil {
+		made.Altered, err = rebuilt.AlteredRows(ctx, key, true)
+	}
+	return made, errors.Join(err, rebuilt.Close())
 }
 
-func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fold.Difference, key []byte) (unsealed []fold.Difference, err error) {
+func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fold.Difference, key []byte) error {
 	version, newest, err := schema().Versions(w.Conn)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if version != newest {
-		return nil, fmt.Errorf("cannot make rows in a database of another version: start the daemon once, or use the version that wrote it")
+		return fmt.Errorf("cannot make rows in a database of another version: start the daemon once, or use the version that wrote it")
 	}
 	k := rowseal.Key{Key: key, Sealed: true}
 	seals, err := k.Settle(ctx, w, version, newest, func(func() error) error { return errors.New("the database is not sealed with the key") })
@@ -60,11 +75,7 @@ func mend(ctx context.Context, w *db.Writer, replay *fold.Replay, differed []fol
 		err = w.Seal(seals)
 	}
 	if err != nil {
-		return nil, err
-	}
-	err = w.Together(func() error {
-		unsealed, err = foldrows.Mend(w, differed, replay.Set(), replay.Time())
 		return err
-	})
-	return unsealed, err
+	}
+	return w.Together(func() error { return foldrows.Mend(w, differed, replay.Set(), replay.Time()) })
 }

@@ -23,9 +23,9 @@ func newRebuild(s *cli.Process) *cobra.Command {
 differed. The daemon's own database is not changed. Columns that no record holds are
 copied from it: who the counterparty of an exchange is, its session and transcript;
 texts of requests; words and receivers of grants; who paused. Look at them, and then
-put FILE in the place of the database. What the log does not say enough of, such as a
-request that was deleted, is left as it is and named, and ends the command with exit
-code 4.`,
+put FILE in the place of the database. A row of which the log does not say enough, such as
+a request that was deleted, and each row that somebody else than the daemon has written,
+is left and named, and ends the command with exit code 4: a daemon may not start with it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := s.Places("store.url", "audit.keys")
@@ -45,19 +45,23 @@ code 4.`,
 				return err
 			}
 			defer reader.Close()
-			differed, left, err := reader.Rebuild(cmd.Context(), args[0], key.Key())
+			made, err := reader.Rebuild(cmd.Context(), args[0], key.Key())
 			if err != nil {
 				return errors.Join(err, os.RemoveAll(args[0]))
 			}
-			for i := range differed {
-				s.Say("%s", term.Printable(differed[i].String()))
+			for i := range made.Differed {
+				s.Say("%s", term.Printable(made.Differed[i].String()))
 			}
-			s.Say("%s in %s; what no record holds was copied: ocipd audit rebuild-state --help", term.Count(len(differed), "difference"), term.Printable(database))
-			if len(left) > 0 {
-				for i := range left {
-					s.Say("left as it is: %s", term.Printable(left[i].String()))
-				}
-				return fmt.Errorf("%s is not yet what the log says: %w", args[0], &audit.Fault{Problem: term.Count(len(left), "difference") + " left, of which the log does not say enough"})
+			s.Say("%s in %s; what no record holds was copied: ocipd audit rebuild-state --help", term.Count(len(made.Differed), "difference"), term.Printable(database))
+			for i := range made.Left {
+				s.Say("left as it is: %s", term.Printable(made.Left[i].String()))
+			}
+			for _, row := range made.Altered {
+				s.Say("not the daemon's: %s %s: somebody else has written it, and no daemon uses it", row.Table, term.Printable(row.Key))
+			}
+			if n := len(made.Left) + len(made.Altered); n > 0 {
+				return fmt.Errorf("%s is not yet what the log says: %w; put a backup back (ocipd restore DIR), or look at them, put %[1]s in the place of the database, and go on with the rows as they are: %[3]s",
+					term.Printable(args[0]), &audit.Fault{Problem: term.Count(n, "row") + " named above, of which the log does not say enough, or which somebody else has written"}, key.HowToAccept())
 			}
 			s.Say("ok: the rows in %s are what the log says", term.Printable(args[0]))
 			return nil

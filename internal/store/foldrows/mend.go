@@ -19,8 +19,8 @@ import (
 // holds stay. A row that the log does not have is ended, or deleted if that is how it ends. A
 // missing row is made again if all its content is on record. The writer seals the rows, except those
 // whose seal was not the daemon's: somebody else may have written the columns that no record holds,
-// and such a row counts for nothing. Mend returns these.
-func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) (unsealed []fold.Difference, err error) {
+// and such a row counts for nothing.
+func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.Time) error {
 	for i := range differences {
 		d := &differences[i]
 		if d.Key == nil {
@@ -29,18 +29,14 @@ func Mend(w *db.Writer, differences []fold.Difference, log *fold.Set, now time.T
 		says, _ := log.Get(d.Table, d.Key)
 		m := mending{w: w, key: d.Key, says: says, now: now}
 		if err := m.mend(d.Table); err != nil {
-			return nil, fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
-		}
-		if m.unsealed {
-			m.unsealed = false
-			unsealed = append(unsealed, fold.Difference{Table: d.Table, Key: d.Key, Problem: "somebody else than the daemon has written the row, so it counts for nothing"})
+			return fmt.Errorf("cannot make %s anew: %w", d.Table.Named(d.Key), err)
 		}
 	}
 	const what = "the list of open exchanges"
 	if err := w.Exec(what, `DELETE FROM main.listed_exchanges`); err != nil {
-		return nil, err
+		return err
 	}
-	return unsealed, w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
+	return w.Exec(what, `INSERT INTO main.listed_exchanges SELECT id, agent FROM main.exchanges WHERE outcome = 'in_progress'`)
 }
 
 // mending is one row that is corrected, nil if the log has no such row.
@@ -49,8 +45,6 @@ type mending struct {
 	key  []string
 	says fold.Row
 	now  time.Time
-	// unsealed is set once a row stays without a seal.
-	unsealed bool
 }
 
 func (m *mending) mend(t fold.Table) error {
@@ -190,7 +184,6 @@ func (m *mending) write(table, where string, change func([]db.Value) error) erro
 
 // unseal takes the seal away from a row with columns that somebody else may have written.
 func (m *mending) unseal(table, where string) error {
-	m.unsealed = true
 	key := make([]db.Value, len(m.key))
 	for i := range m.key {
 		key[i] = db.Text(m.key[i])
