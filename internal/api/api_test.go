@@ -113,7 +113,10 @@ func TestResultAsTheLibrary(t *testing.T) {
 			case reflect.Int:
 				f.SetInt(-7)
 			case reflect.Slice:
-				f.Set(reflect.ValueOf([]string{"x", "\n"}))
+				f.Set(reflect.MakeSlice(f.Type(), 2, 2))
+				if f.Index(0).Kind() == reflect.String {
+					f.Index(1).SetString("\n")
+				}
 			case reflect.Pointer:
 				f.Set(reflect.New(f.Type().Elem()))
 			}

@@ -119,11 +119,13 @@ type ApprovalSummary struct {
 	AskedAt    int64  `json:"askedAt"`
 	ExpiresAt  int64  `json:"expiresAt"`
 	DecidedAt  int64  `json:"decidedAt,omitzero"`
-	// Likelihood, one of high, medium and low, is how likely a message that is held for its words
-	// binds somebody, and LikelyBecause is why. They are empty if no guess holds the message, and
-	// for messages from before the guesses.
-	Likelihood    ocip.Likelihood `json:"likelihood,omitzero"`
-	LikelyBecause string          `json:"likelyBecause,omitzero"`
+	// Reasons are all grounds for which the message was held, the likeliest first; Code and Reason
+	// are those of the first rule. It is empty for other requests.
+	Reasons []ocip.Ground `json:"reasons,omitempty"`
+	// The guess, one of high, medium and low, is how likely a message that is held for its words
+	// binds somebody. It is empty if no guess holds the message, and for messages from before the
+	// guesses.
+	ocip.Guess
 	// Approvable is false if the message can only be denied, resolved or taken over; Blocked says
 	// why.
 	Approvable bool   `json:"approvable"`
@@ -131,6 +133,14 @@ type ApprovalSummary struct {
 	// Needed is how many people must approve, Given how many have.
 	Needed int `json:"needed"`
 	Given  int `json:"given"`
+}
+
+// Grounds are all grounds for which a request waits, the likeliest first.
+func (a *ApprovalSummary) Grounds() []ocip.Ground {
+	if len(a.Reasons) > 0 {
+		return a.Reasons
+	}
+	return []ocip.Ground{{Code: ocip.Code(a.Code), Reason: a.Reason, Guess: a.Guess}}
 }
 
 // To names who a message is for: the agent, else the person, else the session.

@@ -348,8 +348,10 @@ type ExchangeRef struct {
 	// AuditID is the id of the record of the decision.
 	AuditID string `json:"auditId"`
 
-	Code             ocip.Code        `json:"code,omitzero"`
-	Reason           string           `json:"reason,omitzero"`
+	Code   ocip.Code `json:"code,omitzero"`
+	Reason string    `json:"reason,omitzero"`
+	// Reasons are all grounds for which the message is held, the likeliest first.
+	Reasons          []ocip.Ground    `json:"reasons,omitempty"`
 	RequiresHuman    bool             `json:"requiresHuman,omitzero"`
 	DetectedKeywords []string         `json:"detectedKeywords,omitzero"`
 	Escalation       *ocip.Escalation `json:"escalation,omitempty"`
@@ -368,6 +370,9 @@ func (e *ExchangeRef) append(b []byte) []byte {
 	b = jsonline.Text(b, "auditId", e.AuditID)
 	b = jsonline.TextIfAny(b, "code", string(e.Code))
 	b = jsonline.TextIfAny(b, "reason", e.Reason)
+	if len(e.Reasons) > 0 {
+		b = appendJSON(jsonline.Key(b, "reasons"), e.Reasons)
+	}
 	b = jsonline.BoolIfTrue(b, "requiresHuman", e.RequiresHuman)
 	if e.DetectedKeywords != nil {
 		b = appendJSON(jsonline.Key(b, "detectedKeywords"), e.DetectedKeywords)
@@ -598,6 +603,7 @@ type CheckResult struct {
 	Result         ocip.Result       `json:"result"`
 	Code           ocip.Code         `json:"code,omitzero"`
 	Reason         string            `json:"reason"`
+	Reasons        []ocip.Ground     `json:"reasons,omitempty"`
 	Rule           string            `json:"rule,omitzero"`
 	Classification string            `json:"classification"`
 	Type           ocip.ExchangeType `json:"type,omitzero"`

@@ -11,7 +11,7 @@ import (
 func (r *Request) Held(auditID string) api.DispatchResult {
 	ref := &api.ExchangeRef{
 		ExchangeID: r.ExchangeID, ConversationID: r.ConversationID, Round: r.Round, MaxRounds: r.MaxRounds, AuditID: auditID,
-		Code: ocip.Code(r.Code), Reason: r.Reason, RequiresHuman: r.RequiresHuman, DetectedKeywords: r.DetectedKeywords, Escalation: r.Escalation, Chain: r.Chain,
+		Code: ocip.Code(r.Code), Reason: r.Reason, Reasons: r.Reasons, RequiresHuman: r.RequiresHuman, DetectedKeywords: r.DetectedKeywords, Escalation: r.Escalation, Chain: r.Chain,
 		EscalatedExchange: r.EscalatedExchange, Blocked: r.Blocked,
 	}
 	return api.DispatchResult{DispatchID: r.DispatchID, Queued: true, Held: true, ApprovalID: r.ApprovalID, OCIP: ref}

@@ -49,17 +49,19 @@ type head struct {
 	AskedAt              int64             `json:"asked_at"`
 	ExpiresAt            int64             `json:"expires_at"`
 	DecidedAt            int64             `json:"decided_at,omitzero"`
-	Likelihood           ocip.Likelihood   `json:"likelihood,omitzero"`
-	LikelyBecause        string            `json:"likely_because,omitzero"`
-	Approvable           bool              `json:"approvable,omitzero"`
-	Blocked              string            `json:"blocked,omitzero"`
-	Needed               int               `json:"needed"`
-	Given                int               `json:"given,omitzero"`
+	Reasons              []ocip.Ground     `json:"reasons,omitempty"`
+	ocip.Guess
+	Approvable bool   `json:"approvable,omitzero"`
+	Blocked    string `json:"blocked,omitzero"`
+	Needed     int    `json:"needed"`
+	Given      int    `json:"given,omitzero"`
 }
 
 type storedHead struct {
 	Form int `json:"v"`
 	head
+	// Because is LikelyBecause in a request of an earlier version.
+	Because string `json:"likely_because,omitzero"`
 }
 
 // body is the stored form of the rest of a request.
@@ -158,7 +160,7 @@ func (r *Request) enter(c *store.Change, from, state string) error {
 
 func (r *Request) encode(state string) (store.Approval, error) {
 	r.State = state
-	summary, err := json.Marshal(storedHead{form, head(r.ApprovalSummary)})
+	summary, err := json.Marshal(storedHead{Form: form, head: head(r.ApprovalSummary)})
 	if err != nil {
 		return store.Approval{}, fmt.Errorf("cannot encode approval %s: %w", r.ApprovalID, err)
 	}
@@ -237,6 +239,7 @@ func decodeSummary(text []byte) (api.ApprovalSummary, error) {
 		first.Kind = cmp.Or(first.Kind, api.ApprovalOfMessage)
 		return first, wrap(err)
 	}
+	h.LikelyBecause = cmp.Or(h.LikelyBecause, h.Because)
 	return api.ApprovalSummary(h.head), wrap(err)
 }
 

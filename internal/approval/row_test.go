@@ -46,7 +46,7 @@ func TestFirstForm(t *testing.T) {
 		t.Errorf("its subject has %s, %v", r.Own, err)
 	}
 	summary, err := decodeSummary(firstForm(t).Summary)
-	if err != nil || summary != r.ApprovalSummary {
+	if err != nil || !reflect.DeepEqual(summary, r.ApprovalSummary) {
 		t.Errorf("its summary is %+v, %v", summary, err)
 	}
 	again := written(t, r)

@@ -102,6 +102,21 @@ type Record struct {
 	State []TableState `json:"state,omitzero"`
 }
 
+// Codes lists the codes of all grounds for which a message was held, the likeliest first, or the
+// record's one code.
+func (r *Record) Codes() (codes []string) {
+	list, _ := r.Details["codes"].([]any)
+	for _, code := range list {
+		if code, ok := code.(string); ok {
+			codes = append(codes, code)
+		}
+	}
+	if len(codes) == 0 && r.Code != "" {
+		codes = []string{r.Code}
+	}
+	return codes
+}
+
 // RowChange is the change of one row: its columns before and after the record.
 type RowChange struct {
 	Table string         `json:"table"`

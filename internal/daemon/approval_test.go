@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -103,9 +104,10 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		AgentID: "alice", Agent: "agent-alice-1", AppID: "@acme/alice", UserID: "alice", SessionKey: "telegram:dave",
 		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", CounterpartyTenantID: "acme-corp", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
-		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Likelihood: saw.Likelihood, LikelyBecause: saw.LikelyBecause,
+		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Guess: saw.Guess,
+		Reasons: []ocip.Ground{{Code: ocip.CommitmentRequiresHuman, Rule: "commitment", Reason: held.OCIP.Reason, Guess: saw.Guess}},
 	}
-	if saw.ApprovalSummary != want || saw.Likelihood == "" || saw.LikelyBecause == "" || saw.AskedAt > r[0].Time.UnixMilli() {
+	if !reflect.DeepEqual(saw.ApprovalSummary, want) || saw.Likelihood == "" || saw.LikelyBecause == "" || saw.AskedAt > r[0].Time.UnixMilli() {
 		t.Errorf("shown are\n%+v, want\n%+v", saw.ApprovalSummary, want)
 	}
 	var sending struct {
@@ -922,7 +924,7 @@ func TestApprovalList(t *testing.T) {
 			if i > 0 {
 				person.decode(list.Approvals[i-1], &before)
 			}
-			if a.ApprovalID <= before.ApprovalID || a != h.shown(a.ApprovalID).ApprovalSummary {
+			if a.ApprovalID <= before.ApprovalID || !reflect.DeepEqual(a, h.shown(a.ApprovalID).ApprovalSummary) {
 				t.Errorf("%v lists %+v after %s", tc.params, a, before.ApprovalID)
 			}
 		}

@@ -197,6 +197,11 @@ func TestUnmappedToolsAsk(t *testing.T) {
 	asks := func(origin string) m {
 		return ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "note", "mcpServer": "x", "origin": origin, "unmapped": true, "params": m{"text": "a"}}})
 	}
+	// The policy asks about the tool too: both reasons are named.
+	both := ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "Bash", "origin": "one", "unmapped": true, "params": m{"command": "git push"}}})
+	if reason, _ := both["reason"].(string); !strings.Contains(reason, "; no map says what the tool does") {
+		t.Errorf("the reason is %q", reason)
+	}
 	id, _ := asks("one")["approvalId"].(string)
 	h.decides(api.DecideApprove, id)
 	if got := asks("two"); got["held"] != true || got["approvalId"] == id {

@@ -13,7 +13,7 @@ import (
 // its text.
 func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.Grant {
 	switch {
-	case v.Code != ocip.CommitmentRequiresHuman || m.ungranted || m.unconfirmed():
+	case !v.HeldFor(ocip.CommitmentRequiresHuman) || m.ungranted || m.unconfirmed():
 		return nil
 	case m.waited:
 		return m.under

@@ -145,7 +145,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID,
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID,
-				Likelihood: v.Likelihood, LikelyBecause: v.LikelyBecause,
+				Reasons: v.Grounds, Guess: v.Guess(),
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content.Inspect(), ContentBytes: m.content.Len(), Transcript: e.Transcript,
@@ -159,8 +159,8 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 	if escalation, ok := v.Details["escalation"].(ocip.Escalation); ok {
 		h.Escalation = &escalation
 	}
-	if v.Code == ocip.ChainLimit {
-		h.Chain = &v.Chain
+	if chain, ok := v.Details["chain"].(ocip.Chain); ok {
+		h.Chain = &chain
 	}
 	return h
 }

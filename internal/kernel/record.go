@@ -19,7 +19,7 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 		ID: k.newID(), ActionType: audit.ActionExchange, Side: side,
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID,
 		Classification: v.Level.String(), PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision,
-		PolicyResult: string(v.Result), PolicyReason: v.Reason, Code: string(v.Code),
+		PolicyResult: string(v.Result), PolicyReason: v.Reasons(), Code: string(v.Code),
 		Details: make(map[string]any),
 	}
 	if v.Exchange.ID != "" {
@@ -35,6 +35,9 @@ func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *aud
 	}
 	r.ChainID, r.Hops = v.Chain.ID, v.Chain.Hops
 	maps.Copy(r.Details, v.Details)
+	if codes := v.Codes(); len(codes) > 1 {
+		r.Details["codes"] = codes
+	}
 	r.Detections = approval.Detections(v)
 	// An empty list says that no data were declared, unlike a missing one.
 	r.DataShared, r.DataWithheld = make([]audit.Shared, 0, len(v.Shared)), make([]audit.Withheld, 0, len(v.Withheld))

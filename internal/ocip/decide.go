@@ -139,17 +139,23 @@ var outgoing = [...]step{
 	budget,
 }
 
-// Decide weighs a message before it is sent. The first rule that denies or escalates decides. The
-// verdict of an allowed message holds the advanced exchange and the envelope to stamp.
+// Decide weighs a message before it is sent. The first rule that denies or escalates decides. If it
+// escalates, the verdict also holds the grounds of all further rules. The verdict of an allowed
+// message holds the advanced exchange and the envelope to stamp.
 func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 	v := &Verdict{Level: max(m.Declared, m.Sender.Floor), Before: m.Exchange, Exchange: m.Exchange, Owed: m.Owed.at(m.Now)}
 	m.texts = together(m.Content, m.Passages)
-	for _, weigh := range outgoing {
+	for i, weigh := range outgoing {
+		before := v.Exchange
 		weigh(ctx, m, policy, v)
-		if v.Result != "" {
-			v.Grant = ""
-			return v
+		if v.Result == "" {
+			continue
 		}
+		if v.Result == RequireApproval {
+			v.further(ctx, m, policy, &before, outgoing[i+1:])
+		}
+		v.Grant = ""
+		return v
 	}
 	v.Result = Allow
 	v.Shared, v.Withheld = sift(m.Data, v.Level, m.To.Accepts)
@@ -275,7 +281,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 	var (
 		narrowed PolicyAnswer
 		names    string
-		approval string
+		approval []string
 	)
 	for _, action := range [...]string{ActionExchange, ActionExchangeCrossOrg} {
 		if action == ActionExchangeCrossOrg && (ask.CounterpartyKind != KindAgent || ask.Source.OrgUnit == ask.Target.OrgUnit) {
@@ -299,8 +305,8 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 			v.Exchange = v.Exchange.close(now, Denied)
 			return PolicyAnswer{}
 		}
-		if answer.RequireApproval && approval == "" {
-			approval = cmp.Or(answer.Reason, "policy "+name+" asks for a person's approval")
+		if why := cmp.Or(answer.Reason, "policy "+name+" asks for a person's approval"); answer.RequireApproval && !slices.Contains(approval, why) {
+			approval = append(approval, why)
 		}
 		if answer.HasMaxClassification && (!narrowed.HasMaxClassification || answer.MaxClassification < narrowed.MaxClassification) {
 			narrowed.HasMaxClassification, narrowed.MaxClassification = true, answer.MaxClassification
@@ -317,8 +323,8 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 	switch {
 	case narrowed.HasMaxClassification && ask.Level > narrowed.MaxClassification:
 		denyLevel(now, v, narrowed.MaxClassification, names, fmt.Sprintf("policy %s allows at most %s", names, narrowed.MaxClassification))
-	case approval != "" && person == Nobody:
-		v.escalate(PolicyRequiresApproval, v.Policy, approval)
+	case len(approval) > 0 && person == Nobody:
+		v.escalate(PolicyRequiresApproval, v.Policy, strings.Join(approval, "; "))
 	}
 	return narrowed
 }

@@ -114,14 +114,23 @@ func budget(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		return
 	}
 	people := m.contact()
-	spent, limit, window, whose := m.SpentHour, m.Sender.MaxPerHour, time.Hour, "agent "+m.Sender.ID
-	if limit <= 0 || spent < limit {
-		spent, limit, window, whose = m.Spent, people.MaxMessages, people.Window, "this session"
+	var grounds []Ground
+	for _, b := range [...]struct {
+		whose        string
+		spent, limit int
+		window       time.Duration
+	}{{"agent " + m.Sender.ID, m.SpentHour, m.Sender.MaxPerHour, time.Hour}, {"this session", m.Spent, people.MaxMessages, people.Window}} {
+		if b.limit <= 0 || b.spent < b.limit {
+			continue
+		}
+		if len(grounds) == 0 {
+			v.Details = map[string]any{"spent": b.spent, "limit": b.limit, "window": b.window.String()}
+		}
+		grounds = append(grounds, Ground{Code: BudgetExceeded, Rule: ruleBudget, Reason: fmt.Sprintf("%s has had %d messages within %s, the limit is %d", b.whose, b.spent, b.window, b.limit)})
 	}
-	if limit <= 0 || spent < limit {
+	if len(grounds) == 0 {
 		return
 	}
-	v.escalate(BudgetExceeded, ruleBudget, fmt.Sprintf("%s has had %d messages within %s, the limit is %d", whose, spent, window, limit))
-	v.Details = map[string]any{"spent": spent, "limit": limit, "window": window.String()}
+	v.hold(grounds...)
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }

@@ -145,32 +145,30 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor && !m.AskPerson || mutant.Off("commitment") {
 		return
 	}
-	code, reason := binding(m, v)
-	if reason == "" && m.AskPerson {
-		code, reason = CommitmentRequiresHuman, "its sender asks for a person's approval"
+	var grounds []Ground
+	if code, reason := binding(m, v); reason != "" {
+		grounds = append(grounds, Ground{Code: code, Rule: ruleCommitment, Reason: reason})
 	}
-	if reason == "" && result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
+	if m.AskPerson {
+		grounds = append(grounds, Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: "its sender asks for a person's approval"})
+	}
+	if result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
 		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 && m.asWas(v) {
 			v.Grant = g.ID
-			return
+		} else {
+			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
+			words.Likelihood, words.LikelyBecause = commitment.LikelihoodOf(hits, m.Content)
+			grounds = append(grounds, words)
 		}
-		code, reason = CommitmentRequiresHuman, *result.Reason
-		v.Likelihood, v.LikelyBecause = commitment.LikelihoodOf(hits, m.Content)
 	}
-	if reason == "" {
+	if len(grounds) == 0 {
 		return
 	}
 	m.offer(hits, v)
-	v.escalate(code, ruleCommitment, reason)
+	v.hold(grounds...)
 	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
-
-// Likelihood estimates whether a message that is held for its words binds somebody.
-type Likelihood = commitment.Likelihood
-
-// Likelihoods lists them, the highest first.
-func Likelihoods() []Likelihood { return commitment.Likelihoods() }
 
 // binding returns a code and a reason if a message between two agents binds somebody whatever its
 // words are, or nothing.

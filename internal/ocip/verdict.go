@@ -78,10 +78,9 @@ type Verdict struct {
 	Withheld []Withheld
 	// Approvers is the number of approvals that the policy requires, zero if it sets none.
 	Approvers int
-	// Likelihood estimates whether the message binds somebody, and LikelyBecause says why. They are
-	// set if the message is held for its words alone; a rule that holds it needs no guess.
-	Likelihood    Likelihood
-	LikelyBecause string
+	// Grounds are all reasons for which rules hold the message for a person, the likeliest first.
+	// Code, Reason and Policy are those of the first rule.
+	Grounds []Ground
 	// Grant is the id of the grant that covered commitments in the text, empty if none was needed.
 	Grant string
 	// Offer is the grant for the exchange that a person who approves the message can give, or nil.
@@ -105,12 +104,12 @@ type Verdict struct {
 func (v *Verdict) Allowed() bool { return v.Result == Allow }
 
 func (v *Verdict) deny(code Code, rule, reason string) {
-	v.Result, v.Code, v.Policy, v.Reason = Deny, code, rule, reason
+	v.Result, v.Code, v.Policy, v.Reason, v.Grounds = Deny, code, rule, reason, nil
 }
 
 // escalate sends the decision to a person.
 func (v *Verdict) escalate(code Code, rule, reason string) {
-	v.Result, v.Code, v.Policy, v.Reason = RequireApproval, code, rule, reason
+	v.hold(Ground{Code: code, Rule: rule, Reason: reason})
 }
 
 // Exhausted reports whether a person is asked about a message that has a causal chain above
@@ -118,7 +117,7 @@ func (v *Verdict) escalate(code Code, rule, reason string) {
 // message passes between the two agents before the person has decided.
 func (v *Verdict) Exhausted() bool {
 	return v.Result == RequireApproval && v.Exchange.Outcome == Escalated &&
-		(v.Code == RoundLimit || v.Code == ChainLimit || v.Exchange.Round >= v.Exchange.MaxRounds)
+		(v.HeldFor(RoundLimit) || v.HeldFor(ChainLimit) || v.Exchange.Round >= v.Exchange.MaxRounds)
 }
 
 // DenyTooManyPending turns a message that would wait for a person into a denial, because the agent

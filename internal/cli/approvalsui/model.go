@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -240,7 +241,7 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	} else {
 		delete(d.held, a.ApprovalID)
 	}
-	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || d.shown.ApprovalSummary == *a {
+	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || reflect.DeepEqual(&d.shown.ApprovalSummary, a) {
 		return nil
 	}
 	// The screen is out of date.
@@ -295,7 +296,7 @@ func (d *model) sort() {
 // matches reports whether a message contains a text.
 func matches(a *api.ApprovalSummary, wanted string) bool {
 	return strings.Contains(strings.ToLower(strings.Join([]string{
-		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, a.Code, why(a.Code), string(a.Likelihood), a.LikelyBecause, a.Summary,
+		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, codesOf(a), whyOf(a), string(a.Likelihood), a.LikelyBecause, a.Summary,
 	}, "\n")), wanted)
 }
 

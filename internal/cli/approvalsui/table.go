@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // The orders of a list.
@@ -23,8 +24,19 @@ const (
 // Orders lists them, beginning with the default for pending requests.
 func Orders() []string { return []string{OrderLikelihood, OrderAge} }
 
-// rank orders requests by likelihood: first those that are not held by a guess, then the likeliest.
-func rank(a *api.ApprovalSummary) int { return slices.Index(ocip.Likelihoods(), a.Likelihood) }
+// rank orders requests by likelihood: first those that are not held by a guess alone, and then the
+// likeliest.
+func rank(a *api.ApprovalSummary) int {
+	const guessed = 10 // more than all ranks of those that a rule holds
+	likely := 2 * slices.Index(commitment.Likelihoods(), a.Likelihood)
+	if !slices.ContainsFunc(a.Grounds(), func(g ocip.Ground) bool { return g.Likelihood == "" }) {
+		return guessed + likely
+	}
+	if a.Likelihood == "" {
+		return 2*len(commitment.Likelihoods()) - 3 // between an unlikely commitment and a likely one
+	}
+	return likely
+}
 
 // before compares requests by an order; the older of two equal ones comes first.
 func before(order string) func(a, b *api.ApprovalSummary) int {
@@ -63,11 +75,11 @@ func alone(all []*api.ApprovalSummary) []group {
 // state into one row.
 func alike(all []*api.ApprovalSummary) []group {
 	type kind struct {
-		agent, to, code, summary, state string
-		likelihood                      ocip.Likelihood
+		agent, to, codes, summary, state string
+		likelihood                       commitment.Likelihood
 	}
 	return parted[group](all, func(a *api.ApprovalSummary) kind {
-		return kind{a.Agent, a.To(), a.Code, a.Summary, a.State, a.Likelihood}
+		return kind{a.Agent, a.To(), codesOf(a), a.Summary, a.State, a.Likelihood}
 	})
 }
 
@@ -307,12 +319,27 @@ func whyOf(a *api.ApprovalSummary) string {
 	case api.ApprovalOfDelivery:
 		return "sent or not?"
 	}
-	return why(a.Code)
+	var words []string
+	for _, g := range a.Grounds() {
+		if word := why(g.Code); !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// codesOf lists the codes of all grounds of a request.
+func codesOf(a *api.ApprovalSummary) string {
+	var codes []string
+	for _, g := range a.Grounds() {
+		codes = append(codes, string(g.Code))
+	}
+	return strings.Join(codes, " ")
 }
 
 // why describes a code in a word.
-func why(code string) string {
-	switch ocip.Code(code) {
+func why(code ocip.Code) string {
+	switch code {
 	case ocip.CommitmentRequiresHuman:
 		return "commitment"
 	case ocip.RoundLimit:
@@ -322,6 +349,6 @@ func why(code string) string {
 	case ocip.PolicyRequiresApproval:
 		return "policy"
 	default:
-		return strings.ReplaceAll(strings.ToLower(code), "_", " ")
+		return strings.ReplaceAll(strings.ToLower(string(code)), "_", " ")
 	}
 }

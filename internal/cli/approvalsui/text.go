@@ -116,7 +116,9 @@ func (p *approvalText) title(a *api.Approval) {
 	if a.CounterpartyTenantID != "" {
 		p.Fact("their tenant", a.CounterpartyTenantID)
 	}
-	p.Tinted("why", term.Yellow, strings.TrimSuffix(a.Code+": "+a.Reason, ": "))
+	for _, g := range a.Grounds() {
+		p.Tinted("why", term.Yellow, strings.TrimSuffix(string(g.Code)+": "+g.Reason, ": "))
+	}
 	if a.Likelihood != "" {
 		p.Fact("likely", strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))
 	}

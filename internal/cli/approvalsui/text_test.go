@@ -540,7 +540,7 @@ func TestWhy(t *testing.T) {
 		ocip.CommitmentRequiresHuman: "commitment", ocip.RoundLimit: "round limit", ocip.ChainLimit: "chain limit",
 		ocip.PolicyRequiresApproval: "policy", ocip.ReplyNotExpected: "reply not expected",
 	} {
-		if got := why(string(code)); got != want {
+		if got := why(code); got != want {
 			t.Errorf("%s is %q", code, got)
 		}
 	}

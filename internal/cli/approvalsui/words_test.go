@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // asked is the n-th request of a task, of one kind.
@@ -94,10 +95,56 @@ func TestEffectPage(t *testing.T) {
 	}
 }
 
+// A list names every ground of a request, in the daemon's order, and so do its page and the filter. Of
+// requests that a rule holds, those with likely words come first.
+func TestEveryGroundIsShown(t *testing.T) {
+	held := func(n int, grounds ...ocip.Ground) *api.ApprovalSummary {
+		a := heldBy("alice", n, "the same words")
+		a.Code, a.Reasons = string(grounds[len(grounds)-1].Code), grounds
+		for _, g := range grounds {
+			if g.Likelihood != "" {
+				a.Guess = g.Guess
+			}
+		}
+		return a
+	}
+	words := func(l commitment.Likelihood) ocip.Ground {
+		return ocip.Ground{Code: ocip.CommitmentRequiresHuman, Reason: "commitment keywords: promise", Guess: ocip.Guess{Likelihood: l, LikelyBecause: "keyword"}}
+	}
+	first := ocip.Ground{Code: ocip.FirstContactHeld, Reason: "nobody has written to them"}
+	all := []*api.ApprovalSummary{held(1, first), held(2, words(commitment.High), first), held(3, first, words(commitment.Low)), held(4, words(commitment.High))}
+	if got := whyOf(all[1]); got != "commitment, first contact" {
+		t.Errorf("the list says %q", got)
+	}
+	if len(alike(all)) != 4 {
+		t.Error("requests with other grounds are one row")
+	}
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, before(OrderLikelihood))
+	for i, want := range []int{1, 0, 2, 3} {
+		if sorted[i] != all[want] {
+			t.Errorf("number %d is %s", i, sorted[i].ApprovalID)
+		}
+	}
+	var page strings.Builder
+	if err := writeApproval(&page, term.Screen{Width: 100}, heldInFull(all[1]), askedAt); err != nil {
+		t.Fatal(err)
+	}
+	const want = "  why           COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise\n  why           FIRST_CONTACT: nobody has written to them\n  likely        high: keyword\n"
+	if !strings.Contains(page.String(), want) {
+		t.Errorf("%q is not in\n%s", want, page.String())
+	}
+	for _, filter := range []string{"first contact", "commitment_requires", "commitment"} {
+		if !matches(all[1], filter) {
+			t.Errorf("%q does not find it", filter)
+		}
+	}
+}
+
 // A list begins with requests that are not held by a guess, then the likeliest; of two
 // equal ones the older comes first. Reasons follow.
 func TestOrders(t *testing.T) {
-	likely := func(n int, l ocip.Likelihood) *api.ApprovalSummary {
+	likely := func(n int, l commitment.Likelihood) *api.ApprovalSummary {
 		a := heldBy("alice", n, "the same words")
 		a.Likelihood = l
 		if l != "" {

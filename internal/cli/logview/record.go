@@ -153,15 +153,16 @@ func Result(e *audit.Entry) term.Cell {
 	return term.Plain(cmp.Or(e.PolicyResult, e.Outcome))
 }
 
-// Reason is the reason with its code.
+// Reason is the reason with its codes.
 func Reason(e *audit.Entry) string {
+	codes := strings.Join(e.Codes(), ", ")
 	switch {
-	case e.Code == "":
+	case codes == "":
 		return e.PolicyReason
 	case e.PolicyReason == "":
-		return e.Code
+		return codes
 	}
-	return e.Code + ": " + e.PolicyReason
+	return codes + ": " + e.PolicyReason
 }
 
 // Folds reports whether records take more than one line on a screen.

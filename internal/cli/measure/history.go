@@ -78,7 +78,7 @@ func (h *History) Add(e *audit.Entry) {
 // reasons are the reasons for holding a message: the commitments found in it, or else the code.
 func reasons(r *audit.Record) (names []string) {
 	for _, d := range r.Detections {
-		if name, commitment := strings.CutPrefix(d.Rule, "commitment."); commitment && !d.Shadow && r.Code == string(ocip.CommitmentRequiresHuman) {
+		if name, commitment := strings.CutPrefix(d.Rule, "commitment."); commitment && !d.Shadow && slices.Contains(r.Codes(), string(ocip.CommitmentRequiresHuman)) {
 			names = insert(names, name)
 		}
 	}

@@ -187,7 +187,7 @@ func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	if json.Unmarshal(answer, &sent) == nil && sent.DispatchID != "" {
 		said.Result, said.DispatchID, said.ApprovalID, said.Waiting = ocip.Allow, sent.DispatchID, sent.ApprovalID, sent.Waiting
 		if sent.OCIP != nil {
-			said.Code, said.Reason, said.AuditID = sent.OCIP.Code, sent.OCIP.Reason, sent.OCIP.AuditID
+			said.Code, said.Reason, said.Reasons, said.AuditID = sent.OCIP.Code, sent.OCIP.Reason, sent.OCIP.Reasons, sent.OCIP.AuditID
 			if sent.OCIP.ExchangeID != "" {
 				said.Round, said.MaxRounds = sent.OCIP.Round, sent.OCIP.MaxRounds
 			}
@@ -228,7 +228,17 @@ func say(p *cli.Process, method string, said *spoken) error {
 			b.WriteString(": " + term.OneLine(said.Reason))
 		}
 	case ocip.RequireApproval:
-		b.WriteString(colour.Paint(term.Yellow, would+"held") + ": " + term.OneLine(string(said.Code)+": "+said.Reason))
+		b.WriteString(colour.Paint(term.Yellow, would+"held") + ": ")
+		grounds := said.Reasons
+		if len(grounds) == 0 {
+			grounds = []ocip.Ground{{Code: said.Code, Reason: said.Reason}}
+		}
+		for i, g := range grounds {
+			if i > 0 {
+				b.WriteString("\nand: ")
+			}
+			b.WriteString(term.OneLine(string(g.Code) + ": " + g.Reason))
+		}
 		if said.ApprovalID != "" {
 			b.WriteString("\nto decide: ocipd approvals show " + said.ApprovalID)
 		}

@@ -144,7 +144,11 @@ func part(a *api.Approval, member string) string {
 // Held sends a notice about a pending request.
 func (n *Notices) Held(a *api.Approval) {
 	found := found(a)
-	body := a.Reason
+	var reasons, codes []string
+	for _, g := range a.Grounds() {
+		reasons, codes = append(reasons, g.Reason), append(codes, string(g.Code))
+	}
+	body := strings.Join(reasons, "\n")
 	if found != "" {
 		body += "\nfound: " + found
 	}
@@ -154,7 +158,7 @@ func (n *Notices) Held(a *api.Approval) {
 			Title: title(&a.ApprovalSummary),
 			Body:  body + "\nocipd approvals show " + a.ApprovalID,
 			Fields: map[string]string{
-				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason,
+				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason, "codes": strings.Join(codes, " "),
 				"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
 				"found": found,
 			},

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/notices"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 )
 
@@ -82,6 +83,12 @@ func TestFound(t *testing.T) {
 	want := "commitment.promise in the text, commitment.money in a file, commitment.date in an inline part, commitment.date in the metadata, pii.name in the address"
 	if err != nil || !strings.Contains(string(told), `promise\nfound: `+want+`\nocipd approvals show 1"`) || !strings.Contains(string(told), `"found":"`+want+`"`) {
 		t.Errorf("told is %s, %v, want %s", told, err, want)
+	}
+	n.Held(&api.Approval{ApprovalSummary: api.ApprovalSummary{ApprovalID: "2", Code: "FIRST_CONTACT", Reason: "nobody has written", Reasons: []ocip.Ground{
+		{Code: ocip.CommitmentRequiresHuman, Reason: "commitment keywords: promise"}, {Code: ocip.FirstContactHeld, Reason: "nobody has written"},
+	}}})
+	if both, err := os.ReadFile(path); err != nil || !strings.Contains(string(both), `"body":"commitment keywords: promise\nnobody has written\nocipd`) || !strings.Contains(string(both), `"codes":"COMMITMENT_REQUIRES_HUMAN FIRST_CONTACT"`) {
+		t.Errorf("of two reasons told is %s, %v", both, err)
 	}
 	if strings.Contains(string(told), "harness") {
 		t.Errorf("told is the sender's own word: %s", told)

@@ -103,8 +103,8 @@ func records(n int) string {
 
 func (f *folder) event(e *entry) event {
 	v := event{Seq: e.Seq, Time: e.Time.Format(timeForm), Who: who(&e.Entry), What: said(&e.Entry), Why: e.PolicyReason, Signed: e.receipt}
-	if e.Code != "" {
-		v.Why = strings.TrimSuffix(e.Code+": "+v.Why, ": ")
+	if codes := e.Codes(); len(codes) > 0 {
+		v.Why = strings.TrimSuffix(strings.Join(codes, ", ")+": "+v.Why, ": ")
 	}
 	switch e.PolicyResult {
 	case audit.ResultAllow:

@@ -228,6 +228,8 @@ func names(found []ocip.Detection) (list []string) {
 	return list
 }
 
+const unmapped = "no map says what the tool does with the text that it is given"
+
 // byPolicy has the policy judge a call. A tool that no map describes needs at least a person's
 // approval.
 func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.Record, c *call) *ocip.Verdict {
@@ -239,8 +241,11 @@ func (h *Hooks) byPolicy(ctx context.Context, p *Raised, rules *Rules, r *audit.
 		r.Details["cause"] = ocip.Summarize(err.Error())
 	case answer.Allow && (answer.RequireApproval || c.Unmapped):
 		v.Result, v.Code, v.Approvers = ocip.RequireApproval, ocip.PolicyRequiresApproval, ocip.PeopleNeeded(answer.Approvers, rules.Approvers)
-		if !answer.RequireApproval {
-			v.Reason = "no map says what the tool does with the text that it is given"
+		if c.Unmapped {
+			v.Reason = unmapped
+			if answer.RequireApproval && answer.Reason != "" {
+				v.Reason = answer.Reason + "; " + unmapped
+			}
 		}
 	case answer.Allow:
 		v.Result, v.Code, v.Reason = ocip.Allow, "", cmp.Or(answer.Reason, "the policy has no objection")
