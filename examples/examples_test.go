@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/quotedprintable"
 	"net"
@@ -277,6 +278,78 @@ func TestBots(t *testing.T) {
 	}
 }
 
+// TestApprovedAtOnce has a person approve a message while the bot waits for its next line: it is sent
+// before that line comes.
+func TestApprovedAtOnce(t *testing.T) {
+	for _, bot := range bots {
+		t.Run(bot[0], func(t *testing.T) {
+			t.Parallel()
+			needs(t, bot[0])
+			p := serve(t)
+			in, lines, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			r := p.run(t, bot, in)
+			for _, text := range []string{"I promise it by Friday.", "I promise the rest by Monday."} {
+				if _, err := io.WriteString(lines, "telegram:4711 "+text+"\n"); err != nil {
+					t.Fatal(err)
+				}
+				p.approve(r.next("held telegram:4711: "))
+				r.next("sent telegram:4711: " + text)
+			}
+			if err := lines.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r.end()
+		})
+	}
+}
+
+// TestBeginnersFaults has each bot say in one line what is wrong, and what to do.
+func TestBeginnersFaults(t *testing.T) {
+	for _, bot := range bots {
+		t.Run(bot[0], func(t *testing.T) {
+			t.Parallel()
+			needs(t, bot[0])
+			says := func(p *place, code int, want string, env ...string) {
+				t.Helper()
+				c := p.command(bot[0], bot[1:]...)
+				var said bytes.Buffer
+				c.Env, c.Stdin, c.Stdout, c.Stderr = append(p.env, env...), strings.NewReader("telegram:4711 Hello\n"), &said, &said
+				_ = c.Run()
+				if got := said.String(); c.ProcessState.ExitCode() != code || !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
+					t.Errorf("exit code %d, want %d; it says\n%s", c.ProcessState.ExitCode(), code, got)
+				}
+			}
+			nowhere := &place{T: t, env: append(os.Environ(), "XDG_RUNTIME_DIR=/nonexistent")}
+			says(nowhere, 1, "ocipd does not answer on /nonexistent/openclawos/kernel.sock (")
+			dir := fmt.Sprintf("/tmp/openclawos-%d", os.Getuid())
+			if _, err := os.Stat(dir); err != nil { // or else a daemon of this machine could answer
+				says(nowhere, 1, "ocipd does not answer on "+dir+"/kernel.sock (", "XDG_RUNTIME_DIR=")
+			}
+			p := serve(t)
+			says(p, 0, "refused telegram:4711: FORBIDDEN: app @example/other speaks for no agent; bind one with agents[].app", "BOT_APP=@example/other")
+			in, lines, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			first := p.run(t, bot, in)
+			if _, err := io.WriteString(lines, "telegram:4711 Hello\n"); err != nil {
+				t.Fatal(err)
+			}
+			first.next("sent ")
+			says(p, 1, "ocipd refuses app @example/bot: CONFLICT: ")
+			if err := lines.Close(); err != nil {
+				t.Fatal(err)
+			}
+			first.end()
+		})
+	}
+}
+
 // TestNetworks has each bot send by Telegram, Slack, IRC and e-mail to a stand-in of each:
 // what was decided about, whole, once, and nothing of what was refused.
 func TestNetworks(t *testing.T) {
@@ -435,7 +508,7 @@ func TestSendScript(t *testing.T) {
 	}{
 		{"How far is the review?", "sent telegram:4711: How far is the review?\n", 0},
 		{"I promise it by Friday.", "held telegram:4711: ", 5},
-		{"The key is AKIA" + "Q3EGRT5XPWKJ2LMN.", "refused telegram:4711: CLASSIFICATION_VIOLATION\n", 6},
+		{"The key is AKIA" + "Q3EGRT5XPWKJ2LMN.", "refused telegram:4711: CLASSIFICATION_VIOLATION: message classified restricted", 6},
 	} {
 		c := p.command("bash", "shell/send.sh", "telegram:4711", tc.text)
 		out, _ := c.Output()

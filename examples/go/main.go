@@ -2,10 +2,11 @@
 // library alone; ocip.go is beside it, and can be copied with it as it is.
 //
 // It reads lines "SESSION TEXT" from stdin and sends each text that ocipd allows. A
-// text that a person must decide about is sent once it is approved.
+// text that a person must decide about is sent as soon as it is approved.
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -24,7 +25,7 @@ func main() {
 	if slices.Contains(os.Args, "--networks") {
 		send = network // Telegram, Slack, IRC and e-mail
 	}
-	ocipd, pending := connect("@example/bot"), map[string]bool{}
+	ocipd, pending := connect(cmp.Or(os.Getenv("BOT_APP"), "@example/bot")), map[string]bool{}
 	resolved := func(a approval) {
 		delete(pending, a.ApprovalID)
 		if a.Resolution != "approved" && a.Resolution != "taken_over" {
@@ -51,7 +52,7 @@ func main() {
 				pending[answer.ApprovalID] = true // a repetition is the same request
 				fmt.Printf("held %s: %s\n", session, answer.ApprovalID)
 			default:
-				fmt.Printf("refused %s: %s\n", session, answer.Ocip.Code)
+				fmt.Printf("refused %s: %s: %s\n", session, answer.Ocip.Code, answer.Ocip.Reason)
 			}
 		case a := <-ocipd.resolved:
 			resolved(a)

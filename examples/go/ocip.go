@@ -58,19 +58,25 @@ type delivery struct {
 func connect(app string) *client {
 	path := os.Getenv("OPENCLAWOS_KERNEL_SOCKET")
 	if path == "" {
-		path = os.Getenv("XDG_RUNTIME_DIR") + "/openclawos/kernel.sock"
+		path = fmt.Sprintf("/tmp/openclawos-%d/kernel.sock", os.Getuid())
+		if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+			path = dir + "/openclawos/kernel.sock"
+		}
 	}
 	socket, err := net.Dial("unix", path) //nolint:gosec // the daemon's own socket
 	if err != nil {
-		fail("cannot reach ocipd: %v", err)
+		fail("ocipd does not answer on %s (%v); start it: ocipd serve", path, err)
 	}
 	c := &client{socket: socket, answers: make(chan frame), resolved: make(chan approval)}
 	go c.read()
 	var registered struct{ Token string }
-	c.must("app.register", map[string]any{"manifest": map[string]any{
+	no := c.ask("app.register", map[string]any{"manifest": map[string]any{
 		"id": app, "name": "Example bot", "version": "1.0.0", "type": "app", "main": "main.go",
 		"protocol": map[string]string{"version": "1.0"}, "capabilities": map[string]any{"redeem": true},
 	}}, &registered)
+	if no != nil {
+		fail("ocipd refuses app %s: %s: %s", app, no.Code, no.Message)
+	}
 	c.token = registered.Token
 	c.must("app.ready", struct{}{}, &struct{}{})
 	return c
@@ -126,14 +132,17 @@ type answer struct {
 	Allowed, Held bool
 	ApprovalID    string
 	Data          message
-	Ocip          refusal
+	Ocip          verdict
 }
+
+// verdict is why a text may not leave.
+type verdict struct{ Code, Reason string }
 
 // decide asks whether a text may leave. An error is a refusal too.
 func (c *client) decide(session, text string) (a answer) {
 	params := map[string]any{"hookName": "message_sending", "data": message{SessionKey: session, Content: text}}
 	if no := c.ask("hook.emit", params, &a); no != nil {
-		return answer{Ocip: *no}
+		return answer{Ocip: verdict{no.Code, no.Message}}
 	}
 	return a
 }

@@ -2,7 +2,7 @@
 // A bot that lets ocipd decide before it sends. Node 18, no packages; ocip.mjs is beside it.
 //
 // Reads lines "SESSION TEXT" from stdin and sends each text that ocipd allows. A text
-// that a person must decide about is sent once it is approved.
+// that a person must decide about is sent as soon as it is approved.
 import { createInterface } from "node:readline";
 import * as networks from "./networks.mjs"; // Telegram, Slack, IRC and e-mail
 import { Ocipd } from "./ocip.mjs";
@@ -24,7 +24,7 @@ async function resolved({ approvalId, resolution }) {
   if (atEnd && pending.size === 0) process.exit(0);
 }
 
-const ocipd = await Ocipd.connect("@example/bot");
+const ocipd = await Ocipd.connect(process.env.BOT_APP ?? "@example/bot");
 ocipd.whenResolved(resolved);
 for (const approval of await ocipd.redeemable()) await resolved(approval); // approved while no bot ran
 for await (const line of createInterface({ input: process.stdin })) {
@@ -35,7 +35,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   } else if (held) {
     pending.add(approvalId); // a repetition is the same request
     console.log(`held ${session}: ${approvalId}`);
-  } else console.log(`refused ${session}: ${ocip.code}`);
+  } else console.log(`refused ${session}: ${ocip.code}: ${ocip.reason}`);
 }
 atEnd = true;
 if (pending.size === 0) process.exit(0);

@@ -18,8 +18,11 @@ export class Ocipd {
   // connect registers the app.
   static async connect(app) {
     const o = new Ocipd();
-    o.#socket = createConnection(process.env.OPENCLAWOS_KERNEL_SOCKET ?? `${process.env.XDG_RUNTIME_DIR}/openclawos/kernel.sock`);
-    o.#socket.on("error", (e) => fail(`cannot reach ocipd: ${e.message}`));
+    const { OPENCLAWOS_KERNEL_SOCKET, XDG_RUNTIME_DIR } = process.env;
+    const base = XDG_RUNTIME_DIR ? `${XDG_RUNTIME_DIR}/openclawos` : `/tmp/openclawos-${process.getuid()}`;
+    const path = OPENCLAWOS_KERNEL_SOCKET || `${base}/kernel.sock`;
+    o.#socket = createConnection(path);
+    o.#socket.on("error", (e) => fail(`ocipd does not answer on ${path} (${e.code}); start it: ocipd serve`));
     o.#socket.on("close", () => fail("ocipd has closed the connection: nothing is sent without it"));
     createInterface({ input: o.#socket }).on("line", (line) => {
       const frame = JSON.parse(line);
@@ -32,8 +35,12 @@ export class Ocipd {
     });
     const manifest = { id: app, name: "Example bot", version: "1.0.0", type: "app", main: "bot.mjs",
       protocol: { version: "1.0" }, capabilities: { redeem: true } };
-    o.#token = (await o.ask("app.register", { manifest })).token;
-    await o.ask("app.ready");
+    try {
+      o.#token = (await o.ask("app.register", { manifest })).token;
+      await o.ask("app.ready");
+    } catch (e) {
+      fail(`ocipd refuses app ${app}: ${e.code}: ${e.message}`);
+    }
     return o;
   }
 
@@ -52,7 +59,7 @@ export class Ocipd {
   // decide: may this text leave? An error is a refusal too.
   decide(sessionKey, content) {
     return this.ask("hook.emit", { hookName: "message_sending", data: { sessionKey, content } })
-      .catch(({ code }) => ({ allowed: false, ocip: { code } }));
+      .catch(({ code, message }) => ({ allowed: false, ocip: { code, reason: message } }));
   }
 
   // redeemable is what was approved, and nobody has taken yet.

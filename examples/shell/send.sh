@@ -9,13 +9,13 @@ session=${1:?want a session, such as telegram:4711} text=${2:?want a text}
 deliver() { printf 'sent %s: %s\n' "$session" "${1%%$'\n'*}"; }
 
 answer=$(jq -cn --arg sessionKey "$session" --arg content "$text" '{hookName: "message_sending", data: {$sessionKey, $content}}' |
-  ocipd call --app @example/bot hook.emit -) || [ -n "$answer" ] # the answer says more than the exit code
+  ocipd call --app "${BOT_APP:-@example/bot}" hook.emit -) || [ -n "$answer" ] # the answer says more than the exit code
 if [ "$(jq .allowed <<<"$answer")" = true ]; then
   deliver "$(jq -r .data.content <<<"$answer")" # what was decided about, not what was asked
 elif [ "$(jq .held <<<"$answer")" = true ]; then
   printf 'held %s: %s\n' "$session" "$(jq -r .approvalId <<<"$answer")"
   exit 5
 else
-  printf 'refused %s: %s\n' "$session" "$(jq -r .ocip.code <<<"$answer")"
+  printf 'refused %s: %s\n' "$session" "$(jq -r '.ocip.code + ": " + .ocip.reason' <<<"$answer")"
   exit 6
 fi

@@ -15,7 +15,7 @@ const LAST = -1_000_000;
 const CHANNEL_TIME = 10_000;
 
 const socketOf = (config) => config.socket || process.env.OPENCLAWOS_KERNEL_SOCKET ||
-  (process.env.XDG_RUNTIME_DIR ? join(process.env.XDG_RUNTIME_DIR, "openclawos", "kernel.sock") : "/tmp/openclawos/kernel.sock");
+  (process.env.XDG_RUNTIME_DIR ? join(process.env.XDG_RUNTIME_DIR, "openclawos", "kernel.sock") : `/tmp/openclawos-${process.geteuid()}/kernel.sock`);
 
 const stateOf = (config) => config.state || join(process.env.OPENCLAW_STATE_DIR || join(homedir(), ".openclaw"), "ocipd");
 

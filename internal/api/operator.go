@@ -137,6 +137,11 @@ type ConfigReload struct {
 	Changes     []ConfigDifference `json:"changes"`
 	// PendingRestart are the keys that keep their values until the next start.
 	PendingRestart []string `json:"pendingRestart"`
+	// InForceSince is when the last changes since the start took effect, if there were any. By is
+	// file, operator or signal, and Last are the first 64 of these changes.
+	InForceSince time.Time          `json:"inForceSince,omitzero"`
+	By           string             `json:"by,omitzero"`
+	Last         []ConfigDifference `json:"last,omitempty"`
 }
 
 // ConfigOverride is a key of a variable or a flag, which replaces the file's value.

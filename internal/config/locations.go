@@ -1,7 +1,9 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -27,7 +29,7 @@ func ConfiguredSocket(c *Config, getenv func(string) string) string {
 }
 
 // SocketPath is the path of the app socket: the configured one, else
-// openclawos/kernel.sock in $XDG_RUNTIME_DIR, else in /tmp.
+// openclawos/kernel.sock in $XDG_RUNTIME_DIR, else openclawos-UID/kernel.sock in /tmp.
 //
 // Source: protocol, section 1.
 func SocketPath(c *Config, getenv func(string) string) string {
@@ -37,12 +39,13 @@ func SocketPath(c *Config, getenv func(string) string) string {
 	return filepath.Join(runtimeDir(getenv), "kernel.sock")
 }
 
-// runtimeDir is openclawos in $XDG_RUNTIME_DIR, else in /tmp.
+// runtimeDir is openclawos in $XDG_RUNTIME_DIR, else openclawos- and the user's number in /tmp, so
+// that each user has a directory.
 func runtimeDir(getenv func(string) string) string {
 	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "openclawos")
 	}
-	return "/tmp/openclawos"
+	return "/tmp/openclawos-" + strconv.Itoa(os.Geteuid())
 }
 
 // RunningPath is the directory of the daemons' place files, see [running.Daemon]:

@@ -1,6 +1,13 @@
 package config
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// own is a path in the user's directory without XDG_RUNTIME_DIR: no two users share one.
+func own(name string) string { return fmt.Sprintf("/tmp/openclawos-%d/%s", os.Geteuid(), name) }
 
 func TestLocations(t *testing.T) {
 	for _, tt := range []struct {
@@ -12,15 +19,15 @@ func TestLocations(t *testing.T) {
 	}{
 		{
 			name:         "bare",
-			wantSocket:   "/tmp/openclawos/kernel.sock",
-			wantOperator: "/tmp/openclawos/operator.sock",
+			wantSocket:   own("kernel.sock"),
+			wantOperator: own("operator.sock"),
 		},
 		{
 			name:         "home",
 			env:          map[string]string{"HOME": "/h", "XDG_STATE_HOME": "relative", "XDG_RUNTIME_DIR": "relative"},
 			wantFile:     "/h/.config/openclawos/ocipd.yaml",
-			wantSocket:   "/tmp/openclawos/kernel.sock",
-			wantOperator: "/tmp/openclawos/operator.sock",
+			wantSocket:   own("kernel.sock"),
+			wantOperator: own("operator.sock"),
 			wantDatabase: "/h/.local/state/openclawos/ocipd.db",
 			wantMirror:   "/h/.local/state/openclawos/audit.jsonl",
 		},
@@ -53,8 +60,8 @@ func TestLocations(t *testing.T) {
 		{
 			name:         "path",
 			url:          "/d:1/x.db",
-			wantSocket:   "/tmp/openclawos/kernel.sock",
-			wantOperator: "/tmp/openclawos/operator.sock",
+			wantSocket:   own("kernel.sock"),
+			wantOperator: own("operator.sock"),
 			wantDatabase: "/d:1/x.db",
 			wantMirror:   "/d:1/audit.jsonl",
 		},
@@ -110,7 +117,7 @@ func TestRunningPath(t *testing.T) {
 	for _, tt := range []struct{ runtime, socket, want string }{
 		{"/run/user/1000", "/run/user/1000/openclawos/kernel.sock", "/run/user/1000/openclawos/running"},
 		{"/run/user/1000", "/elsewhere/kernel.sock", "/run/user/1000/openclawos/running"},
-		{"", "/tmp/openclawos/kernel.sock", "/tmp/openclawos/running"},
+		{"", own("kernel.sock"), own("running")},
 		{"", "/elsewhere/kernel.sock", ""},
 		{"relative", "/elsewhere/kernel.sock", ""},
 	} {

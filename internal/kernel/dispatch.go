@@ -30,8 +30,12 @@ func (c *Client) Dispatch(ctx context.Context, p *api.DispatchParams) (api.Dispa
 func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent string, carried bool) (m *outgoing, result api.DispatchResult, err error) {
 	result, err = under(c, func(k *ruleset) (result api.DispatchResult, err error) {
 		s := speaker{app: c.App(), appID: c.App().ID(), carried: carried}
-		if s.sender, err = k.sender(s.appID, agent); err != nil {
-			return result, s.forbidden(k.apps, err, p)
+		named := "metadata.agentId"
+		if carried {
+			named = "context.agentId"
+		}
+		if s.sender, err = k.directory.Sender(s.appID, agent, named); err != nil {
+			return result, s.forbidden(k.apps, api.Errorf(api.Forbidden, "%s", err), p)
 		}
 		if carried {
 			s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()

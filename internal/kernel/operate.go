@@ -3,6 +3,7 @@ package kernel
 import (
 	"cmp"
 	"context"
+	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -65,9 +66,21 @@ func (k *ruleset) operator(who api.Peer, p *api.SendParams) (speaker, error) {
 	case len(agents) == 1:
 		s.sender = k.directory.Agent(agents[0].ID)
 	default:
-		return s, api.Invalid([]api.FieldError{{Path: "agent", Message: "required where several agents are configured, or none"}})
+		return s, api.Invalid([]api.FieldError{{Path: "agent", Message: needed(agents)}})
 	}
 	return s, nil
+}
+
+// needed says why an operator must name an agent.
+func needed(agents []Agent) string {
+	if len(agents) == 0 {
+		return "no agent is configured; add one: ocipd config add-agent"
+	}
+	var ids []string
+	for i := range agents {
+		ids = append(ids, agents[i].ID)
+	}
+	return "required, as several are configured: one of " + strings.Join(ids, ", ")
 }
 
 // check weighs a message, and records the decision that it would have got.

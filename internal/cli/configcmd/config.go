@@ -90,13 +90,22 @@ and flags, and prints what a reload would change and what needs a restart.`,
 			default:
 				_, err = fmt.Fprintf(s.Stdout, "ok: %s\n", term.Printable(cfg.File))
 			}
-			return err
+			return cmp.Or(err, s.noteUngranted(cfg))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&diff, "diff", false, "say what a reload would change in the running daemon")
 	cli.SetFlag(c, &set)
 	return c
+}
+
+// noteUngranted says that apps have no rights, if all rights must be declared and none is.
+func (s *command) noteUngranted(cfg *config.Config) error {
+	if declared, err := kernelconfig.Declared(cfg); err != nil || !declared || len(cfg.Access.Apps) > 0 {
+		return err
+	}
+	_, err := fmt.Fprintln(s.Stderr, "note: with agents of several tenants, or apps of several users, apps have only what access.apps gives them, which is nothing yet")
+	return err
 }
 
 // printLacking prints the mandatory lines that a configuration lacks, as one block to add.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -31,9 +32,12 @@ is refused, and nothing changes.`,
 			if printed, err := s.tellReload(cmd.Context(), asJSON, &result); err != nil || printed {
 				return err
 			}
-			said := "no value of the configuration changed"
-			if n := result.Config.ChangeCount; n > 0 {
+			said, done := "no value of the configuration changed", &result.Config
+			switch n := done.ChangeCount; {
+			case n > 0:
 				said = term.Count(n, "value") + " changed"
+			case !done.InForceSince.IsZero():
+				said += "; " + takenBefore(done)
 			}
 			if result.Changed {
 				said += "; the policy is now " + result.Revision
@@ -41,11 +45,18 @@ is refused, and nothing changes.`,
 			if _, err := fmt.Fprintln(s.Stdout, "ok: "+term.Printable(said)); err != nil {
 				return err
 			}
-			return s.printReload(&result.Config)
+			return s.printReload(done)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, a refusal on stderr")
 	return c
+}
+
+// takenBefore says when the configuration in force was taken, and why: the daemon follows the file,
+// so an edit is usually in force before anybody asks.
+func takenBefore(r *api.ConfigReload) string {
+	how := map[string]string{"file": "when the daemon saw the file change", "signal": "on a signal"}[r.By]
+	return "in force since " + term.When(r.InForceSince.UnixMilli(), time.Now()) + ", " + cmp.Or(how, "on an earlier reload") + ":"
 }
 
 // tellReload has the daemon reload. It prints the refused faults of files, one a line if
@@ -91,7 +102,11 @@ func FaultLines(faults []api.PolicyFault, n int) []string {
 
 // printReload lists the effects of a reload on the configuration.
 func (s *command) printReload(r *api.ConfigReload) error {
-	if err := s.printDifferences(r.Changes, r.ChangeCount, ""); err != nil || len(r.PendingRestart) == 0 {
+	list, n := r.Changes, r.ChangeCount
+	if n == 0 {
+		list, n = r.Last, len(r.Last)
+	}
+	if err := s.printDifferences(list, n, ""); err != nil || len(r.PendingRestart) == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(s.Stdout, "at the next start: %s\n", term.Printable(strings.Join(r.PendingRestart, ", ")))

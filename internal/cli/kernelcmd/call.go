@@ -171,7 +171,7 @@ func (s *command) call(ctx context.Context, method, text string, f callFlags) er
 // [cli.Verdict].
 func (s *command) callFailed(err error) error {
 	refused, ok := errors.AsType[*api.Error](err)
-	if err = s.Refused(err); err != nil && ok && sendcmd.VerdictOf(refused) != nil {
+	if err = s.Refused(err); err != nil && ok && !sendcmd.Undecided(refused) {
 		return &cli.Verdict{Code: cli.ExitRefused}
 	}
 	return err

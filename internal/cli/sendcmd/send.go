@@ -129,8 +129,13 @@ func Speak(ctx context.Context, p *cli.Process, method, key string, params *api.
 	var answer jsontext.Value
 	err := p.OperateSigned(ctx, key, method, params, &answer)
 	refused, wasRefused := errors.AsType[*api.Error](err)
-	if err != nil && !wasRefused {
+	switch {
+	case err != nil && !wasRefused:
 		return err
+	case wasRefused && asJSON && Undecided(refused):
+		return p.Refused(err)
+	case wasRefused && Undecided(refused):
+		return fmt.Errorf("nothing was decided: %w", err)
 	}
 	said, err := readAnswer(answer, refused)
 	if err != nil {
@@ -201,6 +206,13 @@ func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 		return nil, fmt.Errorf("cannot read the daemon's answer: %w", err)
 	}
 	return &said, nil
+}
+
+// Undecided reports whether an error has no verdict about a message: the message may be allowed once
+// the daemon can decide and record again, for example after a full disk.
+func Undecided(refused *api.Error) bool {
+	code, _ := VerdictOf(refused)["code"].(string)
+	return code == "" || code == string(ocip.AuditWriteFailed)
 }
 
 // VerdictOf is the verdict in an error, or nil.

@@ -127,6 +127,8 @@ type Engine struct {
 	asked atomic.Uint64
 	// refused identifies the last recorded refusal, until something is accepted again.
 	refused string
+	// last is the last change since the start.
+	last api.ConfigReload
 }
 
 // Source is the policy's source in a configuration.
@@ -393,8 +395,10 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 		r.o.Log.Info("the policy is in force", zap.String("revision", p.policy.Revision()), zap.String("previous", previous), zap.String("by", who.by))
 	}
 	if p.configAnew {
-		keys := p.delta.Keys
-		r.o.Log.Info("the configuration is in force", zap.Strings("changed", keys), zap.Int("changes", p.delta.Count), zap.String("by", who.by))
+		if p.delta.Count > 0 {
+			r.last = api.ConfigReload{InForceSince: r.o.Now().UTC(), By: who.by, Last: differences(p.delta)}
+		}
+		r.o.Log.Info("the configuration is in force", zap.Strings("changed", p.delta.Keys), zap.Int("changes", p.delta.Count), zap.String("by", who.by))
 		if len(p.pending.Keys) > 0 {
 			r.o.Log.Warn("some of the configuration takes a restart and keeps its value until then", zap.Strings("keys", p.pending.Keys))
 		}
@@ -454,13 +458,9 @@ func (r *Engine) refusedFor(ofPolicy bool, reason string, faults []api.PolicyFau
 
 // result is the answer to a reload that has put a plan in force, or found nothing to do.
 func (r *Engine) result(p *plan) api.PolicyReloadResult {
-	now := r.o.Policy.Load()
-	return api.PolicyReloadResult{
-		Revision: now.Revision(), Digest: now.Digest(), Changed: p.policyChanged, Files: printed(now, &p.cfg.Policy),
-		Config: api.ConfigReload{
-			ChangeCount: p.delta.Count, Changes: differences(p.delta), PendingRestart: pendingKeys(p.pending),
-		},
-	}
+	now, done := r.o.Policy.Load(), r.last
+	done.ChangeCount, done.Changes, done.PendingRestart = p.delta.Count, differences(p.delta), pendingKeys(p.pending)
+	return api.PolicyReloadResult{Revision: now.Revision(), Digest: now.Digest(), Changed: p.policyChanged, Files: printed(now, &p.cfg.Policy), Config: done}
 }
 
 // differences are changes in the form for operators and records.

@@ -183,8 +183,9 @@ func (d *Directory) Default() *Agent { return d.defaultAgent }
 // SpokenBy lists the agents that an app speaks for.
 func (d *Directory) SpokenBy(app string) []*Agent { return d.byApp[app] }
 
-// Sender returns the agent for which an app speaks. If there are several, the app must name it.
-func (d *Directory) Sender(app, named string) (*Agent, error) {
+// Sender returns the agent for which an app speaks. If there are several, the app must name it in a
+// member of its request: context.agentId, unless another one is given.
+func (d *Directory) Sender(app, named string, member ...string) (*Agent, error) {
 	mine := d.byApp[app]
 	if named := d.agents[named]; named != nil && mutant.Off("sender") {
 		return named, nil
@@ -195,7 +196,7 @@ func (d *Directory) Sender(app, named string) (*Agent, error) {
 	case named == "" && len(mine) == 1:
 		return mine[0], nil
 	case named == "":
-		return nil, fmt.Errorf("app %s speaks for several agents; name one in metadata.agentId", app)
+		return nil, fmt.Errorf("app %s speaks for several agents; name one in %s", app, append(member, "context.agentId")[0])
 	}
 	if i := slices.IndexFunc(mine, func(a *Agent) bool { return a.ID == named }); i >= 0 {
 		return mine[i], nil
