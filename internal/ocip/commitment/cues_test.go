@@ -135,6 +135,27 @@ func TestCues(t *testing.T) {
 		{Money, "$500 works", "$500 works"},
 		{Money, "our offer: we pay 2 million dollars", "we pay 2 million dollars"},
 		{Prefixed, "It was rescheduled.", "rescheduled"},
+		{Acceptance, "The terms are acceptable to us, thanks", "are acceptable"},
+		{Acceptance, "I can give you 10 more", "I can give you"},
+		{Acceptance, "We can give you a discount", "We can give you"},
+		{Acceptance, "Monday at noon works great", "works great"},
+		{Acceptance, "That works fine.", "That works fine"},
+		{FirstPersonFuture, "Leave the rest of the papers to me", "Leave the"},
+		{FirstPersonFuture, "Let me arrange a taxi", "Let me arrange"},
+		{FirstPersonFuture, "Your order will be up shortly", "will be up"},
+		{FirstPersonFuture, "It will be at the bar in five minutes.", "will be at"},
+		{FirstPersonFuture, "The order will be out soon", "will be out"},
+		{FirstPersonFuture, "Ill bring that to you now", "Ill bring"},
+		{FirstPersonFuture, "Ill work on that today", "Ill work"},
+		{FirstPersonFuture, "I'll read it for you", "I'll read"},
+		{FirstPersonFuture, "We will research hotels by Friday", "We will research"},
+		{NextStep, "I'll read these files to understand what you changed", "I'll read"},
+		{NextStep, "I will search the folder so that your list is complete", "I will search"},
+		{NextStep, "Ill work on that now", "Ill work"},
+		{Money, "Hi, could I get two lattes?", "could I get"},
+		{Money, "I'd like a tea with milk please", "I'd like"},
+		{Money, "Can I get a decaf cortado please?", "Can I get"},
+		{Money, "Please, we'd like 4 menus and a pie.", "we'd like"},
 	} {
 		hits := d.Detect(c.text)
 		hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Rule == RuleKeyword })
@@ -180,6 +201,12 @@ func TestNoCues(t *testing.T) {
 		"Yes.", "Sure", "Perfect, thanks!", // binding only as the answer to a question
 		"The server will be restarted if it fails.", "He will call you tomorrow.", "We pay attention.", "It works on Tuesday's build", "I look forward to it",
 		"The ship 200 miles out", "Our order came", "Shall we go?", "That will be all.",
+		"Let me fix both.", "Let me set it to false", "Let me prepare the data", "Let me sort it first", "Let me draft it", "let me organize the files",
+		"Ignoring it is acceptable, because it is a cache", "This is acceptable here.", "It is acceptable - mostly", "They are acceptable for tests", "Is that acceptable to us?",
+		"I can give you accurate steps", "The build works fine now", "It works great on the second run", "Leave the loop as it is.", "Leave the key under the mat",
+		"The server will be up", "I will be out of the office", "Ill people were sent home today", "She will be available",
+		"Can I get a copy please?", "Can I get some information please?", "I'd like to know the time, please", "Could I have your name please?", "Can I get a coffee here?", "I'd like a word",
+		"Can I get you two teas?", "If I would like two teas, I ask",
 		"Sent 5 files", "on it goes", "I count on you", "The ones who count meet here",
 	} {
 		if hits := d.Detect(text); len(hits) > 0 {

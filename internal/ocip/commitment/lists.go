@@ -10,7 +10,7 @@ import (
 type list uint8
 
 const (
-	handouts      list = iota // the deeds after "let me": most verbs there are none, as in "let me know"
+	handouts      list = iota // the deeds for others after "let me": most verbs there are none, as in "let me know", or the sender's own work, as in "let me fix"
 	endedInLy                 // deeds that end like adverbs
 	objects                   // things that "you'll have" promises
 	beings                    // words that make a deed of "I'll be"
@@ -20,6 +20,9 @@ const (
 	errands                   // words after "I'll be" that are no deed
 	presents                  // the deeds of aPresent
 	delivered                 // deeds done to a promised thing: "will be delivered"
+	awaited                   // the states of a promised thing that are promises with a time: "will be up shortly"
+	informing                 // the things after "can I get" that nobody pays for
+	quantities                // the quantities of an order
 	comings                   // the deeds of others for whom the sender may speak
 	parts                     // verbs of taking part
 	fitting                   // words that continue a yes after a time
@@ -49,7 +52,7 @@ const (
 
 // lists are in lower case.
 var lists = [...]string{
-	handouts:  "send handle arrange set forward deliver fix sort organize organise prepare draft email mail schedule book confirm",
+	handouts:  "send handle arrange forward deliver email mail schedule book",
 	endedInLy: "reply apply supply comply rely fly multiply imply",
 	objects:   "it them everything this these those my our the",
 	beings:    "there happy glad sure",
@@ -63,6 +66,10 @@ var lists = [...]string{
 	presents: "pay send deliver ship bring give lend refund reimburse cover guarantee grant offer order buy sell cancel waive transfer return extend keep renew sign owe drop collect pick",
 	delivered: "sent delivered shipped paid refunded reimbursed credited returned replaced repaired ready there back done finished completed waived transferred issued" +
 		" included covered provided installed picked collected handed",
+	awaited:    "up out available at",
+	informing:  "access answer answers answered back call chance confirmation context copy details diagram example examples feedback guidance help hold idea information info insight it link list look output overview quote rid report response results sense something started status summary that them there this update your",
+	quantities: "two three four five six seven eight nine ten dozen couple pair another small medium large",
+
 	comings:  "call contact arrive come join attend",
 	parts:    "join attend come accept meet take help be have host sponsor",
 	fitting:  "for with by me us well too fine great perfectly then good perfect better best",

@@ -1,7 +1,9 @@
 package commitment
 
 import (
+	"maps"
 	"math/bits"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -157,6 +159,9 @@ func (d *Detector) learnFollowers(first string) {
 		after = lists[presents] + fillers
 	case aDeedUnsaid:
 		after = lists[unsaid] + " " + lists[presents] + " " + lists[comings] + " be" + fillers
+		if first == "ill" {
+			after += " work " + strings.Join(slices.Collect(maps.Keys(d.verbs)), " ")
+		}
 	case aDoneNow:
 		after = "been already" + fillers
 		for _, row := range termLists {
