@@ -169,7 +169,7 @@ func TestServersWithoutAMap(t *testing.T) {
 	use := func(tool, arguments string) string {
 		return `"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}`
 	}
-	requests := []string{use("get-sum", `{"a":1,"b":2}`), use("echo", `{"message":"two words"}`), use("echo", `{"message":"AKIAIOSFODNN7EXAMPLE"}`), `"method":"resources/read","params":{"uri":"demo://resource/static/document/features.md"}`}
+	requests := []string{use("get-sum", `{"a":1,"b":2}`), use("echo", `{"message":"two words"}`), use("echo", `{"message":"AKIAIOSFODNN7SAMPLED"}`), `"method":"resources/read","params":{"uri":"demo://resource/static/document/features.md"}`}
 	answers := calls(t, proxied(), requests...)
 	for i, want := range []string{"The sum of 1 and 2 is 3", "HELD", "CLASSIFICATION_VIOLATION", "contents"} {
 		if !strings.Contains(answers[i], want) {

@@ -393,7 +393,7 @@ func TestProxyGates(t *testing.T) {
 	}
 	for i, tc := range []struct{ line, says string }{
 		{call(2, "send_message", `{"to":"eve","text":"Hello"}`), "CROSS_ENTERPRISE_BLOCKED"},
-		{call(3, "send_message", `{"to":"dave","text":"The key is AKIAIOSFODNN7EXAMPLE and wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}`), "CLASSIFICATION_VIOLATION"},
+		{call(3, "send_message", `{"to":"dave","text":"The key is AKIAIOSFODNN7SAMPLED and wJalrXUtnFEMI/K7MDENG/bPxRfiCYSAMPLEDKEY"}`), "CLASSIFICATION_VIOLATION"},
 		{call(4, "mail", `{"to":["dave","eve"],"subject":"s","body":"Hello"}`), "CROSS_ENTERPRISE_BLOCKED"},
 		{call(5, "send_message", `{"to":"dave","text":"a","Text":"b"}`), "differ in case"},
 		{call(6, "send_message", `{"TO":"dave","text":"a"}`), "is not"},
@@ -776,7 +776,7 @@ func TestProxyPassesUnasked(t *testing.T) {
 // the policy, for secrets, and for an unmapped tool by a person. Each has one record.
 func TestProxyDecidesEveryCall(t *testing.T) {
 	p := newProxyTrialOf(t, enforcing(t))
-	const key = `AKIAIOSFODNN7EXAMPLE`
+	const key = `AKIAIOSFODNN7SAMPLED`
 	refused := p.proxied("--name", "gh")
 	asked := p.proxied("--name", "chat")
 	for i, tc := range []struct {

@@ -307,7 +307,7 @@ func TestMCPAgentsWriteToEachOther(t *testing.T) {
 	if n := len(page["messages"].([]any)); n != 1 {
 		t.Errorf("ann has %d messages: %v", n, page)
 	}
-	ann.refuse("message_send", args{"to": "ben", "text": "The key is AKIAIOSFODNN7EXAMPLE, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "new_exchange": true}, "CLASSIFICATION_VIOLATION")
+	ann.refuse("message_send", args{"to": "ben", "text": "The key is AKIAIOSFODNN7SAMPLED, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYSAMPLEDKEY", "new_exchange": true}, "CLASSIFICATION_VIOLATION")
 	ann.refuse("message_send", args{"text": "To whom?"}, string(api.InvalidParams))
 	// Only one process reads for an agent.
 	m.session("another ben", args{"agent": "ben"}).refuse("messages_read", args{}, string(api.Conflict))

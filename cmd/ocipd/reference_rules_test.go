@@ -46,7 +46,7 @@ func enforcementRules(t *testing.T, w *world) {
 		}
 	})
 	t.Run("content above the allowed level is blocked and the exchange denied", func(t *testing.T) {
-		const secret = "AKIAIOSFODNN7EXAMPLE"
+		const secret = "AKIAIOSFODNN7SAMPLED"
 		p := w.pair(t, ordinary)
 		m, err := p.alice.dispatch(t, "The build uses "+secret+".", map[string]any{"id": "secret", "classification": "public"})
 		j := refused(t, m, err, "CLASSIFICATION_VIOLATION")
@@ -397,7 +397,7 @@ func crossEnterprise(t *testing.T, w *world) {
 		// closed as well.
 		p := w.pair(t, toGlobexMarketing)
 		for range 2 {
-			p.walled(t, "This is a promise: AKIAIOSFODNN7EXAMPLE", map[string]any{"id": "all", "type": "meeting_scheduling", "classification": "restricted"})
+			p.walled(t, "This is a promise: AKIAIOSFODNN7SAMPLED", map[string]any{"id": "all", "type": "meeting_scheduling", "classification": "restricted"})
 		}
 		p.stopped(t, p.alice, p.bob)
 	})

@@ -112,7 +112,7 @@ func TestNewsOfAppsStayInTheTenant(t *testing.T) {
 	telegram, gina, evil := h.channel("@acme/telegram", "telegram"), h.agent("@globex/gina"), h.register("@evil/all", api.Capabilities{})
 	evil.must("app.ready", nil, nil)
 	alice := h.agent("@acme/alice")
-	alice.must("app.shutdown", map[string]any{"reason": "read this: AKIAIOSFODNN7EXAMPLE"}, nil)
+	alice.must("app.shutdown", map[string]any{"reason": "read this: AKIAIOSFODNN7SAMPLED"}, nil)
 	in := telegram.next("app:left")
 	contains(t, string(in.Payload), `"@acme/alice"`)
 	if strings.Contains(string(in.Payload), "AKIA") {

@@ -145,7 +145,7 @@ func TestAgentsByGrantsStayWithin(t *testing.T) {
 	ann := h.speaker("ann")
 	for _, c := range []struct{ to, text, code string }{
 		{"gus", "Hello.", "CROSS_ENTERPRISE_BLOCKED"},
-		{"ben", "The key is AKIAIOSFODNN7EXAMPLE, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "CLASSIFICATION_VIOLATION"},
+		{"ben", "The key is AKIAIOSFODNN7SAMPLED, the secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYSAMPLEDKEY", "CLASSIFICATION_VIOLATION"},
 	} {
 		e := ann.refuse(api.Forbidden, "", "agent.send", m{"to": c.to, "text": c.text})
 		if got := ocipCode(t, e); got != c.code {

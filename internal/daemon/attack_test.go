@@ -82,7 +82,7 @@ func TestInterceptedAndOfAnotherConversation(t *testing.T) {
 // Attack 1: no app brings a "human" message to another's agent, through any channel or under
 // an agent's own key; messages go through message.dispatch, with the wall and the rules.
 func TestAttack1HumanMessageRoundEveryRule(t *testing.T) {
-	const secret = "I promise to pay. AKIAIOSFODNN7EXAMPLE"
+	const secret = "I promise to pay. AKIAIOSFODNN7SAMPLED"
 	h := build(t, acme)
 	h.agent("@acme/bob")
 	alice := h.registered("@acme/alice", `{"channels":{"provides":["junk"]}}`)
@@ -147,7 +147,7 @@ func TestAttack2EmittedToWhomItNames(t *testing.T) {
 // Attack 3: secrets and promises are found in every string of a message, all of it is
 // recorded by its digest, and withheld content is described by a category.
 func TestAttack3OtherStringsThanTheContent(t *testing.T) {
-	const key = "AKIAIOSFODNN7EXAMPLE"
+	const key = "AKIAIOSFODNN7SAMPLED"
 	h := build(t, acme)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")
 	data := func(item map[string]any) map[string]any {

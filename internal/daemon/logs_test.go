@@ -65,7 +65,7 @@ func TestLogsHoldNoMessages(t *testing.T) {
 	for n, p := range []map[string]any{
 		{"sessionKey": "telegram:eve", "content": text(5), "metadata": metadata},
 		{"sessionKey": "telegram:carol", "content": text(6), "metadata": metadata},
-		{"sessionKey": "telegram:dave", "content": "password: hunter2" + text(7) + " AKIAIOSFODNN7EXAMPLE", "metadata": map[string]any{"exchange": map[string]any{"classification": "restricted"}}},
+		{"sessionKey": "telegram:dave", "content": "password: hunter2" + text(7) + " AKIAIOSFODNN7SAMPLED", "metadata": map[string]any{"exchange": map[string]any{"classification": "restricted"}}},
 		{"sessionKey": "agent:alice:" + mark, "content": text(8)},
 	} {
 		if err := alice.call("message.dispatch", p, nil); err == nil {
@@ -130,7 +130,7 @@ func TestLogsHoldNoMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen[e.Level]++
-		for _, secret := range []string{mark, "hunter2", "AKIAIOSFODNN7EXAMPLE", registered.Token} {
+		for _, secret := range []string{mark, "hunter2", "AKIAIOSFODNN7SAMPLED", registered.Token} {
 			if strings.Contains(line.String(), secret) {
 				t.Errorf("the log holds %q: %s", secret, line)
 			}

@@ -26,7 +26,7 @@ func refusedAs(a *app, code ocip.Code, want, content string, metadata map[string
 // and its hash is recorded. An address elsewhere is recorded.
 func TestMediaAreAFlow(t *testing.T) {
 	h := plot(t, "")
-	for name, text := range map[string]string{"out/plan.txt": "the plan", "out/key.txt": "it is AKIAIOSFODNN7EXAMPLE", "secret.txt": "x"} {
+	for name, text := range map[string]string{"out/plan.txt": "the plan", "out/key.txt": "it is AKIAIOSFODNN7SAMPLED", "secret.txt": "x"} {
 		if err := os.MkdirAll(h.path("out"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestMediaAreAFlow(t *testing.T) {
 // A file is checked however a message names it, and however its content is encoded.
 func TestEveryWayOfMedia(t *testing.T) {
 	h := plot(t, "")
-	const key = "AKIAIOSFODNN7EXAMPLE"
+	const key = "AKIAIOSFODNN7SAMPLED"
 	wide := func(s string) string { return strings.Join(strings.Split(s, ""), "\x00") + "\x00" }
 	if err := os.MkdirAll(h.path("out"), 0o700); err != nil {
 		t.Fatal(err)

@@ -24,10 +24,10 @@ directory:
 		alice.held(ocip.CommitmentRequiresHuman, "irc:direct:friend", content, fresh(nil))
 	}
 	for content, session := range map[string]string{
-		`\x41KIAIOSFODNN7EXAMPLE`:     "irc:direct:friend",
-		"AKIA\x02IOSFODNN7EXAMPLE":    "irc:direct:friend",
-		"AKIA<b>IOSFODNN7EXAMPLE</b>": "telegram:direct:2002",
-		"&#65;KIAIOSFODNN7EXAMPLE":    "telegram:direct:2002",
+		`\x41KIAIOSFODNN7SAMPLED`:     "irc:direct:friend",
+		"AKIA\x02IOSFODNN7SAMPLED":    "irc:direct:friend",
+		"AKIA<b>IOSFODNN7SAMPLED</b>": "telegram:direct:2002",
+		"&#65;KIAIOSFODNN7SAMPLED":    "telegram:direct:2002",
 	} {
 		e := alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": session, "content": content, "metadata": fresh(nil)})
 		if code := ocipCode(t, e); code != string(ocip.ClassificationViolation) {

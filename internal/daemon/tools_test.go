@@ -177,7 +177,7 @@ func TestToolsWithSecrets(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			h := ruled(t, ungoverned+"\ntools: "+mode+"\n", toolRules(t))
 			ann := h.speaker("ann")
-			ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "write", "map": "files", "params": m{"path": "x", "content": m{"AKIAIOSFODNN7EXAMPLE": []string{"AKIAIOSFODNN7EXAMPLE"}}}}})
+			ann.must("agent.emit", m{"hookName": "tool_executing", "data": m{"toolName": "write", "map": "files", "params": m{"path": "x", "content": m{"AKIAIOSFODNN7SAMPLED": []string{"AKIAIOSFODNN7SAMPLED"}}}}})
 			r := h.last("tool_executing")
 			if r.PolicyResult != want || len(r.Detections) == 0 || r.Detections[0].Rule != "credential.aws-access-key-id" || r.Details["map"] != "files" {
 				t.Errorf("on record is %+v", r)

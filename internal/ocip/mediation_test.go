@@ -92,7 +92,7 @@ func TestRenderedTextIsLookedAt(t *testing.T) {
 	if v := Decide(t.Context(), &m, yes); v.Code != CommitmentRequiresHuman {
 		t.Errorf("got %s, %+v", v.Code, v.Detections)
 	}
-	m.Content, m.Rendering = "AKIA<b>IOSFODNN7EXAMPLE</b>", []text.Rendering{text.RenderHTML}
+	m.Content, m.Rendering = "AKIA<b>IOSFODNN7SAMPLED</b>", []text.Rendering{text.RenderHTML}
 	if v := Decide(t.Context(), &m, yes); v.Code != ClassificationViolation {
 		t.Errorf("got %s, %+v", v.Code, v.Detections)
 	}

@@ -23,7 +23,7 @@ func TestWeigher(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := &Rules{Content: detector, Commitments: promises}
-	const key, promise = "AKIAIOSFODNN7EXAMPLE", "please approve it"
+	const key, promise = "AKIAIOSFODNN7SAMPLED", "please approve it"
 	const length = 2*window + reach
 	var places []int
 	for border := 0; border < length; border += window - reach {
@@ -78,7 +78,7 @@ func TestWeigherKeepsFew(t *testing.T) {
 	}
 	w := (&Rules{Content: detector}).Weigher(nil, 0)
 	for range 10 * window / 21 {
-		if _, err := io.WriteString(w, "AKIAIOSFODNN7EXAMPLE "); err != nil {
+		if _, err := io.WriteString(w, "AKIAIOSFODNN7SAMPLED "); err != nil {
 			t.Fatal(err)
 		}
 	}

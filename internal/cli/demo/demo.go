@@ -158,7 +158,7 @@ func (d *demo) tell() error {
 		{"A colleague in legal, which it does not", d.send("telegram:frank", "Who signed the contract?", nil)},
 		{"Somebody at another company: no policy can allow it", d.send("telegram:eve", "Shall we compare notes?", nil)},
 		{"More than alice's agent may share", d.send("telegram:dave", "The numbers of the quarter", map[string]any{"classification": "confidential", "new": true})},
-		{"A secret in the text, whatever it was declared", d.send("telegram:dave", "Use AKIAIOSFODNN7EXAMPLE for now.", map[string]any{"classification": "public", "new": true})},
+		{"A secret in the text, whatever it was declared", d.send("telegram:dave", "Use AKIAIOSFODNN7SAMPLED for now.", map[string]any{"classification": "public", "new": true})},
 		{"Data the receiver does not accept stays behind", d.send("telegram:dave", "Here is the state of the ticket.", map[string]any{"new": true, "data": []map[string]any{
 			{"source": "jira", "fields": []string{"status"}, "classification": "internal", "description": "the ticket"},
 			{"source": "hr", "fields": []string{"salary"}, "classification": "restricted", "description": "what its owner earns"},

@@ -33,7 +33,7 @@ func rules(t *testing.T) *ocip.Rules {
 	return &ocip.Rules{Content: found, Commitments: promises}
 }
 
-const secret = "Use AKIAIOSFODNN7EXAMPLE for now.\n"
+const secret = "Use AKIAIOSFODNN7SAMPLED for now.\n"
 
 func TestLook(t *testing.T) {
 	folder, elsewhere := t.TempDir(), t.TempDir()

@@ -11,7 +11,7 @@ func assignmentAnchors() []anchor {
 			names = append(names, of+joined+"key")
 		}
 	}
-	var all []anchor
+	all := []anchor{{"_key", otherKey}, {"-key", otherKey}}
 	for _, name := range names {
 		all = append(all, anchor{name, func(s *scan, end int) { s.assignment(end, len(name)) }})
 	}
@@ -105,6 +105,36 @@ func (s *scan) assignment(end, size int) {
 		return // such values are more often names than keys
 	}
 	s.add(ruleAssignment, Restricted, at, stop)
+}
+
+// namedKeys are parts of names of keys that open nothing: they find, sort and cache things.
+func namedKeys() []string {
+	return []string{
+		"primary", "foreign", "cache", "sort", "partition", "object", "row", "storage", "lookup", "hash", "group", "dedup", "translation", "issue", "project",
+		"session", "state", "query", "shard", "route", "routing", "short", "join", "event", "index", "unique", "file", "path", "blob", "image", "idempot", "public",
+		"publish", "s3", "registry", "message", "dict", "config", "setting", "feature", "i18n", "label", "known",
+	}
+}
+
+// otherKey weighs the value of a name that ends in "_key" or "-key" and says nothing else of
+// secrets: "mapquest_key=…". The value must be longer and more random than that of a secret's name.
+func otherKey(s *scan, end int) {
+	const size, shortest = len("_key"), 24
+	at := s.operator(end, size)
+	if at < 0 || at < s.weak {
+		return
+	}
+	if s.is(at, quote) {
+		at++
+	}
+	stop := s.run(at, word|dash, at+2*shortest)
+	if m := weigh(s.text[at:stop]); stop-at < shortest || m.lower == 0 || m.upper == 0 || m.digits < 3 || m.turns < 6 {
+		return
+	}
+	if name := s.text[s.back(end-size, word|dash, end-40) : end-size]; name == "" || s.namedKeys.in(name) {
+		return
+	}
+	s.assignment(end, size)
 }
 
 // operator returns the start of the value assigned to a name that ends at end, or -1 if there is

@@ -119,7 +119,7 @@ func New(o Options) (*Detector, error) {
 		d.checks = append(d.checks, a.check)
 	}
 	d.words = newIndex(words)
-	d.lists = lists{standIns: newAutomaton(standIns()), harmless: newAutomaton(harmless()), uuids: newAutomaton(uuids())}
+	d.lists = lists{standIns: newAutomaton(standIns()), harmless: newAutomaton(harmless()), uuids: newAutomaton(uuids()), namedKeys: newAutomaton(namedKeys())}
 	return d, nil
 }
 

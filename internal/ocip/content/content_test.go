@@ -144,7 +144,7 @@ func TestCredentials(t *testing.T) {
 		{"putty", rulePutty, "\u00ab" + ppk + "\u00bb\n"},
 		{"jwt", ruleJWT, "cookie: \u00ab" + jwt + "\u00bb."},
 		{"jwt as bearer", ruleJWT, "Authorization: Bearer \u00ab" + jwt + "\u00bb"},
-		{"aws secret", ruleAWSSecret, "aws_secret_access_key = \u00abwJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY\u00bb\n"},
+		{"aws secret", ruleAWSSecret, "aws_secret_access_key = \u00abwJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYSAMPLEDKEY\u00bb\n"},
 		{"aws secret in json", ruleAWSSecret, `"SecretAccessKey": "` + "\u00ab" + body("wJalr+XUtn4/", 40) + "\u00bb" + `",`},
 		{"azure", ruleAzure, "AccountName=a;AccountKey=\u00ab" + body(mixed, 86) + "==\u00bb;EndpointSuffix=core"},
 		{"azure bus", ruleAzure, "SharedAccessKey=\u00ab" + body(mixed, 43) + "=\u00bb"},
@@ -210,7 +210,7 @@ func TestNoCredentials(t *testing.T) {
 		"jwt, no signature":      b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(`{"sub":"12345"}`)) + ".",
 		"json in base64":         "eyJhIjoxLCJiIjoyLCJjIjozLCJkIjo0fQ",
 		"aws id too short":       "AKIAIOSFODNN7EXAMPL",
-		"aws id in a word":       "XAKIAIOSFODNN7EXAMPLE",
+		"aws id in a word":       "XAKIAIOSFODNN7SAMPLED",
 		"aws secret, stand-in":   "aws_secret_access_key = " + strings.Repeat("x", 40),
 		"forty characters":       "sum " + body("wJalr+XUtn4/", 40),
 		"sk- words":              "sk-ant-is-a-prefix-and-so-is-this-long-one, task-force-for-the-long-running-job",
@@ -513,7 +513,7 @@ func TestHighest(t *testing.T) {
 // TestFlood checks that a more serious finding survives any number of minor ones.
 func TestFlood(t *testing.T) {
 	d := detector(t, Pattern{"a", "a", Internal})
-	text := strings.Repeat("TLP:GREEN 4111111111111111 a ", 1000) + "AKIAIOSFODNN7EXAMPLE"
+	text := strings.Repeat("TLP:GREEN 4111111111111111 a ", 1000) + "AKIAIOSFODNN7SAMPLED"
 	found := d.Detect(text)
 	count := map[string]int{}
 	for _, f := range found {
@@ -530,7 +530,7 @@ func TestFlood(t *testing.T) {
 }
 
 func TestSorted(t *testing.T) {
-	found := detector(t).Detect("card 4111111111111111, TLP:RED, then AKIAIOSFODNN7EXAMPLE, GB82WEST12345698765432")
+	found := detector(t).Detect("card 4111111111111111, TLP:RED, then AKIAIOSFODNN7SAMPLED, GB82WEST12345698765432")
 	if len(found) != 4 || !slices.IsSortedFunc(found, func(a, b Finding) int { return a.Start - b.Start }) {
 		t.Errorf("got %v", found)
 	}
@@ -541,7 +541,7 @@ func TestHidden(t *testing.T) {
 	d := detector(t)
 	for _, hidden := range []string{"\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u202e", "\ufe0f", "\U000e0041", "\u180e"} {
 		for _, tt := range []struct{ text, rule string }{
-			{"AKIAIOSFODNN7EXAMPLE", "credential.aws-access-key-id"},
+			{"AKIAIOSFODNN7SAMPLED", "credential.aws-access-key-id"},
 			{"ghp_" + body(mixed, 36), "credential.github-token"},
 			{"4111111111111111", ruleCard},
 			{"TLP:RED", "marking.tlp-red"},

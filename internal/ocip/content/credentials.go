@@ -772,7 +772,7 @@ func (s *scan) awsSecret(end int) {
 	if at == end || stop-at != size || s.is(stop, equals) {
 		return
 	}
-	if m := weigh(s.text[at:stop]); m.lower > 0 && m.upper > 0 && genuine(s.text[at:stop], base64Std) {
+	if m := weigh(s.text[at:stop]); m.lower > 0 && m.upper > 0 && genuine(s.text[at:stop], base64Std) && !documented(s.text[at:stop]) {
 		s.add(ruleAWSSecret, Restricted, at, stop)
 	}
 }

@@ -141,6 +141,18 @@ func TestWaysToAssign(t *testing.T) {
 		"cut off, quoted":    `access_token: "ya29.a0AfH6SMC..."`,
 		"a UUID":             "request_token = 550e8400-e29b-41d4-a716-446655440000",
 	})
+	for _, way := range []string{"mapquest_key=%", `MAPTILER_KEY: "%"`, "geocoder-key = '%'", "--weather_key=%"} {
+		one(t, d, strings.Replace(way, "%", "\u00ab"+body(mixed, 32)+"\u00bb", 1), ruleAssignment, Restricted)
+	}
+	none(t, map[string]string{
+		"a key of a store": "object_key=" + body(mixed, 32) + " cache-key: " + body(mixed, 32) + " primary_key = " + body(mixed, 32),
+		"a short key":      "mapquest_key=" + body(mixed, 20),
+		"a name":           "mapquest_key=loadTheKeyOfTheMapService2From1File",
+		"a hash":           "mapquest_key=" + body(hexes, 32),
+		"a stand-in":       "mapquest_key=your" + body(mixed, 32),
+		"no name":          "_key=" + body(mixed, 32),
+		"AWS examples":     "AKIAIOSFODNN7EXAMPLE ASIAIOSFODNN7EXAMPLE aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY",
+	})
 	for _, way := range []string{"DB_PASS=%", "db-pass: %", `dbPass = "%"`, "PASS=%", `--password %`, "--db-password '%'"} {
 		one(t, d, strings.Replace(way, "%", "\u00abTr0ub4dor&3\u00bb", 1), ruleAssignment, Restricted)
 	}

@@ -7,7 +7,7 @@ import (
 
 // lists are words that are searched for in a few bytes: those of placeholder values, those of names
 // that no secret has, and those of names whose secrets are UUIDs.
-type lists struct{ standIns, harmless, uuids *automaton }
+type lists struct{ standIns, harmless, uuids, namedKeys *automaton }
 
 // scan is the state of one pass over one text.
 type scan struct {

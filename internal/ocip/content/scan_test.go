@@ -27,7 +27,7 @@ func TestScan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const rest = "IOSFODNN7EXAMPLE"
+	const rest = "IOSFODNN7SAMPLED"
 	const aws = "credential.aws-access-key-id"
 	for _, tt := range []struct {
 		name     string
@@ -62,13 +62,13 @@ func TestScan(t *testing.T) {
 func TestClients05SecretsBehindTheAppsEscapes(t *testing.T) {
 	d := detector(t)
 	for s, as := range map[string]text.Rendering{
-		`\x41KIAIOSFODNN7EXAMPLE`:                              text.RenderIRC,
-		"AKIA\x02IOSFODNN7EXAMPLE":                             text.RenderIRC,
-		`AKIA\0IOSFODNN7EXAMPLE`:                               text.RenderIRC,
-		"AKIA<b>IOSFODNN7EXAMPLE</b>":                          text.RenderHTML,
-		"&#65;KIAIOSFODNN7EXAMPLE":                             text.RenderHTML,
-		"AKIA**IOSFODNN7**EXAMPLE":                             text.RenderMarkdown,
-		"AKIA\x1b[1mIOSFODNN7EXAMPLE":                          text.RenderNone,
+		`\x41KIAIOSFODNN7SAMPLED`:                              text.RenderIRC,
+		"AKIA\x02IOSFODNN7SAMPLED":                             text.RenderIRC,
+		`AKIA\0IOSFODNN7SAMPLED`:                               text.RenderIRC,
+		"AKIA<b>IOSFODNN7SAMPLED</b>":                          text.RenderHTML,
+		"&#65;KIAIOSFODNN7SAMPLED":                             text.RenderHTML,
+		"AKIA**IOSFODNN7**SAMPLED":                             text.RenderMarkdown,
+		"AKIA\x1b[1mIOSFODNN7SAMPLED":                          text.RenderNone,
 		"ghp&#95;0123456789abcdefghijABCDEFGHIJ012345":         text.RenderHTML,
 		`ghp\u005f0123456789abcdefghijABCDEFGHIJ012345`:        text.RenderIRC,
 		"\x1b[31mghp_0123456789abcdefghijABCDEFGHIJ012345\x1b": text.RenderNone,
@@ -90,7 +90,7 @@ func TestScanIsBounded(t *testing.T) {
 	for i := range 1000 {
 		passages = append(passages, text.Passage{Member: fmt.Sprint(i), Text: "internal use only"})
 	}
-	passages = append(passages, text.Passage{Member: "last", Text: "AKIAIOSFODNN7EXAMPLE"})
+	passages = append(passages, text.Passage{Member: "last", Text: "AKIAIOSFODNN7SAMPLED"})
 	found := d.Scan(passages)
 	if len(found) > MaxPerRule+1 || found[len(found)-1].Member != "last" || Highest(found) != Restricted {
 		t.Errorf("%d findings, the last %+v", len(found), found[len(found)-1])
@@ -100,8 +100,8 @@ func TestScanIsBounded(t *testing.T) {
 // FuzzScan checks that each string of a message is scanned as if it were alone, and that every span
 // is inside its string.
 func FuzzScan(f *testing.F) {
-	f.Add("AKIA", "IOSFODNN7EXAMPLE password: hX7#kQ92mmZp")
-	f.Add("\\x41KIAIOSFODNN7EXAMPLE", "4111<b>1111</b>11111111")
+	f.Add("AKIA", "IOSFODNN7SAMPLED password: hX7#kQ92mmZp")
+	f.Add("\\x41KIAIOSFODNN7SAMPLED", "4111<b>1111</b>11111111")
 	d, err := New(Options{Patterns: []Pattern{{Name: "odd", Regexp: `a[^z]+b`, Level: Internal}}})
 	if err != nil {
 		f.Fatal(err)
@@ -135,11 +135,11 @@ func TestWhatDoesNotShowHidesNoSecret(t *testing.T) {
 		if text.Shows(r) || r > 0x20000 && r%997 != 0 && r>>12 != 0xe0 {
 			continue // most of the higher planes is unassigned, and alike
 		}
-		for _, s := range []string{"AKIA" + string(r) + "IOSFODNN7EXAMPLE", "x" + string(r) + "AKIAIOSFODNN7EXAMPLE" + string(r) + "x"} {
+		for _, s := range []string{"AKIA" + string(r) + "IOSFODNN7SAMPLED", "x" + string(r) + "AKIAIOSFODNN7SAMPLED" + string(r) + "x"} {
 			if inside := s[0] == 'A'; inside && (unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Co, unicode.Cs) || r == '\u2800' || r == '\ufffd') {
 				continue // a blank or a box, which the reader sees
 			}
-			if found := d.Detect(s); len(found) != 1 || !strings.Contains(s[found[0].Start:found[0].End], "IOSFODNN7EXAMPLE") {
+			if found := d.Detect(s); len(found) != 1 || !strings.Contains(s[found[0].Start:found[0].End], "IOSFODNN7SAMPLED") {
 				t.Errorf("%q: %v", s, found)
 			}
 		}

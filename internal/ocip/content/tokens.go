@@ -76,6 +76,12 @@ var tokens = []issued{
 		{"fo1_", base64URL, 43, 43, nil}, {"fm1a_", base64Std | equals, 100, 0, nil}, {"fm1r_", base64Std | equals, 100, 0, nil},
 		{"fm2_", base64Std | equals, 100, 0, nil},
 	}},
+	{"credential.vercel-key", Restricted, "Vercel docs, AI Gateway and access tokens", []shape{
+		{"vck_", alnum, 24, 80, nil}, {"vcp_", alnum, 24, 80, nil},
+	}},
+	{"credential.dropbox-token", Restricted, "Dropbox OAuth guide, short-lived access tokens", []shape{
+		{"sl.", base64URL, 130, 0, nil}, {"sl.u.", base64URL, 130, 0, nil},
+	}},
 	{"credential.netlify-token", Restricted, "Netlify docs, personal access tokens", []shape{{"nfp_", alnum, 36, 36, nil}}},
 	{"credential.scalingo-token", Restricted, "Scalingo docs, API tokens", []shape{{"tk-us-", base64URL, 48, 48, nil}}},
 	{"credential.openshift-token", Restricted, "OpenShift docs, OAuth access tokens", []shape{{"sha256~", base64URL, 43, 43, nil}}},
@@ -212,7 +218,9 @@ var tokens = []issued{
 	{"credential.perplexity-key", Restricted, "Perplexity docs, API keys", []shape{{"pplx-", alnum, 48, 48, nil}}},
 	{"credential.nvidia-key", Restricted, "NVIDIA NIM docs, API keys", []shape{{"nvapi-", base64URL, 64, 64, nil}}},
 	{"credential.together-key", Restricted, "Together AI docs, API keys", []shape{{"tgp_v1_", base64URL, 43, 43, nil}}},
-	{"credential.cerebras-key", Restricted, "Cerebras docs, API keys", []shape{{"csk-", lowerNum, 48, 48, nil}}},
+	{"credential.cerebras-key", Restricted, "Cerebras docs, API keys", []shape{{"csk-", lowerNum, 32, 64, nil}}},
+	{"credential.fireworks-key", Restricted, "Fireworks AI docs, API keys", []shape{{"fw_", alnum, 22, 40, nil}}},
+	{"credential.wandb-key", Restricted, "Weights & Biases docs, wandb login", []shape{{"wandb login ", hexDigits, 40, 40, nil}}},
 	{"credential.elevenlabs-key", Restricted, "ElevenLabs docs, API keys", []shape{{"sk_", hexDigits, 48, 48, nil}}},
 	{"credential.pinecone-key", Restricted, "Pinecone docs, API keys", []shape{{"pcsk_", word, 60, 80, nil}}},
 	{"credential.tavily-key", Restricted, "Tavily docs, API keys", []shape{{"tvly-", alnum | dash, 32, 64, nil}}},
@@ -297,7 +305,16 @@ func (s *scan) token(t *issued, sh *shape, at int) {
 	if s.is(at-1, dot|slash) && s.is(end, dot) && s.is(end+1, letter) {
 		return // a part of a file's name
 	}
+	if documented(s.text[at:end]) {
+		return
+	}
 	s.add(t.id, t.level, at, end)
+}
+
+// documented reports whether a value is one of those that AWS uses in its documentation, such as
+// the key id that everybody copies from it.
+func documented(value string) bool {
+	return strings.HasSuffix(value, "EXAMPLE") || strings.HasSuffix(value, "EXAMPLEKEY")
 }
 
 // match reads a possible token that begins at at. It returns the position up to which the text was

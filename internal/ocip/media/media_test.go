@@ -453,13 +453,13 @@ func TestTextOf(t *testing.T) {
 	noise := make([]byte, 300<<10)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(noise)
-	const key = "AKIAIOSFODNN7EXAMPLE"
+	const key = "AKIAIOSFODNN7SAMPLED"
 	japanese := strings.Repeat("秘密の鍵は次のとおりです。\n", 40) + "鍵: " + key
 	for name, tc := range map[string]struct{ in, want string }{
 		"short":                   {"hi", "hi"},
 		"UTF-8":                   {"Ça va, 秘密?\n", "Ça va, 秘密?\n"},
 		"Latin-1":                 {"Gr\xfc\xdfe, tr\xe8s d\xe9j\xe0 vu", "Grüße, très déjà vu"},
-		"controls":                {"AKIA\x01IOSFODNN7EXAMPLE", "AKIA\x01IOSFODNN7EXAMPLE"},
+		"controls":                {"AKIA\x01IOSFODNN7SAMPLED", "AKIA\x01IOSFODNN7SAMPLED"},
 		"picture":                 {"\x89PNG\x00\x00\x00" + key + "\x00\x01ab\x02", key + "\n"},
 		"late":                    {strings.Repeat("\x00\xff\xfe", 1<<20) + key, key},
 		"late in a text":          {strings.Repeat("a b\n", 1<<20) + key, key},
