@@ -64,7 +64,7 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := cfg.Agents[0]
-	if len(cfg.Agents) != 1 || a.ID != "carol" || a.App != "claude-code" || a.UserID != "carol" || a.TenantID != "home" || cfg.OCIP.Unknown.FirstContact != "hold" || cfg.OCIP.Person.FirstContact != "allow" || a.InstanceID != "agent-carol-1" ||
+	if len(cfg.Agents) != 1 || a.ID != "carol" || a.App != "" || a.UserID != "carol" || a.TenantID != "home" || cfg.OCIP.Unknown.FirstContact != "hold" || cfg.OCIP.Person.FirstContact != "allow" || a.InstanceID != "agent-carol-1" ||
 		cfg.DefaultAgent != "carol" || len(cfg.Routes) != 1 || cfg.Routes[0] != (config.Route{Session: "telegram:*", Agent: "carol"}) || cfg.Channels["telegram"] == nil {
 		t.Errorf("the configuration is %+v", cfg)
 	}
@@ -170,5 +170,52 @@ func TestConfigInitSends(t *testing.T) {
 	}
 	if seen := term.screen(); strings.Contains(seen, "ocipd serve") {
 		t.Errorf("it says to start a daemon that runs:\n%s", seen)
+	}
+}
+
+// integrate offers to add the agent that a runtime needs, and add-agent asks for what it does not know.
+func TestAgentsAreOffered(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	file := filepath.Join(home, "ocipd.yaml")
+	if err := os.WriteFile(file, []byte("agents:\n  - {id: bot, app: \"@a/bot\", instance_id: agent-bot-1, user_id: carol, org_unit: general, tenant_id: home}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{asProgram + "=1", "USER=carol", "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "PATH=" + home, "TERM=linux"}
+	run := func(args ...string) *terminal {
+		return openTerminal(t, 110, 40, env, os.Args[0], append([]string{"--config", file}, args...)...)
+	}
+	term := run("integrate", "claude-code", "--servers-only")
+	term.want("no agent is configured that speaks by a token", "Add an agent for Claude Code? Its id, or no [claude-code]:")
+	term.typed("no\n")
+	if code := term.wait(); code != cli.ExitFailed {
+		t.Errorf("without an agent it exits %d", code)
+	}
+	term = run("integrate", "claude-code", "--servers-only")
+	term.want("Its id, or no [claude-code]:")
+	term.typed("\n")
+	term.want("wrote agent claude-code of carol to", "Claude Code: nothing to change")
+	term.wait()
+	term = run("config", "add-agent", "helper")
+	term.want("Which app speaks for it, by its id?")
+	term.typed("@a/helper\n")
+	term.want("Whose agent is it? A name [carol]:")
+	term.typed("dave\n")
+	term.want("Of which company or household?")
+	term.typed("\n")
+	term.want("next: have the app register as @a/helper")
+	if code := term.wait(); code != cli.ExitDone {
+		t.Errorf("it exits %d:\n%s", code, term.screen())
+	}
+	cfg, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := map[string]config.Agent{}
+	for _, a := range cfg.Agents {
+		is[a.ID] = a
+	}
+	if a, b := is["claude-code"], is["helper"]; len(is) != 3 || a.App != "" || a.UserID != "carol" || a.TenantID != "home" || b.App != "@a/helper" || b.UserID != "dave" || b.TenantID != "home" || b.OrgUnit != "general" {
+		t.Errorf("the agents are %+v", cfg.Agents)
 	}
 }

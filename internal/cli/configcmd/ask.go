@@ -192,8 +192,14 @@ func (s *command) next(ctx context.Context, in *bufio.Reader, file string, a *an
 	case live.ConfigFile != "" && !place.Same(live.ConfigFile, file):
 		steps = append([][2]string{{"ocipd serve --config " + named, "the running daemon has another file: " + live.ConfigFile}}, steps...)
 	}
-	if a.app == "" {
+	switch id := cli.Argument(agentID(a.user)); {
+	case a.app == "":
 		steps = steps[:len(steps)-3] // nobody can send yet
+	case a.byToken():
+		steps = append(steps, [2]string{"ocipd integrate " + a.app + " --agent " + id, "puts the runtime behind the daemon, and tries its gate"})
+	}
+	if a.app != "" {
+		steps = append(steps, [2]string{"ocipd config add-agent ID", "another agent, such as one of another program"})
 	}
 	fmt.Fprintln(s.Stdout, "next:")
 	for _, step := range steps {

@@ -20,7 +20,7 @@ import (
 func New(p *cli.Process) *cobra.Command {
 	s := &command{p}
 	c := cli.Group(&cobra.Command{Use: "config", Short: "check, show, create, migrate or reload the configuration"})
-	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s))
+	c.AddCommand(newConfigCheck(s), newConfigShow(s), newConfigInit(s), newConfigMigrate(s), newConfigReload(s), newAddAgent(s))
 	return c
 }
 

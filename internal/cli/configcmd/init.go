@@ -322,15 +322,19 @@ func (a *answers) config(signers string) ([]byte, error) {
 	if a.app == "" {
 		return a.filled(text, replace)
 	}
+	speaks := "app: " + yamltext.Quote(a.app) + "                           # the app that speaks for it"
+	if a.byToken() {
+		speaks = "# No app: it speaks by the token that ocipd integrate " + a.app + " makes."
+	}
 	agent := fmt.Sprintf(`agents:
   - id: %s                            # the agentId of session keys
-    app: %s                           # the app that speaks for it
+    %s
     instance_id: %s
     user_id: %s
     # Between units the policy asks more: policy.data.cross_org.
     org_unit: general
     tenant_id: %s
-`, yamltext.Quote(id), yamltext.Quote(a.app), yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(a.user), yamltext.Quote(a.tenant))
+`, yamltext.Quote(id), speaks, yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(a.user), yamltext.Quote(a.tenant))
 	if len(a.media) > 0 {
 		folders := make([]string, len(a.media))
 		for i, folder := range a.media {
@@ -349,6 +353,9 @@ func (a *answers) config(signers string) ([]byte, error) {
 	}
 	return a.filled(text, replace)
 }
+
+// byToken reports whether the agent's runtime speaks by a token, and has no app.
+func (a *answers) byToken() bool { return slices.Contains(gatedRuntimes(), a.app) }
 
 // filled is the default configuration with lines replaced.
 func (a *answers) filled(text []byte, replace []struct{ was, is string }) ([]byte, error) {
@@ -378,7 +385,7 @@ func agentID(user string) string {
 }
 
 func thereAlready(file string) error {
-	return fmt.Errorf("cannot write %s: it is there already; edit it, or name another file", file)
+	return fmt.Errorf("cannot write %s: it is there already; edit it, or name another file. Another agent: ocipd config add-agent ID", file)
 }
 
 // WriteNew writes a new file for its owner alone, and fails if it exists.

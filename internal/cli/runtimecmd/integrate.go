@@ -1,8 +1,10 @@
 package runtimecmd
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/config/mask"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
@@ -162,7 +165,7 @@ func (s *command) integrate(ctx context.Context, r *integrate.Runtime, p *integr
 	if remove {
 		plan, err = r.Remove(p)
 	} else {
-		if agent, err = s.integratedAgent(agent); err != nil {
+		if agent, err = s.integratedAgent(ctx, r, agent); err != nil {
 			return err
 		}
 		made := p.Token == ""
@@ -233,10 +236,11 @@ func (s *command) mayAsk(ctx context.Context, r *integrate.Runtime, p *integrate
 			return nil
 		}
 	}
-	version := ""
-	if program := r.Installed(p); program != "" {
-		version = integrate.Version(ctx, program)
+	program := r.Installed(p)
+	if program == "" {
+		return fmt.Errorf("cannot tell whether the hooks of %s fail closed: %s is not on your PATH; --servers-only puts its MCP servers behind the proxy, and leaves its other tools open", r.Title, r.Program)
 	}
+	version := integrate.Version(ctx, program)
 	if err := r.Closes(version); err != nil {
 		return fmt.Errorf("%w; --servers-only puts its MCP servers behind the proxy, and leaves its other tools open", err)
 	}
@@ -323,27 +327,54 @@ func shownLine(words []string) string {
 	})
 }
 
-// integratedAgent is the agent for which a runtime's servers are gated.
-func (s *command) integratedAgent(named string) (string, error) {
+// integratedAgent is the agent for which a runtime's servers are gated: one that speaks by a token. If
+// there is none, it offers to add one.
+func (s *command) integratedAgent(ctx context.Context, r *integrate.Runtime, named string) (string, error) {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return "", err
 	}
-	var ids []string
+	var ids, all []string
 	for i := range cfg.Agents {
-		ids = append(ids, cfg.Agents[i].ID)
+		a := &cfg.Agents[i]
+		all = append(all, a.ID)
+		if a.App == "" {
+			ids = append(ids, a.ID)
+		}
 	}
 	switch {
+	case slices.Contains(ids, named):
+		return named, nil
 	case named == "" && len(ids) == 1:
 		return ids[0], nil
-	case len(ids) == 0:
-		return "", fmt.Errorf("no agent is configured: whose messages these are has to be known; see ocipd config init, or agents in the configuration")
-	case named == "":
+	case named == "" && len(ids) > 1:
 		return "", cli.Usagef("whose agent does it run? name one with --agent: %s", strings.Join(ids, ", "))
-	case !slices.Contains(ids, named):
-		return "", fmt.Errorf("there is no agent %q; configured are %s", named, strings.Join(ids, ", "))
+	case cfg.File == "":
+		return "", errors.New("no agent is configured: whose messages these are has to be known; see ocipd config init")
+	case slices.Contains(all, named):
+		return s.agentFor(ctx, r, cfg, r.Name, fmt.Errorf("agent %s speaks through its app, and an agent of %s by a token", named, r.Title))
+	case named == "":
+		return s.agentFor(ctx, r, cfg, r.Name, fmt.Errorf("no agent is configured that speaks by a token, as those of %s do", r.Title))
 	}
-	return named, nil
+	return s.agentFor(ctx, r, cfg, named, fmt.Errorf("there is no agent %q; configured are %s", named, strings.Join(all, ", ")))
+}
+
+// agentFor offers to add an agent for a runtime, because of a fault. If nobody can answer, it returns
+// the fault with the command that adds one.
+func (s *command) agentFor(ctx context.Context, r *integrate.Runtime, cfg *config.Config, id string, fault error) (string, error) {
+	if !s.Asks() {
+		return "", fmt.Errorf("%w; ocipd config add-agent %s adds one", fault, cli.Argument(id))
+	}
+	fmt.Fprintln(s.Stderr, term.Printable(fault.Error()))
+	answer, err := s.Question(bufio.NewReader(s.Stdin), "Add an agent for "+r.Title+"? Its id, or no", id)
+	if err != nil || strings.EqualFold(answer, "no") || strings.EqualFold(answer, "n") {
+		return "", cmp.Or(err, fault)
+	}
+	a, err := configcmd.Like(s.Process, cfg, answer)
+	if err == nil {
+		err = configcmd.AddAgent(ctx, s.Process, cfg, a)
+	}
+	return answer, err
 }
 
 // listed is a server of a runtime in the output of --json.

@@ -27,6 +27,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/config/configfile"
 	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/config/yamltext"
 )
@@ -174,7 +175,7 @@ func (s *command) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (
 	if err != nil {
 		return nil, err
 	}
-	if e.after, err = withAgents(file, e.after, items); err != nil {
+	if e.after, err = configfile.WithAgents(file, e.after, items); err != nil {
 		return nil, err
 	}
 	if cfg.OCIP.MaxRounds < hostRounds {
@@ -228,31 +229,6 @@ func (s *command) askOwners(ids []string, who owner) (items []string, err error)
 			yamltext.Quote(id), yamltext.Quote(integrate.GatewayApp), yamltext.Quote("agent-"+id+"-1"), yamltext.Quote(is.user), yamltext.Quote(is.tenant)))
 	}
 	return items, nil
-}
-
-// withAgents adds agents to the text of a configuration.
-func withAgents(file string, text []byte, items []string) ([]byte, error) {
-	at := keypath.Path{}.Key("agents")
-	one := bytes.Clone(text)
-	var err error
-	for _, item := range slices.Backward(items) {
-		if one, err = yamltext.Edit(one, at, item); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		if _, err = config.Parse(file, one); err == nil {
-			return one, nil
-		}
-	}
-	// Without a list of agents, add one.
-	all, whole := yamltext.Edit(text, at, "["+strings.Join(items, ", ")+"]")
-	if whole == nil {
-		if _, whole = config.Parse(file, all); whole == nil {
-			return all, nil
-		}
-	}
-	return nil, fmt.Errorf("cannot put the agents into %s: %w", file, err)
 }
 
 // writeConfig writes a changed configuration.

@@ -9,6 +9,7 @@ import (
 	"github.com/openclawos/ocipd/configs"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/config/configfile"
 )
 
 const (
@@ -32,7 +33,7 @@ func TestAgentsIntoTheConfiguration(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "ocipd.yaml")
 		items := []string{itemAlice, itemBob}
-		after, err := withAgents(file, []byte(text), items)
+		after, err := configfile.WithAgents(file, []byte(text), items)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
