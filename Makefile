@@ -144,9 +144,10 @@ fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-al
 soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
 
-reference: ## write docs/reference/protocol/methods.md from the table of methods
-	CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol methods >docs/reference/protocol/methods.md.new
-	mv docs/reference/protocol/methods.md.new docs/reference/protocol/methods.md
+reference: ## write the generated pages of docs/reference from their tables
+	for page in protocol/methods protocol/errors records; do \
+		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
+		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
 
 size: ## print how many lines of code the promise rests on
 	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'

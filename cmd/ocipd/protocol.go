@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api/schema"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/daemon"
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 
 func newProtocol(s *shell) *cobra.Command {
 	c := cli.Group(&cobra.Command{
-		Use: "protocol", Short: "print the protocol: JSON Schema, TypeScript, reference page",
+		Use: "protocol", Short: "print the protocol: JSON Schema, TypeScript, reference pages",
 		Long: "Print the kernel protocol for programs, as this ocipd serves it. No daemon has to run.",
 	})
 	c.AddCommand(
@@ -30,24 +31,28 @@ func newProtocol(s *shell) *cobra.Command {
 			"Print TypeScript declarations made from the schema: an interface for each type, and the\n"+
 				"maps Methods, from a name to its params and result, and Events, from a name to its\n"+
 				"payload.", func(p *jsonschema.Schema) ([]byte, error) { return schema.TypeScript(p), nil }),
-		newProtocolPage(s),
+		newProtocolPage(s, "methods", "print the reference page of all methods and events",
+			"Print the reference page of all methods as Markdown: the purpose and the callers of each,\n"+
+				"its errors, its parameters with their bounds and meanings, and the members of its result.", daemon.Reference),
+		newProtocolPage(s, "errors", "print the reference page of error codes and verdicts",
+			"Print the reference page of error codes and verdicts as Markdown, with the cause of each.", schema.Errors),
+		newProtocolPage(s, "records", "print the reference page of audit records",
+			"Print the reference page of audit records as Markdown: each kind of record, and the names\n"+
+				"of members in filters and exports.", func() ([]byte, error) { return audit.Reference(), nil }),
 	)
 	return c
 }
 
-// newProtocolPage makes the command that prints the page of all methods.
-func newProtocolPage(s *shell) *cobra.Command {
+// newProtocolPage makes a command that prints a reference page.
+func newProtocolPage(s *shell, name, short, long string, page func() ([]byte, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: "methods", Short: "print the reference page of all methods",
-		Long: "Print the reference page of all methods as Markdown: who may call each, its errors, its\n" +
-			"parameters with their bounds and meanings, and the members of its result.",
-		Example: "  ocipd protocol methods", Args: cobra.NoArgs,
+		Use: name, Short: short, Long: long, Example: "  ocipd protocol " + name, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			page, err := daemon.Reference()
+			text, err := page()
 			if err != nil {
 				return err
 			}
-			_, err = s.Stdout.Write(page)
+			_, err = s.Stdout.Write(text)
 			return err
 		},
 	}

@@ -33,13 +33,13 @@ type Contact struct {
 	UserID     string `json:"userId,omitzero"`
 	TenantID   string `json:"tenantId,omitzero"`
 	// Group is set if many people read the session, as far as the daemon knows.
-	Group bool `json:"group,omitzero"`
+	Group bool `json:"group,omitzero" doc:"Several people read the session."`
 	// Learned is set if messages have shown who that is, and not the configuration: contact.forget
 	// undoes it.
-	Learned bool `json:"learned,omitzero"`
+	Learned bool `json:"learned,omitzero" doc:"Known from an envelope and not from the configuration."`
 	// SeenBy are the tenants whose agents got such an envelope, if there are several tenants; a
 	// star is all of them.
-	SeenBy []string `json:"seenBy,omitempty"`
+	SeenBy []string `json:"seenBy,omitempty" doc:"With several tenants, those whose agents got the envelope; * is unknown, from an older version of ocipd."`
 }
 
 // ContactListResult is a page of sessions, the one used last first.

@@ -50,10 +50,10 @@ type Exchange struct {
 	Outcome        string `json:"outcome"`
 	// State names the states of both sides of the exchange, and their held messages. An operator's
 	// exchange.get alone has it: a person settles it.
-	State string `json:"state,omitzero"`
+	State string `json:"state,omitzero" doc:"A digest of the sides (outcome, round, time of the last change), the held requests, and the stop of the two agents. Every message, decision and settlement changes it."`
 	// Pending is set if a person is to settle it: one of its approval requests is pending, or its
 	// rounds are used up and nobody has settled that.
-	Pending        bool        `json:"pending,omitzero"`
+	Pending        bool        `json:"pending,omitzero" doc:"A person has to settle the exchange: a request is pending, or its rounds are used up and nobody has settled that."`
 	CurrentRound   int         `json:"currentRound"`
 	MaxRounds      int         `json:"maxRounds"`
 	Classification string      `json:"classification"`

@@ -73,7 +73,7 @@ func (b *Bounds) rules(path string, f *Fields) {
 type Grant struct {
 	GrantID  string `json:"grantId"`
 	Kind     string `json:"kind"`
-	State    string `json:"state"`
+	State    string `json:"state" doc:"in_force, revoked, expired, used_up, or over if the exchange has ended."`
 	Agent    string `json:"agent"`
 	Receiver string `json:"receiver"`
 	// ExchangeID and ConversationID are the exchange, and ApprovalID the approval that
@@ -112,7 +112,7 @@ type GrantListResult struct {
 	Grants []Grant `json:"grants"`
 	// Restored is the id of the newest state_restored record, absent if there is none. A new
 	// standing grant names it.
-	Restored string `json:"restored,omitzero"`
+	Restored string `json:"restored,omitzero" doc:"The id of the newest state_restored record."`
 }
 
 // GrantAddParams makes a standing grant (operator, grant.add). The id is the person's to

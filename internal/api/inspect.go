@@ -25,7 +25,7 @@ type AuditInspection struct {
 	Tombstone string `json:"tombstone,omitzero"`
 	// Tail is the end of the last 256 records if their chain holds, and Fault the fault if it does
 	// not.
-	Tail  *AuditHead `json:"tail,omitzero"`
+	Tail  *AuditHead `json:"tail,omitzero" doc:"The last record."`
 	Fault string     `json:"fault,omitzero"`
 	// Line is the record that was asked for, absent if there is none, and Receipt its receipt,
 	// absent if no checkpoint covers it yet.

@@ -232,7 +232,7 @@ type SessionEntry struct {
 	Key          string `json:"key"`
 	AgentID      string `json:"agentId,omitzero"`
 	ChannelID    string `json:"channelId,omitzero"`
-	AccountID    string `json:"accountId,omitzero"`
+	AccountID    string `json:"accountId,omitzero" doc:"The metadata.accountId of the first message."`
 	CreatedAt    int64  `json:"createdAt"`
 	LastActiveAt int64  `json:"lastActiveAt"`
 	MessageCount int64  `json:"messageCount"`
@@ -310,15 +310,15 @@ func (p *DispatchParams) OrderKey() string { return p.SessionKey }
 
 // DispatchResult is the state of a dispatched message.
 type DispatchResult struct {
-	DispatchID string `json:"dispatchId"`
+	DispatchID string `json:"dispatchId" doc:"The message's id, the same in its record, its delivery and each repetition of it."`
 	// Queued is true for every message that is taken, also one that is held: a
 	// stock client would send again what is not.
-	Queued bool `json:"queued"`
+	Queued bool `json:"queued" doc:"true for every accepted message, also a held one: a client of the stock SDK repeats a message with false."`
 	// Waiting is set if the receiver is not there and the message waits for it.
-	Waiting bool `json:"waiting,omitzero"`
+	Waiting bool `json:"waiting,omitzero" doc:"The message is on disk and not yet with its receiver, because the app is away, not ready, or has others to read first."`
 	// Held is set if a person decides; ApprovalID names what waits. The message must not be sent
 	// again: asking again changes nothing.
-	Held       bool   `json:"held,omitzero"`
+	Held       bool   `json:"held,omitzero" doc:"A person decides. The caller must not send the message again; the same call gets the same approvalId."`
 	ApprovalID string `json:"approvalId,omitzero"`
 	// OCIP says under which record the message was decided, and in which exchange
 	// where the counterparty is an agent.
@@ -341,12 +341,12 @@ func (r DispatchResult) Append(b []byte) []byte {
 // ExchangeRef names the exchange of a message for its sender, and the reason if the message is
 // held.
 type ExchangeRef struct {
-	ExchangeID     string `json:"exchangeId,omitzero"`
+	ExchangeID     string `json:"exchangeId,omitzero" doc:"Present if the counterparty is an agent."`
 	ConversationID string `json:"conversationId"`
 	Round          int    `json:"round"`
 	MaxRounds      int    `json:"maxRounds"`
 	// AuditID is the id of the record of the decision.
-	AuditID string `json:"auditId"`
+	AuditID string `json:"auditId" doc:"The id of the decision's record (ocipd audit query --record ID)."`
 
 	Code   ocip.Code `json:"code,omitzero"`
 	Reason string    `json:"reason,omitzero"`

@@ -113,7 +113,7 @@ type QueuedMessage struct {
 	// Paused names the pause that stops the message. Handed is set if the message is on its way to
 	// its app already and cannot be dropped.
 	Paused string `json:"paused,omitzero"`
-	Handed bool   `json:"handed,omitzero"`
+	Handed bool   `json:"handed,omitzero" doc:"The message is on its way to its app, or at its reader."`
 }
 
 // QueueListResult is a page of messages, each queue's in the order in which they
@@ -145,7 +145,7 @@ type DroppedMessage struct {
 	Queue      string `json:"queue"`
 	AuditSeq   uint64 `json:"auditSeq"`
 	// Given says that a reader was given it before, which has gone.
-	Given bool `json:"given,omitzero"`
+	Given bool `json:"given,omitzero" doc:"The reader may have acted on the message: it had it when its connection ended. The daemon does not know that for deliveries before its last start."`
 }
 
 // KeptMessage is one that was not taken out.

@@ -36,7 +36,7 @@ type Challenge struct {
 	SignatureRequired bool `json:"signatureRequired"`
 	// Nonce is good for the next signed call of the connection, and for no other. It is absent if
 	// the method's parameters carry the signature, or none is required.
-	Nonce string `json:"nonce,omitzero"`
+	Nonce string `json:"nonce,omitzero" doc:"For the next signed call on this connection. A second challenge replaces it, and each call uses it up, also one without a valid signature."`
 }
 
 // SignedCall is the signed text of a call: the method, and the digest of the nonce and the

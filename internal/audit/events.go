@@ -1,38 +1,132 @@
 package audit
 
-import "slices"
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// kindsText is the table of the kinds of records: titles, and rows of action type, events, cause
+// and added details. The event "-" stands for records without one.
+//
+//go:embed kinds.txt
+var kindsText string
+
+// kind is a row of the table, or a title.
+type kind struct {
+	title, action string
+	events        []string
+	when, adds    string
+}
+
+var kinds = sync.OnceValue(func() (list []kind) {
+	for line := range strings.Lines(kindsText) {
+		line = strings.TrimSpace(line)
+		if title, ok := strings.CutPrefix(line, "# "); ok {
+			list = append(list, kind{title: title})
+		} else if cells := strings.Split(line, " | "); len(cells) == 4 {
+			list = append(list, kind{action: cells[0], events: strings.Split(cells[1], ", "), when: cells[2], adds: strings.TrimPrefix(cells[3], "-")})
+		} else if line != "" {
+			panic("audit: a row of kinds.txt has no four cells: " + line)
+		}
+	}
+	return list
+})
 
 // Events returns the events of each action type, as records name them. The event "" stands for
-// records without one. docs/reference/records.md has a row for each.
+// records without one.
 func Events() map[string][]string {
-	return map[string][]string{
-		ActionExchange: {"", "malformed_envelope", "envelope_refused", "task_refused", "denied", "resolved", "escalated", "expired"},
-		ActionCheck:    {"decided"},
-		ActionApproval: {
-			"approved", "approved_in_part", "asked_again", "asked_anew", "denied", "escalated", "expired", "grant_made", "grant_revoked", "not_released", "request_changes", "resolved", "revoked", "taken_over",
-		},
-		ActionPolicyChange: {"loaded", "refused"},
-		ActionConfigChange: {"loaded", "refused", "signers_changed"},
-		ActionAppLifecycle: {"healthy", "left", "lost", "registered", "resumed", "shutdown", "unhealthy"},
-		ActionDelivery: {
-			"approved_not_sent", "approved_not_used", "asked_anew", "delivered", "dropped", "expired", "failed", "human_message", "not_taken", "outcome_unknown", "read", "redeemed", "run_completed",
-			"unannotated_message", "withdrawn",
-		},
-		ActionSecurity: {
-			"agent_completed", "agent_starting", "altered_row", "backup_begun", "binding_refused", "bringing_refused", "call_signed", "contact_forgotten", EventStarted, "daemon_stopped", "decision_refused",
-			"digest_key_destroyed", "digest_key_kept", "digest_key_lost", "disk_full", "disk_low", "disk_ok", "effect_process", "exchange_refused", "gateway_gated", "gateway_gone", "gateway_unbound",
-			"gateway_ungated", "grant.attached", "grant.issued", "grant.revoked", "held_text_read", "key_rotation", "log_damaged", "log_exported", "mirror_lost", "process_refused", "rows_sealed", "runner_attached", "runner_refused", "sender_refused", "sending_paused",
-			"sending_resumed", "session_end", "session_start", "settling_refused", "state_adopted", "state_kept", "state_restored", "task_permission", "task_refused", "tool_completed", "tool_executing", "undecided_message",
-			"undecided_word", "unsigned_tail", "witness_added", "witness_refused", "witness_removed",
-		},
-		ActionCheckpoint: {EventSigned, EventRotated, EventRetired},
-		ActionTask: {
-			"approval.requested", "approval.resolved", "artifact.recorded", "attempt.checkpoint", "attempt.finished", "attempt.started", "circuit.closed", "circuit.opened", "effect.cancelled",
-			"effect.finished", "effect.kill_asked", "effect.planned", "effect.settled", "effect.spawned", "effect.started", "effect.unknown", "grant.issued", "grant.revoked", "review.appended",
-			"spec.revised", "task.claimed", "task.created", "task.imported", "task.released", "task.transitioned", "task.updated",
-		},
+	all := map[string][]string{}
+	for _, k := range kinds() {
+		for _, event := range k.events {
+			if event = strings.TrimPrefix(event, "-"); !slices.Contains(all[k.action], event) {
+				all[k.action] = append(all[k.action], event)
+			}
+		}
 	}
+	return all
 }
 
 // KnownEvent reports whether records of an action type have such an event.
 func KnownEvent(actionType, event string) bool { return slices.Contains(Events()[actionType], event) }
+
+// recordsHead begins the reference page, and decisionMembers follows the rows about messages.
+const (
+	recordsHead = `# Records
+
+<!-- Made by "make reference" from the tables of internal/audit. Do not edit. -->
+
+` + "`actionType` and `event` of a [record](../for-auditors/record-format.md) name its kind. The last column lists the members that an event adds to\n`details`. *Who* is `by, uid`, and *reason* is `policyReason`" + `. Events with "about to" precede the action. Refused connections, wrong tokens,
+undecodable requests and missing capabilities are not on record.
+`
+	decisionMembers = `
+### Members of a decision
+
+` + "- `changedBy`: the changes. `removed`: removed members. `mended`: the number of half characters replaced by U+FFFD. `cause`: the error of a\n" +
+		"  failed policy. Members of the verdict, such as `escalation`.\n" +
+		"- `carried`: the runtime delivers. To an agent of this daemon: `envelope` and `chain`.\n" +
+		"- `digest, expiresAt` of a held message; `salt`, encrypted, if texts are kept.\n" +
+		"- The basis of a permission: `interceptors` (required and asked), `answers` (the last message's request and the sender's debt),\n" +
+		"  `firstContact`, `dataLevel`.\n" +
+		"- On the receiver's side `peerLog`, the [sender's checkpoint](../for-auditors/witnesses.md#checkpoints-in-messages), or `peerLogMalformed`.\n"
+	membersHead = `
+## Names of members
+
+The members of a record have other names in filters, on the command line and in exports.
+
+- *In a filter*: ` + "`audit.query` and `audit.tail`" + `.
+- *In a sink's filter*: ` + "`audit.sinks[].filter` takes `key: value`" + ` for each.
+- *Redacted as*: the name in ` + "`audit.redact.members`" + `. Members with the same name are redacted together.
+
+| member | in a filter | on the command line | in a sink's filter | redacted as | OTLP | OCSF resource | journal |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+`
+)
+
+// Reference returns the reference page of records as Markdown.
+func Reference() []byte {
+	b, action, section := new(strings.Builder), "", ""
+	b.WriteString(recordsHead)
+	for _, k := range kinds() {
+		if k.title != "" {
+			if section == "Messages" {
+				b.WriteString(decisionMembers)
+			}
+			action, section = "", k.title
+			fmt.Fprintf(b, "\n## %s\n\n| `actionType` | `event` | when | adds |\n| --- | --- | --- | --- |\n", k.title)
+			continue
+		}
+		cells := []string{"", "none", k.when, k.adds}
+		if k.action != action {
+			action, cells[0] = k.action, "`"+k.action+"`"
+		}
+		if k.events[0] != "-" {
+			cells[1] = "`" + strings.Join(k.events, "`, `") + "`"
+		}
+		writeCells(b, cells)
+	}
+	b.WriteString(membersHead)
+	for _, m := range Members() {
+		cells := []string{m.Name, m.Filter, "", m.Key(), m.Redacted, m.OTLP, m.OCSF, m.Journal()}
+		if m.Filter != "" {
+			cells[2] = "--" + m.Flag
+		}
+		if strings.Join(cells[1:], "") == "" {
+			continue
+		}
+		for i := range cells {
+			if cells[i] != "" {
+				cells[i] = "`" + cells[i] + "`"
+			}
+		}
+		writeCells(b, cells)
+	}
+	return []byte(b.String())
+}
+
+// writeCells writes a row of a Markdown table.
+func writeCells(b *strings.Builder, cells []string) {
+	b.WriteString(strings.ReplaceAll("| "+strings.Join(cells, " | ")+" |\n", "  ", " "))
+}

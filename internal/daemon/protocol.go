@@ -5,6 +5,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/schema"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
@@ -14,7 +15,7 @@ func Protocol(apps, operators bool) (*jsonschema.Schema, error) {
 	return schema.Protocol(ipc.DescribeFor(methodTable(), apps, operators))
 }
 
-// Reference returns the reference page of all methods as Markdown. It needs no running daemon.
+// Reference returns the reference page of all methods and events as Markdown. It needs no running daemon.
 func Reference() ([]byte, error) {
 	list, matrix := ipc.DescribeFor(methodTable(), true, true), tasks.Matrix()
 	for i := range list {
@@ -22,7 +23,7 @@ func Reference() ([]byte, error) {
 			m.Roles = tasks.Named(matrix[m.Name])
 		}
 	}
-	return schema.Reference(list)
+	return schema.Reference(list, schema.About(), schema.Part{Name: "metadata.exchange", Type: hints.Form()})
 }
 
 // methodTable is the table of methods without a running daemon behind it; its methods must

@@ -3,10 +3,6 @@ package archtest
 import (
 	"go/ast"
 	"go/token"
-	"maps"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,9 +91,8 @@ func named(u *unit) map[string]token.Pos {
 // noRecords are folders whose events are those of the protocol, or of other programs.
 var noRecords = []string{"internal/bridge/acp", "internal/api/client", "internal/cli/demo", "internal/evidence/export", "internal/bridge/integrate", "internal/ipc", "internal/task/taskapi", "internal/api/wire", "internal/bridge/mcpserver", "internal/bridge/runner", "cmd/ocipd"}
 
-// TestEvents holds the table of events against the code, and the page against the table. An event
-// that code makes of other words is found by the tests of the daemon, whose logs are held against
-// the table too.
+// TestEvents holds the table of events against the code. An event that code makes of other words
+// is found by the tests of the daemon, whose logs are held against the table too.
 func TestEvents(t *testing.T) {
 	known, used := map[string]bool{}, map[string]bool{}
 	for _, events := range audit.Events() {
@@ -117,42 +112,5 @@ func TestEvents(t *testing.T) {
 	}
 	if len(used) < 60 {
 		t.Errorf("%d events were found in the code", len(used))
-	}
-
-	root, _ := moduleRoot(t)
-	const name = "docs/reference/records.md"
-	page, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	word := regexp.MustCompile("`([a-z_.]+)`")
-	rows, action := map[string]bool{}, ""
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
-		}
-		if m := word.FindStringSubmatch(cells[1]); m != nil {
-			action = m[1]
-		}
-		if strings.TrimSpace(cells[2]) == "none" {
-			rows[action+" "] = true
-		}
-		for _, m := range word.FindAllStringSubmatch(cells[2], -1) {
-			if m[1] != "event" {
-				rows[action+" "+m[1]] = true
-			}
-		}
-	}
-	for action, events := range audit.Events() {
-		for _, event := range events {
-			if !rows[action+" "+event] {
-				t.Errorf("%s has no row for the event %q of %s", name, event, action)
-			}
-			delete(rows, action+" "+event)
-		}
-	}
-	for row := range maps.Keys(rows) {
-		t.Errorf("%s has a row for %q, which is no event", name, row)
 	}
 }

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +15,11 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/members"
 )
+
+// aboutText has a sentence on each method, and on each event.
+//
+//go:embed methods.txt
+var aboutText string
 
 // methodPage is the page of all methods, as far as it is written.
 type methodPage struct {
@@ -28,23 +34,64 @@ const referenceHead = `# Methods
 
 <!-- Made by "make reference" from the table of methods. Do not edit. -->
 
-All methods of this version, with the bounds that the daemon checks. [README.md](README.md#tables-of-methods) explains *access*. Bounds of
+All methods and [events](#events) of this version, with the bounds that the daemon checks. [README.md](README.md#tables-of-methods) explains *access*. Bounds of
 texts and of JSON are in bytes. ` + "`?`" + ` marks an optional member; a result member with it can be absent. *Errors* omits the codes that any method can answer: those for
 lines and access, ` + "`INVALID_PARAMS`, `INTERNAL_ERROR`, `CONNECTION_CLOSED` and `UNKNOWN_ERROR`" + `.
 `
 
-// Reference writes the page of all methods as Markdown. A member of parameters without a
-// meaning is an error.
-func Reference(methods []Method) ([]byte, error) {
+// Part is a type of JSON that no method names, such as the caller's wishes in the metadata of a message.
+type Part struct {
+	Name string
+	Type reflect.Type
+}
+
+const eventsHead = `
+## Events
+
+An event of a hook needs a [subscription](hooks.md), and the daemon sends the others without one. An event about an app goes to the apps that
+share a tenant with it; in the [simple case](apps.md#rights-of-apps) to all. It contains nothing that the app chose, except its id. The payload
+of a hook's event is ` + "`{eventId, hookName, data, context}`, and the last column lists the members of `data`" + `.
+
+| event | raised | payload |
+| --- | --- | --- |
+`
+
+// About has a description of each method and each event.
+func About() map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(aboutText) {
+		if name, sentence, ok := strings.Cut(strings.TrimSpace(line), " | "); ok {
+			all[name] = sentence
+		}
+	}
+	return all
+}
+
+// Reference writes the page of all methods and events as Markdown, and of parts. A member of
+// parameters without a meaning is an error, and so is a difference between the names and the
+// descriptions.
+func Reference(methods []Method, about map[string]string, parts ...Part) ([]byte, error) {
 	w := &methodPage{shown: map[reflect.Type]string{}, parts: map[string]reflect.Type{}}
 	w.WriteString(referenceHead)
+	names := api.Events()
 	for _, group := range grouped(methods) {
 		m := group[0]
-		fmt.Fprintf(w, "\n## %s\n\n%s", m.Name, about(group))
+		names = append(names, m.Name)
+		fmt.Fprintf(w, "\n## %s\n\n%s\n\n%s", m.Name, about[m.Name], access(group))
 		if err := w.params(m); err != nil {
 			return nil, fmt.Errorf("cannot describe %s: %w", m.Name, err)
 		}
 		w.results(m)
+	}
+	if err := same(slices.Collect(maps.Keys(about)), names); err != nil {
+		return nil, err
+	}
+	w.events(about)
+	for _, p := range parts {
+		fmt.Fprintf(w, "\n## %s\n", p.Name)
+		if err := w.table(p.Type); err != nil {
+			return nil, fmt.Errorf("cannot describe %s: %w", p.Name, err)
+		}
 	}
 	w.WriteString("\n## Types of parameters\n")
 	for done := 0; done < len(w.parts); { // a type can have parts of its own
@@ -74,19 +121,19 @@ func grouped(methods []Method) (groups [][]*Method) {
 	return groups
 }
 
-// about names the callers, the pace and the errors of a method.
-func about(group []*Method) string {
+// access names the callers, the pace and the errors of a method.
+func access(group []*Method) string {
 	m := group[0]
-	var access, codes []string
+	var callers, codes []string
 	for _, one := range group {
-		access = append(access, one.Access)
+		callers = append(callers, one.Access)
 		for _, code := range one.Errors {
 			if !slices.Contains(codes, "`"+string(code)+"`") {
 				codes = append(codes, "`"+string(code)+"`")
 			}
 		}
 	}
-	text := "Access: " + strings.Join(access, ", ")
+	text := "Access: " + strings.Join(callers, ", ")
 	if m.Roles != "" {
 		text += " (" + m.Roles + ")"
 	}
@@ -198,7 +245,7 @@ func between(b *members.Bounds) string {
 	return fmt.Sprintf(", %d–%d", b.Low, b.High)
 }
 
-// results writes the members of a method's result.
+// results writes the members of a method's result, and the meanings of some.
 func (w *methodPage) results(m *Method) {
 	what := "Result"
 	if m.Streams() {
@@ -208,6 +255,49 @@ func (w *methodPage) results(m *Method) {
 		fmt.Fprintf(w, "\nFirst answer: %s.\n", outline(m.Opening, 1))
 	}
 	fmt.Fprintf(w, "\n%s: %s.\n", what, outline(m.Result, 1))
+	rows := meanings(m.Result, "", 1)
+	if before := w.shown[m.Result]; before != "" && len(rows) > 0 {
+		fmt.Fprintf(w, "[%s](#%s) explains the members.\n", before, anchor(before))
+	} else if w.shown[m.Result] = m.Name; len(rows) > 0 {
+		w.WriteString("\n| member | meaning |\n| --- | --- |\n" + strings.Join(rows, ""))
+	}
+}
+
+// meanings are the rows of the members of a result that have a meaning.
+func meanings(t reflect.Type, at string, depth int) (rows []string) {
+	for _, f := range fieldsOf(t) {
+		if doc := f.Tag.Get("doc"); doc != "" {
+			rows = append(rows, fmt.Sprintf("| `%s%s` | %s |\n", at, f.name, doc))
+		}
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		if depth > 0 {
+			rows = append(rows, meanings(inner, at+f.name+".", depth-1)...)
+		}
+	}
+	return rows
+}
+
+// events writes the table of events.
+func (w *methodPage) events(about map[string]string) {
+	w.WriteString(eventsHead)
+	hooks := hookEvents()
+	for _, name := range api.Events() {
+		payload, names := payloads()[name], "`"+name+"`"
+		if hook, ok := hooks[name]; ok {
+			payload = hook.Data()
+			if alias := hook.Alias(); alias != "" {
+				names += ", `hook:" + alias + "`"
+			}
+		}
+		members := outline(payload, 0)
+		if payload == reflect.TypeFor[api.Object]() {
+			members = "any"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s |\n", names, about[name], members)
+	}
 }
 
 // outline lists the members of a type, with those of nested types to a depth.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -101,18 +102,21 @@ func TestReference(t *testing.T) {
 		Part  part     `json:"part,omitzero" doc:"A part."`
 		Left  *int     `json:"left,omitzero" is:"range=1..3" doc:"Left."`
 	}
+	about := About()
+	maps.DeleteFunc(about, func(name, _ string) bool { return !strings.Contains(name, ":") })
+	about["a.watch"], about["b.get"] = "Watches.", "Gets."
 	page, err := Reference([]Method{
 		{Name: "b.get", Access: "app", Pace: "quick", Params: reflect.TypeFor[params](), Result: reflect.TypeFor[sample](), Errors: []api.Code{api.NotFound}},
 		{Name: "a.watch", Access: "task", Roles: "executor", Pace: "streaming", Params: reflect.TypeFor[params](), Result: reflect.TypeFor[inner](), Opening: reflect.TypeFor[api.Watching]()},
 		{Name: "b.get", Access: "operator", Pace: "quick", Signing: api.Signed, Params: reflect.TypeFor[params](), Result: reflect.TypeFor[sample]()},
-	})
+	}, about)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\n## a.watch\n\nAccess: task (executor); streaming.\n\n| member | form | meaning |\n| --- | --- | --- |\n| `names` | list, up to 256 items: text, up to 256 | Names. |\n" +
+		"\n## a.watch\n\nWatches.\n\nAccess: task (executor); streaming.\n\n| member | form | meaning |\n| --- | --- | --- |\n| `names` | list, up to 256 items: text, up to 256 | Names. |\n" +
 			"| `part?` | [part](#part) | A part. |\n| `left?` | number, 1–3 | Left. |\n\nFirst answer: `watching`.\n\nChunks: `level, any?`.\n",
-		"\n## b.get\n\nAccess: app, operator; quick; signed by operators. Errors: `NOT_FOUND`.\n\nParameters: those of [a.watch](#awatch).\n\n",
+		"\n## b.get\n\nGets.\n\nAccess: app, operator; quick; signed by operators. Errors: `NOT_FOUND`.\n\nParameters: those of [a.watch](#awatch).\n\n",
 		"Result: `level, any?, at, names[], maybe {level, any?}, left? {level, any?}, data?, env?, count`.\n",
 		"\n### part\n\n| member | form | meaning |\n| --- | --- | --- |\n| `level` | `a`, `b` | The level. |\n",
 	} {
@@ -120,7 +124,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	if _, err := Reference([]Method{{Name: "c", Access: "app", Pace: "quick", Params: reflect.TypeFor[undocumented](), Result: reflect.TypeFor[inner]()}}); err == nil {
+	if _, err := Reference([]Method{{Name: "c", Access: "app", Pace: "quick", Params: reflect.TypeFor[undocumented](), Result: reflect.TypeFor[inner]()}}, about); err == nil {
 		t.Error("a member has no meaning, and there is a page")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 )
 
-// TestEveryEventHasAReading checks that the table has a row for each kind of record in
-// docs/reference/records.md. An event without a row would be shown as one that needs nobody.
+// TestEveryEventHasAReading checks that the table has a row for each kind of
+// record. An event without a row would be shown as one that needs nobody.
 func TestEveryEventHasAReading(t *testing.T) {
 	for _, kind := range kinds(t) {
 		key := kind.ActionType
