@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/spf13/cobra"
 )
 
@@ -36,6 +37,9 @@ func newProtocol(s *shell) *cobra.Command {
 				"its errors, its parameters with their bounds and meanings, and the members of its result.", daemon.Reference),
 		newProtocolPage(s, "errors", "print the reference page of error codes and verdicts",
 			"Print the reference page of error codes and verdicts as Markdown, with the cause of each.", schema.Errors),
+		newProtocolPage(s, "channels", "print the reference page of channels",
+			"Print the reference page of the known channels as Markdown: the forms of session keys and\n"+
+				"recipients of each.", directory.Reference),
 		newProtocolPage(s, "records", "print the reference page of audit records",
 			"Print the reference page of audit records as Markdown: each kind of record, and the names\n"+
 				"of members in filters and exports.", func() ([]byte, error) { return audit.Reference(), nil }),

@@ -36,7 +36,7 @@ type AppAccess struct {
 }
 
 // ChannelAccess is how a channel addresses people and shows a text. The defaults are those
-// of the known channels, see docs/reference/protocol/addresses.md.
+// of the known channels, see docs/reference/protocol/channels.md.
 type ChannelAccess struct {
 	// Address are the members of metadata from which the channel's app takes the address.
 	Address []string `yaml:"address,omitempty"`

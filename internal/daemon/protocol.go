@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/schema"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
@@ -23,7 +24,9 @@ func Reference() ([]byte, error) {
 			m.Roles = tasks.Named(matrix[m.Name])
 		}
 	}
-	return schema.Reference(list, schema.About(), schema.Part{Name: "metadata.exchange", Type: hints.Form()})
+	page, err := schema.Reference(list, schema.About(), schema.Part{Name: "metadata.exchange", Type: hints.Form()},
+		schema.Part{Name: "Data of tool_executing", Type: api.ToolExecuting.Data()})
+	return append(page, tasks.PhasesPage()...), err
 }
 
 // methodTable is the table of methods without a running daemon behind it; its methods must

@@ -366,5 +366,5 @@ func fieldsOf(t reflect.Type) (list []field) {
 
 // anchor is the address of a title on its page.
 func anchor(title string) string {
-	return strings.ToLower(strings.ReplaceAll(title, ".", ""))
+	return strings.ToLower(strings.NewReplacer(".", "", " ", "-").Replace(title))
 }
