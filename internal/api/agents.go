@@ -89,7 +89,7 @@ const (
 type AgentSent struct {
 	DispatchID string `json:"dispatch_id"`
 	// Status is sent, waiting where the receiver has yet to fetch it, or held.
-	Status     string    `json:"status" doc:"sent, waiting in the receiver's inbox, or held for a person."`
+	Status     string    `json:"status"`
 	ApprovalID string    `json:"approval_id,omitzero"`
 	ExchangeID string    `json:"exchange_id,omitzero"`
 	Round      int       `json:"round,omitzero"`
@@ -98,7 +98,7 @@ type AgentSent struct {
 	Reason     string    `json:"reason,omitzero"`
 	AuditID    string    `json:"audit_id"`
 	// Replayed is set if nothing was sent since it was sent before.
-	Replayed bool `json:"replayed,omitzero" doc:"The answer is that of an earlier call with the request key, from the last 24 hours."`
+	Replayed bool `json:"replayed,omitzero"`
 }
 
 // SentBy is the result for an agent.
@@ -168,7 +168,7 @@ type InboxPage = AgentMessagesOf[gate.Shown[AgentMessage]]
 type AgentMessagesOf[Message any] struct {
 	Messages []Message `json:"messages"`
 	// Cursor passes these messages, once it is given to the next read.
-	Cursor string `json:"cursor,omitzero" doc:"Sealed for this inbox. An old or foreign cursor changes nothing."`
+	Cursor string `json:"cursor,omitzero"`
 	// More is set if further messages wait.
 	More bool `json:"more"`
 }

@@ -87,7 +87,7 @@ const (
 // counterparty are instance ids. The counterparty's is empty if it is no agent.
 type ApprovalSummary struct {
 	ApprovalID string `json:"approvalId"`
-	Kind       string `json:"kind"`
+	Kind       string `json:"kind" doc:"message, escalation, effect, permission or delivery."`
 	// TaskID is the task that an effect or a permission is of, or a message about.
 	TaskID string `json:"taskId,omitzero"`
 	State  string `json:"state"`
@@ -121,14 +121,14 @@ type ApprovalSummary struct {
 	DecidedAt  int64  `json:"decidedAt,omitzero"`
 	// Reasons are all grounds for which the message was held, the likeliest first; Code and Reason
 	// are those of the first rule. It is empty for other requests.
-	Reasons []ocip.Ground `json:"reasons,omitempty"`
+	Reasons []ocip.Ground `json:"reasons,omitempty" doc:"Every rule that holds the message: first a commitment, then the other rules in their order, last a commitment with the likelihood low. code and reason are those of the first rule."`
 	// The guess, one of high, medium and low, is how likely a message that is held for its words
 	// binds somebody. It is empty if no guess holds the message, and for messages from before the
 	// guesses.
 	ocip.Guess
 	// Approvable is false if the message can only be denied, resolved or taken over; Blocked says
 	// why.
-	Approvable bool   `json:"approvable"`
+	Approvable bool   `json:"approvable" doc:"false if the message can only be denied, resolved or taken over; blocked has the reason."`
 	Blocked    string `json:"blocked,omitzero"`
 	// Needed is how many people must approve, Given how many have.
 	Needed int `json:"needed"`
@@ -152,18 +152,18 @@ func (a *ApprovalSummary) To() string {
 type Approval struct {
 	ApprovalSummary
 	// CounterpartyNow is the present kind of counterparty, if it differs from the shown one.
-	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero"`
+	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero" doc:"For people: the kind by the present configuration, if that differs."`
 	// Address is the address for the channel's app, and Group is set if many people read it.
 	Address audit.Address `json:"address,omitzero"`
-	Group   bool          `json:"group,omitzero"`
+	Group   bool          `json:"group,omitzero" doc:"Several people read the address."`
 	// Digest names exactly what would be sent, under which policy. A decision
 	// to approve or take over carries it back, and a signature is over it.
-	Digest string `json:"digest"`
+	Digest string `json:"digest" doc:"Covers sending, the policy revision and the receiver (kind, instance, user, tenant, session, target, channel, account, group)."`
 	// Salt is the secret in the digests that people sign, dropped with Content.
 	Salt string `json:"salt,omitzero"`
 	// ToSign maps each decision that can be signed to the text to sign, in the
 	// namespace of [ApprovalNamespace].
-	ToSign map[string]string `json:"toSign"`
+	ToSign map[string]string `json:"toSign" doc:"The text to sign for each decision."`
 	// SignatureRequired is set if the daemon demands one.
 	SignatureRequired bool   `json:"signatureRequired"`
 	PolicyApplied     string `json:"policyApplied"`
@@ -175,7 +175,7 @@ type Approval struct {
 	Content      string         `json:"content"`
 	ContentBytes int            `json:"contentBytes"`
 	Forgotten    bool           `json:"forgotten,omitzero"`
-	Sending      jsontext.Value `json:"sending,omitzero"`
+	Sending      jsontext.Value `json:"sending,omitzero" doc:"The message exactly as it would be sent: content, and metadata with the envelope."`
 	// RequiresHuman is set if what the message promises, or answers, takes one.
 	RequiresHuman bool `json:"requiresHuman,omitzero"`
 	// Media is the content besides the text.
@@ -183,9 +183,9 @@ type Approval struct {
 	// Extracts are the parts that people are shown of texts besides Content: of each file and
 	// inline part the beginning, and of these and other strings the surroundings of the findings.
 	// They are dropped with Content.
-	Extracts         []Extract         `json:"extracts,omitempty"`
+	Extracts         []Extract         `json:"extracts,omitempty" doc:"Parts of other texts: of each file and inline part the beginning (64 KiB of all together), and the surroundings of each finding. at is the beginning in the member's text, of that text's length. For a file, member is \"file \" and the member of its item in media."`
 	DetectedKeywords []string          `json:"detectedKeywords"`
-	Detections       []audit.Detection `json:"detections"`
+	Detections       []audit.Detection `json:"detections" doc:"The findings, by member (none for content) and bytes."`
 	DataShared       []ocip.Shared     `json:"dataShared"`
 	DataWithheld     []ocip.Withheld   `json:"dataWithheld"`
 	Transcript       []ocip.Turn       `json:"transcript"`
@@ -196,17 +196,17 @@ type Approval struct {
 	EscalatedExchange string `json:"escalatedExchange,omitzero"`
 	// Exchange is the bounds within which the whole exchange can be approved, null if that is
 	// nothing; NoExchange says why.
-	Exchange   *Bounds `json:"exchange,omitzero"`
+	Exchange   *Bounds `json:"exchange,omitzero" doc:"The widest bounds of a grant for the exchange; noExchange has the reason if there is none."`
 	NoExchange string  `json:"noExchange,omitzero"`
 	// Approvals are the approvals given so far, if several are needed.
 	Approvals []ApprovalDecision `json:"approvals"`
 	// Changed lists what is no longer as it was when a person last looked.
-	Changed []ApprovalChange `json:"changed"`
+	Changed []ApprovalChange `json:"changed" doc:"The changes since a person last looked: policyRevision, verdict, sending, media, interceptor, and members of the receiver such as address.account."`
 	// Decision is set once the state is final.
 	Decision *ApprovalDecision `json:"decision"`
 	// Delivery is how far a message is that was approved for a runtime that delivers by
 	// itself: ready to be redeemed, claimed, sent, unknown, abandoned or expired.
-	Delivery string `json:"delivery,omitzero"`
+	Delivery string `json:"delivery,omitzero" doc:"Of an approved message that a runtime delivers: ready, claimed, sent, unknown, abandoned or expired."`
 }
 
 // MediaItem is a local file or an address elsewhere that a message sends along. A file has its

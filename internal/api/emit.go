@@ -45,15 +45,15 @@ type EmitAnswer = EmitResultOf[gate.Sealed]
 // is an [ExchangeRef] where it may and the verdict where it may not.
 type EmitResultOf[Data any] struct {
 	Allowed bool   `json:"allowed"`
-	Data    Data   `json:"data,omitzero" doc:"The message or the call as it may be sent, with its envelope. Of an approved tool call: in canonical form (RFC 8785, numbers as they came), without toolCallId."`
+	Data    Data   `json:"data,omitzero"`
 	Reason  string `json:"reason,omitzero"`
 	OCIP    any    `json:"ocip,omitzero"`
 	// Held is set if a person decides; ApprovalID names what waits.
-	Held       bool   `json:"held,omitzero" doc:"A person decides. The message may be sent once approval:resolved brings it, or once it is redeemed; a tool call is asked about again after the decision."`
+	Held       bool   `json:"held,omitzero"`
 	ApprovalID string `json:"approvalId,omitzero"`
 	// ExemptUntil is until when, in milliseconds since 1970, the caller need not ask about calls of
 	// tools, as long as the connection that brought this has not ended; 0 if it has to ask.
-	ExemptUntil int64 `json:"exemptUntil,omitzero" doc:"Unix milliseconds: until then the caller need not ask about tool calls (Calls that need no asking in agents.md)."`
+	ExemptUntil int64 `json:"exemptUntil,omitzero"`
 
 	lost func(written bool)
 }

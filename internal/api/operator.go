@@ -21,7 +21,7 @@ type Status struct {
 	Mirror          string    `json:"mirror"`
 	// UnusedSocket is a socket that the service manager passed and that is not used, since another
 	// one is configured; absent if there is none.
-	UnusedSocket string `json:"unusedSocket,omitzero"`
+	UnusedSocket string `json:"unusedSocket,omitzero" doc:"A socket that was passed while another one is configured."`
 	// Connections are those of both sockets, without the one that asks.
 	Connections int           `json:"connections"`
 	Apps        []AppStatus   `json:"apps"`
@@ -134,9 +134,9 @@ type ConfigDifference struct {
 type ConfigReload struct {
 	// ChangeCount is how many values took effect, and Changes are the first 64.
 	ChangeCount int                `json:"changeCount"`
-	Changes     []ConfigDifference `json:"changes"`
+	Changes     []ConfigDifference `json:"changes" doc:"The first 64 values that differ, secrets as ***. List entries have their names as keys (agents.alice.max_rounds), so a moved entry is no change."`
 	// PendingRestart are the keys that keep their values until the next start.
-	PendingRestart []string `json:"pendingRestart"`
+	PendingRestart []string `json:"pendingRestart" doc:"Changed keys that take a restart."`
 	// InForceSince is when the last changes since the start took effect, if there were any. By is
 	// file, operator or signal, and Last are the first 64 of these changes.
 	InForceSince time.Time          `json:"inForceSince,omitzero"`
@@ -171,10 +171,10 @@ type ConfigDiffResult struct {
 // PolicyReloadResult is the policy and configuration in force after policy.reload (operator), which
 // takes the whole configuration.
 type PolicyReloadResult struct {
-	Revision string `json:"revision"`
-	Digest   string `json:"digest"`
+	Revision string `json:"revision" doc:"sha256: and the first 12 digits of digest."`
+	Digest   string `json:"digest" doc:"Covers names and texts of the policy's files and policy.data."`
 	// Changed is false if the policy was in force before.
-	Changed bool         `json:"changed"`
+	Changed bool         `json:"changed" doc:"false if the policy was already in force."`
 	Files   []string     `json:"files"`
 	Config  ConfigReload `json:"config"`
 }

@@ -21,7 +21,7 @@ type RedeemAnswer = RedeemedOf[gate.Sealed]
 type RedeemedOf[Data any] struct {
 	Claim    string `json:"claim"`
 	Data     Data   `json:"data"`
-	Replayed bool   `json:"replayed,omitzero" doc:"The answer is that of an earlier call with the request key."`
+	Replayed bool   `json:"replayed,omitzero"`
 
 	lost func(written bool)
 }
@@ -77,7 +77,7 @@ type Redeemable struct {
 	SessionKey string `json:"sessionKey"`
 	// Origin is the member origin of the message's metadata: which part of a runtime asked
 	// for it.
-	Origin    string `json:"origin,omitzero" doc:"That member of the message's metadata, for a runtime of several parts."`
+	Origin    string `json:"origin,omitzero"`
 	ExpiresAt int64  `json:"expiresAt"`
 }
 
