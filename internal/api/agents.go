@@ -171,6 +171,8 @@ type AgentMessagesOf[Message any] struct {
 	Cursor string `json:"cursor,omitzero"`
 	// More is set if further messages wait.
 	More bool `json:"more"`
+
+	Followed `json:"-"`
 }
 
 // AgentContactsParams asks whom the grant's agent can write to (agent.contacts).

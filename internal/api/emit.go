@@ -55,14 +55,8 @@ type EmitResultOf[Data any] struct {
 	// tools, as long as the connection that brought this has not ended; 0 if it has to ask.
 	ExemptUntil int64 `json:"exemptUntil,omitzero"`
 
-	lost func(written bool)
+	Followed `json:"-"`
 }
-
-// OnLost returns the function to call if no receiver is known to have taken the answer.
-func (r EmitResultOf[Data]) OnLost() func(written bool) { return r.lost }
-
-// Watch has a function told where nobody is known to have taken the answer.
-func (r *EmitResultOf[Data]) Watch(lost func(written bool)) { r.lost = lost }
 
 // EmittedMessage is the data of a message that a runtime delivers or received
 // by itself.

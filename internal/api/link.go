@@ -39,10 +39,16 @@ type Link interface {
 
 // Line is the place of a connection to put events.
 type Line interface {
-	// Put queues an event and never waits. Taken, if set, is called once the other end has taken
-	// the event out of the socket; it is never called where the connection ends before. Put reports
-	// false if the event was not queued because the connection is ending. The payload is copied.
-	Put(e gate.Event, taken func()) bool
+	// Put queues an event and never waits. The fate is nil if the event has nobody's text. Put
+	// reports false if the event was not queued because the connection is ending. The payload is
+	// copied.
+	Put(e gate.Event, fate gate.Fate) bool
+	// Recall takes back queued messages if one of them may not be written any more. It drops the
+	// events of observers that may not be written, and returns all messages that it has taken back:
+	// they may be put again. The connection is ended if such a text is half written, or part of an
+	// answer. Recall waits until no write is under way, and calls Stays meanwhile. Meanwhile the
+	// caller puts no messages, and there is no other Recall.
+	Recall() (back []gate.Recallable, ended bool)
 	// Flush has what is queued written, and does not wait for it. A sent event is written by the
 	// next flush at the latest.
 	Flush()

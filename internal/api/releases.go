@@ -23,14 +23,8 @@ type RedeemedOf[Data any] struct {
 	Data     Data   `json:"data"`
 	Replayed bool   `json:"replayed,omitzero"`
 
-	lost func(written bool)
+	Followed `json:"-"`
 }
-
-// OnLost returns the function to call if no receiver is known to have taken the answer.
-func (r RedeemedOf[Data]) OnLost() func(written bool) { return r.lost }
-
-// Watch has a function told where nobody is known to have taken the answer.
-func (r *RedeemedOf[Data]) Watch(lost func(written bool)) { r.lost = lost }
 
 // The outcomes of a message that its runtime delivers.
 const (
@@ -86,6 +80,22 @@ type RedeemableResult struct {
 	Approvals []Redeemable `json:"approvals"`
 }
 
-// Watched is a result of which somebody wants to know where nobody took it: the connection
-// ended before it was read, as far as is known. Written says whether it was in the socket.
-type Watched interface{ OnLost() func(written bool) }
+// Followed is the part of a result with somebody's text that follows it through the queue of its
+// connection. It is a [gate.Fate].
+type Followed struct {
+	lost  func(written bool)
+	while func() bool
+}
+
+// OnLost returns the function to call if no receiver is known to have taken the answer: the
+// connection ended before. Written reports whether any of it was in the socket.
+func (f Followed) OnLost() func(written bool) { return f.lost }
+
+// Stays reports whether the answer may still be written.
+func (f Followed) Stays() bool { return f.while == nil || f.while() }
+
+// Watch sets the function to call if no receiver is known to have taken the answer.
+func (f *Followed) Watch(lost func(written bool)) { f.lost = lost }
+
+// While sets the condition under which the answer may be written. It never waits.
+func (f *Followed) While(may func() bool) { f.while = may }

@@ -350,7 +350,7 @@ func (s *Server) worst(p *process) (worst *conn) {
 		}
 	}
 	for c := range s.conns {
-		if c.process == p && (worst == nil || c.out.worse(worst.out)) {
+		if c.process == p && (worst == nil || worse(c.out, worst.out)) {
 			worst = c
 		}
 	}

@@ -114,7 +114,7 @@ func TestObserversAreCutFirst(t *testing.T) {
 	payload := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
 	sent := 0
 	for ; h.Queued() < 900<<10; sent++ {
-		if !deliveries.Put(gate.Notice("delivery", payload), func() {}) {
+		if !deliveries.Put(gate.Notice("delivery", payload), onTaken(func() {})) {
 			t.Fatal("a delivery was not taken")
 		}
 		deliveries.Flush()
@@ -173,11 +173,11 @@ func TestTheLongestQueueIsCut(t *testing.T) {
 	payload := []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
 	short, few := h.join(t)
 	for range 8 {
-		few.Put(gate.Notice("few", payload), func() {})
+		few.Put(gate.Notice("few", payload), onTaken(func() {}))
 		few.Flush()
 	}
 	long, many := h.join(t)
-	for many.Put(gate.Notice("many", payload), func() {}) {
+	for many.Put(gate.Notice("many", payload), onTaken(func() {})) {
 		many.Flush()
 	}
 	long.lagged()
@@ -212,9 +212,9 @@ func TestQueuedIsCountedRight(t *testing.T) {
 		p, link := h.join(t)
 		all.Go(func() {
 			for i := range 400 {
-				var taken func()
+				var taken gate.Fate
 				if i%3 == 0 {
-					taken = func() {}
+					taken = onTaken(func() {})
 				}
 				link.Put(gate.Notice("e"+strconv.Itoa(i), []byte(`"`+strings.Repeat("é", i)+`"`)), taken)
 				if i%5 == 0 {

@@ -249,18 +249,13 @@ func (c *conn) handle(line []byte) {
 	}
 	switch m.Pace {
 	case Quick:
-		c.answer(&r, m, params)
+		result, _, err := c.call(&r, m, params)
+		c.respond(r.ID, result, m.answered(err))
 	case Patient:
 		c.begin(&r, m, params, len(line))
 	case Streaming:
 		c.stream(&r, m, params)
 	}
-}
-
-// answer calls a method and queues its answer.
-func (c *conn) answer(r *wire.Request, m *Method, params any) {
-	result, _, err := c.call(r, m, params)
-	c.respond(r.ID, result, m.answered(err))
 }
 
 // respond queues the answer of a method.
@@ -270,8 +265,8 @@ func (c *conn) respond(requestID string, result any, err error) {
 		return
 	}
 	var lost func(written bool)
-	if watched, ok := result.(api.Watched); ok {
-		lost = watched.OnLost()
+	if w, ok := result.(watched); ok {
+		lost = w.OnLost()
 	}
 	c.out.answer(c.server.newID(), c.server.now().UnixMilli(), requestID, result, lost)
 }
@@ -324,7 +319,9 @@ func (c *conn) fail(requestID string, err error) {
 // begin runs a patient method beside the reader. It waits while the connection has too much in
 // flight, so that a client that floods slows itself.
 func (c *conn) begin(r *wire.Request, m *Method, params any, cost int) {
-	c.out.flushIf(c.crowded(cost))
+	if c.crowded(cost) {
+		c.out.flush()
+	}
 	if !c.enter(r.ID, cost) {
 		c.fail(r.ID, errClosing)
 		return
@@ -579,9 +576,12 @@ func (c *conn) hangUp() {
 }
 
 // Put queues an event (api.Line).
-func (c *conn) Put(e gate.Event, taken func()) bool {
-	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), e.Name(), e.Payload(), taken)
+func (c *conn) Put(e gate.Event, fate gate.Fate) bool {
+	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), e.Name(), e.Payload(), fate)
 }
+
+// Recall takes back queued messages (api.Line).
+func (c *conn) Recall() (back []gate.Recallable, ended bool) { return c.out.recall() }
 
 // Flush has the queue written (api.Link).
 func (c *conn) Flush() { c.out.flushSoon() }

@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/wire"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/jsonline"
-	"github.com/openclawos/ocipd/internal/base/peer"
-	"golang.org/x/sys/unix"
 )
 
 // outQueue holds the frames for one connection. Adding a frame only copies it. One goroutine at a
@@ -48,7 +48,7 @@ type outQueue struct {
 	// lastFrame is the length of the last frame.
 	lastFrame int
 	spare     []byte
-	writing   bool
+	writer    writer
 	// wasOverAll is set if the queue was ended because all connections together had too much.
 	wasOverAll bool
 	// queued and written count bytes from the connection's beginning. begun is the end of the bytes
@@ -67,6 +67,16 @@ type outQueue struct {
 	// changed is closed when the queue shrinks or ends, to wake waiting goroutines.
 	changed chan struct{}
 }
+
+// writer is the state of a queue's writer. It halts for [outQueue.recall].
+type writer uint8
+
+const (
+	writerIdle writer = iota
+	writerBusy
+	writerHalts
+	writerHalted
+)
 
 // piece is a part of the queue. loose counts the bytes of its frames that are no deliveries.
 type piece struct {
@@ -105,25 +115,6 @@ func (p *pieces) put(frames []byte) bool {
 	return true
 }
 
-// ack calls taken when the other end has read everything up to end, or lost if it is not known to
-// have. Its frame begins at start.
-type ack struct {
-	start, end int64
-	taken      func()
-	lost       func(written bool)
-}
-
-// miss is an answer that the other end is not known to have read. written says whether any of it
-// was in the socket: a client that closes with half a line unread can have read the half that
-// matters.
-type miss struct {
-	lost    func(written bool)
-	written bool
-}
-
-// ackInterval is how often the daemon checks whether a connection has read its pending deliveries.
-const ackInterval = 20 * time.Millisecond
-
 // errEnded means that the connection is over.
 var errEnded = errors.New("the connection has ended")
 
@@ -141,37 +132,30 @@ func (q *outQueue) spelled(b []byte, from int) []byte {
 }
 
 func (q *outQueue) response(id string, now int64, requestID string, result any, failure *api.Error) {
-	q.add(nil, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, failure) })
+	q.add(ack{}, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, failure) })
 }
 
 // answer queues the response of a method that succeeded. lost, if set, is called if the other end
 // is not known to have read it.
 func (q *outQueue) answer(id string, now int64, requestID string, result any, lost func(written bool)) {
-	if lost == nil {
-		q.response(id, now, requestID, result, nil)
-		return
-	}
-	q.addAck(ack{lost: lost}, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, nil) })
+	fate, _ := result.(gate.Fate)
+	q.add(ack{lost: lost, fate: fate, answer: true}, func(b []byte) []byte { return wire.AppendResponse(b, id, now, requestID, result, nil) })
 }
 
 func (q *outQueue) opening(id string, now int64, requestID string, result any) {
-	q.add(nil, func(b []byte) []byte { return wire.AppendOpening(b, id, now, requestID, result) })
+	q.add(ack{}, func(b []byte) []byte { return wire.AppendOpening(b, id, now, requestID, result) })
 }
 
-func (q *outQueue) event(id string, now int64, event string, payload []byte, taken func()) bool {
-	return q.add(taken, func(b []byte) []byte { return wire.AppendEvent(b, id, now, event, payload) })
+func (q *outQueue) event(id string, now int64, event string, payload []byte, fate gate.Fate) bool {
+	return q.add(ack{fate: fate}, func(b []byte) []byte { return wire.AppendEvent(b, id, now, event, payload) })
 }
 
 func (q *outQueue) chunk(id string, now int64, requestID string, chunk []byte, done bool) {
-	q.add(nil, func(b []byte) []byte { return wire.AppendChunk(b, id, now, requestID, chunk, done) })
+	q.add(ack{}, func(b []byte) []byte { return wire.AppendChunk(b, id, now, requestID, chunk, done) })
 }
 
 // add queues a frame. It returns false if the connection is ending, or ends because of it.
-func (q *outQueue) add(taken func(), frame func([]byte) []byte) bool {
-	return q.addAck(ack{taken: taken}, frame)
-}
-
-func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
+func (q *outQueue) add(a ack, frame func([]byte) []byte) bool {
 	q.mu.Lock()
 	if q.ending {
 		if a.lost != nil {
@@ -179,6 +163,11 @@ func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 		}
 		q.mu.Unlock()
 		return false
+	}
+	if !a.answer && a.fate != nil && a.delivered() == nil && !a.fate.Stays() {
+		// The rules changed since the caller asked, and a recall has come before the event.
+		q.mu.Unlock()
+		return true
 	}
 	if len(q.filling.frames) >= pieceBytes {
 		q.filled = append(q.filled, q.filling)
@@ -204,10 +193,10 @@ func (q *outQueue) addAck(a ack, frame func([]byte) []byte) bool {
 	}
 	a.start = q.queued
 	q.queued += size
-	if a.end = q.queued; a.taken != nil || a.lost != nil {
+	if a.end = q.queued; a.fate != nil || a.lost != nil {
 		q.acks = append(q.acks, a)
 	}
-	if a.taken != nil {
+	if a.delivered() != nil {
 		q.hold(size, 0)
 	} else {
 		q.filling.loose += size
@@ -233,32 +222,9 @@ func (q *outQueue) hold(bytes, loose int64) {
 // The caller holds the lock.
 func (q *outQueue) letGo() {
 	q.missLocked()
+	q.last = nil
 	q.filled, q.filling, q.waiting, q.spare = nil, piece{}, 0, nil
 	q.hold(-q.held.Load(), -q.loose.Load())
-}
-
-// missLocked gives up on answers that were not read so far.
-func (q *outQueue) missLocked() {
-	for _, a := range q.acks {
-		if a.lost != nil {
-			q.missed = append(q.missed, miss{a.lost, a.start < q.begun})
-		}
-	}
-	q.acks = nil
-}
-
-// lose reports the answers that the other end is not known to have read, once the queue is closed.
-// readAll is set if the other end closed the connection and left nothing unread.
-func (q *outQueue) lose(readAll bool) {
-	q.mu.Lock()
-	missed := q.missed
-	q.missed = nil
-	q.mu.Unlock()
-	for _, m := range missed {
-		if !m.written || !readAll {
-			m.lost(m.written)
-		}
-	}
 }
 
 // cut ends the queue because all connections together have too much. It returns false if nothing is
@@ -289,7 +255,7 @@ func (q *outQueue) wasCut() bool {
 
 // worse reports whether a queue is to be ended before another: first one that observes without
 // reading, then the longer one.
-func (q *outQueue) worse(other *outQueue) bool {
+func worse(q, other *outQueue) bool {
 	mine, theirs := q.loose.Load(), other.loose.Load()
 	if mine < observing && theirs < observing {
 		return q.held.Load() > other.held.Load()
@@ -319,21 +285,14 @@ func (q *outQueue) deadline(after time.Duration) {
 	_ = q.socket.SetWriteDeadline(q.now().Add(after))
 }
 
-// flushIf flushes if the condition holds.
-func (q *outQueue) flushIf(condition bool) {
-	if condition {
-		q.flush()
-	}
-}
-
 // flush writes the queue, unless another goroutine is writing it.
 func (q *outQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.writing || q.dead || (q.waiting == 0 && q.last == nil) {
+	if q.writer != writerIdle || q.dead || (q.waiting == 0 && q.last == nil) {
 		return
 	}
-	q.writing = true
+	q.writer = writerBusy
 	q.write()
 }
 
@@ -341,10 +300,15 @@ func (q *outQueue) flush() {
 func (q *outQueue) flushSoon() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.writing || q.dead || (q.waiting == 0 && q.last == nil) {
+	q.begin()
+}
+
+// begin is flushSoon for a caller that holds the lock.
+func (q *outQueue) begin() {
+	if q.writer != writerIdle || q.dead || (q.waiting == 0 && q.last == nil) {
 		return
 	}
-	q.writing = true
+	q.writer = writerBusy
 	go func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -354,11 +318,8 @@ func (q *outQueue) flushSoon() {
 
 // write is the one writer. The caller holds the lock, which write releases while it writes.
 func (q *outQueue) write() {
-	defer func() {
-		q.writing = false
-		q.wakeWaiting()
-	}()
-	for !q.dead && (q.waiting > 0 || q.last != nil) {
+	defer q.rest()
+	for !q.dead && q.writer == writerBusy && (q.waiting > 0 || q.last != nil) {
 		if q.last != nil {
 			q.writeLast(nil)
 			return
@@ -371,6 +332,11 @@ func (q *outQueue) write() {
 		q.mu.Lock()
 		q.written += int64(n)
 		q.begun = q.written
+		q.forgetWritten()
+		if q.writer == writerHalts && !q.ending && errors.Is(err, os.ErrDeadlineExceeded) {
+			q.putBack(first, n)
+			return
+		}
 		if !q.dead && q.held.Load() > 0 { // otherwise it was dropped
 			q.hold(-int64(len(frames)), -first.loose)
 		}
@@ -379,7 +345,7 @@ func (q *outQueue) write() {
 				q.writeLast(torn(frames, n))
 				return
 			}
-			q.writing = false
+			q.rest()
 			q.die(err)
 			return
 		}
@@ -453,13 +419,16 @@ func (q *outQueue) close() {
 // drain writes the queue and takes no more, for at most this long. It also gives the other end that
 // long to read, so that a delivery at the last moment need not be repeated.
 func (q *outQueue) drain(limit time.Duration) {
-	q.deadline(limit)
+	q.mu.Lock()
+	if q.ending = true; !q.dead { // otherwise a write that is under way fails
+		q.deadline(limit)
+	}
+	q.mu.Unlock()
 	q.flush()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	q.mu.Lock()
-	q.ending = true
-	for !q.dead && (q.writing || len(q.acks) > 0) && ctx.Err() == nil {
+	for !q.dead && (q.writer != writerIdle || len(q.acks) > 0) && ctx.Err() == nil {
 		wait := q.waitChange()
 		q.mu.Unlock()
 		select {
@@ -518,84 +487,4 @@ func (q *outQueue) wakeWaiting() {
 		close(q.changed)
 		q.changed = nil
 	}
-}
-
-// checkSoon schedules a check whether the other end has read its events. The caller holds the lock.
-func (q *outQueue) checkSoon() {
-	if q.checking || len(q.acks) == 0 || q.dead {
-		return
-	}
-	q.checking = true
-	time.AfterFunc(ackInterval, func() {
-		q.mu.Lock()
-		q.checking = false
-		q.mu.Unlock()
-		q.check()
-	})
-}
-
-// check calls the acks whose events the other end has read. It counts the kernel's buffer
-// generously, so an event never counts as read too early.
-func (q *outQueue) check() {
-	// Frames that are written after this are not covered, however soon they are read.
-	q.mu.Lock()
-	written := q.written
-	q.mu.Unlock()
-	unread, alive := q.unread()
-	q.mu.Lock()
-	n := 0
-	if alive {
-		for n < len(q.acks) && q.acks[n].end <= written-unread {
-			n++
-		}
-	}
-	taken := append([]ack(nil), q.acks[:n]...)
-	q.acks = q.acks[:copy(q.acks, q.acks[n:])]
-	if !alive {
-		// Answers that were not read by now never will be.
-		q.missLocked()
-	}
-	q.checkSoon()
-	if len(q.acks) == 0 {
-		q.wakeWaiting()
-	}
-	q.mu.Unlock()
-	for _, a := range taken {
-		if a.taken != nil {
-			a.taken()
-		}
-	}
-}
-
-// there reports whether the other end can still read.
-func (q *outQueue) there() bool {
-	raw, err := q.socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	there := false
-	err = raw.Control(func(fd uintptr) {
-		events, err := peer.Poll(int(fd), 0)
-		there = err != nil || events&(unix.POLLHUP|unix.POLLERR) == 0
-	})
-	return there && err == nil
-}
-
-// unread asks the operating system how much the other end has not read, and whether it is still
-// there. The order matters: a process that dies takes its unread data with it, and by then it no
-// longer counts as there.
-func (q *outQueue) unread() (n int64, alive bool) {
-	raw, err := q.socket.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	err = raw.Control(func(fd uintptr) {
-		held, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-		if err != nil {
-			return
-		}
-		events, err := peer.Poll(int(fd), unix.POLLRDHUP)
-		n, alive = int64(held), err == nil && events&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) == 0
-	})
-	return n, alive && err == nil
 }

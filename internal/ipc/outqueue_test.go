@@ -167,7 +167,7 @@ func TestOutQueueOverflow(t *testing.T) {
 				t.Fatal(err)
 			}
 			taken := make(chan struct{}, 100)
-			for n := 0; q.event("s", 1, event(n), []byte(`"`+strings.Repeat("y", 1000)+`"`), func() { taken <- struct{}{} }); n++ {
+			for n := 0; q.event("s", 1, event(n), []byte(`"`+strings.Repeat("y", 1000)+`"`), onTaken(func() { taken <- struct{}{} })); n++ {
 				if n > 10 {
 					t.Fatal("the queue takes more than its limit")
 				}
@@ -224,7 +224,7 @@ func TestOutQueueAcksWhatWasRead(t *testing.T) {
 	ours, theirs := pair(t)
 	q, _ := newQueue(ours, 1<<20, time.Now)
 	first, second := make(chan struct{}), make(chan struct{})
-	q.event("s", 1, "first", []byte("{}"), func() { close(first) })
+	q.event("s", 1, "first", []byte("{}"), onTaken(func() { close(first) }))
 	q.flush()
 	unhappened(t, first, "an event that nobody has read counts as taken")
 	lines := bufio.NewReader(theirs)
@@ -232,7 +232,7 @@ func TestOutQueueAcksWhatWasRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, first, "an event that was read does not count as taken")
-	q.event("s", 1, "second", []byte("{}"), func() { close(second) })
+	q.event("s", 1, "second", []byte("{}"), onTaken(func() { close(second) }))
 	q.flush()
 	unhappened(t, second, "an event that nobody has read counts as taken")
 	if _, err := lines.ReadBytes('\n'); err != nil {
@@ -276,7 +276,7 @@ func TestOutQueueDoesNotAckTheDead(t *testing.T) {
 		ours, theirs := pair(t)
 		q, _ := newQueue(ours, 1<<20, time.Now)
 		taken := make(chan struct{})
-		q.event("s", 1, "event", []byte("{}"), func() { close(taken) })
+		q.event("s", 1, "event", []byte("{}"), onTaken(func() { close(taken) }))
 		q.flush()
 		dead := make(chan struct{})
 		go func() {
@@ -314,10 +314,10 @@ func TestOutQueueAckRace(t *testing.T) {
 			both.Go(q.check)
 		}
 		both.Go(func() {
-			q.event("s", int64(n), "event", []byte("{}"), func() {
+			q.event("s", int64(n), "event", []byte("{}"), onTaken(func() {
 				early.Store(!read.Load())
 				close(taken)
-			})
+			}))
 			q.flush()
 		})
 		both.Wait()
@@ -339,7 +339,7 @@ func TestOutQueueDrain(t *testing.T) {
 	ours, theirs := pair(t)
 	q, _ := newQueue(ours, 1<<20, time.Now)
 	taken := make(chan struct{})
-	q.event("s", 1, "last", []byte("{}"), func() { close(taken) })
+	q.event("s", 1, "last", []byte("{}"), onTaken(func() { close(taken) }))
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -362,7 +362,7 @@ func TestOutQueueDrainIsBounded(t *testing.T) {
 	for _, size := range []int{10, 4 << 20} {
 		ours, _ := pair(t)
 		q, _ := newQueue(ours, 1<<20, time.Now)
-		q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", size)+`"`), func() { t.Error("taken") })
+		q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", size)+`"`), onTaken(func() { t.Error("taken") }))
 		began := time.Now()
 		q.drain(moment)
 		if took := time.Since(began); took > patience/4 {
@@ -413,7 +413,7 @@ func TestOutQueueRoom(t *testing.T) {
 func TestOutQueueWriteError(t *testing.T) {
 	ours, theirs := pair(t)
 	q, end := newQueue(ours, 1<<20, time.Now)
-	q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", 4<<20)+`"`), func() { t.Error("taken") })
+	q.event("s", 1, "event", []byte(`"`+strings.Repeat("x", 4<<20)+`"`), onTaken(func() { t.Error("taken") }))
 	q.flushSoon()
 	theirs.Close()
 	select {
@@ -457,7 +457,7 @@ func TestOutQueueHalfAnAnswer(t *testing.T) {
 			ends(q, theirs)
 			ours.Close()
 			q.mu.Lock()
-			for q.writing {
+			for q.writer != writerIdle {
 				changed := q.waitChange()
 				q.mu.Unlock()
 				<-changed

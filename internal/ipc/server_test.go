@@ -608,7 +608,7 @@ func TestLaggingConnection(t *testing.T) {
 	link := <-links
 	payload := []byte(`"` + strings.Repeat("x", 3000) + `"`)
 	sent := 0
-	for link.Put(gate.Notice("e"+strconv.Itoa(sent), payload), func() { taken.Add(1) }) {
+	for link.Put(gate.Notice("e"+strconv.Itoa(sent), payload), onTaken(func() { taken.Add(1) })) {
 		if sent++; sent > 10_000 {
 			t.Fatal("the queue is unbounded")
 		}

@@ -84,11 +84,11 @@ func (h receivers) Handed(to outbox.Receiver, d *outbox.Delivery, about api.Hook
 	k := h.kernel.rules()
 	if d.Hook == api.MessageSending {
 		// The channel's owner too, after the message, if it asked for that.
-		k.apps.Observe(k.terms, api.MessageSent, d.Sealed(), about, nil)
+		k.apps.Observe(k.terms, api.MessageSent, d.Sealed(), about, d.From, nil)
 		return
 	}
-	k.apps.Observe(k.terms, api.MessageReceived, d.Sealed(), about, to.(*registry.App))
-	k.apps.Observe(k.terms, api.AgentStarting, gate.Fact(api.RunEvent(d.RunID, d.About.AgentID, d.About.SessionKey)), about, nil)
+	k.apps.Observe(k.terms, api.MessageReceived, d.Sealed(), about, d.From, to.(*registry.App))
+	k.apps.Observe(k.terms, api.AgentStarting, gate.Fact(api.RunEvent(d.RunID, d.About.AgentID, d.About.SessionKey)), about, "", nil)
 }
 
 // Commit makes a change of the outbox durable.

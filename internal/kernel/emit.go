@@ -5,6 +5,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // Emit takes a hook from a runtime that delivers by itself. A message goes the same way as one that
@@ -53,6 +54,13 @@ func (k *Kernel) carried(m *outgoing, decided *api.DispatchResult, err error) (a
 	}
 	result := api.EmitAnswer{Allowed: true, OCIP: decided.OCIP, Data: m.sealed}
 	result.Watch(k.releases.Allowed(m.record))
+	to, from, tenant, generation, channel := "", m.sender.ID, m.sender.TenantID, m.known.generation, directory.ChannelOf(m.key)
+	if m.local != nil {
+		to = m.local.ID
+	}
+	result.While(func() bool {
+		return k.rules().generation(tenant) == generation && k.pauses.Of(channel, from, to) == ""
+	})
 	return result, nil
 }
 

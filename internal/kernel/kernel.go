@@ -189,13 +189,13 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		Host: receivers{k}, Store: o.Store, Keys: o.Keys, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
 	})
 	k.apps, err = registry.New(k.closing, registry.Options{
-		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms }, Listened: k.Exempt.End,
+		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms }, Listened: k.Exempt.End, Paused: k.pauses.Of,
 		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Metrics: o.Metrics, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1) }, Now: o.Now, NewID: o.NewID})
+	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1); k.tasks.Go(k.recall) }, Now: o.Now, NewID: o.NewID})
 	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
 		return k.rules().tell(r, c, o, nil)
 	}
@@ -219,6 +219,10 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	k.tasks.Go(k.sweep)
 	return k, nil
 }
+
+// recall takes back what is queued for connections and may not be written any more. It waits, and
+// so is not called in a commit.
+func (k *base) recall() { k.outbox.Recall(registry.Lines(k.apps)...) }
 
 // Shrink empties the caches of the store.
 func (k *Kernel) Shrink() { k.state.Shrink() }

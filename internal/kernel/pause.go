@@ -37,7 +37,16 @@ func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.
 		r.AgentID, r.TenantID, r.UserID = agent.InstanceID, agent.TenantID, agent.UserID
 	}
 	defer k.Exempt.End()
-	return k.pauses.Change(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true}, k.commit)
+	return k.setPause(row, pause, &store.Change{Records: []*audit.Record{r}, Last: true})
+}
+
+// setPause makes a change of the pauses durable, and takes back what apps have not read.
+func (k *base) setPause(row store.Paused, pause bool, change *store.Change) (api.PauseResult, error) {
+	result, err := k.pauses.Change(row, pause, change, k.commit)
+	if pause && err == nil {
+		k.recall()
+	}
+	return result, err
 }
 
 // Halt stops all sending, durably, with the record of the daemon's finding. A person must look into
@@ -46,7 +55,7 @@ func (k *Kernel) Halt(by string, found *audit.Record) error {
 	paused := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_paused", Details: map[string]any{"by": by, "scope": api.PausedAll, "because": found.ID}}
 	change := &store.Change{Records: []*audit.Record{found, paused}, Last: true}
 	defer k.Exempt.End()
-	result, err := k.pauses.Change(store.Paused{Scope: api.PausedAll, At: k.now(), By: by}, true, change, k.commit)
+	result, err := k.setPause(store.Paused{Scope: api.PausedAll, At: k.now(), By: by}, true, change)
 	if err == nil && !result.Changed {
 		_, err = k.commit(&store.Change{Records: []*audit.Record{found}, Last: true})
 	}

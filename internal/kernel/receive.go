@@ -363,7 +363,7 @@ func (k inbound) observeReceived(in *incoming, receipt store.Receipt, r *audit.R
 	}
 	about := in.about()
 	about.Timestamp, about.AuditID = now.UnixMilli(), r.ID
-	k.apps.Observe(k.terms, api.MessageReceived, seen, about, in.app)
+	k.apps.Observe(k.terms, api.MessageReceived, seen, about, "", in.app)
 	return nil
 }
 
@@ -412,7 +412,7 @@ func (k inbound) take(in *incoming, change *store.Change, expires time.Time) (ap
 		}
 	}
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(in.key, in.agent.ID)), in.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(in.key, in.agent.ID)), in.about(), "", nil)
 	}
 	return result, nil
 }
@@ -492,7 +492,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		if err != nil {
 			return api.OK{}, err
 		}
-		k.apps.Observe(k.terms, api.AgentCompleted, ended, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, nil)
+		k.apps.Observe(k.terms, api.AgentCompleted, ended, api.HookContext{AgentID: agent.ID, SessionKey: run.SessionKey, Timestamp: now.UnixMilli(), AuditID: r.ID}, "", nil)
 	}
 	return api.OK{OK: true}, nil
 }

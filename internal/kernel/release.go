@@ -94,7 +94,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	}
 	k.state.Entered(change)
 	if *fresh {
-		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), nil)
+		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), "", nil)
 	}
 	return result, nil
 }
@@ -178,7 +178,7 @@ func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.
 	}
 	about := m.about()
 	about.Timestamp, about.AuditID = now.UnixMilli(), sent.ID
-	k.apps.Observe(k.terms, api.MessageSending, seen, about, m.app)
+	k.apps.Observe(k.terms, api.MessageSending, seen, about, "", m.app)
 }
 
 // stamp puts the envelope and the disclosure on the message. Nothing may

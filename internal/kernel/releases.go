@@ -37,6 +37,9 @@ func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, ma
 	if err != nil && unknown == nil && !k.asked(r) {
 		return api.RedeemAnswer{}, noneToRedeem(p.ApprovalID)
 	}
+	if err == nil {
+		answer.While(func() bool { return k.inForce.Load() == k && k.mayLeave(r) == nil })
+	}
 	return answer, err
 }
 

@@ -107,6 +107,7 @@ func (k *Kernel) Prepare(t Terms) (Adoption, error) {
 		Swap: func() { before = k.inForce.Swap(next) },
 		Finish: func() {
 			apps := k.apps.CheckBindings(next.terms)
+			k.recall()
 			k.outbox.Rebind()
 			for _, a := range apps {
 				k.outbox.Resume(k.queuesOf(a))

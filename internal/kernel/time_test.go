@@ -152,7 +152,9 @@ type sent struct {
 
 func (l *link) Flush() {}
 
-func (l *link) Put(e gate.Event, taken func()) bool {
+func (l *link) Recall() ([]gate.Recallable, bool) { return nil, false }
+
+func (l *link) Put(e gate.Event, fate gate.Fate) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -164,8 +166,8 @@ func (l *link) Put(e gate.Event, taken func()) bool {
 	case l.arrived <- s:
 	default:
 	}
-	if taken != nil {
-		taken()
+	if d, ok := fate.(gate.Recallable); ok {
+		d.Taken()
 	}
 	return true
 }

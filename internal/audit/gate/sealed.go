@@ -76,6 +76,22 @@ func Question(eventID, name string, data []byte, context func([]byte) []byte) Ev
 // Notice makes an event about the connection or the app itself, with nobody's text.
 func Notice(name string, payload []byte) Event { return Event{name: name, payload: payload} }
 
+// Fate follows somebody's text through the queue of a connection, until it is written.
+type Fate interface {
+	// Stays reports whether the text may still be written. It never waits, and takes no lock that a
+	// caller of the queue can hold.
+	Stays() bool
+}
+
+// Recallable is the fate of a message that can be taken back and put again, until the other end has
+// it.
+type Recallable interface {
+	Fate
+	// Taken is called once the other end has taken the event out of the socket. It is never called
+	// if the connection ends before.
+	Taken()
+}
+
 // hookBytes is the approximate size of a hook event besides its data.
 const hookBytes = 384
 

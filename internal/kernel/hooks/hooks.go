@@ -157,7 +157,7 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	if err != nil {
 		return api.EmitAnswer{}, err
 	}
-	h.o.Apps.Observe(rules.Terms, p.Hook, result.Data, about, p.By)
+	h.o.Apps.Observe(rules.Terms, p.Hook, result.Data, about, "", p.By)
 	return result, nil
 }
 

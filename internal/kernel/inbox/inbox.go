@@ -163,7 +163,7 @@ func (r *Reader) pass(ctx context.Context, queue string, to outbox.Cursor) error
 	for _, d := range had {
 		about := d.About
 		about.Timestamp = r.now().UnixMilli()
-		r.apps.Observe(r.terms, api.MessageReceived, d.Sealed(), about, nil)
+		r.apps.Observe(r.terms, api.MessageReceived, d.Sealed(), about, d.From, nil)
 	}
 	return err
 }
@@ -187,6 +187,7 @@ func (r *Reader) shown(page *outbox.Page, result *api.InboxPage) error {
 		}
 	}
 	result.More = page.More
+	result.While(page.Stays)
 	return nil
 }
 

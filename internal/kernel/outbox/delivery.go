@@ -25,11 +25,27 @@ type Delivery struct {
 	// the message waits.
 	Volatile bool
 
-	// waited is set if the message was read back.
+	// waited is set if the message was read back, and basis is then what it was weighed by.
 	waited *gate.Waited
+	basis  basis
 	letter gate.Letter
 	sealed gate.Sealed
 }
+
+// basis is a state of the rules about a tenant's agents.
+type basis struct {
+	tenant     string
+	generation uint64
+}
+
+// basisOf returns the present basis for a delivery.
+func basisOf(h Host, d *Delivery) basis {
+	tenant := d.tenant()
+	return basis{tenant, h.Generation(tenant)}
+}
+
+// holds reports whether a basis is still that of decisions.
+func (b basis) holds(h Host) bool { return h.Generation(b.tenant) == b.generation }
 
 // Event is the part of a delivery that the store keeps besides the data of its event.
 type Event struct {

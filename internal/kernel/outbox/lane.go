@@ -23,7 +23,8 @@ type lane struct {
 	// are removed from the store one by one from then on, because not all before them has arrived.
 	passed []int64
 	apart  bool
-	// looks counts the passes over the kept-back messages. During a pass, back is its position, at
+	// looks counts the passes over the kept-back messages, and the times that messages were taken
+	// back from the connection. During a pass, back is its position, at
 	// the matching index in passed, and still lists the messages that remain kept back.
 	looks   int
 	looking bool

@@ -102,6 +102,9 @@ type Outbox struct {
 	apart   []store.MessageID
 	writing sync.Mutex
 
+	// recalling is held while messages are taken back: several lanes are locked for that.
+	recalling sync.Mutex
+
 	dropped dropped
 	given   given
 	memory  *gate.Memory
@@ -173,13 +176,13 @@ func (o *Outbox) Leave(gone Receiver) {
 // longer in force, it stays closed, and the drain checks it. Open runs in the commit and never
 // waits.
 func (o *Outbox) Open(receipt store.Receipt, d *Delivery) {
-	now := o.host.Generation(d.tenant())
-	if d.Generation != now {
+	d.basis = basis{d.tenant(), d.Generation}
+	if !d.basis.holds(o.host) {
 		return
 	}
 	var err error
 	if d.sealed, err = gate.Open(receipt, d.letter, nil); err == nil && !d.Volatile {
-		o.memory.Keep(d.sealed, d.ID, now, d.Body, d.Queue, d.DispatchID)
+		o.memory.Keep(d.sealed, d.ID, d.Generation, d.Body, d.Queue, d.DispatchID)
 	}
 }
 
@@ -203,7 +206,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 		l.keepBackLocked(d.ID)
 		l.sent = d.ID
 		return nil
-	case l.behind || l.to.Line().Crowded() || d.sealed.IsZero() || o.astray(l.to, d) != nil || !o.sendLocked(l, d):
+	case l.behind || l.to.Line().Crowded() || d.sealed.IsZero() || !d.basis.holds(o.host) || o.astray(l.to, d) != nil || !o.sendLocked(l, d, false):
 		// The drain removes a misdirected message if the removal can be recorded.
 		l.behind = true
 		o.drainLocked(l)
@@ -249,40 +252,6 @@ func (o *Outbox) handed(id store.MessageID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return id.ID <= l.sent && !l.holdsLocked(id.ID)
-}
-
-// takenLocked returns a function that notes that an app has a message, and with it all earlier
-// ones, unless some of those were kept back.
-func (o *Outbox) takenLocked(l *lane, id store.MessageID) func() {
-	if !l.apart {
-		return func() { o.store.Taken(id) }
-	}
-	return func() {
-		o.apartMu.Lock()
-		o.apart = append(o.apart, id)
-		first := len(o.apart) == 1
-		o.apartMu.Unlock()
-		if first {
-			o.tasks.Go(o.writeApart)
-		}
-	}
-}
-
-// writeApart removes messages from the store that were taken apart. If that fails, they come again,
-// under the same dispatchId.
-func (o *Outbox) writeApart() {
-	o.writing.Lock()
-	defer o.writing.Unlock()
-	o.apartMu.Lock()
-	ids := o.apart
-	o.apart = nil
-	o.apartMu.Unlock()
-	if len(ids) == 0 {
-		return
-	}
-	if _, err := o.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
-		o.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
-	}
 }
 
 // Settle stores which messages apps have taken.
@@ -378,7 +347,8 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.looks != from.looks {
-		// A pass over kept-back messages has begun: the page is from another position.
+		// A pass over kept-back messages has begun, or messages were taken back: the page is from
+		// another position.
 		return false, nil
 	}
 	if from.looking {
@@ -389,9 +359,9 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 			switch {
 			case o.keptBack(d) != "":
 				l.keepBackLocked(m.ID)
-			case l.to.Line().Crowded():
+			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
-			case !o.sendLocked(l, d):
+			case !o.sendLocked(l, d, false):
 				l.draining = false
 				return true, nil
 			}
@@ -423,9 +393,9 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 			case d == nil:
 			case o.keptBack(d) != "":
 				l.still = append(l.still, m.ID)
-			case l.to.Line().Crowded():
+			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
-			case !o.sendLocked(l, d):
+			case !o.sendLocked(l, d, true):
 				l.draining = false
 				return true, nil
 			}
@@ -546,14 +516,17 @@ func (o *Outbox) keptBack(d *Delivery) string {
 	return o.host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
 }
 
-// sendLocked hands a message to the connection and never waits.
-func (o *Outbox) sendLocked(l *lane, d *Delivery) bool {
+// sendLocked hands a message to the connection and never waits. Passed is set if it was kept back
+// before.
+func (o *Outbox) sendLocked(l *lane, d *Delivery, passed bool) bool {
 	if o.dropped.has(d.MessageID) {
 		l.sent = max(l.sent, d.ID)
 		return true
 	}
+	h := newHanding(o, d)
+	h.lane, h.apart, h.passed = l, l.apart, passed
 	if d.Name != "" {
-		if !l.to.Line().Put(d.sealed.Event(d.Name), o.takenLocked(l, d.MessageID)) {
+		if !l.to.Line().Put(d.sealed.Event(d.Name), &h) {
 			return false
 		}
 		l.sent = max(l.sent, d.ID)
@@ -564,7 +537,7 @@ func (o *Outbox) sendLocked(l *lane, d *Delivery) bool {
 	if l.buffer = nil; cap(event.Payload()) <= keepBuffer {
 		l.buffer = event.Payload()
 	}
-	if !l.to.Line().Put(event, o.takenLocked(l, d.MessageID)) {
+	if !l.to.Line().Put(event, &h) {
 		return false
 	}
 	l.sent = max(l.sent, d.ID)

@@ -21,8 +21,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// app is a receiver and its connection, which reads events at once if takes is set.
+// app is a receiver and its connection, which reads events at once if takes is set. Otherwise they
+// wait, half written if half is set.
 type app struct {
+	half    bool
+	unread  []gate.Recallable
 	mu      sync.Mutex
 	crowded bool
 	takes   bool
@@ -34,7 +37,7 @@ func (*app) ID() string { return "@test/app" }
 
 func (a *app) Line() api.Line { return a }
 
-func (a *app) Put(e gate.Event, taken func()) bool {
+func (a *app) Put(e gate.Event, fate gate.Fate) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	got := e.Name()
@@ -47,10 +50,36 @@ func (a *app) Put(e gate.Event, taken func()) bool {
 		got += " " + data.Data.DispatchID
 	}
 	a.got = append(a.got, got)
-	if a.takes && taken != nil {
-		taken()
+	if d, ok := fate.(gate.Recallable); ok && a.takes {
+		d.Taken()
+	} else if ok {
+		a.unread = append(a.unread, d)
 	}
 	return true
+}
+
+func (a *app) Recall() (back []gate.Recallable, ended bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.ContainsFunc(a.unread, func(d gate.Recallable) bool { return !d.Stays() }) {
+		return nil, false
+	}
+	back, a.unread = a.unread, nil
+	if a.half {
+		return nil, true
+	}
+	a.got = a.got[:len(a.got)-len(back)]
+	return back, false
+}
+
+// reads takes everything that waits, and what comes later.
+func (a *app) reads() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range a.unread {
+		d.Taken()
+	}
+	a.takes, a.unread = true, nil
 }
 
 func (*app) Flush() {}

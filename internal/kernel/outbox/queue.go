@@ -192,6 +192,12 @@ func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropR
 func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, kept string, err error) {
 	// Mark it first: from now on nobody hands it over, and an earlier handover shows below.
 	o.dropped.add(m.MessageID, o.now())
+	o.mu.Lock()
+	l := o.lanes[m.Queue]
+	o.mu.Unlock()
+	if l != nil && o.handed(m.MessageID) {
+		o.Recall(l.to.Line())
+	}
 	switch {
 	case o.handed(m.MessageID):
 		kept = "it is on its way to its app already"

@@ -18,6 +18,18 @@ type Page struct {
 	Cursor Cursor
 	// More is set if others wait behind them.
 	More bool
+
+	handed []handing
+}
+
+// Stays reports whether all messages of the page may still be handed to the reader.
+func (p *Page) Stays() bool {
+	for i := range p.handed {
+		if !p.handed[i].Stays() {
+			return false
+		}
+	}
+	return true
 }
 
 // Cursor is a reader's position in a queue: it had the messages up to the record Seq, except those
@@ -71,6 +83,7 @@ func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int
 			}
 			read += d.letter.Size()
 			p.Messages = append(p.Messages, d)
+			p.handed = append(p.handed, newHanding(o, d))
 			p.Cursor = Cursor{Seq: m.RecordSeq, Newest: max(p.Cursor.Newest, m.DispatchID), KeptBack: slices.Clone(keptBack)}
 		}
 		if err != nil && len(p.Messages) == 0 {

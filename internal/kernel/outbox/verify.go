@@ -30,8 +30,8 @@ func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*De
 	if err != nil {
 		return d, undecided("it cannot be read")
 	}
-	tenant := d.tenant()
-	generation := o.host.Generation(tenant)
+	d.basis = basisOf(o.host, d)
+	tenant, generation := d.basis.tenant, d.basis.generation
 	if sealed, known := o.memory.Recall(m.ID, generation, m.Body, data, m.Queue, m.DispatchID); known {
 		d.sealed = sealed
 		return d, o.reaches(to, d)

@@ -37,6 +37,9 @@ type Client struct {
 // without a request, see [Client.resumeByProcess].
 func (r *Registry) Connect(peer api.Peer, link api.Link) *Client {
 	c := &Client{registry: r, peer: peer, link: link}
+	r.mu.Lock()
+	r.clients[c] = struct{}{}
+	r.mu.Unlock()
 	if uid, _, pid := peer.Credentials(); r.awayApp(uid, pid) != "" {
 		c.entering.Lock()
 		c.resumption = time.AfterFunc(resumeAfter, c.resumeByProcess)
@@ -301,6 +304,9 @@ func (c *Client) Gone() {
 	}
 	c.entering.Unlock()
 	a, r := c.app.Load(), c.registry
+	r.mu.Lock()
+	delete(r.clients, c)
+	r.mu.Unlock()
 	if a == nil || !r.unregister(a) {
 		return
 	}

@@ -60,7 +60,7 @@ func (r *Registry) announce(about *App, event string, but *App) {
 	r.mu.RUnlock()
 	for _, a := range apps {
 		if a != but && (a == about || theirs.share(t.tenantsOf(a.ID()))) {
-			put(a.link, gate.Notice(event, payload))
+			put(a.link, gate.Notice(event, payload), nil)
 		}
 	}
 }

@@ -170,8 +170,9 @@ func (t *Terms) mayListen(a *App, hook api.Hook) bool {
 	})
 }
 
-// Observe tells the apps that only observe a hook, except one. Nobody waits for them.
-func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.HookContext, but *App) {
+// Observe tells the apps that only observe a hook, except one. Nobody waits for them. From is the
+// agent that sent the message to the one that it is about, or "".
+func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.HookContext, from string, but *App) {
 	for _, a := range r.Listeners(hook) {
 		if a == but || !r.mayObserve(t, a, &about) {
 			continue
@@ -180,9 +181,10 @@ func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.
 		if intercepts && t.intercepts(a, about.AgentID) {
 			continue
 		}
+		still := may(func() bool { return r.mayObserve(t, a, &about) && runs(r, &about, from) })
 		for _, name := range names {
 			e := a.events.add(&event{id: r.newID(), hook: hook})
-			put(a.link, what.Hook(nil, e.id, name, about.Append))
+			put(a.link, what.Hook(nil, e.id, name, about.Append), still)
 		}
 	}
 }

@@ -48,12 +48,15 @@ func (r *Registry) Ask(ctx context.Context, t *Terms, q *Question) (*ocip.Verdic
 		if !intercepts || !t.intercepts(a, q.About.AgentID) {
 			continue
 		}
-		if !r.then(t, q.About.AgentID, func(t *Terms) bool { return t.intercepts(a, q.About.AgentID) }) {
+		still := func() bool {
+			return r.then(t, q.About.AgentID, func(t *Terms) bool { return t.intercepts(a, q.About.AgentID) })
+		}
+		if !still() {
 			// The configuration changed while others were asked.
 			return denied(ocip.InterceptorBlocked, a.ID(), "may not look at it any more, since the configuration has changed; send it again"), nil
 		}
 		for _, name := range names {
-			result, answered, err := r.ask(ctx, t, a, q.Hook, name, q.Data(), q.About)
+			result, answered, err := r.ask(ctx, t, a, q.Hook, name, q.Data(), q.About, func() bool { return still() && runs(r, &q.About, "") })
 			switch {
 			case err != nil:
 				return nil, err
@@ -156,7 +159,7 @@ func (r *Registry) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
 
 // ask sends an event and waits for its answer: briefly for an app that may stay silent, longer for
 // one that must answer.
-func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, name string, data []byte, about api.HookContext) (jsontext.Value, bool, error) {
+func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, name string, data []byte, about api.HookContext, still may) (jsontext.Value, bool, error) {
 	times := t.HookApps[a.ID()]
 	wait := pick(times.Wait, t.HookWait)
 	if r.requiresAnswer(t, a, hook) {
@@ -166,7 +169,7 @@ func (r *Registry) ask(ctx context.Context, t *Terms, a *App, hook api.Hook, nam
 	began := r.now()
 	defer func() { r.metrics.HookWaited(r.now().Sub(began)) }()
 	about.Timestamp = began.UnixMilli()
-	put(a.link, gate.Question(e.id, name, data, about.Append))
+	put(a.link, gate.Question(e.id, name, data, about.Append), still)
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	select {

@@ -79,6 +79,9 @@ type Options struct {
 	// Listened, if set, is called when an app has begun to listen to tool calls, before the app is
 	// answered. The registry is locked.
 	Listened func()
+	// Paused returns the scope of a pause that stops messages between two agents or through a
+	// channel, or "". If it is nil, nothing is paused.
+	Paused func(channel string, agents ...string) string
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Now    func() time.Time
@@ -98,6 +101,7 @@ type Registry struct {
 	outbox   Outbox
 	terms    func() *Terms
 	listened func()
+	paused   func(channel string, agents ...string) string
 	commit   func(*store.Change) (store.Receipt, error)
 	now      func() time.Time
 	newID    func() string
@@ -112,6 +116,7 @@ type Registry struct {
 	// mu guards the connected apps and their grants. It is held for look-ups and changes in memory,
 	// never over the disk or an app.
 	mu       sync.RWMutex
+	clients  map[*Client]struct{}
 	apps     map[string]*App
 	channels map[string]*App
 	// listeners are the apps that listen to a hook, in registration order. A list is
@@ -124,9 +129,9 @@ type Registry struct {
 // New makes a registry and loads the apps from the store. The context ends when the daemon does.
 func New(closing context.Context, o Options) (*Registry, error) {
 	r := &Registry{
-		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, listened: o.Listened, commit: o.Commit,
+		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, listened: o.Listened, paused: o.Paused, commit: o.Commit,
 		now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, closing: closing,
-		apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App),
+		clients: make(map[*Client]struct{}), apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App),
 	}
 	if err := r.loadSaved(closing); err != nil {
 		return nil, err
@@ -214,8 +219,29 @@ func (r *Registry) RecordRefusalOf(app, event string, refusal error, details map
 }
 
 // put sends an event immediately. Nobody learns whether it arrives.
-func put(line api.Line, e gate.Event) {
-	if line.Put(e, nil) {
+func put(line api.Line, e gate.Event, fate gate.Fate) {
+	if line.Put(e, fate) {
 		line.Flush()
 	}
+}
+
+// may is the fate of somebody's text that an app is shown.
+type may func() bool
+
+// Stays reports whether the app may still be shown the text (gate.Fate).
+func (f may) Stays() bool { return f() }
+
+// runs reports whether no pause stops a message between two agents or through a channel.
+func runs(r *Registry, about *api.HookContext, from string) bool {
+	return r.paused == nil || r.paused(about.ChannelID, about.AgentID, from) == ""
+}
+
+// Lines returns the lines of all connections.
+func Lines(r *Registry) (lines []api.Line) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for c := range r.clients {
+		lines = append(lines, c.link)
+	}
+	return lines
 }

@@ -121,14 +121,15 @@ type wire struct {
 	closed bool
 }
 
-func (w *wire) Put(e gate.Event, _ func()) bool {
+func (w *wire) Put(e gate.Event, _ gate.Fate) bool {
 	w.events = append(w.events, e.Name()+" "+string(e.Payload()))
 	return true
 }
-func (w *wire) Flush()                     {}
-func (w *wire) Room(context.Context) error { return nil }
-func (w *wire) Crowded() bool              { return false }
-func (w *wire) Close(time.Duration)        { w.closed = true }
+func (w *wire) Recall() ([]gate.Recallable, bool) { return nil, false }
+func (w *wire) Flush()                            {}
+func (w *wire) Room(context.Context) error        { return nil }
+func (w *wire) Crowded() bool                     { return false }
+func (w *wire) Close(time.Duration)               { w.closed = true }
 
 func (f *fixture) connects(who api.Peer, m *api.Manifest, token string) (*Client, *wire, string, error) {
 	w := new(wire)

@@ -138,11 +138,5 @@ type Permission struct {
 	Reason     string `json:"reason,omitzero"`
 	ApprovalID string `json:"approval_id,omitzero"`
 
-	lost func(written bool)
+	api.Followed `json:"-"`
 }
-
-// OnLost returns the function to call if no receiver is known to have taken the answer.
-func (p Permission) OnLost() func(written bool) { return p.lost }
-
-// Watch sets the function to call if no receiver is known to have taken the answer.
-func (p *Permission) Watch(lost func(written bool)) { p.lost = lost }

@@ -1,0 +1,142 @@
+package outbox
+
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// handing is a message in the queue of a connection, or in the answer to a reader. It is small,
+// because the queue has the text.
+type handing struct {
+	outbox *Outbox
+	id     store.MessageID
+	// lane is the lane of a message for an app.
+	lane *lane
+	// apart is set if earlier messages of the lane were kept back, and passed if this one was.
+	apart, passed     bool
+	basis             basis
+	channel, from, to string
+}
+
+func newHanding(o *Outbox, d *Delivery) handing {
+	return handing{outbox: o, id: d.MessageID, basis: d.basis, from: d.From, to: d.About.AgentID, channel: d.About.ChannelID}
+}
+
+// Stays reports whether the message may still be written: it was weighed by the rules in force, no
+// pause keeps it back, and nobody has dropped it (gate.Fate).
+func (h *handing) Stays() bool {
+	o := h.outbox
+	return h.basis.holds(o.host) && o.host.PausedBy(h.channel, h.from, h.to) == "" && !o.dropped.has(h.id)
+}
+
+// Taken notes that an app has a message, and with it all earlier ones, unless some of those were
+// kept back (gate.Recallable).
+func (h *handing) Taken() {
+	o, id := h.outbox, h.id
+	if !h.apart {
+		o.store.Taken(id)
+		return
+	}
+	o.apartMu.Lock()
+	o.apart = append(o.apart, id)
+	first := len(o.apart) == 1
+	o.apartMu.Unlock()
+	if first {
+		o.tasks.Go(o.writeApart)
+	}
+}
+
+// writeApart removes messages from the store that were taken apart. If that fails, they come again,
+// under the same dispatchId.
+func (o *Outbox) writeApart() {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	o.apartMu.Lock()
+	ids := o.apart
+	o.apart = nil
+	o.apartMu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	if _, err := o.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
+		o.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
+	}
+}
+
+// Recall takes back what is queued for connections and may not be written any more, after the rules
+// or the pauses have changed. Messages that were taken back are weighed again from the store. If
+// one of them is half written, its connection ends.
+func (o *Outbox) Recall(from ...api.Line) {
+	o.recalling.Lock()
+	defer o.recalling.Unlock()
+	for _, line := range from {
+		recall(o, line)
+	}
+}
+
+// recall is [Outbox.Recall] for one connection.
+func recall(o *Outbox, line api.Line) {
+	lanes := lanesOf(o, line)
+	// While the lanes are locked, nobody puts a later message before those that were taken back.
+	for _, l := range lanes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+	}
+	taken, ended := line.Recall()
+	if ended {
+		// The messages wait for the app's next connection.
+		o.mu.Lock()
+		for _, l := range lanes {
+			if o.lanes[l.queue] == l {
+				delete(o.lanes, l.queue)
+			}
+		}
+		o.mu.Unlock()
+		return
+	}
+	back := make(map[*lane][]*handing)
+	for _, t := range taken {
+		if h, ours := t.(*handing); ours {
+			back[h.lane] = append(back[h.lane], h)
+		}
+	}
+	for _, l := range lanes {
+		if hs := back[l]; len(hs) > 0 {
+			l.takeBackLocked(hs)
+			o.drainLocked(l)
+		}
+	}
+}
+
+// lanesOf returns the lanes of a connection.
+func lanesOf(o *Outbox, line api.Line) (lanes []*lane) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lanes {
+		if l.to.Line() == line {
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
+// takeBackLocked sets a lane back before messages that it has sent.
+func (l *lane) takeBackLocked(back []*handing) {
+	l.passed, l.still, l.at = append(l.still, l.passed[l.at:]...), nil, 0
+	for _, h := range back {
+		if h.passed {
+			l.passed = append(l.passed, h.id.ID)
+		} else {
+			l.sent = min(l.sent, h.id.ID-1)
+		}
+	}
+	// The messages from there on are read again in their order.
+	l.passed = slices.DeleteFunc(l.passed, func(id int64) bool { return id > l.sent })
+	slices.Sort(l.passed)
+	l.lookLocked()
+	l.looks++
+	l.behind = true
+}
