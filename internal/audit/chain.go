@@ -3,7 +3,7 @@ package audit
 import (
 	"bytes"
 	"crypto/sha256"
-	"crypto/subtle"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -163,7 +163,7 @@ func unseal(want uint64, line []byte) (Head, place, error) {
 	}
 	next := Head{Hash: sha256.Sum256(covered)}
 	stated := tail[len(hashMember) : len(hashMember)+hashText]
-	if sum := next.Hash.text(); subtle.ConstantTimeCompare(sum[:], stated) != 1 {
+	if sum := next.Hash.text(); !bytes.Equal(sum[:], stated) {
 		var other Hash
 		if err := other.UnmarshalText(stated); err != nil {
 			return fault("its hash is unreadable: %v", err)
@@ -178,9 +178,18 @@ func unseal(want uint64, line []byte) (Head, place, error) {
 	return next, p, nil
 }
 
-// text is the hash in hexadecimal, without an allocation.
+// text is the hash in hexadecimal, without an allocation. It writes eight digits at once, each in its
+// byte of a number: [hex.Encode] takes several times as long, which a verifier of many lines notices.
 func (h Hash) text() (b [hashText]byte) {
-	hex.Encode(b[:], h[:])
+	const each = 0x0101010101010101
+	for i := 0; i < len(h); i += 4 {
+		v := uint64(binary.BigEndian.Uint32(h[i:]))
+		v = (v | v<<16) & 0x0000ffff0000ffff
+		v = (v | v<<8) & 0x00ff00ff00ff00ff
+		v = (v | v<<4) & (0x0f * each)
+		letters := (v + 6*each) >> 4 & each // those from ten on
+		binary.BigEndian.PutUint64(b[2*i:], v+'0'*each+letters*('a'-'0'-10))
+	}
 	return b
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -463,6 +464,19 @@ func BenchmarkVerify(b *testing.B) {
 	for b.Loop() {
 		if head, err := verify(log); err != nil || head.Seq != 1000 {
 			b.Fatal(head.Seq, err)
+		}
+	}
+}
+
+// A hash is written as everybody writes it, whatever its bytes are.
+func TestHashText(t *testing.T) {
+	var h Hash
+	for i := range 256 {
+		for at := range h {
+			h[at] = byte(i + 7*at)
+		}
+		if text := h.text(); string(text[:]) != hex.EncodeToString(h[:]) {
+			t.Fatalf("%s, want %s", text, hex.EncodeToString(h[:]))
 		}
 	}
 }
