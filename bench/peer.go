@@ -478,16 +478,21 @@ func (b *bench) fill(name string) error {
 		return errors.Join(err, s.Close())
 	}
 	const batch = 5000
-	now := time.Now()
+	now, exchanges := time.Now(), 0
 	for done := 0; done < b.records; done += batch {
 		change := new(store.Change)
 		for i := range batch {
 			id := uuid.Must(uuid.NewV7()).String()
 			change.Records = append(change.Records, benchRecord(id))
 			if (done+i)%(max(1, b.records/max(1, b.exchanges))) == 0 {
+				// All but the last hundred have ended: how open rows grow is a figure of its own.
+				outcome := ocip.Resolved
+				if exchanges++; exchanges > b.exchanges-100 {
+					outcome = ocip.InProgress
+				}
 				change.Add(&store.Exchange{Exchange: ocip.Exchange{
 					ID: id, ConversationID: id, Type: ocip.InformationQuery, Agent: "agent-a0", Counterparty: "agent-p0", SessionKey: "chat:p0",
-					Outcome: ocip.InProgress, Round: 1, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
+					Outcome: outcome, Round: 1, MaxRounds: 3, OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 					Transcript: []ocip.Turn{{Round: 1, Sender: "agent-a0", Summary: "The build of milestone 2 is at 75 percent and on track."}},
 				}})
 			}
