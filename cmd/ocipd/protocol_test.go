@@ -15,10 +15,10 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// protocolPages are the pages of docs/reference/protocol, concatenated.
+// protocolPages are the pages of docs/reference/protocol and their examples, concatenated.
 func protocolPages(t *testing.T) string {
 	t.Helper()
-	names, err := filepath.Glob("../../docs/reference/protocol/*.md")
+	names, err := filepath.Glob("../../docs/reference/protocol/*.*")
 	if err != nil || len(names) < 10 {
 		t.Fatalf("the pages of the protocol are %q, %v", names, err)
 	}

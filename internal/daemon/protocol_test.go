@@ -63,7 +63,7 @@ func TestPublishedSchemaFitsThePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := 0
-	for _, page := range append(pages, "../../docs/reference/protocol/verdicts.jsonl") {
+	for _, page := range append(pages, "../../docs/reference/protocol/verdicts.jsonl", "../../docs/reference/protocol/examples.jsonl") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
