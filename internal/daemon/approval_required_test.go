@@ -244,3 +244,31 @@ func TestRequiredInterceptorIsAskedForTheLastApproval(t *testing.T) {
 		t.Errorf("after the denial it is %s, %s", code, ocipCode)
 	}
 }
+
+// If the configuration changes while an interceptor looks at a message that a person approves, the
+// new one decides whether it may leave, and who may approve it.
+func TestApprovalUnderTheRulesInForce(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{api.DecideApprove, api.DecideTakeover} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme+dlpRequired)
+			alice, dlp, person := h.agent("@acme/alice"), h.interceptor("@acme/dlp", true), h.operates()
+			held := asked(alice, dlp, "telegram:dave", promise, fresh(nil))
+			saw := h.shown(held.ApprovalID)
+			done := person.resolves(decision(what, &saw))
+			m := dlp.message("hook:message_sending")
+			h.reloaded(strings.Replace(acme, "user_id: dave, org_unit: engineering, tenant_id: acme-corp", "user_id: dave, org_unit: engineering, tenant_id: globex-inc", 1) + dlpRequired)
+			dlp.answer(m.EventID, map[string]any{})
+			if code, _ := codeOf(t, <-done); code != api.Conflict {
+				t.Errorf("the decision is answered %s", code)
+			}
+			if now := h.shown(held.ApprovalID); now.State != api.ApprovalPending {
+				t.Errorf("the request is %s", now.State)
+			}
+			if got := h.decisions(held.ApprovalID); slices.Contains(got, "approved") || slices.Contains(got, "taken_over") {
+				t.Errorf("on record are %q", got)
+			}
+		})
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -131,6 +132,10 @@ func (s *heldMessage) Release(ctx context.Context, d *approval.Decision) error {
 	}
 	if err := s.passRequired(ctx, d); err != nil {
 		return err
+	}
+	defer s.k.pauses.Deciding()()
+	if s.k.inForce.Load() != s.k {
+		return hooks.ErrReplaced
 	}
 	if err := s.k.exchanges.Settle(ctx, d, s.st.escalated); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 // ApprovalResolve takes a person's decision about a request, at most once.
 func (k *Kernel) ApprovalResolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
 	// The decision counts even if the person disconnects.
-	return k.rules().decider.Resolve(context.WithoutCancel(ctx), peer, p)
+	ctx = context.WithoutCancel(ctx)
+	return anew(func() (api.ApprovalResolveResult, error) { return k.rules().decider.Resolve(ctx, peer, p) })
 }
 
 // ApprovalGet returns everything about one request.

@@ -10,6 +10,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -40,6 +41,8 @@ func (s *heldMessage) passRequired(ctx context.Context, d *approval.Decision) er
 		})
 	}
 	switch {
+	case k.inForce.Load() != k:
+		return hooks.ErrReplaced
 	case said.Blocked != nil && !said.Refused:
 		return s.notReleased(d, said.Blocked)
 	case said.Blocked == nil && len(said.ChangedBy) == 0:
