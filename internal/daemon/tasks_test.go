@@ -429,6 +429,21 @@ func TestTaskRoles(t *testing.T) {
 	few.refuse(api.Unauthorized, "", "task.get", m{"task_id": c.id})
 }
 
+// An actor that moves to another tenant under its name has request keys of its own: it gets no
+// answer that the former one got.
+func TestTaskRequestKeysOfAMovedActor(t *testing.T) {
+	h := build(t, taskTeam)
+	create := m{"title": "t", "spec_markdown": goodTaskSpec, "workspace": "w", "initial_phase": "spec_review", "request_key": "one"}
+	first := h.actor("lead", "").must("task.create", create)
+	h.reloaded(strings.Replace(taskTeam, "{name: lead, role: orchestrator, tenant_id: acme-corp}", "{name: lead, role: orchestrator, tenant_id: globex-inc}", 1))
+	moved := h.actor("lead", "")
+	if got := moved.must("task.create", create); got["task_id"] == first["task_id"] || got["replayed"] != nil {
+		t.Errorf("the actor of acme got %v, that of globex %v", first, got)
+	}
+	create["title"] = "u"
+	moved.refuse(api.Conflict, task.RequestKeyReused, "task.create", create)
+}
+
 // A repeated request gets the same answer, without a token, and a key belongs to one request.
 func TestTaskRequestKeys(t *testing.T) {
 	h := build(t, taskTeam)

@@ -64,8 +64,13 @@ func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, k
 		return none, err
 	}
 	asked := task.Digest(append([]byte(method+"\n"), text...))
-	defer s.t.locks.Lock("key " + who.Name + "\n" + key)()
-	before, err := s.t.o.Store.RequestOf(ctx, who.Name, key, s.t.o.Now())
+	owner := who.Name
+	if who.Tenant != "" {
+		// The name may pass to another tenant's actor.
+		owner = who.Tenant + "\n" + owner
+	}
+	defer s.t.locks.Lock("key " + owner + "\n" + key)()
+	before, err := s.t.o.Store.RequestOf(ctx, owner, key, s.t.o.Now())
 	switch {
 	case err == nil && before.Asked != asked:
 		return none, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.RequestKeyReused, Message: "the key " + key + " was of another request"})
@@ -90,7 +95,7 @@ func once[P keyed, R any](ctx context.Context, s *Session, method string, p P, k
 		}
 		text, err := json.Marshal(result)
 		if err == nil && len(change.Records) > 0 {
-			change.Add(&store.RequestKey{Actor: who.Name, Key: key, Asked: asked, At: s.t.o.Now(), Result: text})
+			change.Add(&store.RequestKey{Actor: owner, Key: key, Asked: asked, At: s.t.o.Now(), Result: text})
 		}
 		return err
 	})
