@@ -103,7 +103,6 @@ type model struct {
 	held  map[string]*api.ApprovalSummary
 	// rows are the rows of the list. top is the first visible one.
 	rows    []group
-	listed  int      // how many messages the rows are
 	waiting []string // how many of which agent, in the order of rows
 	table   *table
 	flat    bool
@@ -118,6 +117,8 @@ type model struct {
 	asking  string // the id that was asked for last, to be read
 	page    []string
 	pageTop int
+	// read is the digest of the last request whose page was seen to its end on the whole screen.
+	read string
 
 	// decision is the decision in progress about shown.
 	decision string
@@ -175,6 +176,9 @@ func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		cmd = d.press(msg)
 	}
+	if d.shown != nil && (d.stage == reading || d.stage == confirming) && d.readToEnd() {
+		d.read = d.shown.Digest
+	}
 	return d, tea.Batch(cmd, d.follow())
 }
 
@@ -213,6 +217,7 @@ func (d *model) hear(news newsMsg) tea.Cmd {
 			for id := range d.held {
 				if !d.fresh[id] {
 					delete(d.held, id)
+					delete(d.marked, id)
 				}
 			}
 			d.fresh = nil
@@ -240,6 +245,7 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 		}
 	} else {
 		delete(d.held, a.ApprovalID)
+		delete(d.marked, a.ApprovalID)
 	}
 	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || reflect.DeepEqual(&d.shown.ApprovalSummary, a) {
 		return nil
@@ -279,7 +285,7 @@ func (d *model) sort() {
 	if d.flat {
 		group = alone
 	}
-	d.rows, d.listed, d.waiting = inTurn(group(messages)), len(messages), nil
+	d.rows, d.waiting = inTurn(group(messages)), nil
 	for _, part := range byAgent(d.rows) {
 		n := 0
 		for _, row := range part {
@@ -287,7 +293,7 @@ func (d *model) sort() {
 		}
 		d.waiting = append(d.waiting, fmt.Sprintf("%s %d", term.Printable(part[0].oldest().AgentID), n))
 	}
-	d.table.oneAgent = len(d.waiting) == 1 && d.listed == len(d.held) // the title names it
+	d.table.oneAgent = len(d.waiting) == 1 && len(messages) == len(d.held) // the title names it
 	if d.at() < 0 {
 		d.choose(was)
 	}
@@ -491,9 +497,11 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 	case "m":
 		d.mark()
 	case "g":
-		d.flat = !d.flat
-		d.table.widths = nil
-		d.sort()
+		regroup(d)
+	case "M":
+		markAll(d)
+	case "G":
+		d.choose(len(d.rows) - 1)
 	case "/":
 		d.stage, d.typed = filtering, newInput(d.filter, false, api.MaxNote)
 	case "n":
@@ -530,6 +538,33 @@ func (d *model) mark() {
 	d.say(term.Dim, "%d marked", len(d.marked))
 }
 
+// markAll marks all listed messages, or unmarks them if all are marked.
+func markAll(d *model) {
+	if d.stage != choosing {
+		return
+	}
+	all := !slices.ContainsFunc(d.rows, func(row group) bool { return !d.isMarked(row) })
+	for _, row := range d.rows {
+		for _, a := range row {
+			if delete(d.marked, a.ApprovalID); !all {
+				d.marked[a.ApprovalID] = true
+			}
+		}
+	}
+}
+
+// regroup switches between a row for each request and one for similar requests.
+func regroup(d *model) {
+	d.flat = !d.flat
+	d.table.widths = nil
+	d.sort()
+	if d.flat {
+		d.say(term.Dim, "a row for each request: %d", len(d.rows))
+		return
+	}
+	d.say(term.Dim, "one row for equal texts to one receiver: %d in %s", count(d.rows), term.Count(len(d.rows), "row"))
+}
+
 // order switches to the next order of the list.
 func (d *model) order() {
 	d.orders = append(d.orders[1:], d.orders[0])
@@ -546,13 +581,16 @@ func (d *model) scroll(k tea.KeyPressMsg) bool {
 	key := k.String()
 	page := max(1, d.pageHeight()-1)
 	switch key {
-	case "pgdown", "space", "ctrl+f":
+	case "space", "ctrl+f":
 		d.pageTop += page
-	case "pgup", "ctrl+b", "shift+space":
+	case "ctrl+b", "shift+space":
 		d.pageTop -= page
-	case "up", "k", "down", "j", "home", "end":
+	case "up", "k", "down", "j", "home", "end", "pgdown", "pgup":
 		far := max(len(d.rows), len(d.page))
-		by := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "end": far}[key]
+		if d.stage == choosing {
+			page = max(1, d.listHeight()-1)
+		}
+		by := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "end": far, "pgdown": page, "pgup": -page}[key]
 		if d.stage == choosing {
 			d.choose(d.at() + by)
 			d.said = ""
@@ -688,7 +726,7 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 		d.back()
 		d.say(term.Dim, "%s", said)
 	case k.String() != "y" && !all && !exchange:
-	case Sends(d.decision) && !d.readToEnd():
+	case Sends(d.decision) && d.read != d.shown.Digest:
 		d.say(term.Yellow, "read to the end first: space goes on")
 	default:
 		d.stage = deciding
@@ -837,9 +875,9 @@ func (d *model) title() string {
 	case len(d.held) == 0:
 		text += "nothing waits for a person"
 	case d.filter == "":
-		text += fmt.Sprintf("%d waiting (%s)", len(d.held), strings.Join(d.waiting, ", "))
+		text += fmt.Sprintf("%d waiting%s (%s)", len(d.held), markedWords(d.marked), strings.Join(d.waiting, ", "))
 	default:
-		text += fmt.Sprintf("%d of %d waiting, those with %s", d.listed, len(d.held), term.Printable(d.filter))
+		text += fmt.Sprintf("%d of %d waiting%s, those with %s", count(d.rows), len(d.held), markedWords(d.marked), term.Printable(d.filter))
 	}
 	state, c := "live", term.Green
 	if !d.connected {
@@ -852,6 +890,14 @@ func (d *model) title() string {
 	text = term.Cut(text, room)
 	pad := strings.Repeat(" ", max(0, room-term.Width(text)))
 	return d.screen.Colour.Paint(term.Bold, text) + pad + term.Gap + d.screen.Colour.Paint(c, state)
+}
+
+// markedWords counts the marked messages, those outside the filter too.
+func markedWords(marked map[string]bool) string {
+	if len(marked) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d marked", len(marked))
 }
 
 // list draws the rows around the chosen one.
@@ -1012,52 +1058,4 @@ func (d *model) decisionKeys() string {
 		return "a approve  d deny  r resolve  "
 	}
 	return "a approve  d deny  t take over  "
-}
-
-// helpRoom is the number of visible lines of the help.
-func (d *model) helpRoom() int { return max(1, d.height-1) }
-
-// nextHelp shows the next part of the help, or closes it.
-func (d *model) nextHelp() {
-	if d.helpFrom += d.helpRoom(); d.helpFrom >= len(keyHelp(d.screen.Width)) {
-		d.help, d.helpFrom = false, 0
-	}
-}
-
-// helpLines are the visible lines of the help.
-func (d *model) helpLines() []string {
-	lines := keyHelp(d.screen.Width)
-	if len(lines) <= d.height {
-		return append(lines, make([]string, d.height-len(lines))...)
-	}
-	lines = lines[min(d.helpFrom, len(lines)-1):]
-	more := "any key closes this help"
-	if room := d.helpRoom(); len(lines) > room {
-		more = term.Count(len(lines)-room, "more line") + ": any key goes on"
-		lines = lines[:room]
-	}
-	lines = append(lines, make([]string, d.helpRoom()-len(lines))...)
-	return append(lines, term.Cut(more, d.screen.Width))[:max(1, d.height)]
-}
-
-// keyHelp describes all keys.
-func keyHelp(width int) []string {
-	return append([]string{"ocipd approvals: keys", ""}, term.KeyHelp([][2]string{
-		{"up, down, k, j", "choose a request; in a page, scroll by a line"},
-		{"space, page keys", "scroll the page"},
-		{"enter", "read the request on the whole screen; esc goes back"},
-		{"i", "show the metadata that ocipd writes too, or fold them again"},
-		{"a", "approve exactly what is shown"},
-		{"d", "deny; the exchange ends"},
-		{"t", "take over: send it, or other words, as your own"},
-		{"r", "resolve: deny it and settle the exchange"},
-		{"c", "deny an effect and ask its task for changes; n says which"},
-		{"m", "mark, or no longer; a, d, t, r, c then ask about each marked"},
-		{"n", "write a note for the record of the next decision"},
-		{"/", "list only requests with a text; esc ends that"},
-		{"o", "the likeliest first, or the oldest"},
-		{"g", "one row for similar requests, or a row for each"},
-		{"q", "quit"},
-		{"?", "this help; any key closes it"},
-	}, width)...)
 }

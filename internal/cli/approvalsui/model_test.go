@@ -10,8 +10,10 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // fakeDecider decides about its own requests.
@@ -191,7 +193,7 @@ func TestModelScreen(t *testing.T) {
   ID        ×  AGENT  TO           WHY         SAYS                    AGE  LEFT
 › 00000001  2  alice  agent-bob-1  commitment  I promise to do it by…  59s   23h
   00000003     bob    agent-bob-1  commitment  I agree‹U+001B›[2J‹U+…  57s   23h
-── 6 more lines below: space scrolls, enter reads ──────────────────────────────
+────────────────────────────────────────────────────────────────────────────────
 approval 01a1fd5b-310b-7864-alic-000000000001: pending
 agent-alice-1 for alice → agent-bob-1 for bob
   why           COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise
@@ -202,13 +204,13 @@ What the agent wrote
 What a decision takes
   expires       ` + local + `, in 23h59m
   approvals     0 given, by 1 person needed
+  comes from    app @acme/alice, level internal, asked 59s ago,
+                information_query, 1 of 3 rounds used
 
-Where it comes from
-  agent         alice
-  app           @acme/alice
-  session       agent:bob:main
-  exchange      exchange-1
-  type          information_query, 1 of 3 rounds used
+digest sha256:0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d
+
+
+
 
 a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit`
 	got := s.see()
@@ -333,7 +335,7 @@ func TestModelFlood(t *testing.T) {
 
 func TestModelApproves(t *testing.T) {
 	one := heldBy("alice", 1, "I promise")
-	s := sitDown(t, 80, 24, one, heldBy("alice", 2, "something else"))
+	s := sitDown(t, 80, 20, one, heldBy("alice", 2, "something else"))
 	// Keys pressed before the question are not its answer.
 	s.hold = true
 	s.keys("a", "y")
@@ -563,6 +565,75 @@ func TestModelDecidesMarked(t *testing.T) {
 		t.Errorf("took %+v", taken)
 	}
 	s.want("the rest stays as it is")
+}
+
+// TestModelShortMessage approves a one-word message at 80x24: all of it, what ocipd adds folded, and the
+// keys are on one screen, and one key after the question sends it.
+func TestModelShortMessage(t *testing.T) {
+	one := heldBy("newdev", 1, "Hello.")
+	one.Code, one.Reason, one.ExchangeID, one.Target = "FIRST_CONTACT", "nobody has written to this counterparty before; a person has to let the first message go", "", "zed"
+	s := sitDown(t, 80, 24, one)
+	full := heldInFull(one)
+	full.Sending = jsontext.Value(`{"sessionKey":"irc:zed","content":"Hello.\n\n` + ocip.DisclosureLabel + `","metadata":{"aiDisclosure":"x","dispatchId":"d","ocip":{"version":"1.0"},"ocipLog":{"signature":"` + strings.Repeat("x", 88) + `"},"target":"zed"}}`)
+	s.decider.all[one.ApprovalID] = full
+	s.keys("a")
+	s.want("why           FIRST_CONTACT: ", "    │ Hello.", "to            irc:zed", ocip.DisclosureLabel, "folded        i shows what ocipd adds: ocip, ocipLog, aiDisclosure,", "dispatchId, target", "Approve sha256:", "y yes  n no")
+	s.wantNot("more line")
+	s.keys("y")
+	if taken := s.decided(); len(taken) != 1 || taken[0].Decision != api.DecideApprove {
+		t.Errorf("took %+v", taken)
+	}
+}
+
+// TestModelReadBefore approves a long message that was read on the whole screen: the question does not
+// want it read again, unless it has become another one.
+func TestModelReadBefore(t *testing.T) {
+	one := heldBy("alice", 1, strings.Repeat("I promise this and that, and more of it by Friday.\n", 60))
+	s := sitDown(t, 80, 24, one)
+	s.keys("enter", "space", "a", "y")
+	s.want("read to the end first")
+	s.keys("n", "enter", "end", "a", "y")
+	if taken := s.decided(); len(taken) != 1 || taken[0].Decision != api.DecideApprove {
+		t.Errorf("took %+v", taken)
+	}
+	two := heldBy("alice", 2, strings.Repeat("I promise it.\n", 60))
+	s.held(two)
+	s.keys("down", "enter", "end")
+	changed := heldInFull(two)
+	changed.Digest = "sha256:" + strings.Repeat("1", 64)
+	s.decider.all[two.ApprovalID] = changed
+	s.keys("a", "y")
+	s.want("read to the end first")
+}
+
+// TestModelPages goes through a long list by pages, counts what is marked whatever the filter, marks all
+// that are listed, and says what grouping does.
+func TestModelPages(t *testing.T) {
+	s := sitDown(t, 80, 24, flood(100)...)
+	s.keys("pgdown")
+	s.want("› 00000005  mallory")
+	s.keys("pgup")
+	s.want("› 00000000  mallory")
+	s.keys("G")
+	s.want("Promise number 99")
+	s.keys("home", "m", "m")
+	s.want("101 waiting, 2 marked (mallory 100, bob 1)")
+	s.keys("/", "number 7", "enter")
+	s.want("11 of 101 waiting, 2 marked, those with number 7")
+	s.keys("M")
+	s.want("13 marked")
+	s.keys("M")
+	s.want("2 marked")
+	s.keys("M", "d")
+	s.want("1 of 11 marked", "A yes, and the other 10 marked")
+	s.keys("A")
+	if taken := s.decided(); len(taken) != 11 || taken[10].Decision != api.DecideDeny {
+		t.Errorf("took %+v", taken)
+	}
+	s.keys("/", "esc", "g")
+	s.want("a row for each request: 101")
+	s.keys("g")
+	s.want("one row for equal texts to one receiver: 101 in 101 rows")
 }
 
 // TestModelHelp explains the keys, and filters by one text.

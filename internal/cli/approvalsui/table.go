@@ -83,6 +83,14 @@ func alike(all []*api.ApprovalSummary) []group {
 	})
 }
 
+// count is how many messages the rows are.
+func count(rows []group) (n int) {
+	for _, row := range rows {
+		n += len(row)
+	}
+	return n
+}
+
 // byAgent groups rows by agent, in the order of their first rows.
 func byAgent(rows []group) [][]group {
 	return parted[[]group](rows, func(row group) string { return row.oldest().Agent })

@@ -2,12 +2,12 @@ package approvalsui
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -84,19 +84,23 @@ func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Tim
 }
 
 // approvalPage describes a held message without the advice, the text first and the metadata
-// last. It always shows the app's metadata. It only names the daemon's metadata unless
-// unfolded is set.
+// last. It always shows the texts and the metadata of the agent's app. Unless unfolded is set, it only
+// names what ocipd adds, so that a short message fits a screen.
 func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool) []string {
 	p := &approvalText{term.Page{Screen: scr}}
 	p.title(a)
 	p.outcome(a, now)
 	p.changes(a.Changed)
 	p.message(a)
-	metadata := p.sending(a)
+	metadata := p.sending(a, unfolded)
 	p.background(a)
 	p.deciding(a, now)
-	p.facts(a, now)
-	p.metadata(metadata, unfolded)
+	if unfolded {
+		p.facts(a, now)
+	} else {
+		p.fewFacts(a, now)
+	}
+	p.metadata(a, metadata, unfolded)
 	p.Line()
 	// Copyable: it fits on a line of its own.
 	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
@@ -232,6 +236,18 @@ func (p *approvalText) facts(a *api.Approval, now time.Time) {
 	}
 }
 
+// fewFacts names in one paragraph where a request comes from, without what its title says.
+func (p *approvalText) fewFacts(a *api.Approval, now time.Time) {
+	from := []string{"app " + a.AppID, "level " + a.Classification, "asked " + term.ShortAge(now.Sub(time.UnixMilli(a.AskedAt))) + " ago"}
+	if a.AppID == "" {
+		from = from[1:]
+	}
+	if a.ExchangeID != "" {
+		from = append(from, fmt.Sprintf("%s, %d of %d rounds used", a.Type, a.Round, a.MaxRounds))
+	}
+	p.Fact("comes from", strings.Join(from, ", "))
+}
+
 // urgent is the time before expiry from which it is shown in colour.
 const urgent = 10 * time.Minute
 
@@ -302,64 +318,6 @@ func changeLines(text string) []string {
 		}
 	}
 	return strings.Split(text, "\n")
-}
-
-// metadata shows the metadata of the text.
-func (p *approvalText) metadata(object jsontext.Value, unfolded bool) {
-	if len(object) == 0 {
-		return
-	}
-	p.Heading("Its metadata")
-	var members map[string]jsontext.Value
-	if unfolded || json.Unmarshal(object, &members) != nil {
-		p.members(object)
-		return
-	}
-	var ours []string
-	for _, name := range []string{"ocip", "exchange", "aiDisclosure"} {
-		if _, there := members[name]; there {
-			ours = append(ours, name)
-			delete(members, name)
-		}
-	}
-	if len(members) > 0 {
-		if rest, err := json.Marshal(members, json.Deterministic(true)); err == nil {
-			p.members(rest)
-		} else {
-			p.members(object)
-		}
-	}
-	if len(ours) > 0 {
-		p.Say("  ", term.Dim, strings.Join(ours, ", ")+", which ocipd writes: i shows them")
-	}
-}
-
-// members writes a JSON object, one member a line.
-func (p *approvalText) members(object jsontext.Value) {
-	shown := term.PrintableJSON(object.Clone())
-	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
-		shown = object
-	}
-	var lines []string
-	in := jsontext.NewDecoder(bytes.NewReader(shown))
-	if _, err := in.ReadToken(); err == nil {
-		for in.PeekKind() == '"' {
-			name, err := in.ReadValue()
-			if err != nil {
-				break
-			}
-			line := string(name)
-			value, err := in.ReadValue()
-			if err != nil {
-				break
-			}
-			lines = append(lines, line+": "+string(value))
-		}
-	}
-	if _, err := in.ReadToken(); err != nil || shown.Kind() != '{' {
-		lines = []string{string(shown)}
-	}
-	p.Quote(strings.Join(lines, "\n"))
 }
 
 // differing removes the common beginning and end of two texts.
@@ -534,7 +492,7 @@ type sent struct {
 
 // sending shows the message as it would be sent, and the parts that would not be. It
 // returns the metadata.
-func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
+func (p *approvalText) sending(a *api.Approval, unfolded bool) (metadata jsontext.Value) {
 	if len(a.Sending) > 0 {
 		p.Heading("What would be sent")
 		var s sent
@@ -542,7 +500,7 @@ func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
 			p.members(a.Sending)
 		} else {
 			p.Fact("to", s.SessionKey)
-			p.content(a.Content, s.Content)
+			p.content(a.Content, s.Content, unfolded)
 			metadata = s.Metadata
 		}
 	}
@@ -552,12 +510,14 @@ func (p *approvalText) sending(a *api.Approval) (metadata jsontext.Value) {
 }
 
 // content shows a text to be sent, compared with the text already shown.
-func (p *approvalText) content(shown, sending string) {
+func (p *approvalText) content(shown, sending string, unfolded bool) {
 	rest, more := strings.CutPrefix(sending, shown)
 	begin, behind := strings.CutSuffix(sending, shown)
 	switch {
 	case sending == shown:
 		p.Say("  ", term.NoColour, "the message above, as it is")
+	case !unfolded && shown != "" && (rest == "\n\n"+ocip.DisclosureLabel || begin == ocip.DisclosureLabel+"\n\n"):
+		p.Say("  ", term.NoColour, "the message above, with the line "+strconv.Quote(ocip.DisclosureLabel))
 	case shown != "" && more:
 		p.Say("  ", term.NoColour, "the message above, and right behind it")
 		p.Quote(rest)

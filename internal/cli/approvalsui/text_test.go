@@ -363,9 +363,12 @@ func TestSendingIsShownNextToTheMessage(t *testing.T) {
 		"Yes. By AI":  "  the message above, and right behind it|    │  By AI",
 		"By AI: Yes.": "  the message above, and right before it|    │ By AI: ",
 		"No.":         "  this, which is not the message above|    │ No.",
+		// Only the daemon's own line is folded, and only as it stands.
+		"Yes.\n\n" + ocip.DisclosureLabel:       `  the message above, with the line "Sent by user's OpenClaw assistant"`,
+		"Yes.\n\n" + ocip.DisclosureLabel + "!": "  the message above, and right behind it|    │ |    │ |    │ Sent by user's OpenClaw assistant!",
 	} {
 		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.content("Yes.", sending)
+		p.content("Yes.", sending, false)
 		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", sending, got, want)
 		}
@@ -375,14 +378,16 @@ func TestSendingIsShownNextToTheMessage(t *testing.T) {
 // Metadata from the daemon is folded until requested; metadata from the app never is.
 func TestMetadataFold(t *testing.T) {
 	for object, want := range map[string]string{
-		`{"ocip":{"v":1},"exchange":{},"caption":"I promise"}`: `|Its metadata|    │ "caption": "I promise"|  ocip, exchange, which ocipd writes: i shows them`,
-		`{"ocip":{"v":1}}`: "|Its metadata|  ocip, which ocipd writes: i shows them",
-		`{"caption":"x"}`:  `|Its metadata|    │ "caption": "x"`,
-		"{\"ocip\":\x1b":   `|Its metadata|    │ {"ocip":‹U+001B›`,
-		"":                 "",
+		`{"ocip":{"v":1},"exchange":{},"caption":"I promise"}`: `|Its metadata|    │ "caption": "I promise"|  folded        i shows what ocipd adds: ocip, exchange`,
+		`{"ocip":{"v":1}}`: "  folded        i shows what ocipd adds: ocip",
+		`{"ocipLog":{},"target":"dave","dispatchId":"1"}`: "  folded        i shows what ocipd adds: ocipLog, dispatchId, target",
+		`{"target":"erin"}`: `|Its metadata|    │ "target": "erin"`,
+		`{"caption":"x"}`:   `|Its metadata|    │ "caption": "x"`,
+		"{\"ocip\":\x1b":    `|Its metadata|    │ {"ocip":‹U+001B›`,
+		"":                  "",
 	} {
 		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.metadata(jsontext.Value(object), false)
+		p.metadata(&api.Approval{ApprovalSummary: api.ApprovalSummary{Target: "dave"}}, jsontext.Value(object), false)
 		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", object, got, want)
 		}

@@ -1,0 +1,53 @@
+package approvalsui
+
+import "github.com/openclawos/ocipd/internal/base/term"
+
+// helpRoom is the number of visible lines of the help.
+func (d *model) helpRoom() int { return max(1, d.height-1) }
+
+// nextHelp shows the next part of the help, or closes it.
+func (d *model) nextHelp() {
+	if d.helpFrom += d.helpRoom(); d.helpFrom >= len(keyHelp(d.screen.Width)) {
+		d.help, d.helpFrom = false, 0
+	}
+}
+
+// helpLines are the visible lines of the help.
+func (d *model) helpLines() []string {
+	lines := keyHelp(d.screen.Width)
+	if len(lines) <= d.height {
+		return append(lines, make([]string, d.height-len(lines))...)
+	}
+	lines = lines[min(d.helpFrom, len(lines)-1):]
+	more := "any key closes this help"
+	if room := d.helpRoom(); len(lines) > room {
+		more = term.Count(len(lines)-room, "more line") + ": any key goes on"
+		lines = lines[:room]
+	}
+	lines = append(lines, make([]string, d.helpRoom()-len(lines))...)
+	return append(lines, term.Cut(more, d.screen.Width))[:max(1, d.height)]
+}
+
+// keyHelp describes all keys.
+func keyHelp(width int) []string {
+	return append([]string{"ocipd approvals: keys", ""}, term.KeyHelp([][2]string{
+		{"up, down, k, j", "choose a request; in a page, scroll by a line"},
+		{"page keys", "go through the list by pages; home and end too"},
+		{"space", "scroll the page below; shift+space goes back"},
+		{"enter", "read the request on the whole screen; esc goes back"},
+		{"i", "show what ocipd adds too, or fold it again"},
+		{"a", "approve exactly what is shown"},
+		{"d", "deny; the exchange ends"},
+		{"t", "take over: send it, or other words, as your own"},
+		{"r", "resolve: deny it and settle the exchange"},
+		{"c", "deny an effect and ask its task for changes; n says which"},
+		{"m", "mark, or no longer; a, d, t, r, c then ask about each marked"},
+		{"M", "mark all that are listed; d and A then deny all"},
+		{"n", "write a note for the record of the next decision"},
+		{"/", "list only requests with a text; esc ends that"},
+		{"o", "the likeliest first, or the oldest"},
+		{"g", "one row for equal texts to one receiver, or a row for each"},
+		{"q", "quit"},
+		{"?", "this help; any key closes it"},
+	}, width)...)
+}
