@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -57,22 +60,32 @@ pending messages in the clear, and its keys can sign as this log.`,
 }
 
 func newRestore(s *shell) *cobra.Command {
-	var older, asJSON bool
+	var older, anew, yes, asJSON bool
 	c := &cobra.Command{
-		Use:     "restore DIR",
-		Example: "  ocipd restore /mnt/backup/ocipd-monday",
+		Use: "restore DIR | --new-log",
+		Example: "  ocipd restore /mnt/backup/ocipd-monday\n" +
+			"  ocipd restore --new-log",
 		Short:   "put a backup in the place of a stopped daemon's state",
 		Long: `Verify a backup and replace the state of this daemon with it; the daemon must not
 be running. The present state is moved aside into a directory
 before-restore-TIME, and keys that fit the backup stay in place. If the
 checkpoints kept here know a longer log, the backup is older and its use would
 lose records: it is refused unless --older is given, and the next start records
-the loss.`,
-		Args: cobra.ExactArgs(1),
+the loss.
+
+If there is no backup, and the signing key, the database or both are lost,
+--new-log moves what is left aside. The next start begins a new log with a new
+key; its first records say what is known of the former one.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.statePlaces()
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case anew == (len(args) == 1) || anew && older:
+				return cli.Usagef("name the backup, or say --new-log if there is none")
+			case anew:
+				return s.beginLog(cmd.Context(), p, yes, asJSON)
 			}
 			done, err := backup.Restore(cmd.Context(), p, cli.Absolute(args[0]), older, time.Now())
 			if _, is := errors.AsType[*backup.OlderError](err); is {
@@ -98,8 +111,40 @@ the loss.`,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&older, "older", false, "restore a state that is older than what checkpoints kept here have seen")
+	flags.BoolVar(&anew, "new-log", false, "restore nothing: move the state aside, and begin a new log that says what is known of the former one")
+	flags.BoolVar(&yes, "yes", false, "do not ask before a new log begins")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// beginLog moves the state aside for a new log.
+func (s *shell) beginLog(ctx context.Context, p backup.Places, yes, asJSON bool) error {
+	f, err := backup.KnownOf(ctx, p)
+	if err != nil {
+		return fmt.Errorf("cannot begin a new log: %w", err)
+	}
+	if !asJSON {
+		for _, fact := range [][2]string{
+			{"log", f.Origin}, {"records", strconv.FormatUint(f.Records, 10)}, {"last hash", f.Hash}, {"public keys", strings.Join(f.Keys, ", ")}, {"problem", f.Problem},
+		} {
+			if fact[1] != "" {
+				fmt.Fprintf(s.Stdout, "  %-12s %s\n", fact[0], term.Printable(fact[1]))
+			}
+		}
+	}
+	if !yes {
+		if agreed, err := s.Ask(ctx, "Move this log aside? What waits is not sent, and approvals, grants and tokens end."); err != nil || !agreed {
+			return err
+		}
+	}
+	aside, err := backup.BeginAnew(p, f, time.Now())
+	if err != nil {
+		return fmt.Errorf("cannot begin a new log: %w; what was moved is in %s, beside its place", err, aside)
+	}
+	return s.Report(asJSON, struct {
+		*backup.Former
+		Aside string `json:"aside"`
+	}{f, aside}, "moved to %s, beside its place; keep it: it is the evidence\nthe next start begins a new log, puts these facts on record and pauses sending until you resume it\n", aside)
 }
 
 // contents describes a backup.

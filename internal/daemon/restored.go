@@ -22,10 +22,17 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 	if err != nil || mark == nil {
 		return func() error { return nil }, err
 	}
-	d.log.Warn("a copy of the state was restored, and nothing is known of what was decided since: sending is paused until a person resumes, and approvals, grants and tokens from before are taken back",
+	what := "a copy of the state was restored, and nothing is known of what was decided since"
+	if mark.Former != nil {
+		what = "a new log begins after a former one, of which nothing waits or counts any more"
+	}
+	d.log.Warn(what+": sending is paused until a person resumes, and approvals, grants and tokens from before are taken back",
 		zap.Uint64("records", mark.Records), zap.Uint64("witnessed", mark.Witnessed), zap.Time("at", mark.At))
 	return func() error {
 		details := map[string]any{"records": int(mark.Records), "witnessed": int(mark.Witnessed), "at": mark.At.Format("2006-01-02T15:04:05Z")}
+		if mark.Former != nil {
+			details["former"] = mark.Former
+		}
 		var takes []func(context.Context) error
 		for _, t := range fold.Tables() {
 			if take := takesBack(d, t); take != nil {

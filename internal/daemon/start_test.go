@@ -89,7 +89,7 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 				}
 			}
 			if name != "the signing key alone is left" {
-				contains(t, said, "cannot find the database "+h.path("state/ocipd.db"), "put it back", "begin a new log knowingly", h.path("state/keys"))
+				contains(t, said, "cannot find the database "+h.path("state/ocipd.db"), "put it back", "ocipd restore --new-log")
 			}
 			for _, file := range without {
 				if err := os.Rename(filepath.Join(aside, file), h.path("state/"+file)); err != nil {

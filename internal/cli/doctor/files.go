@@ -263,7 +263,7 @@ func (d *Examiner) lost() []Diagnosis {
 	for _, left := range []string{p.mirror, p.checkpoints} {
 		if cli.Exists(left) {
 			return []Diagnosis{failed("the database %s is gone, and %s is still there", p.database, left).
-				advise("where it was moved, put the file back under its name, and else from a backup; to begin a new log, move its mirror, checkpoints and keys aside first")}
+				advise("where it was moved, put the file back under its name, and else from a backup; without one, begin a new log: ocipd restore --new-log")}
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered 
 	case keys[len(keys)-1].Verifier != inForce:
 		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
 	case !cli.Exists(filepath.Join(d.places.keys, "checkpoint.key")):
-		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup: the daemon does not start without"))
+		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup, for the daemon does not start without it; or without one: ocipd restore --new-log"))
 	}
 	return c.Size, append(found, d.digestKeys(r)...)
 }

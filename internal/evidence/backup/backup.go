@@ -302,29 +302,15 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 // put moves the present state aside and puts the backup in its place, with the database last. A
 // daemon that is started before then finds no database, and says so.
 func (p *Places) put(dir string, done *Restored, now time.Time) error {
-	aside := func(paths ...string) error {
-		for _, path := range paths {
-			to := filepath.Join(filepath.Dir(path), done.Aside)
-			if !exists(path) {
-				continue
-			}
-			if err := errors.Join(os.MkdirAll(to, 0o700), os.Rename(path, filepath.Join(to, filepath.Base(path)))); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := aside(p.Database, p.Database+"-wal", p.Database+"-shm", p.Database+".latched", p.Database+".reserve"); err != nil {
+	aside := mover(done.Aside)
+	if err := aside(p.logFiles()...); err != nil {
 		return err
 	}
 	// The daemon writes the mirror anew from the database.
-	live := filepath.Base(p.Mirror)
-	segments := strings.TrimSuffix(live, filepath.Ext(live)) + "-"
-	mirrored, err := filesIn(filepath.Dir(p.Mirror), func(name string) bool { return strings.HasPrefix(name, live) || strings.HasPrefix(name, segments) })
+	mirrored, err := p.mirrorFiles()
 	if err != nil {
 		return err
 	}
-	mirrored = slices.DeleteFunc(mirrored, func(path string) bool { return path == p.Checkpoints })
 	if err := aside(mirrored...); err != nil {
 		return err
 	}
@@ -356,6 +342,36 @@ func (p *Places) put(dir string, done *Restored, now time.Time) error {
 		return err
 	}
 	return errors.Join(copyFile(filepath.Join(dir, databaseName), part), os.Rename(part, p.Database), durable.SyncDir(filepath.Dir(p.Database)))
+}
+
+// mover returns the function that moves files into a directory beside each of them, as far as they
+// exist.
+func mover(name string) func(paths ...string) error {
+	return func(paths ...string) error {
+		for _, path := range paths {
+			to := filepath.Join(filepath.Dir(path), name)
+			if !exists(path) {
+				continue
+			}
+			if err := errors.Join(os.MkdirAll(to, 0o700), os.Rename(path, filepath.Join(to, filepath.Base(path)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// logFiles are the database and the files that belong to it.
+func (p *Places) logFiles() []string {
+	return []string{p.Database, p.Database + "-wal", p.Database + "-shm", p.Database + ".latched", p.Database + ".reserve"}
+}
+
+// mirrorFiles are the files of the mirror and its segments.
+func (p *Places) mirrorFiles() ([]string, error) {
+	live := filepath.Base(p.Mirror)
+	segments := strings.TrimSuffix(live, filepath.Ext(live)) + "-"
+	mirrored, err := filesIn(filepath.Dir(p.Mirror), func(name string) bool { return strings.HasPrefix(name, live) || strings.HasPrefix(name, segments) })
+	return slices.DeleteFunc(mirrored, func(path string) bool { return path == p.Checkpoints }), err
 }
 
 // putKeys adds the missing keys. If the present keys belong to another log or time, it replaces all
@@ -411,6 +427,8 @@ type Mark struct {
 	At        time.Time `json:"at"`
 	Records   uint64    `json:"records"`
 	Witnessed uint64    `json:"witnessed"`
+	// Former is set if the state is a new log after another one.
+	Former *Former `json:"former,omitzero"`
 }
 
 // MarkPath returns the path of the mark. The next start records the restoration and removes the

@@ -26,6 +26,9 @@ const (
 	publicFile  = "checkpoint.pub"
 )
 
+// orAnew is what can be done without a backup.
+const orAnew = ", or without one begin a new log that says what is known of this one: ocipd restore --new-log"
+
 // ErrNotInForce reports that the log was signed with a key that is not here.
 var ErrNotInForce = errors.New("the key that signs this log is not here")
 
@@ -74,8 +77,8 @@ func OpenSigner(dir, name string, random io.Reader) (*Signer, error) {
 func (s *Signer) first() (*signingKey, error) {
 	public := filepath.Join(s.dir, publicFile)
 	if _, err := os.Lstat(public); err == nil {
-		return nil, fmt.Errorf("cannot find the signing key %s, though its public key %s is there: put it back from a backup",
-			filepath.Join(s.dir, signingFile), public)
+		return nil, fmt.Errorf("cannot find the signing key %s, though its public key %s is there: put it back from a backup%s",
+			filepath.Join(s.dir, signingFile), public, orAnew)
 	}
 	k, err := s.generate()
 	if err != nil {
@@ -260,8 +263,8 @@ func (s *Signer) Settle(inForce string) error {
 	case next != nil && next.public == inForce:
 		return s.Promote()
 	case inForce != "" && inForce != s.Verifier():
-		return fmt.Errorf("cannot continue to sign with %s: %w: it is %s; put it back from a backup",
-			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce)
+		return fmt.Errorf("cannot continue to sign with %s: %w: it is %s; put it back from a backup%s",
+			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce, orAnew)
 	case next == nil:
 		return nil
 	}
