@@ -196,6 +196,27 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 // resident is what is in memory now.
 func (p *process) resident() (kb int, err error) { return p.status("VmRSS:") }
 
+// processorTime is how long the threads of a process have run, in nanoseconds.
+func (p *process) processorTime() (all int64, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		one, _, _ := strings.Cut(string(text), " ")
+		ran, err := strconv.ParseInt(one, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		all += ran
+	}
+	return all, nil
+}
+
 func (p *process) status(name string) (kb int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

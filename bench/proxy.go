@@ -19,6 +19,7 @@ func proxyFigures() []figure {
 	return []figure{
 		{"gated tool call, added by the proxy, p50", "commit+echo", "≤ 2×", proxyLatency},
 		{"tool call that passes unasked, p50", "a request that passes", "≤ 1.05×", proxyUnasked},
+		{"gated tool call, processor time of the proxy, beside another build", "-beside", "≤ 1.05×", proxyTime},
 		{"MCP proxy, most memory, 20 MB result", "idle", "≤ 60 MB", func(b *bench) (result, error) { return proxyMemory(b, lookUp, 60) }},
 		{"MCP proxy, most memory, 20 MB of a gated call", "idle", "≤ 160 MB", func(b *bench) (result, error) { return proxyMemory(b, sendLong, 160) }},
 	}
@@ -139,21 +140,6 @@ func (b *bench) proxied() (d *daemon, through, without *tools, err error) {
 	if d, err = b.start("proxied", 1); err != nil {
 		return nil, nil, nil, err
 	}
-	operator, err := dial(filepath.Join(filepath.Dir(d.socket), "operator.sock"))
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer operator.socket.Close()
-	granted, err := operator.call("task.grant", `{"agent":"proxied"}`)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"], with: [long]}\n"}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600); err != nil {
-			return nil, nil, nil, err
-		}
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, nil, err
@@ -161,9 +147,33 @@ func (b *bench) proxied() (d *daemon, through, without *tools, err error) {
 	if without, err = b.tools(self, "-mcp"); err != nil {
 		return nil, nil, nil, err
 	}
-	through, err = b.tools(b.binary, "mcp-proxy", "--agent", "proxied", "--token-file", filepath.Join(d.dir, "token"), "--socket", d.socket,
-		"--map", filepath.Join(d.dir, "desk.yaml"), "--", self, "-mcp")
+	through, err = b.before(d, b.binary)
 	return d, through, without, err
+}
+
+// before starts the proxy of a build in front of the server, with a grant of its own: one is bound to a program.
+func (b *bench) before(d *daemon, binary string) (*tools, error) {
+	operator, err := dial(filepath.Join(filepath.Dir(d.socket), "operator.sock"))
+	if err != nil {
+		return nil, err
+	}
+	defer operator.socket.Close()
+	granted, err := operator.call("task.grant", `{"agent":"proxied"}`)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"], with: [long]}\n"}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(d.dir, name+"-"+filepath.Base(binary)), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return b.tools(binary, "mcp-proxy", "--agent", "proxied", "--token-file", filepath.Join(d.dir, "token-"+filepath.Base(binary)), "--socket", d.socket,
+		"--map", filepath.Join(d.dir, "desk.yaml-"+filepath.Base(binary)), "--", self, "-mcp")
 }
 
 // proxyLatency compares what a call of a tool takes longer through the proxy with what a
@@ -203,6 +213,45 @@ func proxyUnasked(b *bench) (result, error) {
 		return result{}, err
 	}
 	return times(t[0], t[1], 1.05), nil
+}
+
+// proxyTime compares the processor time that a gated call takes of the proxy with that of another build, in
+// turns: unlike a latency, it does not depend on what else runs on the machine.
+func proxyTime(b *bench) (result, error) {
+	if b.beside == "" {
+		return notAskedFor, nil
+	}
+	d, through, _, err := b.proxied()
+	if err != nil {
+		return result{}, err
+	}
+	other, err := b.before(d, b.beside)
+	if err != nil {
+		return result{}, err
+	}
+	var each [2][]float64
+	for turn := range 2 * besideTurns {
+		for i, side := range [...]*tools{through, other} {
+			before, err := side.processorTime()
+			if err != nil {
+				return result{}, err
+			}
+			for range turnSamples {
+				if err := side.send(); err != nil {
+					return result{}, err
+				}
+			}
+			after, err := side.processorTime()
+			if err != nil {
+				return result{}, err
+			}
+			if turn > 0 { // the first warms up
+				each[i] = append(each[i], float64(after-before)/turnSamples/1000)
+			}
+		}
+	}
+	ours, floor := middle(each[0]), middle(each[1])
+	return result{fmt.Sprintf("%.1f µs", ours), fmt.Sprintf("%.1f µs", floor), fmt.Sprintf("%.2f×", ours/floor), ours <= 1.05*floor}, nil
 }
 
 // proxyMemory is the most that the proxy has had in memory after a long result.

@@ -125,24 +125,25 @@ func short(s string) string {
 // arguments returns the decided arguments for the call, and the decided answers. They must
 // be the same for all recipients, and name exactly these recipients.
 func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
+	checked := true
 	for _, d := range a.gone {
-		values, err := d.arguments()
-		if err == nil {
-			err = d.says(a.tool)
+		list, rewritten, err := d.arguments()
+		if err == nil && rewritten {
+			checked, err = false, d.says(a.tool)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		text, err := encode(values)
-		if err != nil {
-			return nil, nil, err
-		}
+		text := object(list)
 		switch {
 		case one == nil:
 			one, answers = text, d.call.Answers
 		case string(one) != string(text), string(answers) != string(d.call.Answers):
 			return nil, nil, toolmap.Unclear("the text was rewritten in another way for each recipient")
 		}
+	}
+	if checked && one != nil {
+		return one, answers, nil // they are those of the call, whose recipients were asked about
 	}
 	list, err := toolmap.Members(one, 0)
 	if err != nil {
@@ -306,7 +307,7 @@ func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
 		err := p.o.Link.call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
 		var d *decided
 		if err == nil {
-			d, err = readDecided(got.Data)
+			d, err = readDecided(got.Data, nil, nil)
 		}
 		if err != nil {
 			p.takeBack(a, "another part of the call cannot be sent")
@@ -450,7 +451,7 @@ func (p *proxy) redeemed(id string) *api.Redeemed {
 
 // sendApproved sends a claimed message.
 func (p *proxy) sendApproved(got *api.Redeemed, account string) {
-	d, err := readDecided(got.Data)
+	d, err := readDecided(got.Data, nil, nil)
 	a := &asked{account: account, gone: []*decided{d}, by: []string{got.Claim}}
 	if err == nil {
 		a.m = &message{to: []string{d.SessionKey}, call: d.call}

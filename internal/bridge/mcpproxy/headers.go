@@ -55,7 +55,7 @@ func withoutRepeats(h http.Header) (any bool) {
 }
 
 // repeat replaces the headers that repeat something of a message by the proxy's own.
-func (p *proxy) repeat(h http.Header, line []byte) {
+func repeat(p *proxy, h http.Header, line []byte) {
 	if any := withoutRepeats(h); !any && h.Get(versionHeader) < repeatingSince {
 		return
 	}

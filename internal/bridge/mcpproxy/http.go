@@ -271,7 +271,7 @@ func (d *dialog) forward(body []byte) {
 func (d *dialog) request(body []byte) *http.Request {
 	ctx := context.WithValue(context.WithValue(d.r.Context(), sessionKey{}, d.session), dialogKey{}, d)
 	r := d.r.Clone(ctx)
-	d.repeat(r.Header, body)
+	repeat(d.proxy, r.Header, body)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	return r
 }
@@ -573,7 +573,7 @@ func (w *web) again(line []byte, o *observer, account string) error {
 	}
 	last := w.last[i].header.Clone()
 	w.mu.Unlock()
-	w.repeat(last, line)
+	repeat(w.proxy, last, line)
 	o.key.session = last.Get(sessionHeader)
 	last.Set("Accept", "application/json, text/event-stream")
 	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)

@@ -334,7 +334,7 @@ func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (
 	if no := v.refusal(err); no != nil || v.Held {
 		return nil, v.ApprovalID, no
 	}
-	if d, err = readDecided(v.Data); err != nil {
+	if d, err = readDecided(v.Data, m, call); err != nil {
 		return nil, "", refusedBy(errors.Join(err, l.confirm(&api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: short(err.Error())})))
 	}
 	d.key = key

@@ -1,6 +1,7 @@
 package mcpproxy
 
 import (
+	"bytes"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -94,14 +95,17 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 			return nil, err
 		}
 	}
-	rest := make(map[string]jsontext.Value)
+	rest := make([]toolmap.Member, 0, len(c.arguments))
 	for _, a := range c.arguments {
 		if !texts[a.Name] {
-			rest[a.Name] = a.Value
+			rest = append(rest, a)
 		}
 	}
-	if out.call.Arguments, err = encode(rest); err != nil {
-		return nil, err
+	if out.call.Arguments = object(rest); bytes.ContainsAny(out.call.Arguments, "\\ \t\r\n") {
+		// The daemon decides about another spelling of the same, and the server gets that one.
+		if out.call.Arguments, err = encode(out.call.Arguments); err != nil {
+			return nil, err
+		}
 	}
 	out.content = strings.Join(content, between)
 	if len(content) == 0 {
@@ -115,6 +119,19 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 // is the whole call, and is the same before and after the decision.
 func (k *kept) wordless() string { return k.Tool + " " + string(k.Arguments) }
 
+// object writes members, sorted by their names.
+func object(list []toolmap.Member) jsontext.Value {
+	slices.SortFunc(list, func(a, b toolmap.Member) int { return strings.Compare(a.Name, b.Name) })
+	b := jsontext.Value("{")
+	for i, m := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, api.String(m.Name)...), ':'), m.Value...)
+	}
+	return append(b, '}')
+}
+
 func encode(v any) (jsontext.Value, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
@@ -125,12 +142,20 @@ type decided struct {
 	call kept
 	// key is the request key of the question.
 	key string
+	// asked is the message that the daemon was asked about, if its answer has the same call, byte for byte.
+	asked *message
 }
 
-func readDecided(data jsontext.Value) (*decided, error) {
+// readDecided reads the daemon's answer. asked is the message that it was asked about, if any, and call is how
+// the message's call was written.
+func readDecided(data jsontext.Value, asked *message, call jsontext.Value) (*decided, error) {
 	d := new(decided)
 	if err := json.Unmarshal(data, &d.EmittedMessage, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return nil, err
+	}
+	if asked != nil && string(d.Metadata["mcp"]) == string(call) {
+		d.call, d.asked = asked.call, asked
+		return d, nil
 	}
 	return d, json.Unmarshal(d.Metadata["mcp"], &d.call, jsontext.AllowInvalidUTF8(true))
 }
@@ -156,11 +181,10 @@ func (d *decided) says(t *toolmap.Tool) error {
 }
 
 // arguments returns the tool's arguments: the texts as allowed, and the rest as the daemon
-// returned it.
-func (d *decided) arguments() (map[string]jsontext.Value, error) {
-	all := make(map[string]jsontext.Value)
-	if err := json.Unmarshal(d.call.Arguments, &all, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return nil, err
+// returned it. rewritten is set if they have to be checked again.
+func (d *decided) arguments() (all []toolmap.Member, rewritten bool, err error) {
+	if all, err = toolmap.Members(d.call.Arguments, 0); err != nil {
+		return nil, false, err
 	}
 	length := -len(between)
 	for _, p := range d.call.Parts {
@@ -168,7 +192,7 @@ func (d *decided) arguments() (map[string]jsontext.Value, error) {
 	}
 	label, _ := api.Text(d.Metadata["aiDisclosure"])
 	if len(d.call.Parts) == 0 {
-		return all, d.unchanged(label)
+		return all, d.asked == nil, d.unchanged(label)
 	}
 	content := d.Content.Inspect()
 	before, as, after := content, "", ""
@@ -182,23 +206,28 @@ func (d *decided) arguments() (map[string]jsontext.Value, error) {
 		}
 		before, as, after = content, "", ""
 	}
+	say := func(name, text string) {
+		all = slices.DeleteFunc(all, func(m toolmap.Member) bool { return m.Name == name }) // it is null
+		all = append(all, toolmap.Member{Name: name, Value: api.String(text)})
+	}
 	if length > 0 && as == "" {
 		// A person or an interceptor has rewritten the text.
 		if len(d.call.Parts) != 1 {
-			return nil, toolmap.Unclear("the text was rewritten, and the tool takes several")
+			return nil, false, toolmap.Unclear("the text was rewritten, and the tool takes several")
 		}
-		all[d.call.Parts[0].Name] = api.String(content)
-		return all, nil
+		say(d.call.Parts[0].Name, content)
+		return all, true, nil
 	}
+	whole := as
 	for _, p := range d.call.Parts {
 		said := as[:p.Bytes]
 		as = strings.TrimPrefix(as[p.Bytes:], between)
 		if !p.Title {
 			said = before + said + after
 		}
-		all[p.Name] = api.String(said)
+		say(p.Name, said)
 	}
-	return all, nil
+	return all, d.asked == nil || whole != d.asked.content, nil
 }
 
 // unchanged returns an error if the decision about a call without texts was about another

@@ -59,24 +59,20 @@ func FuzzMessage(f *testing.F) {
 			t.Fatal(err)
 		}
 		let := api.EmittedMessage{SessionKey: "chat:dave", Content: gate.NewText(before + said.content + after), Metadata: api.Object{"mcp": call, "aiDisclosure": api.String(label)}}
-		d, err := readDecided(let.Append(nil))
+		d, err := readDecided(let.Append(nil), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := d.arguments()
+		got, _, err := d.arguments()
 		if err != nil {
 			// The positions of the texts are unclear; the proxy must not guess.
 			return
 		}
 		var is struct{ Subject, Body, To string }
-		back, err := encode(got)
-		if err != nil {
+		if err := json.Unmarshal(object(got), &is, json.MatchCaseInsensitiveNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(back, &is, json.MatchCaseInsensitiveNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-			t.Fatal(err)
-		}
-		if whole := is.Subject + between + is.Body; len(whole) != let.Content.Len() || is.To != "dave" || string(got["more"]) != "1.50" {
+		if whole := is.Subject + between + is.Body; len(whole) != let.Content.Len() || is.To != "dave" || !strings.Contains(string(object(got)), `"more":1.50`) {
 			t.Errorf("%q became %+v", let.Content, is)
 		}
 		if before == "" && (after == "" || strings.HasSuffix(let.Content.Inspect(), label)) && label == strings.TrimSpace(after) && is.Subject != subject && after == "" {
@@ -104,12 +100,12 @@ func TestRewritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := readDecided(api.EmittedMessage{SessionKey: "chat:a", Content: gate.NewText("is"), Metadata: api.Object{"mcp": call}}.Append(nil))
+		d, err := readDecided(api.EmittedMessage{SessionKey: "chat:a", Content: gate.NewText("is"), Metadata: api.Object{"mcp": call}}.Append(nil), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, err := d.arguments()
-		got, _ := encode(values)
+		values, _, err := d.arguments()
+		got := object(values)
 		if err != nil {
 			got = nil
 		}
@@ -161,7 +157,7 @@ func TestTextsAreAmongWhatWasDecided(t *testing.T) {
 		`{"tool":"send","arguments":{"to":"dave","subject":"x"},"parts":[{"name":"text","bytes":1}],"sum":1}`: false,
 		`{"tool":"send","arguments":{},"parts":[{"name":"to","bytes":1},{"name":"text","bytes":1}],"sum":1}`:  false,
 	} {
-		d, err := readDecided([]byte(`{"sessionKey":"chat:dave","content":"a","metadata":{"mcp":` + call + `}}`))
+		d, err := readDecided([]byte(`{"sessionKey":"chat:dave","content":"a","metadata":{"mcp":`+call+`}}`), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,13 +287,62 @@ func TestCallsWithoutTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, good := range map[string]bool{said.content: true, said.content + "\n\nlabel": true, said.content + " and more": false, "another text": false} {
-		d, err := readDecided(api.EmittedMessage{SessionKey: "github:acme/plans#7", Content: gate.NewText(content), Metadata: api.Object{"mcp": call, "aiDisclosure": api.String("label")}}.Append(nil))
+		d, err := readDecided(api.EmittedMessage{SessionKey: "github:acme/plans#7", Content: gate.NewText(content), Metadata: api.Object{"mcp": call, "aiDisclosure": api.String("label")}}.Append(nil), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, err := d.arguments()
-		if got, _ := encode(values); (err == nil) != good || good && string(got) != string(said.call.Arguments) {
+		values, _, err := d.arguments()
+		if got := object(values); (err == nil) != good || good && string(got) != string(said.call.Arguments) {
 			t.Errorf("%q becomes %s, %v", content, got, err)
 		}
+	}
+}
+
+// Only a call that comes back as it was asked about is not checked again: each other spelling, and each change of
+// a text, is.
+func TestChangedCallsAreCheckedAgain(t *testing.T) {
+	t.Parallel()
+	m := &toolmap.Map{Channel: "chat"}
+	tool := &toolmap.Tool{Title: []string{"subject"}, Text: []string{"body"}, To: []string{"{to}"}, With: []string{"more"}}
+	said, err := read(m, tool, &toolCall{tool: "send", arguments: argumentsIn(t, `{"subject":"S","body":"B","to":"dave","more": { "a" : "\ud800\u0041" }}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"more":{"a":"` + "\ufffd" + `A"},"to":"dave"}`; string(said.call.Arguments) != want {
+		t.Errorf("the daemon is asked about %s, want %s", said.call.Arguments, want)
+	}
+	call, err := encode(&said.call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		content, call string
+		again         bool
+	}{
+		{said.content, string(call), false}, {said.content + "\n\nlabel", string(call), false}, {said.content, strings.Replace(string(call), "dave", "rival", 1), true},
+		{said.content, strings.Replace(string(call), `"a"`, `"b"`, 1), true},
+	} {
+		let := api.EmittedMessage{SessionKey: "chat:dave", Content: gate.NewText(tc.content), Metadata: api.Object{"mcp": jsontext.Value(tc.call), "aiDisclosure": api.String("label")}}
+		d, err := readDecided(let.Append(nil), said, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, again, err := d.arguments(); err != nil || again != tc.again {
+			t.Errorf("%s of %s is checked again: %t, %v", tc.content, tc.call, again, err)
+		}
+	}
+	one, err := read(m, &toolmap.Tool{Title: []string{"subject"}, To: []string{"{to}"}}, &toolCall{tool: "send", arguments: argumentsIn(t, `{"subject":"S","to":"dave"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if call, err = encode(&one.call); err != nil {
+		t.Fatal(err)
+	}
+	d, err := readDecided(api.EmittedMessage{SessionKey: "chat:dave", Content: gate.NewText("S\r\nBcc: rival"), Metadata: api.Object{"mcp": call}}.Append(nil), one, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, again, err := d.arguments(); err != nil || !again {
+		t.Errorf("a title that was rewritten is checked again: %t, %v", again, err)
 	}
 }

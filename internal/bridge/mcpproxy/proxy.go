@@ -82,7 +82,8 @@ type proxy struct {
 	end   context.CancelFunc
 
 	// asking are the calls under decision, and background is all work in progress.
-	asking, background sync.WaitGroup
+	asking     sync.WaitGroup
+	background crew
 
 	ready sync.Once
 	// finding is held during the search for the server's map, which is then in mapped.
@@ -155,7 +156,7 @@ type observer struct {
 
 func newProxy(ctx context.Context, o *Options) *proxy {
 	p := &proxy{
-		o: o, ctx: ctx,
+		o: o, ctx: ctx, background: crew{jobs: make(chan func())},
 		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned), kept: make(map[key]keptAnswer),
 		over: make(map[string]struct{}), said: semaphore.NewWeighted(maxHeld), waiting: semaphore.NewWeighted(maxHeld), heard: semaphore.NewWeighted(maxHeld),
 	}
@@ -261,7 +262,7 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 	}
 	p.asking.Add(1)
 	asked := sync.OnceFunc(p.asking.Done)
-	p.background.Go(func() {
+	p.background.work(p.ended, func() {
 		defer asked()
 		p.decide(ctx, c, asked, over)
 	})

@@ -20,7 +20,7 @@ func (t *Tool) of(tool string, arguments []Member) (*Tool, error) {
 	if !ok {
 		return nil, Unclear("the argument %s of the tool %s is none of %s", t.By, tool, strings.Join(slices.Concat(slices.Sorted(maps.Keys(t.Cases)), t.Calls), ", "))
 	}
-	one.With = append(slices.Clone(one.With), t.By)
+	one.With, one.all = append(slices.Clone(one.With), t.By), append(slices.Clone(one.Arguments()), t.By)
 	one.when, one.is = t.By, value
 	return &one, nil
 }

@@ -90,6 +90,8 @@ type Tool struct {
 	by *Map
 	// when is the argument, and is the value, that chose the case.
 	when, is string
+	// all are its arguments, once they are listed.
+	all []string
 }
 
 // Treatments of a tool that is not in the map.
@@ -173,6 +175,13 @@ func (m *Map) Check() error {
 		if err := m.Tools[name].check(); err != nil {
 			return fmt.Errorf("tools.%s%w", name, err)
 		}
+		t := m.Tools[name]
+		for value, one := range t.Cases {
+			one.all = one.Arguments()
+			t.Cases[value] = one
+		}
+		t.all = t.Arguments()
+		m.Tools[name] = t
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Reads)) {
 		r := m.Reads[name]
@@ -234,6 +243,9 @@ func (t Tool) checkArguments() error {
 
 // Arguments are all arguments that the tool may have.
 func (t *Tool) Arguments() []string {
+	if t.all != nil {
+		return t.all
+	}
 	all := slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files)
 	if t.By != "" {
 		all = append(all, t.By)

@@ -329,3 +329,13 @@ func TestClaimedMapsOnlyTighten(t *testing.T) {
 		}
 	}
 }
+
+// Names of ASCII alone and others are reduced alike: a lenient reader compares one with the other.
+func TestBare(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "", "--": "", "Channel_id-2": "CHANNELID2", "chan\u200bnel": "CHANNEL", "Kelvin \u212a": "KELVINK", "\u017fend": "SEND", "azAZ09": "AZAZ09"} {
+		if got := Bare(name); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+}

@@ -79,12 +79,31 @@ func folded(name string) string {
 
 // Bare reduces a name to its letters and digits, for readers that ignore everything else.
 func Bare(name string) string {
+	if b, ok := bareASCII(name); ok {
+		return b
+	}
 	return folded(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
 			return r
 		}
 		return -1
 	}, name))
+}
+
+// bareASCII is [Bare] of a name that has only ASCII, as nearly all have.
+func bareASCII(name string) (bare string, ok bool) {
+	b := make([]byte, 0, len(name))
+	for _, c := range []byte(name) {
+		switch {
+		case c >= utf8.RuneSelf:
+			return "", false
+		case 'a' <= c && c <= 'z':
+			b = append(b, c-'a'+'A')
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			b = append(b, c)
+		}
+	}
+	return string(b), true
 }
 
 // Exactly refuses members that a lenient reader could confuse with one of the names or with
@@ -97,8 +116,11 @@ func Exactly(list []Member, names ...string) error {
 			return fmt.Errorf("%w: %q and %q differ in case or signs alone", ErrFrame, before, m.Name)
 		}
 		seen[f] = m.Name
+		if slices.Contains(names, m.Name) {
+			continue
+		}
 		for _, name := range names {
-			if f == Bare(name) && !slices.Contains(names, m.Name) {
+			if f == Bare(name) {
 				return fmt.Errorf("%w: %q is not %q", ErrFrame, m.Name, name)
 			}
 		}

@@ -148,6 +148,15 @@ type said struct {
 
 // saysOf returns everything that an argument says, in order.
 func saysOf(a *Member) (all []said) {
+	switch a.Value.Kind() { // most arguments say one thing or none
+	case '"':
+		value, _ := Text(a.Value)
+		return []said{{a.Name, value, true, false}}
+	case '0':
+		return []said{{a.Name, string(a.Value), false, false}}
+	case 't', 'f', 'n':
+		return nil
+	}
 	d := jsontext.NewDecoder(bytes.NewReader(a.Value), jsontext.AllowInvalidUTF8(true))
 	names := []string{a.Name} // the members being read, outermost first
 	for {
@@ -213,6 +222,9 @@ func (m *Map) Fits(t *Tool, arguments []Member) error {
 
 // Allows refuses a call of any tool with an argument that the map forbids.
 func (m *Map) Allows(arguments []Member) error {
+	if len(m.Never) == 0 {
+		return nil
+	}
 	for i := range arguments {
 		for _, s := range append(saysOf(&arguments[i]), said{name: arguments[i].Name, member: true}) {
 			if s.member && slices.ContainsFunc(m.Never, func(never string) bool { return Bare(never) == Bare(s.name) }) {
