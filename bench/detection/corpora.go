@@ -320,6 +320,9 @@ func (c *collection) example(text, rule string, want bool) {
 
 func (c *collection) lines(raw []byte) error {
 	for line := range strings.Lines(string(raw)) {
+		// Each line is a conversation of its own.
+		c.talk++
+		c.last = nil
 		var one struct {
 			Text, Rule string
 			Want       bool
@@ -336,11 +339,11 @@ func perHundred(part, whole int) float64 { return 100 * measure.ShareOf(part, wh
 
 // runCorpora measures on other people's texts and prints a line for each. Of each
 // corpus the half named is counted, or all of it.
-func runCorpora(arguments []string, half string, out io.Writer) error {
+func runCorpora(arguments []string, half string, weigh bool, out io.Writer) error {
 	if half != "" && half != halfTune && half != halfReport {
 		return fmt.Errorf("cannot count the half %q: want %s or %s", half, halfTune, halfReport)
 	}
-	rules, err := defaults()
+	rules, err := defaults(weigh)
 	if err != nil {
 		return err
 	}

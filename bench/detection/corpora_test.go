@@ -58,7 +58,7 @@ func TestReadCorpus(t *testing.T) {
 			t.Errorf("%s: secrets %v and %v", c.form, got.texts[0].Secrets, got.texts[1].Secrets)
 		}
 		var out bytes.Buffer
-		if err := runCorpora([]string{c.form + "=" + dir}, "", &out); err != nil || !strings.Contains(out.String(), c.form) {
+		if err := runCorpora([]string{c.form + "=" + dir}, "", false, &out); err != nil || !strings.Contains(out.String(), c.form) {
 			t.Errorf("%s: %v\n%s", c.form, err, out.String())
 		}
 		for line := range strings.Lines(out.String()) {
@@ -71,11 +71,11 @@ func TestReadCorpus(t *testing.T) {
 
 func TestCorporaFaults(t *testing.T) {
 	for _, argument := range []string{"sgd", "books=" + t.TempDir(), "sgd=" + t.TempDir(), "sgd=" + filepath.Join(t.TempDir(), "none")} {
-		if err := runCorpora([]string{argument}, halfReport, &bytes.Buffer{}); err == nil {
+		if err := runCorpora([]string{argument}, halfReport, false, &bytes.Buffer{}); err == nil {
 			t.Errorf("ran %q", argument)
 		}
 	}
-	if err := runCorpora(nil, "most", &bytes.Buffer{}); err == nil {
+	if err := runCorpora(nil, "most", false, &bytes.Buffer{}); err == nil {
 		t.Error("counted a half that there is not")
 	}
 }

@@ -78,7 +78,7 @@ func TestFill(t *testing.T) {
 // What is drawn has the check digits of its kind.
 func TestCheckDigits(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		rules, err := defaults()
+		rules, err := defaults(false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestCheckDigits(t *testing.T) {
 // Every one of the thirteen is held in every form and dress: the seed's own
 // signals are law.
 func TestSeedSignals(t *testing.T) {
-	rules, err := defaults()
+	rules, err := defaults(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ func main() {
 	others := flag.Bool("corpora", false, "measure on other people's texts instead, given as FORM=PATH")
 	teach := flag.String("train", "", "learn the weights of evidence anew, and write them to this file")
 	curves := flag.Bool("curve", false, "print what more evidence would find, and hold")
+	flag.BoolVar(&o.weigh, "weigh", false, "weigh what only keywords hold, as ocip.commitment.keywords: weigh does")
 	half := flag.String("half", "", "with -corpora, count this half: tune or report")
 	sample := flag.String("sample", "", "write a sample of other people's texts, given as FORM=PATH, to this file, for labellers")
 	sizes := flag.String("sizes", "", "with -sample, how many held texts of each corpus, and how many that pass: N,N,...")
@@ -55,11 +56,11 @@ func main() {
 	var err error
 	switch {
 	case *others:
-		err = runCorpora(flag.Args(), *half, os.Stdout)
+		err = runCorpora(flag.Args(), *half, o.weigh, os.Stdout)
 	case *sample != "":
 		err = writeSample(*sample, *sizes, *half, flag.Args())
 	case *labels != "":
-		err = runLabelled(*labels, flag.Args(), os.Stdout)
+		err = runLabelled(*labels, flag.Args(), o.weigh, os.Stdout)
 	case *teach != "":
 		err = train(o.dir, *teach, os.Stdout)
 	case *curves:
@@ -76,6 +77,8 @@ func main() {
 type options struct {
 	dir, list          string
 	json, write, speed bool
+	// weigh measures with ocip.commitment.keywords: weigh.
+	weigh bool
 }
 
 func run(o options, out io.Writer) error {
@@ -83,7 +86,7 @@ func run(o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rules, err := defaults()
+	rules, err := defaults(o.weigh)
 	if err != nil {
 		return err
 	}
@@ -118,12 +121,13 @@ func run(o options, out io.Writer) error {
 	return now.keep(file)
 }
 
-// defaults are the detectors as a daemon has them that nobody configured.
-func defaults() (r measure.Rules, err error) {
+// defaults are the detectors as a daemon has them that nobody configured, or with keywords weighed.
+func defaults(weigh bool) (r measure.Rules, err error) {
 	if r.Commitments, err = commitment.New(commitment.Options{}); err != nil {
 		return r, err
 	}
 	r.Content, err = content.New(content.Options{})
+	r.Weigh = weigh
 	return r, err
 }
 

@@ -69,7 +69,7 @@ func writeSample(file, sizes, half string, arguments []string) error {
 	if len(counts) != len(arguments) {
 		return fmt.Errorf("cannot take samples of %d sizes from %d corpora: want a size for each", len(counts), len(arguments))
 	}
-	rules, err := defaults()
+	rules, err := defaults(false)
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func readLabels(file string) (map[string]label, error) {
 }
 
 // runLabelled measures on the texts that have labels.
-func runLabelled(file string, arguments []string, out io.Writer) error {
-	rules, err := defaults()
+func runLabelled(file string, arguments []string, weigh bool, out io.Writer) error {
+	rules, err := defaults(weigh)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := runLabelled(labels, []string{"sgd=" + corpus}, &out); err != nil {
+	if err := runLabelled(labels, []string{"sgd=" + corpus}, false, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{fmt.Sprintf("%-24s %5d %15s", "all", 8, "50.0 [22-78]"), "100.0 [100-100]", "1 labelled texts are not in these corpora"} {

@@ -14,6 +14,8 @@ import (
 type Rules struct {
 	Commitments *commitment.Detector
 	Content     *content.Detector
+	// Weigh is set if a text that only keywords hold is weighed.
+	Weigh bool
 }
 
 // Seen is a text with the detectors' findings.
@@ -28,6 +30,8 @@ type Seen struct {
 	Keyword, Cue bool
 	// Likelihood is how likely a held text binds its sender.
 	Likelihood commitment.Likelihood
+	// Weighed is set if only keywords would hold the text, and it was weighed.
+	Weighed *commitment.Weighed
 	// Grantable is set if a person can approve its words beforehand.
 	Grantable bool
 	// Findings are the rules that raise its level. Noted are those that only note a
@@ -66,6 +70,11 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		passages := []text.Passage{{Text: t.Text, Prose: true}}
 		hits := r.Commitments.ScanAfter(before, passages)
 		s.Held = commitment.Judge(hits).RequiresHuman
+		if r.Weigh {
+			if s.Weighed = r.Commitments.Weigh(hits, passages, before); s.Weighed != nil {
+				s.Held = s.Weighed.Binds
+			}
+		}
 		if s.Held {
 			s.Likelihood, _ = commitment.LikelihoodOf(hits, t.Text)
 		}
@@ -73,7 +82,7 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		s.Grantable = all && !ocip.OfMoney(passages)
 		for _, h := range hits {
 			switch {
-			case h.Shadow:
+			case h.Shadow, s.Weighed != nil && !s.Weighed.Binds:
 				s.Shadowed = insert(s.Shadowed, h.Name())
 			case h.Keyword != "":
 				s.Keyword, s.Names = true, insert(s.Names, h.Name())

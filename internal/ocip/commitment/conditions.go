@@ -23,7 +23,7 @@ func (c *clause) holds(condition then) int {
 	case aLeaving:
 		yes = opensSentence(c.text, c.start) && c.leaves()
 	case aJudgement:
-		yes = c.judgement() && !asked(c.text, past) && !c.denied(c.text, c.start) && !c.leftOpen(c.text, c.start)
+		yes = c.judgement() && !asked(c.text, past) && !c.denied(c.text, c.start) && !leftOpen(c.text, c.start)
 	case aPresent:
 		past = c.followed(new(c.after()), presents)
 		yes = past > 0 && c.said(c.text, past, past) != 0 && c.plain(past)

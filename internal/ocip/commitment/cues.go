@@ -75,7 +75,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		c := clause{d, text, start, end}
 		return c.holds(condition), false
 	case aTimeBefore:
-		if asked(text, end) || d.denied(text, start) || d.leftOpen(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
+		if asked(text, end) || d.denied(text, start) || leftOpen(text, start) || !clock(text, start) && !back(text, start, 2, func(_ int, s string) bool { return d.termOf(s)&timed != 0 || ordinal(s) }) {
 			return 0, false
 		}
 		if w := r.word(); w.n > 0 && !fitting.has(&w) {
@@ -166,7 +166,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 		}
 	case aYes:
 	}
-	if asked(text, end) || d.denied(text, start) || d.leftOpen(text, start) {
+	if asked(text, end) || d.denied(text, start) || leftOpen(text, start) {
 		return 0, false
 	}
 	return end, false
@@ -174,7 +174,7 @@ func (d *Detector) holds(text string, start, end int, condition then) (past int,
 
 // leftOpen reports whether a yes leaves the choice to the other side: "any answer by tomorrow is
 // fine", "a reply before Friday works for us".
-func (d *Detector) leftOpen(text string, start int) bool {
+func leftOpen(text string, start int) bool {
 	limited := false
 	return back(text, start, 8, func(_ int, s string) bool {
 		limited = limited || limits.holds(s)

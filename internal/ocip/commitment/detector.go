@@ -32,6 +32,9 @@ const (
 	Shadow Mode = "shadow"
 	// Off disables the family.
 	Off Mode = "off"
+	// Weigh is for keywords, which are no family: a message that only they hold is held if it may
+	// commit somebody, see [Detector.Weigh].
+	Weigh Mode = "weigh"
 )
 
 // RuleKeyword is the rule of the thirteen keywords. They have no mode: every hit, in every zone,
