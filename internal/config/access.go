@@ -50,6 +50,8 @@ type ChannelAccess struct {
 type People struct {
 	// Commitments is hold (for a person's decision) or record.
 	Commitments string `yaml:"commitments"`
+	// Keywords is enforce or weigh, and empty for that of the agent or of ocip.commitment.
+	Keywords string `yaml:"keywords,omitempty"`
 	// Policy makes the policy decide too.
 	Policy bool `yaml:"policy"`
 	// FirstContact is the decision about the first message: allow, hold or deny.
@@ -97,6 +99,9 @@ func (a *Agent) checkUnknown(p *problems, at keypath.Path) {
 		p.bad(key, "want at most max_classification_shared (%s), got %s", a.MaxClassificationShared, a.MaxClassificationUnknown)
 	}
 	p.atLeast(at.Key("max_per_hour"), a.MaxPerHour, 0)
+	if a.Keywords != "" {
+		p.word(at.Key("keywords"), "treatment", a.Keywords, "enforce", "weigh")
+	}
 	p.word(at.Key("tools"), "mode", a.Tools, ToolModes()...)
 	for i, folder := range a.Media {
 		key := at.Key("media").Index(i)
@@ -117,10 +122,15 @@ func (c *Config) checkPeople(p *problems) {
 	}{{"unknown", &c.OCIP.Unknown}, {"person", &c.OCIP.Person}} {
 		at := ocip.Key(who.key)
 		p.word(at.Key("commitments"), "enforcement", who.rules.Commitments, "hold", "record")
+		if who.rules.Keywords != "" {
+			p.word(at.Key("keywords"), "treatment", who.rules.Keywords, "enforce", "weigh")
+		}
 		p.word(at.Key("first_contact"), "answer", who.rules.FirstContact, "allow", "hold", "deny")
 		p.atLeast(at.Key("max_messages"), who.rules.MaxMessages, 1)
 		p.positive(at.Key("window"), who.rules.Window)
 	}
+	p.word(ocip.Key("commitment").Key("keywords"), "treatment", c.OCIP.Commitment.Keywords, "enforce", "weigh")
+	p.word(ocip.Key("same_owner"), "enforcement", c.OCIP.SameOwner, "enforce", "record")
 	p.word(ocip.Key("look_alike"), "answer", c.OCIP.LookAlike, "hold", "deny", "allow")
 	p.word(ocip.Key("inbound").Key("unannotated"), "way", c.OCIP.Inbound.Unannotated, "bind", "human", "refuse")
 }

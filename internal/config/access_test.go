@@ -25,7 +25,7 @@ directory:
   - {kind: person, sessions: ["telegram:1"]}
   - {kind: group, sessions: ["telegram:-100"], members: [a-1, b-1, "telegram:1", "telegram:2"]}
 ocip:
-  unknown: {commitments: record, policy: false, first_contact: hold, max_messages: 5}
+  unknown: {commitments: record, keywords: weigh, policy: false, first_contact: hold, max_messages: 5}
   person: {window: 10m}
   look_alike: deny
   inbound: {unannotated: refuse}
@@ -51,10 +51,10 @@ ocip:
 	if a := c.Agents[0]; a.MaxPerHour != 20 || !reflect.DeepEqual(a.Media, []string{"/srv/pictures"}) {
 		t.Errorf("alice is %+v", a)
 	}
-	if want := (People{"record", false, "hold", 5, time.Hour}); c.OCIP.Unknown != want {
+	if want := (People{"record", "weigh", false, "hold", 5, time.Hour}); c.OCIP.Unknown != want {
 		t.Errorf("unknown is %+v, want %+v", c.OCIP.Unknown, want)
 	}
-	if want := (People{"hold", true, "allow", 60, 10 * time.Minute}); c.OCIP.Person != want {
+	if want := (People{"hold", "", true, "allow", 60, 10 * time.Minute}); c.OCIP.Person != want {
 		t.Errorf("person is %+v, want %+v", c.OCIP.Person, want)
 	}
 	if c.OCIP.LookAlike != "deny" || c.OCIP.Inbound.Unannotated != "refuse" {
@@ -132,6 +132,10 @@ func TestAccessErrors(t *testing.T) {
 		{"first contact", "ocip: {person: {first_contact: refuse}}", `ocip.person.first_contact: unknown answer "refuse", want one of allow, hold, deny`},
 		{"budget", "ocip: {unknown: {max_messages: 0}}", `ocip.unknown.max_messages: want at least 1, got 0`},
 		{"window", "ocip: {person: {window: 0s}}", `ocip.person.window: want a duration above zero, got 0s`},
+		{"keywords", "ocip: {commitment: {keywords: off}}", `ocip.commitment.keywords: unknown treatment "off", want one of enforce, weigh`},
+		{"keywords to people", "ocip: {person: {keywords: way}}", `ocip.person.keywords: unknown treatment "way", want one of enforce, weigh`},
+		{"keywords of an agent", agent("keywords: none"), `agents[0].keywords: unknown treatment "none", want one of enforce, weigh`},
+		{"same owner", "ocip: {same_owner: hold}", `ocip.same_owner: unknown enforcement "hold", want one of enforce, record`},
 		{"look-alike", "ocip: {look_alike: held}", `ocip.look_alike: unknown answer "held", want one of hold, deny, allow: did you mean "hold"?`},
 		{"unannotated", "ocip: {inbound: {unannotated: drop}}", `ocip.inbound.unannotated: unknown way "drop", want one of bind, human, refuse`},
 		{"members of a person", "directory: [{kind: person, sessions: ['a:b'], members: [x]}]", `directory[0].members: are for a group, and this one is of the kind person`},

@@ -121,6 +121,8 @@ type Agent struct {
 	// MaxPerHour is how many messages the agent may send in an hour, zero for any number.
 	// The daemon holds further ones.
 	MaxPerHour int `yaml:"max_per_hour"`
+	// Keywords is enforce or weigh, and empty for ocip.commitment.keywords.
+	Keywords string `yaml:"keywords,omitempty"`
 	// OwnTurns trusts the agent's runtime when it says that no message of another agent led
 	// to a message: that message begins a causal chain.
 	OwnTurns bool `yaml:"own_turns"`
@@ -205,6 +207,9 @@ type OCIP struct {
 	// agent's owner.
 	Unknown People `yaml:"unknown"`
 	Person  People `yaml:"person"`
+	// SameOwner is the treatment of commitments between two agents of one person: enforce or
+	// record.
+	SameOwner string `yaml:"same_owner"`
 	// LookAlike is the treatment of a message to a counterparty whose key resembles that of
 	// a directory entry: hold, deny or allow.
 	LookAlike string  `yaml:"look_alike"`
@@ -232,6 +237,9 @@ type Commitment struct {
 	Match string `yaml:"match"`
 	// Enforcement is enforce (hold for a person) or monitor (record only).
 	Enforcement string `yaml:"enforcement"`
+	// Keywords is enforce (a keyword holds a message) or weigh (a message that only keywords
+	// hold is held if it may commit somebody).
+	Keywords string `yaml:"keywords"`
 	// Families says for families of cues, by name, whether they enforce, are
 	// only recorded (shadow) or off. The keywords cannot be switched off.
 	Families map[string]string `yaml:"families"`
@@ -414,10 +422,11 @@ func Default() *Config {
 			ExpiresAfter:          24 * time.Hour,
 			MaxAnnotationBytes:    4096,
 			Disclosure:            "suffix",
-			Commitment:            Commitment{Match: "word", Enforcement: "enforce"},
+			Commitment:            Commitment{Match: "word", Enforcement: "enforce", Keywords: "enforce"},
 			Chain:                 Chain{Enforcement: "enforce", MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour, Window: time.Hour},
 			Unknown:               defaultPeople(),
 			Person:                defaultPeople(),
+			SameOwner:             "enforce",
 			LookAlike:             "hold",
 			Inbound:               Inbound{Unannotated: "bind"},
 		},

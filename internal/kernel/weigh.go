@@ -133,9 +133,11 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		kind = ocip.Human
 	case ocip.Nobody:
 	}
+	to := m.to
+	to.Group = m.recipient.Group
 	began := k.now()
 	o := &ocip.Outgoing{
-		Now: now, Sender: m.asSender(), To: m.to, Exchange: st.exchange, MessageType: kind, Declared: max(m.hints.Claimed(k.cfg.DefaultLevel), m.task.level),
+		Now: now, Sender: m.asSender(), To: to, Exchange: st.exchange, MessageType: kind, Declared: max(m.hints.Claimed(k.cfg.DefaultLevel), m.task.level),
 		MaxRounds: m.hints.MaxRounds, Summary: m.summary(), Claimed: m.hints.Summary != "", Person: person, MaxAnnotation: k.cfg.MaxAnnotation,
 		Escalated: st.escalated, Cause: st.cause, Owed: st.owed, LooksLike: m.recipient.LooksLike, Unconfirmed: m.unconfirmed(), First: st.first, Spent: st.spent, SpentHour: st.spentHour,
 		ReplyPolicy: m.hints.ReplyPolicy, AskPerson: m.hints.AskPerson || k.asksAboutGuess(m), Before: k.saidBefore(m), Content: m.content.Inspect(), Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,

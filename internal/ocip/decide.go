@@ -10,6 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // Agent is a local agent: its identity and its limits.
@@ -31,6 +32,8 @@ type Agent struct {
 	// MaxPerHour, when above zero, bounds the messages that the agent may send in an hour to all
 	// counterparties. Further messages are held.
 	MaxPerHour int
+	// Keywords is the treatment of messages that only keywords hold: enforce, weigh, or empty for that of the rules.
+	Keywords commitment.Mode
 }
 
 // supports reports whether the agent takes part in exchanges of a type. An agent without a list

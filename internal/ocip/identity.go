@@ -38,6 +38,8 @@ type Counterparty struct {
 	Identity
 	// Accepts is the highest level the counterparty accepts.
 	Accepts Level
+	// Group is set if others read along.
+	Group bool
 }
 
 // Wall reports whether the tenant wall stands between an agent and a counterparty, and why. An

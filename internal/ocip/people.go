@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // PeopleRules are the rules towards counterparties that are no agents. The zero value holds nothing
@@ -11,6 +13,8 @@ import (
 type PeopleRules struct {
 	// Commitments holds messages that promise something.
 	Commitments bool
+	// Keywords is the treatment of messages that only keywords hold, empty for that of the rules.
+	Keywords commitment.Mode
 	// Policy makes the daemon ask the policy.
 	Policy bool
 	// FirstContact is the treatment of the first message to a counterparty.

@@ -227,6 +227,24 @@ func roundsInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 	}
 }
 
+// wordsGo reports whether the words of a message need no person, by the same settings as those of
+// the answer. What the envelope asks for is another matter.
+func (m *Incoming) wordsGo(hits []commitment.Hit, texts []Passage, v *Verdict) bool {
+	if m.Rules.sameOwner(m.Receiver.Identity, m.From) {
+		return true
+	}
+	by := m.Rules.weighs(&m.Receiver, m.From.Kind, m.From.Kind == KindUnknown)
+	if by == "" || m.From.Kind == KindUnknown && m.Exchange.Round == 0 {
+		return false
+	}
+	w := m.Rules.Commitments.Weigh(hits, texts, Before{})
+	if w == nil || w.Binds {
+		return false
+	}
+	v.Details = weighedAway(w, by)
+	return true
+}
+
 // promisesInbound looks for requests that the receiver commit to something, in the envelope's flags
 // and the texts. It holds nothing back: the agent may read the message, but only a person may
 // answer, and must hear of it.
@@ -240,6 +258,9 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 			// nothing else.
 			v.Grant, result.RequiresHuman = g.ID, false
 		}
+	}
+	if m.wordsGo(hits, texts, v) {
+		result.RequiresHuman = false
 	}
 	v.Exchange.Asks = commitment.Asks(m.Content)
 	if m.Approved && !v.Exchange.Asks {

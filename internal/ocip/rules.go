@@ -17,6 +17,11 @@ type Rules struct {
 	Commitments *commitment.Detector
 	// Monitor records commitments and does not hold them.
 	Monitor bool
+	// Keywords is the treatment of messages that only keywords hold. An empty one holds them.
+	Keywords commitment.Mode
+	// RecordSameOwner only records commitments in the words between two agents of one person, as
+	// towards the person.
+	RecordSameOwner bool
 	// Chain bounds the causal chain of messages between agents.
 	Chain ChainLimits
 	// Unknown are the rules towards undeclared counterparties, Person those towards declared people
@@ -152,12 +157,25 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if m.AskPerson {
 		grounds = append(grounds, Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: "its sender asks for a person's approval"})
 	}
-	if result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments) {
+	held := result.RequiresHuman && (m.To.Kind == KindAgent || m.Rules.Towards(m.To.Kind).Commitments)
+	if held && m.sameOwner() {
+		held, v.Details = false, map[string]any{"sameOwner": "record", "keywords": result.DetectedKeywords}
+	}
+	var weighed *commitment.Weighed
+	if by := m.weighs(v); held && by != "" && len(m.Files.hits) == 0 {
+		if weighed = m.Rules.Commitments.Weigh(hits, m.texts, m.before(v)); weighed != nil && !weighed.Binds {
+			held, v.Details = false, weighedAway(weighed, by)
+		}
+	}
+	if held {
 		if g := granted(m.Grants, m.texts, hits, v.Level, v.Exchange.Round+1, m.Now, max(v.Approvers, m.Approvers)); g != nil && len(m.Files.hits) == 0 && m.asWas(v) {
 			v.Grant = g.ID
 		} else {
 			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
 			words.Likelihood, words.LikelyBecause = commitment.LikelihoodOf(hits, m.Content)
+			if weighed != nil {
+				words.LikelyBecause = strings.Join(weighed.Reasons, ", ")
+			}
 			grounds = append(grounds, words)
 		}
 	}

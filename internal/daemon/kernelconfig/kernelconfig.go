@@ -121,12 +121,13 @@ func rules(c *config.OCIP) (*ocip.Rules, error) {
 	return &ocip.Rules{
 		Content: found, Commitments: promises, Monitor: c.Commitment.Enforcement == "monitor", Chain: chainLimits(&c.Chain),
 		Unknown: people(&c.Unknown), Person: people(&c.Person), LookAlike: ocip.LookAlike(c.LookAlike),
+		Keywords: commitment.Mode(c.Commitment.Keywords), RecordSameOwner: c.SameOwner == "record",
 	}, nil
 }
 
 func people(c *config.People) ocip.PeopleRules {
 	return ocip.PeopleRules{
-		Commitments: c.Commitments == "hold", Policy: c.Policy, FirstContact: ocip.FirstContact(c.FirstContact),
+		Commitments: c.Commitments == "hold", Keywords: commitment.Mode(c.Keywords), Policy: c.Policy, FirstContact: ocip.FirstContact(c.FirstContact),
 		MaxMessages: c.MaxMessages, Window: c.Window,
 	}
 }
@@ -144,7 +145,7 @@ func agent(a *config.Agent) (directory.Agent, error) {
 		Agent: ocip.Agent{
 			ID:        a.ID,
 			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},
-			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond, MaxPerHour: a.MaxPerHour,
+			MaxRounds: a.MaxRounds, CanReceiveQueries: a.CanReceiveQueries, CanAutoRespond: a.CanAutoRespond, MaxPerHour: a.MaxPerHour, Keywords: commitment.Mode(a.Keywords),
 		},
 	}
 	if a.UID != nil {
