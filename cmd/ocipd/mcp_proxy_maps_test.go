@@ -125,7 +125,7 @@ func TestProxyAsksAboutClaimedMaps(t *testing.T) {
 	}{
 		"its own word":               {nil, []string{"HELD", "HELD", "HELD"}, 0},
 		"its own word, and no guess": {[]string{"--unmapped", "refuse"}, []string{"UNCLEAR", "HELD", "UNCLEAR"}, 0},
-		"the operator's word":        {[]string{"--map", "github"}, []string{"done", "done", "done"}, 3},
+		"the operator's word":        {[]string{"--map", "github"}, []string{"done", "done", "HELD"}, 2},
 	} {
 		before := len(server.calls())
 		command := append([]string{os.Args[0], "mcp-proxy", "--agent", "ann", "--token-file", p.token, "--socket", p.socket, "--hold", "1ms"}, tc.args...)

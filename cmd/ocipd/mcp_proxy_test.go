@@ -91,6 +91,7 @@ tools:
 reads:
   history: {from: ["{channel}"]}
   inbox: {lines: ["From:"]}
+calls: [search, big]
 `
 
 const proxyTeam = `
