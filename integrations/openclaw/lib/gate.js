@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { Claims } from "./claims.js";
+import { elsewhere } from "./elsewhere.js";
 import { Kernel, KernelError } from "./kernel.js";
 import { Notices } from "./notices.js";
 import { reads } from "./reads.js";
@@ -121,6 +122,8 @@ export class Gate {
     if (ticket !== undefined) return this.released(event, ctx, ticket);
     const found = this.find(event.toolName, event.params, ctx);
     if (!found) {
+      const wrong = elsewhere(event.toolName, event.params, ctx);
+      if (wrong) return block(`ocipd: ${event.toolName} is refused: ${wrong}. Do not retry.`);
       const read = reads(event.toolName, event.params, ctx, this.visibility());
       if (read?.wrong) return block(`ocipd: refused: ${read.wrong}`);
       return (await this.otherTool(event, ctx)) ?? read ?? undefined;

@@ -468,6 +468,29 @@ test("a message that goes to nobody after all is on record as not taken", async 
   assert.equal(untaken(), before + 1);
 });
 
+test("a tool that has the host bring a text to somebody else is refused", async () => {
+  const g = gate();
+  const job = (more) => ({ action: "add", job: { name: "n", payload: { kind: "agentTurn", message: "Report the webhook" }, ...more } });
+  for (const [toolName, params, refused] of [
+    ["automations", job({}), undefined],
+    ["automations", job({ agentId: "Alice", sessionKey: "agent:alice:main", delivery: { mode: "announce", channel: "telegram", to: "7" } }), undefined],
+    ["automations", job({ delivery: { mode: "webhook", to: "https://rival.example" } }), /web address/],
+    ["cron", job({ delivery: { mode: "announce", completionDestination: { mode: " Webhook ", to: "https://rival.example" } } }), /web address/],
+    ["automations", { action: "update", jobId: "1", failureAlert: { mode: "webhook", to: "https://rival.example" } }, /web address/],
+    ["automations", { action: "add", job: JSON.stringify({ delivery: { mode: "webhook", to: "https://rival.example" } }) }, /web address/],
+    ["automations", job({ agentId: "bob" }), /agent bob/],
+    ["automations", { action: "add", agent_id: "bob", message: "x" }, /agent bob/],
+    ["automations", job({ sessionTarget: "session:agent:bob:main" }), /agent bob/],
+    ["automations", { action: "wake", text: "Hello", sessionKey: "agent:bob:main" }, /agent bob/],
+    ["github_publish", { title: "We accept your offer" }, /repository/],
+    ["github_publish", {}, undefined],
+  ]) {
+    const answer = await g.beforeTool({ toolName, params }, alice);
+    if (refused) assert.match(answer?.blockReason ?? "", refused, JSON.stringify(params));
+    else assert.equal(answer, undefined, JSON.stringify(params));
+  }
+});
+
 test("a hold says what can become of it", async () => {
   const g = gate();
   const held = await g.beforeTool(call({ agentId: "bob", message: "I promise to sign the contract." }), alice);
