@@ -12,9 +12,12 @@ import (
 type Tasks struct {
 	Actors []TaskActor `yaml:"actors"`
 	// Lease is how long an attempt lives without a heartbeat.
-	Lease   time.Duration `yaml:"lease"`
-	Retry   TaskRetry     `yaml:"retry"`
-	Reviews TaskReviews   `yaml:"reviews"`
+	Lease time.Duration `yaml:"lease"`
+	// Retry bounds the attempts that fail in a row, and Rework those that reviewers or people
+	// ask for after a success.
+	Retry   TaskRetry   `yaml:"retry"`
+	Rework  TaskRetry   `yaml:"rework"`
+	Reviews TaskReviews `yaml:"reviews"`
 	// SelfApproval lets a person approve their own request.
 	SelfApproval bool `yaml:"self_approval"`
 	// SelfReview lets one process, or the holders of one actor's grants, do the work and
@@ -64,11 +67,23 @@ type TaskACP struct {
 	Idle    time.Duration `yaml:"idle"`
 }
 
-// TaskRetry is the delay of the next attempt: Base after the first failure, and Factor
-// times as long after each further one.
+// TaskRetry is the number of attempts and the delay of the next one: Base at first, and Factor
+// times as long for each further one.
 type TaskRetry struct {
-	Base   time.Duration `yaml:"base"`
-	Factor int           `yaml:"factor"`
+	Attempts int           `yaml:"attempts"`
+	Base     time.Duration `yaml:"base"`
+	Factor   int           `yaml:"factor"`
+}
+
+// maxTaskTries bounds the attempts of a kind. All attempts of a task have a limit of their own.
+const maxTaskTries = 30
+
+func (r *TaskRetry) check(p *problems, at keypath.Path) {
+	p.between(at.Key("attempts"), r.Attempts, 1, maxTaskTries)
+	p.between(at.Key("factor"), r.Factor, 1, 100)
+	if r.Base < 0 {
+		p.bad(at.Key("base"), "want a time of zero or more, got %s", r.Base)
+	}
 }
 
 // TaskReviews is the number of approving reviews for each gate.
@@ -84,14 +99,18 @@ func taskRoles() []string {
 
 // defaultTasks are the rules of the protocol.
 func defaultTasks() Tasks {
-	return Tasks{Lease: 90 * time.Second, Retry: TaskRetry{Base: 30 * time.Second, Factor: 4}, Reviews: TaskReviews{Spec: 1, Quality: 1}}
+	return Tasks{
+		Lease: 90 * time.Second, Retry: TaskRetry{Attempts: 3, Base: 30 * time.Second, Factor: 4}, Rework: TaskRetry{Attempts: 3, Factor: 1},
+		Reviews: TaskReviews{Spec: 1, Quality: 1},
+	}
 }
 
 func (c *Config) checkTasks(p *problems) {
 	at := keypath.Path{}.Key("tasks")
 	p.positive(at.Key("lease"), c.Tasks.Lease)
 	p.positive(at.Key("retry").Key("base"), c.Tasks.Retry.Base)
-	p.between(at.Key("retry").Key("factor"), c.Tasks.Retry.Factor, 1, 100)
+	c.Tasks.Retry.check(p, at.Key("retry"))
+	c.Tasks.Rework.check(p, at.Key("rework"))
 	p.between(at.Key("reviews").Key("spec"), c.Tasks.Reviews.Spec, 1, maxApprovers)
 	p.between(at.Key("reviews").Key("quality"), c.Tasks.Reviews.Quality, 1, maxApprovers)
 	names, apps := map[string]spot{}, map[string]spot{}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"ipc.max_line_bytes", "ipc.max_queue_bytes", "ipc.max_in_flight", "ipc.max_connections", // the server's limits
 		"ipc.max_total_queue_bytes", "ipc.max_connections_per_process",
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
-		"tasks.self_approval", "tasks.self_review",
+		"tasks.retry.attempts", "tasks.rework.attempts", "tasks.rework.base", "tasks.rework.factor", "tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
 		"tools", // each agent's, where it is used
 	}
@@ -109,5 +110,16 @@ func alter(t *testing.T, v reflect.Value) {
 		v.Set(m)
 	default:
 		t.Fatalf("cannot change a %s", v.Type())
+	}
+}
+
+// Both limits of attempts reach the tasks as they are configured.
+func TestTriesReachTheTasks(t *testing.T) {
+	c := config.Default()
+	c.Tasks.Retry = config.TaskRetry{Attempts: 5, Base: time.Second, Factor: 2}
+	c.Tasks.Rework = config.TaskRetry{Attempts: 7, Base: time.Minute, Factor: 3}
+	r := tasksConfig(c, nil, false).Rules
+	if got := fmt.Sprint(r.Retry, r.Rework); got != "{5 1s 2} {7 1m0s 3}" {
+		t.Errorf("the tasks have %s", got)
 	}
 }

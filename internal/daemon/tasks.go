@@ -39,12 +39,15 @@ const permitWithin = 10 * time.Minute
 func tasksConfig(c *config.Config, seal func(text string) (string, error), held bool) tasks.Config {
 	t := tasks.Config{
 		Rules: task.Rules{
-			Lease: c.Tasks.Lease, RetryBase: c.Tasks.Retry.Base, RetryFactor: c.Tasks.Retry.Factor,
+			Lease:       c.Tasks.Lease,
 			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
 			Approvers: c.Approvals.Required,
 		},
 		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, MaxAsked: c.Approvals.MaxOpen, Tenants: tenants(c),
 	}
+	r, tries := &t.Rules, &c.Tasks
+	r.Retry.Attempts, r.Retry.Base, r.Retry.Factor = tries.Retry.Attempts, tries.Retry.Base, tries.Retry.Factor
+	r.Rework.Attempts, r.Rework.Base, r.Rework.Factor = tries.Rework.Attempts, tries.Rework.Base, tries.Rework.Factor
 	if seal != nil {
 		t.SealHeld = held
 		t.Seal = func(text string) (string, error) {

@@ -26,8 +26,8 @@ func (c StartAttempt) decide(d *draft) error {
 	}
 	last := t.Last()
 	retrying := last != nil && last.Status == AttemptRetrying
-	exhausted := refuse(RetriesExhausted, "there were %d attempts: open the circuit, or let the task fail", t.counted())
-	if t.Phase == Executing && t.counted() >= maxTries && last.Status == AttemptFailed {
+	exhausted := t.exhausted(&d.w.Rules)
+	if t.Phase == Executing && exhausted != nil && last.Status == AttemptFailed {
 		return exhausted
 	}
 	if t.Phase != ExecutionReady && (t.Phase != Executing || !retrying) {
@@ -36,17 +36,13 @@ func (c StartAttempt) decide(d *draft) error {
 	if err := d.guards("no attempt can start", Idle, Unblocked); err != nil {
 		return err
 	}
-	if t.counted() >= maxTries {
+	if exhausted != nil {
 		return exhausted
 	}
-	if len(t.Attempts) >= MaxAttempts {
-		return refuse(Limit, "a task has %d attempts at most", MaxAttempts)
+	if len(t.Attempts) >= maxAttempts {
+		return refuse(Limit, "a task has %d attempts at most", maxAttempts)
 	}
-	at := t.NotBefore
-	if retrying {
-		at = latest(at, last.RetryAt)
-	}
-	if d.now.Before(at) {
+	if at := t.nextAt(&d.w.Rules); d.now.Before(at) {
 		r := refuse(NotBefore, "the next attempt may start at %s", at.UTC().Format(time.RFC3339))
 		r.At = at
 		return r
@@ -61,6 +57,7 @@ func (c StartAttempt) decide(d *draft) error {
 	if err := d.ask(Question{Action: AskAttempt, Attempt: t.counted() + 1, WorkedBy: actor}); err != nil {
 		return err
 	}
+	_, _, escalate := t.Left(&d.w.Rules)
 	d.forget(false)
 	if retrying {
 		d.attempt(last.ID).Status = AttemptFailed
@@ -68,7 +65,7 @@ func (c StartAttempt) decide(d *draft) error {
 	t.Fence++
 	a := Attempt{
 		ID: d.w.NewID(ids.Attempt), Ordinal: len(t.Attempts) + 1, Actor: actor, Status: AttemptRunning, Fence: t.Fence, Runtime: c.Runtime, Executor: c.Executor,
-		WorkerRef: c.WorkerRef, SessionRef: c.SessionRef, Escalate: t.counted()+1 == maxTries, StartedAt: d.now, LeaseExpires: d.now.Add(d.w.Rules.Lease),
+		WorkerRef: c.WorkerRef, SessionRef: c.SessionRef, Escalate: escalate, StartedAt: d.now, LeaseExpires: d.now.Add(d.w.Rules.Lease),
 	}
 	if actor == d.who.Name {
 		a.By = with(a.By, d.who.By)
@@ -203,8 +200,8 @@ func (c RecordArtifact) decide(d *draft) error {
 	if attempt == nil {
 		return refuse(Absent, "the task has no attempt %s", c.AttemptID)
 	}
-	if len(t.Artifacts) >= MaxArtifacts {
-		return refuse(Limit, "a task has %d artifacts at most", MaxArtifacts)
+	if len(t.Artifacts) >= maxArtifacts {
+		return refuse(Limit, "a task has %d artifacts at most", maxArtifacts)
 	}
 	work := d.who.Role == Executor || d.who.Role == Orchestrator || d.who.Role == Operator
 	switch {
@@ -270,8 +267,8 @@ func (c FinishAttempt) decide(d *draft) error {
 func (d *draft) finish(a *Attempt, outcome string) {
 	status := outcome
 	if outcome == AttemptFailed && slices.Contains(RetriedFailures(), a.Failure) {
-		if n := d.t.counted(); n < maxTries {
-			status, a.RetryAt = AttemptRetrying, d.now.Add(backoff(&d.w.Rules, n))
+		if n := d.t.counts().failures + 1; n < d.w.Rules.Retry.Attempts {
+			status, a.RetryAt = AttemptRetrying, d.now.Add(d.w.Rules.Retry.wait(n))
 		}
 	}
 	e := d.event("attempt.finished").set("status", a.Status, status)
@@ -282,17 +279,8 @@ func (d *draft) finish(a *Attempt, outcome string) {
 		e.made("retry_at", a.RetryAt)
 	}
 	e.AttemptID, e.Reason = a.ID, a.Error
-	a.Status, a.EndedAt = status, d.now
+	a.Status, a.EndedAt, a.EndedBy = status, d.now, d.who.Role
 	d.out.Attempt = a.ID
-}
-
-// backoff is how long the next attempt waits after so many.
-func backoff(r *Rules, n int) time.Duration {
-	wait := r.RetryBase
-	for range n - 1 {
-		wait *= time.Duration(r.RetryFactor)
-	}
-	return wait
 }
 
 // EndLease fails an attempt that was not heard of within its lease.

@@ -89,9 +89,10 @@ func (g *Grant) Ended(t *Task) bool {
 
 // Rules are the rules of the configuration.
 type Rules struct {
-	Lease                       time.Duration
-	RetryBase                   time.Duration
-	RetryFactor                 int
+	Lease time.Duration
+	// Retry bounds the attempts that fail in a row, and Rework those after a success, for which a
+	// reviewer or a person asked.
+	Retry, Rework               tries
 	SpecReviews, QualityReviews int
 	SelfApproval                bool
 	// Approvers is how many people must approve an effect, the policy's wish apart.

@@ -146,8 +146,8 @@ func (c RequestApproval) decide(d *draft) error {
 // request enters an approval that waits, of an effect or of undoing it.
 func (d *draft) request(e *Effect, a Approval, claimedBy string) error {
 	t := d.t
-	if len(t.Approvals) >= MaxApprovals {
-		return refuse(Limit, "a task has %d approvals at most", MaxApprovals)
+	if len(t.Approvals) >= maxApprovals {
+		return refuse(Limit, "a task has %d approvals at most", maxApprovals)
 	}
 	pair, err := boundOf(t.ID, a.Bound)
 	if err != nil {

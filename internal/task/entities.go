@@ -107,6 +107,8 @@ type Attempt struct {
 	Escalate   bool      `json:"escalate"`
 	StartedAt  time.Time `json:"started_at"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
+	// EndedBy is the role of whoever ended it.
+	EndedBy Role `json:"ended_by,omitzero"`
 	// LeaseExpires is the end of the lease that was last stored. Heartbeats renew it in memory
 	// alone.
 	LeaseExpires time.Time `json:"lease_expires_at"`

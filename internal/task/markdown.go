@@ -214,8 +214,8 @@ type File struct {
 
 const fence = "---"
 
-// ErrNoEnd says that the front matter has no last line.
-var ErrNoEnd = errors.New("the front matter does not end: a line of --- closes it")
+// errNoEnd says that the front matter has no last line.
+var errNoEnd = errors.New("the front matter does not end: a line of --- closes it")
 
 // ReadFile takes a spec file apart. One without front matter is Markdown as a whole.
 func ReadFile(source []byte) (File, error) {
@@ -232,7 +232,7 @@ func ReadFile(source []byte) (File, error) {
 			return File{Markdown: string(after), Front: root}, err
 		}
 		if !more {
-			return File{}, ErrNoEnd
+			return File{}, errNoEnd
 		}
 		front, rest = append(append(front, line...), '\n'), after
 	}

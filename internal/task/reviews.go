@@ -23,8 +23,8 @@ func (c AppendReview) decide(d *draft) error {
 	if c.Type != own {
 		return refuse(NotPermitted, "%s writes %s reviews, and no %s reviews", d.who.Name, own, c.Type)
 	}
-	if len(t.Reviews) >= MaxReviews {
-		return refuse(Limit, "a task has %d reviews at most", MaxReviews)
+	if len(t.Reviews) >= maxReviews {
+		return refuse(Limit, "a task has %d reviews at most", maxReviews)
 	}
 	switch {
 	case c.Type == ReviewSpec && (t.Phase == SpecReview || t.Phase == SpecGate), c.Type == ReviewQuality && t.Phase == QualityGate:

@@ -231,10 +231,7 @@ func (t *Task) ReadyAt(w *World, now time.Time) (at time.Time, ready bool) {
 	if !t.holds(Quiet, w, now) {
 		return time.Time{}, false
 	}
-	at = latest(t.UpdatedAt, t.NotBefore)
-	if last := t.Last(); last != nil && last.Status == AttemptRetrying {
-		at = latest(at, last.RetryAt)
-	}
+	at = latest(t.UpdatedAt, t.nextAt(&w.Rules))
 	if t.Claim != nil {
 		at = latest(at, t.Claim.Until)
 	}
@@ -250,9 +247,3 @@ func latest(a, b time.Time) time.Time {
 
 // counted is how many attempts there were since the circuit was last closed.
 func (t *Task) counted() int { return len(t.Attempts) - t.Counted }
-
-// maxTries is how many attempts may be made before a person has to look.
-const maxTries = 3
-
-// RetriesLeft is how many attempts may still be started.
-func (t *Task) RetriesLeft() int { return max(0, maxTries-t.counted()) }

@@ -40,7 +40,7 @@ type desk struct {
 func newDesk(t testing.TB) *desk {
 	d := &desk{t: t, now: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)}
 	d.w = World{
-		Rules:  Rules{Lease: 90 * time.Second, RetryBase: 30 * time.Second, RetryFactor: 4, SpecReviews: 1, QualityReviews: 1},
+		Rules:  Rules{Lease: 90 * time.Second, Retry: tries{3, 30 * time.Second, 4}, Rework: tries{3, 0, 1}, SpecReviews: 1, QualityReviews: 1},
 		Runner: true,
 		Level: func(name string) int {
 			return max(0, slices.Index([]string{"public", "internal", "confidential", "restricted"}, name))
@@ -405,7 +405,7 @@ func TestCircuit(t *testing.T) {
 
 	d = newDesk(t)
 	d.to(Executing)
-	for range maxTries {
+	for range d.w.Rules.Retry.Attempts {
 		if d.task.Running() == nil {
 			d.now = d.now.Add(time.Hour)
 			d.start()
@@ -421,7 +421,7 @@ func TestCircuit(t *testing.T) {
 		t.Errorf("summary %q", got)
 	}
 	d.do(person, CloseCircuit{To: ExecutionReady})
-	if d.start().Escalate || d.task.RetriesLeft() != 2 {
+	if left, _, _ := d.task.Left(&d.w.Rules); d.start().Escalate || left != 3 {
 		t.Error("attempts are not counted anew")
 	}
 }
@@ -466,6 +466,111 @@ func TestRetry(t *testing.T) {
 		d.refused(lead, StartAttempt{}, PhaseMismatch)
 		d.move(ExecutionReady)
 		d.start()
+	}
+}
+
+// sendBack has the reviewer ask for changes, and the orchestrator follow.
+func (d *desk) sendBack() {
+	d.t.Helper()
+	d.review(checker, VerdictChanges)
+	d.move(ExecutionReady)
+}
+
+// Failures and reworks have a limit each: one uses up nothing of the other.
+func TestRework(t *testing.T) {
+	d := newDesk(t)
+	d.to(Executing)
+	for n := range 4 {
+		// Two failures before each delivery are retries.
+		for range 2 {
+			d.do(builder, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptFailed, Failure: "crashed"})
+			d.now = d.now.Add(time.Hour)
+			a := d.start()
+			if retries, reworks, _ := d.task.Left(&d.w.Rules); a.Escalate != (retries == 1) || reworks != 3-n {
+				t.Fatalf("delivery %d: escalates %t with %d retries, %d reworks left", n, a.Escalate, retries, reworks)
+			}
+		}
+		d.deliver(sum(n))
+		d.move(SpecGate)
+		d.sendBack()
+		if n < 3 && d.start().Escalate {
+			t.Error("the first attempt of a rework escalates")
+			continue
+		}
+		if n < 3 {
+			d.move(Executing)
+		}
+	}
+	d.refused(lead, StartAttempt{}, RetriesExhausted)
+	d.do(lead, OpenCircuit{Reason: "asked for changes again and again"})
+	d.do(person, CloseCircuit{To: ExecutionReady})
+	d.start()
+	if retries, reworks, _ := d.task.Left(&d.w.Rules); retries != 3 || reworks != 3 {
+		t.Errorf("after the circuit was closed: %d retries, %d reworks", retries, reworks)
+	}
+}
+
+// A person's or the orchestrator's abort is neither a failure nor a rework. An executor's own is a
+// failure, so that it cannot go on without end.
+func TestAborts(t *testing.T) {
+	for _, test := range []struct {
+		who     Actor
+		retries int
+	}{{lead, 3}, {person, 3}, {builder, 1}} {
+		d := newDesk(t)
+		d.to(Executing)
+		for range 2 {
+			d.do(test.who, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptAborted})
+			d.move(ExecutionReady)
+			d.start()
+			d.move(Executing)
+		}
+		if retries, _, _ := d.task.Left(&d.w.Rules); retries != test.retries {
+			t.Errorf("%s: %d retries left, want %d", test.who.Name, retries, test.retries)
+		}
+	}
+	d := newDesk(t)
+	d.to(Executing)
+	d.deliver(sum(1))
+	for range 5 {
+		d.sendBackByHand()
+		d.start()
+		d.do(lead, FinishAttempt{AttemptID: d.task.CurrentAttempt, Outcome: AttemptAborted})
+	}
+	if _, reworks, _ := d.task.Left(&d.w.Rules); reworks != 3 {
+		t.Errorf("%d reworks left", reworks)
+	}
+}
+
+// sendBackByHand has the orchestrator go back to execution_ready, if the task is not there.
+func (d *desk) sendBackByHand() {
+	d.t.Helper()
+	if d.task.Phase != ExecutionReady {
+		d.move(ExecutionReady)
+	}
+}
+
+// A rework waits as the configuration says, from the request for changes on.
+func TestReworkWaits(t *testing.T) {
+	d := newDesk(t)
+	d.w.Rules.Rework = tries{Attempts: 3, Base: time.Minute, Factor: 2}
+	d.to(Executing)
+	for n, wait := range []time.Duration{time.Minute, 2 * time.Minute} {
+		d.deliver(sum(n))
+		d.move(SpecGate)
+		d.now = d.now.Add(time.Hour)
+		d.sendBack()
+		if at, ok := d.task.ReadyAt(&d.w, d.now); !ok || !at.Equal(d.now.Add(wait)) {
+			t.Errorf("rework %d is ready at %v", n+1, at)
+		}
+		d.now = d.now.Add(wait - 1)
+		d.refused(lead, StartAttempt{}, NotBefore)
+		d.now = d.now.Add(1)
+		d.start()
+		d.move(Executing)
+	}
+	if w := (tries{Attempts: 30, Base: time.Hour, Factor: 100}).wait(30); w != longestWait {
+		t.Errorf("a wait of %s", w)
 	}
 }
 

@@ -98,7 +98,7 @@ func illegal(was, t *Task, now time.Time) string {
 	if running > 1 || running == 1 && t.Running() == nil {
 		return "several attempts run"
 	}
-	if t.counted() > maxTries {
+	if c := t.counts(); c.failures > 3 || c.reworks > 3 {
 		return "too many attempts"
 	}
 	if running == 1 && t.Phase != ExecutionReady && t.Phase != Executing {
@@ -229,7 +229,7 @@ func TestRandomCommands(t *testing.T) {
 
 // shape is a task without its numbers and ids: what the walk takes for the same.
 func shape(t *Task, w *World, now time.Time) string {
-	s := fmt.Sprint(t.Phase, len(t.Missing()) == 0, min(t.counted(), maxTries), t.delivered(), t.Gate(ReviewSpec, 1).OK(), t.Gate(ReviewQuality, 1).OK())
+	s := fmt.Sprint(t.Phase, len(t.Missing()) == 0, t.counts(), t.delivered(), t.Gate(ReviewSpec, 1).OK(), t.Gate(ReviewQuality, 1).OK())
 	if last := t.Last(); last != nil {
 		s += last.Status + last.Actor + fmt.Sprint(slices.ContainsFunc(t.Artifacts, func(a Artifact) bool { return a.AttemptID == last.ID && a.Work }))
 	}
@@ -270,6 +270,8 @@ func walked(c Command) bool {
 // circuit is open, which a person closes; and nothing on the way is illegal.
 func TestAllStates(t *testing.T) {
 	d := newDesk(t)
+	// Each number multiplies the states.
+	d.w.Rules.Retry.Attempts, d.w.Rules.Rework.Attempts = 2, 1
 	d.create(SpecDraft, deploy())
 	type place struct {
 		task *Task

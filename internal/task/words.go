@@ -254,10 +254,10 @@ const (
 	MaxEntries      = 64
 	MaxDependencies = 64
 	MaxEffects      = 64
-	MaxAttempts     = 100
-	MaxArtifacts    = 1000
-	MaxReviews      = 1000
-	MaxApprovals    = 1000
+	maxAttempts     = 100
+	maxArtifacts    = 1000
+	maxReviews      = 1000
+	maxApprovals    = 1000
 	MaxRuns         = 100
 	MaxPayloadBytes = 16 << 10
 	MaxArgvBytes    = 64 << 10

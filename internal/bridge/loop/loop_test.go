@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (s *store) Call(_ context.Context, method string, params, result any) error
 	case *taskapi.RunEffectParams:
 		s.calls = append(s.calls, "run "+p.IdempotencyKey)
 	case *taskapi.FinishAttemptParams:
-		s.calls = append(s.calls, "finish "+p.FailureCode)
+		s.calls = append(s.calls, "finish "+cmp.Or(p.FailureCode, p.Outcome))
 	case *taskapi.ListReadyParams:
 		limit := 50
 		if p.Limit != nil {
@@ -211,7 +212,7 @@ func TestSteps(t *testing.T) {
 			return []*taskapi.View{in(task.ExecutionReady, tried(task.AttemptRunning, "", 2)), in(task.Completed, revised(1))}
 		}, calls: "to executing"},
 		{name: "the last attempt is the escalation's", views: func() []*taskapi.View {
-			return []*taskapi.View{in(task.ExecutionReady, func(v *taskapi.View) { v.RetriesLeft = 1 }), in(task.Completed, revised(1))}
+			return []*taskapi.View{in(task.ExecutionReady, func(v *taskapi.View) { v.Escalate = true }), in(task.Completed, revised(1))}
 		}, calls: "attempt of expert, to executing, expert ocg_expert1"},
 		{name: "no attempt is left", views: func() []*taskapi.View {
 			return []*taskapi.View{in(task.ExecutionReady), in(task.CircuitOpen, revised(1))}
@@ -338,6 +339,29 @@ func options(s *store, bridge error) *Options {
 			return fmt.Sprint(id)
 		},
 	}
+}
+
+// An interrupted loop aborts the attempt as the orchestrator before the bridge is told to end: what
+// the executor itself aborts counts as a failure.
+func TestInterruptedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{t: t, views: []*taskapi.View{in(task.ExecutionReady)}}
+		o := options(s, nil)
+		ctx, interrupt := context.WithCancel(t.Context())
+		o.Bridge = func(ctx context.Context, _ Work) error {
+			interrupt()
+			<-ctx.Done()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.calls = append(s.calls, "the bridge ends")
+			return nil
+		}
+		got := Run(ctx, o, []string{task1}, 1)[0]
+		aborted, ends := slices.Index(s.calls, "finish aborted"), slices.Index(s.calls, "the bridge ends")
+		if got.Why != "it was interrupted" || aborted < 0 || aborted > ends {
+			t.Errorf("it ends with %+v after %q", got, s.calls)
+		}
+	})
 }
 
 // A token that a person gave is used. If it cannot be read, no grant replaces it.

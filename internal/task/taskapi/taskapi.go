@@ -154,7 +154,7 @@ type Gates struct {
 }
 
 // View is a task in the form for its readers. It has the newest hundred entries of each list;
-// More names the cut lists.
+// More names the cut lists. Escalate is set if the next attempt is the last one after failures.
 type View struct {
 	task.Head
 	Spec             task.Spec         `json:"spec"`
@@ -168,6 +168,8 @@ type View struct {
 	Gates            Gates             `json:"gates"`
 	Transitions      []task.Option     `json:"allowed_transitions"`
 	RetriesLeft      int               `json:"retries_left"`
+	ReworksLeft      int               `json:"reworks_left"`
+	Escalate         bool              `json:"escalate,omitzero"`
 	ReadyAt          *time.Time        `json:"ready_at"`
 	LeaseExpiresAt   time.Time         `json:"lease_expires_at,omitzero"`
 	OpenDependencies []string          `json:"open_dependencies,omitempty"`

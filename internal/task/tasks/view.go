@@ -245,10 +245,11 @@ func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, 
 func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	now := t.o.Now()
 	v := taskapi.View{
-		Head: at.Head, Spec: *at.Spec(), SpecVersions: len(at.Specs), Missing: at.Missing(), Transitions: at.Options(w, now), RetriesLeft: at.RetriesLeft(),
+		Head: at.Head, Spec: *at.Spec(), SpecVersions: len(at.Specs), Missing: at.Missing(), Transitions: at.Options(w, now),
 		Gates:            taskapi.Gates{Spec: at.Gate(task.ReviewSpec, w.Rules.SpecReviews), Quality: at.Gate(task.ReviewQuality, w.Rules.QualityReviews)},
 		OpenDependencies: w.Open, Events: []taskapi.Event{}, FailureSummary: at.FailureSummary(), Unblock: at.Unblock(),
 	}
+	v.RetriesLeft, v.ReworksLeft, v.Escalate = at.Left(&w.Rules)
 	if ready, ok := at.ReadyAt(w, now); ok {
 		v.ReadyAt = &ready
 	}
