@@ -26,9 +26,9 @@ func (c StartAttempt) decide(d *draft) error {
 	}
 	last := t.Last()
 	retrying := last != nil && last.Status == AttemptRetrying
-	exhausted := t.exhausted(&d.w.Rules)
-	if t.Phase == Executing && exhausted != nil && last.Status == AttemptFailed {
-		return exhausted
+	used := exhausted(t, &d.w.Rules)
+	if t.Phase == Executing && used != nil && last.Status == AttemptFailed {
+		return used
 	}
 	if t.Phase != ExecutionReady && (t.Phase != Executing || !retrying) {
 		return refuse(PhaseMismatch, "an attempt starts in execution_ready, or in executing where the last one is to be tried again; the task is in %s", t.Phase)
@@ -36,8 +36,8 @@ func (c StartAttempt) decide(d *draft) error {
 	if err := d.guards("no attempt can start", Idle, Unblocked); err != nil {
 		return err
 	}
-	if exhausted != nil {
-		return exhausted
+	if used != nil {
+		return used
 	}
 	if len(t.Attempts) >= maxAttempts {
 		return refuse(Limit, "a task has %d attempts at most", maxAttempts)

@@ -303,16 +303,10 @@ func (t *Task) spec(version int) *Spec {
 	return find(t.Specs, func(s *Spec) bool { return s.Version == version })
 }
 
-// worked returns the work up to a revision: the newest artifact of each URI by then, in the order
-// in which they were recorded.
+// worked is the work up to a revision as an event names it.
 func (t *Task) worked(revision int) []Input {
 	list := []Input{}
-	for i := range t.Artifacts {
-		a := &t.Artifacts[i]
-		if !a.Work || a.Revision > revision {
-			continue
-		}
-		list = slices.DeleteFunc(list, func(in Input) bool { return in.URI == a.URI })
+	for _, a := range t.made(revision) {
 		list = append(list, Input{URI: a.URI, Digest: a.Digest})
 	}
 	return list

@@ -1,9 +1,5 @@
 package task
 
-import (
-	"slices"
-)
-
 // Move is a transition that the orchestrator wants.
 type Move struct {
 	From, To  Phase
@@ -134,7 +130,8 @@ func (d *draft) openCircuit(reason string) error {
 	if err := d.move(row, reason); err != nil {
 		return err
 	}
-	d.event("circuit.opened").set("circuit_status", d.t.Circuit, CircuitStopped).made("attempts", d.t.counted()).Reason = reason
+	good, _ := d.t.LastGood(&d.w.Rules)
+	d.event("circuit.opened").set("circuit_status", d.t.Circuit, CircuitStopped).made("attempts", d.t.counted()).made("last_good_revision", good).Reason = reason
 	d.t.Circuit, d.t.CircuitReason = CircuitStopped, reason
 	return nil
 }
@@ -159,48 +156,4 @@ func (c CloseCircuit) decide(d *draft) error {
 	d.event("circuit.closed").set("circuit_status", d.t.Circuit, CircuitClosed).Reason = c.Reason
 	d.t.Circuit, d.t.CircuitReason, d.t.Counted = CircuitClosed, "", len(d.t.Attempts)
 	return nil
-}
-
-// Unblock lists a person's options for an open circuit.
-func (t *Task) Unblock() []string {
-	if t.Phase != CircuitOpen {
-		return nil
-	}
-	ways := []string{"task_close_circuit to spec_draft: change the spec, have it reviewed, and count attempts anew"}
-	if len(t.Missing()) == 0 {
-		ways = append(ways, "task_close_circuit to execution_ready, once the spec's reviews approve of it: try again as it is")
-	}
-	return append(ways, "task_transition to failed: give it up")
-}
-
-// FailureSummary says why the circuit is open.
-func (t *Task) FailureSummary() []string {
-	if t.Phase != CircuitOpen {
-		return nil
-	}
-	list := []string{t.CircuitReason}
-	for i := range t.Attempts[min(t.Counted, len(t.Attempts)):] {
-		a := &t.Attempts[t.Counted+i]
-		if a.Failure != "" {
-			list = append(list, "attempt "+itoa(a.Ordinal)+": "+a.Failure+": "+a.Error)
-		}
-	}
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
-}
-
-// LastGood returns the current artifacts of the last attempt that succeeded.
-func (t *Task) LastGood() []Artifact {
-	list := []Artifact{}
-	for i := range slices.Backward(t.Attempts) {
-		if t.Attempts[i].Status != AttemptSucceeded {
-			continue
-		}
-		for _, a := range t.Artifacts {
-			if a.AttemptID == t.Attempts[i].ID && a.Work {
-				list = append(list, a)
-			}
-		}
-		break
-	}
-	return list
 }

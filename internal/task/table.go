@@ -191,13 +191,15 @@ func (g Gate) OK() bool { return len(g.Approved) >= g.Needed && len(g.Against) =
 
 // Gate returns how the reviews of a type stand: of each actor's newest on what is
 // reviewed now.
-func (t *Task) Gate(kind string, needed int) Gate {
+func (t *Task) Gate(kind string, needed int) Gate { return t.gate(kind, needed, t.Subject()) }
+
+// gate returns how the reviews of a type stand on a subject.
+func (t *Task) gate(kind string, needed int, of Subject) Gate {
 	g := Gate{Needed: needed, Approved: []string{}, Against: []string{}}
-	now := t.Subject()
 	seen := make(map[string]bool)
 	for i := range slices.Backward(t.Reviews) {
 		r := &t.Reviews[i]
-		if r.Type != kind || r.Subject != now || seen[r.Actor] {
+		if r.Type != kind || r.Subject != of || seen[r.Actor] {
 			continue
 		}
 		seen[r.Actor] = true

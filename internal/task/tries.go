@@ -57,7 +57,7 @@ func (t *Task) counts() (c counts) {
 }
 
 // exhausted is why no attempt may be started before a person has looked, nil if one may.
-func (t *Task) exhausted(r *Rules) *Refusal {
+func exhausted(t *Task, r *Rules) *Refusal {
 	const then = "open the circuit, or let the task fail"
 	c := t.counts()
 	switch {
@@ -78,14 +78,14 @@ func (t *Task) nextAt(r *Rules) time.Time {
 	case last.Status == AttemptRetrying:
 		at = latest(at, last.RetryAt)
 	case c.delivered && r.Rework.Base > 0:
-		at = latest(at, t.sentBack().Add(r.Rework.wait(c.reworks+1)))
+		at = latest(at, sentBack(t).Add(r.Rework.wait(c.reworks+1)))
 	}
 	return at
 }
 
 // sentBack is the time of the newest request for changes, or the end of the last attempt if that is
 // later.
-func (t *Task) sentBack() (at time.Time) {
+func sentBack(t *Task) (at time.Time) {
 	if last := t.Last(); last != nil {
 		at = last.EndedAt
 	}

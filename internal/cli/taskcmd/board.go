@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/console"
 	"github.com/openclawos/ocipd/internal/base/ids"
@@ -207,6 +208,9 @@ func ask(table *term.Table, l *taskapi.Line, q *taskapi.Question, scr term.Scree
 	if q.Text != "" {
 		table.Note(term.Cell{Text: term.Cut(term.Printable(q.Text), scr.RowWidth()-noteIndent)})
 	}
+	for _, line := range q.Details {
+		table.Note(term.Cell{Text: term.Cut(term.Printable(line), scr.RowWidth()-noteIndent)})
+	}
 	table.Note(term.Tinted(command, term.Bold))
 }
 
@@ -264,7 +268,7 @@ func (t *command) timeline(ctx context.Context, id string) error {
 	}
 	slices.Reverse(lines)
 	if !t.asJSON {
-		return drawTimeline(t.Stdout, lines, t.Screen())
+		return drawsTimeline(ctx, t, c, id, lines)
 	}
 	for _, line := range lines {
 		if _, err := t.Stdout.Write(t.Screen().JSONLine(line)); err != nil {
@@ -272,6 +276,21 @@ func (t *command) timeline(ctx context.Context, id string) error {
 		}
 	}
 	return nil
+}
+
+// drawsTimeline draws the records of a task, and below them the state of an open circuit.
+func drawsTimeline(ctx context.Context, t *command, c *client.Client, id string, lines []jsontext.Value) error {
+	if err := drawTimeline(t.Stdout, lines, t.Screen()); err != nil {
+		return err
+	}
+	var v taskapi.View
+	if err := t.AskPage(ctx, c.Call, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}}, &v); err != nil && api.AsError(err).Code != api.NotFound { // the log may have a task that a restored database has not
+		return t.said(err)
+	}
+	var b strings.Builder
+	circuitRows(&v, rows(&b))
+	_, err := fmt.Fprint(t.Stdout, b.String())
+	return err
 }
 
 // drawTimeline draws records, oldest first.

@@ -436,11 +436,30 @@ func (t *command) newShow() *cobra.Command {
 	})
 }
 
+// circuitRows are the rows of a task with an open circuit: what went wrong, the last approved work
+// and the ways out.
+func circuitRows(v *taskapi.View, row func(name, format string, args ...any)) {
+	for _, s := range v.FailureSummary {
+		row("circuit", "%s", s)
+	}
+	if v.LastGoodRevision != nil {
+		row("last good", "%s", taskapi.GoodLine(*v.LastGoodRevision, v.LastGood))
+	}
+	for _, s := range v.Unblock {
+		row("a way out", "%s", s)
+	}
+}
+
+// rows is a function that writes rows of a name and a text.
+func rows(b *strings.Builder) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
+	}
+}
+
 func (t *command) show(v *taskapi.View) error {
 	var b strings.Builder
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
-	}
+	row := rows(&b)
 	row("task", "%s", v.ID)
 	row("title", "%s", v.Title)
 	row("phase", "%s, revision %d", v.Phase, v.Revision)
@@ -494,12 +513,7 @@ func (t *command) show(v *taskapi.View) error {
 	if len(v.More) > 0 {
 		row("left out", "the older %s", strings.Join(v.More, ", "))
 	}
-	for _, s := range v.FailureSummary {
-		row("circuit", "%s", s)
-	}
-	for _, s := range v.Unblock {
-		row("a way out", "%s", s)
-	}
+	circuitRows(v, row)
 	_, err := fmt.Fprint(t.Stdout, b.String())
 	return err
 }

@@ -4,6 +4,8 @@
 package taskapi
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -153,33 +155,42 @@ type Gates struct {
 	Quality task.Gate `json:"quality"`
 }
 
+// AtCircuit is what a view has while the circuit is open.
+type AtCircuit struct {
+	FailureSummary []string `json:"failure_summary,omitempty"`
+	// LastGoodRevision is the newest artifact revision that both gates approved, zero if there is
+	// none, and LastGood has its artifacts.
+	LastGood         []task.Artifact `json:"last_good_artifacts,omitempty"`
+	LastGoodRevision *int            `json:"last_good_revision,omitempty"`
+	// Unblock are the ways out.
+	Unblock []string `json:"unblock,omitempty"`
+}
+
 // View is a task in the form for its readers. It has the newest hundred entries of each list;
 // More names the cut lists. Escalate is set if the next attempt is the last one after failures.
 type View struct {
 	task.Head
-	Spec             task.Spec         `json:"spec"`
-	SpecVersions     int               `json:"spec_versions"`
-	Missing          []task.Missing    `json:"missing"`
-	Attempts         []task.Attempt    `json:"attempts"`
-	Artifacts        []task.Artifact   `json:"artifacts"`
-	Reviews          []Review          `json:"reviews"`
-	Effects          []task.Effect     `json:"effects"`
-	Approvals        []task.Approval   `json:"approvals"`
-	Gates            Gates             `json:"gates"`
-	Transitions      []task.Option     `json:"allowed_transitions"`
-	RetriesLeft      int               `json:"retries_left"`
-	ReworksLeft      int               `json:"reworks_left"`
-	Escalate         bool              `json:"escalate,omitzero"`
-	ReadyAt          *time.Time        `json:"ready_at"`
-	LeaseExpiresAt   time.Time         `json:"lease_expires_at,omitzero"`
-	OpenDependencies []string          `json:"open_dependencies,omitempty"`
-	Events           []Event           `json:"events"`
-	More             []string          `json:"more,omitempty"`
-	FailureSummary   []string          `json:"failure_summary,omitempty"`
-	LastGood         []task.Artifact   `json:"last_good_artifacts,omitempty"`
-	Unblock          []string          `json:"unblock,omitempty"`
-	Specs            []task.Spec       `json:"specs,omitempty"`
-	Checkpoints      []task.Checkpoint `json:"checkpoints,omitempty"`
+	Spec             task.Spec       `json:"spec"`
+	SpecVersions     int             `json:"spec_versions"`
+	Missing          []task.Missing  `json:"missing"`
+	Attempts         []task.Attempt  `json:"attempts"`
+	Artifacts        []task.Artifact `json:"artifacts"`
+	Reviews          []Review        `json:"reviews"`
+	Effects          []task.Effect   `json:"effects"`
+	Approvals        []task.Approval `json:"approvals"`
+	Gates            Gates           `json:"gates"`
+	Transitions      []task.Option   `json:"allowed_transitions"`
+	RetriesLeft      int             `json:"retries_left"`
+	ReworksLeft      int             `json:"reworks_left"`
+	Escalate         bool            `json:"escalate,omitzero"`
+	ReadyAt          *time.Time      `json:"ready_at"`
+	LeaseExpiresAt   time.Time       `json:"lease_expires_at,omitzero"`
+	OpenDependencies []string        `json:"open_dependencies,omitempty"`
+	Events           []Event         `json:"events"`
+	More             []string        `json:"more,omitempty"`
+	AtCircuit
+	Specs       []task.Spec       `json:"specs,omitempty"`
+	Checkpoints []task.Checkpoint `json:"checkpoints,omitempty"`
 }
 
 // Event is one event of a task, a record of the log.
@@ -267,11 +278,34 @@ type Line struct {
 type Question struct {
 	About string `json:"about"`
 	// ApprovalID, or EffectID and Run, is the subject.
-	ApprovalID string    `json:"approval_id,omitzero"`
-	EffectID   string    `json:"effect_id,omitzero"`
-	Run        int       `json:"run,omitzero"`
-	Text       string    `json:"text"`
-	Since      time.Time `json:"since"`
+	ApprovalID string `json:"approval_id,omitzero"`
+	EffectID   string `json:"effect_id,omitzero"`
+	Run        int    `json:"run,omitzero"`
+	Text       string `json:"text"`
+	// Details are further lines: of an open circuit, the open findings and the last approved work.
+	Details []string  `json:"details,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Size is about how many bytes the question takes.
+func (q *Question) Size() int {
+	size := len(q.Text)
+	for _, line := range q.Details {
+		size += len(line)
+	}
+	return size
+}
+
+// GoodLine is the last approved work of a task with an open circuit, in a line.
+func GoodLine(revision int, artifacts []task.Artifact) string {
+	if revision == 0 {
+		return "none: no revision was approved at both gates"
+	}
+	names := make([]string, len(artifacts))
+	for i := range artifacts {
+		names[i] = artifacts[i].URI
+	}
+	return fmt.Sprintf("revision %d: %s", revision, strings.Join(names, ", "))
 }
 
 // The questions to people: to decide about an approval request, to report the end of a run

@@ -70,7 +70,9 @@ func (t *Tasks) asking(ctx context.Context, q questions, p *taskapi.ListParams, 
 			continue
 		}
 		line := taskapi.Line{Head: at.Head, Since: at.UpdatedAt}
-		q.put(&line)
+		if err := q.put(ctx, t, &line); err != nil {
+			return err
+		}
 		list.Tasks = append(list.Tasks, line)
 	}
 	return nil
@@ -108,13 +110,17 @@ func (q questions) addRuns(ctx context.Context, t *Tasks, id string) error {
 }
 
 // put has a line of a list say what a person is asked about its task.
-func (q questions) put(l *taskapi.Line) {
+func (q questions) put(ctx context.Context, t *Tasks, l *taskapi.Line) error {
 	l.Questions = q[l.ID]
 	if l.Phase == task.CircuitOpen {
-		l.Questions = append(l.Questions, taskapi.Question{About: taskapi.AskCircuit, Text: l.CircuitReason, Since: l.Since})
+		circuit, err := circuitOf(ctx, t, l)
+		if err != nil {
+			return err
+		}
+		l.Questions = append(l.Questions, circuit)
 	}
 	if len(l.Questions) == 0 {
-		return
+		return nil
 	}
 	slices.SortStableFunc(l.Questions, func(a, b taskapi.Question) int { return a.Since.Compare(b.Since) })
 	first := &l.Questions[0]
@@ -124,5 +130,61 @@ func (q questions) put(l *taskapi.Line) {
 		l.Waits = "a person, to decide"
 	case taskapi.AskOutcome:
 		l.Waits = "a person, to say how it ended"
+	}
+	return nil
+}
+
+// maxCircuitLines is how many lines of a summary a list has.
+const maxCircuitLines = 3
+
+// circuitOf is the question about an open circuit: its reason, the newest lines of what went wrong,
+// and the last approved work.
+func circuitOf(ctx context.Context, t *Tasks, l *taskapi.Line) (taskapi.Question, error) {
+	unlock := t.locks.Lock(l.ID)
+	at, err := t.loadLocked(ctx, l.ID)
+	unlock()
+	q := taskapi.Question{About: taskapi.AskCircuit, Text: l.CircuitReason, Since: l.Since}
+	if err != nil || at.Phase != task.CircuitOpen {
+		return q, err
+	}
+	if summary := at.FailureSummary(); len(summary) > 0 {
+		if summary[0] == q.Text {
+			summary = summary[1:]
+		}
+		q.Details = summary[max(0, len(summary)-maxCircuitLines):]
+	}
+	q.Details = append(slices.Clip(q.Details), "last approved work: "+taskapi.GoodLine(at.LastGood(&t.config.Load().Rules)))
+	return q, nil
+}
+
+// waits names the person, actor or event that a task waits for, and reports whether it is a person.
+func waits(phase task.Phase, ready bool) (whom string, person bool) {
+	switch phase {
+	case task.Completed, task.Failed:
+		return "", false
+	case task.CircuitOpen:
+		return "a person, to close the circuit", true
+	case task.AwaitingApproval:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "a person, to approve", true
+	case task.Executing:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "the executor", false
+	case task.ReadyToResume:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "an effect", false
+	case task.ExecutionReady:
+		if ready {
+			return "the orchestrator", false
+		}
+		return "its dependencies, or an attempt", false
+	default:
+		return "the orchestrator", false
 	}
 }

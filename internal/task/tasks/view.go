@@ -247,7 +247,7 @@ func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	v := taskapi.View{
 		Head: at.Head, Spec: *at.Spec(), SpecVersions: len(at.Specs), Missing: at.Missing(), Transitions: at.Options(w, now),
 		Gates:            taskapi.Gates{Spec: at.Gate(task.ReviewSpec, w.Rules.SpecReviews), Quality: at.Gate(task.ReviewQuality, w.Rules.QualityReviews)},
-		OpenDependencies: w.Open, Events: []taskapi.Event{}, FailureSummary: at.FailureSummary(), Unblock: at.Unblock(),
+		OpenDependencies: w.Open, Events: []taskapi.Event{},
 	}
 	v.RetriesLeft, v.ReworksLeft, v.Escalate = at.Left(&w.Rules)
 	if ready, ok := at.ReadyAt(w, now); ok {
@@ -260,7 +260,9 @@ func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 		}
 	}
 	if at.Phase == task.CircuitOpen {
-		v.LastGood = at.LastGood()
+		var good int
+		good, v.LastGood = at.LastGood(&w.Rules)
+		v.LastGoodRevision, v.FailureSummary, v.Unblock = &good, at.FailureSummary(), at.Unblock()
 	}
 	v.More = fit(maxView-task.MaxSpecBytes*2,
 		newestOf("attempts", at.Attempts, &v.Attempts), newestOf("artifacts", at.Artifacts, &v.Artifacts), newestOf("effects", shown(at.Effects), &v.Effects),
@@ -516,11 +518,13 @@ func (s *Session) List(ctx context.Context, p *taskapi.ListParams) (taskapi.List
 		if err != nil {
 			return list, err
 		}
-		questions.put(&line)
+		if err := questions.put(ctx, s.t, &line); err != nil {
+			return list, err
+		}
 		list.Tasks = append(list.Tasks, line)
 		size += len(r.Head)
 		for i := range line.Questions {
-			size += len(line.Questions[i].Text)
+			size += line.Questions[i].Size()
 		}
 		if len(list.Tasks) == want || size >= maxList {
 			list.Next = line.ID
@@ -545,38 +549,6 @@ func (t *Tasks) line(r taskstore.Ready) (taskapi.Line, error) {
 	line.Since = line.UpdatedAt
 	line.Waits, line.Person = waits(line.Phase, line.ReadyAt != nil)
 	return line, nil
-}
-
-// waits names the person, actor or event that a task waits for, and reports whether it is a person.
-func waits(phase task.Phase, ready bool) (whom string, person bool) {
-	switch phase {
-	case task.Completed, task.Failed:
-		return "", false
-	case task.CircuitOpen:
-		return "a person, to close the circuit", true
-	case task.AwaitingApproval:
-		if ready {
-			return "the orchestrator", false
-		}
-		return "a person, to approve", true
-	case task.Executing:
-		if ready {
-			return "the orchestrator", false
-		}
-		return "the executor", false
-	case task.ReadyToResume:
-		if ready {
-			return "the orchestrator", false
-		}
-		return "an effect", false
-	case task.ExecutionReady:
-		if ready {
-			return "the orchestrator", false
-		}
-		return "its dependencies, or an attempt", false
-	default:
-		return "the orchestrator", false
-	}
 }
 
 // Watch answers task.watch: all events after a number, then a mark, then what comes.
