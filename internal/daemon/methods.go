@@ -109,7 +109,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Operator("exchange.list", api.Reads, k.ExchangeList),
 		ipc.OperatorAs("exchange.resolve", api.SignedParams, k.ExchangeResolve).Fails(api.NotFound, api.Conflict, api.Forbidden),
 		ipc.OperatorAs("approval.get", api.Reads, reads.approval).Fails(api.NotFound),
-		ipc.Operator("approval.list", api.Reads, k.ApprovalList),
+		ipc.Operator("approval.list", api.Reads, reads.approvals),
 		ipc.OperatorAs("approval.resolve", api.SignedParams, k.ApprovalResolve).Fails(api.NotFound, api.Conflict, api.Forbidden),
 		ipc.OperatorStream[api.ApprovalNews]("approval.watch", k.ApprovalWatch),
 		ipc.OperatorAs("sending.message", api.Signed, k.Send).Fails(api.NotFound, api.Forbidden),

@@ -273,7 +273,7 @@ func TestUndoingIsAskedForAnewWhenMorePeopleAreRequired(t *testing.T) {
 	}
 	// The compensation now differs from the approved one. The result of the effect does not matter.
 	writes("#!/bin/sh\necho another\n")
-	if err := h.operates().call("approval.resolve", signed(t, "carol", api.DecideApprove, &saw), nil); err == nil || !strings.Contains(err.Error(), "is another one by now") {
+	if err := h.operates().call("approval.resolve", signed(t, "carol", api.DecideApprove, &saw), nil); err == nil || !strings.Contains(err.Error(), "to undo it, the program was") {
 		t.Errorf("with another program it is approved: %v", err)
 	}
 	writes("#!/bin/sh\n")

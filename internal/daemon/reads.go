@@ -2,13 +2,16 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // reads records who reads confidential content: held texts, exports of the log, and copies
@@ -39,6 +42,9 @@ func (r *reads) record(event string, about audit.Record, details map[string]any)
 // approval answers approval.get of operators.
 func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParams) (api.Approval, error) {
 	a, err := r.d.kernel.ApprovalGet(ctx, p)
+	if err == nil && a.Delivery == "" {
+		a.Delivery, err = r.use(ctx, &a.ApprovalSummary)
+	}
 	if err != nil || a.Content == "" {
 		return a, err
 	}
@@ -58,6 +64,45 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 	}
 	r.seen[key] = true
 	return a, nil
+}
+
+// use is what became of an approval of an effect since people gave it.
+func (r *reads) use(ctx context.Context, a *api.ApprovalSummary) (string, error) {
+	if a.Kind != api.ApprovalOfEffect || a.State != api.ApprovalApproved || a.TaskID == "" {
+		return "", nil
+	}
+	return tasks.Use(ctx, r.d.tasks.Load(), a.TaskID, a.ApprovalID)
+}
+
+// approvals answers approval.list.
+func (r *reads) approvals(ctx context.Context, p *api.ApprovalListParams) (api.ApprovalListResult, error) {
+	list, err := r.d.kernel.ApprovalList(ctx, p)
+	if err != nil || p.State == "" || p.State == api.ApprovalPending {
+		return list, err
+	}
+	for i, raw := range list.Approvals {
+		var a api.ApprovalSummary
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return list, fmt.Errorf("cannot decode an approval: %w", err)
+		}
+		use, err := r.use(ctx, &a)
+		if err != nil {
+			return list, err
+		}
+		switch use {
+		case tasks.Used:
+			a.Blocked = "a start has used it"
+		case tasks.OutOfTime:
+			a.Blocked = "it was not used in time"
+		default:
+			continue
+		}
+		a.Approvable = false
+		if list.Approvals[i], err = json.Marshal(&a); err != nil {
+			return list, fmt.Errorf("cannot encode approval %s: %w", a.ApprovalID, err)
+		}
+	}
+	return list, nil
 }
 
 // tail answers audit.tail.

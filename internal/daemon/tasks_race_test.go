@@ -24,7 +24,6 @@ type (
 		phase   task.Phase
 		fence   int64
 		running bool
-		starts  int
 	}
 	taskResult struct {
 		ok    bool
@@ -50,9 +49,9 @@ func taskModel() porcupine.Model {
 					next.holder = ""
 				}
 			case "start":
-				ok = mine && s.phase == task.ExecutionReady && !s.running && s.starts < 3
+				ok = mine && s.phase == task.ExecutionReady && !s.running
 				if ok {
-					next.fence, next.running, next.starts = s.fence+1, true, s.starts+1
+					next.fence, next.running = s.fence+1, true
 				}
 				if ok && got.fence != next.fence {
 					return false, s

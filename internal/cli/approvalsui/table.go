@@ -248,7 +248,11 @@ func (t *table) row(row group) []term.Cell {
 	}
 	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: urgency(a.ExpiresAt, t.now)}
 	if t.states {
-		last = term.Cell{Text: term.Printable(stateWords(a.State)), Colour: stateColour(a.State)}
+		state := stateWords(a.State)
+		if a.State == api.ApprovalApproved && a.Blocked != "" {
+			state += ": " + a.Blocked
+		}
+		last = term.Cell{Text: term.Printable(state), Colour: stateColour(a.State)}
 	}
 	likely := string(a.Likelihood)
 	if !t.brief {

@@ -76,6 +76,11 @@ var (
 			api.ApprovalDenied:         "the task does not do it",
 			api.ApprovalRequestChanges: "the task does not do it, and may ask for something else",
 		},
+		delivery: map[string]string{
+			"ready":   "not started yet: the approval lets it start once",
+			"sent":    "a start has used the approval, which lets nothing else start",
+			"expired": "not started in time: the approval lets nothing start any more",
+		},
 		waiting: "the task goes on waiting", refused: "it may not be done", instead: "deny it, or ask for changes",
 	}
 	permissionWords = words{

@@ -457,6 +457,22 @@ func rows(b *strings.Builder) func(name, format string, args ...any) {
 	}
 }
 
+// standing describes how an approval stands: by whom, and whether it still lets a start happen.
+func standing(a *task.Approval) string {
+	text := a.Status
+	if a.ResolvedBy != "" {
+		text += " by " + a.ResolvedBy
+	}
+	switch {
+	case a.Status != task.ApprovalApproved:
+	case a.Used:
+		text += ", used by a start"
+	default:
+		text += ", for one start until " + a.ExpiresAt.Local().Format(time.DateTime)
+	}
+	return text
+}
+
 func (t *command) show(v *taskapi.View) error {
 	var b strings.Builder
 	row := rows(&b)
@@ -497,7 +513,7 @@ func (t *command) show(v *taskapi.View) error {
 	}
 	for i := range v.Approvals {
 		a := &v.Approvals[i]
-		row("approval", "%s %s", a.ID, a.Status)
+		row("approval", "%s %s", a.ID, standing(a))
 	}
 	for _, o := range v.Transitions {
 		if o.Allowed {

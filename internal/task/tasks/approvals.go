@@ -91,16 +91,10 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 		s.r.Blocked = "what it was for is gone"
 		return nil
 	}
-	e := at.Effect(a.EffectID)
-	var pair task.BoundPair
-	if err := json.Unmarshal(a.Bound, &pair); err != nil {
+	if s.r.Blocked, err = unchanged(s.t, at, a, false); err != nil {
 		return err
 	}
-	digest, err := reader{own: true, private: s.t.o.Private}.again(at, &e.Planned, &pair)
-	if err != nil || digest != a.Digest {
-		s.r.Blocked = "the program, or what it works on, is another one by now"
-	}
-	s.recount(ctx, at, a, e)
+	s.recount(ctx, at, a, at.Effect(a.EffectID))
 	return nil
 }
 
@@ -290,7 +284,7 @@ func (s *Session) RequestApproval(ctx context.Context, p *taskapi.RequestApprova
 		salt = cmp.Or(salt, approval.NewSalt())
 		digest, bound, err := r.digest(at, &planned, salt)
 		if err != nil {
-			return nil, err
+			return nil, t.refused(at, who, &task.World{}, err)
 		}
 		pair = bound
 		c.Digest = digest
@@ -328,6 +322,15 @@ func statusOf(a *task.Approval, now time.Time) string {
 		return task.ApprovalExpired
 	}
 	return a.Status
+}
+
+// decided are approvals with their status by now.
+func decided(approvals []task.Approval, now time.Time) []task.Approval {
+	approvals = slices.Clone(approvals)
+	for i := range approvals {
+		approvals[i].Status = statusOf(&approvals[i], now)
+	}
+	return approvals
 }
 
 // addRequest enters the request that people see.

@@ -48,7 +48,10 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 	token := newToken("")
 	c := task.RunEffect{EffectID: p.EffectID, Key: p.IdempotencyKey, Digest: p.RequestDigest, Compensation: p.Compensation, TokenHash: hex.EncodeToString(digestOf(token))}
 	var order *RunOrder
-	out, receipt, err := t.act(ctx, p.TaskID, who, always(c), func(_ *store.Change, out *task.Outcome) (err error) {
+	build := func(at *task.Task) (task.Command, error) {
+		return c, t.refused(at, who, &task.World{}, startable(t, at, &c))
+	}
+	out, receipt, err := t.act(ctx, p.TaskID, who, build, func(_ *store.Change, out *task.Outcome) (err error) {
 		if out.Replayed {
 			return nil
 		}

@@ -205,10 +205,11 @@ func (r reader) bind(at *task.Task, c *task.Action, compensation bool) (*task.Bo
 // input is an artifact that is current, or a file of the workspace that is no artifact at all.
 func (r reader) input(at *task.Task, name string) (task.Input, error) {
 	known := false
-	for _, a := range at.Artifacts {
+	for i := range at.Artifacts {
+		a := &at.Artifacts[i]
 		if a.ID == name || a.URI == name || a.URI == nameOf(at.Workspace, name) {
 			if known = true; a.Current && a.Work {
-				return task.Input{URI: a.URI, Digest: a.Digest}, nil
+				return task.Input{URI: a.URI, Digest: a.Digest}, r.present(at, a)
 			}
 		}
 	}

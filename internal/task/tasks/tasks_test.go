@@ -378,3 +378,19 @@ func TestListsFitALine(t *testing.T) {
 	}
 	fits(&list)
 }
+
+// An approval says that its time is over as soon as it is, whether or not anybody has recorded that.
+func TestStatusByNow(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	at := []task.Approval{
+		{Status: task.ApprovalApproved, ExpiresAt: now}, {Status: task.ApprovalApproved, ExpiresAt: now.Add(1)}, {Status: task.ApprovalApproved, ExpiresAt: now, Used: true},
+		{Status: task.ApprovalPending, ExpiresAt: now}, {Status: task.ApprovalRevoked, ExpiresAt: now},
+	}
+	var got []string
+	for _, a := range decided(at, now) {
+		got = append(got, a.Status)
+	}
+	if want := []string{"expired", "approved", "approved", "expired", "revoked"}; !slices.Equal(got, want) || at[0].Status != task.ApprovalApproved {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -8,18 +8,18 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// again is the digest of a request as it would be by now. A program that ran already may have been
+// again is the digest of a request and its files as they would be by now. A program that ran already may have been
 // replaced since: of a request to undo it, only what undoes it counts.
-func (r reader) again(at *task.Task, p *task.Planned, was *task.BoundPair) (digest string, err error) {
+func (r reader) again(at *task.Task, p *task.Planned, was *task.BoundPair) (digest string, now task.BoundPair, err error) {
 	if was.Undo == 0 {
-		digest, _, err = r.digest(at, p, was.Salt)
-		return digest, err
+		return r.digest(at, p, was.Salt)
 	}
-	now := *was
+	now = *was
 	if now.Compensation, err = r.bind(at, p.Compensation, true); err != nil {
-		return "", err
+		return "", now, err
 	}
-	return task.RequestDigest(at.ID, p, &now)
+	digest, err = task.RequestDigest(at.ID, p, &now)
+	return digest, now, err
 }
 
 // toUndo completes the command that asks whether an effect may be undone: it names what the approval

@@ -266,7 +266,7 @@ func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	}
 	v.More = fit(maxView-task.MaxSpecBytes*2,
 		newestOf("attempts", at.Attempts, &v.Attempts), newestOf("artifacts", at.Artifacts, &v.Artifacts), newestOf("effects", shown(at.Effects), &v.Effects),
-		newestOf("approvals", at.Approvals, &v.Approvals), newestOf("reviews", reviewed(at), &v.Reviews))
+		newestOf("approvals", decided(at.Approvals, now), &v.Approvals), newestOf("reviews", reviewed(at), &v.Reviews))
 	return v
 }
 
@@ -361,7 +361,7 @@ func (t *Tasks) onePart(ctx context.Context, v *taskapi.View, at *task.Task, p *
 	case "effects":
 		v.Effects = page(v, p, shown(at.Effects), func(e task.Effect) string { return e.ID }, &size)
 	case "approvals":
-		v.Approvals = page(v, p, at.Approvals, func(a task.Approval) string { return a.ID }, &size)
+		v.Approvals = page(v, p, decided(at.Approvals, t.o.Now()), func(a task.Approval) string { return a.ID }, &size)
 	case "checkpoints":
 		from, _ := strconv.Atoi(p.After)
 		found, err := t.rows.Parts(ctx, at.ID, "checkpoint", from, newest)
