@@ -47,6 +47,7 @@ agents:
 approvals: {notify: {desktop: false}}
 tasks:
   self_review: true
+  effects: {late: ask}
   actors:
     - {name: lead, role: orchestrator, tenant_id: acme}
     - {name: checker, role: spec_reviewer, tenant_id: acme}

@@ -104,7 +104,7 @@ type ApprovalSummary struct {
 	CounterpartyKind   ocip.Kind `json:"counterpartyKind,omitzero"`
 	// CounterpartyTenantID is the tenant that the configuration gives the counterparty.
 	CounterpartyTenantID string `json:"counterpartyTenantId,omitzero"`
-	// Target is the message's address at its channel.
+	// Target is the message's address at its channel, or the title of an effect's task.
 	Target         string            `json:"target,omitzero"`
 	ExchangeID     string            `json:"exchangeId"`
 	ConversationID string            `json:"conversationId"`
@@ -151,8 +151,7 @@ func (a *ApprovalSummary) To() string {
 // Approval is everything a person needs to decide about a held message.
 type Approval struct {
 	ApprovalSummary
-	// CounterpartyNow is the present kind of counterparty, if it differs from the shown one.
-	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero" doc:"For people: the kind by the present configuration, if that differs."`
+	ApprovalNow
 	// Address is the address for the channel's app, and Group is set if many people read it.
 	Address audit.Address `json:"address,omitzero"`
 	Group   bool          `json:"group,omitzero" doc:"Several people read the address."`
@@ -204,9 +203,19 @@ type Approval struct {
 	Changed []ApprovalChange `json:"changed" doc:"The changes since a person last looked: policyRevision, verdict, sending, media, interceptor, and members of the receiver such as address.account."`
 	// Decision is set once the state is final.
 	Decision *ApprovalDecision `json:"decision"`
+}
+
+// ApprovalNow is what approval.get adds to a stored request.
+type ApprovalNow struct {
+	// CounterpartyNow is the present kind of counterparty, if it differs from the shown one.
+	CounterpartyNow ocip.Kind `json:"counterpartyNow,omitzero" doc:"For people: the kind by the present configuration, if that differs."`
 	// Delivery is how far a message is that was approved for a runtime that delivers by
-	// itself: ready to be redeemed, claimed, sent, unknown, abandoned or expired.
-	Delivery string `json:"delivery,omitzero" doc:"Of an approved message that a runtime delivers: ready, claimed, sent, unknown, abandoned or expired."`
+	// itself: ready to be redeemed, claimed, sent, unknown, abandoned or expired. Of an approved
+	// effect it is ready, sent once a start has used the approval, or expired.
+	Delivery string `json:"delivery,omitzero" doc:"Of an approved message that a runtime delivers: ready, claimed, sent, unknown, abandoned or expired. Of an approved effect: ready, sent (a start has used it) or expired."`
+	// Context is what an effect is for, as the digest covers it: the task, the attempt, the
+	// reviews with their findings, the other effects, and whether it was planned after the reviews.
+	Context jsontext.Value `json:"context,omitzero" doc:"Of an effect, for people: title, goal, spec_version, attempt, artifact_revision, artifacts, gates, reviews with their findings, the task's other effects, planned {by, at, late}, and left_out, which counts what was cut. The digest covers it."`
 }
 
 // MediaItem is a local file or an address elsewhere that a message sends along. A file has its

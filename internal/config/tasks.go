@@ -18,6 +18,7 @@ type Tasks struct {
 	Retry   TaskRetry   `yaml:"retry"`
 	Rework  TaskRetry   `yaml:"rework"`
 	Reviews TaskReviews `yaml:"reviews"`
+	Effects TaskEffects `yaml:"effects"`
 	// SelfApproval lets a person approve their own request.
 	SelfApproval bool `yaml:"self_approval"`
 	// SelfReview lets one process, or the holders of one actor's grants, do the work and
@@ -86,6 +87,18 @@ func (r *TaskRetry) check(p *problems, at keypath.Path) {
 	}
 }
 
+// TaskEffects are the rules of effects. Late says what happens if one is planned after the reviews:
+// the work is reviewed again, or a person is asked at once.
+type TaskEffects struct {
+	Late string `yaml:"late"`
+}
+
+// The words of tasks.effects.late.
+const (
+	LateReview = "review"
+	LateAsk    = "ask"
+)
+
 // TaskReviews is the number of approving reviews for each gate.
 type TaskReviews struct {
 	Spec    int `yaml:"spec"`
@@ -101,7 +114,7 @@ func taskRoles() []string {
 func defaultTasks() Tasks {
 	return Tasks{
 		Lease: 90 * time.Second, Retry: TaskRetry{Attempts: 3, Base: 30 * time.Second, Factor: 4}, Rework: TaskRetry{Attempts: 3, Factor: 1},
-		Reviews: TaskReviews{Spec: 1, Quality: 1},
+		Reviews: TaskReviews{Spec: 1, Quality: 1}, Effects: TaskEffects{Late: LateReview},
 	}
 }
 
@@ -112,6 +125,7 @@ func (c *Config) checkTasks(p *problems) {
 	c.Tasks.Retry.check(p, at.Key("retry"))
 	c.Tasks.Rework.check(p, at.Key("rework"))
 	p.between(at.Key("reviews").Key("spec"), c.Tasks.Reviews.Spec, 1, maxApprovers)
+	p.word(at.Key("effects").Key("late"), "word", c.Tasks.Effects.Late, LateReview, LateAsk)
 	p.between(at.Key("reviews").Key("quality"), c.Tasks.Reviews.Quality, 1, maxApprovers)
 	names, apps := map[string]spot{}, map[string]spot{}
 	for i := range c.Tasks.Actors {

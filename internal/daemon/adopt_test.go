@@ -46,7 +46,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"ipc.max_line_bytes", "ipc.max_queue_bytes", "ipc.max_in_flight", "ipc.max_connections", // the server's limits
 		"ipc.max_total_queue_bytes", "ipc.max_connections_per_process",
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
-		"tasks.retry.attempts", "tasks.rework.attempts", "tasks.rework.base", "tasks.rework.factor", "tasks.self_approval", "tasks.self_review",
+		"tasks.retry.attempts", "tasks.rework.attempts", "tasks.rework.base", "tasks.rework.factor", "tasks.effects.late", "tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
 		"tools", // each agent's, where it is used
 	}

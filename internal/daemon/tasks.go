@@ -40,7 +40,7 @@ func tasksConfig(c *config.Config, seal func(text string) (string, error), held 
 	t := tasks.Config{
 		Rules: task.Rules{
 			Lease:       c.Tasks.Lease,
-			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
+			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, AskLate: c.Tasks.Effects.Late == config.LateAsk, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
 			Approvers: c.Approvals.Required,
 		},
 		ApproveWithin: c.Approvals.ExpiresAfter, PermitWithin: permitWithin, MaxAsked: c.Approvals.MaxOpen, Tenants: tenants(c),
@@ -144,7 +144,7 @@ func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
 		To: string(q.To), Attempt: q.Attempt, Executor: q.WorkedBy,
 	}
 	if e := q.Effect; e != nil {
-		in.Effect = &policy.TaskEffect{Kind: e.Kind, Type: e.EffectType, Compensation: q.Compensation}
+		in.Effect = &policy.TaskEffect{Kind: e.Kind, Type: e.EffectType, Compensation: q.Compensation, Late: e.Late}
 		action := e.Command
 		if q.Compensation {
 			action, in.Effect.Type = e.Compensation, task.TypeCommand

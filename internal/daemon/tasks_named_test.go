@@ -14,7 +14,7 @@ import (
 // A person sees the file that a command gets by a name, wherever the name is in the command,
 // or that the file is not bound; and an approval is refused once a name leads elsewhere.
 func TestApprovalShowsTheFileThatRuns(t *testing.T) {
-	h := build(t, taskTeam)
+	h := build(t, taskTeam+"  effects: {late: ask}\n")
 	c := h.crew()
 	dir, err := filepath.EvalSymlinks(h.dir)
 	if err != nil {

@@ -60,7 +60,7 @@ func (h *harness) judged(event, input string) {
 // A policy with a package for tasks is asked before everything that it can refuse, knows
 // the details, and leaves nothing behind if it refuses.
 func TestTaskPolicy(t *testing.T) {
-	h := ruled(t, taskTeam, judge(freely))
+	h := ruled(t, taskTeam+"  effects: {late: ask}\n", judge(freely))
 	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{"to": "ops"}})
 	lead := `"actor":{"name":"lead","role":"orchestrator"},`
 	about := func(phase string) string {
@@ -129,7 +129,7 @@ func TestTaskPolicy(t *testing.T) {
 	// One person is needed even if the policy asks for nobody.
 	h.enact(judge(freely))
 	asked = c.lead.must("task.request_approval", request)
-	h.judged("approval.requested", `{"action":"task_effect",`+lead+`"effect":{"argv0":"","compensation":false,"kind":"notification","type":"external"},`+about("awaiting_approval")+`}`)
+	h.judged("approval.requested", `{"action":"task_effect",`+lead+`"effect":{"argv0":"","compensation":false,"kind":"notification","late":true,"type":"external"},`+about("awaiting_approval")+`}`)
 	run := m{"task_id": c.id, "idempotency_key": "tell", "request_digest": asked["request_digest"]}
 	resume := m{"task_id": c.id, "from_phase": "awaiting_approval", "to_phase": "ready_to_resume", "actor": "lead", "actor_role": "orchestrator", "reason": "r"}
 	c.lead.refuse(api.Conflict, task.GuardFailed, "task.transition", resume)

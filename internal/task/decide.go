@@ -94,7 +94,10 @@ type Rules struct {
 	// reviewer or a person asked.
 	Retry, Rework               tries
 	SpecReviews, QualityReviews int
-	SelfApproval                bool
+	// AskLate lets people be asked about an effect that was planned after the reviews. Otherwise
+	// the reviews count no longer, and are made again.
+	AskLate      bool
+	SelfApproval bool
 	// Approvers is how many people must approve an effect, the policy's wish apart.
 	Approvers int
 	// SharedPrincipals lets one principal do the work and review it under another name.

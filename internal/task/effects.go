@@ -31,7 +31,8 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 	case e != nil:
 		e = d.effect(e.ID)
 		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind).Digests["effect"] = *p
-		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest = *p, p.Type(), origin, EffectPlanned, d.who.Name, ""
+		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest, e.At = *p, p.Type(), origin, EffectPlanned, d.who.Name, "", d.now
+		d.late(e)
 		return e, nil
 	case len(t.Effects) >= MaxEffects:
 		return nil, refuse(Limit, "a task has %d effects at most", MaxEffects)
@@ -43,6 +44,7 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 	touch(d, KindEffect, t.Effects, len(t.Effects)-1, e.ID)
 	event := d.event("effect.planned").made("effect_id", e.ID).made("state", e.State).made("side_effect_kind", e.Kind).made("type", e.EffectType).made("origin", origin)
 	event.Texts["idempotency_key"], event.Digests["effect"] = e.Key, *p
+	d.late(e)
 	return e, nil
 }
 
@@ -130,6 +132,9 @@ func (c RequestApproval) decide(d *draft) error {
 	}
 	if t.Phase != AwaitingApproval {
 		return refuse(PhaseMismatch, "approvals are asked for in awaiting_approval, and the task is in %s", t.Phase)
+	}
+	if err := c.reviewed(d, e); err != nil {
+		return err
 	}
 	e, err := d.plan(&c.Planned, OriginAttempt)
 	if err != nil {

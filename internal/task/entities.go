@@ -178,8 +178,10 @@ type Review struct {
 	ClaimedBy string    `json:"claimed_by,omitzero"`
 	// Shared names the principal that may be behind both the work and the review, if the
 	// configuration allows that.
-	Shared string    `json:"shared_principal,omitzero"`
-	At     time.Time `json:"at"`
+	Shared string `json:"shared_principal,omitzero"`
+	// Void is set if an effect was planned since that the reviewer has not seen.
+	Void bool      `json:"void,omitzero"`
+	At   time.Time `json:"at"`
 	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }
@@ -230,6 +232,8 @@ type Effect struct {
 	Origin     string `json:"origin"`
 	State      string `json:"state"`
 	PlannedBy  string `json:"planned_by"`
+	// Late is set if it was planned after a review of the present work that still counts.
+	Late bool `json:"late,omitzero"`
 	// Digest is the request's that was last asked for.
 	Digest  string         `json:"request_digest,omitzero"`
 	Runs    []Run          `json:"runs"`
@@ -399,9 +403,10 @@ func (t *Task) Subject() Subject {
 	return s
 }
 
-// Stale reports whether a review counts no longer: its subject has changed since.
+// Stale reports whether a review counts no longer: its subject has changed since, or an effect was
+// planned.
 func (t *Task) Stale(r *Review) bool {
-	if r.Subject.Spec != t.Spec().Version {
+	if r.Void || r.Subject.Spec != t.Spec().Version {
 		return true
 	}
 	return r.Subject.Gate && r.Subject.Artifact != t.ArtifactRevision

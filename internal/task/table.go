@@ -20,6 +20,7 @@ const (
 	NoEffect   Guard = "no_effect"
 	Approved   Guard = "approved"
 	Unapproved Guard = "unapproved"
+	Unreviewed Guard = "unreviewed"
 	Changes    Guard = "changes"
 	Quiet      Guard = "quiet"
 )
@@ -56,8 +57,10 @@ func table() []Transition {
 		row(SpecGate, ExecutionReady),
 		row(QualityGate, Completed, SpecOK, QualityOK, NoEffect, Quiet),
 		row(QualityGate, AwaitingApproval, SpecOK, QualityOK),
+		row(QualityGate, SpecGate, Unreviewed),
 		row(QualityGate, ExecutionReady),
 		row(AwaitingApproval, ReadyToResume, Approved),
+		row(AwaitingApproval, SpecGate, Unreviewed),
 		row(AwaitingApproval, ExecutionReady, Changes),
 		row(ReadyToResume, Completed, Quiet, NoEffect),
 		row(ReadyToResume, AwaitingApproval, Quiet, Unapproved),
@@ -152,6 +155,8 @@ func (t *Task) holds(g Guard, w *World, now time.Time) bool {
 		return !slices.ContainsFunc(t.Effects, func(e Effect) bool { return isOpen(e) && t.Live(e.ID, now) == nil })
 	case Unapproved:
 		return slices.ContainsFunc(t.Effects, func(e Effect) bool { return isOpen(e) && t.Live(e.ID, now) == nil })
+	case Unreviewed:
+		return !t.holds(SpecOK, w, now) || t.Phase == AwaitingApproval && !t.holds(QualityOK, w, now)
 	case Changes:
 		return slices.ContainsFunc(t.Effects, func(e Effect) bool {
 			a := t.Newest(e.ID)
@@ -199,7 +204,7 @@ func (t *Task) gate(kind string, needed int, of Subject) Gate {
 	seen := make(map[string]bool)
 	for i := range slices.Backward(t.Reviews) {
 		r := &t.Reviews[i]
-		if r.Type != kind || r.Subject != of || seen[r.Actor] {
+		if r.Type != kind || r.Subject != of || r.Void || seen[r.Actor] {
 			continue
 		}
 		seen[r.Actor] = true

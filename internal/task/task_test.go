@@ -329,6 +329,10 @@ func TestTransitions(t *testing.T) {
 		{"it failed", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, Completed, []Guard{NoEffect}},
 		{"it failed, once more", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, AwaitingApproval, nil},
 		{"it failed, rework", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectFailed) }, ExecutionReady, nil},
+		{"nothing new is planned", QualityGate, nil, nil, SpecGate, []Guard{Unreviewed}},
+		{"planned after a review", QualityGate, nil, func(d *desk) { d.do(lead, PlanEffect{Planned: notify()}) }, SpecGate, nil},
+		{"nothing new is planned", AwaitingApproval, []Planned{deploy()}, nil, SpecGate, []Guard{Unreviewed}},
+		{"planned after the reviews", AwaitingApproval, []Planned{deploy()}, func(d *desk) { d.do(gate, PlanEffect{Planned: notify()}) }, SpecGate, nil},
 		{"all is approved still", ReadyToResume, []Planned{deploy()}, nil, AwaitingApproval, []Guard{Unapproved}},
 		{"done", ReadyToResume, []Planned{deploy()}, func(d *desk) { d.run(d.task.Effects[0].ID, EffectDone) }, Completed, nil},
 	}
@@ -1045,6 +1049,7 @@ func TestExternalEffect(t *testing.T) {
 // With the result that it was for, an approval goes.
 func TestReworkEndsApprovals(t *testing.T) {
 	d := newDesk(t)
+	d.w.Rules.AskLate = true
 	d.to(AwaitingApproval, deploy())
 	d.do(gate, PlanEffect{Planned: notify()})
 	approved := d.request(deploy()).Approval

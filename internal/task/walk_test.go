@@ -144,7 +144,7 @@ func illegal(was, t *Task, now time.Time) string {
 	// The gates, told once more in other words.
 	approves := func(kind string, s Subject) bool {
 		for _, r := range slices.Backward(t.Reviews) {
-			if r.Type == kind && r.Subject == s {
+			if r.Type == kind && r.Subject == s && !r.Void {
 				return r.Verdict == VerdictApproved
 			}
 		}

@@ -304,6 +304,9 @@ func (l *loop) look(ctx context.Context) error {
 
 // step takes the one step that the task requires.
 func (l *loop) step(ctx context.Context) (next, error) {
+	if slices.ContainsFunc(l.v.Transitions, func(o task.Option) bool { return o.To == task.SpecGate && o.Allowed && l.v.Phase != task.Executing }) {
+		return l.move(ctx, task.SpecGate, "an effect was planned after the reviews")
+	}
 	switch l.v.Phase {
 	case task.SpecDraft:
 		return l.draft(ctx)

@@ -202,6 +202,11 @@ func TestSteps(t *testing.T) {
 		{name: "good, and an effect is planned", views: func() []*taskapi.View {
 			return []*taskapi.View{in(task.QualityGate, reviewed(task.ReviewQuality, task.VerdictApproved, true), planned(task.EffectPlanned)), in(task.Completed, revised(1))}
 		}, calls: "to awaiting_approval"},
+		{name: "an effect was planned after the reviews", views: func() []*taskapi.View {
+			return []*taskapi.View{in(task.AwaitingApproval, planned(task.EffectPlanned), func(v *taskapi.View) {
+				v.Transitions = []task.Option{{To: task.Failed, Allowed: true}, {To: task.SpecGate, Allowed: true}}
+			}), in(task.Completed, revised(1))}
+		}, calls: "to spec_gate"},
 		{name: "an attempt", views: func() []*taskapi.View {
 			return []*taskapi.View{in(task.ExecutionReady), in(task.Executing, revised(1), tried(task.AttemptSucceeded, "", 2)), in(task.Completed, revised(2))}
 		}, calls: "attempt of builder, to executing, builder ocg_builder1"},

@@ -239,6 +239,14 @@ func (t *table) columns() []term.Column {
 	return columns
 }
 
+// taskOf names the task that a request is of: by its title, or by its id.
+func taskOf(a *api.ApprovalSummary) string {
+	if a.TaskID == "" {
+		return ""
+	}
+	return cmp.Or(a.Target, a.TaskID)
+}
+
 // row shows similar messages by the oldest of them.
 func (t *table) row(row group) []term.Cell {
 	a := row.oldest()
@@ -259,7 +267,7 @@ func (t *table) row(row group) []term.Cell {
 		likely = strings.TrimSuffix(likely+": "+a.LikelyBecause, ": ")
 	}
 	return []term.Cell{
-		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), a.TaskID))},
+		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), taskOf(a)))},
 		{Text: term.Printable(likely)}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }

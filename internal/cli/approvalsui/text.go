@@ -168,7 +168,7 @@ func whose(a *api.Approval) string {
 		return acting(a.AgentID, a.UserID)
 	}
 	if a.Kind == api.ApprovalOfEffect || a.Kind == api.ApprovalOfPermission {
-		return acting(a.AgentID, a.UserID) + ", task " + a.TaskID
+		return acting(a.AgentID, a.UserID) + ", task " + taskOf(&a.ApprovalSummary)
 	}
 	return acting(a.Agent, a.UserID) + " → " + receiving(a)
 }

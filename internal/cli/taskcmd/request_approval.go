@@ -20,8 +20,9 @@ func (t *command) newRequestApproval() *cobra.Command {
 			"  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key notify --kind notification -- bin/notify ops",
 		Short: "ask a person about an effect",
 		Long: `Ask a person about an effect of a task that awaits approval: one that the task plans,
-or a command that follows. A key that was asked about answers with what came of it. With
---undo, ask whether an effect that was run may be undone by what was approved with it, where
+or a command that follows. A command that is new here is planned, and reviewed before a
+person is asked (tasks.effects.late). A key that was asked about answers with what came of
+it. With --undo, ask whether an effect that was run may be undone by what was approved with it, where
 too few people, or people who may not sign any more, approved that.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.ask(cmd.Context(), args) },
 	}
@@ -42,12 +43,31 @@ type approvalRequest struct {
 	id, key, kind, action string
 	inputs                []string
 	undo                  bool
+	// planned is set if the task has an effect of the key, and in the phase of the task.
+	planned bool
+	phase   task.Phase
+}
+
+// plan plans the command of a request, if the task is in the phase in which it is asked about.
+func (r *approvalRequest) plan(ctx context.Context, p *taskapi.RequestApprovalParams) error {
+	if r.phase != task.AwaitingApproval {
+		return nil
+	}
+	_, err := r.command.ask(ctx, "task.plan_effect", &taskapi.PlanEffectParams{Write: write(r.id), Planned: p.Planned})
+	return err
 }
 
 func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
 	p, planned, err := r.params(ctx, argv)
 	if err != nil {
 		return err
+	}
+	if p.Command != nil && !r.planned {
+		// Reviewers see an effect that is planned. Where it has to be reviewed first, the request is
+		// refused, and the plan stays.
+		if err := r.plan(ctx, p); err != nil {
+			return err
+		}
 	}
 	raw, err := r.command.ask(ctx, "task.request_approval", p)
 	if err != nil {
@@ -90,10 +110,12 @@ func (r *approvalRequest) params(ctx context.Context, argv []string) (p *taskapi
 	case len(r.inputs) > 0:
 		return nil, nil, cli.Usagef("cannot give inputs to what is planned: --input is for a command behind --")
 	}
+	r.phase = v.Phase
 	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == r.key })
 	switch {
 	case i >= 0:
 		e := &v.Effects[i]
+		r.planned = e.State != task.EffectCancelled
 		p.Kind, p.RequestedAction = cmp.Or(p.Kind, e.Kind), cmp.Or(p.RequestedAction, e.RequestedAction)
 		if p.Command == nil {
 			planned = &e.Planned

@@ -2,11 +2,13 @@
 package notices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/notify"
+	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 )
 
@@ -100,13 +103,22 @@ func title(a *api.ApprovalSummary) string {
 	case api.ApprovalOfEscalation:
 		return fmt.Sprintf("%s and %s need you", a.AgentID, a.To())
 	case api.ApprovalOfEffect:
-		return fmt.Sprintf("%s asks to do something for task %s", a.AgentID, a.TaskID)
+		return fmt.Sprintf("%s asks to do something for task %s", a.AgentID, cmp.Or(taskTitle(a), a.TaskID))
 	case api.ApprovalOfPermission:
 		return fmt.Sprintf("%s asks to use a tool", a.AgentID)
 	case api.ApprovalOfDelivery:
 		return fmt.Sprintf("Was the message of %s to %s sent?", a.AgentID, a.To())
 	}
 	return fmt.Sprintf("%s wants to send to %s", a.AgentID, a.To())
+}
+
+// taskTitle is the title of an effect's task, in quotes, "" for a title that not everybody who sees a
+// notice may read.
+func taskTitle(a *api.ApprovalSummary) string {
+	if a.Kind != api.ApprovalOfEffect || a.Target == "" || a.Classification != ocip.Public.String() && a.Classification != ocip.Internal.String() {
+		return ""
+	}
+	return strconv.Quote(a.Target)
 }
 
 // found lists each finding with its part of the message, once: "commitment.promise in the
@@ -158,7 +170,7 @@ func (n *Notices) Held(a *api.Approval) {
 			Title: title(&a.ApprovalSummary),
 			Body:  body + "\nocipd approvals show " + a.ApprovalID,
 			Fields: map[string]string{
-				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason, "codes": strings.Join(codes, " "),
+				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "title": taskTitle(&a.ApprovalSummary), "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason, "codes": strings.Join(codes, " "),
 				"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
 				"found": found,
 			},

@@ -35,8 +35,8 @@ type TaskQuestion struct {
 // command.
 type TaskEffect struct {
 	Kind, Type, Program string
-	// Compensation is set if the effect is to be undone.
-	Compensation bool
+	// Compensation is set if the effect is to be undone, and Late if it was planned after the reviews.
+	Compensation, Late bool
 }
 
 // TaskTool is a tool call of an agent. Server is the MCP server, if the tool has one.
@@ -69,7 +69,7 @@ func (q *TaskQuestion) value() *ast.Term {
 	}
 	if e := q.Effect; e != nil {
 		members = append(members, ast.Item(ast.InternedTerm("effect"), ast.ObjectTerm(
-			text("kind", e.Kind), text("type", e.Type), text("argv0", e.Program), flag("compensation", e.Compensation),
+			text("kind", e.Kind), text("type", e.Type), text("argv0", e.Program), flag("compensation", e.Compensation), flag("late", e.Late),
 		)))
 	}
 	if t := q.Tool; t != nil {
@@ -91,7 +91,7 @@ func taskSchema() map[string]any {
 		"to_phase":  text,
 		"attempt":   map[string]any{"type": "integer"},
 		"executor":  text,
-		"effect":    object(map[string]any{"kind": text, "type": text, "argv0": text, "compensation": flag}),
+		"effect":    object(map[string]any{"kind": text, "type": text, "argv0": text, "compensation": flag, "late": flag}),
 		"tool_call": object(map[string]any{"kind": text, "mcp_server": text, "in_workspace": flag}),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -33,6 +34,8 @@ type own struct {
 	Tool  *taskapi.ToolCall `json:"tool,omitzero"`
 	Actor string            `json:"actor,omitzero"`
 	Role  task.Role         `json:"role,omitzero"`
+	// Context is what the effect is for: [taskapi.ApprovalContext].
+	Context jsontext.Value `json:"context,omitzero"`
 }
 
 // subject is an effect, or a permission, that waits for a person.
@@ -94,8 +97,13 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	if s.r.Blocked, err = unchanged(s.t, at, a, false); err != nil {
 		return err
 	}
-	s.recount(ctx, at, a, at.Effect(a.EffectID))
-	return nil
+	e := at.Effect(a.EffectID)
+	var pair task.BoundPair
+	if err := json.Unmarshal(a.Bound, &pair); err != nil {
+		return err
+	}
+	s.recount(ctx, at, a, e)
+	return s.frame(at, e, &pair)
 }
 
 // recount enters how many people have to approve an effect now. The start of the effect asks the
@@ -114,10 +122,14 @@ func (s *subject) recount(ctx context.Context, at *task.Task, a *task.Approval, 
 
 // Shown is the effect in words.
 func (s *subject) Shown() approval.View {
-	return approval.View{
+	v := approval.View{
 		Asked: []string{s.own.TaskID, s.own.EffectID, s.own.Digest}, Effect: s.r.Content, Approvable: "it may be done once",
 		Refused: "it cannot be approved any more", Instead: "deny it, or ask for it anew",
 	}
+	if s.effect() {
+		v.Members = []approval.Member{{Name: "context", Text: string(s.own.Context)}}
+	}
+	return v
 }
 
 // MayApprove refuses the approval of an effect by the person who asked for it.
@@ -341,20 +353,19 @@ func (t *Tasks) addRequest(change *store.Change, out *task.Outcome, who *task.Ac
 	if out.Policy != nil {
 		policy = *out.Policy
 	}
-	kept, err := json.Marshal(&own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Planned: &e.Planned, Bound: pair, Tenant: out.Task.Tenant, Actor: who.Name, Role: who.Role})
-	if err != nil {
-		return err
-	}
-	content, line := textOf(&e.Planned, &pair)
-	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfEffect, out.Task.ID, e.ID+a.ID), Own: kept, Approval: api.Approval{
+	r := &approval.Request{Asked: approval.Asked(api.ApprovalOfEffect, out.Task.ID, e.ID+a.ID), Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
-			ApprovalID: a.ID, Kind: api.ApprovalOfEffect, State: api.ApprovalPending, Code: "EFFECT", Reason: "a person decides about what a task does in the world",
-			AgentID: who.Name, Agent: "task:" + out.Task.ID, TaskID: out.Task.ID, Classification: out.Task.Classification, Summary: line,
+			ApprovalID: a.ID, Kind: api.ApprovalOfEffect, State: api.ApprovalPending, Code: "EFFECT", Reason: effectReason,
+			AgentID: who.Name, Agent: "task:" + out.Task.ID, TaskID: out.Task.ID, Classification: out.Task.Classification,
 			AskedAt: a.AskedAt.UnixMilli(), ExpiresAt: a.ExpiresAt.UnixMilli(), Approvable: true, Needed: a.Needed,
 		},
-		PolicyApplied: policy.Policy, PolicyRevision: policy.Revision, Content: content, ContentBytes: len(content),
+		PolicyApplied: policy.Policy, PolicyRevision: policy.Revision,
 	}}
-	if err := t.o.Approvals().Add(r, &subject{t: t, r: r, own: own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Tenant: out.Task.Tenant}}, change); err != nil {
+	s := &subject{t: t, r: r, own: own{TaskID: out.Task.ID, EffectID: e.ID, Digest: a.Digest, Planned: &e.Planned, Bound: pair, Tenant: out.Task.Tenant, Actor: who.Name, Role: who.Role}}
+	if err := s.frame(out.Task, e, &pair); err != nil {
+		return err
+	}
+	if err := t.o.Approvals().Add(r, s, change); err != nil {
 		return err
 	}
 	for _, record := range change.Records {

@@ -21,6 +21,7 @@ func meanings() []string {
 		string(task.Quiet), "no run is under way or has an unknown end",
 		string(task.Approved), "every open effect has an approval that can be used",
 		string(task.Unapproved), "an open effect has none",
+		string(task.Unreviewed), "reviews are missing, because an effect was planned after them",
 		string(task.Changes), "a person requested changes of an open effect",
 	}
 }
