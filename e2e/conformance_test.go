@@ -122,8 +122,9 @@ func (c *talk) take(got *http.Response, until string) {
 	for _, name := range []string{"Date", "Connection", "Keep-Alive"} {
 		got.Header.Del(name)
 	}
-	if strings.HasPrefix(got.Header.Get("Content-Type"), "text/event-stream") {
-		// A stream that is whole already has a length, which the proxy does not wait for.
+	if strings.HasPrefix(got.Header.Get("Content-Type"), "text/event-stream") || got.ContentLength == 0 {
+		// A stream that is whole already has a length, which the proxy does not wait for. An empty
+		// answer comes with a length of 0 or without one.
 		got.Header.Del("Content-Length")
 	}
 	var text strings.Builder

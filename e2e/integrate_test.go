@@ -49,6 +49,9 @@ func shell(command string) step {
 	return step{"Bash", string(input)}
 }
 
+// chatPath is where its package would be: a server that only calls itself Slack is asked about.
+const chatPath = "node_modules/@modelcontextprotocol/server-slack/chat.js"
+
 // chatServer is an MCP server that a map is for, with a tool that sends, as a script: it keeps what it is
 // called with.
 const chatServer = `#!/usr/bin/env node
@@ -140,8 +143,8 @@ func (r *trial) tool(model func(*standIn, http.ResponseWriter, map[string]any), 
 // stopped nothing is called. Taken out again, its files are what they were.
 func TestClaudeCodeIntegrated(t *testing.T) {
 	r := beginTools(t)
-	r.write("chat.js", chatServer)
-	r.write("c/.claude.json", "{\"mcpServers\": {\"chat\": {\"command\": \"node\", \"args\": [\""+r.at("chat.js")+"\", \""+r.at("chat.log")+"\"]}}}\n")
+	r.write(chatPath, chatServer)
+	r.write("c/.claude.json", "{\"mcpServers\": {\"chat\": {\"command\": \"node\", \"args\": [\""+r.at(chatPath)+"\", \""+r.at("chat.log")+"\"]}}}\n")
 	r.write("c/settings.json", "{\"permissions\": {\"allow\": [\"Bash\", \"mcp__chat\"]}}\n")
 	before := r.files("c/.claude.json", "c/settings.json")
 	env := r.claudeEnv("c", nil)
@@ -270,11 +273,11 @@ func (r *trial) alarm(env []string, why string) {
 // stopped nothing is sent or called through servers.
 func TestCodexIntegrated(t *testing.T) {
 	r := beginTools(t)
-	r.write("chat.js", chatServer)
+	r.write(chatPath, chatServer)
 	web := newWebServer(t, "")
 	config := func(url string) string {
 		return fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"STANDIN\"\n[mcp_servers.chat]\ncommand = \"node\"\nargs = [\"%s\", \"%s\"]\ndefault_tools_approval_mode = \"approve\"\n[mcp_servers.web]\nurl = \"%s\"\n",
-			url, r.at("chat.js"), r.at("chat.log"), web.URL)
+			url, r.at(chatPath), r.at("chat.log"), web.URL)
 	}
 	env := r.env("CODEX_HOME="+r.at("x"), "STANDIN=none")
 	// The model's address is in the file, so one stands before all of them.

@@ -31,16 +31,16 @@ func beginThree(t *testing.T) *three {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	r := &three{claude: filepath.Join(bin, "claude"), codex: filepath.Join(bin, "codex")}
 	r.gateway = openGatewayWith(t, team, func(g *gateway) string {
-		g.write("chat.js", chatServer)
+		g.write(chatPath, chatServer)
 		return fmt.Sprintf(`,
-		"mcp": {"servers": {"chat": {"command": "node", "args": [%q, %q]}}}`, g.at("chat.js"), g.at("chat.log"))
+		"mcp": {"servers": {"chat": {"command": "node", "args": [%q, %q]}}}`, g.at(chatPath), g.at("chat.log"))
 	})
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.answers.ServeHTTP(w, q) }))
 	t.Cleanup(api.Close)
-	r.write(".claude.json", fmt.Sprintf("{\"mcpServers\": {\"chat\": {\"command\": \"node\", \"args\": [%q, %q]}}}\n", r.at("chat.js"), r.at("chat.log")))
+	r.write(".claude.json", fmt.Sprintf("{\"mcpServers\": {\"chat\": {\"command\": \"node\", \"args\": [%q, %q]}}}\n", r.at(chatPath), r.at("chat.log")))
 	r.write(".claude/settings.json", "{\"permissions\": {\"allow\": [\"mcp__chat\"]}}\n")
 	r.write(".codex/config.toml", fmt.Sprintf("model = \"standin\"\nmodel_provider = \"standin\"\n[model_providers.standin]\nname = \"standin\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"STANDIN\"\n[mcp_servers.chat]\ncommand = \"node\"\nargs = [%q, %q]\ndefault_tools_approval_mode = \"approve\"\n",
-		api.URL, r.at("chat.js"), r.at("chat.log")))
+		api.URL, r.at(chatPath), r.at("chat.log")))
 	return r
 }
 

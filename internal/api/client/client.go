@@ -360,7 +360,7 @@ func (c *Client) send(ctx context.Context, method string, params any, signature 
 	encoded := []byte(emptyParams)
 	if params != nil {
 		var err error
-		if encoded, err = json.Marshal(params); err != nil {
+		if encoded, err = json.Marshal(params, jsontext.AllowInvalidUTF8(true)); err != nil {
 			return 0, fmt.Errorf("cannot write the params of %s: %w", method, err)
 		}
 	}
