@@ -65,7 +65,7 @@ func newRestore(s *shell) *cobra.Command {
 		Use: "restore DIR | --new-log",
 		Example: "  ocipd restore /mnt/backup/ocipd-monday\n" +
 			"  ocipd restore --new-log",
-		Short:   "put a backup in the place of a stopped daemon's state",
+		Short: "put a backup in the place of a stopped daemon's state",
 		Long: `Verify a backup and replace the state of this daemon with it; the daemon must not
 be running. The present state is moved aside into a directory
 before-restore-TIME, and keys that fit the backup stay in place. If the
