@@ -44,6 +44,8 @@ type Installation struct {
 	// changed is set if a unit's text changed. enables are the enabled units.
 	changed bool
 	enables []string
+	// booted is a directory that exists if systemd runs this machine.
+	booted string
 }
 
 // Installation determines the places of an installation. made returns the further files,
@@ -56,7 +58,7 @@ func (s *Manager) Installation(ctx context.Context, made func(dataHome, configHo
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell where this program is: %w", err)
 	}
-	i := &Installation{Manager: s, ctx: ctx, made: made, dryRun: dryRun, program: program}
+	i := &Installation{Manager: s, ctx: ctx, made: made, dryRun: dryRun, program: program, booted: "/run/systemd/system"}
 	for into, place := range map[*string][2]string{&i.configHome: {"XDG_CONFIG_HOME", ".config"}, &i.dataHome: {"XDG_DATA_HOME", ".local/share"}} {
 		if *into = s.XDG(place[0], place[1]); *into == "" {
 			return nil, errors.New("cannot tell where the service belongs: HOME is not set")
@@ -266,16 +268,21 @@ func (s *Manager) systemctl(ctx context.Context, args ...string) (string, error)
 	return out.String(), nil
 }
 
-// noManager says what to do if no service manager answers.
+// noManager says what to do if no service manager answers. Without systemd on the machine, the
+// installation is complete.
 func (i *Installation) noManager(cause error) error {
-	fmt.Fprintln(i.Stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
-	fmt.Fprintf(i.Stderr, `What was to be written is written; nothing was started. Either
-  - systemd runs here, and has no session for you, as after su or in a job: run
-    loginctl enable-linger %s
-    log in again, and repeat: ocipd service install
-  - or another supervisor runs here: have it run
+	if _, err := os.Stat(i.booted); err != nil {
+		_, err := fmt.Fprintf(i.Stdout, `all files were written; systemd does not run this machine, so nothing was started
+next: have another supervisor, or a terminal, run
     %s serve
-`, i.userName(), term.Printable(i.program))
+`, term.Printable(i.program))
+		return err
+	}
+	fmt.Fprintln(i.Stderr, term.OneLine("ocipd: no service manager answers: "+cause.Error()))
+	fmt.Fprintf(i.Stderr, `All files were written, but the service was not started: systemd has no session for you, as after su or in a job. Run
+    loginctl enable-linger %s
+log in again, and repeat: ocipd service install
+`, i.userName())
 	return cli.ErrSaid
 }
 

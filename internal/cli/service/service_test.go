@@ -74,7 +74,7 @@ func (h *host) installation(dryRun bool) *Installation {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	i.program = h.home + "/bin/ocipd"
+	i.program, i.booted = h.home+"/bin/ocipd", h.home
 	return i
 }
 
@@ -153,6 +153,13 @@ func TestInstallWithoutManager(t *testing.T) {
 	}
 	if got := h.files(); !slices.Contains(got, serviceUnit) {
 		t.Errorf("written is %q", got)
+	}
+	// On a machine that systemd does not run, the installation is complete, and says how to start.
+	h.out.Reset()
+	i := h.installation(false)
+	i.booted = filepath.Join(h.home, "nothing")
+	if err := i.Install(false, false); err != nil || !strings.Contains(h.out.String(), "systemd does not run this machine") || !strings.Contains(h.out.String(), "    "+h.home+"/bin/ocipd serve\n") {
+		t.Errorf("without systemd it ends with %v and says\n%s", err, &h.out)
 	}
 	if _, err := h.Report(t.Context()); err == nil || !strings.Contains(err.Error(), "ocipd status") {
 		t.Errorf("a report ends with %v", err)
