@@ -310,7 +310,7 @@ func (c *conn) fail(requestID string, err error) {
 		err = errClosing
 	}
 	failure := api.AsError(err)
-	if failure.Code == api.UnknownError || failure.Code == api.InternalError {
+	if (failure.Code == api.UnknownError || failure.Code == api.InternalError) && !unrecorded(failure) {
 		c.server.log.Error("a request failed inside the kernel", zap.Error(err))
 	}
 	c.out.response(c.server.newID(), c.server.now().UnixMilli(), requestID, nil, failure)
