@@ -23,6 +23,7 @@ func TestPauseTakesBack(t *testing.T) {
 	for _, m := range [][2]string{{"alice", "1"}, {"bob", "2"}, {"alice", "3"}, {"bob", "4"}} {
 		w.send(m[0], m[1])
 	}
+	w.drained()
 	w.expect("queued", a.has(), sent+"1", sent+"2", sent+"3", sent+"4")
 	w.set(func() { w.paused = "carol" })
 	w.out.Recall(a)
@@ -34,6 +35,7 @@ func TestPauseTakesBack(t *testing.T) {
 	w.expect("after the pause of alice", a.has(), sent+"2", sent+"4")
 	w.send("alice", "5")
 	w.send("bob", "6")
+	w.drained()
 	w.set(func() { w.paused = "bob" })
 	// The messages that were kept back go out, and are taken back again by the next pause.
 	w.out.LookBack()
@@ -62,6 +64,7 @@ func TestChangedRulesTakeBack(t *testing.T) {
 	w.set(func() { w.to = a })
 	w.send("alice", "1")
 	w.send("alice", "2")
+	w.drained()
 	w.out.Recall(a)
 	w.drained()
 	w.expect("under the same rules", a.has(), sent+"1", sent+"2")
@@ -88,6 +91,7 @@ func TestDropTakesBack(t *testing.T) {
 		w.send("alice", "1")
 		w.send("alice", "2")
 		w.send("alice", "3")
+		w.drained()
 		result, err := w.out.Drop(map[string]any{}, &api.QueueDropParams{DispatchIDs: []string{"2"}})
 		if err != nil || len(result.Dropped) != 1 || len(result.Kept) > 0 {
 			t.Fatalf("half written %t: %+v, %v", half, result, err)
