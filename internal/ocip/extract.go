@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // Extract is a part of one of a message's texts, other than its content, that people are shown: the
@@ -26,6 +28,46 @@ const (
 	// beginning is the length shown of the beginning of a string with a finding.
 	beginning = 2 << 10
 )
+
+// telling is the finding in a message's content that says most about why it is held for its words,
+// or nil.
+func (v *Verdict) telling() (most *Detection) {
+	if v.Guess().Likelihood == "" {
+		return nil
+	}
+	var names []string
+	of := map[string]*Detection{}
+	for i := range v.Detections {
+		d := &v.Detections[i]
+		if name, words := strings.CutPrefix(d.Rule, "commitment."); words && !d.Shadow && d.Member == "" && of[name] == nil {
+			names, of[name] = append(names, name), d
+		}
+	}
+	return of[commitment.Telling(names)]
+}
+
+// Says returns the line of a message by which people recognize it in a list: the words for which it
+// is held, in their sentence, or its first line.
+func (v *Verdict) Says(content string) string {
+	d := v.telling()
+	if d == nil || d.Start < 0 || d.Start > len(content) {
+		return Summarize(content)
+	}
+	// The sentence or the line, and not much more before the words.
+	from := max(0, d.Start-SummaryRunes/2)
+	for from < d.Start && !utf8.RuneStart(content[from]) {
+		from++
+	}
+	cut := from > 0
+	if at := strings.LastIndexAny(content[from:d.Start], ".!?\n"); at >= 0 {
+		from, cut = from+at+1, false
+	}
+	line := Summarize(content[from:])
+	if cut {
+		line = "… " + line
+	}
+	return line
+}
 
 // ClipMember bounds the name of a member for records. Two different members keep two names: a
 // digest ends a name that is cut.

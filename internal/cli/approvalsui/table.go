@@ -264,7 +264,7 @@ func (t *table) row(row group) []term.Cell {
 	}
 	likely := string(a.Likelihood)
 	if !t.brief {
-		likely = strings.TrimSuffix(likely+": "+a.LikelyBecause, ": ")
+		likely = likelyOf(a)
 	}
 	return []term.Cell{
 		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), taskOf(a)))},

@@ -121,10 +121,10 @@ func (p *approvalText) title(a *api.Approval) {
 		p.Fact("their tenant", a.CounterpartyTenantID)
 	}
 	for _, g := range a.Grounds() {
-		p.Tinted("why", term.Yellow, strings.TrimSuffix(string(g.Code)+": "+g.Reason, ": "))
+		p.Tinted("why", term.Yellow, reasonOf(a, &g))
 	}
 	if a.Likelihood != "" {
-		p.Fact("likely", strings.TrimSuffix(string(a.Likelihood)+": "+a.LikelyBecause, ": "))
+		p.Fact("likely", likelyOf(&a.ApprovalSummary))
 	}
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)

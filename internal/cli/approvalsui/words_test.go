@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
@@ -130,7 +131,7 @@ func TestEveryGroundIsShown(t *testing.T) {
 	if err := writeApproval(&page, term.Screen{Width: 100}, heldInFull(all[1]), askedAt); err != nil {
 		t.Fatal(err)
 	}
-	const want = "  why           COMMITMENT_REQUIRES_HUMAN: commitment keywords: promise\n  why           FIRST_CONTACT: nobody has written to them\n  likely        high: keyword\n"
+	const want = "  why           It has a word that can commit somebody\n  why           FIRST_CONTACT: nobody has written to them\n  likely        high\n"
 	if !strings.Contains(page.String(), want) {
 		t.Errorf("%q is not in\n%s", want, page.String())
 	}
@@ -168,7 +169,7 @@ func TestOrders(t *testing.T) {
 	at := newTable(all, "", askedAt)
 	at.rows = alike(all)
 	lines := strings.Join(at.lines(term.Screen{Width: 120}), "\n")
-	if len(at.rows) != 5 || !strings.Contains(lines, "LIKELY") || !strings.Contains(lines, "high: keyword") {
+	if len(at.rows) != 5 || !strings.Contains(lines, "LIKELY") || !strings.Contains(lines, "  high  ") {
 		t.Errorf("the list is\n%s", lines)
 	}
 	for _, width := range []int{80, 40} {
@@ -179,7 +180,32 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	a := heldInFull(likely(1, "low"))
-	if page := strings.Join(approvalPage(term.Screen{Width: 80}, a, askedAt, true), "\n"); !strings.Contains(page, "\n  likely        low: keyword\n") {
+	if page := strings.Join(approvalPage(term.Screen{Width: 80}, a, askedAt, true), "\n"); !strings.Contains(page, "\n  likely        low\n") {
 		t.Errorf("the page is\n%s", page)
+	}
+}
+
+// TestReasonInWords checks that the reason of a message that is held for its words is a sentence with
+// these words.
+func TestReasonInWords(t *testing.T) {
+	const content = "Hello. I'll send it by Friday; see you. The meeting is off."
+	found := func(rule string, start, end int, shadow bool) audit.Detection {
+		return audit.Detection{Rule: rule, Start: start, End: end, Shadow: shadow}
+	}
+	for _, tt := range []struct {
+		found []audit.Detection
+		want  string
+	}{
+		{[]audit.Detection{found("commitment.first-person-future", 7, 16, false), found("commitment.meeting", 44, 51, false)}, "It seems to promise something: «I'll send it by Friday»"},
+		{[]audit.Detection{found("commitment.meeting", 44, 51, false)}, "It has a word that can commit somebody: «meeting is off»"},
+		{[]audit.Detection{found("commitment.first-person-future", 7, 16, true), found("commitment.meeting", 44, 51, false)}, "It has a word that can commit somebody: «meeting is off»"},
+		{[]audit.Detection{found("commitment.de", 7, 900, false)}, "It seems to promise something in German"},
+		{[]audit.Detection{{Rule: "commitment.money", Member: "metadata.note", Start: 0, End: 3}}, "It seems to spend or offer money"},
+		{nil, "It has a word that can commit somebody"},
+	} {
+		a := &api.Approval{Content: content, Detections: tt.found}
+		if got := reasonOf(a, &ocip.Ground{Code: ocip.CommitmentRequiresHuman, Guess: ocip.Guess{Likelihood: "low"}}); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.found, got, tt.want)
+		}
 	}
 }
