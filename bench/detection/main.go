@@ -174,8 +174,11 @@ type Half struct {
 	Other *measure.Report            `json:"otherLanguages"`
 	// Answering is All where what answers a held message is held too, as a daemon
 	// between agents does.
-	Answering *measure.Report       `json:"answering"`
-	Secrets   measure.SecretsReport `json:"secrets"`
+	Answering *measure.Report `json:"answering"`
+	// Weighed and AgentsWeighed are All and the agents with keywords weighed.
+	Weighed       *measure.Report       `json:"weighed"`
+	AgentsWeighed *measure.Report       `json:"agentsWeighed"`
+	Secrets       measure.SecretsReport `json:"secrets"`
 	// AgentSecrets is the same for agents at work alone, who send the most.
 	AgentsFalse measure.Share            `json:"agentsFalse"`
 	Acts        map[string]*measure.Acts `json:"acts"`
@@ -190,8 +193,14 @@ type Speed struct {
 func figuresOf(rules measure.Rules, texts []measure.Text) *Figures {
 	f := &Figures{Halves: map[string]*Half{}, Seed: seedSignals(rules.Commitments)}
 	all := rules.Look(texts, nil)
+	rules.Weigh = true
+	weighed := rules.Look(texts, nil)
 	for _, half := range []string{halfTune, halfReport} {
-		f.Halves[half] = halfOf(where(all, func(s *measure.Seen) bool { return s.Half == half }))
+		in := func(s *measure.Seen) bool { return s.Half == half }
+		h, of := halfOf(where(all, in)), where(weighed, in)
+		w, agents := measure.Commitments(of), measure.Commitments(where(of, func(s *measure.Seen) bool { return s.Kind == "agents" }))
+		h.Weighed, h.AgentsWeighed = &w, &agents
+		f.Halves[half] = h
 	}
 	return f
 }
@@ -280,7 +289,7 @@ func readFigures(file string) (*Figures, error) {
 // text, and make the file longer than what it says.
 func (f *Figures) keep(file string) error {
 	for _, h := range f.Halves {
-		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering}, h.perKind()...) {
+		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering, h.Weighed, h.AgentsWeighed}, h.perKind()...) {
 			r.Misses, r.Useless = nil, nil
 			if r != h.All {
 				r.Rules = nil
@@ -333,6 +342,15 @@ func (h *Half) perKind() []*measure.Report {
 	return all
 }
 
+// rows prints a line for each part of the texts.
+func (h *Half) rows(was *Half, one func(name string, r, was *measure.Report)) {
+	for _, kind := range kinds() {
+		one(kind, h.Kinds[kind], was.Kinds[kind])
+	}
+	one("all", h.All, was.All)
+	one("not English", h.Other, was.Other)
+}
+
 const row = "%-16s %6v %15s %16s %16s\n"
 
 func (f *Figures) print(out io.Writer, before *Figures) {
@@ -347,14 +365,12 @@ func (f *Figures) print(out io.Writer, before *Figures) {
 		one := func(name string, r, was *measure.Report) {
 			match(out, name, r, was, func(r *measure.Report) *measure.Match { return &r.Strict })
 		}
-		for _, kind := range kinds() {
-			one(kind, h.Kinds[kind], was.Kinds[kind])
-		}
-		one("all", h.All, was.All)
-		one("not English", h.Other, was.Other)
+		h.rows(was, one)
 		lenient := func(r *measure.Report) *measure.Match { return cmp.Or(r.Lenient, &r.Strict) }
 		match(out, "all, leniently", h.All, was.All, lenient)
 		one("answers too", h.Answering, was.Answering)
+		one("all, weighed", h.Weighed, was.Weighed)
+		one("agents, weighed", h.AgentsWeighed, was.AgentsWeighed)
 		fmt.Fprintln(out)
 
 		fmt.Fprintf(out, row, "held by", "texts", "rate", "precision", "leniently")

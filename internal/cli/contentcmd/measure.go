@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli/measure"
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/spf13/cobra"
 )
@@ -159,7 +160,7 @@ func (s *command) look(file string, texts []measure.Text) ([]measure.Seen, error
 	if err != nil {
 		return nil, err
 	}
-	rules := measure.Rules{Commitments: typed.Rules.Commitments, Content: typed.Rules.Content}
+	rules := measure.Rules{Commitments: typed.Rules.Commitments, Content: typed.Rules.Content, Weigh: typed.Rules.Keywords == commitment.Weigh}
 	step, end := s.Progress("texts", len(texts))
 	defer end()
 	return rules.Look(texts, step), nil
