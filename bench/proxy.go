@@ -162,7 +162,7 @@ func (b *bench) before(d *daemon, binary string) (*tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"], with: [long]}\n"}
+	files := map[string]string{"token": member(granted, "token"), "desk.yaml": "channel: desk\ntools:\n  send_message: {text: [text], to: [\"{to}\"], with: [long]}\ncalls: [look_up]\n"}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(d.dir, name+"-"+filepath.Base(binary)), []byte(text), 0o600); err != nil {
 			return nil, err

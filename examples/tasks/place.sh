@@ -20,7 +20,7 @@ approve() {
 		sleep 0.2
 	done
 	ocipd approvals show "$id"
-	ocipd approvals approve "$id" --yes --digest "$(ocipd approvals show "$id" --json | member digest)"
+	ocipd approvals approve "$id" --yes --digest "$(ocipd approvals show "$id" --json | sed 's/.*"digest":"\([^"]*\)","salt".*/\1/')"
 }
 
 cat > "$dir/ocipd.yaml" <<END

@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,12 +10,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
 // A client repeats the method, the name and some arguments of its request in headers, and a server may read
-// these instead of the body. The daemon decides about the body, so the proxy takes the client's headers out
-// and writes its own, of the body that the server gets.
+// these instead of the body. The daemon decides about the body, so the proxy refuses a request whose headers
+// contradict it, and replaces the client's headers by its own, of the body that the server gets.
 const (
 	methodHeader  = "Mcp-Method"
 	nameHeader    = "Mcp-Name"
@@ -43,61 +45,116 @@ func repeats(name string) bool {
 	}
 }
 
-// withoutRepeats takes these headers out, and reports whether there were any.
-func withoutRepeats(h http.Header) (any bool) {
+// withoutRepeats takes these headers out.
+func withoutRepeats(h http.Header) {
 	for name := range h {
 		if repeats(name) {
 			delete(h, name)
-			any = true
 		}
 	}
-	return any
 }
 
-// repeat replaces the headers that repeat something of a message by the proxy's own.
-func repeat(p *proxy, h http.Header, line []byte) {
-	if any := withoutRepeats(h); !any && h.Get(versionHeader) < repeatingSince {
-		return
-	}
+// repeated is a header that repeats something of a message, with its plain value. With absent, the message lacks
+// the argument, and no value is right.
+type repeated struct {
+	header, value string
+	absent        bool
+}
+
+// repeatedOf lists the headers that repeat something of a message.
+func repeatedOf(p *proxy, line []byte) (all []repeated) {
 	f, err := parseBody(line)
 	if err != nil || f.method == "" {
-		return
+		return nil
 	}
-	h.Set(methodHeader, inHeader(f.method))
+	all = append(all, repeated{header: methodHeader, value: f.method})
 	named := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[f.method]
 	if named == "" || f.params.to == 0 {
-		return
+		return all
 	}
 	params, err := toolmap.Members(line[f.params.from:f.params.to], 0)
 	if err != nil {
-		return
+		return all
 	}
 	of, _ := toolmap.Find(params, named)
 	name, ok := toolmap.Text(of.Value)
 	if !ok {
-		return
+		return all
 	}
-	h.Set(nameHeader, inHeader(name))
+	all = append(all, repeated{header: nameHeader, value: name})
 	if f.method != "tools/call" {
-		return
+		return all
 	}
 	p.mu.Lock()
 	list := p.says.headers[name]
 	p.mu.Unlock()
 	given, _ := toolmap.Find(params, "arguments")
 	for _, one := range list {
-		if value, ok := one.in(given.Value); ok {
-			h.Set(paramHeader+one.header, inHeader(value))
+		value, ok := one.in(given.Value)
+		all = append(all, repeated{paramHeader + one.header, value, !ok})
+	}
+	return all
+}
+
+// repeat replaces the headers that repeat something of a message by the proxy's own. A header that was
+// missing stays so, unless the proxy makes the request.
+func repeat(p *proxy, h http.Header, line []byte, makes bool) {
+	before := h.Clone()
+	withoutRepeats(h)
+	if makes && h.Get(versionHeader) < repeatingSince {
+		return
+	}
+	for _, one := range repeatedOf(p, line) {
+		if !one.absent && (makes || before.Get(one.header) != "") {
+			h.Set(one.header, inHeader(one.value))
 		}
 	}
 }
 
+// contradicts names a header that says something else than the message, or "". The protocol has servers refuse
+// such requests since its first version with these headers.
+func contradicts(p *proxy, h http.Header, line []byte) string {
+	if h.Get(versionHeader) < repeatingSince {
+		return ""
+	}
+	for _, one := range repeatedOf(p, line) {
+		for _, said := range h.Values(one.header) {
+			if text, ok := ofHeader(said); one.absent || !ok || text != one.value {
+				return one.header
+			}
+		}
+	}
+	return ""
+}
+
+// mismatchLine answers such a request, with the code that the protocol has for it.
+func mismatchLine(id jsontext.Value, header string) []byte {
+	if id == nil {
+		id = jsontext.Value("null")
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":%s}}`+"\n", id, api.String("ocipd: the header "+header+" does not match the body"))
+}
+
+// The parts of a header's value around an encoded text.
+const encodedFrom, encodedTo = "=?base64?", "?="
+
+// ofHeader reads the value of a header, as inHeader writes it.
+func ofHeader(value string) (text string, ok bool) {
+	value = strings.Trim(value, " \t")
+	inner, opens := strings.CutPrefix(value, encodedFrom)
+	inner, closes := strings.CutSuffix(inner, encodedTo)
+	if !opens || !closes {
+		return value, true
+	}
+	decoded, err := base64.StdEncoding.DecodeString(inner)
+	return string(decoded), err == nil
+}
+
 // inHeader writes a text as the value of a header, encoded unless it is plain.
 func inHeader(text string) string {
-	const begins, ends = "=?base64?", "?="
 	foreign := strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
-	if foreign || strings.TrimSpace(text) != text || strings.HasPrefix(text, begins) && strings.HasSuffix(text, ends) {
-		return begins + base64.StdEncoding.EncodeToString([]byte(text)) + ends
+	if foreign || strings.TrimSpace(text) != text || strings.HasPrefix(text, encodedFrom) && strings.HasSuffix(text, encodedTo) {
+		return encodedFrom + base64.StdEncoding.EncodeToString([]byte(text)) + encodedTo
 	}
 	return text
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The server gets the headers of the body that was decided about: none that the client wrote, whatever the
-// signs in their names.
+// signs in their names. A request whose headers contradict its body is refused.
 func TestHeadersAreOfTheDecidedBody(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -32,33 +32,42 @@ func TestHeadersAreOfTheDecidedBody(t *testing.T) {
 		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":3,"result":%s}`, result)
 	})
 	const last, before = "2026-07-28", "2025-11-25"
-	post := func(version, method, params string, header ...string) string {
-		ask(t, http.MethodPost, address, `{"jsonrpc":"2.0","id":3,"method":"`+method+`","params":`+params+`}`, append(header, versionHeader, version)...)
-		return strings.Join(got, " ")
-	}
+	const dave, all = `{"name":"note","arguments":{"to":"dave"}}`, `{"name":"note","arguments":{"to":" d","n":7.0,"deep":{"flag":true,"bad":"x"}}}`
 	for _, tc := range []struct {
 		version, method, params string
 		header                  []string
 		want                    string
 	}{
-		{last, "tools/list", `{}`, nil, "Mcp-Method=tools/list"},
-		{before, "tools/call", `{"name":"note","arguments":{"to":"dave"}}`, nil, ""},
-		{before, "tools/call", `{"name":"note","arguments":{"to":"dave"}}`, []string{"Mcp-Name", "note"}, "Mcp-Method=tools/call Mcp-Name=note Mcp-Param-To=dave"},
-		{last, "tools/call", `{"name":"note","arguments":{"to":"dave","text":"x"}}`, []string{"Mcp-Method", "ping", "Mcp-Name", "send", "Mcp-Param-To", "rival", "Mcp-Param-Text", "secret"},
-			"Mcp-Method=tools/call Mcp-Name=note Mcp-Param-To=dave"},
-		{last, "tools/call", `{"name":"note","arguments":{"to":"dave"}}`, []string{"Mcp_Param_To", "rival", "Mcp.Name", "send", "Mcp_Session_Id", "other", "Mcp-Else", "x"},
-			"Mcp-Else=x Mcp-Method=tools/call Mcp-Name=note Mcp-Param-To=dave"},
-		{last, "tools/call", `{"name":"note","arguments":{"to":" d","n":7.0,"deep":{"flag":true,"bad":"x"}}}`, nil,
-			"Mcp-Method=tools/call Mcp-Name=note Mcp-Param-Flag=true Mcp-Param-N=7 Mcp-Param-To==?base64?IGQ=?="},
-		{last, "tools/call", `{"name":"note","arguments":{"to":null,"n":1.5}}`, []string{"Mcp-Param-N", "2"}, "Mcp-Method=tools/call Mcp-Name=note"},
-		{last, "tools/call", `{"name":"more","arguments":{"to":"dave"}}`, nil, "Mcp-Method=tools/call Mcp-Name=more"},
-		{last, "resources/read", `{"uri":"x:\r\ny"}`, []string{"Mcp-Name", "x:z"}, "Mcp-Method=resources/read Mcp-Name==?base64?eDoNCnk=?="},
-		{last, "prompts/get", `{"name":"hello"}`, []string{"Mcp-Session-Id", "s"}, "Mcp-Method=prompts/get Mcp-Name=hello Mcp-Session-Id=s"},
+		{last, "tools/list", `{}`, []string{"Mcp-Method", "tools/list"}, "Mcp-Method=tools/list"},
+		{last, "tools/call", dave, nil, ""},
+		{last, "tools/call", dave, []string{"Mcp-Method", "tools/call", "Mcp-Name", "note", "Mcp-Param-To", " dave ", "Mcp-Param-Text", "secret"}, "Mcp-Method=tools/call Mcp-Name=note Mcp-Param-To=dave"},
+		{last, "tools/call", dave, []string{"Mcp-Method", "ping"}, "-32020 Mcp-Method"},
+		{last, "tools/call", dave, []string{"Mcp-Name", "send"}, "-32020 Mcp-Name"},
+		{last, "tools/call", dave, []string{"Mcp-Param-To", "rival"}, "-32020 Mcp-Param-To"},
+		{last, "tools/call", dave, []string{"Mcp-Param-To", "=?base64?!?="}, "-32020 Mcp-Param-To"},
+		{last, "tools/call", dave, []string{"Mcp-Param-N", "2"}, "-32020 Mcp-Param-N"},
+		{last, "tools/call", dave, []string{"Mcp_Param_To", "rival", "Mcp.Name", "send", "Mcp_Session_Id", "other", "Mcp-Else", "x"}, "Mcp-Else=x"},
+		{last, "tools/call", all, []string{"Mcp-Param-To", "=?base64?IGQ=?=", "Mcp-Param-N", "7", "Mcp-Param-Flag", "true"}, "Mcp-Param-Flag=true Mcp-Param-N=7 Mcp-Param-To==?base64?IGQ=?="},
+		{last, "tools/call", all, []string{"Mcp-Param-To", "d"}, "-32020 Mcp-Param-To"},
+		{last, "tools/call", `{"name":"more","arguments":{"to":"dave"}}`, []string{"Mcp-Name", "more", "Mcp-Param-To", "rival"}, "Mcp-Name=more"},
+		{last, "resources/read", `{"uri":"x:\r\ny"}`, []string{"Mcp-Name", "=?base64?eDoNCnk=?="}, "Mcp-Name==?base64?eDoNCnk=?="},
+		{last, "resources/read", `{"uri":"x:\r\ny"}`, []string{"Mcp-Name", "x:z"}, "-32020 Mcp-Name"},
+		{last, "prompts/get", `{"name":"hello"}`, []string{"Mcp-Session-Id", "s"}, "Mcp-Session-Id=s"},
+		{before, "tools/call", dave, nil, ""},
+		{before, "tools/call", dave, []string{"Mcp-Name", "send", "Mcp-Param-To", "rival"}, "Mcp-Name=note Mcp-Param-To=dave"},
 	} {
-		if said := post(tc.version, tc.method, tc.params, tc.header...); said != tc.want {
+		got = nil
+		answer := ask(t, http.MethodPost, address, `{"jsonrpc":"2.0","id":3,"method":"`+tc.method+`","params":`+tc.params+`}`, append(tc.header, versionHeader, tc.version)...)
+		said := strings.Join(got, " ")
+		if code, header, _ := strings.Cut(tc.want, " "); code == "-32020" {
+			if said != "" || !strings.Contains(answer, code) || !strings.Contains(answer, "header "+header+" ") {
+				t.Errorf("%s %s with %q is answered %s, and the server got %q", tc.method, tc.params, tc.header, answer, said)
+			}
+		} else if said != tc.want {
 			t.Errorf("%s %s %s with %q has the headers %q, want %q", tc.version, tc.method, tc.params, tc.header, said, tc.want)
 		}
 	}
+	got = nil
 	ask(t, http.MethodGet, address, "", "Mcp_Session_Id", "other", "Mcp-Name", "send")
 	if len(got) > 0 {
 		t.Errorf("a stream is asked for with %q", got)

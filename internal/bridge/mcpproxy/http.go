@@ -216,6 +216,11 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 		w.malformed(d, err.Error())
 		return
 	}
+	if name := contradicts(w.proxy, r.Header, body); name != "" {
+		w.o.Log.Warn("refused a message of the client", "reason", "its header "+name+" contradicts the body")
+		d.reject(mismatchLine(f.id, name))
+		return
+	}
 	w.spoke(d.account(), r.Header)
 	if f.method == "initialize" && d.session == "" {
 		w.forget("") // a server without sessions begins anew
@@ -271,7 +276,7 @@ func (d *dialog) forward(body []byte) {
 func (d *dialog) request(body []byte) *http.Request {
 	ctx := context.WithValue(context.WithValue(d.r.Context(), sessionKey{}, d.session), dialogKey{}, d)
 	r := d.r.Clone(ctx)
-	repeat(d.proxy, r.Header, body)
+	repeat(d.proxy, r.Header, body, false)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	return r
 }
@@ -573,7 +578,7 @@ func (w *web) again(line []byte, o *observer, account string) error {
 	}
 	last := w.last[i].header.Clone()
 	w.mu.Unlock()
-	repeat(w.proxy, last, line)
+	repeat(w.proxy, last, line, true)
 	o.key.session = last.Get(sessionHeader)
 	last.Set("Accept", "application/json, text/event-stream")
 	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)
