@@ -610,13 +610,13 @@ func TestLobsterOwnCommand(t *testing.T) {
 	}
 	own := strings.Replace(text, `--key "$LOBSTER_ARG_KEY"'`, `--key "$LOBSTER_ARG_KEY" --kind notification --action Tell -- /bin/sh -c "echo told >>effects"'`, 1)
 	w.write("ocip.lobster", own, 0o600)
+	// The planned effect would wait too.
+	w.must(w.lead, "task.cancel_effect", object{"task_id": w.id, "effect_id": w.view().Effects[0].ID})
 	r := w.start("tell")
 	approval := w.asked()
 	if shown := w.must("", "approval.get", object{"approvalId": approval}); !strings.Contains(fmt.Sprint(shown["content"]), "echo told") {
 		t.Errorf("a person is shown %v", shown)
 	}
-	// The planned effect waits too, and is not run.
-	w.must(w.lead, "task.cancel_effect", object{"task_id": w.id, "effect_id": w.view().Effects[0].ID})
 	w.resolve(approval, "approved")
 	w.move(task.AwaitingApproval, task.ReadyToResume)
 	if got := w.ended(r); !got.Done() || w.lines("told") != 1 {

@@ -152,7 +152,6 @@ func (a *ApprovalSummary) To() string {
 // Approval is everything a person needs to decide about a held message.
 type Approval struct {
 	ApprovalSummary
-	ApprovalNow
 	// Address is the address for the channel's app, and Group is set if many people read it.
 	Address audit.Address `json:"address,omitzero"`
 	Group   bool          `json:"group,omitzero" doc:"Several people read the address."`
@@ -204,6 +203,7 @@ type Approval struct {
 	Changed []ApprovalChange `json:"changed" doc:"The changes since a person last looked: policyRevision, verdict, sending, media, interceptor, and members of the receiver such as address.account."`
 	// Decision is set once the state is final.
 	Decision *ApprovalDecision `json:"decision"`
+	ApprovalNow
 }
 
 // ApprovalNow is what approval.get adds to a stored request.

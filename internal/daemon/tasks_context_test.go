@@ -54,6 +54,10 @@ func TestApprovalShowsWhatItIsFor(t *testing.T) {
 	if about.Title != "Export" || about.Attempt.Ordinal != 1 || len(about.Reviews) != 2 || len(about.Effects) != 1 || about.Planned.Late || saw.Target != "Export" || saw.Summary != "Tell ops" || about.LeftOut != nil {
 		t.Errorf("context %+v of %+v", about, saw.ApprovalSummary)
 	}
+	// A script that looks for the digest finds none but the request's.
+	if strings.Contains(string(saw.Context), `"digest"`) {
+		t.Errorf("the context has a member digest: %s", saw.Context)
+	}
 	// The context is part of what is approved.
 	c.lead.must("task.update", m{"task_id": c.id, "expected_revision": c.lead.must("task.get", m{"task_id": c.id})["revision"], "title": "Import"})
 	person := h.operates()

@@ -34,10 +34,11 @@ type ContextAttempt struct {
 	Status  string `json:"status"`
 }
 
-// ContextArtifact is an artifact of the revision.
+// ContextArtifact is an artifact of the revision. Scripts look for the digest of the request by the
+// name "digest": no member of a context has that name.
 type ContextArtifact struct {
 	URI    string `json:"uri"`
-	Digest string `json:"digest"`
+	Digest string `json:"content_digest"`
 }
 
 // ContextReview is a review of the revision.
