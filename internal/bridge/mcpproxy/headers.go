@@ -105,7 +105,7 @@ func repeat(p *proxy, h http.Header, line []byte, makes bool) {
 		return
 	}
 	for _, one := range repeatedOf(p, line) {
-		if !one.absent && (makes || before.Get(one.header) != "") {
+		if !one.absent && (makes || len(before.Values(one.header)) > 0) {
 			h.Set(one.header, inHeader(one.value))
 		}
 	}

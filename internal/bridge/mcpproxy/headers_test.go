@@ -41,6 +41,8 @@ func TestHeadersAreOfTheDecidedBody(t *testing.T) {
 		{last, "tools/list", `{}`, []string{"Mcp-Method", "tools/list"}, "Mcp-Method=tools/list"},
 		{last, "tools/call", dave, nil, ""},
 		{last, "tools/call", dave, []string{"Mcp-Method", "tools/call", "Mcp-Name", "note", "Mcp-Param-To", " dave ", "Mcp-Param-Text", "secret"}, "Mcp-Method=tools/call Mcp-Name=note Mcp-Param-To=dave"},
+		{last, "tools/call", `{"name":"note","arguments":{"to":""}}`, []string{"Mcp-Param-To", ""}, "Mcp-Param-To="},
+		{last, "tools/call", dave, []string{"Mcp-Param-To", ""}, "-32020 Mcp-Param-To"},
 		{last, "tools/call", dave, []string{"Mcp-Method", "ping"}, "-32020 Mcp-Method"},
 		{last, "tools/call", dave, []string{"Mcp-Name", "send"}, "-32020 Mcp-Name"},
 		{last, "tools/call", dave, []string{"Mcp-Param-To", "rival"}, "-32020 Mcp-Param-To"},
