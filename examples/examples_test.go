@@ -114,7 +114,8 @@ func serve(t *testing.T) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon := p.command("ocipd", "serve", "--config", config)
+	// On a busy machine a policy exceeds its usual limit, and denies.
+	daemon := p.command("ocipd", "serve", "--config", config, "--set", "policy.timeout=20s")
 	var log bytes.Buffer
 	daemon.Stderr = &log
 	if err := daemon.Start(); err != nil {
