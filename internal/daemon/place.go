@@ -57,12 +57,12 @@ func (d *Daemon) checkPlaces(context.Context) error {
 // refuseMissing refuses to begin a new log in place of an earlier one: SQLite would remove
 // its remains, and readers would take the new log for the whole.
 func (d *Daemon) refuseMissing() error {
-	missing := func(path, there string) error {
+	missing := func(there string) error {
 		return &audit.Fault{Problem: fmt.Sprintf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, without one, begin a new log that says what is known of it: ocipd restore --new-log",
 			d.database, there)}
 	}
 	if info, err := os.Lstat(d.database + "-wal"); err == nil && info.Size() > 0 {
-		return missing(d.database+"-wal", "its write-ahead log is there without it")
+		return missing("its write-ahead log is there without it")
 	}
 	path := d.checkpoints()
 	notes, err := checkpoints.Read(path)
@@ -84,7 +84,7 @@ func (d *Daemon) refuseMissing() error {
 	if records == 0 {
 		return nil
 	}
-	return missing(path, fmt.Sprintf("%s holds a signed checkpoint of %d records in it", path, records))
+	return missing(fmt.Sprintf("%s holds a signed checkpoint of %d records in it", path, records))
 }
 
 // warnOfWriters logs a warning if other users can change files that determine decisions:

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +22,7 @@ func telling(key string) m {
 func (c *crew) asksAbout(effect m) (saw api.Approval, about taskapi.ApprovalContext) {
 	c.h.t.Helper()
 	p := m{"task_id": c.id, "requested_by": "lead"}
-	for name, value := range effect {
-		p[name] = value
-	}
+	maps.Copy(p, effect)
 	saw = c.h.shown(str(c.lead.must("task.request_approval", p), "approval_id"))
 	if err := json.Unmarshal(saw.Context, &about); err != nil {
 		c.h.t.Fatal(err)

@@ -62,6 +62,7 @@ func (q *outQueue) rest() {
 		q.writer = writerIdle
 	case writerHalts:
 		q.writer = writerHalted
+	case writerIdle, writerHalted:
 	}
 	q.wakeWaiting()
 }

@@ -15,7 +15,7 @@ func (c *clause) after() reader { return reader{a: c.atlas, text: c.text, pos: c
 // holds checks a condition and returns the end of the cue, or 0.
 func (c *clause) holds(condition then) int {
 	past, yes := c.end, false
-	switch condition {
+	switch condition { //nolint:exhaustive // the other conditions are checked where their words are read
 	case aPurchase:
 		yes = c.purchase() && !c.doubted(c.text, c.start) && !c.denied(c.text, c.start)
 	case aGift:

@@ -33,11 +33,11 @@ func PhasesPage() string {
 	fmt.Fprintf(b, "| (create) | `%s` | |\n| (create) | `%s` | %s |\n", task.SpecDraft, task.SpecReview, task.Complete)
 	for _, from := range task.Phases() {
 		for _, row := range task.Transitions(from) {
-			guards := ""
+			var guards []string
 			for _, g := range row.Guards {
-				guards += ", " + string(g)
+				guards = append(guards, string(g))
 			}
-			fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", row.From, row.To, strings.TrimPrefix(guards, ", "))
+			fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", row.From, row.To, strings.Join(guards, ", "))
 		}
 	}
 	b.WriteString("\n| guard | holds if |\n| --- | --- |\n")
