@@ -310,7 +310,7 @@ func (p *proxyTrial) until(what string, is func() bool) {
 	p.t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	for over := time.Now().Add(3*time.Minute); !is(); <-again.C {
+	for over := time.Now().Add(3 * time.Minute); !is(); <-again.C {
 		if time.Now().After(over) {
 			p.t.Fatalf("not in time: %s", what)
 		}
