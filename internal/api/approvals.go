@@ -112,9 +112,8 @@ type ApprovalSummary struct {
 	Round          int               `json:"round"`
 	MaxRounds      int               `json:"maxRounds"`
 	Classification string            `json:"classification"`
-	// Summary is the sentence for whose words the message is held, or its first line, cut and
-	// made safe to show. It is empty
-	// once the text is forgotten.
+	// Summary is the sentence with the words that hold the message, or the message's first line. It
+	// is cut and safe to show, and empty once the text is forgotten.
 	Summary    string `json:"summary"`
 	DispatchID string `json:"dispatchId"`
 	AskedAt    int64  `json:"askedAt"`

@@ -274,13 +274,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	lead.must("task.cancel_effect", of(m{"effect_id": cancelled}))
 	c.move(task.ReadyToResume)
 	operator := h.taskOperator()
-	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nextOf(t, orders); err != nil {
-		t.Fatal(err)
-	}
+	operator.attaches()
 	run := func(key string) m {
 		t.Helper()
 		return lead.must("task.run_effect", of(m{"idempotency_key": key, "request_digest": effects[key]["request_digest"]}))

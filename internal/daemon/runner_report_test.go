@@ -27,13 +27,7 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
 	h.decides(api.DecideApprove, str(asked, "approval_id"))
 	c.move(task.ReadyToResume)
-	orders, err := runner.c.Stream(t.Context(), "runner.attach", m{})
-	if err == nil {
-		_, err = nextOf(t, orders)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner.attaches()
 	started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
 	of := func(event string, more m) m {
 		p := m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": event}

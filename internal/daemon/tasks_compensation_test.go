@@ -40,14 +40,7 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	first := c.lead.must("task.request_approval", request)
 	decide(first, "approved")
 	c.move(task.ReadyToResume)
-	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The first line says that the runner is attached.
-	if _, err := nextOf(t, orders); err != nil {
-		t.Fatal(err)
-	}
+	orders := operator.attaches()
 	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
 	started := c.lead.must("task.run_effect", run)
 	line, err := nextOf(t, orders)

@@ -61,13 +61,7 @@ func TestInputsAreLookedAt(t *testing.T) {
 	}
 
 	operator := h.taskOperator()
-	orders, err := operator.c.Stream(t.Context(), "runner.attach", m{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nextOf(t, orders); err != nil {
-		t.Fatal(err)
-	}
+	operator.attaches()
 	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]}
 	writes(is)
 	contains(t, c.lead.refuse(api.Conflict, task.GuardFailed, "task.run_effect", run).Message, `the input "out.txt"`, "Approval "+id+" is not used")

@@ -48,6 +48,20 @@ type taskCaller struct {
 
 func (h *harness) taskOperator() *taskCaller { return h.taskDial("run/operator.sock", "operator") }
 
+// attaches attaches the caller as the runner, and returns its orders.
+func (c *taskCaller) attaches() *client.Stream {
+	c.t.Helper()
+	orders, err := c.c.Stream(c.t.Context(), "runner.attach", m{})
+	if err == nil {
+		// The first line says that the runner is attached.
+		_, err = nextOf(c.t, orders)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return orders
+}
+
 func (h *harness) taskDial(socket, name string) *taskCaller {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -45,13 +46,15 @@ func repeats(name string) bool {
 	}
 }
 
-// withoutRepeats takes these headers out.
-func withoutRepeats(h http.Header) {
+// withoutRepeats takes these headers out, and returns their names.
+func withoutRepeats(h http.Header) (names []string) {
 	for name := range h {
 		if repeats(name) {
 			delete(h, name)
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
 // repeated is a header that repeats something of a message, with its plain value. With absent, the message lacks
@@ -99,13 +102,12 @@ func repeatedOf(p *proxy, line []byte) (all []repeated) {
 // repeat replaces the headers that repeat something of a message by the proxy's own. A header that was
 // missing stays so, unless the proxy makes the request.
 func repeat(p *proxy, h http.Header, line []byte, makes bool) {
-	before := h.Clone()
-	withoutRepeats(h)
-	if makes && h.Get(versionHeader) < repeatingSince {
+	had := withoutRepeats(h)
+	if makes && h.Get(versionHeader) < repeatingSince || !makes && len(had) == 0 {
 		return
 	}
 	for _, one := range repeatedOf(p, line) {
-		if !one.absent && (makes || len(before.Values(one.header)) > 0) {
+		if !one.absent && (makes || slices.Contains(had, http.CanonicalHeaderKey(one.header))) {
 			h.Set(one.header, inHeader(one.value))
 		}
 	}

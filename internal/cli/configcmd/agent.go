@@ -86,10 +86,7 @@ func (s *command) askAgent(in *bufio.Reader, cfg *config.Config, a *config.Agent
 			}
 		}
 	}
-	if a.App != "" {
-		err = (&answers{app: a.App}).checkApp()
-	}
-	return cmp.Or(err, CheckName("user", a.UserID), CheckName("tenant", a.TenantID))
+	return cmp.Or(checkApp(a.App), CheckName("user", a.UserID), CheckName("tenant", a.TenantID))
 }
 
 // Like returns an agent without an app that has an id, and the rest like the first agent.
@@ -98,8 +95,8 @@ func Like(p *cli.Process, cfg *config.Config, id string) (*config.Agent, error) 
 	return a, (&command{p}).askAgent(nil, cfg, a, true, false)
 }
 
-// AddAgent adds an agent to the configuration, has the running daemon take it, and says what comes
-// next.
+// AddAgent adds an agent to the configuration, has the running daemon take it, and prints the next
+// command.
 func AddAgent(ctx context.Context, s *cli.Process, cfg *config.Config, a *config.Agent) error {
 	if cfg.File == "" {
 		return errors.New("there is no configuration yet: ocipd config init writes one, with its first agent")

@@ -67,7 +67,7 @@ func (s *command) questions(a *answers) []question {
 			if n, err := strconv.Atoi(given); err == nil && n >= 1 && n <= len(found) {
 				a.app = found[n-1].app
 			}
-			return a.checkApp()
+			return checkApp(a.app)
 		}},
 		{func() bool { return agent() && a.user == "" }, "Whose agent is it? Your name", me, func(given string) error {
 			a.user = given

@@ -175,7 +175,7 @@ func (a *answers) check() error {
 		_, err := a.signerLine()
 		return err
 	}
-	for _, check := range []func() error{a.checkApp, a.checkNames, a.checkChannel, a.checkStrangers, a.checkMedia} {
+	for _, check := range []func() error{func() error { return checkApp(a.app) }, a.checkNames, a.checkChannel, a.checkStrangers, a.checkMedia} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -184,9 +184,9 @@ func (a *answers) check() error {
 	return err
 }
 
-func (a *answers) checkApp() error {
-	if a.app != "" && !api.ValidAppID(a.app) {
-		return fmt.Errorf("cannot use the app %q: want its id, which is a package name such as @acme/alice-runtime", a.app)
+func checkApp(id string) error {
+	if id != "" && !api.ValidAppID(id) {
+		return fmt.Errorf("cannot use the app %q: want its id, which is a package name such as @acme/alice-runtime", id)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ var languageNames = map[string]string{
 	German: "German", Spanish: "Spanish", French: "French", Italian: "Italian", Japanese: "Japanese", Dutch: "Dutch", Portuguese: "Portuguese", Chinese: "Chinese",
 }
 
-// meanings are what a message seems to do by the findings of a family, after "It".
+// meanings complete the sentence "It …" about a message with a finding of the family.
 var meanings = map[string]string{
 	FirstPersonFuture: "seems to promise something",
 	Acceptance:        "seems to accept something",

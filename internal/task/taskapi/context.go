@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// ApprovalContext is what an effect is for, in the form for the person who decides about it. Its
-// texts are cut, and LeftOut counts the entries that it does not have.
+// ApprovalContext shows the person who decides about an effect the task, the reviews and the other
+// effects. Its texts are cut, and LeftOut counts the entries that it does not have.
 type ApprovalContext struct {
 	Title       string `json:"title"`
 	Goal        string `json:"goal"`

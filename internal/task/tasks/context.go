@@ -20,7 +20,7 @@ const (
 	maxContextText = 200
 )
 
-// contextOf is what an effect of a task is for, now.
+// contextOf returns the present context of an effect.
 func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalContext {
 	c := &taskapi.ApprovalContext{
 		Title: at.Title, SpecVersion: at.Spec().Version, Revision: at.ArtifactRevision, LeftOut: make(map[string]int),
@@ -113,8 +113,8 @@ const (
 	lateReason   = "THE EFFECT WAS PLANNED AFTER THE REVIEWS: no reviewer has seen it, and a person decides about it"
 )
 
-// Context is what an approval request about an effect is for, nil for another request, or one whose
-// texts are forgotten.
+// Context returns the context of an approval request about an effect: the task, its reviews and its
+// other effects. It returns nil for other requests, and after the texts were forgotten.
 func Context(ctx context.Context, t *Tasks, a *api.Approval) (jsontext.Value, error) {
 	if a.Kind != api.ApprovalOfEffect || a.Content == "" {
 		return nil, nil

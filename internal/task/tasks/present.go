@@ -134,14 +134,15 @@ func startable(t *Tasks, at *task.Task, c *task.RunEffect) error {
 	}
 }
 
-// What became of an approval of an effect that people gave, in the words for messages.
+// The states of an approval of an effect after people gave it, in the words for messages.
 const (
 	NotUsed   = "ready"
 	Used      = "sent"
 	OutOfTime = "expired"
 )
 
-// Use is what became of an approval of an effect, "" for a request that is not approved.
+// Use returns the state of an approval of an effect: NotUsed, Used or OutOfTime. It returns "" if the
+// request is not approved.
 func Use(ctx context.Context, t *Tasks, taskID, approvalID string) (string, error) {
 	defer t.locks.Lock(taskID)()
 	at, err := t.loadLocked(ctx, taskID)
