@@ -49,15 +49,15 @@ type taskCaller struct {
 func (h *harness) taskOperator() *taskCaller { return h.taskDial("run/operator.sock", "operator") }
 
 // attaches attaches the caller as the runner, and returns its orders.
-func (c *taskCaller) attaches() *client.Stream {
-	c.t.Helper()
-	orders, err := c.c.Stream(c.t.Context(), "runner.attach", m{})
+func (a *taskCaller) attaches() *client.Stream {
+	a.t.Helper()
+	orders, err := a.c.Stream(a.t.Context(), "runner.attach", m{})
 	if err == nil {
 		// The first line says that the runner is attached.
-		_, err = nextOf(c.t, orders)
+		_, err = nextOf(a.t, orders)
 	}
 	if err != nil {
-		c.t.Fatal(err)
+		a.t.Fatal(err)
 	}
 	return orders
 }
