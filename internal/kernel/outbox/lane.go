@@ -19,7 +19,7 @@ type lane struct {
 	// buffer is for the next event. A connection copies it.
 	buffer []byte
 
-	// passed lists the messages that a pause kept back, in order. Messages behind them go on, and
+	// passed lists the messages that were kept back, in order. Messages behind them go on, and
 	// are removed from the store one by one from then on, because not all before them has arrived.
 	passed []int64
 	apart  bool
@@ -36,7 +36,7 @@ type lane struct {
 // keepBuffer is the largest buffer to reuse.
 const keepBuffer = 16 << 10
 
-// keepBackLocked passes over a message that a pause keeps back.
+// keepBackLocked passes over a message that is kept back.
 func (l *lane) keepBackLocked(id int64) {
 	l.passed = append(l.passed, id)
 	l.apart = true

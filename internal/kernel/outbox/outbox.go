@@ -202,7 +202,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 	case d.ID <= l.sent:
 		// The drain was faster: it found the message in the store.
 		return l.to.Line().Flush
-	case !l.behind && o.keptBack(d) != "":
+	case !l.behind && o.keptBack(d):
 		l.keepBackLocked(d.ID)
 		l.sent = d.ID
 		return nil
@@ -357,7 +357,7 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 	for i, m := range page {
 		if d := due[i]; d != nil {
 			switch {
-			case o.keptBack(d) != "":
+			case o.keptBack(d):
 				l.keepBackLocked(m.ID)
 			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
@@ -391,7 +391,7 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 		if l.metLocked(m.ID) {
 			switch d := due[i]; {
 			case d == nil:
-			case o.keptBack(d) != "":
+			case o.keptBack(d):
 				l.still = append(l.still, m.ID)
 			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
@@ -423,18 +423,15 @@ func (o *Outbox) due(to Receiver, page []*store.Message) ([]*Delivery, error) {
 	return found, nil
 }
 
-// dueOf returns the delivery of a waiting message, nil for one that a person is dropping. It also
-// returns nil if the message has expired, would reach somebody else than it was decided for, or was
-// allowed by no decision. It removes such a message, on record.
+// dueOf returns the delivery of a waiting message. It returns nil if the message has expired, would
+// reach somebody else than it was decided for, or was allowed by no decision, and removes such a
+// message, on record.
 func (o *Outbox) dueOf(to Receiver, m *store.Message) (*Delivery, error) {
 	if m.Altered {
 		return nil, o.reject(m, alteredRow)
 	}
 	if !m.ExpiresAt.IsZero() && !o.now().Before(m.ExpiresAt) {
 		return nil, o.expire(m)
-	}
-	if o.dropped.has(m.MessageID) {
-		return nil, nil
 	}
 	d, err := o.reopen(o.closing, to, m)
 	if err != nil {
@@ -510,19 +507,20 @@ func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
 }
 
-// keptBack returns the scope of a pause that keeps a delivery back, or "": a pause of the sender,
+// keptBack reports whether a delivery may not go out now: it is paused, or a person is dropping it.
+func (o *Outbox) keptBack(d *Delivery) bool {
+	return o.dropped.has(d.MessageID) || o.pausedBy(d) != ""
+}
+
+// pausedBy returns the scope of a pause that keeps a delivery back, or "": a pause of the sender,
 // of the receiver, or of the channel.
-func (o *Outbox) keptBack(d *Delivery) string {
+func (o *Outbox) pausedBy(d *Delivery) string {
 	return o.host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
 }
 
 // sendLocked hands a message to the connection and never waits. Passed is set if it was kept back
 // before.
 func (o *Outbox) sendLocked(l *lane, d *Delivery, passed bool) bool {
-	if o.dropped.has(d.MessageID) {
-		l.sent = max(l.sent, d.ID)
-		return true
-	}
 	h := newHanding(o, d)
 	h.lane, h.apart, h.passed = l, l.apart, passed
 	if d.Name != "" {

@@ -132,7 +132,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	kind, name := directory.Split(m.Queue)
 	q := api.QueuedMessage{
 		Queue: m.Queue, DispatchID: m.DispatchID, AuditSeq: m.RecordSeq, Event: "hook:" + string(d.Hook), Sender: d.From,
-		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: d.letter.Size(), ExpiresAt: m.ExpiresAt, Paused: o.keptBack(d),
+		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: d.letter.Size(), ExpiresAt: m.ExpiresAt, Paused: o.pausedBy(d),
 	}
 	switch {
 	case d.Name != "":
@@ -192,6 +192,12 @@ func (o *Outbox) Drop(by map[string]any, p *api.QueueDropParams) (api.QueueDropR
 func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (seq uint64, kept string, err error) {
 	// Mark it first: from now on nobody hands it over, and an earlier handover shows below.
 	o.dropped.add(m.MessageID, o.now())
+	defer func() {
+		if kept != "" || err != nil {
+			o.dropped.remove(m.MessageID)
+			o.LookBack()
+		}
+	}()
 	o.mu.Lock()
 	l := o.lanes[m.Queue]
 	o.mu.Unlock()
@@ -205,14 +211,10 @@ func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (se
 		kept = "its reader has it already, and has not passed it yet"
 	}
 	if kept != "" {
-		o.dropped.remove(m.MessageID)
 		return 0, kept, nil
 	}
 	details["sessionKey"], details["agent"] = d.About.SessionKey, d.About.AgentID
 	seq, err = o.takeOutWith(&store.Change{Drains: true}, m, "dropped", details)
-	if err != nil {
-		o.dropped.remove(m.MessageID)
-	}
 	return seq, "", err
 }
 

@@ -70,7 +70,7 @@ func (o *Outbox) Read(ctx context.Context, queue, reader string, limit, size int
 			switch {
 			case d == nil, d.For != "" && d.For != reader:
 				continue
-			case o.keptBack(d) != "":
+			case o.keptBack(d):
 				if keptBack = append(keptBack, m.DispatchID); (Cursor{KeptBack: keptBack}).Full() {
 					return p, nil
 				}
@@ -210,8 +210,8 @@ func (o *Outbox) Pass(ctx context.Context, queue string, to Cursor, record func(
 			}
 			after = m.ID
 			d := due[i]
-			if d == nil || !to.passes(m.RecordSeq, m.DispatchID) || o.dropped.has(m.MessageID) || o.keptBack(d) != "" {
-				// Messages that are paused by now stay, even if the cursor passes them, and come
+			if d == nil || !to.passes(m.RecordSeq, m.DispatchID) || o.keptBack(d) {
+				// Messages that are paused or dropped by now stay, even if the cursor passes them, and come
 				// again.
 				continue
 			}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -106,4 +107,24 @@ func TestDropTakesBack(t *testing.T) {
 		a.reads()
 		w.expect("left", w.waiting())
 	}
+}
+
+// A message whose drop cannot be recorded goes to its app after all.
+func TestFailedDropIsDelivered(t *testing.T) {
+	w := newWorld(t)
+	a := stuck()
+	w.set(func() { w.to = a })
+	w.send("alice", "1")
+	w.send("alice", "2")
+	w.drained()
+	w.set(func() { w.fails = 1 })
+	if _, err := w.out.Drop(map[string]any{}, &api.QueueDropParams{DispatchIDs: []string{"1"}}); err == nil {
+		t.Fatal("dropped without a record")
+	}
+	w.drained()
+	a.reads()
+	has := a.has()
+	slices.Sort(has)
+	w.expect("delivered", has, sent+"1", sent+"2")
+	w.expect("left", w.waiting())
 }
