@@ -26,6 +26,8 @@
 //   - runner: runs the commands of approved effects, each once, over kills of any process
 //   - settingsfile: changes single members in the settings of other programs, in JSON
 //     and TOML, and reports differences from the entered values
+//   - skill: makes the Agent Skills about tasks, in English and Chinese, from the tables
+//     of phases, roles and tools
 //   - toolgate: an MCP server over stdio that answers the hooks of an agent's runtime
 //   - toolmap: describes which tools of an MCP server send messages, to whom, and the
 //     permitted values of other arguments
