@@ -34,7 +34,7 @@ import (
 //	              whose examples are code, written out by the reader
 //	messages      JSON lines {"text"}
 //
-// The same names stand in docs/reference/detection.md.
+// The same names stand in README.md.
 type corpus struct {
 	suffixes []string
 	read     func(c *collection, raw []byte) error

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/spf13/pflag"
 )
 
@@ -68,22 +70,23 @@ func TestDocumentsSayWhatIsNotRun(t *testing.T) {
 	t.Parallel()
 	for text, fault := range map[string]string{
 		"```sh\nls\n```\n": "",
-		"<!-- not run: needs root: it boots -->\n```sh\nls\n```\n":                      "",
-		"## A\n<!-- run by TestX -->\n\nHere:\n\n```console\n$ ls\n```\n## B\n":         "",
-		"<!-- not run: it takes long -->\n```sh\nls\n```\n":                             "no reason",
-		"<!-- not run: needs OpenClaw -->\n```sh\nls\n```\n":                            "no reason",
-		"## A\n<!-- not run: needs root: a -->\n\n## B\n```\n$ ls\n```\n":               "says nothing of its kind",
-		"```\nocipd status\n```\n":                                                      "says nothing of its kind",
-		"```fish\nls\n```\n":                                                            `kind "fish" is not known`,
-		"```text\n$ ls\n```\n":                                                          "is one for a shell",
-		"~~~sh\nls\n~~~\n":                                                              "in a form",
-		"- a list:\n\n  ```sh\n  ls\n  ```\n":                                           "in a form",
-		"Like this:\n\n    $ ls\n":                                                      "in a form",
-		"```console\nls\n```\n":                                                         "no command",
-		"<!-- file a.sh -->\n```bash\nls\n```\n":                                        "nothing names the file a.sh",
-		"<!-- file a.sh -->\n```bash\nls\n```\n```sh\nbash a.sh\n```\n":                 "",
-		"<!-- with nothing-such -->\n```sh\nls\n```\n":                                  "nothing-such.sh",
-		"<!-- nonsense -->\n```sh\nls\n```\n":                                           "the mark",
+		"<!-- not run: needs root: it boots -->\n```sh\nls\n```\n":                         "",
+		"## A\n<!-- run by TestX -->\n\nHere:\n\n```console\n$ ls\n```\n## B\n":            "",
+		"<!-- not run: it takes long -->\n```sh\nls\n```\n":                                "no reason",
+		"<!-- not run: needs OpenClaw -->\n```sh\nls\n```\n":                               "no reason",
+		"## A\n<!-- not run: needs root: a -->\n\n## B\n```\n$ ls\n```\n":                  "says nothing of its kind",
+		"```\nocipd status\n```\n":                                                         "says nothing of its kind",
+		"<!-- Made by \"make reference\" from x. Do not edit. -->\n\n```yaml\na: b\n```\n": "",
+		"```fish\nls\n```\n":                                            `kind "fish" is not known`,
+		"```text\n$ ls\n```\n":                                          "is one for a shell",
+		"~~~sh\nls\n~~~\n":                                              "in a form",
+		"- a list:\n\n  ```sh\n  ls\n  ```\n":                           "in a form",
+		"Like this:\n\n    $ ls\n":                                      "in a form",
+		"```console\nls\n```\n":                                         "no command",
+		"<!-- file a.sh -->\n```bash\nls\n```\n":                        "nothing names the file a.sh",
+		"<!-- file a.sh -->\n```bash\nls\n```\n```sh\nbash a.sh\n```\n": "",
+		"<!-- with nothing-such -->\n```sh\nls\n```\n":                  "nothing-such.sh",
+		"<!-- nonsense -->\n```sh\nls\n```\n":                           "the mark",
 		"<!-- not run: needs root: x -->\n\n```sh\nls\n```\n<!-- what -->\n\n# B\nText": "",
 	} {
 		_, faults := readDocument(text)
@@ -113,6 +116,29 @@ func TestDocumentsName(t *testing.T) {
 	}
 	if len(seen) < 100 {
 		t.Errorf("%d commands were found", len(seen))
+	}
+}
+
+// The reference pages of commands and of the configuration are those that the tree of commands and
+// the table of keys give.
+func TestPagesAreGenerated(t *testing.T) {
+	configuration, err := configcmd.Reference()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string]string{"commands": string(cli.CommandPage(newRoot(&shell{Process: cli.Process{}}))), "configuration": string(configuration)}
+	for name, want := range pages {
+		if readPage(t, "../../docs/reference/"+name+".md") != want {
+			t.Errorf("docs/reference/%s.md is stale: make reference writes it", name)
+		}
+	}
+	for _, row := range []string{"\n| `ocipd audit verify [PATH]` | verify ", "\n| 5 | a message is held |"} {
+		if !strings.Contains(pages["commands"], row) {
+			t.Errorf("the page of commands has no row %q", row)
+		}
+	}
+	if !strings.Contains(pages["configuration"], "need a restart: `ipc.socket`, ") {
+		t.Error("the page of the configuration does not name the keys that need a restart")
 	}
 }
 
@@ -175,8 +201,9 @@ type step struct {
 }
 
 var (
-	fence = regexp.MustCompile("^```([a-z]*)$")
-	mark  = regexp.MustCompile(`^<!-- (not run|run by|file|with|where there is|exits):? (\S.*?) -->$`)
+	fence     = regexp.MustCompile("^```([a-z]*)$")
+	mark      = regexp.MustCompile(`^<!-- (not run|run by|file|with|where there is|exits):? (\S.*?) -->$`)
+	generated = regexp.MustCompile(`^<!-- Made by "make reference" from .* Do not edit\. -->$`)
 	// unrunnable is why a block may be one that nothing runs.
 	unrunnable = regexp.MustCompile(`^needs (root|hardware|the network): .`)
 	// hiddenBlock is a block in a form that is not looked at, or a command in the text.
@@ -212,7 +239,7 @@ func readDocument(text string) (d *document, faults []string) {
 		for ; i < len(lines) && strings.HasPrefix(lines[i], "<!-- "); i++ {
 			if found := mark.FindStringSubmatch(lines[i]); found != nil {
 				marks[found[1]] = found[2]
-			} else {
+			} else if !generated.MatchString(lines[i]) {
 				marks["?"] = lines[i]
 			}
 		}

@@ -101,7 +101,7 @@ func newRoot(s *shell) *cobra.Command {
 			c.Short = "print the completion script of a shell"
 			cli.Group(c)
 			for _, of := range c.Commands() {
-				of.Example = "  ocipd completion " + of.Name()
+				of.Short, of.Example = "print the completion script of "+of.Name(), "  ocipd completion "+of.Name()
 			}
 		}
 	}

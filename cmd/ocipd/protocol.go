@@ -9,7 +9,9 @@ import (
 	"github.com/openclawos/ocipd/internal/api/schema"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/evidence/export"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/spf13/cobra"
 )
@@ -43,6 +45,15 @@ func newProtocol(s *shell) *cobra.Command {
 		newProtocolPage(s, "records", "print the reference page of audit records",
 			"Print the reference page of audit records as Markdown: each kind of record, and the names\n"+
 				"of members in filters and exports.", func() ([]byte, error) { return audit.Reference(), nil }),
+		newProtocolPage(s, "export-formats", "print the reference page of export formats",
+			"Print the reference page of export formats as Markdown: a record in each format, and the\n"+
+				"severities of events.", export.Reference),
+		newProtocolPage(s, "configuration", "print the reference page of the configuration",
+			"Print the reference page of the configuration as Markdown: every key with its default and\n"+
+				"its meaning, and the keys that need a restart.", configcmd.Reference),
+		newProtocolPage(s, "commands", "print the reference page of commands",
+			"Print the reference page of all commands and exit codes as Markdown.",
+			func() ([]byte, error) { return cli.CommandPage(c.Root()), nil }),
 	)
 	return c
 }

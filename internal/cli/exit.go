@@ -24,6 +24,17 @@ const (
 	ExitRefused    = 6
 )
 
+// exits has the meaning of each exit code.
+var exits = [...]string{
+	ExitDone:       "done",
+	ExitFailed:     "failed",
+	ExitUsage:      "wrong usage",
+	ExitNotRunning: "the daemon is not running",
+	ExitFault:      "verification found a fault",
+	ExitHeld:       "a message is held",
+	ExitRefused:    "a message is refused",
+}
+
 // Verdict ends a command whose message must not be sent, after the reason was printed. Code is the
 // exit code.
 type Verdict struct{ Code int }

@@ -54,6 +54,25 @@ func (c *Config) Keep(started *Config) (now *Config, pending Delta) {
 	return &kept, d.Delta
 }
 
+// Restarts lists the keys of which a change needs a restart: whole sections, and keys in others.
+func Restarts() (keys []string) {
+	var list func(in reflect.Type, under string)
+	list = func(in reflect.Type, under string) {
+		for field := range in.Fields() {
+			key := keyOf(field)
+			switch {
+			case key == "":
+			case field.Tag.Get("reload") == reloadRestart:
+				keys = append(keys, under+key)
+			case field.Type.Kind() == reflect.Struct:
+				list(field.Type, under+key+".")
+			}
+		}
+	}
+	list(reflect.TypeFor[Config](), "")
+	return keys
+}
+
 // Sum identifies the content of the file as it was read.
 func (c *Config) Sum() string { return string(c.sum[:]) }
 

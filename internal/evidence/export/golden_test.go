@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +13,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write testdata/readings.txt anew")
-
-// severityNames are the words of OCSF.
-var severityNames = map[severity]string{info: "Informational", low: "Low", medium: "Medium", high: "High", critical: "Critical"}
 
 // TestOCSFOfEveryEvent compares each row of the table of events, with each result of a policy, with
 // recorded values: status, disposition, severity, alert, and the codes of refused, waiting and
@@ -53,50 +49,6 @@ func TestOCSFOfEveryEvent(t *testing.T) {
 	for i := range max(len(was), len(is)) {
 		if i >= len(was) || i >= len(is) || was[i] != is[i] {
 			t.Fatalf("line %d of %s differs: %q; go test -run %s -update ./internal/evidence/export writes it anew", i+1, golden, is[min(i, len(is)-1)], t.Name())
-		}
-	}
-}
-
-// TestSeveritiesOfThePage compares the documented table of events with their own severity with the
-// code.
-func TestSeveritiesOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/reference/export-formats.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := regexp.MustCompile(`(?m)^\| [2-5] (Low|Medium|High|Critical) \|(.*)\|(.*)\|$`).FindAllStringSubmatch(string(page), -1)
-	if len(rows) != 4 {
-		t.Fatalf("the page has %d rows of severities, want 4", len(rows))
-	}
-	for column, alert := range map[int]bool{2: true, 3: false} {
-		listed := make(map[severity][]string)
-		for _, row := range rows {
-			for s, name := range severityNames {
-				if name == row[1] {
-					for _, event := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[column], -1) {
-						listed[s] = append(listed[s], event[1])
-					}
-				}
-			}
-		}
-		have := make(map[severity][]string)
-		for key, r := range readings {
-			_, name, _ := strings.Cut(key, " ")
-			failed := r.kind == kindRefused || r.kind == kindFailed
-			of := r.severity
-			if of == byKind {
-				of = severities[r.kind]
-			}
-			if (r.severity != byKind || r.alert) && (r.alert || failed) == alert {
-				have[of] = append(have[of], name)
-			}
-		}
-		for s, name := range severityNames {
-			slices.Sort(listed[s])
-			slices.Sort(have[s])
-			if !slices.Equal(listed[s], slices.Compact(have[s])) {
-				t.Errorf("alerts %v, %s: the page lists %q, the table has %q", alert, name, listed[s], slices.Compact(have[s]))
-			}
 		}
 	}
 }
