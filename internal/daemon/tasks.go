@@ -154,7 +154,7 @@ func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
 		}
 	}
 	if t := q.Tool; t != nil {
-		in.Tool = &policy.TaskTool{Kind: t.Kind, Server: t.Server, InWorkspace: t.InWorkspace}
+		in.Tool = &policy.TaskTool{Kind: t.Kind, Server: t.Server, InWorkspace: t.InWorkspace, Research: q.Research}
 	}
 	said, name, revision, err := p.EvaluateTask(ctx, &in)
 	if err != nil {

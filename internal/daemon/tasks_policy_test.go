@@ -105,7 +105,7 @@ func TestTaskPolicy(t *testing.T) {
 	if got := c.builder.must("task.ask_permission", ask); got["decision"] != "allow" {
 		t.Errorf("permission %v", got)
 	}
-	h.judged("task_permission", `{"action":"task_permission","actor":{"name":"builder","role":"executor"},`+about("executing")+`,"tool_call":{"in_workspace":true,"kind":"execute","mcp_server":"other"}}`)
+	h.judged("task_permission", `{"action":"task_permission","actor":{"name":"builder","role":"executor"},`+about("executing")+`,"tool_call":{"in_workspace":true,"kind":"execute","mcp_server":"other","research":false}}`)
 	h.enact(judge(denies))
 	if got := c.builder.must("task.ask_permission", ask); got["decision"] != "deny" || got["reason"] != "not today" {
 		t.Errorf("permission %v", got)
@@ -221,7 +221,7 @@ func TestTaskRulesToBeginWith(t *testing.T) {
 	}
 	var questions []tasks.Question
 	of := func(q task.Question, tool *taskapi.ToolCall) {
-		questions = append(questions, tasks.Question{Question: q, Tool: tool})
+		questions = append(questions, tasks.Question{Question: q, Tool: tool}, tasks.Question{Question: q, Tool: tool, Research: true})
 	}
 	of(task.Question{Action: task.AskTransition, To: task.Completed}, nil)
 	of(task.Question{Action: task.AskAttempt, Attempt: 3, WorkedBy: "builder"}, nil)
@@ -240,7 +240,7 @@ func TestTaskRulesToBeginWith(t *testing.T) {
 			in.Effect = &policy.TaskEffect{Type: q.Effect.EffectType}
 		}
 		if q.Tool != nil {
-			in.Tool = &policy.TaskTool{Kind: q.Tool.Kind, Server: q.Tool.Server, InWorkspace: q.Tool.InWorkspace}
+			in.Tool = &policy.TaskTool{Kind: q.Tool.Kind, Server: q.Tool.Server, InWorkspace: q.Tool.InWorkspace, Research: q.Research}
 		}
 		said, _, _, err := p.EvaluateTask(t.Context(), &in)
 		want := tasks.BuiltIn(q)

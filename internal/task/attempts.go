@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/openclawos/ocipd/internal/base/ids"
+	"github.com/openclawos/ocipd/internal/task/outputs"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -111,6 +112,30 @@ func (d *draft) assigned(a *Attempt) error {
 	return nil
 }
 
+// research is the kind of an attempt that reads and reports.
+const research = "research"
+
+// Research reports whether the attempt only reads and reports: it makes no work, and plans no effect.
+func (a *Attempt) Research() bool { return a.Executor == research }
+
+// mayPlan refuses an effect of whoever makes an attempt that only reads, and of an executor whose
+// attempt does not run.
+func (d *draft) mayPlan() error {
+	a := d.t.Running()
+	if a != nil && a.Research() && a.Actor == d.who.Name {
+		return refuse(NotPermitted, "attempt %d is of kind %s, which plans no effect: name what it should be in a report", a.Ordinal, research)
+	}
+	if d.who.Role != Executor {
+		return nil
+	}
+	if a == nil {
+		return refuse(LeaseLost, "no attempt is running")
+	}
+	_, err := d.held(a.ID, nil)
+	d.out.Touched = nil
+	return err
+}
+
 // CheckpointHeartbeat and CheckpointSession are the types of checkpoints that mean
 // something here.
 const (
@@ -194,6 +219,11 @@ type RecordArtifact struct {
 	Fence                                            *int64
 }
 
+// report reports whether it is of a kind that is no work.
+func (c RecordArtifact) report() bool {
+	return c.Kind == ReviewReport || c.Kind == TestReport || c.Kind == OtherArtifact
+}
+
 func (c RecordArtifact) decide(d *draft) error {
 	t := d.t
 	attempt := t.Attempt(c.AttemptID)
@@ -212,8 +242,11 @@ func (c RecordArtifact) decide(d *draft) error {
 		if _, err := d.held(c.AttemptID, c.Fence); err != nil {
 			return err
 		}
-	case c.Kind != ReviewReport && c.Kind != TestReport && c.Kind != OtherArtifact:
+	case !c.report():
 		return refuse(NotPermitted, "a %s records reports and what is other, and no %s", d.who.Role, c.Kind)
+	}
+	if attempt.Research() && !c.report() {
+		return refuse(NotPermitted, "an attempt of kind %s records reports and what is other (%s, %s, %s), and no %s", research, ReviewReport, TestReport, OtherArtifact, c.Kind)
 	}
 	before := slices.IndexFunc(t.Artifacts, func(a Artifact) bool { return a.Current && a.Work == work && a.URI == c.URI })
 	raises := work
@@ -229,9 +262,14 @@ func (c RecordArtifact) decide(d *draft) error {
 		ID: d.w.NewID(ids.Artifact), AttemptID: c.AttemptID, Kind: c.Kind, URI: c.URI, Digest: c.Digest, Size: c.Size, Verified: c.Verified, Summary: c.Summary,
 		Actor: d.who.Name, Work: work, Current: true, Revision: t.ArtifactRevision, ClaimedBy: c.ClaimedBy, By: d.who.By, At: d.now,
 	}
+	declared := outputs.Of(t.Spec().Outputs)
+	a.Undeclared = work && !declared.Has(c.URI)
 	t.Artifacts = append(t.Artifacts, a)
 	touch(d, KindArtifact, t.Artifacts, len(t.Artifacts)-1, a.ID)
 	e := d.event("artifact.recorded").made("artifact_id", a.ID).made("kind", a.Kind).made("verified", a.Verified).set("artifact_revision", was, t.ArtifactRevision)
+	if a.Undeclared {
+		e.made("undeclared", true)
+	}
 	e.AttemptID = a.AttemptID
 	e.Texts["uri"], e.Digests["artifact"] = a.URI, a.Digest
 	d.out.Artifact, d.out.Attempt = a.ID, a.AttemptID

@@ -36,8 +36,10 @@ type Grant struct {
 	Fence     int64    `json:"fence,omitzero"`
 	Subject   Subject  `json:"subject,omitzero"`
 	Tools     []string `json:"tools,omitempty"`
-	Agent     string   `json:"agent,omitzero"`
-	IssuedBy  string   `json:"issued_by"`
+	// Research is set if the attempt only reads. The tools for work are not shown then.
+	Research bool   `json:"research,omitzero"`
+	Agent    string `json:"agent,omitzero"`
+	IssuedBy string `json:"issued_by"`
 	// Issuers are the actors that have given it: the giver, the giver of that grant, and so on. A
 	// person is none. IssuedUID and IssuedFrom are the user and process that gave it.
 	Issuers    []string `json:"issuers,omitempty"`
@@ -448,6 +450,9 @@ func (d *draft) guards(what string, guards ...Guard) error {
 	}
 	r := refuse(GuardFailed, "%s: %s", what, strings.Join(names, ", "))
 	r.Guards = failed
+	if slices.Contains(failed, Delivered) {
+		r.Message += d.t.undelivered()
+	}
 	if slices.Contains(failed, Complete) {
 		r.Missing = d.t.Missing()
 		for i, m := range r.Missing {

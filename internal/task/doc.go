@@ -19,6 +19,7 @@
 //   - filenames: finds the files that a command names, for the approval request and again
 //     for the runner
 //   - ledger: the directory of what the runner has run: claims, processes, results
+//   - outputs: the outputs that a spec declares, and which names are theirs
 //   - taskapi: the wire types of tasks: parameters and answers of `task.*` and `runner.*`
 //   - taskclient: a connection that acts by a grant and outlives a daemon: attaches again,
 //     calls once more

@@ -73,15 +73,8 @@ func (c PlanEffect) decide(d *draft) error {
 	default:
 		return refuse(PhaseMismatch, "effects are planned from executing to awaiting_approval, and the task is in %s", t.Phase)
 	}
-	if d.who.Role == Executor {
-		a := t.Running()
-		if a == nil {
-			return refuse(LeaseLost, "no attempt is running")
-		}
-		if _, err := d.held(a.ID, nil); err != nil {
-			return err
-		}
-		d.out.Touched = nil
+	if err := d.mayPlan(); err != nil {
+		return err
 	}
 	before := len(d.out.Events)
 	e, err := d.plan(&c.Planned, OriginAttempt)

@@ -146,12 +146,14 @@ type Artifact struct {
 	Actor    string `json:"actor"`
 	// Work is set on artifacts that can raise the artifact revision: those that an executor or the
 	// orchestrator recorded. Current is set on the newest of its URI.
-	Work      bool      `json:"work"`
-	Current   bool      `json:"current"`
-	Revision  int       `json:"artifact_revision"`
-	ClaimedBy string    `json:"claimed_by,omitzero"`
-	By        Principal `json:"by,omitzero"`
-	At        time.Time `json:"at"`
+	Work bool `json:"work"`
+	// Undeclared is set on work whose name is none of the outputs that the spec declares.
+	Undeclared bool      `json:"undeclared,omitzero"`
+	Current    bool      `json:"current"`
+	Revision   int       `json:"artifact_revision"`
+	ClaimedBy  string    `json:"claimed_by,omitzero"`
+	By         Principal `json:"by,omitzero"`
+	At         time.Time `json:"at"`
 	// Kept is stored with the entry and shown to nobody.
 	Kept fold.Kept `json:"-"`
 }

@@ -2,7 +2,10 @@ package task
 
 import (
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // Guard names a condition of a transition.
@@ -173,15 +176,24 @@ func (t *Task) holds(g Guard, w *World, now time.Time) bool {
 // isOpen reports whether an effect is still to be done.
 func isOpen(e Effect) bool { return e.State == EffectPlanned || e.State == EffectFailed }
 
-// delivered reports whether the last attempt succeeded with something to show.
+// delivered reports whether the last attempt succeeded with an artifact that the spec declares.
 func (t *Task) delivered() bool {
 	last := t.Last()
 	if last == nil || last.Status != AttemptSucceeded {
 		return false
 	}
 	return slices.ContainsFunc(t.Artifacts, func(a Artifact) bool {
-		return a.AttemptID == last.ID && a.Work && a.Kind != ReviewReport
+		return a.AttemptID == last.ID && a.Work && !a.Undeclared && a.Kind != ReviewReport
 	})
+}
+
+// undelivered says which outputs are declared, if the last attempt made something else alone.
+func (t *Task) undelivered() string {
+	last := t.Last()
+	if last == nil || !slices.ContainsFunc(t.Artifacts, func(a Artifact) bool { return a.AttemptID == last.ID && a.Undeclared }) {
+		return ""
+	}
+	return ": no artifact of attempt " + itoa(last.Ordinal) + " has a name that the spec declares as an output: " + text.Clip(strings.Join(t.Spec().Outputs, ", "), maxSummaryLine)
 }
 
 // Gate is how the reviews of one type stand.

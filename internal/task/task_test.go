@@ -64,7 +64,7 @@ func newDesk(t testing.TB) *desk {
 func goodSpec() Fields {
 	return Fields{
 		Goal: "Accountants download a month of invoices as CSV.", ScopeIn: []string{"the endpoint GET /invoices.csv"}, ScopeOut: []string{}, Inputs: []string{},
-		Outputs: []string{"internal/evidence/export/*.go"}, AcceptanceCriteria: []string{"`go test ./internal/evidence/export` exits with 0"}, Risks: []string{},
+		Outputs: []string{"internal/evidence/export/*.go", "out.go", "`a`"}, AcceptanceCriteria: []string{"`go test ./internal/evidence/export` exits with 0"}, Risks: []string{},
 	}
 }
 

@@ -28,6 +28,12 @@ test_reading_and_editing_the_workspace_asks_nobody if {
 	tool("execute", "", true).require_approval
 }
 
+test_research_asks_before_it_edits if {
+	call := {"kind": "edit", "mcp_server": "", "in_workspace": true, "research": true}
+	ask("task_permission", [], {"tool_call": call}).require_approval
+	not ask("task_permission", [], {"tool_call": object.union(call, {"kind": "read"})}).require_approval
+}
+
 test_two_people_approve_a_deployment if {
 	effect("deployment").constraints.approvers == 2
 	effect("notification").constraints.approvers == 1

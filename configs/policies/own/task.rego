@@ -5,7 +5,7 @@
 #          and to_phase of a transition,
 #              attempt (its number) and executor of an attempt,
 #              effect{kind, type, argv0, compensation} of an effect,
-#              tool_call{kind, mcp_server, in_workspace} of a tool
+#              tool_call{kind, mcp_server, in_workspace, research} of a tool
 #   data.policy: the configuration's policy.data
 #
 # These are the rules that hold without this file. It is asked after the daemon's own
@@ -37,8 +37,15 @@ questions contains sprintf("a person decides about tools of kind %s", [input.too
 }
 
 quiet if {
-	input.tool_call.kind in {"read", "search", "think", "edit"}
+	input.tool_call.kind in {"read", "search", "think"}
 	input.tool_call.in_workspace
+}
+
+# An attempt of kind research only reads.
+quiet if {
+	input.tool_call.kind == "edit"
+	input.tool_call.in_workspace
+	not input.tool_call.research
 }
 
 # The daemon checks what is called of its own tools.

@@ -60,9 +60,11 @@ type Options struct {
 	// task gives only a name for it.
 	TaskID, Workspace string
 	Agent             Agent
-	// Server is the command line of the MCP server for the agent. Socket is the daemon's socket.
-	Server []string
-	Socket string
+	// Server is the command line of the MCP server for the agent, and Without are the tools of the
+	// grant that it leaves out. Socket is the daemon's socket.
+	Server  []string
+	Without []string
+	Socket  string
 	// Lease is how long an attempt lives without a heartbeat.
 	Lease   time.Duration
 	Version string
@@ -375,16 +377,24 @@ func (b *bridge) converse(live context.Context) ending {
 	}
 	var env []sdk.EnvVariable
 	env = append(env, sdk.EnvVariable{Name: "OCIPD_TOKEN", Value: b.o.Token})
+	args, tools := slices.Clone(b.o.Server[1:]), b.o.Attached.Tools
+	if len(b.o.Without) > 0 {
+		args = append(args, "--without", strings.Join(b.o.Without, ","))
+		tools = slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(b.o.Without, name) })
+	}
 	opened, err := sdk.SendRequest[sdk.NewSessionResponse](b.conn, ctx, sdk.AgentMethodSessionNew, sdk.NewSessionRequest{
-		Cwd: b.dir, McpServers: []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: serverName, Command: b.o.Server[0], Args: b.o.Server[1:], Env: env}}},
-		Meta: map[string]any{"ocipd": map[string]any{"task_id": b.id, "attempt_id": b.attemptID(), "workspace": b.dir, "capabilities": b.o.Attached.Tools}},
+		Cwd: b.dir, McpServers: []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: serverName, Command: b.o.Server[0], Args: args, Env: env}}},
+		Meta: map[string]any{"ocipd": map[string]any{"task_id": b.id, "attempt_id": b.attemptID(), "workspace": b.dir, "capabilities": tools}},
 	})
 	if err != nil {
 		return b.refused("session/new", err)
 	}
 	session := string(opened.SessionId)
 	set, warning := b.agent.Mode, ""
-	if set == "" {
+	switch {
+	case b.attempt != nil && b.attempt.Research():
+		set, warning = readMode(set, opened.Modes)
+	case set == "":
 		set, warning = mode(hello.AgentInfo, opened.Modes)
 	}
 	b.told.opened(session, set, warning)
@@ -543,7 +553,7 @@ func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
 			return r, err
 		case !made:
 			r.Outcome, r.Failure = task.AttemptFailed, "invalid_output"
-			r.Summary = "the agent ended its turn and has made nothing: no artifact is recorded, and no file matches the outputs of the spec: " + strings.Join(b.view.Spec.Outputs, ", ")
+			r.Summary = "the agent ended its turn and has made nothing that was asked for: no artifact that is recorded has a name of the outputs, and no file matches the outputs of the spec: " + strings.Join(b.view.Spec.Outputs, ", ")
 		}
 	}
 	r.Summary = cut(r.Summary, task.MaxText)
@@ -557,36 +567,6 @@ func (b *bridge) finish(ctx context.Context, e ending) (Result, error) {
 		return r, nil
 	}
 	return r, err
-}
-
-// deliver records the output files that the spec names, and reports whether the attempt
-// has produced anything.
-func (b *bridge) deliver(ctx context.Context) (made bool, err error) {
-	files, err := outputs(b.dir, b.view.Spec.Outputs)
-	if err != nil {
-		b.o.Say("cannot look for outputs: %v", err)
-	}
-	for _, name := range files {
-		err := b.o.Daemon.Call(ctx, "task.record_artifact", &taskapi.ArtifactParams{
-			Write: b.write(), AttemptID: b.attempt.ID, Kind: task.PrimaryOutput, URI: name, ProducedBy: b.o.Attached.Actor, Fence: &b.attempt.Fence,
-		}, nil)
-		switch {
-		case err == nil:
-			made = true
-		case over(err), taskclient.Away(err):
-			return made, err
-		default:
-			b.o.Say("%s is not recorded: %v", name, err)
-		}
-	}
-	if made {
-		return true, nil
-	}
-	v, err := b.get(ctx)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(v.Artifacts, func(a task.Artifact) bool { return a.AttemptID == b.attempt.ID && a.Work }), nil
 }
 
 // reviewed finds the verdict that the reviewer submitted, or reads one from the agent's last text.

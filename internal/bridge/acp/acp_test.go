@@ -425,6 +425,7 @@ func TestEnds(t *testing.T) {
 func TestGiven(t *testing.T) {
 	t.Parallel()
 	r := begin(t, "works")
+	r.o.Attached.Tools, r.o.Without = []string{"task_get", "task_finish_attempt"}, []string{"task_finish_attempt"}
 	r.view.Reviews = []taskapi.Review{{Review: task.Review{Type: task.ReviewQuality, Actor: "critic", Verdict: task.VerdictChanges, Subject: task.Subject{Spec: 1, Artifact: 1, Gate: true},
 		Findings: []task.Finding{{Severity: "major", Message: "quotes are lost", File: "csv.go", Line: 12}}}}}
 	r.run(t.Context())
@@ -461,7 +462,7 @@ func TestGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, m := session.Servers[0], session.Meta.OCIPD
-	if session.Cwd != r.dir || len(session.Servers) != 1 || s.Name != "ocipd" || s.Command != "/usr/bin/ocipd" || !slices.Equal(s.Args, []string{"mcp"}) || s.Env[0].Name != "OCIPD_TOKEN" || s.Env[0].Value != "ocg_token" {
+	if session.Cwd != r.dir || len(session.Servers) != 1 || s.Name != "ocipd" || s.Command != "/usr/bin/ocipd" || !slices.Equal(s.Args, []string{"mcp", "--without", "task_finish_attempt"}) || s.Env[0].Name != "OCIPD_TOKEN" || s.Env[0].Value != "ocg_token" {
 		t.Errorf("session/new: %+v", session)
 	}
 	if m.Task != taskID || m.Attempt != attemptID || m.Workspace != r.dir || !slices.Equal(m.Capabilities, []string{"task_get"}) {
@@ -479,6 +480,50 @@ func TestGiven(t *testing.T) {
 	}
 	if c, _ := r.last("task.record_checkpoint").(*taskapi.CheckpointParams); c == nil || c.Type != task.CheckpointSession || !strings.Contains(string(c.Payload), "session-1") {
 		t.Errorf("checkpoint %+v", c)
+	}
+}
+
+// An attempt of kind research is told to read and report, and its files are recorded as reports.
+func TestResearch(t *testing.T) {
+	t.Parallel()
+	r := begin(t, "works")
+	r.view.Attempts[0].Executor = "research"
+	if got := r.run(t.Context()); !got.Good() {
+		t.Errorf("got %+v", got)
+	}
+	if !strings.Contains(r.read("prompt"), "A person is asked before you edit a file.") || strings.Contains(r.read("prompt"), "task_plan_effect") {
+		t.Errorf("the prompt is %s", r.read("prompt"))
+	}
+	// Its agent is put into a mode that asks before it edits, whatever mode its actor has.
+	for _, tt := range []struct{ actors, offered, set, warning string }{
+		{"workspace-write", "workspace-write read-only", "read-only", ""},
+		{"", "default acceptEdits", "default", ""},
+		{"ask", "ask yolo", "ask", ""},
+		{"yolo", "yolo", "yolo", "no mode in which it asks"},
+	} {
+		offered := &sdk.SessionModeState{}
+		for _, id := range strings.Fields(tt.offered) {
+			offered.AvailableModes = append(offered.AvailableModes, sdk.SessionMode{Id: sdk.SessionModeId(id)})
+		}
+		if set, warning := readMode(tt.actors, offered); set != tt.set || !strings.Contains(warning, tt.warning) || (warning == "") != (tt.warning == "") {
+			t.Errorf("%+v: set is %q, with %q", tt, set, warning)
+		}
+	}
+	if a, _ := r.last("task.record_artifact").(*taskapi.ArtifactParams); a == nil || a.URI != "out.txt" || a.Kind != task.OtherArtifact {
+		t.Errorf("recorded is %+v", a)
+	}
+}
+
+// A reviewer's agent is told which artifacts the specification does not declare.
+func TestUndeclaredIsTold(t *testing.T) {
+	t.Parallel()
+	r := begin(t, "works")
+	b := &bridge{o: r.o, view: &r.view, id: taskID, dir: r.dir}
+	b.o.Attached.Role = task.SpecReviewer
+	b.view.Phase = task.SpecGate
+	b.view.Artifacts = []task.Artifact{{URI: "out.txt", Kind: task.PrimaryOutput, Current: true}, {URI: "x.sh", Kind: task.PrimaryOutput, Current: true, Undeclared: true, Digest: "sha256:00"}}
+	if said := b.prompt(); !strings.Contains(said, "x.sh (primary_output, by , sha256:00, NOT AN OUTPUT THAT THE SPECIFICATION DECLARES)") || strings.Count(said, "DECLARES") != 1 {
+		t.Errorf("the prompt is %s", said)
 	}
 }
 

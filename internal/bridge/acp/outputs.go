@@ -1,33 +1,29 @@
 package acp
 
 import (
+	"context"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
-	"strings"
+
+	"github.com/openclawos/ocipd/internal/task"
+	declared "github.com/openclawos/ocipd/internal/task/outputs"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
+// maxOutputs bounds the files recorded for an attempt. maxSeen bounds the names
+// read in a workspace.
 const (
-	// maxOutputs bounds the files recorded for an attempt. maxSeen bounds the names
-	// read in a workspace.
 	maxOutputs = 200
 	maxSeen    = 100_000
-	// anyFolders stands for any folders in a pattern, at most maxAny times.
-	anyFolders = "**"
-	maxAny     = 4
 )
 
-// outputs returns the files of a workspace that match the outputs of a spec. Entries are names,
-// or patterns with *, ?, [] and **, which stands for any folders. It skips other entries.
+// outputs returns the files of a workspace that match the outputs of a spec. It skips entries that
+// name no file.
 func outputs(dir string, entries []string) (files []string, err error) {
-	var patterns [][]string
-	for _, e := range entries {
-		if p := pattern(e); p != nil {
-			patterns = append(patterns, p)
-		}
-	}
-	if len(patterns) == 0 {
+	named := declared.Of(entries)
+	if !named.Patterns() {
 		return nil, nil
 	}
 	seen := 0
@@ -42,7 +38,7 @@ func outputs(dir string, entries []string) (files []string, err error) {
 			return fs.SkipDir
 		case len(files) >= maxOutputs || seen > maxSeen:
 			return fs.SkipAll
-		case d.Type().IsRegular() && slices.ContainsFunc(patterns, func(p []string) bool { return match(p, strings.Split(name, "/")) }):
+		case d.Type().IsRegular() && named.Match(name):
 			files = append(files, name)
 		}
 		return nil
@@ -50,50 +46,36 @@ func outputs(dir string, entries []string) (files []string, err error) {
 	return files, err
 }
 
-// pattern splits an entry of a spec's outputs into names, and returns nil if it is not a pattern.
-func pattern(entry string) []string {
-	if _, quoted, ok := strings.Cut(entry, "`"); ok {
-		entry, _, _ = strings.Cut(quoted, "`")
+// deliver records the output files that the spec names, and reports whether the attempt
+// has produced anything.
+func (b *bridge) deliver(ctx context.Context) (made bool, err error) {
+	files, err := outputs(b.dir, b.view.Spec.Outputs)
+	if err != nil {
+		b.o.Say("cannot look for outputs: %v", err)
 	}
-	entry = strings.TrimPrefix(strings.TrimSpace(entry), "./")
-	if entry == "" || strings.HasPrefix(entry, "/") || strings.ContainsAny(entry, " \t\n") {
-		return nil
+	kind := task.PrimaryOutput
+	if b.attempt.Research() {
+		kind = task.OtherArtifact
 	}
-	if strings.HasSuffix(entry, "/") {
-		entry += anyFolders
-	}
-	names := slices.CompactFunc(strings.Split(path.Clean(entry), "/"), func(a, b string) bool { return a == anyFolders && b == anyFolders })
-	count := 0
-	for _, name := range names {
-		if _, err := path.Match(name, ""); err != nil || name == ".." {
-			return nil
+	for _, name := range files {
+		err := b.o.Daemon.Call(ctx, "task.record_artifact", &taskapi.ArtifactParams{
+			Write: b.write(), AttemptID: b.attempt.ID, Kind: kind, URI: name, ProducedBy: b.o.Attached.Actor, Fence: &b.attempt.Fence,
+		}, nil)
+		switch {
+		case err == nil:
+			made = true
+		case over(err), taskclient.Away(err):
+			return made, err
+		default:
+			b.o.Say("%s is not recorded: %v", name, err)
 		}
-		if name == anyFolders {
-			count++
-		}
 	}
-	if count > maxAny {
-		return nil
+	if made {
+		return true, nil
 	}
-	return names
-}
-
-// match reports whether a path, as a list of names, matches a pattern.
-func match(p, names []string) bool {
-	if len(p) == 0 {
-		return len(names) == 0
+	v, err := b.get(ctx)
+	if err != nil {
+		return false, err
 	}
-	if p[0] == anyFolders {
-		for i := range len(names) + 1 {
-			if match(p[1:], names[i:]) {
-				return true
-			}
-		}
-		return false
-	}
-	if len(names) == 0 {
-		return false
-	}
-	ok, err := path.Match(p[0], names[0])
-	return err == nil && ok && match(p[1:], names[1:])
+	return slices.ContainsFunc(v.Artifacts, func(a task.Artifact) bool { return a.AttemptID == b.attempt.ID && a.Work && !a.Undeclared }), nil
 }

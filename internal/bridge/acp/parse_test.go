@@ -4,7 +4,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -90,19 +89,6 @@ func TestOutputs(t *testing.T) {
 	if _, err := outputs("/nowhere", []string{"a"}); err == nil {
 		t.Error("a workspace that is not there has outputs")
 	}
-}
-
-func FuzzPattern(f *testing.F) {
-	f.Add("**/a/*.go", "b/a/c.go")
-	f.Add("in/[a-z]?/", "in/ab/c")
-	f.Fuzz(func(t *testing.T, entry, name string) {
-		p := pattern(entry)
-		if slices.Contains(p, "..") || len(p) > 0 && p[0] == "" {
-			t.Errorf("%q leads out: %q", entry, p)
-		}
-		names := strings.Split(name, "/")
-		match(p, names[:min(len(names), 20)])
-	})
 }
 
 func TestWithin(t *testing.T) {

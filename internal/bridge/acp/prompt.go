@@ -13,12 +13,18 @@ import (
 func (b *bridge) prompt() string {
 	var t strings.Builder
 	v := b.view
-	if b.attempt != nil {
+	switch {
+	case b.attempt != nil && b.attempt.Research():
+		fmt.Fprintf(&t, "You make attempt %d at task %s: %s\nRead in the folder %s, and change nothing in it but your report.\n", b.attempt.Ordinal, v.ID, v.Title, b.dir)
+		t.WriteString("\nThis attempt reads and reports. What you report is judged by the acceptance criteria below, by somebody else. A person is asked before you edit a file. " +
+			"Files that match the outputs of the specification are recorded when your turn ends; record anything else with the tool task_record_artifact of the MCP server ocipd, of kind test_report, " +
+			"review_report or other. You plan no effects. Your heartbeats are sent for you, and the attempt is finished for you when your turn ends.\n")
+	case b.attempt != nil:
 		fmt.Fprintf(&t, "You make attempt %d at task %s: %s\nWork in the folder %s.\n", b.attempt.Ordinal, v.ID, v.Title, b.dir)
 		t.WriteString("\nWhat you make is judged by the acceptance criteria below, by somebody else. Files that match the outputs of the specification are recorded when your turn ends; " +
 			"record anything else that you made with the tool task_record_artifact of the MCP server ocipd. Nothing outside the folder is yours to change: what is to be done in the world is an effect, " +
 			"which task_plan_effect plans and a person approves. Your heartbeats are sent for you, and the attempt is finished for you when your turn ends.\n")
-	} else {
+	default:
 		what := "the specification alone: whether it can be built from and judged by"
 		if v.Phase != task.SpecReview {
 			what = "what was made: whether it is what the specification says, by each acceptance criterion"
@@ -76,7 +82,11 @@ func (b *bridge) made(t *strings.Builder) {
 	t.WriteString("\n# What was made\n\n")
 	for i := range b.view.Artifacts {
 		if a := &b.view.Artifacts[i]; a.Current {
-			fmt.Fprintf(t, "- %s (%s, by %s, %s) %s\n", a.URI, a.Kind, a.Actor, a.Digest, a.Summary)
+			undeclared := ""
+			if a.Undeclared {
+				undeclared = ", NOT AN OUTPUT THAT THE SPECIFICATION DECLARES"
+			}
+			fmt.Fprintf(t, "- %s (%s, by %s, %s%s) %s\n", a.URI, a.Kind, a.Actor, a.Digest, undeclared, a.Summary)
 		}
 	}
 }

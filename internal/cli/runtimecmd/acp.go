@@ -114,8 +114,9 @@ func (s *command) bridge(ctx context.Context, file, id, workspace string) (*acp.
 	o := &acp.Options{
 		Daemon: daemon, Attached: at, Token: token, TaskID: id, Workspace: cli.Absolute(workspace), Lease: cfg.Tasks.Lease, Version: s.Version,
 		// The bridge finishes an attempt, after it has recorded the outputs.
-		Server: []string{program, "mcp", "--socket", cli.Absolute(socket), "--without", "task_finish_attempt"},
-		Socket: cli.Absolute(socket), Lookup: acp.Lookup(s.Env), Now: time.Now, NewID: uuid.NewString,
+		Server:  []string{program, "mcp", "--socket", cli.Absolute(socket)},
+		Without: []string{"task_finish_attempt"},
+		Socket:  cli.Absolute(socket), Lookup: acp.Lookup(s.Env), Now: time.Now, NewID: uuid.NewString,
 		Say: func(format string, args ...any) {
 			fmt.Fprintf(s.Stderr, "%s: %s\n", at.Actor, term.OneLine(fmt.Sprintf(format, args...)))
 		},

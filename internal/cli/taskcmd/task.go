@@ -473,6 +473,19 @@ func standing(a *task.Approval) string {
 	return text
 }
 
+// madeRows are the rows of the current artifacts.
+func madeRows(v *taskapi.View, row func(name, format string, args ...any)) {
+	for i := range v.Artifacts {
+		if a := &v.Artifacts[i]; a.Current {
+			undeclared := ""
+			if a.Undeclared {
+				undeclared = " (not an output that the spec declares)"
+			}
+			row("artifact", "%s %s %s%s", a.Kind, a.URI, a.Digest, undeclared)
+		}
+	}
+}
+
 func (t *command) show(v *taskapi.View) error {
 	var b strings.Builder
 	row := rows(&b)
@@ -491,11 +504,7 @@ func (t *command) show(v *taskapi.View) error {
 		a := &v.Attempts[i]
 		row(fmt.Sprintf("attempt %d", a.Ordinal), "%s by %s %s %s", a.Status, a.Actor, a.Failure, a.Error)
 	}
-	for i := range v.Artifacts {
-		if a := &v.Artifacts[i]; a.Current {
-			row("artifact", "%s %s %s", a.Kind, a.URI, a.Digest)
-		}
-	}
+	madeRows(v, row)
 	for i := range v.Reviews {
 		r := &v.Reviews[i]
 		stale := ""

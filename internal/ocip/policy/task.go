@@ -39,10 +39,11 @@ type TaskEffect struct {
 	Compensation, Late bool
 }
 
-// TaskTool is a tool call of an agent. Server is the MCP server, if the tool has one.
+// TaskTool is a tool call of an agent. Server is the MCP server, if the tool has one. Research is set
+// if the call is part of an attempt that only reads.
 type TaskTool struct {
-	Kind, Server string
-	InWorkspace  bool
+	Kind, Server          string
+	InWorkspace, Research bool
 }
 
 // value returns the question as Rego sees it.
@@ -74,7 +75,7 @@ func (q *TaskQuestion) value() *ast.Term {
 	}
 	if t := q.Tool; t != nil {
 		members = append(members, ast.Item(ast.InternedTerm("tool_call"), ast.ObjectTerm(
-			text("kind", t.Kind), text("mcp_server", t.Server), flag("in_workspace", t.InWorkspace),
+			text("kind", t.Kind), text("mcp_server", t.Server), flag("in_workspace", t.InWorkspace), flag("research", t.Research),
 		)))
 	}
 	return ast.ObjectTerm(members...)
@@ -92,7 +93,7 @@ func taskSchema() map[string]any {
 		"attempt":   map[string]any{"type": "integer"},
 		"executor":  text,
 		"effect":    object(map[string]any{"kind": text, "type": text, "argv0": text, "compensation": flag, "late": flag}),
-		"tool_call": object(map[string]any{"kind": text, "mcp_server": text, "in_workspace": flag}),
+		"tool_call": object(map[string]any{"kind": text, "mcp_server": text, "in_workspace": flag, "research": flag}),
 	}
 }
 

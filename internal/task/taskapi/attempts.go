@@ -14,7 +14,7 @@ type StartAttemptParams struct {
 	Said
 	Phase        task.Phase `json:"phase" is:"required words=executing" doc:"The phase of the attempt."`
 	Runtime      string     `json:"runtime" is:"required words=local|acp|other" doc:"The runtime of the attempt."`
-	ExecutorKind string     `json:"executor_kind" is:"required words=builder|research|external_coder" doc:"The kind of executor."`
+	ExecutorKind string     `json:"executor_kind" is:"required words=builder|research|external_coder" doc:"The kind of executor. One of kind research reads and reports: it records no work and plans no effect."`
 	WorkerRef    string     `json:"worker_ref,omitzero" is:"max=256" doc:"The name of the executor that makes the attempt; the caller if it is absent."`
 	SessionRef   string     `json:"external_session_ref,omitzero" is:"max=4096" doc:"The executor's session elsewhere."`
 	Expected     *int       `json:"expected_revision,omitzero" doc:"The revision that the caller read. The call is refused if the task has changed since."`

@@ -39,6 +39,8 @@ type ContextAttempt struct {
 type ContextArtifact struct {
 	URI    string `json:"uri"`
 	Digest string `json:"content_digest"`
+	// Undeclared is set if the spec declares no output of this name.
+	Undeclared bool `json:"undeclared,omitzero"`
 }
 
 // ContextReview is a review of the revision.
@@ -84,7 +86,11 @@ func (c *ApprovalContext) Text(taskID string) string {
 	}
 	line("reviewed: version %d of the spec, revision %d of the artifacts", c.SpecVersion, c.Revision)
 	for _, a := range c.Artifacts {
-		line("artifact: %q %s", a.URI, a.Digest)
+		undeclared := ""
+		if a.Undeclared {
+			undeclared = " NOT AN OUTPUT THAT THE SPEC DECLARES"
+		}
+		line("artifact: %q %s%s", a.URI, a.Digest, undeclared)
 	}
 	for _, gate := range []struct {
 		name  string

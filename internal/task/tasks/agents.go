@@ -33,6 +33,20 @@ func granted(role task.Role, agent string) []string {
 	return tools
 }
 
+// readOnly takes from the grant of an attempt that only reads what such an attempt cannot do.
+func readOnly(at *task.Task, g *task.Grant) error {
+	a := at.Running()
+	if a == nil || g.Role != task.Executor || !a.Research() {
+		return nil
+	}
+	plan := tool("task.plan_effect")
+	if slices.Contains(g.Tools, plan) {
+		return api.Errorf(api.InvalidParams, "tools: the running attempt is of kind %s, and has no tool %s", a.Executor, plan)
+	}
+	g.Research = true
+	return nil
+}
+
 // Agent returns the grant by which the connection speaks for an agent, if it has the tool that a
 // method is.
 func (s *Session) Agent(ctx context.Context, method string) (*task.Grant, error) {

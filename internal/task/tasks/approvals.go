@@ -34,6 +34,8 @@ type own struct {
 	Tool  *taskapi.ToolCall `json:"tool,omitzero"`
 	Actor string            `json:"actor,omitzero"`
 	Role  task.Role         `json:"role,omitzero"`
+	// Attempt is the attempt that the tool is for.
+	Attempt string `json:"attempt_id,omitzero"`
 	// Context is what the effect is for: [taskapi.ApprovalContext].
 	Context jsontext.Value `json:"context,omitzero"`
 }
@@ -82,7 +84,7 @@ func (s *subject) Preview(ctx context.Context, _ time.Time) error {
 	}
 	s.r.Blocked = ""
 	if tool := s.own.Tool; tool != nil {
-		_, answer := s.t.judged(ctx, at, s.own.Actor, s.own.Role, tool)
+		_, answer := s.t.judged(ctx, at, s.own.Actor, s.own.Role, tool, s.own.Attempt)
 		s.r.PolicyApplied, s.r.PolicyRevision, s.r.Needed = answer.Policy, answer.Revision, s.t.config.Load().Rules.People(&answer)
 		if !answer.Allow {
 			s.r.Blocked = answer.Reason

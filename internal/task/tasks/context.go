@@ -40,7 +40,7 @@ func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalCo
 	}
 	for i := range at.Artifacts {
 		if a := &at.Artifacts[i]; a.Work && a.Current && room(c, "artifacts", len(c.Artifacts)) {
-			c.Artifacts = append(c.Artifacts, taskapi.ContextArtifact{URI: text.Clip(a.URI, maxContextText), Digest: a.Digest})
+			c.Artifacts = append(c.Artifacts, taskapi.ContextArtifact{URI: text.Clip(a.URI, maxContextText), Digest: a.Digest, Undeclared: a.Undeclared})
 		}
 	}
 	for i := range at.Effects {

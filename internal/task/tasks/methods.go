@@ -365,7 +365,7 @@ func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Gr
 			if at.Tenant != a.Tenant {
 				return nil, api.Errorf(api.InvalidParams, "actor: %s is of another tenant than the task", a.Name)
 			}
-			return task.IssueGrant{Grant: g}, nil
+			return task.IssueGrant{Grant: g}, readOnly(at, g)
 		}
 		out, receipt, err := s.t.act(ctx, p.TaskID, who, build, more)
 		if err != nil {

@@ -14,7 +14,7 @@ func meanings() []string {
 		string(task.Idle), "no attempt runs",
 		string(task.Leased), "an attempt runs, and its lease has not ended",
 		string(task.Unblocked), "every task of `depends_on` is completed",
-		string(task.Delivered), "the last attempt succeeded and has an artifact that is no review",
+		string(task.Delivered), "the last attempt succeeded and has an artifact that is no review and has a name that the spec declares as an output",
 		string(task.SpecOK), "enough reviewers approve the present subject, and no newest review is against it",
 		string(task.QualityOK), "enough reviewers approve its quality, and no newest review is against it",
 		string(task.NoEffect), "no effect is planned or failed",

@@ -22,19 +22,21 @@ import (
 // ownServer is the name of the MCP server whose calls the store itself checks.
 const ownServer = "ocipd"
 
-// quiet are the kinds of tool calls that need no person within the workspace.
-func quiet() []string { return []string{"read", "search", "think", "edit"} }
+// quiet reports whether a kind of tool calls needs no person within the workspace.
+func quiet(kind string, researches bool) bool {
+	return slices.Contains([]string{"read", "search", "think"}, kind) || kind == "edit" && !researches
+}
 
 // BuiltIn answers where the policy in force does not judge tasks: a move of a task is allowed; an
 // effect needs a person, and so does a tool call other than reading, searching, thinking and
-// editing within the workspace.
+// editing within the workspace. An attempt of kind research edits nothing without a person either.
 func BuiltIn(q *Question) task.Answer {
 	a := task.Answer{Allow: true, Policy: "tasks-built-in"}
 	switch q.Action {
 	case task.AskEffect:
 		a.RequireApproval = true
 	case task.AskPermission:
-		a.RequireApproval = q.Tool == nil || q.Tool.Server != ownServer && (!slices.Contains(quiet(), q.Tool.Kind) || !q.Tool.InWorkspace)
+		a.RequireApproval = q.Tool == nil || q.Tool.Server != ownServer && (!quiet(q.Tool.Kind, q.Research) || !q.Tool.InWorkspace)
 	}
 	return a
 }
@@ -128,7 +130,7 @@ func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permi
 	if r := t.paused(nil, q.who); r != nil {
 		return result, nil, t.refused(q.at, q.who, &task.World{}, r)
 	}
-	level, answer := t.judged(ctx, q.at, q.who.Name, q.who.Role, q.tool)
+	level, answer := t.judged(ctx, q.at, q.who.Name, q.who.Role, q.tool, q.attempt)
 	input, err := t.o.Keys.Task(q.at.Tenant, "input", q.tool.Input)
 	if err != nil {
 		return result, nil, err
@@ -154,10 +156,12 @@ func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permi
 }
 
 // judged asks the policy about a tool call in a task.
-func (t *Tasks) judged(ctx context.Context, at *task.Task, actor string, role task.Role, tool *taskapi.ToolCall) (level string, answer task.Answer) {
+func (t *Tasks) judged(ctx context.Context, at *task.Task, actor string, role task.Role, tool *taskapi.ToolCall, attempt string) (level string, answer task.Answer) {
 	level = t.raised(at.Classification, *tool)
+	a := at.Attempt(attempt)
 	return level, t.o.Ask(ctx, Question{
 		Question: task.Question{Action: task.AskPermission, Actor: actor, ActorAs: role}, Tenant: at.Tenant, Classification: level, Labels: at.Labels, Phase: at.Phase, Tool: tool,
+		Research: role == task.Executor && a != nil && a.Research(),
 	})
 }
 
@@ -185,7 +189,7 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 	if few != "" {
 		record.Details["tooFew"] = few
 	}
-	kept, err := json.Marshal(&own{TaskID: q.at.ID, Tenant: q.at.Tenant, Tool: q.tool, Actor: q.who.Name, Role: q.who.Role})
+	kept, err := json.Marshal(&own{TaskID: q.at.ID, Tenant: q.at.Tenant, Tool: q.tool, Actor: q.who.Name, Role: q.who.Role, Attempt: q.attempt})
 	if err != nil {
 		return none, nil, err
 	}

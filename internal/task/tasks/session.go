@@ -374,5 +374,9 @@ func toolsOf(g *task.Grant) []string {
 	if len(g.Tools) > 0 {
 		return g.Tools
 	}
-	return granted(g.Role, g.Agent)
+	tools := granted(g.Role, g.Agent)
+	if g.Research {
+		tools = slices.DeleteFunc(tools, func(name string) bool { return name == tool("task.plan_effect") })
+	}
+	return tools
 }

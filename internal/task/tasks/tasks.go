@@ -67,6 +67,8 @@ type Question struct {
 	Labels                 []string
 	Phase                  task.Phase
 	Tool                   *taskapi.ToolCall
+	// Research is set if the tool is to be used for an attempt that only reads.
+	Research bool
 }
 
 // Search finds records.
