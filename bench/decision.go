@@ -121,7 +121,7 @@ func decider(ctx context.Context, cache, hops int) (func() error, error) {
 			OpenedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 		},
 		Cause: line, MessageType: ocip.AgentGenerated, Declared: ocip.Internal, Content: report, Rules: r,
-		Summary: ocip.Summarize(report), MaxAnnotation: cfg.OCIP.MaxAnnotationBytes,
+		Summary: ocip.Summarize(report), MaxAnnotation: int(cfg.OCIP.MaxAnnotationBytes),
 	}
 	return func() error {
 		if v := ocip.Decide(ctx, &m, p); !v.Allowed() || len(v.Detections) > 0 {

@@ -739,22 +739,22 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 		t.Fatal(said)
 	}
 	found, _ := c.examine()
-	if !said(found, "daemon", doctor.Warn, "reads "+there+": this is about that file, and not about "+here) || !said(found, "config", doctor.Pass, there+": valid") {
+	if !said(found, "daemon", doctor.Warn, "the running daemon reads "+there+", so this is about that file, not about "+here) || !said(found, "config", doctor.Pass, there+": valid") {
 		t.Errorf("not said: %+v", found)
 	}
 	found, _ = c.examine("--config", here)
-	if !said(found, "daemon", doctor.Warn, "reads "+there+", and this is about "+here) || !said(found, "config", doctor.Pass, here+": valid") {
+	if !said(found, "daemon", doctor.Warn, "the running daemon reads "+there+"; this is about "+here) || !said(found, "config", doctor.Pass, here+": valid") {
 		t.Errorf("of the one that was named: %+v", found)
 	}
 	if found, _ = c.examine("--config", there); said(found, "daemon", doctor.Warn, "reads ") {
 		t.Errorf("of the daemon's own: %+v", found)
 	}
 	code, out, note := c.ocipd("config", "show")
-	if code != cli.ExitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the daemon that answers reads "+there) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the running daemon reads "+there+", so this is about that file, not about "+here) {
 		t.Errorf("shown is, with %d and %q, %s", code, note, out)
 	}
 	code, out, note = c.ocipd("--config", here, "config", "show")
-	if code != cli.ExitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "and this is about "+here) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "; this is about "+here) {
 		t.Errorf("shown of the one that was named is, with %d and %q, %s", code, note, out)
 	}
 }
@@ -831,7 +831,7 @@ func TestDoctorOfPeople(t *testing.T) {
 		{"no policy", "ocip: {unknown: {policy: false}}", "", "people", doctor.Warn, "the policy is not asked about messages to strangers"},
 		{"look-alikes", "ocip: {look_alike: allow}", "", "people", doctor.Warn, "whose key only looks like a known one goes"},
 		{"nobody declared", "", "", "people", doctor.Pass, "nobody is declared: all but the agents here are strangers"},
-		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", doctor.Pass, "the own chat of alice is not known"},
+		{"the owner", "directory: [{kind: person, sessions: ['irc:x']}]", "", "people", doctor.Pass, "alice's own chat is not set, so it is treated as a stranger's"},
 		{"nothing to declare", "", "", "access", doctor.Pass, "nothing need be declared"},
 		{"two tenants without a channel", "  - {id: rival, app: '@globex/rival', instance_id: rival-1, user_id: rival, org_unit: g, tenant_id: globex}", "", "access", doctor.Pass, "no app is given a channel"},
 		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", doctor.Pass, "what 1 app may do is declared"},

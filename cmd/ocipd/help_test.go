@@ -46,6 +46,10 @@ func TestHelp(t *testing.T) {
 			if name, _ := pflag.UnquoteUsage(f); name == "string" || name == "duration" || name == "int" {
 				t.Errorf("%s --%s does not name what it takes: %s", path, f.Name, f.Usage)
 			}
+			// People type -n for it, as with tail.
+			if f.Name == "limit" && f.Shorthand != "n" {
+				t.Errorf("%s --limit has the short form %q", path, f.Shorthand)
+			}
 		})
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 			t.Errorf("%s: the short description is %q", path, c.Short)

@@ -25,9 +25,22 @@ levels := "public, internal, confidential or restricted"
 
 reason := concat("; ", sort(denials)) if count(denials) > 0
 
-else := sprintf("%s at %s is within policy.data", [input.exchange_type, input.data_classification]) if between_agents
+else := sprintf("policy.data allows %s at level %s", [word(input.exchange_type), input.data_classification]) if between_agents
 
-else := sprintf("%s to a counterparty that is %s is within policy.data", [input.data_classification, input.counterparty.kind])
+else := sprintf("policy.data allows level %s to %s", [input.data_classification, word(input.counterparty.kind)])
+
+# How people say it.
+word(name) := object.get(
+	{
+		"information_query": "a question",
+		"commitment_request": "a request for a commitment",
+		"meeting_scheduling": "a meeting's date",
+		"person": "a declared person",
+		"group": "a declared group",
+		"unknown": "a stranger",
+	},
+	name, name,
+)
 
 between_agents if input.counterparty.kind == "agent"
 

@@ -31,7 +31,7 @@ test_allowed if {
 	decide("information_query", "internal", {}, []) == {
 		"allow": true,
 		"require_approval": false,
-		"reason": "information_query at internal is within policy.data",
+		"reason": "policy.data allows a question at level internal",
 		"constraints": {"max_classification": "internal"},
 	}
 }
@@ -138,7 +138,7 @@ test_people_within_the_level[label] if {
 	label := sprintf("%s, %s", [kind, setting])
 	answer := decide_for(kind, "internal", patch)
 	answer.allow
-	answer.reason == sprintf("internal to a counterparty that is %s is within policy.data", [kind])
+	answer.reason == sprintf("policy.data allows level internal to %s", [{"person": "a declared person", "unknown": "a stranger"}[kind]])
 }
 
 test_people_above_the_level if {

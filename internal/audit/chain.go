@@ -88,6 +88,13 @@ func (h Head) Next(now time.Time) time.Time {
 	return now
 }
 
+// What a person can do about a log that is damaged or lost. Every error about one says it.
+const (
+	// OrNewLog follows the advice to put something back from a backup.
+	OrNewLog = "; without one, begin a new log that says what is known of this one: ocipd restore --new-log"
+	PutBack  = "put a backup back: ocipd restore DIR" + OrNewLog
+)
+
 // Fault names the record that breaks a chain, and the problem.
 type Fault struct {
 	// Seq is the number that the record should have had, zero for a fault of no record.

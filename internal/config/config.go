@@ -9,7 +9,7 @@ import (
 )
 
 // Config is the daemon's configuration. Durations are written as Go durations
-// (250ms, 5s, 24h) and sizes as bytes.
+// (250ms, 5s, 24h) and sizes as in [Size] (64KB, 1MiB).
 //
 // The tag reload of a key, or of all keys below it, says whether another value takes effect
 // while the daemon runs (live) or at its next start (restart), see [Config.Keep]. The tag
@@ -71,17 +71,17 @@ type IPC struct {
 	// Socket is the path of the app socket, empty for the defaults of [SocketPath].
 	Socket string `yaml:"socket" reload:"restart"`
 	// MaxLineBytes bounds one line of a client, at least 1024.
-	MaxLineBytes int `yaml:"max_line_bytes" reload:"live"`
+	MaxLineBytes Size `yaml:"max_line_bytes" reload:"live"`
 	// AllowUIDs lists the users besides the daemon's own that may connect.
 	AllowUIDs []int `yaml:"allow_uids" reload:"restart"`
 	// AppsMayOperate admits registered apps' processes and their child processes to the
 	// operator socket. It is for tests only.
 	AppsMayOperate bool `yaml:"apps_may_operate" reload:"live"`
 	// MaxQueueBytes bounds the bytes that wait for one slow reader. It holds at least one line.
-	MaxQueueBytes int `yaml:"max_queue_bytes" reload:"live"`
+	MaxQueueBytes Size `yaml:"max_queue_bytes" reload:"live"`
 	// MaxTotalQueueBytes bounds the bytes that wait for all readers together; one process
 	// may have half of it. It is at least twice MaxQueueBytes.
-	MaxTotalQueueBytes int `yaml:"max_total_queue_bytes" reload:"live"`
+	MaxTotalQueueBytes Size `yaml:"max_total_queue_bytes" reload:"live"`
 	// MaxInFlight bounds the requests in progress on one connection.
 	MaxInFlight int `yaml:"max_in_flight" reload:"live"`
 	// MaxConnections bounds the connections of apps, and MaxConnectionsPerProcess those of
@@ -197,7 +197,7 @@ type OCIP struct {
 	// ExpiresAfter is the life of a new exchange.
 	ExpiresAfter time.Duration `yaml:"expires_after"`
 	// MaxAnnotationBytes bounds the encoded annotation of one message.
-	MaxAnnotationBytes int `yaml:"max_annotation_bytes"`
+	MaxAnnotationBytes Size `yaml:"max_annotation_bytes"`
 	// Disclosure is the place of the AI disclosure in content: suffix, prefix or none.
 	Disclosure string     `yaml:"disclosure"`
 	Commitment Commitment `yaml:"commitment"`
@@ -336,9 +336,9 @@ type Store struct {
 	// WarnFreeBytes is the free space below which the daemon warns, and MinFreeBytes the
 	// free space below which it takes nothing new; zero disables a limit. ReserveBytes is
 	// kept beside the database for the last records, zero keeps none.
-	WarnFreeBytes int `yaml:"warn_free_bytes"`
-	MinFreeBytes  int `yaml:"min_free_bytes"`
-	ReserveBytes  int `yaml:"reserve_bytes"`
+	WarnFreeBytes Size `yaml:"warn_free_bytes"`
+	MinFreeBytes  Size `yaml:"min_free_bytes"`
+	ReserveBytes  Size `yaml:"reserve_bytes"`
 }
 
 // Audit configures the contents of records and the folder of their mirror.
@@ -375,7 +375,7 @@ type Redact struct {
 // of two limits.
 type Rotate struct {
 	// Bytes bounds the file, except for a single longer record.
-	Bytes int `yaml:"bytes"`
+	Bytes Size `yaml:"bytes"`
 	// Age bounds the age of the file's first record.
 	Age time.Duration `yaml:"age"`
 }

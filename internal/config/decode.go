@@ -341,12 +341,13 @@ func (d *decoder) raw(at keypath.Path, n *yaml.Node) any {
 // scalar reads one value of a known type.
 func (d *decoder) scalar(at keypath.Path, n *yaml.Node, out reflect.Value) {
 	want, tag := describeType(out.Type())
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != tag {
+	got := n.ShortTag()
+	if n.Kind != yaml.ScalarNode || got != tag && (out.Type() != sizeType || got != "!!str") {
 		d.want(at, n, want)
 		return
 	}
 	text := n.Value
-	if tag == "!!int" {
+	if got == "!!int" {
 		var v int64
 		if err := n.Decode(&v); err != nil {
 			d.want(at, n, want)
@@ -364,6 +365,8 @@ func describeType(t reflect.Type) (want, tag string) {
 	switch {
 	case t == durationType:
 		return "a duration such as 250ms, 5s or 24h", "!!str"
+	case t == sizeType:
+		return "a size such as 4096, 64KB or 1MiB", "!!int"
 	case t.Kind() == reflect.Bool:
 		return "true or false", "!!bool"
 	case t.Kind() == reflect.Int:
@@ -378,6 +381,10 @@ func setText(out reflect.Value, text string) bool {
 	switch {
 	case out.Type() == durationType:
 		v, err := time.ParseDuration(text)
+		out.SetInt(int64(v))
+		return err == nil
+	case out.Type() == sizeType:
+		v, err := parseSize(text)
 		out.SetInt(int64(v))
 		return err == nil
 	case out.Kind() == reflect.Bool:

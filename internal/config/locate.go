@@ -98,7 +98,7 @@ func placesOf(file string, getenv func(string) string) (known map[string]string,
 	daemons := running.With(filepath.Join(runtimeDir(getenv), "running"), whole, slices.Collect(maps.Keys(Default().places())))
 	switch len(daemons) {
 	case 0:
-		return nil, "it is broken, and no daemon that runs with it has left word where it is"
+		return nil, "it is broken, and no running daemon uses it"
 	case 1:
 		return daemons[0].Places, ""
 	}

@@ -311,10 +311,14 @@ func plainValue(v reflect.Value) any {
 	case reflect.Interface:
 		return v.Interface()
 	}
-	if v.Type() == durationType {
-		return v.Interface().(time.Duration).String()
+	switch at := v.Interface().(type) {
+	case time.Duration:
+		return at.String()
+	case Size:
+		return at.plain()
+	default:
+		return at
 	}
-	return v.Interface()
 }
 
 // plain is the shown form of a value, or nil if it will not be shown.

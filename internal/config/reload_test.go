@@ -149,7 +149,7 @@ func TestSince(t *testing.T) {
 			`apps["@acme/a"].api.password: *** -> ***`}},
 		{"a secret is taken out", edit(`botToken: "123:first", `, ""), []string{"channels.telegram.botToken: *** -> <nil>"}},
 		{"a sink is gone", before[:strings.Index(before, "audit:")], []string{
-			"audit.sinks.c: map[endpoint:https://***@c.example/v1/logs from:start headers:map[Authorization:***] max_bytes:8000 name:c timeout:10s type:otlp] -> <nil>"}},
+			"audit.sinks.c: map[endpoint:https://***@c.example/v1/logs from:start headers:map[Authorization:***] max_bytes:8KB name:c timeout:10s type:otlp] -> <nil>"}},
 		{"own data", edit("own: 1", "own: {deep: [1, 2]}"), []string{"policy.data.own: 1 -> <nil>", "policy.data.own.deep: <nil> -> [1 2]"}},
 		{"a text that is long", edit("own: 1", "own: "+strings.Repeat("é", 200)), []string{
 			"policy.data.own: 1 -> " + strings.Repeat("é", 126) + "…"}},

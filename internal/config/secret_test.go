@@ -211,7 +211,7 @@ func TestNoSecretInARefusal(t *testing.T) {
 		{`store: {url: "u:MARKER@tcp(h)/db"}`, `got "***@tcp(h)/db"`},
 		{"store: {url: [MARKER]}", "store.url: want text, got a list"},
 		{"log: {level: Bearer MARKER}", `unknown log level "Bearer ***"`},
-		{"ipc: {max_line_bytes: Bearer MARKER}", `want a whole number, got "Bearer ***"`},
+		{"ipc: {max_in_flight: Bearer MARKER}", `want a whole number, got "Bearer ***"`},
 		{`"https://u:MARKER@h": 1`, `unknown key "https://***@h"`},
 		{`audit: {redact: {patterns: ['AGE-SECRET-KEY-1MARKER(']}}`, `cannot use "[*]{3}": missing closing )`},
 		{"audit: {recipients: [AGE-SECRET-KEY-1MARKER]}", "it is a private key"},

@@ -33,7 +33,7 @@ type Sink struct {
 	Network string `yaml:"network,omitempty"`
 	Address string `yaml:"address,omitempty"`
 	// MaxBytes bounds a syslog message, 2048 to 131072.
-	MaxBytes int `yaml:"max_bytes"`
+	MaxBytes Size `yaml:"max_bytes"`
 	// Enterprise is the private enterprise number in syslog's structured data, zero
 	// for the one of [export.DefaultEnterprise].
 	Enterprise int     `yaml:"enterprise_number,omitempty"`
@@ -144,7 +144,7 @@ func (s *Sink) checkHTTP(p *problems, at keypath.Path) {
 
 func (s *Sink) checkSyslog(p *problems, at keypath.Path) {
 	p.word(at.Key("network"), "network", s.Network, "unixgram", "unix", "tcp", "tls")
-	p.between(at.Key("max_bytes"), s.MaxBytes, minSyslogBytes, maxSyslogBytes)
+	p.size(at.Key("max_bytes"), s.MaxBytes, minSyslogBytes, maxSyslogBytes)
 	p.between(at.Key("enterprise_number"), s.Enterprise, 0, math.MaxUint32)
 	if (s.TLS != SinkTLS{}) && s.Network != "tls" {
 		p.bad(at.Key("tls"), "is for the network tls, and this one is %s", s.Network)

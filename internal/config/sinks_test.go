@@ -73,7 +73,7 @@ func TestSinkErrors(t *testing.T) {
 		{`{ name: a, type: syslog, network: unix, address: dev/log }`, `want the absolute path of a socket`},
 		{`{ name: a, type: syslog, network: unix, address: /dev/log, enterprise_number: -1 }`, `got -1`},
 		{`{ name: a, type: journald, enterprise_number: 61001 }`, `is for sinks of type syslog`},
-		{`{ name: a, type: syslog, network: unix, address: /dev/log, max_bytes: 100 }`, `want 2048 to 131072, got 100`},
+		{`{ name: a, type: syslog, network: unix, address: /dev/log, max_bytes: 100 }`, `want 2KiB to 128KiB, got 100`},
 		{`{ name: a, type: syslog, network: tcp, address: "x:1", tls: { ca: /c } }`, `is for the network tls, and this one is tcp`},
 		{`{ name: a, type: journald, from: yesterday }`, `unknown beginning "yesterday"`},
 		{`{ name: a, type: journald, filter: { result: no } }`, `audit.sinks[0].filter.result: unknown result`},

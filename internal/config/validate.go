@@ -112,9 +112,9 @@ func (c *Config) check(p *problems) {
 	}
 
 	p.atLeast(key("ocip", "max_rounds"), c.OCIP.MaxRounds, 1)
-	p.atLeast(key("ocip", "max_annotation_bytes"), c.OCIP.MaxAnnotationBytes, 1)
+	p.size(key("ocip", "max_annotation_bytes"), c.OCIP.MaxAnnotationBytes, 1, 0)
 	if c.IPC.MaxLineBytes >= minLineBytes && c.OCIP.MaxAnnotationBytes >= c.IPC.MaxLineBytes {
-		p.bad(key("ocip", "max_annotation_bytes"), "want less than ipc.max_line_bytes (%d), got %d",
+		p.bad(key("ocip", "max_annotation_bytes"), "want less than ipc.max_line_bytes (%s), got %s",
 			c.IPC.MaxLineBytes, c.OCIP.MaxAnnotationBytes)
 	}
 	p.word(key("ocip", "default_classification"), "level", c.OCIP.DefaultClassification, levels()...)
@@ -133,7 +133,7 @@ func (c *Config) check(p *problems) {
 	if keep := c.Audit.Keep; keep != 0 && keep < minKeep {
 		p.bad(key("audit", "keep"), "%s is less than %s; 0s keeps all", keep, minKeep)
 	}
-	p.atLeast(key("audit", "rotate", "bytes"), c.Audit.Rotate.Bytes, minRotateBytes)
+	p.size(key("audit", "rotate", "bytes"), c.Audit.Rotate.Bytes, minRotateBytes, 0)
 	p.positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
 	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
 	p.word(key("log", "format"), "format", c.Log.Format, "auto", "json", "console")
@@ -167,12 +167,12 @@ func (c *Config) checkStore(p *problems) {
 	if url := c.Store.URL; url != "" && databaseFile(url) == "" {
 		p.bad(at.Key("url"), "want a file, as a path or behind sqlite:, or nothing, because this daemon keeps its store in SQLite; got %q", mask.URL(url))
 	}
-	p.atLeast(at.Key("warn_free_bytes"), c.Store.WarnFreeBytes, 0)
-	p.atLeast(at.Key("min_free_bytes"), c.Store.MinFreeBytes, 0)
+	p.size(at.Key("warn_free_bytes"), c.Store.WarnFreeBytes, 0, 0)
+	p.size(at.Key("min_free_bytes"), c.Store.MinFreeBytes, 0, 0)
 	if warn := c.Store.WarnFreeBytes; warn > 0 && c.Store.MinFreeBytes > warn {
-		p.bad(at.Key("min_free_bytes"), "want at most store.warn_free_bytes (%d), so that the warning comes first, got %d", warn, c.Store.MinFreeBytes)
+		p.bad(at.Key("min_free_bytes"), "want at most store.warn_free_bytes (%s), so that the warning comes first, got %s", warn, c.Store.MinFreeBytes)
 	}
-	p.between(at.Key("reserve_bytes"), c.Store.ReserveBytes, 0, maxReserve)
+	p.size(at.Key("reserve_bytes"), c.Store.ReserveBytes, 0, maxReserve)
 }
 
 // loopback matches a numeric address of this machine's loopback with a port: a name could
@@ -264,13 +264,13 @@ func expressionFault(expression string, err error) error {
 
 func (c *Config) checkIPC(p *problems) {
 	ipc := keypath.Path{}.Key("ipc")
-	p.atLeast(ipc.Key("max_line_bytes"), c.IPC.MaxLineBytes, minLineBytes)
-	p.atLeast(ipc.Key("max_queue_bytes"), c.IPC.MaxQueueBytes, 1)
+	p.size(ipc.Key("max_line_bytes"), c.IPC.MaxLineBytes, minLineBytes, 0)
+	p.size(ipc.Key("max_queue_bytes"), c.IPC.MaxQueueBytes, 1, 0)
 	if c.IPC.MaxQueueBytes >= 1 && c.IPC.MaxQueueBytes < c.IPC.MaxLineBytes {
-		p.bad(ipc.Key("max_queue_bytes"), "want at least ipc.max_line_bytes (%d), so that one line fits, got %d",
+		p.bad(ipc.Key("max_queue_bytes"), "want at least ipc.max_line_bytes (%s), so that one line fits, got %s",
 			c.IPC.MaxLineBytes, c.IPC.MaxQueueBytes)
 	}
-	p.atLeast(ipc.Key("max_total_queue_bytes"), c.IPC.MaxTotalQueueBytes, 1)
+	p.size(ipc.Key("max_total_queue_bytes"), c.IPC.MaxTotalQueueBytes, 1, 0)
 	p.atLeast(ipc.Key("max_in_flight"), c.IPC.MaxInFlight, 1)
 	p.atLeast(ipc.Key("max_connections"), c.IPC.MaxConnections, 1)
 	p.atLeast(ipc.Key("max_connections_per_process"), c.IPC.MaxConnectionsPerProcess, 1)

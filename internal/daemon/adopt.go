@@ -87,7 +87,7 @@ func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
 
 func limits(cfg *config.Config) ipc.Limits {
 	return ipc.Limits{
-		LineBytes: cfg.IPC.MaxLineBytes, QueueBytes: cfg.IPC.MaxQueueBytes, TotalQueueBytes: max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes),
+		LineBytes: int(cfg.IPC.MaxLineBytes), QueueBytes: int(cfg.IPC.MaxQueueBytes), TotalQueueBytes: int(max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes)),
 		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections, ProcessConnections: cfg.IPC.MaxConnectionsPerProcess,
 		// Users that may connect share the connections.
 		UserConnections: max(1, cfg.IPC.MaxConnections/(1+len(cfg.IPC.AllowUIDs))),

@@ -58,8 +58,8 @@ func (d *Daemon) checkPlaces(context.Context) error {
 // its remains, and readers would take the new log for the whole.
 func (d *Daemon) refuseMissing() error {
 	missing := func(there string) error {
-		return &audit.Fault{Problem: fmt.Sprintf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup; or, without one, begin a new log that says what is known of it: ocipd restore --new-log",
-			d.database, there)}
+		return &audit.Fault{Problem: fmt.Sprintf("cannot find the database %s (there is none, or an empty one), and %s: put it back from where it was moved, or from a backup%s",
+			d.database, there, audit.OrNewLog)}
 	}
 	if info, err := os.Lstat(d.database + "-wal"); err == nil && info.Size() > 0 {
 		return missing("its write-ahead log is there without it")

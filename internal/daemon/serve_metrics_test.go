@@ -86,7 +86,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`ocipd_decisions_total{code="",result="allow",side="sender"} 1`, `ocipd_decisions_total{code="CROSS_ENTERPRISE_BLOCKED",result="deny",side="sender"} 1`,
 		`ocipd_decisions_total{code="COMMITMENT_REQUIRES_HUMAN",result="require_approval",side="sender"} 1`,
 		"ocipd_holds_total 1", "ocipd_held_messages 1", `ocipd_deliveries_total{result="handed_over"} 1`,
-		`ocipd_requests_total{code="OK",method="message.dispatch"} 2`, `ocipd_requests_total{code="FORBIDDEN",method="message.dispatch"} 1`,
+		`ocipd_requests_total{code="OK",method="message.dispatch"} 2`, `ocipd_requests_total{code="FORBIDDEN",method="message.dispatch"} 1`, `ocipd_request_errors_total{code="FORBIDDEN"} 1`,
 		"ocipd_decision_duration_seconds_count ", "ocipd_apps 2", "ocipd_agents 2", `ocipd_build_info{goversion="go`, "process_open_fds", "go_goroutines",
 	} {
 		if !strings.Contains(page, want) {
@@ -284,16 +284,23 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 	for _, result := range []string{"handed_over", "delivered", "failed", "expired"} {
 		want = append(want, fmt.Sprintf("ocipd_deliveries_total{result=%q} 0", result))
 	}
-	for _, code := range append(api.Codes(), "OK") {
-		want = append(want, fmt.Sprintf("ocipd_requests_total{code=%q,method=\"message.dispatch\"} 0", code))
+	for _, code := range api.Codes() {
+		want = append(want, fmt.Sprintf("ocipd_request_errors_total{code=%q} 0", code))
+	}
+	for _, method := range daemon.MethodNames() {
+		want = append(want, fmt.Sprintf("ocipd_requests_total{code=\"OK\",method=%q} ", method))
 	}
 	for _, line := range want {
-		if !strings.Contains(page, line+"\n") {
+		if !strings.Contains(page, "\n"+line) {
 			t.Errorf("%s is missing", line)
 		}
 	}
 	if strings.Contains(page, `="other"`) {
 		t.Error("what has no word is shown before it came")
+	}
+	// A row at zero for each error of each method would hide everything else.
+	if rows := strings.Count(page, "\nocipd_requests_total{"); rows != len(daemon.MethodNames()) {
+		t.Errorf("%d rows count requests before any came, of %d methods", rows, len(daemon.MethodNames()))
 	}
 }
 

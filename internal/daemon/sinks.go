@@ -39,7 +39,7 @@ func sinkSpecs(sinks []config.Sink) []export.Spec {
 		s := &sinks[i]
 		specs[i] = export.Spec{
 			Name: s.Name, Type: s.Type, Path: s.Path, Endpoint: s.Endpoint, Headers: s.Headers, Gzip: s.Gzip,
-			Network: s.Network, Address: s.Address, MaxBytes: s.MaxBytes, Enterprise: s.Enterprise, TLS: export.TLS(s.TLS), Timeout: s.Timeout, From: s.From,
+			Network: s.Network, Address: s.Address, MaxBytes: int(s.MaxBytes), Enterprise: s.Enterprise, TLS: export.TLS(s.TLS), Timeout: s.Timeout, From: s.From,
 		}
 		for _, m := range audit.Filters() {
 			*m.Of(&specs[i].Filter.Like) = s.Filter[m.Key()]

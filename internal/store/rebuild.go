@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"github.com/openclawos/ocipd/internal/store/foldrows"
@@ -25,7 +26,7 @@ type Rebuilt struct {
 // of its rows. It refuses a database whose schema somebody has changed, with which no daemon starts.
 func (r *Reader) Rebuild(ctx context.Context, path string, key []byte) (made Rebuilt, err error) {
 	if err := r.CheckSchema(ctx); err != nil {
-		return made, fmt.Errorf("cannot make rows in this database: %w; put a backup back (ocipd restore DIR)", err)
+		return made, fmt.Errorf("cannot make rows in this database: %w; "+audit.PutBack, err)
 	}
 	first, err := r.FirstSeq(ctx)
 	if err != nil {

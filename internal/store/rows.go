@@ -23,7 +23,7 @@ func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (seals
 		err = checkSchema(w.Conn)
 	}
 	if _, ok := errors.AsType[*audit.Fault](err); ok {
-		err = fmt.Errorf("cannot use the store: %w; put a backup back (ocipd restore DIR)", err)
+		err = fmt.Errorf("cannot use the store: %w; "+audit.PutBack, err)
 	}
 	if err != nil {
 		return nil, false, err
@@ -60,7 +60,7 @@ func (s *Store) checkTail(ctx context.Context) error {
 	err := rowseal.Tail(ctx, s.db, s.seals, from)
 	if found, ok := errors.AsType[*AlteredError](err); ok {
 		return fmt.Errorf("cannot start on a damaged audit log: %w", &audit.Fault{
-			Problem: "audit record " + found.Key + ": its seal says that somebody else than the daemon wrote it, or changed it; put a backup back (ocipd restore DIR)",
+			Problem: "audit record " + found.Key + ": its seal says that somebody else than the daemon wrote it, or changed it; " + audit.PutBack,
 		})
 	}
 	return err

@@ -42,7 +42,7 @@ type Set struct {
 	recorded atomic.Uint64
 
 	deliveries, accepted, ended, refused map[string]prometheus.Counter
-	requests                             *prometheus.CounterVec
+	requests, errors                     *prometheus.CounterVec
 	held                                 prometheus.Counter
 
 	decide, commit, hookWait, batch prometheus.Histogram
@@ -94,8 +94,8 @@ const allow = "allow"
 const codeOK = "OK"
 
 // New makes a set. It shows the counters for the given words at zero from the start: otherwise a
-// scraper could not see the first event as an increase. It shows an unknown word, and a combination
-// of words that do not go together, only after the first event.
+// scraper could not see the first event as an increase. It shows an unknown word, a combination of
+// words that do not go together, and the errors of a method, only after the first event.
 func New(w Words) *Set {
 	s := &Set{registry: prometheus.NewRegistry(), words: w, allowed: map[string]prometheus.Counter{}}
 	s.decisions = s.counters("ocipd_decisions_total", "Decisions about messages on record, by side, verdict and code.", "side", "result", "code")
@@ -116,6 +116,10 @@ func New(w Words) *Set {
 	s.ended = s.counted("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, NotFinished, PushedOut, TurnedAway)
 	s.refused = s.counted("ocipd_refused_lines_total", "Lines that were refused before a method was called.", "reason", TooLong, Malformed, UnknownMethod, NotAdmitted)
 	s.requests = s.counters("ocipd_requests_total", "Requests that were answered, by method and code.", "method", "code")
+	s.errors = s.counters("ocipd_request_errors_total", "Requests that were answered with an error, by code.", "code")
+	for _, code := range w.ErrorCodes {
+		s.errors.WithLabelValues(code)
+	}
 	s.decide = s.histogram("ocipd_decision_duration_seconds", "Time to weigh one message, policy and detectors included.", durations())
 	s.commit = s.histogram("ocipd_commit_duration_seconds", "Time to make one batch of changes durable.", durations())
 	s.batch = s.histogram("ocipd_commit_batch_changes", "Changes that share one commit.", prometheus.ExponentialBuckets(1, 2, 10))
@@ -269,21 +273,22 @@ func (s *Set) Refused(reason string) {
 
 // Requests counts the requests of one method.
 type Requests struct {
-	codes    []string
-	counters *prometheus.CounterVec
-	ok       prometheus.Counter
+	codes            []string
+	counters, errors *prometheus.CounterVec
+	ok               prometheus.Counter
 }
 
 // Method returns the counters of a method, for its server to keep. The name must be one of the
-// daemon's own, never one from a request.
+// daemon's own, never one from a request. At first it has a row for results alone: a row at zero
+// for each error too would be most of the page. The counter of errors has a row for each code.
 func (s *Set) Method(name string) *Requests {
 	if s == nil {
 		return nil
 	}
-	for _, code := range s.words.ErrorCodes {
-		s.requests.WithLabelValues(name, code)
+	return &Requests{
+		codes: s.words.ErrorCodes, counters: s.requests.MustCurryWith(prometheus.Labels{"method": name}), errors: s.errors,
+		ok: s.requests.WithLabelValues(name, codeOK),
 	}
-	return &Requests{codes: s.words.ErrorCodes, counters: s.requests.MustCurryWith(prometheus.Labels{"method": name}), ok: s.requests.WithLabelValues(name, codeOK)}
 }
 
 // Answered counts an answer, by the code of its error, "" for a result.
@@ -291,7 +296,9 @@ func (r *Requests) Answered(code string) {
 	switch {
 	case r == nil:
 	case code != "":
-		r.counters.WithLabelValues(known(code, r.codes)).Inc()
+		code = known(code, r.codes)
+		r.counters.WithLabelValues(code).Inc()
+		r.errors.WithLabelValues(code).Inc()
 	default:
 		r.ok.Inc()
 	}

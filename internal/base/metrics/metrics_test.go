@@ -94,7 +94,7 @@ func TestSeriesAreFixed(t *testing.T) {
 		method.Answered(text)
 	}
 	after := exposition(t, s)
-	if made := strings.Count(after, "\n") - before; made != 3 || strings.Contains(after, "telegram") {
+	if made := strings.Count(after, "\n") - before; made != 4 || strings.Contains(after, "telegram") {
 		t.Errorf("counting made %d series", made)
 	}
 }

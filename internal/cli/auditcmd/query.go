@@ -53,7 +53,7 @@ sealed.`,
 		},
 	}
 	f.add(c)
-	c.Flags().IntVar(&limit, "limit", api.DefaultPage, "print at most `N` records")
+	c.Flags().IntVarP(&limit, "limit", "n", api.DefaultPage, "print at most `N` records")
 	c.Flags().BoolVar(&all, "all", false, "print all records")
 	c.Flags().Uint64Var(&before, "before", 0, "print records before this `SEQ`")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")

@@ -97,7 +97,7 @@ func advice(ctx context.Context, l *verify.Log, f *verify.Findings) string {
 	if !l.Readable() {
 		return "put a copy of that file back, or move it out of its directory for whoever looks into it"
 	}
-	return "stop the daemon, keep a copy of its files for whoever looks into it, and put a backup back: ocipd restore DIR"
+	return "stop the daemon, keep a copy of its files for whoever looks into it, and " + audit.PutBack
 }
 
 // log returns the log at a path, by default this daemon's, with everything to verify it

@@ -61,7 +61,7 @@ configuration says, as an envelope has shown ("learned"), or unknown. With
 	flags.StringVar(&params.Channel, "channel", "", "those of the channel of this `ID`")
 	flags.BoolVar(&unknown, "unknown", false, "those that nobody declared")
 	flags.BoolVar(&entries, "entries", false, "the entries of the directory file, in the file's order")
-	flags.IntVar(&limit, "limit", api.DefaultPage, "look at the `N` sessions that were used last")
+	flags.IntVarP(&limit, "limit", "n", api.DefaultPage, "look at the `N` sessions that were used last")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one contact a line")
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/place"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -263,7 +264,7 @@ func (d *Examiner) lost() []Diagnosis {
 	for _, left := range []string{p.mirror, p.checkpoints} {
 		if cli.Exists(left) {
 			return []Diagnosis{failed("the database %s is gone, and %s is still there", p.database, left).
-				advise("where it was moved, put the file back under its name, and else from a backup; without one, begin a new log: ocipd restore --new-log")}
+				advise("where it was moved, put the file back under its name, and else from a backup" + audit.OrNewLog)}
 		}
 	}
 	return nil

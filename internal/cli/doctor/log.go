@@ -48,10 +48,10 @@ func (d *Examiner) log() (found []Diagnosis) {
 	}
 	head, err := r.CheckTail(d.ctx)
 	if err != nil {
-		return []Diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state)}
+		return []Diagnosis{failed("the end of the log is damaged: %v", err).advise(verifyAdvice+"; keep a copy of %s before anything else; then "+audit.PutBack, p.state)}
 	}
 	if d.live != nil && d.live.Audit.Damaged != "" {
-		found = append(found, failed("the log is not what was written: %s", term.Printable(d.live.Audit.Damaged)).advise(verifyAdvice+"; keep a copy of %s before anything else", p.state))
+		found = append(found, failed("the log is not what was written: %s", term.Printable(d.live.Audit.Damaged)).advise(verifyAdvice+"; keep a copy of %s before anything else; then "+audit.PutBack, p.state))
 	} else if cli.Exists(p.database + ".latched") {
 		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).advise("the next start verifies the whole log"))
 	}
@@ -101,7 +101,7 @@ func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered 
 	case keys[len(keys)-1].Verifier != inForce:
 		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
 	case !cli.Exists(filepath.Join(d.places.keys, "checkpoint.key")):
-		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup, for the daemon does not start without it; or without one: ocipd restore --new-log"))
+		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup, for the daemon does not start without it"+audit.OrNewLog))
 	}
 	return c.Size, append(found, d.digestKeys(r)...)
 }

@@ -65,7 +65,7 @@ func (d *Examiner) known() (found []Diagnosis) {
 		}
 	}
 	if len(missing) > 0 {
-		found = append(found, passed("the own chat of %s is not known, which is a stranger's until it is", strings.Join(missing, ", ")).
+		found = append(found, passed("%s's own chat is not set, so it is treated as a stranger's", strings.Join(missing, "'s and ")).
 			advise("write to the agent from there, and then: ocipd contacts bind --me"))
 	}
 	return found

@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-const rowsAdvice = "ocipd audit verify --database names them; keep a copy of the database for whoever looks into it, and put a backup back: ocipd restore DIR"
+const rowsAdvice = "ocipd audit verify --database names them; keep a copy of the database for whoever looks into it, and put a backup back: ocipd restore DIR, or make the rows anew from the log: ocipd audit rebuild-state FILE"
 
 // rows checks the seals of the rows beside the log. A running daemon has checked them
 // itself, and recorded its findings.

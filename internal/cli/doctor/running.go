@@ -219,7 +219,7 @@ func (d *Examiner) service() (found []Diagnosis) {
 	well := passed("%s is %s (%s), %s", systemd.ServiceName, unit["ActiveState"], unit["SubState"], unit["UnitFileState"])
 	// This is right for agents that end with the session, so it is not a fault.
 	if name := currentUser(); !service.Lingers(name) {
-		well = well.advise("it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s", name)
+		well = well.advise("%s", service.LastLogout(name))
 	}
 	return orWell(found, well)
 }
@@ -319,7 +319,7 @@ func (d *Examiner) sinks() (found []Diagnosis) {
 // witnesses checks whether the witnesses cosign the log's checkpoints.
 func (d *Examiner) witnesses() (found []Diagnosis) {
 	if d.live == nil {
-		return []Diagnosis{passed("looked at when the daemon runs")}
+		return []Diagnosis{passed("checked only while the daemon runs")}
 	}
 	for _, p := range d.live.Paused {
 		name, refused := strings.CutPrefix(p.By, "witness:")
@@ -353,7 +353,7 @@ const ManyBehind = 5000
 // index checks whether the index keeps up with the log.
 func (d *Examiner) index() []Diagnosis {
 	if d.live == nil {
-		return []Diagnosis{passed("looked at when the daemon runs; without one the log is read")}
+		return []Diagnosis{passed("checked only while the daemon runs; without one the log is read")}
 	}
 	if behind := d.live.Audit.Seq - min(d.live.Audit.Indexed, d.live.Audit.Seq); behind > ManyBehind {
 		return []Diagnosis{warned("the index is %d records behind: queries read those one by one", behind).advise("it catches up by itself; look at the daemon's log if it does not")}

@@ -102,7 +102,7 @@ line. --json prints one side a line.`,
 	flags.StringVar(&params.Agent, "agent", "", "exchanges of the agent with this instance `ID`")
 	flags.StringVar(&params.Counterparty, "counterparty", "", "exchanges with the counterparty of this instance `ID`")
 	flags.StringVar(&params.Outcome, "outcome", "", "exchanges with this `OUTCOME`: "+strings.Join(outcomes(), ", "))
-	flags.IntVar(&limit, "limit", api.DefaultPage, "print at most `N` sides")
+	flags.IntVarP(&limit, "limit", "n", api.DefaultPage, "print at most `N` sides")
 	flags.BoolVar(&all, "all", false, "print every side")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one side a line")
 	cli.Choices(c, "outcome", outcomes())

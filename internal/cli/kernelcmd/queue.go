@@ -46,7 +46,7 @@ of the decisions. --json prints one message a line.`,
 	flags.StringVar(&params.Queue, "queue", "", "the queue of this `NAME`, such as channel:telegram or agent:bob")
 	flags.StringVar(&params.Agent, "agent", "", "what the agent of this `ID` sends or is sent")
 	flags.StringVar(&params.Channel, "channel", "", "what goes through the channel of this `ID`")
-	flags.IntVar(&limit, "limit", api.DefaultPage, "print at most `N` messages")
+	flags.IntVarP(&limit, "limit", "n", api.DefaultPage, "print at most `N` messages")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one message a line")
 	return c
 }

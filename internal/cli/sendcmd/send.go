@@ -262,7 +262,7 @@ func say(p *cli.Process, method string, said *spoken) error {
 	}
 	// A decision that could not be recorded has no record.
 	if said.AuditID != "" {
-		fmt.Fprintf(&b, "\nrecord: ocipd audit query --record %s", said.AuditID)
+		fmt.Fprintf(&b, "\nto read its record: ocipd audit query --record %s", said.AuditID)
 	}
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if err := term.Line(p.Stdout, line); err != nil {

@@ -13,7 +13,7 @@ import (
 func TestRefusalWithoutARecord(t *testing.T) {
 	for id, want := range map[string]string{
 		"":      "refused: AUDIT_WRITE_FAILED: the disk is full\n",
-		"01a2f": "refused: AUDIT_WRITE_FAILED: the disk is full\nrecord: ocipd audit query --record 01a2f\n",
+		"01a2f": "refused: AUDIT_WRITE_FAILED: the disk is full\nto read its record: ocipd audit query --record 01a2f\n",
 	} {
 		var out bytes.Buffer
 		p := &cli.Process{Stdout: &out}

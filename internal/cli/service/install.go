@@ -330,7 +330,7 @@ func (i *Installation) start() error {
 	}
 	fmt.Fprintln(i.Stdout, "the service runs; see: ocipd service status")
 	if name := i.userName(); !Lingers(name) {
-		fmt.Fprintf(i.Stdout, "it ends when you log out for good; to keep it, as root where that is refused: loginctl enable-linger %s\n", name)
+		fmt.Fprintln(i.Stdout, LastLogout(name))
 	}
 	i.callable()
 	return nil
@@ -364,6 +364,11 @@ func (i *Installation) stale() bool {
 	}
 	installed, err := os.Stat(i.program)
 	return err != nil || !os.SameFile(running, installed)
+}
+
+// LastLogout says how to keep a user's service running, see [Lingers].
+func LastLogout(name string) string {
+	return "it stops at your last logout; to keep it running (with sudo if that is refused): loginctl enable-linger " + name
 }
 
 // Lingers reports whether a user's services run without a session.

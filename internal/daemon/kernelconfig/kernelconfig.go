@@ -27,7 +27,7 @@ func New(c *config.Config) (kernel.Config, error) {
 			UnhealthyAfter: c.Health.UnhealthyAfter, DrainTimeout: c.DrainTimeout, AppsMayOperate: c.IPC.AppsMayOperate,
 		},
 		ActiveWindow: c.Sessions.ActiveWindow,
-		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: c.OCIP.MaxAnnotationBytes,
+		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: int(c.OCIP.MaxAnnotationBytes),
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
 		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required,
 		KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,

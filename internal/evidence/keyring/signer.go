@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -25,9 +26,6 @@ const (
 	nextFile    = "checkpoint.key.next"
 	publicFile  = "checkpoint.pub"
 )
-
-// orAnew is what can be done without a backup.
-const orAnew = ", or without one begin a new log that says what is known of this one: ocipd restore --new-log"
 
 // ErrNotInForce reports that the log was signed with a key that is not here.
 var ErrNotInForce = errors.New("the key that signs this log is not here")
@@ -78,7 +76,7 @@ func (s *Signer) first() (*signingKey, error) {
 	public := filepath.Join(s.dir, publicFile)
 	if _, err := os.Lstat(public); err == nil {
 		return nil, fmt.Errorf("cannot find the signing key %s, though its public key %s is there: put it back from a backup%s",
-			filepath.Join(s.dir, signingFile), public, orAnew)
+			filepath.Join(s.dir, signingFile), public, audit.OrNewLog)
 	}
 	k, err := s.generate()
 	if err != nil {
@@ -264,7 +262,7 @@ func (s *Signer) Settle(inForce string) error {
 		return s.Promote()
 	case inForce != "" && inForce != s.Verifier():
 		return fmt.Errorf("cannot continue to sign with %s: %w: it is %s; put it back from a backup%s",
-			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce, orAnew)
+			filepath.Join(s.dir, signingFile), ErrNotInForce, inForce, audit.OrNewLog)
 	case next == nil:
 		return nil
 	}

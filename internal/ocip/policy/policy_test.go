@@ -99,11 +99,11 @@ func TestDefaultPolicy(t *testing.T) {
 		policy string
 	}{
 		{"allowed", nil, nil, ocip.PolicyAnswer{
-			Allow: true, Reason: "information_query at internal is within policy.data",
+			Allow: true, Reason: "policy.data allows a question at level internal",
 			MaxClassification: ocip.Internal, HasMaxClassification: true,
 		}, "ocip.agent_exchange"},
 		{"rounds", map[string]any{"max_rounds": 2}, nil, ocip.PolicyAnswer{
-			Allow: true, Reason: "information_query at internal is within policy.data",
+			Allow: true, Reason: "policy.data allows a question at level internal",
 			MaxClassification: ocip.Internal, HasMaxClassification: true, MaxRounds: 2,
 		}, "ocip.agent_exchange"},
 		{"off", map[string]any{"enabled": false}, nil, ocip.PolicyAnswer{
