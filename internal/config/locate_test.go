@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -210,7 +211,9 @@ func TestLeftByTheDead(t *testing.T) {
 		if _, err := os.Stdout.WriteString("left"); err != nil {
 			t.Fatal(err)
 		}
-		select {}
+		// Until it is killed. The runtime ends a process in which nothing can ever happen.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
 	}
 	run, file := t.TempDir(), write(t, t.TempDir(), "ocipd.yaml", "polcy: 1\n")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLeftByTheDead$")
@@ -219,6 +222,11 @@ func TestLeftByTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
