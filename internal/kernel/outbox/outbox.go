@@ -509,13 +509,13 @@ func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 
 // keptBack reports whether a delivery may not go out now: it is paused, or a person is dropping it.
 func (o *Outbox) keptBack(d *Delivery) bool {
-	return o.dropped.has(d.MessageID) || o.pausedBy(d) != ""
+	return o.dropped.has(d.MessageID) || d.pausedBy(o.host) != ""
 }
 
 // pausedBy returns the scope of a pause that keeps a delivery back, or "": a pause of the sender,
 // of the receiver, or of the channel.
-func (o *Outbox) pausedBy(d *Delivery) string {
-	return o.host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
+func (d *Delivery) pausedBy(host Host) string {
+	return host.PausedBy(d.About.ChannelID, d.From, d.About.AgentID)
 }
 
 // sendLocked hands a message to the connection and never waits. Passed is set if it was kept back

@@ -132,7 +132,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	kind, name := directory.Split(m.Queue)
 	q := api.QueuedMessage{
 		Queue: m.Queue, DispatchID: m.DispatchID, AuditSeq: m.RecordSeq, Event: "hook:" + string(d.Hook), Sender: d.From,
-		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: d.letter.Size(), ExpiresAt: m.ExpiresAt, Paused: o.pausedBy(d),
+		Channel: d.About.ChannelID, SessionKey: d.About.SessionKey, Bytes: d.letter.Size(), ExpiresAt: m.ExpiresAt, Paused: d.pausedBy(o.host),
 	}
 	switch {
 	case d.Name != "":
