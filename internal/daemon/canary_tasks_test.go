@@ -130,6 +130,8 @@ func taskBases(method string) []object {
 		return []object{{"labels": texts("label"), "limit": 10}}
 	case "task.list":
 		return []object{{"tenant_id": "acme-corp", "phase": "spec_draft", "after": "tsk_" + uuid, "limit": 10}}
+	case "task.grants":
+		return []object{{"task_id": "tsk_" + uuid, "actor": free("builder"), "after": "grt_" + uuid, "limit": 10}}
 	case "task.import":
 		return []object{{
 			"origin": free("v1:x"), "title": free("title"), "phase": "completed", "workspace": "main", "spec": spec, "spec_markdown": free("# Goal\n"), "labels": texts("label"),

@@ -184,6 +184,7 @@ func taskNaming() map[string][]string {
 		"task.ask_permission":    {`{"task_id":"tsk_","attempt_id":"att_","tool_call":{"kind":"read","in_workspace":true},"options":[]}`},
 		"task.grant":             {`{"task_id":"tsk_","actor":"maker","attempt_id":"att_"}`, `{"task_id":"tsk_","actor":"builder","attempt_id":"att_"}`},
 		"task.revoke_grant":      {`{"task_id":"tsk_","grant_id":"grt_"}`, `{"grant_id":"grt_"}`, `{"grant_id":"grt_alone"}`},
+		"task.grants":            {`{"task_id":"tsk_","after":"grt_"}`},
 		"task.list":              {`{"after":"tsk_"}`},
 		"task.import":            {`{"origin":"v1:x","title":"t","phase":"spec_draft","workspace":"w","depends_on":["tsk_"]}`},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/logquery"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // client is the caller of the apps' methods: one app's connection.
@@ -20,7 +21,7 @@ type client = *kernel.Client
 // the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
 	k, log, reads := d.kernel, logquery.Log{Store: d.store, Search: d.index}, &reads{d: d}
-	return []ipc.Method{
+	return append(taskMethods(d), []ipc.Method{
 		ipc.Register("app.register", client.Register).Fails(api.Conflict, api.Forbidden),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
 		ipc.App("app.ready", ipc.Quick, client.Ready).Fails(api.Conflict),
@@ -46,37 +47,6 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("approval.confirm", ipc.Patient, client.Confirm).Fails(api.NotFound, api.Conflict),
 		ipc.App("approval.redeemable", ipc.Patient, client.Redeemable),
 		ipc.App("approval.withdraw", ipc.Patient, client.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
-
-		ipc.TaskAttach("task.attach", taskSession.Attach).Fails(api.Unauthorized),
-		ipc.Task("task.create", api.Unsigned, taskSession.Create),
-		ipc.Task("task.get", api.Reads, taskSession.Get),
-		ipc.Task("task.transition", api.Unsigned, taskSession.Transition),
-		ipc.Task("task.start_attempt", api.Unsigned, taskSession.StartAttempt),
-		ipc.Task("task.record_checkpoint", api.Unsigned, taskSession.RecordCheckpoint),
-		ipc.Task("task.record_artifact", api.Unsigned, taskSession.RecordArtifact),
-		ipc.Task("task.append_review", api.Unsigned, taskSession.AppendReview),
-		ipc.Task("task.request_approval", api.Unsigned, taskSession.RequestApproval),
-		ipc.Task("task.resolve_approval", api.SignedParams, taskSession.ResolveApproval),
-		ipc.Task("task.open_circuit", api.Unsigned, taskSession.OpenCircuit),
-		ipc.Task("task.list_ready", api.Reads, taskSession.ListReady),
-		ipc.Task("task.claim", api.Unsigned, taskSession.Claim),
-		ipc.Task("task.update", api.Unsigned, taskSession.Update),
-		ipc.Task("task.finish_attempt", api.Unsigned, taskSession.FinishAttempt),
-		ipc.Task("task.plan_effect", api.Unsigned, taskSession.PlanEffect),
-		ipc.Task("task.run_effect", api.Unsigned, taskSession.RunEffect),
-		ipc.Task("task.finish_effect", api.Unsigned, taskSession.FinishEffect),
-		ipc.Task("task.settle_effect", api.Signed, taskSession.SettleEffect),
-		ipc.Task("task.kill_effect", api.Unsigned, taskSession.KillEffect),
-		ipc.Task("task.cancel_effect", api.Unsigned, taskSession.CancelEffect),
-		ipc.Task("task.close_circuit", api.Signed, taskSession.CloseCircuit),
-		ipc.Task("task.ask_permission", api.Unsigned, taskSession.AskPermission),
-		ipc.Task("task.grant", api.Signed, taskSession.Grant),
-		ipc.Task("task.revoke_grant", api.Unsigned, taskSession.RevokeGrant),
-		ipc.Task("task.list", api.Reads, taskSession.List),
-		ipc.Task("task.import", api.Signed, taskSession.Import),
-		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),
-		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", api.Unsigned, d.runner.attach).Fails(api.Conflict),
-		ipc.OperatorAs("runner.report", api.Unsigned, d.runner.report).Fails(api.Conflict, api.Forbidden),
 
 		agentRow(d, "agent.send", granted.Send).Fails(api.Forbidden, api.NotFound, api.Conflict, api.Timeout, api.CapabilityDenied),
 		agentRow(d, "agent.read", granted.Read).Fails(api.Forbidden, api.Conflict),
@@ -129,7 +99,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorAs("audit.rotate_key", api.Signed, d.auditRotateKey).Fails(api.Forbidden),
 		ipc.OperatorAs("audit.retire", api.Signed, d.retention.Retire).Fails(api.Forbidden),
 		ipc.OperatorStream[api.ProfileChunk]("debug.profile", profile.Feed).Fails(api.Conflict),
-	}
+	}...)
 }
 
 // granted is the caller of methods for agents with grants.
@@ -166,6 +136,43 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 		return err
 	}, lasts)
 	return who, nil
+}
+
+// taskMethods are the methods about tasks.
+func taskMethods(d *Daemon) []ipc.Method {
+	return []ipc.Method{
+		ipc.TaskAttach("task.attach", taskSession.Attach).Fails(api.Unauthorized),
+		ipc.Task("task.create", api.Unsigned, taskSession.Create),
+		ipc.Task("task.get", api.Reads, taskSession.Get),
+		ipc.Task("task.transition", api.Unsigned, taskSession.Transition),
+		ipc.Task("task.start_attempt", api.Unsigned, taskSession.StartAttempt),
+		ipc.Task("task.record_checkpoint", api.Unsigned, taskSession.RecordCheckpoint),
+		ipc.Task("task.record_artifact", api.Unsigned, taskSession.RecordArtifact),
+		ipc.Task("task.append_review", api.Unsigned, taskSession.AppendReview),
+		ipc.Task("task.request_approval", api.Unsigned, taskSession.RequestApproval),
+		ipc.Task("task.resolve_approval", api.SignedParams, taskSession.ResolveApproval),
+		ipc.Task("task.open_circuit", api.Unsigned, taskSession.OpenCircuit),
+		ipc.Task("task.list_ready", api.Reads, taskSession.ListReady),
+		ipc.Task("task.claim", api.Unsigned, taskSession.Claim),
+		ipc.Task("task.update", api.Unsigned, taskSession.Update),
+		ipc.Task("task.finish_attempt", api.Unsigned, taskSession.FinishAttempt),
+		ipc.Task("task.plan_effect", api.Unsigned, taskSession.PlanEffect),
+		ipc.Task("task.run_effect", api.Unsigned, taskSession.RunEffect),
+		ipc.Task("task.finish_effect", api.Unsigned, taskSession.FinishEffect),
+		ipc.Task("task.settle_effect", api.Signed, taskSession.SettleEffect),
+		ipc.Task("task.kill_effect", api.Unsigned, taskSession.KillEffect),
+		ipc.Task("task.cancel_effect", api.Unsigned, taskSession.CancelEffect),
+		ipc.Task("task.close_circuit", api.Signed, taskSession.CloseCircuit),
+		ipc.Task("task.ask_permission", api.Unsigned, taskSession.AskPermission),
+		ipc.Task("task.grant", api.Signed, taskSession.Grant),
+		ipc.Task("task.revoke_grant", api.Unsigned, taskSession.RevokeGrant),
+		ipc.Task("task.grants", api.Reads, tasks.Grants),
+		ipc.Task("task.list", api.Reads, taskSession.List),
+		ipc.Task("task.import", api.Signed, taskSession.Import),
+		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),
+		ipc.OperatorStreamAs[taskapi.RunnerChunk]("runner.attach", api.Unsigned, d.runner.attach).Fails(api.Conflict),
+		ipc.OperatorAs("runner.report", api.Unsigned, d.runner.report).Fails(api.Conflict, api.Forbidden),
+	}
 }
 
 // agentWatch makes the row of the stream that tells an agent with a grant about its

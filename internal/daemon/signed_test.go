@@ -58,7 +58,7 @@ var signing = map[api.Signing][]string{
 	api.Reads: {
 		"approval.get", "approval.list", "approval.watch", "audit.inspect", "audit.query", "audit.stats", "audit.tail", "audit.verify", "config.diff", "contact.list",
 		"debug.profile", "exchange.get", "exchange.list", "grant.list", "kernel.describe", "kernel.methods", "kernel.status", "operator.challenge", "queue.list",
-		"store.snapshot", "task.get", "task.list", "task.list_ready", "task.watch",
+		"store.snapshot", "task.get", "task.grants", "task.list", "task.list_ready", "task.watch",
 	},
 	api.Unsigned: {
 		"backup.note", "grant.revoke", "policy.reload", "runner.attach", "runner.report", "sending.check", "sending.pause", "stream.cancel",

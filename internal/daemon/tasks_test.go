@@ -335,6 +335,7 @@ func taskParams(id string) map[string]m {
 		"task.ask_permission":    with(m{"tool_call": m{"kind": "read", "in_workspace": true}, "options": []any{}}),
 		"task.grant":             with(m{"actor": "checker", "attempt_id": att}),
 		"task.revoke_grant":      with(m{"grant_id": "grt_" + any36}),
+		"task.grants":            {},
 		"task.list":              {},
 		"task.import":            {"origin": "v1:x", "title": "t", "phase": "spec_draft", "workspace": "w"},
 	}

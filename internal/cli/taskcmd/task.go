@@ -47,11 +47,11 @@ begins with its code, such as GUARD_FAILED.`,
 	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
 	circuit := cli.Group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
 	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
-	effect := cli.Group(&cobra.Command{Use: "effect", Short: "list, run, finish, settle, cancel and end a task's effects"})
-	effect.AddCommand(t.newEffectList(), t.newEffectRun(), t.newEffectFinish(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
+	effect := cli.Group(&cobra.Command{Use: "effect", Short: "plan, list, run, finish, settle, cancel and end a task's effects"})
+	effect.AddCommand(newEffectPlan(t), t.newEffectList(), t.newEffectRun(), t.newEffectFinish(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
 	c.AddCommand(
-		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), t.newReview(),
-		t.newRequestApproval(), t.newRun(), t.newWait(), t.newGrant(), t.newRevokeGrant(), t.newImport(), t.newFiles(), circuit, effect,
+		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), newReview(t),
+		t.newRequestApproval(), t.newRun(), t.newWait(), newReady(t), newClaim(t), newGrant(t), newGrants(t), newRevokeGrant(t), t.newImport(), t.newFiles(), circuit, effect,
 	)
 	t.completes(c)
 	return c

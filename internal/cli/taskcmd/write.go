@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -249,99 +248,6 @@ func given(flag, text string) (jsontext.Value, error) {
 	return v, nil
 }
 
-func (t *command) newReview() *cobra.Command {
-	var as, verdict, summary string
-	var findings []string
-	c := t.about(&cobra.Command{
-		Use: "review TASK",
-		Example: "  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --as checker --verdict approved\n" +
-			"  ocipd task review tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --verdict changes_requested --finding 'major: no test of quotes'",
-		Short: "review a task's spec or its result",
-		Long: `Review a task: its spec while the spec is under review, otherwise its result. With
-a reviewer's token the review is that reviewer's. A person reviews with --as NAME;
-the command then issues itself a grant for that reviewer.`,
-	}, func(ctx context.Context, id string) error { return t.review(ctx, id, as, verdict, summary, findings) })
-	flags := c.Flags()
-	flags.StringVar(&as, "as", "", "review as this `ACTOR`, by a grant that is made for it")
-	flags.StringVar(&verdict, "verdict", "", "the `VERDICT`: "+strings.Join(task.Verdicts(), ", "))
-	flags.StringVar(&summary, "summary", "", "`TEXT` that says why")
-	flags.StringArrayVar(&findings, "finding", nil, "one `FINDING`, severity: message, where severity is "+strings.Join(task.Severities(), ", ")+"; once for each")
-	cli.KeyFlag(c, &t.key)
-	cli.Required(c, "verdict")
-	cli.Choices(c, "verdict", task.Verdicts())
-	return c
-}
-
-func (t *command) review(ctx context.Context, id, as, verdict, summary string, findings []string) error {
-	token, err := t.token()
-	if err != nil {
-		return err
-	}
-	if as != "" {
-		var granted taskapi.Granted
-		expires := 600
-		if err := t.said(t.OperateSigned(ctx, t.key, "task.grant", &taskapi.GrantParams{TaskID: id, Actor: as, ExpiresS: &expires}, &granted)); err != nil {
-			return err
-		}
-		token = granted.Token
-	}
-	if token == "" {
-		return cli.Usagef("cannot review as an operator: name the reviewer with --as")
-	}
-	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
-	defer cancel()
-	path, err := t.KernelSocket()
-	if err != nil {
-		return err
-	}
-	name, role, err := t.attached(ctx, path, token)
-	if err != nil {
-		return err
-	}
-	c, err := t.attach(ctx, token)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var v taskapi.View
-	if err := t.said(c.Call(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}}, &v)); err != nil {
-		return err
-	}
-	p := taskapi.ReviewParams{Write: write(id), AttemptID: v.CurrentAttempt, ReviewType: task.ReviewSpec, ReviewerRef: name, Verdict: verdict, Summary: summary, Findings: []task.Finding{}}
-	if role == string(task.QualityReviewer) {
-		p.ReviewType = task.ReviewQuality
-	}
-	for _, f := range findings {
-		severity, message, ok := strings.Cut(f, ":")
-		if !ok {
-			severity, message = "major", f
-		}
-		p.Findings = append(p.Findings, task.Finding{Severity: strings.TrimSpace(severity), Message: strings.TrimSpace(message)})
-	}
-	var raw jsontext.Value
-	if err := t.said(c.Call(ctx, "task.append_review", &p, &raw)); err != nil {
-		return err
-	}
-	if t.asJSON {
-		_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-		return err
-	}
-	_, err = fmt.Fprintf(t.Stdout, "%s says of %s: %s\n", name, id, verdict)
-	return err
-}
-
-// attached asks for the holder of a token.
-func (t *command) attached(ctx context.Context, path, token string) (name, role string, err error) {
-	c, err := client.Dial(ctx, path)
-	if err != nil {
-		return "", "", err
-	}
-	defer c.Close()
-	var a taskapi.Attached
-	err = t.said(c.Call(ctx, "task.attach", &taskapi.AttachParams{Token: token}, &a))
-	return a.Actor, string(a.Role), err
-}
-
 func (t *command) newWait() *cobra.Command {
 	var phases []string
 	var approval string
@@ -413,93 +319,6 @@ func (t *command) waited(v *taskapi.View, state string) error {
 	}
 	_, err := fmt.Fprintf(t.Stdout, "%s: %s\n", v.ID, state)
 	return err
-}
-
-func (t *command) newGrant() *cobra.Command {
-	var p taskapi.GrantParams
-	var expires time.Duration
-	var file string
-	var c *cobra.Command
-	c = &cobra.Command{
-		Use: "grant [ACTOR]",
-		Example: "  ocipd task grant builder --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --out builder.token\n" +
-			"  ocipd task grant lead --expires 24h\n" +
-			"  ocipd task grant --agent alice --out alice.token",
-		Short: "give an actor or an agent a token",
-		Long: `Give an actor a token: for one task, where an executor's is for the running attempt
-and a reviewer's for what is reviewed now, or without --task for all that is the actor's.
-With --agent, which the operator alone can use, the token lets its holder send and
-read messages as an agent that has no app, besides the actor or without one. The
-token is shown once, or written to a file that nobody else can read. Whoever uses it
-first has it.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && p.Agent == "" {
-				return cli.Usagef("cannot give a token to nobody: name an actor, or an agent with --agent")
-			}
-			if len(args) > 0 {
-				p.Actor = args[0]
-			}
-			if c.Flags().Changed("expires") {
-				s := int(expires / time.Second)
-				if s < 1 {
-					return cli.Usagef("cannot give a token for %s: the shortest time is a second", expires)
-				}
-				p.ExpiresS = &s
-			}
-			if err := takesToken(file); err != nil {
-				return err
-			}
-			raw, err := t.ask(cmd.Context(), "task.grant", &p)
-			if err != nil {
-				return err
-			}
-			g, err := decoded[taskapi.Granted](raw)
-			if err != nil {
-				return err
-			}
-			if file != "" {
-				if err := writeToken(file, g.Token+"\n"); err != nil {
-					return err
-				}
-				g.Token = ""
-			}
-			if t.asJSON {
-				return t.PrintJSON(&g)
-			}
-			if g.Token == "" {
-				g.Token = "the token is in " + file
-			}
-			_, err = fmt.Fprintf(t.Stdout, "%s\n", term.Printable(g.Token))
-			return err
-		},
-	}
-	flags := c.Flags()
-	flags.StringVar(&p.TaskID, "task", "", "the task's `ID`")
-	flags.StringVar(&p.Agent, "agent", "", "the `ID` of an agent that it speaks and reads for")
-	flags.StringVar(&p.AttemptID, "attempt", "", "the attempt's `ID` (default the running one)")
-	flags.StringSliceVar(&p.Tools, "tools", nil, "the `TOOLS` that it may use (default those of its role)")
-	flags.StringVar(&p.Bind, "bind", "", "who the token is good for once one has used it, `WORD`: "+strings.Join(task.Binds(), ", ")+" (default program: the same program of the same user)")
-	flags.DurationVar(&expires, "expires", 0, "it ends after this `DURATION` (default 720h)")
-	flags.StringVar(&file, "out", "", "write the token to this `FILE`")
-	cli.KeyFlag(c, &t.key)
-	return c
-}
-
-func (t *command) newRevokeGrant() *cobra.Command {
-	var p taskapi.RevokeGrantParams
-	c := &cobra.Command{
-		Use:     "revoke-grant GRANT",
-		Example: "  ocipd task revoke-grant grt_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "revoke a grant and its token",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.GrantID = args[0]
-			return t.do(cmd.Context(), "task.revoke_grant", &p, func(*taskapi.View) string { return args[0] + " is revoked" })
-		},
-	}
-	c.Flags().StringVar(&p.TaskID, "task", "", "the `ID` of the grant's task")
-	return c
 }
 
 func (t *command) newCircuitOpen() *cobra.Command {

@@ -51,6 +51,40 @@ type RevokeGrantParams struct {
 	Keyed
 }
 
+// GrantsParams asks for the grants by which somebody may act now (task.grants).
+type GrantsParams struct {
+	TaskID string `json:"task_id,omitzero" is:"id=tsk_" doc:"The grants of this task."`
+	Actor  string `json:"actor,omitzero" is:"max=256" doc:"The grants of this actor or agent."`
+	Limit  *int   `json:"limit,omitzero" is:"range=1..1000" doc:"The most grants in the answer."`
+	After  string `json:"after,omitzero" is:"id=grt_" doc:"The answer's next: continues a list."`
+}
+
+// GrantLine is one grant of a list, without its token.
+type GrantLine struct {
+	GrantID   string    `json:"grant_id"`
+	Actor     string    `json:"actor,omitzero"`
+	Role      task.Role `json:"role,omitzero"`
+	Agent     string    `json:"agent,omitzero"`
+	TenantID  string    `json:"tenant_id,omitzero"`
+	TaskID    string    `json:"task_id,omitzero"`
+	AttemptID string    `json:"attempt_id,omitzero"`
+	Tools     []string  `json:"tools"`
+	// Bind says whom the token is bound to, and Holder who that is: nobody yet if it is absent.
+	Bind      string       `json:"bind,omitzero"`
+	Holder    *task.Holder `json:"holder,omitempty"`
+	IssuedBy  string       `json:"issued_by"`
+	IssuedAt  time.Time    `json:"issued_at"`
+	ExpiresAt time.Time    `json:"expires_at"`
+	// LastUsedAt is absent if neither this run of the daemon nor the newest records know of a use.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+}
+
+// Grants is the answer of task.grants, oldest first.
+type Grants struct {
+	Grants []GrantLine `json:"grants"`
+	Next   string      `json:"next,omitzero"`
+}
+
 // AttachParams makes a connection an actor's by a grant's token (task.attach).
 type AttachParams struct {
 	Token string `json:"token" is:"required max=256" doc:"The grant's token."`

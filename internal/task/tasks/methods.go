@@ -30,7 +30,7 @@ func Matrix() map[string]task.Roles {
 		"task.open_circuit": task.O | task.P, "task.list_ready": task.O | task.P, "task.claim": task.O | task.P, "task.update": task.O | task.P,
 		"task.finish_attempt": task.O | task.E | task.P, "task.plan_effect": task.O | task.E | task.L | task.P, "task.run_effect": task.O | task.L | task.P,
 		"task.finish_effect": task.O | task.L | task.P, "task.settle_effect": task.P, "task.kill_effect": task.P, "task.cancel_effect": task.O | task.P, "task.close_circuit": task.P,
-		"task.ask_permission": task.E | task.S | task.Q, "task.grant": task.O | task.P, "task.revoke_grant": task.O | task.P,
+		"task.ask_permission": task.E | task.S | task.Q, "task.grant": task.O | task.P, "task.revoke_grant": task.O | task.P, "task.grants": task.P,
 		"task.list": task.P, "task.watch": task.P, "task.import": task.P,
 	}
 }

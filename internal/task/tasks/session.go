@@ -351,9 +351,11 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !g.RevokedAt.IsZero() || !t.o.Now().Before(g.ExpiresAt) {
+	now := t.o.Now()
+	if !g.RevokedAt.IsZero() || !now.Before(g.ExpiresAt) {
 		return nil, errToken()
 	}
+	use(t.uses, id, now)
 	if g.TaskID == "" {
 		return g, nil
 	}

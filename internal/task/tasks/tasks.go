@@ -157,6 +157,7 @@ type Tasks struct {
 	cache *lru.Cache[string, *task.Task]
 	// grants holds grants as they are stored. One is read and forgotten under its lock.
 	grants *lru.Cache[string, *task.Grant]
+	uses   uses
 	// leases are those that were renewed in memory.
 	leases leases
 	// moved tells who waits that a task has changed.
@@ -170,6 +171,9 @@ type Tasks struct {
 // cached is how many tasks are kept in memory, and how many grants.
 const cached = 512
 
+// maxUses is of how many grants the last use is kept in memory.
+const maxUses = 4096
+
 // New takes up what the store holds. Attempts that run have their whole lease anew.
 func New(ctx context.Context, o Options) (*Tasks, error) {
 	if o.Ask == nil {
@@ -182,6 +186,9 @@ func New(ctx context.Context, o Options) (*Tasks, error) {
 		return nil, err
 	}
 	if t.grants, err = lru.New[string, *task.Grant](cached); err != nil {
+		return nil, err
+	}
+	if t.uses, err = lru.New[string, *atomic.Int64](maxUses); err != nil {
 		return nil, err
 	}
 	if t.counts.open, err = t.rows.Open(ctx); err != nil {

@@ -55,6 +55,7 @@ close_circuit P
 ask_permission ESQ
 grant OP
 revoke_grant OP
+grants P
 import P
 list P
 watch P

@@ -338,6 +338,16 @@ func (s Tasks) GrantByToken(ctx context.Context, token []byte) (id string, err e
 	return id, err
 }
 
+// Grants returns up to limit grants after an id that have not expired, of one task or, with "", all.
+// The log has not been asked about them.
+func (s Tasks) Grants(ctx context.Context, task, after string, now time.Time, limit int) ([]Grant, error) {
+	where, args := db.Matching([2]string{"task_id = ?", task})
+	return db.Rows(ctx, s.db, "the grants", `SELECT id, body FROM grants WHERE `+where+` AND id > ? AND expires_at > ? ORDER BY id LIMIT ?`,
+		append(args, after, now.UnixMilli(), limit), func(stmt *sqlite.Stmt) (Grant, error) {
+			return Grant{ID: stmt.ColumnText(0), Body: db.ColumnBytes(stmt, 1)}, nil
+		})
+}
+
 // Grant returns a grant with all that is stored of it.
 func (s Tasks) Grant(ctx context.Context, id string) (Grant, error) {
 	if err := s.store.Agrees(ctx, fold.TaskGrants, id); err != nil {
