@@ -144,10 +144,11 @@ fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-al
 soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
 
-reference: ## write the generated pages of docs/reference from their tables
+reference: ## write the generated pages of docs from their tables
 	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration commands; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
+	UPDATE_SAMPLES=1 CGO_ENABLED=0 $(GO) test -count=1 -vet=off $(COMPILED) -run '^TestAttacksPage$$' ./cmd/ocipd
 
 size: ## print how many lines of code the promise rests on
 	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'

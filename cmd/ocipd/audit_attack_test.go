@@ -922,7 +922,7 @@ func (all *samples) run(s *scene, a attack) {
 // the environment it is written anew.
 const sampleFile = "testdata/attacks.txt"
 
-// documented compares the messages with the samples, and those with the documentation.
+// documented compares the messages with the samples. TestAttacksPage compares those with the pages.
 func (all *samples) documented(t *testing.T) {
 	root := all.root
 	if os.Getenv("UPDATE_SAMPLES") != "" {
@@ -936,24 +936,6 @@ func (all *samples) documented(t *testing.T) {
 	}
 	if got, want := generic(all.text.String()), generic(string(kept)); got != want {
 		t.Errorf("the program says\n%s\nand %s has\n%s", got, sampleFile, want)
-	}
-	var pages strings.Builder
-	for _, name := range []string{"verifying.md", "attacks.md", "what-no-log-shows.md"} {
-		page, err := os.ReadFile(filepath.Join(root, "../../docs/for-auditors", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages.Write(page)
-	}
-	for section := range strings.SplitSeq(strings.TrimPrefix(string(kept), "-- "), "\n-- ") {
-		name, sample, _ := strings.Cut(section, " --\n")
-		message := messageOf(sample)
-		listed := slices.ContainsFunc(strings.Split(pages.String(), "\n"), func(line string) bool {
-			return strings.HasPrefix(line, "| "+message+" | ") && strings.Contains(line, name)
-		})
-		if sample = strings.TrimSpace(sample); !listed && !strings.Contains(pages.String(), "```console\n"+sample+"\n```") {
-			t.Errorf("no page of docs/for-auditors shows %s, or has the row %q", section, message)
-		}
 	}
 }
 

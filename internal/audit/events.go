@@ -14,6 +14,12 @@ import (
 //go:embed kinds.txt
 var kindsText string
 
+// membersText has the meaning of each member of a record, in the order of the line: names, and
+// what they say.
+//
+//go:embed members.txt
+var membersText string
+
 // kind is a row of the table, or a title.
 type kind struct {
 	title, action string
@@ -71,6 +77,14 @@ undecodable requests and missing capabilities are not on record.
 		"- The basis of a permission: `interceptors` (required and asked), `answers` (the last message's request and the sender's debt),\n" +
 		"  `firstContact`, `dataLevel`.\n" +
 		"- On the receiver's side `peerLog`, the [sender's checkpoint](../for-auditors/witnesses.md#checkpoints-in-messages), or `peerLogMalformed`.\n"
+	meaningsHead = `
+## Members
+
+The members of a record, in the order of the [line](../for-auditors/record-format.md#the-line).
+
+| member | meaning |
+| --- | --- |
+`
 	membersHead = `
 ## Names of members
 
@@ -106,6 +120,11 @@ func Reference() []byte {
 			cells[1] = "`" + strings.Join(k.events, "`, `") + "`"
 		}
 		writeCells(b, cells)
+	}
+	b.WriteString(meaningsHead)
+	for line := range strings.Lines(membersText) {
+		names, meaning, _ := strings.Cut(strings.TrimSpace(line), " | ")
+		writeCells(b, []string{"`" + strings.ReplaceAll(names, ", ", "`, `") + "`", meaning})
 	}
 	b.WriteString(membersHead)
 	for _, m := range Members() {
