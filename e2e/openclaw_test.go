@@ -35,8 +35,8 @@ type gateway struct {
 type model struct {
 	mu     sync.Mutex
 	bodies []string
-	// named is the tool that it calls where it is asked for a call: sessions_send unless said.
-	// told is what the last tool has answered.
+	// named are the tools that it calls where it is asked for a call, with blanks between them:
+	// sessions_send unless said. told is what the tools of the last call have answered.
 	named, told string
 	// skips has it answer what is no question with the host's word for saying nothing.
 	skips bool
@@ -61,8 +61,11 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &asked)
 	m.mu.Lock()
 	m.bodies = append(m.bodies, string(body))
-	for _, said := range asked.Messages {
-		if said.Role == "tool" {
+	for i, said := range asked.Messages {
+		switch before := i > 0 && asked.Messages[i-1].Role == "tool"; {
+		case said.Role == "tool" && before:
+			m.told += "\n" + textOf(said.Content)
+		case said.Role == "tool":
 			m.told = textOf(said.Content)
 		}
 	}
@@ -92,9 +95,12 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// OpenClaw may write more behind them.
 		var given json.RawMessage
 		_ = json.NewDecoder(strings.NewReader("{" + strings.ReplaceAll(rest, key, secret))).Decode(&given)
-		args, _ := json.Marshal(map[string]any{"id": named, "args": given})
-		answer["content"], finish = nil, "tool_calls"
-		answer["tool_calls"] = []any{map[string]any{"index": 0, "id": "call_1", "type": "function", "function": map[string]any{"name": "tool_call", "arguments": string(args)}}}
+		var calls []any
+		for i, name := range strings.Fields(named) {
+			args, _ := json.Marshal(map[string]any{"id": name, "args": given})
+			calls = append(calls, map[string]any{"index": i, "id": fmt.Sprintf("call_%d", i+1), "type": "function", "function": map[string]any{"name": "tool_call", "arguments": string(args)}})
+		}
+		answer["content"], answer["tool_calls"], finish = nil, calls, "tool_calls"
 	}
 	choice := map[string]any{"index": 0, "finish_reason": finish, "message": answer}
 	whole := map[string]any{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []any{choice}, "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
@@ -146,6 +152,11 @@ func openGateway(t *testing.T) *gateway {
 
 // openGatewayWith starts a daemon with a configuration, and a Gateway with more settings.
 func openGatewayWith(t *testing.T, config string, more func(*gateway) string) *gateway {
+	return openGatewayOf(t, []string{"alice", "bob"}, config, more)
+}
+
+// openGatewayOf starts a daemon and a Gateway with these agents.
+func openGatewayOf(t *testing.T, agents []string, config string, more func(*gateway) string) *gateway {
 	node, err := filepath.Abs("openclaw/node_modules/.bin")
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +171,16 @@ func openGatewayWith(t *testing.T, config string, more func(*gateway) string) *g
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
 	g.url = fmt.Sprintf("http://127.0.0.1:%d", port)
+	var entries []string
+	for _, id := range agents {
+		entries = append(entries, fmt.Sprintf("%q: {\"workspace\": %q}", id, g.at(id)))
+	}
 	g.write("openclaw/openclaw.json", fmt.Sprintf(`{
 		"gateway": {"mode": "local", "port": %d, "bind": "loopback", "auth": {"mode": "token", "token": "tok"}, "tools": {"allow": ["sessions_send"]}},
-		"agents": {"ownership": "explicit", "defaults": {"model": {"primary": "fake/m"}}, "entries": {"alice": {"workspace": %q}, "bob": {"workspace": %q}}},
+		"agents": {"ownership": "explicit", "defaults": {"model": {"primary": "fake/m"}}, "entries": {%s}},
 		"models": {"mode": "replace", "providers": {"fake": {"baseUrl": %q, "apiKey": "none", "api": "openai-completions",
 			"models": [{"id": "m", "name": "M", "reasoning": false, "input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 128000, "maxTokens": 4096}]}}},
-		"tools": {"profile": "full"}%s}`, port, g.at("alice"), g.at("bob"), api.URL+"/v1", more(g)))
+		"tools": {"profile": "full"}%s}`, port, strings.Join(entries, ", "), api.URL+"/v1", more(g)))
 	g.start()
 	return g
 }
@@ -390,16 +405,22 @@ func TestOpenClaw(t *testing.T) {
 }
 
 // turn has alice's model call a tool in a turn of alice's own, which a person begins.
-func (g *gateway) turn(tool string, args map[string]any) {
+func (g *gateway) turn(tool string, args map[string]any) { g.turnOf("alice", tool, args) }
+
+// turnOf has an agent's model call a tool, and returns what the model is told of it.
+func (g *gateway) turnOf(agent, tool string, args map[string]any) string {
 	g.t.Helper()
 	input, err := json.Marshal(args)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	g.model.mu.Lock()
-	g.named = tool
+	g.named, g.told = tool, ""
 	g.model.mu.Unlock()
-	g.must(g.vars(), "openclaw", "agent", "--agent", "alice", "--json", "--message", "Call it "+asksForCall[:len(asksForCall)-1]+string(input))
+	g.must(g.vars(), "openclaw", "agent", "--agent", agent, "--json", "--message", "Call it "+asksForCall[:len(asksForCall)-1]+string(input))
+	g.model.mu.Lock()
+	defer g.model.mu.Unlock()
+	return g.told
 }
 
 // questions is how many bob is asked: more than one causal chain has room for, of returns and of rounds.

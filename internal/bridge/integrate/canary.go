@@ -202,6 +202,10 @@ func (r *Runtime) tryProxy(ctx context.Context, p *Place, env []string, command 
 
 // Integrated reports whether a runtime is behind the daemon.
 func (r *Runtime) Integrated(p *Place) bool {
+	if r == openClaw {
+		note, err := p.openClawNote()
+		return err != nil || note != nil && (note.Plugin || len(note.Tasks) == 0)
+	}
 	_, err := os.Stat(r.noteFile(p))
 	return err == nil
 }

@@ -182,7 +182,7 @@ func settingsOf(ctx context.Context, p *Place, version string) (o *OpenClaw, err
 // it. This saves OpenClaw's commands, which take seconds each.
 func (o *OpenClaw) readSettings() bool {
 	text, err := durable.ReadFile(o.Settings)
-	if err != nil || bytes.Contains(text, []byte("$include")) || bytes.Contains(text, []byte("${")) {
+	if err != nil || !plainJSON(text) {
 		return false
 	}
 	var all struct {
@@ -194,6 +194,11 @@ func (o *OpenClaw) readSettings() bool {
 	}
 	read := func(part jsontext.Value, into any) bool { return part == nil || json.Unmarshal(part, into) == nil }
 	return read(all.Plugins, &o.plugins) && read(all.Gateway, &o.gateway)
+}
+
+// plainJSON reports whether settings refer to nothing outside their file.
+func plainJSON(text []byte) bool {
+	return !bytes.Contains(text, []byte("$include")) && !bytes.Contains(text, []byte("${"))
 }
 
 // settingsFile is OpenClaw's settings file, which may not exist yet.
@@ -267,133 +272,33 @@ func readJSON(out []byte, into any) error {
 	return nil
 }
 
-// openClawNote is the note about an integration, which is needed to undo it.
-type openClawNote struct {
-	// Settings are OpenClaw's original settings. Was is set if the file existed, and After
-	// is the digest of the changed settings; see settingsSum.
-	Settings []byte `json:"settings"`
-	Was      bool   `json:"was"`
-	After    string `json:"after"`
-	// Allow is set if plugins.allow was changed.
-	Allow bool `json:"allow,omitzero"`
-	// Config is the note about the daemon's configuration.
-	Config *ConfigNote `json:"config,omitzero"`
-}
-
-// ConfigNote describes a change to the daemon's own configuration.
-type ConfigNote struct {
-	File   string `json:"file"`
-	Before []byte `json:"before"`
-	// Was is set if the file existed.
-	Was   bool   `json:"was"`
-	After string `json:"after"`
-	// Items are the added entries, as in the file.
-	Items []string `json:"items"`
-}
-
-func (p *Place) openClawNote() (*openClawNote, error) {
-	text, err := durable.ReadFile(openClaw.noteFile(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	n := new(openClawNote)
-	if err == nil {
-		err = json.Unmarshal(text, n)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read what was changed for OpenClaw: %w", err)
-	}
-	return n, nil
-}
-
-func (p *Place) keepOpenClaw(n *openClawNote) error {
-	text, err := json.Marshal(n, json.Deterministic(true))
-	if err == nil {
-		err = os.MkdirAll(p.Notes, 0o700)
-	}
-	if err == nil {
-		// OpenClaw's settings contain secrets.
-		err = durable.Replace(openClaw.noteFile(p), ".part", 0o600, text)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot note what is changed for OpenClaw: %w", err)
-	}
-	return nil
-}
-
-// settingsSum is a digest of OpenClaw's settings without the version that OpenClaw notes
-// there at every start.
-func settingsSum(text []byte) string {
-	var all map[string]jsontext.Value
-	if err := json.Unmarshal(text, &all); err == nil {
-		delete(all, "meta")
-		if plain, err := json.Marshal(all, json.Deterministic(true)); err == nil {
-			v := jsontext.Value(plain)
-			if v.Canonicalize() == nil {
-				text = v
-			}
-		}
-	}
-	return Sum(text)
-}
-
-// Note saves OpenClaw's settings and the daemon's configuration before either changes, so
-// that they can be restored.
-func (o *OpenClaw) Note(config *ConfigNote) error {
-	note, err := o.place.openClawNote()
-	if err != nil {
-		return err
-	}
-	if note == nil {
-		note = new(openClawNote)
-		if note.Settings, note.Was, err = whole(o.Settings); err != nil {
-			return err
-		}
-	}
-	switch {
-	case config == nil:
-	case note.Config == nil:
-		note.Config = config
-	case note.Config.File == config.File:
-		if note.Config.After == Sum(config.Before) {
-			note.Config.After = config.After
-		}
-		note.Config.Items = append(note.Config.Items, config.Items...)
-	}
-	note.Allow = note.Allow || o.allowed() != nil
-	return o.place.keepOpenClaw(note)
-}
-
 // Install puts the plugin into OpenClaw, with the rights that it needs, and has a running
 // Gateway load it. The caller has called Note before.
 func (o *OpenClaw) Install(ctx context.Context, socket string) error {
-	note, err := o.place.openClawNote()
-	if err != nil {
-		return err
-	}
-	files, settings := o.Lacks(socket)
-	if files {
-		if err := o.installPlugin(ctx); err != nil {
+	return o.changing(func(note *openClawNote) error {
+		note.Plugin, note.Allow = true, note.Allow || o.allowed() != nil
+		if err := o.place.keepOpenClaw(note); err != nil {
 			return err
 		}
-	}
-	if len(settings) > 0 {
-		if err := o.patch(ctx, o.Wanted(socket)); err != nil {
-			return err
+		files, settings := o.Lacks(socket)
+		if files {
+			if err := o.installPlugin(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	if (files || len(settings) > 0) && o.Running {
-		// Otherwise a running Gateway continues runs that have no hooks.
-		if _, err := openclaw(ctx, o.place, "plugins", "reload", pluginID); err != nil {
-			return fmt.Errorf("the Gateway that runs has not taken the plugin, start it again: openclaw gateway restart: %w", err)
+		if len(settings) > 0 {
+			if err := o.patch(ctx, map[string]any{"plugins": o.Wanted(socket)}); err != nil {
+				return err
+			}
 		}
-	}
-	text, _, err := whole(o.Settings)
-	if err != nil {
-		return err
-	}
-	note.After = settingsSum(text)
-	return o.place.keepOpenClaw(note)
+		if (files || len(settings) > 0) && o.Running {
+			// Otherwise a running Gateway continues runs that have no hooks.
+			if _, err := openclaw(ctx, o.place, "plugins", "reload", pluginID); err != nil {
+				return fmt.Errorf("the Gateway that runs has not taken the plugin, start it again: openclaw gateway restart: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
 func (o *OpenClaw) installPlugin(ctx context.Context) error {
@@ -414,9 +319,9 @@ func (o *OpenClaw) installPlugin(ctx context.Context) error {
 	return nil
 }
 
-// patch has OpenClaw write settings of plugins into its file.
-func (o *OpenClaw) patch(ctx context.Context, plugins map[string]any) error {
-	text, err := json.Marshal(map[string]any{"plugins": plugins})
+// patch has OpenClaw write settings into its file.
+func (o *OpenClaw) patch(ctx context.Context, settings map[string]any) error {
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return err
 	}
@@ -475,7 +380,7 @@ func (o *OpenClaw) Remove(ctx context.Context) (*ConfigNote, error) {
 	if note == nil {
 		return nil, nil
 	}
-	return note.Config, nil
+	return note.Config, note.removeTokens()
 }
 
 // Planned describes what [OpenClaw.Remove] removes, one line each; nil if there is nothing to remove.
@@ -507,6 +412,9 @@ func (o *OpenClaw) Planned() (lines []string, err error) {
 		return file + ": was changed since, so that " + ours + " alone are taken out"
 	}
 	lines = append(lines, becomes(o.Settings, note.After == settingsSum(now), note.Was, "our entries"))
+	for i := range note.Tasks {
+		lines = append(lines, note.Tasks[i].Token+": is removed, and the grant of "+note.Tasks[i].Actor+" is revoked")
+	}
 	if c := note.Config; c != nil {
 		text, _, err := whole(c.File)
 		if err != nil {
@@ -539,11 +447,27 @@ func putBack(path string, text []byte) error {
 
 // unset removes only ocipd's entries from OpenClaw's settings.
 func (o *OpenClaw) unset(ctx context.Context, note *openClawNote) error {
-	plugins := map[string]any{"entries": map[string]any{pluginID: nil}}
+	patch, err := o.withoutTasks(ctx, note)
+	if err != nil {
+		return err
+	}
+	if patch == nil {
+		patch = make(map[string]any)
+	}
+	plugins := make(map[string]any)
+	if _, ok := o.plugins.Entries[pluginID]; ok {
+		plugins["entries"] = map[string]any{pluginID: nil}
+	}
 	if note != nil && note.Allow {
 		plugins["allow"] = slices.DeleteFunc(slices.Clone(o.plugins.Allow), func(id string) bool { return id == pluginID })
 	}
-	return o.patch(ctx, plugins)
+	if len(plugins) > 0 {
+		patch["plugins"] = plugins
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return o.patch(ctx, patch)
 }
 
 // canary has an agent of the Gateway call OpenClaw's own tool, through the agent's model.

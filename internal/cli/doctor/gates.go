@@ -36,6 +36,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 		found = append(found, d.gate(r))
 		found = append(found, staysOpen(d, r)...)
 	}
+	found = append(found, d.taskTools()...)
 	if tried == 0 && len(found) == 0 {
 		if d.Gates == nil {
 			return []Diagnosis{passed("not tried")}
@@ -43,6 +44,23 @@ func (d *Examiner) gates() (found []Diagnosis) {
 		return []Diagnosis{passed("no agent runtime was put behind the daemon: ocipd integrate lists those that are here")}
 	}
 	return found
+}
+
+// taskTools checks that each agent of OpenClaw has the tools of its own actor of tasks alone.
+func (d *Examiner) taskTools() []Diagnosis {
+	if d.Gates == nil {
+		return nil
+	}
+	switch entered, members, err := integrate.TaskStrays(d.ctx, d.Gates); {
+	case err != nil:
+		return []Diagnosis{failed("OpenClaw: the tools of tasks: %v", err)}
+	case !entered:
+		return nil
+	case len(members) > 0:
+		return []Diagnosis{failed("OpenClaw: an agent may have another's tools of tasks, since settings are not as they were entered: %s", strings.Join(members, ", ")).
+			advise("ocipd integrate openclaw --tasks ACTOR=AGENT,…, with all of them")}
+	}
+	return []Diagnosis{passed("OpenClaw: each agent has the tools of its own actor of tasks alone")}
 }
 
 // gate tests the gate of one runtime.

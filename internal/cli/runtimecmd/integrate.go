@@ -23,12 +23,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// integrating is one call of the command that puts a runtime behind the daemon.
+type integrating struct {
+	*command
+	agent, token, key                            string
+	remove, dryRun, asJSON, serversOnly, managed bool
+	who                                          owner
+	tasks                                        []string
+}
+
 // NewIntegrate returns the commands that put runtimes behind the daemon.
 func NewIntegrate(p *cli.Process) *cobra.Command {
-	s := &command{p}
-	var agent, token, key string
-	var remove, dryRun, asJSON, serversOnly, managed bool
-	var who owner
+	in := &integrating{command: &command{p}}
 	c := &cobra.Command{
 		Use:   "integrate [NAME]",
 		Short: "put an agent runtime behind the daemon",
@@ -36,6 +42,9 @@ func NewIntegrate(p *cli.Process) *cobra.Command {
 An agent of OpenClaw sends the canary. For Claude Code and Codex, ocipd starts the gate that their files name, and asks it.
 
 OpenClaw gets a plugin, which is part of this program, and its agents are added to the daemon's configuration.
+
+With --tasks, agents of OpenClaw get the tools of actors of tasks instead: each actor's MCP server is entered, and the tool policy of each
+agent denies it the servers of all others. The plugin is not touched.
 
 For other runtimes, ocipd puts every MCP server that the runtime starts behind ocipd mcp-proxy, and also servers over HTTP that need no
 login. The daemon then decides about the messages that the agent sends through them. The agent is one that has no app. The runtime also
@@ -47,6 +56,7 @@ ocipd changes only the necessary lines in the runtime's own files. --remove undo
 Without a name, list the runtimes of this machine with what is gated, what is open, and why.`,
 		Example: "  ocipd integrate\n" +
 			"  ocipd integrate openclaw --user ann --tenant acme-corp\n" +
+			"  ocipd integrate openclaw --tasks lead=main,builder=coder,checker=reader,critic=tester\n" +
 			"  ocipd integrate claude-code --agent alice --dry-run\n" +
 			"  ocipd integrate codex --agent bob\n" +
 			"  ocipd integrate codex --remove",
@@ -60,59 +70,74 @@ Without a name, list the runtimes of this machine with what is gated, what is op
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := Place(s.Process)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				if agent != "" || remove || dryRun {
-					return cli.Usagef("name the runtime: %s", strings.Join(runtimeNames(), ", "))
-				}
-				return s.listIntegrations(cmd.Context(), p, asJSON)
-			}
-			r := integrate.Find(args[0])
-			if r == nil {
-				return cli.Usagef("there is no runtime %q: %s", args[0], strings.Join(runtimeNames(), ", "))
-			}
-			if remove && agent != "" {
-				return cli.Usagef("--remove takes all servers out, whoever's they are: leave --agent out")
-			}
-			if r.Name == "openclaw" {
-				if agent != "" || token != "" {
-					return cli.Usagef("OpenClaw has agents of its own: leave --agent and --token-file out")
-				}
-				return s.integrateOpenClaw(cmd.Context(), p, who, remove, dryRun)
-			}
-			if who != (owner{}) {
-				return cli.Usagef("--user and --tenant are about agents of OpenClaw")
-			}
-			if p.Token, err = filepath.Abs(token); err != nil {
-				return err
-			}
-			if token == "" {
-				p.Token = ""
-			}
-			p.Tools, p.Managed = !serversOnly, managed
-			if !remove {
-				p.Hashes = integrate.CodexHashes(cmd.Context())
-				p.Reach = reaches(cmd)
-			}
-			return s.integrate(cmd.Context(), r, p, agent, key, remove, dryRun)
-		},
+		RunE: in.run,
 	}
 	flags := c.Flags()
-	flags.StringVar(&agent, "agent", "", "gate the runtime's messages as the agent with this `ID` (default: the only one)")
-	flags.StringVar(&token, "token-file", "", "`FILE` of the agent's token (default: make one)")
-	cli.KeyFlag(c, &key)
-	flags.StringVar(&who.user, "user", "", "`NAME` of the owner of OpenClaw's agents (default: ask)")
-	flags.StringVar(&who.tenant, "tenant", "", "`NAME` of the owner's company or household (default: ask)")
-	flags.BoolVar(&remove, "remove", false, "take the servers out from behind the proxy")
-	flags.BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	flags.BoolVar(&serversOnly, "servers-only", false, "do not gate calls of the runtime's own tools")
-	flags.BoolVar(&managed, "managed", false, "put the hooks into the machine's settings, for all of its users")
-	flags.BoolVar(&asJSON, "json", false, "print JSON lines, one server each")
+	flags.StringVar(&in.agent, "agent", "", "gate the runtime's messages as the agent with this `ID` (default: the only one)")
+	flags.StringVar(&in.token, "token-file", "", "`FILE` of the agent's token (default: make one)")
+	cli.KeyFlag(c, &in.key)
+	flags.StringVar(&in.who.user, "user", "", "`NAME` of the owner of OpenClaw's agents (default: ask)")
+	flags.StringVar(&in.who.tenant, "tenant", "", "`NAME` of the owner's company or household (default: ask)")
+	flags.StringSliceVar(&in.tasks, "tasks", nil, "give agents of OpenClaw the tools of actors of tasks: `ACTOR=AGENT,…`")
+	flags.BoolVar(&in.remove, "remove", false, "take the servers out from behind the proxy")
+	flags.BoolVar(&in.dryRun, "dry-run", false, "show what would be changed, and change nothing")
+	flags.BoolVar(&in.serversOnly, "servers-only", false, "do not gate calls of the runtime's own tools")
+	flags.BoolVar(&in.managed, "managed", false, "put the hooks into the machine's settings, for all of its users")
+	flags.BoolVar(&in.asJSON, "json", false, "print JSON lines, one server each")
 	return c
+}
+
+func (in *integrating) run(cmd *cobra.Command, args []string) error {
+	p, err := Place(in.Process)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		if in.agent != "" || in.remove || in.dryRun || in.tasks != nil {
+			return cli.Usagef("name the runtime: %s", strings.Join(runtimeNames(), ", "))
+		}
+		return in.listIntegrations(cmd.Context(), p, in.asJSON)
+	}
+	r := integrate.Find(args[0])
+	if r == nil {
+		return cli.Usagef("there is no runtime %q: %s", args[0], strings.Join(runtimeNames(), ", "))
+	}
+	if in.remove && in.agent != "" {
+		return cli.Usagef("--remove takes all servers out, whoever's they are: leave --agent out")
+	}
+	if r.Name == "openclaw" {
+		return in.openClaw(cmd.Context(), p)
+	}
+	if in.who != (owner{}) || in.tasks != nil {
+		return cli.Usagef("--user, --tenant and --tasks are about agents of OpenClaw")
+	}
+	if p.Token, err = filepath.Abs(in.token); err != nil {
+		return err
+	}
+	if in.token == "" {
+		p.Token = ""
+	}
+	p.Tools, p.Managed = !in.serversOnly, in.managed
+	if !in.remove {
+		p.Hashes = integrate.CodexHashes(cmd.Context())
+		p.Reach = reaches(cmd)
+	}
+	return in.integrate(cmd.Context(), r, p, in.agent, in.key, in.remove, in.dryRun)
+}
+
+// openClaw integrates OpenClaw: its messages, or the tools of tasks.
+func (in *integrating) openClaw(ctx context.Context, p *integrate.Place) error {
+	switch {
+	case in.agent != "" || in.token != "":
+		return cli.Usagef("OpenClaw has agents of its own: leave --agent and --token-file out")
+	case in.tasks == nil:
+		return in.integrateOpenClaw(ctx, p, in.who, in.key, in.remove, in.dryRun)
+	case in.remove:
+		return cli.Usagef("--remove takes out all that was entered: leave --tasks out")
+	case in.who != (owner{}):
+		return cli.Usagef("--tasks names actors of the configuration: leave --user and --tenant out")
+	}
+	return in.integrateTasks(ctx, p, in.tasks, in.key, in.dryRun)
 }
 
 func runtimeNames() (names []string) {
@@ -255,19 +280,26 @@ func (s *command) makeToken(ctx context.Context, agent, key, file string) error 
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
+	_, err := s.newToken(ctx, "agent "+agent, &taskapi.GrantParams{Agent: agent}, key, file)
+	return err
+}
+
+// newToken has the daemon issue a token into a file, and returns its grant.
+func (s *command) newToken(ctx context.Context, whose string, p *taskapi.GrantParams, key, file string) (grant string, err error) {
 	seconds := int(tokenLasts / time.Second)
+	p.ExpiresS = &seconds
 	var granted taskapi.Granted
-	if err := s.OperateSigned(ctx, key, "task.grant", &taskapi.GrantParams{Agent: agent, ExpiresS: &seconds}, &granted); err != nil {
-		return fmt.Errorf("cannot make a token for agent %s: %w", agent, err)
+	if err := s.OperateSigned(ctx, key, "task.grant", p, &granted); err != nil {
+		return "", fmt.Errorf("cannot make a token for %s: %w", whose, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+		return "", err
 	}
 	if err := durable.Replace(file, ".part", 0o600, []byte(granted.Token+"\n")); err != nil {
-		return fmt.Errorf("cannot write the token of agent %s: %w", agent, err)
+		return "", fmt.Errorf("cannot write the token of %s: %w", whose, err)
 	}
-	fmt.Fprintf(s.Stdout, "a token of agent %s is in %s for a year (grant %s)\n", agent, term.Printable(file), granted.GrantID)
-	return nil
+	fmt.Fprintf(s.Stdout, "a token of %s is in %s for a year (grant %s)\n", whose, term.Printable(file), granted.GrantID)
+	return granted.GrantID, nil
 }
 
 // sayOpen lists a runtime's remaining ways past the daemon.

@@ -36,7 +36,7 @@ import (
 type owner struct{ user, tenant string }
 
 // integrateOpenClaw puts OpenClaw's Gateway behind the daemon, or takes it out again.
-func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who owner, remove, dryRun bool) error {
+func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who owner, key string, remove, dryRun bool) error {
 	o, err := integrate.FindOpenClaw(ctx, p)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who
 		return err
 	}
 	if remove {
-		return s.removeOpenClaw(ctx, o, live, dryRun)
+		return s.removeOpenClaw(ctx, o, live, key, dryRun)
 	}
 	if err := o.Fit(ctx); err != nil {
 		return err
@@ -296,7 +296,7 @@ func (s *command) showEdit(e *configEdit) {
 }
 
 // removeOpenClaw takes OpenClaw out again.
-func (s *command) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live *api.Status, dryRun bool) error {
+func (s *command) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, live *api.Status, key string, dryRun bool) error {
 	plan, err := o.Planned()
 	if err != nil {
 		return err
@@ -312,6 +312,11 @@ func (s *command) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, liv
 		s.Say("nothing was changed")
 		return nil
 	}
+	actors, err := o.Tasks()
+	if err != nil {
+		return err
+	}
+	s.revoke(ctx, actors, live != nil, key)
 	changed, err := o.Remove(ctx)
 	if err != nil {
 		return err
@@ -329,7 +334,7 @@ func (s *command) removeOpenClaw(ctx context.Context, o *integrate.OpenClaw, liv
 	if err := o.Forget(); err != nil {
 		return err
 	}
-	s.Say("OpenClaw is as before; what its agents send is not decided by this daemon any more")
+	s.Say("OpenClaw is as before; this daemon decides nothing of its agents any more")
 	return nil
 }
 
