@@ -36,7 +36,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 		found = append(found, d.gate(r))
 		found = append(found, staysOpen(d, r)...)
 	}
-	found = append(found, d.taskTools()...)
+	found = append(found, taskTools(d)...)
 	if tried == 0 && len(found) == 0 {
 		if d.Gates == nil {
 			return []Diagnosis{passed("not tried")}
@@ -47,7 +47,7 @@ func (d *Examiner) gates() (found []Diagnosis) {
 }
 
 // taskTools checks that each agent of OpenClaw has the tools of its own actor of tasks alone.
-func (d *Examiner) taskTools() []Diagnosis {
+func taskTools(d *Examiner) []Diagnosis {
 	if d.Gates == nil {
 		return nil
 	}
