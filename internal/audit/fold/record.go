@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -266,87 +265,141 @@ func Read(text []byte) (Said, error) {
 	return s, nil
 }
 
+// round has the members of the line of a message that are read, each as it is in the line.
+type round struct {
+	seq, time, kind, policyResult, agent, exchange, conversation, round, maxRounds, exchangeType, outcome, opens []byte
+}
+
 // readRound reads the line of a message without other statements about rows: these are most of a
 // log, and the JSON library takes several times as long. It reports whether it could: the line must
 // have the form of [audit.Encode], and the needed texts no escapes.
 func readRound(text []byte) (s Said, ok bool) {
-	head, rest, found := bytes.Cut(text, []byte(`,"details":{`))
-	if !found {
-		rest = text
-	}
-	// The part after the details, or after the last member, up to the hash of the record before.
-	// Every line ends alike, and statements about rows come after the details: a line is searched
-	// once.
-	end := len(rest) - len(`,"prev":"","hash":""}`) - 2*64
-	if end < 0 || !bytes.HasPrefix(rest[end:], []byte(`,"prev":"`)) || !bytes.Contains(head[:min(len(head), 192)], []byte(ofExchanges)) || bytes.Contains(rest, []byte(saysRows)) || bytes.Contains(rest, []byte(saysGrant)) {
+	m, ok := membersOf(text)
+	if !ok || string(m.kind) != audit.ActionExchange {
 		return s, false
 	}
-	good := true
-	// The members are read in the order of the line, each within so many bytes after the one
-	// before.
-	member := func(name string, within int) []byte {
-		at := bytes.Index(head[:min(within, len(head))], []byte(name))
-		if at < 0 {
-			return nil
-		}
-		value := head[at+len(name):]
-		head = value
-		if name[len(name)-1] != '"' {
-			n := 0
-			for n < len(value) && value[n] >= '0' && value[n] <= '9' {
-				n++
-			}
-			return value[:n]
-		}
-		value = value[:max(0, bytes.IndexByte(value, '"'))]
-		good = good && bytes.IndexByte(value, '\\') < 0
-		return value
-	}
-	const all, next = math.MaxInt, 48
-	integer := func(name string) int { return int(number(string(member(name, next)))) }
 	var err error
-	s.Seq = uint64(integer(`{"seq":`))
-	if s.Time, err = time.Parse(time.RFC3339, string(member(`"time":"`, next))); err != nil || s.Seq == 0 {
+	s.Seq = uint64(number(string(m.seq)))
+	if s.Time, err = time.Parse(time.RFC3339, string(m.time)); err != nil || s.Seq == 0 {
 		return s, false
 	}
-	member(ofExchanges, 192)
-	if bytes.HasPrefix(head, []byte(`,"event":"`)) {
-		// It is not about a message.
-		return s, false
-	}
-	agent, exchange := string(member(`,"agentId":"`, all)), string(member(`,"exchangeId":"`, all))
-	conversation := member(`,"conversationId":"`, all)
-	r := audit.Record{Round: integer(`,"round":`), MaxRounds: integer(`,"maxRounds":`)}
-	kind := member(`,"exchangeType":"`, all)
-	allowed := string(member(`,"policyResult":"`, all)) == audit.ResultAllow
-	outcome := member(`,"outcome":"`, all)
-	if !good {
-		return s, false
-	}
-	if !allowed || agent == "" || exchange == "" {
+	if string(m.policyResult) != audit.ResultAllow || len(m.agent) == 0 || len(m.exchange) == 0 {
 		return s, true
 	}
-	c := Change{Table: Exchanges, Key: []string{agent, exchange}}
-	c.Cells = []Cell{nextRound(&r)}
-	if opens := opensOf(rest[:end]); opens > 0 {
-		r.ConversationID, r.ExchangeType, r.Outcome = string(conversation), string(kind), string(outcome)
-		c.New, c.Cells = opened(&r, Int(opens)), nil
+	c := Change{Table: Exchanges, Key: []string{string(m.agent), string(m.exchange)}}
+	r := audit.Record{Round: int(number(string(m.round))), MaxRounds: int(number(string(m.maxRounds)))}
+	if opens := number(string(m.opens)); opens > 0 {
+		r.ConversationID, r.ExchangeType, r.Outcome = string(m.conversation), string(m.exchangeType), string(m.outcome)
+		c.New = opened(&r, Int(opens))
+	} else {
+		c.Cells = []Cell{nextRound(&r)}
 	}
 	s.Changes = []Change{c}
 	return s, true
 }
 
-// opensOf returns the member opens of a line, its last before the hash of the record before, 0 for
-// none.
-func opensOf(text []byte) int {
-	digits := len(text)
-	for digits > 0 && text[digits-1] >= '0' && text[digits-1] <= '9' {
-		digits--
+// membersOf finds the members of a message's line. A member that makes another statement, that
+// comes twice, or whose text has an escape is for the JSON library.
+func membersOf(text []byte) (m round, ok bool) {
+	for len(text) > 0 && text[0] != '}' {
+		name, value, rest, ok := cutMember(text)
+		if !ok {
+			return m, false
+		}
+		text = rest
+		var is *[]byte
+		switch string(name) {
+		case "seq":
+			is = &m.seq
+		case "time":
+			is = &m.time
+		case "actionType":
+			is = &m.kind
+		case "agentId":
+			is = &m.agent
+		case "exchangeId":
+			is = &m.exchange
+		case "conversationId":
+			is = &m.conversation
+		case "round":
+			is = &m.round
+		case "maxRounds":
+			is = &m.maxRounds
+		case "exchangeType":
+			is = &m.exchangeType
+		case "policyResult":
+			is = &m.policyResult
+		case "outcome":
+			is = &m.outcome
+		case "opens":
+			is = &m.opens
+		case "event", "rows", "usesGrant":
+			return m, false
+		default:
+			continue
+		}
+		if *is != nil || bytes.IndexByte(value, '\\') >= 0 {
+			return m, false
+		}
+		*is = value
 	}
-	if !bytes.HasSuffix(text[:digits], []byte(`,"opens":`)) {
-		return 0
+	return m, string(text) == "}"
+}
+
+// cutMember cuts the first member off an object: an opening brace or a comma, the name, a colon,
+// and the value, without spaces. The value of a text is without its quotes.
+func cutMember(text []byte) (name, value, rest []byte, ok bool) {
+	if len(text) < 2 || text[0] != '{' && text[0] != ',' {
+		return nil, nil, nil, false
 	}
-	return int(number(string(text[digits:])))
+	name, rest, ok = cutText(text[1:])
+	if !ok || len(rest) < 2 || rest[0] != ':' {
+		return nil, nil, nil, false
+	}
+	if rest = rest[1:]; rest[0] == '"' {
+		value, rest, ok = cutText(rest)
+		return name, value, rest, ok
+	}
+	// A number, a word, or a value with parts, up to the comma or brace behind it.
+	depth, at := 0, 0
+	for at < len(rest) && (depth > 0 || rest[at] != ',' && rest[at] != '}') {
+		switch rest[at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case '"':
+			_, behind, ok := cutText(rest[at:])
+			if !ok {
+				return nil, nil, nil, false
+			}
+			at = len(rest) - len(behind)
+			continue
+		}
+		at++
+	}
+	return name, rest[:at], rest[at:], true
+}
+
+// cutText cuts a text in quotes off the begin of others.
+func cutText(text []byte) (inside, rest []byte, ok bool) {
+	if text[0] != '"' {
+		return nil, nil, false
+	}
+	for at := 1; ; {
+		n := bytes.IndexByte(text[at:], '"')
+		if n < 0 {
+			return nil, nil, false
+		}
+		at += n
+		escapes := 0
+		for text[at-1-escapes] == '\\' {
+			escapes++
+		}
+		if at++; escapes%2 == 0 {
+			return text[1 : at-1], text[at:], true
+		}
+	}
 }
 
 func (l *line) said() (s Said, err error) {

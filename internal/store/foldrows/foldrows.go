@@ -58,10 +58,10 @@ func Release(state string, expires time.Time) fold.Row { return fold.Row{state, 
 
 // table describes how to read the rows of a table.
 type table struct {
-	// columns are the columns to read. open is the condition for open rows, with the current time
-	// in milliseconds as the only argument, and is the one for the key.
-	columns, open, is string
-	scan              func(stmt *sqlite.Stmt) (key []string, row fold.Row)
+	// columns are the columns to read, and key those of the key. open is the condition for open
+	// rows, with the current time in milliseconds as the only argument.
+	columns, open, key string
+	scan               func(stmt *sqlite.Stmt) (key []string, row fold.Row)
 }
 
 // unsettled is the condition for an effect that [fold.Parts.Unsettled] counts, in the form of its
@@ -73,7 +73,7 @@ func of(t fold.Table) table {
 	at := func(stmt *sqlite.Stmt, column int) time.Time { return db.TimeOf(stmt.ColumnInt64(column)) }
 	switch t {
 	case fold.Exchanges:
-		return table{`agent, id, conversation_id, outcome, expires_at, state FROM main.exchanges`, `outcome = 'in_progress' AND ?1 = ?1`, `agent = ? AND id = ?`,
+		return table{`agent, id, conversation_id, outcome, expires_at, state FROM main.exchanges`, `outcome = 'in_progress' AND ?1 = ?1`, `agent, id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				var state struct {
 					Type      string `json:"type"`
@@ -89,34 +89,34 @@ func of(t fold.Table) table {
 				return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, row
 			}}
 	case fold.Escalations:
-		return table{`exchange_id, count(*) FROM main.escalations`, `?1 = ?1 GROUP BY exchange_id`, `exchange_id = ? GROUP BY exchange_id`,
+		return table{`DISTINCT exchange_id, (SELECT count(*) FROM main.escalations WHERE exchange_id = e.exchange_id) FROM main.escalations AS e`, `?1 = ?1`, `exchange_id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
 			}}
 	case fold.Approvals:
-		return table{`id, kind, agent, exchange_id, state, expires_at, summary, body FROM main.approvals`, `state = 'pending' AND ?1 = ?1`, `id = ?`,
+		return table{`id, kind, agent, exchange_id, state, expires_at, summary, body FROM main.approvals`, `state = 'pending' AND ?1 = ?1`, `id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), Approval(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3), stmt.ColumnText(4), at(stmt, 5), db.ColumnBytes(stmt, 6), db.ColumnBytes(stmt, 7))
 			}}
 	case fold.CommitmentGrants:
-		return table{`id, agent, kind, state, until, uses, max_uses FROM main.commitment_grants`, `state = 'in_force' AND until > ?1`, `id = ?`,
+		return table{`id, agent, kind, state, until, uses, max_uses FROM main.commitment_grants`, `state = 'in_force' AND until > ?1`, `id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), Grant(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3), at(stmt, 4), stmt.ColumnInt(5), stmt.ColumnInt(6))
 			}}
 	case fold.Paused:
-		return table{`scope, at FROM main.paused`, `?1 = ?1`, `scope = ?`,
+		return table{`scope, at FROM main.paused`, `?1 = ?1`, `scope`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
 			}}
 	case fold.Releases:
-		return table{`approval, state, expires_at FROM main.releases`, `state IN ('ready', 'claimed') AND ?1 = ?1`, `approval = ?`,
+		return table{`approval, state, expires_at FROM main.releases`, `state IN ('ready', 'claimed') AND ?1 = ?1`, `approval`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), Release(stmt.ColumnText(1), at(stmt, 2))
 			}}
 	case fold.Tasks:
 		return ofTasks()
 	case fold.TaskGrants:
-		return table{`id, task_id, expires_at, body, token FROM main.grants`, `expires_at > ?1`, `id = ?`,
+		return table{`id, task_id, expires_at, body, token FROM main.grants`, `expires_at > ?1`, `id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), TaskGrant(db.ColumnBytes(stmt, 4), stmt.ColumnText(1), at(stmt, 2), db.ColumnBytes(stmt, 3))
 			}}
@@ -128,7 +128,7 @@ func ofTasks() table {
 	return table{`id, tenant, phase, seq, (SELECT json_group_array(json_array(kind, CASE WHEN json_valid(body) THEN json(body) ELSE 0 END) ORDER BY kind, place) FROM (
 			SELECT kind, place, body FROM main.task_parts WHERE task_id = t.id AND kind <> 'checkpoint' UNION ALL SELECT 'effect', place, body FROM main.effects WHERE task_id = t.id)),
 			(SELECT json_group_array(depends_on) FROM main.task_deps WHERE task_id = t.id), is_open FROM main.tasks AS t`,
-		`id IN (SELECT id FROM main.tasks WHERE is_open = 1 UNION SELECT task_id FROM main.effects WHERE ` + unsettled + `) AND ?1 = ?1`, `id = ?`,
+		`id IN (SELECT id FROM main.tasks WHERE is_open = 1 UNION SELECT task_id FROM main.effects WHERE ` + unsettled + `) AND ?1 = ?1`, `id`,
 		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 			row := Task(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnInt(3), new(fold.Parts))
 			if parts := partsOf(db.ColumnBytes(stmt, 4), db.ColumnBytes(stmt, 5)); parts != nil {
@@ -174,16 +174,27 @@ func open(conn *sqlite.Conn, at time.Time, found *fold.Found, exchanges string) 
 		if t == fold.Exchanges {
 			how.open = exchanges
 		}
-		var none []struct{}
-		err := db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+how.open, []any{db.Milliseconds(at)}, func(stmt *sqlite.Stmt) (struct{}, error) {
-			if key, row := how.scan(stmt); t.Open(row, at) {
+		err := how.rows(conn, t, how.open, []any{db.Milliseconds(at)}, func(key []string, row fold.Row) {
+			if t.Open(row, at) {
 				found.Put(t, key, row)
 			}
-			return struct{}{}, nil
 		})
 		if err != nil {
-			return fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
+			return err
 		}
+	}
+	return nil
+}
+
+// rows calls visit with the rows that meet a condition.
+func (how *table) rows(conn *sqlite.Conn, t fold.Table, condition string, args []any, visit func(key []string, row fold.Row)) error {
+	var none []struct{}
+	err := db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+condition, args, func(stmt *sqlite.Stmt) (struct{}, error) {
+		visit(how.scan(stmt))
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
 	}
 	return nil
 }
@@ -195,15 +206,25 @@ func Find(conn *sqlite.Conn, t fold.Table, key []string) (row fold.Row, err erro
 	for i := range key {
 		args[i] = key[i]
 	}
-	var none []struct{}
-	err = db.Collect(conn, &none, `SELECT `+how.columns+` WHERE `+how.is, args, func(stmt *sqlite.Stmt) (struct{}, error) {
-		_, row = how.scan(stmt)
-		return struct{}{}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
+	err = how.rows(conn, t, `(`+how.key+`) = (?`+strings.Repeat(", ?", len(key)-1)+`)`, args, func(_ []string, found fold.Row) { row = found })
+	return row, err
+}
+
+// findAll adds those rows of a table that have one of the keys.
+func findAll(conn *sqlite.Conn, t fold.Table, keys [][]string, found *fold.Found) error {
+	if len(keys) == 0 {
+		return nil
 	}
-	return row, nil
+	list, err := json.Marshal(keys)
+	if err != nil {
+		return fmt.Errorf("cannot compare the rows of %s with the log: %w", t.Name(), err)
+	}
+	how, parts := of(t), make([]string, len(keys[0]))
+	for i := range parts {
+		parts[i] = fmt.Sprintf("value ->> %d", i)
+	}
+	condition := `(` + how.key + `) IN (SELECT ` + strings.Join(parts, ", ") + ` FROM json_each(?))`
+	return how.rows(conn, t, condition, []any{string(list)}, func(key []string, row fold.Row) { found.Put(t, key, row) })
 }
 
 // Log is the part of a log that is read.
@@ -240,20 +261,23 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		if err := open(conn, since.At, found, exchanges); err != nil {
 			return err
 		}
-		var failed error
+		touched := fold.NewFound()
 		since.Touched(func(t fold.Table, key []string) {
 			if t == fold.Exchanges {
 				set.Move(key)
 			}
-			if failed != nil || found.Has(t, key) {
-				return
-			}
-			var row fold.Row
-			if row, failed = Find(conn, t, key); row != nil {
-				found.Put(t, key, row)
+			if !found.Has(t, key) {
+				touched.Put(t, key, nil)
 			}
 		})
-		return failed
+		keys := make(map[fold.Table][][]string)
+		touched.Each(func(t fold.Table, key []string, _ fold.Row) { keys[t] = append(keys[t], key) })
+		for _, t := range fold.Tables() {
+			if err := findAll(conn, t, keys[t], found); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return false, err
