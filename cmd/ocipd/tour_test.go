@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -32,8 +33,8 @@ func hangUp(t *testing.T, dir, name string) string {
 	return path
 }
 
-// TestTour saves the two files of the tour: the daemon serves with the configuration, and
-// the shell script is an app, with socat and with nc.
+// TestTour saves the configuration of the tour, with which the daemon serves. The shell script that the
+// tour names is an app, with socat and with nc.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "jq"} {
@@ -51,13 +52,12 @@ func TestTour(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	files := regexp.MustCompile("(?s)<!-- file (\\S+) -->\n```\\w+\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(files) != 2 {
-		t.Fatalf("the tour has %d files, want 2", len(files))
+	if len(files) != 1 || string(files[0][1]) != "tour.yaml" {
+		t.Fatalf("the tour has the files %q", files)
 	}
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, string(f[1])), f[2], 0o600); err != nil {
-			t.Fatal(err)
-		}
+	app, err := os.ReadFile("../../examples/shell/app.sh")
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "app.sh"), app, 0o600), os.WriteFile(filepath.Join(dir, "tour.yaml"), files[0][2], 0o600)); err != nil {
+		t.Fatal(err)
 	}
 	k := &killTest{dir: dir, socket: filepath.Join(dir, "run", "kernel.sock")}
 	if err := os.Rename(filepath.Join(dir, "tour.yaml"), filepath.Join(dir, "ocipd.yaml")); err != nil {

@@ -1,0 +1,1 @@
+cp "$PAGES/../../../../examples/shell/app.sh" .
