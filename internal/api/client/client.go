@@ -482,14 +482,15 @@ func (c *Client) read() {
 	c.pending = make(map[uint64]receiver)
 	err = c.err
 	c.mu.Unlock()
-	for _, r := range left {
-		r.fail(err)
-	}
 	c.once.Do(func() {
 		close(c.closing)
 		// It is over whether or not it can be closed.
 		_ = c.conn.Close()
 	})
+	// A call that fails with the connection finds that it has ended: see [Client.Err].
 	close(c.ended)
+	for _, r := range left {
+		r.fail(err)
+	}
 	close(c.events)
 }

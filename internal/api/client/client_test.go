@@ -472,6 +472,16 @@ func TestConnectionLost(t *testing.T) {
 }
 
 // TestTurnedAway is how the daemon answers somebody it will not serve.
+// A caller whose answer is lost sees at once that the connection has ended: the MCP proxy then reports
+// that nothing was sent.
+func TestLostCallKnowsWhy(t *testing.T) {
+	for range 200 {
+		c := serve(t, func(f *fake) { f.request() })
+		wantCode(t, c.Call(t.Context(), "wait", nil, nil), api.ConnectionClosed)
+		wantCode(t, c.Err(), api.ConnectionClosed)
+	}
+}
+
 func TestTurnedAway(t *testing.T) {
 	c := serve(t, func(f *fake) { f.say(refusal("", "FORBIDDEN", "user 7 may not connect")) })
 	e := wantCode(t, c.Call(t.Context(), "kernel.status", nil, nil), api.Forbidden)
