@@ -146,40 +146,48 @@ func (s *scripted) more(tool string) []string {
 	}[tool], func(member string) bool { return !strings.Contains(text, "`"+member+"`") })
 }
 
-// Each half of the skill, written by the built program into an empty folder, is followed by a
-// scripted model through ocipd mcp, one session a role, from no task to a completed one whose effect
-// a person has approved. Each session has exactly the tools that the skill's matrix says.
+// newScripted is a scripted model beside a daemon, with a skill that the built program has written into
+// an empty folder, and a session of each role.
+func newScripted(t *testing.T, name string) *scripted {
+	t.Helper()
+	m := newMCPTrial(t, mcpTeam)
+	if out, err := m.program("task", "files", filepath.Join(m.dir, "files")).CombinedOutput(); err != nil {
+		t.Fatalf("task files: %v\n%s", err, out)
+	}
+	read := func(page string) string {
+		text, err := os.ReadFile(filepath.Join(m.dir, "files", name, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	s := &scripted{mcpTrial: m, page: read("SKILL.md"), store: read("references/task-store.md"), sessions: map[string]*mcpSession{}}
+	roles := map[string]string{"orchestrator": "lead", "executor": "builder", "spec_reviewer": "checker", "quality_reviewer": "critic", "lobster": "gate"}
+	matrix := read("references/agent-permissions.md")
+	for role, actor := range roles {
+		s.sessions[role] = m.session(actor, args{"actor": actor})
+		hasItsTools(t, s.sessions[role], matrix, role)
+	}
+	_, spec, _ := strings.Cut(s.page, "````markdown\n")
+	spec, _, _ = strings.Cut(spec, "````")
+	effect := args{"idempotency_key": "release", "side_effect_kind": "deployment", "requested_action": "release", "command": args{"argv": []any{"/bin/sh", "-c", "echo released >>effects"}}}
+	s.knows = map[string]any{
+		"title": "Export", "workspace": filepath.Join(m.dir, "work"), "initial_phase": "spec_draft", "spec_markdown": spec, "effects": []any{effect},
+		"phase": "executing", "runtime": "local", "executor_kind": "builder", "worker_ref": roles["executor"], "checkpoint_type": "heartbeat", "payload": args{},
+		"kind": "primary_output", "uri": "invoices.csv", "outcome": "succeeded", "review_type": "", "verdict": "approved", "findings": []any{},
+		"idempotency_key": "release", "side_effect_kind": "deployment", "requested_action": "release", "wait_s": 20,
+	}
+	return s
+}
+
+// Each half of the skill is followed by a scripted model through ocipd mcp, one session a role, from
+// no task to a completed one whose effect a person has approved. Each session has exactly the tools
+// that the skill's matrix says.
 func TestSkillIsFollowedToCompleted(t *testing.T) {
 	for _, name := range []string{"ocipd-tasks", "ocipd-tasks-zh"} {
 		t.Run(name, func(t *testing.T) {
-			m := newMCPTrial(t, mcpTeam)
-			if out, err := m.program("task", "files", filepath.Join(m.dir, "files")).CombinedOutput(); err != nil {
-				t.Fatalf("task files: %v\n%s", err, out)
-			}
-			read := func(page string) string {
-				text, err := os.ReadFile(filepath.Join(m.dir, "files", name, page))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return string(text)
-			}
-			s := &scripted{mcpTrial: m, page: read("SKILL.md"), store: read("references/task-store.md"), sessions: map[string]*mcpSession{}}
-			roles := map[string]string{"orchestrator": "lead", "executor": "builder", "spec_reviewer": "checker", "quality_reviewer": "critic", "lobster": "gate"}
-			matrix := read("references/agent-permissions.md")
-			for role, actor := range roles {
-				s.sessions[role] = m.session(actor, args{"actor": actor})
-				hasItsTools(t, s.sessions[role], matrix, role)
-			}
-			_, spec, _ := strings.Cut(s.page, "````markdown\n")
-			spec, _, _ = strings.Cut(spec, "````")
-			effect := args{"idempotency_key": "release", "side_effect_kind": "deployment", "requested_action": "release", "command": args{"argv": []any{"/bin/sh", "-c", "echo released >>effects"}}}
-			s.knows = map[string]any{
-				"title": "Export", "workspace": filepath.Join(m.dir, "work"), "initial_phase": "spec_draft", "spec_markdown": spec, "effects": []any{effect},
-				"phase": "executing", "runtime": "local", "executor_kind": "builder", "worker_ref": roles["executor"], "checkpoint_type": "heartbeat", "payload": args{},
-				"kind": "primary_output", "uri": "invoices.csv", "outcome": "succeeded", "review_type": "", "verdict": "approved", "findings": []any{},
-				"idempotency_key": "release", "side_effect_kind": "deployment", "requested_action": "release", "wait_s": 20,
-			}
-			runner := m.runner()
+			s := newScripted(t, name)
+			runner := s.runner()
 			defer func() { _ = runner.Process.Signal(os.Interrupt); _ = runner.Wait() }()
 			var went []string
 			for phase := "spec_draft"; phase != string(task.Completed); phase = s.follow(phase) {
@@ -189,9 +197,9 @@ func TestSkillIsFollowedToCompleted(t *testing.T) {
 			if got := fmt.Sprint(went); got != want {
 				t.Errorf("the task went %s, want %s", got, want)
 			}
-			v := m.view(s.knows["task_id"].(string))
-			if v.Phase != task.Completed || len(v.Attempts) != 1 || v.Attempts[0].Actor != "builder" || len(v.Reviews) != 3 || m.done("released") != 1 {
-				t.Errorf("it ends in %s with %d attempts, %d reviews, and was released %d times", v.Phase, len(v.Attempts), len(v.Reviews), m.done("released"))
+			v := s.view(s.knows["task_id"].(string))
+			if v.Phase != task.Completed || len(v.Attempts) != 1 || v.Attempts[0].Actor != "builder" || len(v.Reviews) != 3 || s.done("released") != 1 {
+				t.Errorf("it ends in %s with %d attempts, %d reviews, and was released %d times", v.Phase, len(v.Attempts), len(v.Reviews), s.done("released"))
 			}
 		})
 	}
