@@ -256,8 +256,12 @@ type plan struct {
 	delta, pending            config.Delta
 	// configAnew is set if the configuration must be recorded.
 	configAnew bool
-	adopt      kernel.Adoption
+	// adopt puts the plan in force, if it changes anything.
+	adopt kernel.Adoption
 }
+
+// changes reports whether there is something to put in force.
+func (p *plan) changes() bool { return p.policyAnew || p.configAnew }
 
 // refusal is why a plan is impossible, because of the configuration or the policy.
 type refusal struct {
@@ -316,8 +320,11 @@ func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 	}
 	p.delta = p.cfg.Since(r.inForce)
 	p.configAnew = p.delta.Count > 0 || !samePending(p.pending, *r.later.Load()) || r.config.Load().Refusal != ""
-	if p.adopt, err = r.o.Prepare(p.cfg, p.policy); err != nil {
-		return nil, &refusal{cause: err}
+	// A person who asks hears also of a file that the rules in force name and that cannot be read.
+	if p.changes() || who.by != byFile {
+		if p.adopt, err = r.o.Prepare(p.cfg, p.policy); err != nil {
+			return nil, &refusal{cause: err}
+		}
 	}
 	return &p, nil
 }
@@ -355,7 +362,7 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	if refused != nil {
 		return api.PolicyReloadResult{}, r.refuse(who, refused)
 	}
-	if !p.policyAnew && !p.configAnew {
+	if !p.changes() {
 		return r.result(p), nil
 	}
 	previous := r.o.Policy.Load().Revision()

@@ -100,6 +100,19 @@ func TestRecordBeforeEffect(t *testing.T) {
 	b.did()
 }
 
+// The watch makes nothing anew for files as they were at the start: a large directory takes a while.
+func TestWatchOfUnchangedFiles(t *testing.T) {
+	b := open(t, "log: {level: info}\n")
+	b.prepare = errors.New("made anew")
+	if err := b.Watch(b.file); err != nil {
+		t.Fatal(err)
+	}
+	if status := b.ConfigStatus(); status.Refusal != "" {
+		t.Errorf("operators are told %q", status.Refusal)
+	}
+	b.did()
+}
+
 // Any failure leaves the rules in force unchanged, and is reported.
 func TestFailuresLeaveWhatIsInForce(t *testing.T) {
 	b := open(t, "log: {level: info}\n")
