@@ -10,11 +10,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// grants runs a command about standing grants, and checks its exit code and its output.
+// grants runs a command about pre-approvals, and checks its exit code and its output.
 func (p *operators) grants(code int, says string, args ...string) string {
 	p.t.Helper()
 	var out, complaints bytes.Buffer
-	got := run(p.t.Context(), append([]string{"--socket", p.socket, "grants"}, args...), strings.NewReader(""), &out, &complaints, p.env)
+	got := run(p.t.Context(), append([]string{"--socket", p.socket, "preapprovals"}, args...), strings.NewReader(""), &out, &complaints, p.env)
 	if got != code || !strings.Contains(out.String()+complaints.String(), says) {
 		p.t.Fatalf("grants %q exits %d, want %d and %q:\n%s%s", args, got, code, says, &out, &complaints)
 	}
@@ -57,16 +57,16 @@ func TestApproveExchange(t *testing.T) {
 		t.Errorf("in force is\n%s", inForce)
 	}
 	grant := strings.Fields(strings.Split(inForce, "\n")[1])[0]
-	p.wants(1, "no such grant", "revoke", "nonesuch")
+	p.wants(1, "no such pre-approval", "revoke", "nonesuch")
 	p.wants(0, "revoked: nothing more goes with it", "revoke", grant[len(grant)-8:])
 	p.wants(0, "revoked before", "revoke", grant)
-	p.wants(0, "nothing is approved beforehand", "list", "--in-force")
+	p.wants(0, "no pre-approval is in force", "list", "--in-force")
 	if p.says("deal", "My promise stands still") == "" {
 		t.Error("after it was revoked it goes")
 	}
 }
 
-// A standing grant needs the signature of an allowed signer.
+// A pre-approval needs the signature of an allowed signer.
 func TestStandingGrants(t *testing.T) {
 	t.Parallel()
 	p := newOperators(t, map[string]string{"signers": ""}, `approvals: {allowed_signers: "DIR/signers", notify: {desktop: false}}`)
@@ -75,12 +75,17 @@ func TestStandingGrants(t *testing.T) {
 	p.write("signers", fmt.Sprintf("carol@acme.com namespaces=%q %s", api.ApprovalNamespace, ssh.MarshalAuthorizedKey(carols)))
 	add := []string{"add", "--from", "alice", "--to", "bob", "--words", "meeting,schedule", "--uses", "2", "--for", "7d", "--yes"}
 	p.grants(2, "without --from", "add", "--from", "alice", "--yes")
-	p.grants(2, `cannot grant "lunch"`, append(add, "--words", "lunch")...)
+	p.grants(2, `cannot approve "lunch" beforehand`, append(add, "--words", "lunch")...)
 	p.grants(2, "no terminal", add[:len(add)-1]...)
 	p.grants(1, `no agent "mallory"`, append(add, "--from", "mallory")...)
 	p.grants(1, "unknown signer", append(add, "--key", evesFile)...)
 	p.grants(0, "in force: ", append(add, "--key", carolsFile)...)
 	listed := p.grants(0, "agent-bob-1", "list")
+	// The command's former name works.
+	var former bytes.Buffer
+	if code := run(t.Context(), []string{"--socket", p.socket, "grants", "list"}, strings.NewReader(""), &former, &former, p.env); code != 0 || !strings.HasPrefix(former.String(), "PRE-APPROVAL ") {
+		t.Errorf("ocipd grants list exits %d:\n%s", code, &former)
+	}
 	if !strings.Contains(listed, "meeting, schedule; up to public; until") || !strings.Contains(listed, "0 of 2") || !strings.Contains(listed, "carol@acme.com") {
 		t.Errorf("listed is\n%s", listed)
 	}
@@ -92,6 +97,6 @@ func TestStandingGrants(t *testing.T) {
 	if p.says("three", "The meeting is on the schedule") == "" {
 		t.Error("a third one goes")
 	}
-	p.grants(0, "nothing is approved beforehand", "list")
+	p.grants(0, "no pre-approval is in force", "list")
 	p.grants(0, "used up", "list", "--all")
 }

@@ -73,7 +73,7 @@ tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}, {name: 
 		{0, "denied", []string{"approvals", "deny", denied}},
 		{0, "taken over", []string{"approvals", "takeover", takenOver, "--yes", "--digest", taken}},
 		{0, "", []string{"approvals", "resolve", resolved}},
-		{0, "in force", []string{"grants", "add", "--from", "alice", "--to", "agent-bob-1", "--words", "promise", "--uses", "3", "--for", "2h", "--yes"}},
+		{0, "in force", []string{"preapprovals", "add", "--from", "alice", "--to", "agent-bob-1", "--words", "promise", "--uses", "3", "--for", "2h", "--yes"}},
 		{0, "", []string{"task", "grant", "lead"}},
 		{1, "NOT_FOUND", []string{"task", "circuit", "close", task, "--to", "spec_draft", "--reason", "so"}},
 		{1, "NOT_FOUND", []string{"call", "--operator", "task.settle_effect", `{"task_id":"` + task + `","effect_id":"` + nobody + `","outcome":"done","note":"I looked"}`}},

@@ -194,7 +194,7 @@ type Approval struct {
 	EscalatedExchange string `json:"escalatedExchange,omitzero"`
 	// Exchange is the bounds within which the whole exchange can be approved, null if that is
 	// nothing; NoExchange says why.
-	Exchange   *Bounds `json:"exchange,omitzero" doc:"The widest bounds of a grant for the exchange; noExchange has the reason if there is none."`
+	Exchange   *Bounds `json:"exchange,omitzero" doc:"The widest bounds of a pre-approval for the exchange; noExchange has the reason if there is none."`
 	NoExchange string  `json:"noExchange,omitzero"`
 	// Approvals are the approvals given so far, if several are needed.
 	Approvals []ApprovalDecision `json:"approvals"`

@@ -111,11 +111,11 @@ type GrantListParams struct {
 type GrantListResult struct {
 	Grants []Grant `json:"grants"`
 	// Restored is the id of the newest state_restored record, absent if there is none. A new
-	// standing grant names it.
+	// pre-approval names it.
 	Restored string `json:"restored,omitzero" doc:"The id of the newest state_restored record."`
 }
 
-// GrantAddParams makes a standing grant (operator, grant.add). The id is the person's to
+// GrantAddParams makes a pre-approval (operator, grant.add). The id is the person's to
 // choose, and is good once. Signature is an armored SSH signature over [SignedGrant],
 // with a note over [SignedNote] of that.
 type GrantAddParams struct {
@@ -128,10 +128,10 @@ type GrantAddParams struct {
 	// makes no grant after it.
 	Restored  string `json:"restored,omitzero" is:"max=256" doc:"The restored of grant.list."`
 	Note      string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
-	Signature string `json:"signature" is:"required max=16384" doc:"An armored SSH signature over the grant."`
+	Signature string `json:"signature" is:"required max=16384" doc:"An armored SSH signature over the pre-approval."`
 }
 
-// MaxGrantUses and MaxGrantTime bound a standing grant.
+// MaxGrantUses and MaxGrantTime bound a pre-approval.
 const (
 	MaxGrantUses = 10_000
 	MaxGrantTime = 366 * 24 * time.Hour
@@ -142,11 +142,11 @@ func (p *GrantAddParams) Rules() (f Fields) {
 	p.rules("", &f)
 	for i, w := range p.Words {
 		if !slices.Contains(ocip.Keywords(), w) {
-			f.Add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a standing grant is for keywords alone", w)
+			f.Add("words["+strconv.Itoa(i)+"]", "%q is no keyword; a pre-approval is for keywords alone", w)
 		}
 	}
 	if p.MaxRound != 0 {
-		f.Add("maxRound", "a standing grant is bound to no exchange, and counts uses")
+		f.Add("maxRound", "a pre-approval is bound to no exchange, and counts uses")
 	}
 	return f
 }
@@ -159,7 +159,7 @@ type GrantAddResult struct {
 
 // GrantRevokeParams takes a grant back (operator, grant.revoke).
 type GrantRevokeParams struct {
-	GrantID string `json:"grantId" is:"required max=256" doc:"The grant."`
+	GrantID string `json:"grantId" is:"required max=256" doc:"The pre-approval."`
 	Note    string `json:"note,omitzero" is:"max=1024" doc:"A note for the record."`
 }
 
@@ -181,7 +181,7 @@ func SignedApproval(a *Approval, b *Bounds) string {
 		"\nfrom " + strconv.Quote(a.Agent) + "\nto " + strconv.Quote(a.Counterparty) + "\n" + b.lines()
 }
 
-// SignedGrant is the signed text of a standing grant.
+// SignedGrant is the signed text of a pre-approval.
 func SignedGrant(p *GrantAddParams) string {
 	restored := ""
 	if p.Restored != "" {

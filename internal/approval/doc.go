@@ -14,7 +14,7 @@
 // The folder internal/approval holds what people decide: requests, grants, releases, pauses. Its
 // packages may import each other and those of base, ocip, audit, api, store, config and ipc.
 //
-//   - grants: approvals given beforehand: the rest of an exchange, standing grants; their uses, end
+//   - grants: pre-approvals: of the rest of an exchange, and from one agent to one receiver; their uses, end
 //     and revocation
 //   - pause: pauses of agents, channels and all sending
 //   - releases: approvals for runtimes that deliver by themselves: redeemed once and confirmed; if

@@ -68,7 +68,7 @@ func (k *Kernel) GrantList(ctx context.Context, p *api.GrantListParams) (api.Gra
 	return k.grants.List(ctx, &asked, rules.signers)
 }
 
-// GrantAdd makes a standing grant.
+// GrantAdd makes a pre-approval from one agent to one receiver.
 func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddParams) (api.GrantAddResult, error) {
 	rules := k.rules()
 	var to *grants.Party

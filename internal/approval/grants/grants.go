@@ -1,5 +1,5 @@
 // Package grants keeps approvals given beforehand: for the rest of an exchange, with the approval
-// of one of its messages, and standing grants from one agent to one receiver. The package
+// of one of its messages, and pre-approvals from one agent to one receiver. The package
 // internal/ocip decides which messages a grant covers. This one knows the grants, whether their
 // givers may still give them, their uses, and their end.
 //
@@ -347,7 +347,7 @@ func (g *Grants) count(agent, id string) {
 func (g *Grants) Revoke(ctx context.Context, who api.Peer, p *api.GrantRevokeParams) (api.GrantRevokeResult, error) {
 	row, err := g.o.Store.CommitmentGrant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) {
-		return api.GrantRevokeResult{}, api.Errorf(api.NotFound, "there is no grant %q", p.GrantID)
+		return api.GrantRevokeResult{}, api.Errorf(api.NotFound, "there is no pre-approval %q", p.GrantID)
 	}
 	if err != nil || row.State != store.GrantInForce {
 		return api.GrantRevokeResult{}, err
@@ -383,7 +383,7 @@ func (g *Grants) record(one *Grant, event string) *audit.Record {
 	}
 }
 
-// Add makes a standing grant, which must be signed. To is the receiver.
+// Add makes a pre-approval from one agent to one receiver, which must be signed. To is the receiver.
 func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
 	now := g.o.Now()
 	agent := d.Local(p.Agent)
@@ -394,11 +394,11 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 		// A misspelled name would otherwise be signed and listed, and never used.
 		return api.GrantAddResult{}, api.Errorf(api.NotFound, "there is no receiver %q: name one agent, by its instance_id in agents or directory, or one session, such as telegram:4711", p.Receiver)
 	case decider.Signers == nil:
-		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "standing grants are signed, and approvals.allowed_signers names nobody who may sign")
+		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "pre-approvals are signed, and approvals.allowed_signers names nobody who may sign")
 	case approvers > 1:
-		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "a standing grant is one person's, and approvals.required asks for %d", approvers)
+		return api.GrantAddResult{}, api.Errorf(api.Forbidden, "a pre-approval is one person's, and approvals.required asks for %d", approvers)
 	case p.Restored != store.Restored(g.o.Store):
-		return api.GrantAddResult{}, api.Errorf(api.Conflict, "the state was restored as record %q, and the grant names %q: sign it anew (restored, from grant.list)", store.Restored(g.o.Store), p.Restored)
+		return api.GrantAddResult{}, api.Errorf(api.Conflict, "the state was restored as record %q, and the pre-approval names %q: sign it anew (restored, from grant.list)", store.Restored(g.o.Store), p.Restored)
 	case p.Until <= now.UnixMilli():
 		return api.GrantAddResult{}, api.Invalid([]api.FieldError{{Path: "until", Message: "is over already"}})
 	case p.Until > now.Add(api.MaxGrantTime).UnixMilli():
@@ -423,7 +423,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	}
 	receipt, err := g.o.Commit(change)
 	if errors.Is(err, store.ErrGrantKnown) {
-		return api.GrantAddResult{}, api.Errorf(api.Conflict, "there is, or was, a grant %q; a signature makes one grant, so sign another id", p.GrantID)
+		return api.GrantAddResult{}, api.Errorf(api.Conflict, "there is, or was, a pre-approval %q; a signature makes one, so sign another id", p.GrantID)
 	}
 	return api.GrantAddResult{Grant: one.Grant, AuditSeq: receipt.Seq}, err
 }

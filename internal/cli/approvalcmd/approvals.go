@@ -1,4 +1,4 @@
-// Package approvalcmd has the commands about approval requests and grants.
+// Package approvalcmd has the commands about approval requests and pre-approvals.
 package approvalcmd
 
 import (

@@ -54,7 +54,7 @@ sent stay on record.`,
 
 func revokeCommand(p *approvalsui.People, c *cobra.Command) *cobra.Command {
 	var note string
-	c.Use, c.Args = "revoke GRANT", cobra.ExactArgs(1)
+	c.Use, c.Args = "revoke ID", cobra.ExactArgs(1)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.RevokeGrant(cmd.Context(), args[0], note)
 	}
@@ -62,22 +62,22 @@ func revokeCommand(p *approvalsui.People, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// NewGrants returns the commands about standing grants.
-func NewGrants(s *cli.Process) *cobra.Command {
+// NewPreapprovals returns the commands about pre-approvals, which the protocol calls grants.
+func NewPreapprovals(s *cli.Process) *cobra.Command {
 	p := &approvalsui.People{Process: s}
 	c := cli.Group(&cobra.Command{
-		Use: "grants",
-		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
-			"  ocipd grants list",
+		Use: "preapprovals", Aliases: []string{"grants"},
+		Example: "  ocipd preapprovals add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
+			"  ocipd preapprovals list",
 		Short: "approve keywords between two agents beforehand",
-		Long: `Approve keywords between two agents beforehand. Standing grants are made by a
-person only, and count only while decisions are signed
-(approvals.allowed_signers).`,
+		Long: `Approve keywords between two agents beforehand. Only a person makes pre-approvals, and
+they count only while decisions are signed (approvals.allowed_signers). The protocol and
+the records call them grants, and "ocipd grants" works as before.`,
 	})
 	c.AddCommand(newGrantAdd(p), newGrantList(p), revokeCommand(p, &cobra.Command{
-		Example: "  ocipd grants revoke 64cda28c",
-		Short:   "take a grant back",
-		Long: `Revoke a grant. It covers no further message, including those being decided now;
+		Example: "  ocipd preapprovals revoke 64cda28c",
+		Short:   "take a pre-approval back",
+		Long: `Revoke a pre-approval. It covers no further message, including those being decided now;
 messages that were sent stay on record.`,
 	}))
 	return c
@@ -87,15 +87,15 @@ func newGrantAdd(p *approvalsui.People) *cobra.Command {
 	var g approvalsui.NewGrant
 	c := &cobra.Command{
 		Use: "add",
-		Example: "  ocipd grants add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
-			"  ocipd grants add --from alice --to telegram:4711 --words deadline --level internal --uses 5 --for 12h",
-		Short: "sign a standing grant and put it in force",
-		Long: `Sign a standing grant and put it in force. Messages from one agent to one receiver
+		Example: "  ocipd preapprovals add --from alice --to agent-dave-1 --words schedule,meeting --uses 20 --for 7d\n" +
+			"  ocipd preapprovals add --from alice --to telegram:4711 --words deadline --level internal --uses 5 --for 12h",
+		Short: "sign a pre-approval and put it in force",
+		Long: `Sign a pre-approval and put it in force. Messages from one agent to one receiver
 that would be held only for the named keywords are then sent without a question,
-as assisted by you, up to a number of uses and a time. A grant never covers other
+as assisted by you, up to a number of uses and a time. It never covers other
 words or cues, a higher level, acceptances, money, an answer to a request, or an
-exchange that asks for a commitment or a person. Each use is recorded with the
-grant's id.`,
+exchange that asks for a commitment or a person. Each use is recorded with its
+id.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := g.Check(p.Interactive()); err != nil {
@@ -122,10 +122,10 @@ func newGrantList(p *approvalsui.People) *cobra.Command {
 	var f approvalsui.GrantOptions
 	c := &cobra.Command{
 		Use: "list",
-		Example: "  ocipd grants list\n" +
-			"  ocipd grants list --all --agent alice --json",
-		Short: "list the standing grants in force",
-		Long: `List the standing grants in force; --all includes those that have ended. Approvals
+		Example: "  ocipd preapprovals list\n" +
+			"  ocipd preapprovals list --all --agent alice --json",
+		Short: "list the pre-approvals in force",
+		Long: `List the pre-approvals in force; --all includes those that have ended. Approvals
 of exchanges are listed by "ocipd approvals list --in-force".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -136,6 +136,6 @@ of exchanges are listed by "ocipd approvals list --in-force".`,
 	flags := c.Flags()
 	flags.StringVar(&f.Agent, "agent", "", "those of the agent with this `ID`")
 	flags.BoolVar(&f.All, "all", false, "also those that are over")
-	flags.BoolVar(&f.JSON, "json", false, "print JSON, one grant a line")
+	flags.BoolVar(&f.JSON, "json", false, "print JSON, one a line")
 	return c
 }

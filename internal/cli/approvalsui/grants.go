@@ -87,17 +87,17 @@ func (p *approvalText) exchange(a *api.Approval, now time.Time) {
 	}
 }
 
-// GrantOptions select grants for a list.
+// GrantOptions select pre-approvals for a list.
 type GrantOptions struct {
 	Agent, Kind string
 	All, JSON   bool
 }
 
-// Grants prints the grants.
+// Grants prints the pre-approvals, which the protocol calls grants.
 func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 	var list api.GrantListResult
 	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{Agent: f.Agent, Kind: f.Kind, All: f.All}, &list); err != nil {
-		return fmt.Errorf("cannot list what is approved beforehand: %w", err)
+		return fmt.Errorf("cannot list pre-approvals: %w", err)
 	}
 	if f.JSON {
 		for i := range list.Grants {
@@ -108,12 +108,12 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 		return nil
 	}
 	if len(list.Grants) == 0 {
-		fmt.Fprintln(s.Stderr, "nothing is approved beforehand")
+		fmt.Fprintln(s.Stderr, "no pre-approval is in force")
 		return nil
 	}
 	now := time.Now()
 	t := &term.Table{Columns: []term.Column{
-		{Title: "GRANT", Whole: true}, {Title: "STATE", Whole: true}, {Title: "FROM", Whole: true}, {Title: "TO", Whole: true},
+		{Title: "PRE-APPROVAL", Whole: true}, {Title: "STATE", Whole: true}, {Title: "FROM", Whole: true}, {Title: "TO", Whole: true},
 		{Title: "WITHIN", Whole: true, Below: true}, {Title: "USED", Least: 4, Right: true}, {Title: "BY", Whole: true},
 	}}
 	for i := range list.Grants {
@@ -130,7 +130,7 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 	return t.Write(s.Stdout, s.Screen())
 }
 
-// RevokeGrant revokes a grant. name may be the beginning or end of one id.
+// RevokeGrant revokes a pre-approval. name may be the beginning or end of one id.
 func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	var list api.GrantListResult
 	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{All: true}, &list); err != nil {
@@ -149,10 +149,10 @@ func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	}
 	switch len(found) {
 	case 0:
-		return fmt.Errorf("cannot revoke %s: there is no such grant; ocipd grants list shows them", name)
+		return fmt.Errorf("cannot revoke %s: there is no such pre-approval; ocipd preapprovals list shows them", name)
 	case 1:
 	default:
-		return fmt.Errorf("cannot revoke %s: %d grants begin or end so; give more of the id", name, len(found))
+		return fmt.Errorf("cannot revoke %s: %d pre-approvals begin or end so; give more of the id", name, len(found))
 	}
 	var result api.GrantRevokeResult
 	if err := s.Operate(ctx, "grant.revoke", &api.GrantRevokeParams{GrantID: found[0], Note: note}, &result); err != nil {
@@ -166,7 +166,7 @@ func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
 	return nil
 }
 
-// NewGrant is a new standing grant.
+// NewGrant is a new pre-approval from one agent to one receiver.
 type NewGrant struct {
 	From, To, Level, Note string
 	Words                 []string
@@ -180,23 +180,23 @@ type NewGrant struct {
 func (g *NewGrant) Check(interactive bool) error {
 	for _, w := range g.Words {
 		if !slices.Contains(ocip.Keywords(), w) {
-			return cli.Usagef("cannot grant %q: want some of %s", w, strings.Join(ocip.Keywords(), ", "))
+			return cli.Usagef("cannot approve %q beforehand: want some of %s", w, strings.Join(ocip.Keywords(), ", "))
 		}
 	}
 	switch {
 	case g.From == "" || g.To == "" || len(g.Words) == 0 || g.Uses == 0 || g.For == 0:
-		return cli.Usagef("cannot make a standing grant without --from, --to, --words, --uses and --for")
+		return cli.Usagef("cannot make a pre-approval without --from, --to, --words, --uses and --for")
 	case g.Uses < 0 || g.Uses > api.MaxGrantUses:
-		return cli.Usagef("cannot grant %d uses: want 1 to %d", g.Uses, api.MaxGrantUses)
+		return cli.Usagef("cannot pre-approve %d uses: want 1 to %d", g.Uses, api.MaxGrantUses)
 	case g.For < 0 || g.For > api.MaxGrantTime:
-		return cli.Usagef("cannot grant it for so long: want at most 366d")
+		return cli.Usagef("cannot pre-approve it for so long: want at most 366d")
 	case !g.Yes && !interactive:
-		return cli.Usagef("cannot make a standing grant where no terminal can ask: give --yes")
+		return cli.Usagef("cannot make a pre-approval where no terminal can ask: give --yes")
 	}
 	return nil
 }
 
-// AddGrant signs a standing grant and puts it in force.
+// AddGrant signs a pre-approval and puts it in force.
 func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 	keys, err := s.OpenKey(g.Key)
 	if err != nil {
@@ -213,15 +213,15 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 		Bounds: api.Bounds{Words: slices.Sorted(slices.Values(g.Words)), Classification: g.Level, Until: now.Add(g.For).UnixMilli()},
 	}
 	if p.Agent, p.Receiver, err = ends(ctx, c, g.From, g.To); err != nil {
-		return fmt.Errorf("cannot make a standing grant: %w", err)
+		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	var list api.GrantListResult
 	if err := c.Call(ctx, "grant.list", &api.GrantListParams{Kind: api.GrantStanding}, &list); err != nil {
-		return fmt.Errorf("cannot make a standing grant: %w", err)
+		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	p.Restored = list.Restored
 	page := &approvalText{term.Page{Screen: s.Screen()}}
-	page.Heading("Standing grant")
+	page.Heading("Pre-approval")
 	page.Fact("from", p.Agent)
 	page.Fact("to", p.Receiver)
 	page.Fact("within", within(&p.Bounds, now))
@@ -234,7 +234,7 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 	}
 	if !g.Yes {
 		if agreed, err := s.Ask(ctx, "Sign it and put it in force?"); err != nil || !agreed {
-			return cmp.Or(err, errors.New("nothing was granted"))
+			return cmp.Or(err, errors.New("nothing was approved"))
 		}
 	}
 	if p.Signature, err = keys.Sign(ctx, api.SignedNote(api.SignedGrant(p), p.Note)); err != nil {
@@ -244,12 +244,12 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 	defer cancel()
 	var result api.GrantAddResult
 	if err := c.Call(ctx, "grant.add", p, &result); err != nil {
-		return fmt.Errorf("cannot make a standing grant: %w", err)
+		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	if g.JSON {
 		return s.PrintJSON(&result)
 	}
-	fmt.Fprintf(s.Stdout, "in force: %s (record %d); ocipd grants revoke %s takes it back\n", result.Grant.GrantID, result.AuditSeq, cli.Argument(result.Grant.GrantID))
+	fmt.Fprintf(s.Stdout, "in force: %s (record %d); ocipd preapprovals revoke %s takes it back\n", result.Grant.GrantID, result.AuditSeq, cli.Argument(result.Grant.GrantID))
 	return nil
 }
 

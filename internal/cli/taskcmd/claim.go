@@ -24,7 +24,7 @@ func newReady(t *command) *cobra.Command {
 			return answered(cmd.Context(), t, "task.list_ready", &p, t.printList)
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 50, "`N` tasks at most, up to 1000")
+	c.Flags().IntVarP(&limit, "limit", "n", 50, "`N` tasks at most, up to 1000")
 	c.Flags().StringSliceVar(&p.Labels, "label", nil, "tasks with all these `LABELS`")
 	return c
 }
