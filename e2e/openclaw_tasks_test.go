@@ -79,6 +79,7 @@ func TestOpenClawAgentsCompleteATask(t *testing.T) {
 		agents, pairs = append(agents, s.agent), append(pairs, s.actor+"="+s.agent)
 	}
 	g := &table{gateway: openGatewayOf(t, append(agents, "guest"), team, func(*gateway) string { return "" })}
+	g.skill("main/skills")
 	settings := g.read("openclaw/openclaw.json")
 	if said := g.integrate("--tasks", strings.Join(pairs, ","), "--dry-run"); !strings.Contains(said, "nothing was changed") || !strings.Contains(said, `"ocipd-lead__*"`) || g.read("openclaw/openclaw.json") != settings {
 		t.Fatalf("a dry run: %s", said)
@@ -135,6 +136,9 @@ func TestOpenClawAgentsCompleteATask(t *testing.T) {
 		t.Errorf("the task is in %s", phase)
 	}
 	g.operate("audit", "verify")
+	if g.saw("main", skillSays) == 0 || g.saw("coder", skillSays) != 0 {
+		t.Errorf("main's model saw the skill %d times, and coder's %d", g.saw("main", skillSays), g.saw("coder", skillSays))
+	}
 	g.integrate("--remove")
 	if now := g.read("openclaw/openclaw.json"); now != settings {
 		t.Errorf("OpenClaw's settings are\n%s\nand were\n%s", now, settings)
