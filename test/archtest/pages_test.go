@@ -64,8 +64,23 @@ func TestPages(t *testing.T) {
 		if len(f.text) > pageBytes && !strings.Contains(f.text, generated) {
 			t.Errorf("%s has %d bytes, more than %d: make two pages of it", f.rel, len(f.text), pageBytes)
 		}
+		for _, row := range cutRows(pageCode.ReplaceAllString(f.text, "")) {
+			t.Errorf("%s has a row of a table without its head: %s", f.rel, row)
+		}
 		namesItsNouns(t, f.rel, sentences(f.text), 1) // a short page may have one
 	}
+}
+
+// cutRows are the first rows of tables without a head, such as rows after an empty line.
+func cutRows(text string) (rows []string) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		first := i == 0 || !strings.HasPrefix(lines[i-1], "|")
+		if first && strings.HasPrefix(line, "|") && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "| --")) {
+			rows = append(rows, line)
+		}
+	}
+	return rows
 }
 
 // TestComments holds the comments of each package to sentences that name their nouns.
