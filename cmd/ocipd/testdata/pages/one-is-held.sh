@@ -3,7 +3,7 @@
 ocipd send telegram:dave 'I promise the review by Friday.'
 ocipd() {
 	case $* in
-	'approvals approve'* | 'grants '[ar][de]*) types 'y\n' ocipd "$@" ;;
+	'approvals approve'* | 'preapprovals '[ar][de]*) types 'y\n' ocipd "$@" ;;
 	*) command ocipd "$@" ;;
 	esac
 }
