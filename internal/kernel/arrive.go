@@ -82,13 +82,13 @@ func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Ve
 // refusedByReceiver records both sides of a message that its receiver, in this daemon, did not
 // take. It is not delivered and takes no round, and the sender's exchange ends as the receiver's
 // did.
-func (k *ruleset) refusedByReceiver(m *outgoing, r *audit.Record, sent, arrived *ocip.Verdict, change *store.Change) error {
+func (k *ruleset) refusedByReceiver(m *outgoing, sent, arrived *ocip.Verdict, change *store.Change) error {
 	if m.conclude != nil {
 		if err := m.conclude(arrived); err != nil {
 			return err
 		}
 	}
-	limit := sent.Exchange.MaxRounds
+	r, limit := m.record, sent.Exchange.MaxRounds
 	sent.Exchange = sent.Before
 	sent.Exchange.MaxRounds, sent.Code = limit, arrived.Code
 	if !arrived.Exchange.ForPerson {

@@ -25,32 +25,13 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		return api.DispatchResult{}, err
 	}
 	change.Records, m.record = append(change.Records, sent), sent
-	if m.grant = v.Grant; m.grant != "" {
-		k.grants.Name(m.sender.InstanceID, v.Grant, sent)
-		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)
-	}
-	for _, scope := range st.scopes {
-		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
-	}
-	if m.to.Kind == ocip.KindAgent {
-		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
-	}
+	spend(k, m, v, st, change, now)
 	d, letter, err := k.closes(m, v, sent)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	if m.local != nil {
-		runID := ""
-		if d != nil {
-			runID = d.RunID
-		}
-		arrived, err := k.arriveLocally(ctx, m, runID, v, change, now)
-		if err != nil {
-			return api.DispatchResult{}, err
-		}
-		if !arrived.Allowed() {
-			return api.DispatchResult{}, k.refusedByReceiver(m, sent, v, arrived, change)
-		}
+	if err := arrives(ctx, k, m, d, v, change, now); err != nil {
+		return api.DispatchResult{}, err
 	}
 	if v.Exchange.ID != "" {
 		v.Exchange.Track(v.Shared, v.Withheld)
@@ -61,10 +42,9 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: &api.ExchangeRef{
-		ExchangeID: v.Exchange.ID, ConversationID: v.Exchange.ConversationID,
-		Round: v.Exchange.Round, MaxRounds: v.Exchange.MaxRounds, AuditID: sent.ID,
-	}}
+	x := &v.Exchange
+	ref := &api.ExchangeRef{ExchangeID: x.ID, ConversationID: x.ConversationID, Round: x.Round, MaxRounds: x.MaxRounds, AuditID: sent.ID}
+	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: ref}
 	if d != nil {
 		d.Enter(change)
 	}
@@ -97,6 +77,37 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		k.apps.Observe(k.terms, api.SessionStart, gate.Fact(api.SessionEvent(m.key, whose.ID)), m.about(), "", nil)
 	}
 	return result, nil
+}
+
+// spend enters what a message uses up: its grant, its share of the limits, and the answer that it owes.
+func spend(k *ruleset, m *outgoing, v *ocip.Verdict, st *standing, change *store.Change, now time.Time) {
+	if m.grant = v.Grant; m.grant != "" {
+		k.grants.Name(m.sender.InstanceID, v.Grant, m.record)
+		k.grants.Use(m.sender.InstanceID, v.Grant, now, change)
+	}
+	for _, scope := range st.scopes {
+		change.Add(store.Spent{Scope: scope, At: now, Count: 1})
+	}
+	if m.to.Kind == ocip.KindAgent {
+		k.state.Owed.EnterLocked(change, m.sender.InstanceID, m.to.InstanceID, st.owed, v.Owed)
+	}
+}
+
+// arrives has a message to an agent of this daemon decided on the receiver's side too, in the same
+// change.
+func arrives(ctx context.Context, k *ruleset, m *outgoing, d *outbox.Delivery, v *ocip.Verdict, change *store.Change, now time.Time) error {
+	if m.local == nil {
+		return nil
+	}
+	runID := ""
+	if d != nil {
+		runID = d.RunID
+	}
+	arrived, err := k.arriveLocally(ctx, m, runID, v, change, now)
+	if err != nil || arrived.Allowed() {
+		return err
+	}
+	return k.refusedByReceiver(m, v, arrived, change)
 }
 
 // closes closes a message for its record: in a delivery to an agent of this daemon or to a channel's
