@@ -190,9 +190,9 @@ func TestModelScreen(t *testing.T) {
 	s.keys("down", "up")
 	local := askedAt.Add(24*time.Hour + time.Second).Local().Format(time.DateTime)
 	want := `ocipd approvals: 3 waiting (alice 2, bob 1)                                 live
-  ID        ×  AGENT  TO           WHY         SAYS                    AGE  LEFT
-› 00000001  2  alice  agent-bob-1  commitment  I promise to do it by…  59s   23h
-  00000003     bob    agent-bob-1  commitment  I agree‹U+001B›[2J‹U+…  57s   23h
+  ID        ×  AGENT  TO           SAYS (all: commitment)            AGE  LEFT
+› 00000001  2  alice  agent-bob-1  I promise to do it by Friday      59s   23h
+  00000003     bob    agent-bob-1  I agree‹U+001B›[2J‹U+202E› to it  57s   23h
 ────────────────────────────────────────────────────────────────────────────────
 approval 01a1fd5b-310b-7864-alic-000000000001: pending
 agent-alice-1 for alice → agent-bob-1 for bob

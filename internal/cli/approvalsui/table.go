@@ -178,6 +178,9 @@ type table struct {
 	oneAgent bool
 	// brief omits the reason for a commitment's likelihood, which is on the page of the request.
 	brief bool
+	// alike are the columns with the same text in every message of the list. A narrow screen has
+	// them above the texts, which then have their room.
+	alike []int
 	// tail is the shown length of the end of an id.
 	tail int
 	// widths are the minimum widths of the columns, as far as there is room.
@@ -199,6 +202,18 @@ func newTable(all []*api.ApprovalSummary, state string, now time.Time) *table {
 		t.tail = decidedID
 	}
 	t.tail = tellApart(all, t.tail)
+	if len(all) > 1 {
+		for at, text := range map[int]func(*api.ApprovalSummary) string{
+			agentColumn:  func(a *api.ApprovalSummary) string { return a.AgentID },
+			likelyColumn: func(a *api.ApprovalSummary) string { return string(a.Likelihood) },
+			whyColumn:    whyOf,
+		} {
+			if !slices.ContainsFunc(all, func(a *api.ApprovalSummary) bool { return text(a) != text(all[0]) }) {
+				t.alike = append(t.alike, at)
+			}
+		}
+		slices.Sort(t.alike)
+	}
 	return t
 }
 
@@ -220,11 +235,13 @@ func endOf(id string, n int) string { return id[max(0, len(id)-n):] }
 
 func (t *table) short(id string) string { return endOf(id, t.tail) }
 
-// The optional columns of the table.
+// The optional columns of the table, and the one of texts.
 const (
 	timesColumn  = 1
 	agentColumn  = 2
 	likelyColumn = 4
+	whyColumn    = 5
+	saysColumn   = 6
 	lastColumn   = 8
 )
 
@@ -287,6 +304,7 @@ func (t *table) lines(scr term.Screen) []string {
 	for _, row := range t.rows {
 		rows = append(rows, t.row(row))
 	}
+	omitted := t.omitted(rows)
 	t.measure(rows)
 	widths := slices.Clone(t.widths)
 	columns[timesColumn].Least = widths[timesColumn]
@@ -294,8 +312,9 @@ func (t *table) lines(scr term.Screen) []string {
 		widths[likelyColumn] = max(widths[likelyColumn], len(columns[likelyColumn].Title))
 	}
 	// From the right, so that the positions on the left stay valid.
-	for _, at := range [...]int{likelyColumn, agentColumn, timesColumn} {
-		if at == agentColumn && !t.oneAgent || at != agentColumn && widths[at] > 0 {
+	for _, at := range [...]int{whyColumn, likelyColumn, agentColumn, timesColumn} {
+		empty := (at == likelyColumn || at == timesColumn) && widths[at] == 0
+		if !empty && !slices.Contains(omitted, at) {
 			continue
 		}
 		columns, widths = slices.Delete(columns, at, at+1), slices.Delete(widths, at, at+1)
@@ -313,6 +332,28 @@ func (t *table) lines(scr term.Screen) []string {
 		}
 	}
 	return lines
+}
+
+// omitted are the columns that a reader has elsewhere: in the caller's title, or in the title of
+// the texts, where it puts them.
+func (t *table) omitted(rows [][]term.Cell) (columns []int) {
+	if t.oneAgent {
+		columns = append(columns, agentColumn)
+	}
+	var words []string
+	for _, at := range t.alike {
+		if !t.brief || len(rows) < 2 || slices.Contains(columns, at) {
+			continue
+		}
+		columns = append(columns, at)
+		if text := rows[1][at].Text; text != "" {
+			words = append(words, text)
+		}
+	}
+	if len(words) > 0 {
+		rows[0][saysColumn].Text += " (all: " + strings.Join(words, ", ") + ")"
+	}
+	return columns
 }
 
 // measure widens the columns to their content.

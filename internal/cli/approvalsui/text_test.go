@@ -18,6 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // askedAt is when the messages of these tests were held.
@@ -537,6 +538,41 @@ func TestTableFits(t *testing.T) {
 	want := "ID        AGENT    TO           WHY         SAYS              AGE  LEFT\n00000000  mallory  agent-bob-1  commitment  Promise number 0  23h    5m"
 	if got := strings.Join(at.lines(term.Screen{Terminal: true, Width: 80}), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestEqualColumnsLeaveTheirRoomToTheTexts draws a list in which some columns are equal throughout,
+// on narrow and wide screens.
+func TestEqualColumnsLeaveTheirRoomToTheTexts(t *testing.T) {
+	one := func(n int, agent string, likely commitment.Likelihood) *api.ApprovalSummary {
+		a := heldBy(agent, n, "Deal. I agree to 1 EUR for it.")
+		a.Likelihood = likely
+		return a
+	}
+	for _, tt := range []struct {
+		all      []*api.ApprovalSummary
+		width    int
+		oneAgent bool
+		want     string
+	}{
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, false, "ID TO SAYS (all: ann, high, commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, true, "ID TO SAYS (all: high, commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "high")}, 80, false, "ID AGENT TO SAYS (all: high, commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "low")}, 80, false, "ID AGENT TO LIKELY SAYS (all: commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high")}, 80, false, "ID AGENT TO LIKELY WHY SAYS AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 120, false, "ID AGENT TO LIKELY WHY SAYS AGE LEFT"},
+	} {
+		at := newTable(tt.all, "", askedAt)
+		at.rows, at.oneAgent = alone(tt.all), tt.oneAgent
+		lines := at.lines(term.Screen{Terminal: true, Width: tt.width})
+		if got := strings.Join(strings.Fields(lines[0]), " "); got != tt.want {
+			t.Errorf("the titles at %d columns are %q, want %q", tt.width, got, tt.want)
+		}
+		for _, line := range lines[1:] {
+			if len(tt.all) > 1 && !strings.Contains(line, "Deal. I agree to 1 EUR for it.") {
+				t.Errorf("the text is cut: %s", line)
+			}
+		}
 	}
 }
 
