@@ -73,6 +73,8 @@ func TestCapabilityID(t *testing.T) {
 		{"tool", `{"name":"\u0061b"}`, "ab"},
 		{"hook", `{"event":"x"}`, "x"},
 		{"cable", `{"id":"b"}`, ""},
+		{"tool", `"t1"`, ""},
+		{"tool", `["t1"]`, ""},
 	} {
 		p := CapabilityParams{Type: tc.kind}
 		if err := json.Unmarshal([]byte(tc.config), &p.Config); err != nil {

@@ -92,8 +92,21 @@ type ShutdownParams struct {
 
 // CapabilityParams registers a capability. Config's members depend on the type.
 type CapabilityParams struct {
-	Type   string `json:"type" doc:"channel, tool, hook, gateway_method, http_route or provider. The result refuses others."`
-	Config Object `json:"config" doc:"The capability. Its id is in channelId, toolId, event, methodName, route or providerId, by the type."`
+	Type   string           `json:"type" doc:"channel, tool, hook, gateway_method, http_route or provider. The result refuses others."`
+	Config capabilityConfig `json:"config" doc:"The capability. Its id is in channelId, toolId, event, methodName, route or providerId, by the type."`
+}
+
+// capabilityConfig is an object. The protocol lets an app send anything: what is no object names no
+// capability.
+type capabilityConfig map[string]jsontext.Value
+
+// UnmarshalJSON reads an object, and leaves anything else out.
+func (c *capabilityConfig) UnmarshalJSON(text []byte) error {
+	*c = nil
+	if jsontext.Value(text).Kind() != '{' {
+		return nil
+	}
+	return json.Unmarshal(text, (*map[string]jsontext.Value)(c))
 }
 
 // CapabilityTypes lists the types of the protocol.

@@ -308,6 +308,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 		"artifacts": []any{m{"uri": "out.txt"}, m{"uri": "gone.txt", "digest": digest("ground to dust")}}, "status": "broken", "last_error": "no wind",
 	})
 	granted := operator.must("task.grant", of(m{"actor": "second", "tools": []any{"task_get"}, "bind": "program"}))
+	operator.must("task.grants", of(m{}))
 	operator.must("task.revoke_grant", of(m{"grant_id": granted["grant_id"]}))
 	lead.must("task.list_ready", m{"labels": []any{"wages"}})
 	operator.must("task.list", m{})

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,15 @@ func TestGrantsInForce(t *testing.T) {
 	c := h.crew()
 	c.executing()
 	operator := h.taskOperator()
+	// A person sees the processes behind an actor. Actors see each other's names alone.
+	for who, sees := range map[*taskCaller]bool{operator: true, c.lead: false, c.builder: false} {
+		for _, part := range []string{"", "specs"} {
+			seen := fmt.Sprint(who.must("task.get", m{"task_id": c.id, "part": part}))
+			if strings.Contains(seen, "processes:") != sees {
+				t.Errorf("%s sees in %q: %s", who.name, part, seen)
+			}
+		}
+	}
 	unused := operator.must("task.grant", m{"actor": "gate", "task_id": c.id, "bind": "process"})
 	listed := func(params m) (ids []string, lines map[string]m) {
 		t.Helper()

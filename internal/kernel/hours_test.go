@@ -27,7 +27,7 @@ func TestPolicyThatReadsTheClockIsAskedAgain(t *testing.T) {
 	channel := func(w *world) *app {
 		w.t.Helper()
 		a := w.register("@acme/telegram", api.Capabilities{Channels: api.Provides{Provides: []string{"telegram"}}})
-		if r, err := a.RegisterCapability(w.t.Context(), &api.CapabilityParams{Type: "channel", Config: api.Object{"channelId": api.String("telegram")}}); err != nil || !r.Granted {
+		if r, err := a.RegisterCapability(w.t.Context(), &api.CapabilityParams{Type: "channel", Config: map[string]jsontext.Value{"channelId": api.String("telegram")}}); err != nil || !r.Granted {
 			w.t.Fatal(r, err)
 		}
 		if _, err := a.Subscribe(w.t.Context(), &api.HooksParams{Events: []string{"message_sending"}}); err != nil {

@@ -228,7 +228,7 @@ func (w *world) interceptor(id string, mustAnswer bool) *app {
 	a := w.register(id, api.Capabilities{Hooks: api.HookDeclaration{Intercepts: []string{"message_sending"}}})
 	ctx := w.t.Context()
 	if mustAnswer {
-		r, err := a.RegisterCapability(ctx, &api.CapabilityParams{Type: "hook", Config: api.Object{
+		r, err := a.RegisterCapability(ctx, &api.CapabilityParams{Type: "hook", Config: map[string]jsontext.Value{
 			"event": jsontext.Value(`"message_sending"`), "intercept": jsontext.Value("true"),
 		}})
 		if err != nil || !r.Granted {

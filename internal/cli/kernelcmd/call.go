@@ -72,6 +72,9 @@ func NewCall(p *cli.Process) *cobra.Command {
 			if f.token != "" && (f.operator || f.app != "" || f.manifest != "") {
 				return cli.Usagef("cannot use --token-file together with --operator, --app or --manifest: a grant speaks for an agent or an actor, on the kernel socket")
 			}
+			if needsToken(args[0]) && f.token == "" {
+				return cli.Usagef("cannot call %s without a grant's token: name its file with --token-file", args[0])
+			}
 			params := ""
 			if len(args) == 2 {
 				params = args[1]
@@ -96,15 +99,21 @@ func onOperator(method string, f callFlags) bool {
 	if f.kernel || f.operator {
 		return f.operator
 	}
-	if f.app != "" || f.manifest != "" || f.token != "" {
+	if f.app != "" || f.manifest != "" || f.token != "" || method == "task.attach" {
 		return false
 	}
 	return slices.ContainsFunc(operatorMethods(), func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 }
 
+// needsToken reports whether a method is called by the holder of a grant alone: those of an agent that
+// speaks by a grant. Two older ones are an app's.
+func needsToken(method string) bool {
+	return strings.HasPrefix(method, "agent.") && method != "agent.queue" && method != "agent.complete"
+}
+
 // operatorMethods are prefixes of methods that operators may call.
 func operatorMethods() []string {
-	return []string{"approval.", "audit.", "contact.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "sending.", "store.", "task.watch"}
+	return []string{"approval.", "audit.", "backup.", "config.diff", "contact.", "debug.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "runner.", "sending.", "store.", "task."}
 }
 
 func (s *command) call(ctx context.Context, method, text string, f callFlags) error {

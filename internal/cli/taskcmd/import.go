@@ -209,7 +209,18 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 			fmt.Fprintf(t.Stdout, "  %s\n", term.OneLine(n.String()))
 		}
 	}
-	what := term.Count(len(r.Tasks), "task")
+	before := 0
+	for i := range r.Tasks {
+		if r.Tasks[i].Before {
+			before++
+		}
+	}
+	what := term.Count(len(r.Tasks)-before, "task")
+	if before > 0 && r.Applied {
+		what += fmt.Sprintf(" imported, and %d before; see: ocipd task board", before)
+	} else if r.Applied {
+		what += " imported; see: ocipd task board"
+	}
 	switch {
 	case len(r.Tasks) == 0 && len(r.Project.Faults) == 0:
 		fmt.Fprintf(t.Stdout, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), legacy.Blackboard, legacy.Issues, legacy.Specs)
@@ -218,7 +229,7 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 	case !apply:
 		fmt.Fprintf(t.Stdout, "\nnothing was changed; to import %s: %s\n", what, again(r.Directory, p))
 	case r.Applied:
-		fmt.Fprintf(t.Stdout, "\n%s imported; see: ocipd task board\n", what)
+		fmt.Fprintf(t.Stdout, "\n%s\n", what)
 	}
 	return nil
 }

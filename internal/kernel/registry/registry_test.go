@@ -218,7 +218,7 @@ func TestResumption(t *testing.T) {
 		m.Capabilities.Hooks.Subscribes = []string{"message_sending"}
 		c, _, token, err := f.connects(someone(1), m, "")
 		isCode(t, "registers", err, "")
-		if r, err := c.RegisterCapability(f.Context(), &api.CapabilityParams{Type: "channel", Config: api.Object{"channelId": jsontext.Value(`"chat"`)}}); err != nil || !r.Granted {
+		if r, err := c.RegisterCapability(f.Context(), &api.CapabilityParams{Type: "channel", Config: map[string]jsontext.Value{"channelId": jsontext.Value(`"chat"`)}}); err != nil || !r.Granted {
 			t.Fatal(r, err)
 		}
 		if r, err := c.Subscribe(f.Context(), &api.HooksParams{Events: []string{"message_sending"}}); err != nil || len(r.Subscribed) != 1 {

@@ -237,8 +237,29 @@ func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, 
 		for i := range v.Events {
 			v.Events[i].Seq = 0
 		}
+		hideProcesses(&v)
 	}
 	return v, err
+}
+
+// hideProcesses leaves the processes of principals out of a view, which tell nothing to an actor. The
+// lists of the view are its own; what they refer to is the stored task's.
+func hideProcesses(v *taskapi.View) {
+	v.Spec.By.Processes = nil
+	v.Specs, v.Attempts, v.Artifacts = slices.Clone(v.Specs), slices.Clone(v.Attempts), slices.Clone(v.Artifacts)
+	for i := range v.Specs {
+		v.Specs[i].By.Processes = nil
+	}
+	for i := range v.Attempts {
+		by := slices.Clone(v.Attempts[i].By)
+		for j := range by {
+			by[j].Processes = nil
+		}
+		v.Attempts[i].By = by
+	}
+	for i := range v.Artifacts {
+		v.Artifacts[i].By.Processes = nil
+	}
 }
 
 // view is a task as it is shown.
