@@ -131,6 +131,15 @@ func defaults(weigh bool) (r measure.Rules, err error) {
 	return r, err
 }
 
+// withEvidence is the default detector of commitments with the family evidence enforced.
+func withEvidence() *commitment.Detector {
+	d, err := commitment.New(commitment.Options{Families: map[string]commitment.Mode{commitment.Evidence: commitment.Enforce}})
+	if err != nil {
+		panic(err) // the family exists
+	}
+	return d
+}
+
 // readTexts reads the texts of a folder, with values for what stands for one.
 func readTexts(dir string) ([]measure.Text, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
@@ -175,10 +184,13 @@ type Half struct {
 	// Answering is All where what answers a held message is held too, as a daemon
 	// between agents does.
 	Answering *measure.Report `json:"answering"`
-	// Weighed and AgentsWeighed are All and the agents with keywords weighed.
-	Weighed       *measure.Report       `json:"weighed"`
-	AgentsWeighed *measure.Report       `json:"agentsWeighed"`
-	Secrets       measure.SecretsReport `json:"secrets"`
+	// Weighed and AgentsWeighed are All and the agents with keywords weighed. Evidence is All with
+	// the family evidence enforced, and WeighedEvidence with both.
+	Weighed         *measure.Report       `json:"weighed"`
+	AgentsWeighed   *measure.Report       `json:"agentsWeighed"`
+	Evidence        *measure.Report       `json:"evidence"`
+	WeighedEvidence *measure.Report       `json:"weighedEvidence"`
+	Secrets         measure.SecretsReport `json:"secrets"`
 	// AgentSecrets is the same for agents at work alone, who send the most.
 	AgentsFalse measure.Share            `json:"agentsFalse"`
 	Acts        map[string]*measure.Acts `json:"acts"`
@@ -193,13 +205,19 @@ type Speed struct {
 func figuresOf(rules measure.Rules, texts []measure.Text) *Figures {
 	f := &Figures{Halves: map[string]*Half{}, Seed: seedSignals(rules.Commitments)}
 	all := rules.Look(texts, nil)
-	rules.Weigh = true
-	weighed := rules.Look(texts, nil)
+	more := measure.Rules{Commitments: withEvidence()}
+	evidence := more.Look(texts, nil)
+	rules.Weigh, more.Weigh = true, true
+	weighed, both := rules.Look(texts, nil), more.Look(texts, nil)
 	for _, half := range []string{halfTune, halfReport} {
 		in := func(s *measure.Seen) bool { return s.Half == half }
-		h, of := halfOf(where(all, in)), where(weighed, in)
-		w, agents := measure.Commitments(of), measure.Commitments(where(of, func(s *measure.Seen) bool { return s.Kind == "agents" }))
-		h.Weighed, h.AgentsWeighed = &w, &agents
+		agents := func(s *measure.Seen) bool { return in(s) && s.Kind == "agents" }
+		report := func(seen []measure.Seen, yes func(*measure.Seen) bool) *measure.Report {
+			r := measure.Commitments(where(seen, yes))
+			return &r
+		}
+		h := halfOf(where(all, in))
+		h.Weighed, h.AgentsWeighed, h.Evidence, h.WeighedEvidence = report(weighed, in), report(weighed, agents), report(evidence, in), report(both, in)
 		f.Halves[half] = h
 	}
 	return f
@@ -289,7 +307,7 @@ func readFigures(file string) (*Figures, error) {
 // text, and make the file longer than what it says.
 func (f *Figures) keep(file string) error {
 	for _, h := range f.Halves {
-		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering, h.Weighed, h.AgentsWeighed}, h.perKind()...) {
+		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering, h.Weighed, h.AgentsWeighed, h.Evidence, h.WeighedEvidence}, h.perKind()...) {
 			r.Misses, r.Useless = nil, nil
 			if r != h.All {
 				r.Rules = nil
@@ -371,7 +389,9 @@ func (f *Figures) print(out io.Writer, before *Figures) {
 		one("answers too", h.Answering, was.Answering)
 		one("all, weighed", h.Weighed, was.Weighed)
 		one("agents, weighed", h.AgentsWeighed, was.AgentsWeighed)
-		fmt.Fprintln(out)
+		one("evidence", h.Evidence, was.Evidence)
+		one("both of them", h.WeighedEvidence, was.WeighedEvidence)
+		fmt.Fprintf(out, "order of the held: area under the curve %.3f\n\n", h.All.Order)
 
 		fmt.Fprintf(out, row, "held by", "texts", "rate", "precision", "leniently")
 		causes := func(r *measure.Report) [][2]any {

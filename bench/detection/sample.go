@@ -154,6 +154,9 @@ func runLabelled(file string, arguments []string, weigh bool, out io.Writer) err
 	line := func(name string, seen []measure.Seen) {
 		r := measure.Commitments(seen)
 		fmt.Fprintf(out, row, name, r.Texts, r.Held, r.Strict.Precision, r.Strict.Recall, weighed(seen, labels))
+		if r.Order > 0 {
+			fmt.Fprintf(out, "  order of the held: area under the curve %.3f\n", r.Order)
+		}
 		if cues := r.ByCue; cues.Rate.Part > 0 {
 			fmt.Fprintf(out, "  by cues alone %d, of them strict %v, lenient %v\n", cues.Rate.Part, cues.Strict, cues.Lenient)
 		}

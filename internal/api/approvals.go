@@ -121,7 +121,7 @@ type ApprovalSummary struct {
 	DecidedAt  int64  `json:"decidedAt,omitzero"`
 	// Reasons are all grounds for which the message was held, the likeliest first; Code and Reason
 	// are those of the first rule. It is empty for other requests.
-	Reasons []ocip.Ground `json:"reasons,omitempty" doc:"Every rule that holds the message: first a commitment, then the other rules in their order, last a commitment with the likelihood low. code and reason are those of the first rule. likelihood (high, medium or low) orders requests; it is absent if no words hold the message, or if it is a commitment for certain."`
+	Reasons []ocip.Ground `json:"reasons,omitempty" doc:"Every rule that holds the message: first a commitment, then the other rules in their order, last a commitment with the likelihood low. code and reason are those of the first rule. likelihood (high, medium or low) and chance, the estimate in percent, order requests; they are absent if no words hold the message, or if it is a commitment for certain."`
 	// The guess, one of high, medium and low, is how likely a message that is held for its words
 	// binds somebody. It is empty if no guess holds the message, and for messages from before the
 	// guesses.

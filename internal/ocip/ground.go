@@ -22,6 +22,17 @@ type Ground struct {
 type Guess struct {
 	Likelihood    commitment.Likelihood `json:"likelihood,omitzero"`
 	LikelyBecause string                `json:"likelyBecause,omitzero"`
+	// Chance is the estimate in percent, 0 if there is none.
+	Chance int `json:"chance,omitzero"`
+}
+
+// guess estimates whether the words of a message bind somebody.
+func guess(r *Rules, hits []commitment.Hit, content string, asked bool) Guess {
+	if r == nil || r.Commitments == nil {
+		return Guess{}
+	}
+	score := commitment.ScoreOf(r.Commitments, hits, content, asked)
+	return Guess{Likelihood: score.Likelihood(), LikelyBecause: strings.Join(score.Reasons, ", "), Chance: score.Chance()}
 }
 
 // place orders grounds for people, the likeliest first: a commitment, the other rules, and a

@@ -172,7 +172,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			v.Grant = g.ID
 		} else {
 			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
-			words.Likelihood, words.LikelyBecause = commitment.LikelihoodOf(hits, m.Content)
+			words.Guess = guess(m.Rules, hits, m.Content, m.before(v).Asked)
 			if weighed != nil {
 				words.LikelyBecause = strings.Join(weighed.Reasons, ", ")
 			}

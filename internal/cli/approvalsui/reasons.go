@@ -2,6 +2,7 @@ package approvalsui
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -15,7 +16,15 @@ func likelyOf(a *api.ApprovalSummary) string {
 	reasons := slices.DeleteFunc(strings.Split(a.LikelyBecause, ", "), func(reason string) bool {
 		return reason == commitment.RuleKeyword || slices.Contains(commitment.Families(), reason)
 	})
-	return strings.TrimSuffix(string(a.Likelihood)+": "+strings.Join(reasons, ", "), ": ")
+	return strings.TrimSuffix(chanceOf(a)+": "+strings.Join(reasons, ", "), ": ")
+}
+
+// chanceOf is the likelihood of a commitment, with the estimate behind it.
+func chanceOf(a *api.ApprovalSummary) string {
+	if a.Chance == 0 {
+		return string(a.Likelihood)
+	}
+	return string(a.Likelihood) + ", " + strconv.Itoa(a.Chance) + " in 100"
 }
 
 // reasonOf is the reason for which a message waits. If it is held for its words, that is a sentence

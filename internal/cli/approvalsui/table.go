@@ -27,13 +27,14 @@ func Orders() []string { return []string{OrderLikelihood, OrderAge} }
 // rank orders requests by likelihood: first those that are not held by a guess alone, and then the
 // likeliest.
 func rank(a *api.ApprovalSummary) int {
-	const guessed = 10 // more than all ranks of those that a rule holds
-	likely := 2 * slices.Index(commitment.Likelihoods(), a.Likelihood)
+	const guessed = 1000 // more than all ranks of those that a rule holds
+	// A request of an earlier version has no chance, and goes after the others of its likelihood.
+	likely := 200*slices.Index(commitment.Likelihoods(), a.Likelihood) + 100 - a.Chance
 	if !slices.ContainsFunc(a.Grounds(), func(g ocip.Ground) bool { return g.Likelihood == "" }) {
 		return guessed + likely
 	}
 	if a.Likelihood == "" {
-		return 2*len(commitment.Likelihoods()) - 3 // between an unlikely commitment and a likely one
+		return 200*len(commitment.Likelihoods()) - 201 // between an unlikely commitment and a likely one
 	}
 	return likely
 }
@@ -281,7 +282,7 @@ func (t *table) row(row group) []term.Cell {
 	}
 	likely := string(a.Likelihood)
 	if !t.brief {
-		likely = likelyOf(a)
+		likely = chanceOf(a)
 	}
 	return []term.Cell{
 		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), taskOf(a)))},

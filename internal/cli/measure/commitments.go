@@ -30,6 +30,8 @@ type Seen struct {
 	Keyword, Cue bool
 	// Likelihood is how likely a held text binds its sender.
 	Likelihood commitment.Likelihood
+	// Points is the score of a held text.
+	Points int
 	// Weighed is set if only keywords would hold the text, and it was weighed.
 	Weighed *commitment.Weighed
 	// Grantable is set if a person can approve its words beforehand.
@@ -76,7 +78,8 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 			}
 		}
 		if s.Held {
-			s.Likelihood, _ = commitment.LikelihoodOf(hits, t.Text)
+			score := commitment.ScoreOf(r.Commitments, hits, t.Text, before.Asked)
+			s.Likelihood, s.Points = score.Likelihood(), score.Points
 		}
 		_, all := ocip.Granted(hits)
 		s.Grantable = all && !ocip.OfMoney(passages)
@@ -147,6 +150,9 @@ type Report struct {
 	ByBoth    Held `json:"byBoth"`
 	// ByLikelihood divides the held texts by their likelihood.
 	ByLikelihood map[commitment.Likelihood]Held `json:"byLikelihood"`
+	// Order is the share of pairs of held texts, a commitment and one that is none, in which the
+	// commitment has more points: the area under the curve. 0 means that there are none.
+	Order float64 `json:"order,omitzero"`
 	// Rules are the keywords and families, with the most texts first. A text counts once
 	// for each of them.
 	Rules []Rule `json:"rules"`
@@ -274,7 +280,7 @@ func Commitments(seen []Seen) Report {
 			cue.count(s.Text)
 		}
 	}
-	r.Held = ShareOf(held.texts, len(seen))
+	r.Held, r.Order = ShareOf(held.texts, len(seen)), orderOf(seen)
 	r.Strict = Match{all.strict, ShareOf(held.strict, held.texts), ShareOf(held.strict, all.strict)}
 	if all.lenient != all.strict {
 		r.Lenient = &Match{all.lenient, ShareOf(held.lenient, held.texts), ShareOf(held.lenient, all.lenient)}
@@ -298,4 +304,32 @@ func Commitments(seen []Seen) Report {
 		return cmp.Or(order, b.Rate.Part-a.Rate.Part, cmp.Compare(a.Name, b.Name))
 	})
 	return r
+}
+
+// orderOf measures how well the points order the held texts.
+func orderOf(seen []Seen) float64 {
+	var held []*Seen
+	for i := range seen {
+		if seen[i].Held {
+			held = append(held, &seen[i])
+		}
+	}
+	slices.SortStableFunc(held, func(a, b *Seen) int { return cmp.Compare(a.Points, b.Points) })
+	var pairs, right, others, level float64
+	for i := 0; i < len(held); {
+		commitments, equal := 0., 0.
+		for points := held[i].Points; i < len(held) && held[i].Points == points; i++ {
+			if held[i].Commitment {
+				commitments++
+			} else {
+				equal++
+			}
+		}
+		right, level = right+commitments*(others+equal/2), level+commitments
+		others += equal
+	}
+	if pairs = level * others; pairs == 0 {
+		return 0
+	}
+	return right / pairs
 }

@@ -1,5 +1,7 @@
 package commitment
 
+import "slices"
+
 // languageNames are the names of the families of languages.
 var languageNames = map[string]string{
 	German: "German", Spanish: "Spanish", French: "French", Italian: "Italian", Japanese: "Japanese", Dutch: "Dutch", Portuguese: "Portuguese", Chinese: "Chinese",
@@ -32,17 +34,26 @@ func Meaning(name string) string {
 	return meanings[RuleKeyword]
 }
 
+// telling lists the families whose findings say most about a message, beginning with the first.
+var telling = []string{
+	Acceptance, Pledge, FirstPersonFuture, Money, Done, German, Spanish, French, Italian, Japanese, Dutch, Portuguese, Chinese, Evidence, RuleKeyword,
+}
+
 // Telling returns the name of the finding that says most about the message, empty if there are no
 // names.
 func Telling(names []string) (most string) {
-	weight := func(name string) float64 {
-		if w, family := weights[name]; family {
-			return w
+	place := func(name string) int {
+		switch name {
+		case NextStep, Unreadable:
+			return len(telling)
 		}
-		return keywordWeight
+		if at := slices.Index(telling, name); at >= 0 {
+			return at
+		}
+		return len(telling) - 1
 	}
 	for _, name := range names {
-		if most == "" || weight(name) > weight(most) {
+		if most == "" || place(name) < place(most) {
 			most = name
 		}
 	}

@@ -2,7 +2,6 @@ package commitment
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -26,8 +25,9 @@ type Weighed struct {
 const MaxReasons = 3
 
 // Weigh weighs a message that only keywords and their nouns hold, in the sentences around them. It
-// returns nil if anything else holds the message, or nothing does. It finds that the message binds
-// unless it has reasons against that, and never finds otherwise if
+// returns nil if anything else holds the message, or nothing does. It finds that the message binds if
+// it has a reason for that which outweighs those against it. If nothing speaks for it and nothing
+// against it, the [Score] of the message decides. It always finds that the message binds if
 //
 //   - the message answers a question that asks for a yes,
 //   - a keyword had to be undisguised, or put together from two messages, or the text has characters that hide or imitate others,
@@ -58,6 +58,7 @@ func (d *Detector) Weigh(hits []Hit, passages []text.Passage, before Before) *We
 		}
 	}
 	w.Binds = before.Asked
+	open, content := false, texts[""]
 	for i := range hits {
 		h := &hits[i]
 		if h.Shadow {
@@ -70,13 +71,18 @@ func (d *Detector) Weigh(hits []Hit, passages []text.Passage, before Before) *We
 			break
 		}
 		one := of.weigh(h)
-		sum := 0
+		sum, speaks := 0, h.Member != "" || len(of.text) > maxScored
 		for _, r := range one {
-			sum += r.weight
+			sum, speaks = sum+r.weight, speaks || r.weight > 1 || r.always
 			w.Binds = w.Binds || r.always
 		}
-		w.Binds = w.Binds || sum > 0
+		w.Binds = w.Binds || sum > 0 && speaks
+		open = open || sum > 0
 		found = append(found, one...)
+	}
+	if open && !w.Binds {
+		w.Binds = ScoreOf(d, hits, content.text, false).Points >= openBound
+		found = append(found, reason{weight: -2, why: "nothing speaks for it, and its words speak against it"})
 	}
 	w.Reasons = heaviest(found, w.Binds)
 	return &w
@@ -86,7 +92,8 @@ func (d *Detector) Weigh(hits []Hit, passages []text.Passage, before Before) *We
 type reason struct {
 	weight int
 	always bool
-	why    string
+	// why is the reason in words, with %q for the keyword.
+	why, keyword string
 }
 
 // heaviest names the reasons that weighed most for the result.
@@ -106,8 +113,8 @@ func heaviest(all []reason, binds bool) (names []string) {
 		if len(names) > 0 && size(&all[i]) == 1 {
 			break // of the keywords themselves, which need no other reason
 		}
-		if len(names) < MaxReasons && !slices.Contains(names, all[i].why) {
-			names = append(names, all[i].why)
+		if len(names) < MaxReasons && !slices.Contains(names, all[i].String()) {
+			names = append(names, all[i].String())
 		}
 	}
 	return names
@@ -139,18 +146,18 @@ func (t *sheet) weigh(h *Hit) []reason {
 		t.known, t.whole = true, t.overall()
 	}
 	if h.Start < 0 || h.End > len(t.text) || h.Start >= h.End || !plainForm(t.text[h.Start:h.End]) {
-		return []reason{{always: true, why: fmt.Sprintf("%q is disguised", h.Keyword)}}
+		return []reason{{always: true, why: "%q is disguised", keyword: h.Keyword}}
 	}
 	s := t.sign(h)
-	found := append(slices.Clone(t.whole), reason{weight: 1, why: fmt.Sprintf("nothing speaks against %q", h.Keyword)})
+	found := append(slices.Clone(t.whole), reason{weight: 1, why: "nothing speaks against %q", keyword: h.Keyword})
 	note := func(is bool, weight int, why string) {
 		if is {
-			found = append(found, reason{weight: weight, why: fmt.Sprintf(why, h.Keyword)})
+			found = append(found, reason{weight: weight, why: why, keyword: h.Keyword})
 		}
 	}
 	never := func(is bool, why string) {
 		if is {
-			found = append(found, reason{always: true, why: fmt.Sprintf(why, h.Keyword)})
+			found = append(found, reason{always: true, why: why, keyword: h.Keyword})
 		}
 	}
 	named := s.isName()
@@ -217,7 +224,7 @@ func (t *sheet) overall() (found []reason) {
 		return []reason{{always: true, why: "it is not in English"}}
 	}
 	if looksLikeOutput(t.text) {
-		found = append(found, reason{weight: -4, why: "it looks like the output of a tool"})
+		found = append(found, reason{weight: -4, why: outputReason})
 	}
 	return found
 }
