@@ -96,19 +96,6 @@ type CapabilityParams struct {
 	Config capabilityConfig `json:"config" doc:"The capability. Its id is in channelId, toolId, event, methodName, route or providerId, by the type."`
 }
 
-// capabilityConfig is an object. The protocol lets an app send anything: what is no object names no
-// capability.
-type capabilityConfig map[string]jsontext.Value
-
-// UnmarshalJSON reads an object, and leaves anything else out.
-func (c *capabilityConfig) UnmarshalJSON(text []byte) error {
-	*c = nil
-	if jsontext.Value(text).Kind() != '{' {
-		return nil
-	}
-	return json.Unmarshal(text, (*map[string]jsontext.Value)(c))
-}
-
 // CapabilityTypes lists the types of the protocol.
 func CapabilityTypes() []string {
 	return []string{"channel", "tool", "hook", "gateway_method", "http_route", "provider"}

@@ -209,18 +209,7 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 			fmt.Fprintf(t.Stdout, "  %s\n", term.OneLine(n.String()))
 		}
 	}
-	before := 0
-	for i := range r.Tasks {
-		if r.Tasks[i].Before {
-			before++
-		}
-	}
-	what := term.Count(len(r.Tasks)-before, "task")
-	if before > 0 && r.Applied {
-		what += fmt.Sprintf(" imported, and %d before; see: ocipd task board", before)
-	} else if r.Applied {
-		what += " imported; see: ocipd task board"
-	}
+	what := imported(r)
 	switch {
 	case len(r.Tasks) == 0 && len(r.Project.Faults) == 0:
 		fmt.Fprintf(t.Stdout, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), legacy.Blackboard, legacy.Issues, legacy.Specs)
@@ -232,4 +221,22 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 		fmt.Fprintf(t.Stdout, "\n%s\n", what)
 	}
 	return nil
+}
+
+// imported says how many tasks are or would be imported, and how many were before.
+func imported(r *importReport) string {
+	before := 0
+	for i := range r.Tasks {
+		if r.Tasks[i].Before {
+			before++
+		}
+	}
+	what := term.Count(len(r.Tasks)-before, "task")
+	switch {
+	case r.Applied && before > 0:
+		what += fmt.Sprintf(" imported, and %d before; see: ocipd task board", before)
+	case r.Applied:
+		what += " imported; see: ocipd task board"
+	}
+	return what
 }

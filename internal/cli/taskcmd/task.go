@@ -396,6 +396,9 @@ func waiting(l *taskapi.Line, now time.Time) term.Cell {
 		return term.Plain("")
 	}
 	text := l.Waits + ", " + term.Age(now.Sub(l.Since))
+	if l.Progress != nil {
+		text = l.Progress.Actor + ", " + going(l.Progress, now)
+	}
 	if l.ReadyAt != nil && l.ReadyAt.After(now) {
 		text = "until " + l.ReadyAt.Local().Format("15:04:05")
 	}

@@ -272,6 +272,19 @@ type Line struct {
 	Person bool `json:"person,omitzero"`
 	// Questions are the open questions to people about the task, oldest first.
 	Questions []Question `json:"questions,omitempty"`
+	// Progress is how the running attempt goes, for people.
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// Progress is how a running attempt goes.
+type Progress struct {
+	Attempt     int       `json:"attempt"`
+	Actor       string    `json:"actor"`
+	StartedAt   time.Time `json:"started_at"`
+	Checkpoints int       `json:"checkpoints"`
+	// HeardAt is when its last heartbeat or checkpoint came.
+	HeardAt        time.Time `json:"heard_at"`
+	LeaseExpiresAt time.Time `json:"lease_expires_at"`
 }
 
 // Question is one thing about a task that waits for a person.

@@ -112,6 +112,11 @@ func (q questions) addRuns(ctx context.Context, t *Tasks, id string) error {
 // put has a line of a list say what a person is asked about its task.
 func (q questions) put(ctx context.Context, t *Tasks, l *taskapi.Line) error {
 	l.Questions = q[l.ID]
+	if l.Phase == task.Executing {
+		if err := progress(ctx, t, l); err != nil {
+			return err
+		}
+	}
 	if l.Phase == task.CircuitOpen {
 		circuit, err := circuitOf(ctx, t, l)
 		if err != nil {

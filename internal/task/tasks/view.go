@@ -242,26 +242,6 @@ func (s *Session) Get(ctx context.Context, p *taskapi.GetParams) (taskapi.View, 
 	return v, err
 }
 
-// hideProcesses leaves the processes of principals out of a view, which tell nothing to an actor. The
-// lists of the view are its own; what they refer to is the stored task's.
-func hideProcesses(v *taskapi.View) {
-	v.Spec.By.Processes = nil
-	v.Specs, v.Attempts, v.Artifacts = slices.Clone(v.Specs), slices.Clone(v.Attempts), slices.Clone(v.Artifacts)
-	for i := range v.Specs {
-		v.Specs[i].By.Processes = nil
-	}
-	for i := range v.Attempts {
-		by := slices.Clone(v.Attempts[i].By)
-		for j := range by {
-			by[j].Processes = nil
-		}
-		v.Attempts[i].By = by
-	}
-	for i := range v.Artifacts {
-		v.Artifacts[i].By.Processes = nil
-	}
-}
-
 // view is a task as it is shown.
 func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 	now := t.o.Now()
@@ -289,25 +269,6 @@ func (t *Tasks) view(at *task.Task, w *task.World) taskapi.View {
 		newestOf("attempts", at.Attempts, &v.Attempts), newestOf("artifacts", at.Artifacts, &v.Artifacts), newestOf("effects", shown(at.Effects), &v.Effects),
 		newestOf("approvals", decided(at.Approvals, now), &v.Approvals), newestOf("reviews", reviewed(at), &v.Reviews))
 	return v
-}
-
-// shown are effects without what proves who was told to do one, and without the older receipts
-// of one that was run so often that they would leave no room.
-func shown(effects []task.Effect) []task.Effect {
-	effects = slices.Clone(effects)
-	for i := range effects {
-		e := &effects[i]
-		e.Runs = append([]task.Run{}, e.Runs...)
-		size := 0
-		for j := len(e.Runs) - 1; j >= 0; j-- {
-			r := &e.Runs[j]
-			r.TokenHash = ""
-			if size += len(r.Receipt) + len(r.Evidence); size > maxReceipts && j < len(e.Runs)-1 {
-				r.Receipt, r.Evidence = nil, ""
-			}
-		}
-	}
-	return effects
 }
 
 // reviewed are a task's reviews; each one says whether its subject is the present one.
