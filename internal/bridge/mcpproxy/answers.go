@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
@@ -91,6 +92,14 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 		}, true
 	}
 	return nil, o.own
+}
+
+// refusedCode is the code of a request that is refused, among those that JSON-RPC leaves to servers.
+const refusedCode = -32000
+
+// errorLine answers a request with an error.
+func errorLine(id jsontext.Value, code int, no *refusal) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s,"data":{"code":%s}}}`+"\n", id, code, api.String("ocipd: refused ("+no.code+"): "+no.reason), api.String(no.code))
 }
 
 // outcomeOf derives the outcome of a call from its answer.

@@ -295,3 +295,39 @@ func TestWhatIsAskedAboutACall(t *testing.T) {
 		mu.Unlock()
 	}
 }
+
+// Clients take any result for success, except that of a tool: other requests are refused by an error.
+func TestRefusalsAreErrors(t *testing.T) {
+	t.Parallel()
+	address := served(t, withoutDaemon(), func(_ http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), "tools/list") {
+			t.Errorf("the server gets %s", body)
+		}
+	})
+	for method, params := range map[string]string{
+		"resources/subscribe": `{"uri":"file:///x"}`, "resources/read": `{"uri":"file:///x"}`, "prompts/get": `{"name":"x"}`, "completion/complete": `{}`, "of/another": `7`, "tools/call": `{"name":"x"}`,
+	} {
+		said := ask(t, http.MethodPost, address, `{"jsonrpc":"2.0","id":3,"method":"`+method+`","params":`+params+`}`)
+		var answer struct {
+			ID     int
+			Result jsontext.Value
+			Error  struct {
+				Code    int
+				Message string
+				Data    struct{ Code string }
+			}
+		}
+		if err := json.Unmarshal([]byte(said), &answer, json.MatchCaseInsensitiveNames(true)); err != nil || answer.ID != 3 {
+			t.Fatalf("%s: %s, %v", method, said, err)
+		}
+		if method == "tools/call" {
+			if !strings.Contains(string(answer.Result), `"isError":true`) {
+				t.Errorf("%s is refused by %s", method, said)
+			}
+			continue
+		}
+		if answer.Result != nil || answer.Error.Code != refusedCode || answer.Error.Data.Code == "" || !strings.Contains(answer.Error.Message, answer.Error.Data.Code+"): ") {
+			t.Errorf("%s is refused by %s", method, said)
+		}
+	}
+}

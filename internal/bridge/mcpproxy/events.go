@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // events is a stream of the server. Every event of it is inspected.
@@ -152,8 +153,11 @@ func (e *events) pass(piece []byte) {
 // would read several lines in one.
 func (e *events) looked(text []byte) (out []byte) {
 	var raw, kept, data []byte
-	has, odd := false, false
+	has, odd, away := false, false, false
 	flush := func() {
+		if away {
+			raw, has, odd = nil, false, false
+		}
 		if odd {
 			if lines, spoiled := e.w.spoil(e.session, e.resumed, "the server said a line that some programs read as several"); spoiled {
 				raw, has = appendEvents(nil, lines), false
@@ -175,16 +179,10 @@ func (e *events) looked(text []byte) (out []byte) {
 			}
 		}
 		out = append(out, raw...)
-		raw, kept, data, has, odd = nil, nil, nil, false, false
+		raw, kept, data, has, odd, away = nil, nil, nil, false, false, false
 	}
 	for len(text) > 0 {
-		n := bytes.IndexAny(text, "\r\n")
-		end := n + 1
-		if n < 0 {
-			n, end = len(text), len(text)
-		} else if text[n] == '\r' && end < len(text) && text[end] == '\n' {
-			end++
-		}
+		n, end := endOf(text)
 		line := text[:n]
 		raw = append(raw, text[:end]...)
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -201,6 +199,8 @@ func (e *events) looked(text []byte) (out []byte) {
 			odd = odd || bytes.ContainsFunc(line, ends)
 			if string(name) != "event" {
 				kept = append(kept, text[:end]...)
+			} else if isAway(value) {
+				away = true
 			}
 		}
 		text = text[end:]
@@ -208,6 +208,22 @@ func (e *events) looked(text []byte) (out []byte) {
 	flush()
 	return out
 }
+
+// endOf returns where the first line ends, without and with its line break.
+func endOf(text []byte) (n, end int) {
+	n = bytes.IndexAny(text, "\r\n")
+	switch end = n + 1; {
+	case n < 0:
+		return len(text), len(text)
+	case text[n] == '\r' && end < len(text) && text[end] == '\n':
+		end++
+	}
+	return n, end
+}
+
+// isAway reports whether an event of a type gives the client another address for its messages. Only the
+// transport before the present one has such an event, and the proxy does not serve it.
+func isAway(kind []byte) bool { return strings.EqualFold(string(bytes.TrimSpace(kind)), "endpoint") }
 
 // ends reports whether some programs end a line at a character at which others do not.
 func ends(r rune) bool {
@@ -225,6 +241,9 @@ type longEvent struct {
 	// behind its first space if spaced is.
 	name                []byte
 	value, data, spaced bool
+	// kind is the beginning of the event's type, and away is set if it gives another address.
+	kind []byte
+	away bool
 	// has is set once the event has data, cr after a CR, and fresh between two events.
 	has, cr, fresh bool
 }
@@ -260,6 +279,9 @@ func (l *longEvent) upTo(piece []byte, n int) (pass []byte, cut bool) {
 	if n < 0 {
 		n = len(piece)
 	}
+	if l.away {
+		return nil, true
+	}
 	pass, _, cut = l.passed(piece, n)
 	return pass, cut
 }
@@ -288,7 +310,8 @@ func (l *longEvent) step(c byte) (ended bool) {
 		if !l.value && string(l.name) == "data" {
 			l.begins()
 		}
-		l.name, l.value, l.data, l.spaced = l.name[:0], false, false, false
+		l.away = l.away || isAway(l.kind)
+		l.name, l.kind, l.value, l.data, l.spaced = l.name[:0], l.kind[:0], false, false, false
 		return ended
 	}
 	l.cr, l.fresh = false, false
@@ -306,14 +329,17 @@ func (l *longEvent) step(c byte) (ended bool) {
 	case l.data:
 		l.spaced = true
 		return false
+	case l.value && (c != ' ' || len(l.kind) > 0) && len(l.kind) < maxKind && string(bytes.TrimPrefix(l.name, mark)) == "event":
+		l.kind = append(l.kind, c)
 	}
 	// A program that ends a line here would find another one.
 	l.skim.wrong = l.skim.wrong || c >= 0x80 || ends(rune(c))
 	return false
 }
 
-// maxField is longer than the name of any field.
-const maxField = 8
+// maxField is longer than the name of any field, also behind a mark, and maxKind than the type of an event
+// that gives an address.
+const maxField, maxKind = 12, 64
 
 // begins begins a line of data.
 func (l *longEvent) begins() {

@@ -127,7 +127,7 @@ func short(s string) string {
 func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	checked := true
 	for _, d := range a.gone {
-		list, rewritten, err := d.arguments()
+		list, rewritten, err := d.arguments(a.tool)
 		if err == nil && rewritten {
 			checked, err = false, d.says(a.tool)
 		}

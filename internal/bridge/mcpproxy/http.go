@@ -620,10 +620,14 @@ func (w *web) answers(r *http.Response) error {
 		w.forget(session)
 		w.leaves(session)
 	}
+	// A client would follow these past the proxy.
+	elsewhere := r.Header.Get("Location")
+	for _, name := range []string{"Alt-Svc", "Location", "Refresh"} {
+		r.Header.Del(name)
+	}
 	switch {
 	case r.StatusCode < 200, r.StatusCode >= 300 && r.StatusCode < 400:
-		// The client would follow the redirect past the proxy.
-		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, r.Header.Get("Location"))
+		return fmt.Errorf("the server says %s, to %q: if that is where it is, name it so", r.Status, elsewhere)
 	case r.StatusCode >= 400 && (d == nil || d.o == nil || d.o.in == nil):
 		return nil
 	case r.StatusCode < 300 && isNothing(r):

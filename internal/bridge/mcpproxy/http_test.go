@@ -527,3 +527,56 @@ func TestOneIdentity(t *testing.T) {
 		t.Errorf("the server got %d requests", reached)
 	}
 }
+
+// Nothing in an answer leads the client past the proxy: no event of the older transport, and no header.
+func TestNoAnswerLeadsElsewhere(t *testing.T) {
+	t.Parallel()
+	space := strings.Repeat(" ", 3*maxBeside)
+	for _, text := range []string{
+		"event: endpoint\ndata: http://elsewhere.example/mcp\n\n", "data: http://elsewhere.example/mcp\r\nevent:endpoint\r\n\r\n", "\ufeffevent: endpoint\rdata: http://elsewhere.example/mcp\r\r",
+		"event: endpoint\ndata: http://elsewhere.example/mcp" + space + "\n\n", "data: " + space + "http://elsewhere.example/mcp\nevent:  endpoint \n\n", "\ufeffevent: endpoint\ndata: http://elsewhere.example/mcp" + space + "\n\n",
+	} {
+		got := stream(t, text)
+		// An event counts once it has ended.
+		for event := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(got), "\n\n") {
+			if strings.Contains(event, "endpoint") && strings.Contains(event, "elsewhere") && len(event) < len(got) {
+				t.Errorf("%.60q becomes %.60q", text, got)
+			}
+		}
+	}
+	const rest = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n\n"
+	if got := stream(t, "event: endpoint\ndata: /elsewhere\n\n"+rest); got != rest {
+		t.Errorf("the client has %q, want %q", got, rest)
+	}
+	address := served(t, withDaemon(t, nil), func(rw http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"Alt-Svc", "Location", "Refresh"} {
+			rw.Header().Set(name, "elsewhere")
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		switch body, _ := io.ReadAll(r.Body); {
+		case r.Method == http.MethodGet:
+			rw.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(string(body), "notifications"):
+			rw.WriteHeader(http.StatusAccepted)
+		default:
+			fmt.Fprint(rw, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}
+	})
+	for _, tc := range []struct{ method, body string }{{http.MethodGet, ""}, {http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, {http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`}} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, address, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		for name, said := range answer.Header {
+			if slices.Contains(said, "elsewhere") {
+				t.Errorf("%s %s is answered with %s", tc.method, tc.body, name)
+			}
+		}
+	}
+}

@@ -101,11 +101,8 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 			rest = append(rest, a)
 		}
 	}
-	if out.call.Arguments = object(rest); bytes.ContainsAny(out.call.Arguments, "\\ \t\r\n") {
-		// The daemon decides about another spelling of the same, and the server gets that one.
-		if out.call.Arguments, err = encode(out.call.Arguments); err != nil {
-			return nil, err
-		}
+	if out.call.Arguments, err = spelled(t, rest); err != nil {
+		return nil, err
 	}
 	out.content = strings.Join(content, between)
 	if len(content) == 0 {
@@ -115,6 +112,20 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 	return out, nil
 }
 
+// spelled writes the arguments that are no texts for the daemon.
+func spelled(t *toolmap.Tool, rest []toolmap.Member) (jsontext.Value, error) {
+	rest, err := t.Mark(rest)
+	if err != nil {
+		return nil, err
+	}
+	all := object(rest)
+	if bytes.ContainsAny(all, "\\ \t\r\n") {
+		// The daemon decides about another spelling of the same, and the server gets that one.
+		return encode(all)
+	}
+	return all, nil
+}
+
 // wordless is the content of a call without texts, such as closing or labeling an issue. It
 // is the whole call, and is the same before and after the decision.
 func (k *kept) wordless() string { return k.Tool + " " + string(k.Arguments) }
@@ -122,14 +133,7 @@ func (k *kept) wordless() string { return k.Tool + " " + string(k.Arguments) }
 // object writes members, sorted by their names.
 func object(list []toolmap.Member) jsontext.Value {
 	slices.SortFunc(list, func(a, b toolmap.Member) int { return strings.Compare(a.Name, b.Name) })
-	b := jsontext.Value("{")
-	for i, m := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, api.String(m.Name)...), ':'), m.Value...)
-	}
-	return append(b, '}')
+	return toolmap.Object(list)
 }
 
 func encode(v any) (jsontext.Value, error) {
@@ -180,10 +184,13 @@ func (d *decided) says(t *toolmap.Tool) error {
 	return nil
 }
 
-// arguments returns the tool's arguments: the texts as allowed, and the rest as the daemon
+// arguments returns the arguments of a tool: the texts as allowed, and the rest as the daemon
 // returned it. rewritten is set if they have to be checked again.
-func (d *decided) arguments() (all []toolmap.Member, rewritten bool, err error) {
-	if all, err = toolmap.Members(d.call.Arguments, 0); err != nil {
+func (d *decided) arguments(t *toolmap.Tool) (all []toolmap.Member, rewritten bool, err error) {
+	if all, err = toolmap.Members(d.call.Arguments, 0); err == nil {
+		all, err = t.Unmark(all)
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	length := -len(between)

@@ -11,6 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
+	"github.com/openclawos/ocipd/internal/ocip/media"
 )
 
 func argumentsIn(t testing.TB, object string) []toolmap.Member {
@@ -63,7 +64,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := d.arguments()
+		got, _, err := d.arguments(tool)
 		if err != nil {
 			// The positions of the texts are unclear; the proxy must not guess.
 			return
@@ -104,7 +105,7 @@ func TestRewritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, _, err := d.arguments()
+		values, _, err := d.arguments(&tc.tool)
 		got := object(values)
 		if err != nil {
 			got = nil
@@ -291,7 +292,7 @@ func TestCallsWithoutTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, _, err := d.arguments()
+		values, _, err := d.arguments(&tool)
 		if got := object(values); (err == nil) != good || good && string(got) != string(said.call.Arguments) {
 			t.Errorf("%q becomes %s, %v", content, got, err)
 		}
@@ -327,7 +328,7 @@ func TestChangedCallsAreCheckedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, again, err := d.arguments(); err != nil || again != tc.again {
+		if _, again, err := d.arguments(tool); err != nil || again != tc.again {
 			t.Errorf("%s of %s is checked again: %t, %v", tc.content, tc.call, again, err)
 		}
 	}
@@ -342,7 +343,51 @@ func TestChangedCallsAreCheckedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, again, err := d.arguments(); err != nil || !again {
+	if _, again, err := d.arguments(&toolmap.Tool{}); err != nil || !again {
 		t.Errorf("a title that was rewritten is checked again: %t, %v", again, err)
+	}
+}
+
+// A path in a repository is no file of this machine, and the server gets it under its own name. A path that can be
+// one of this machine stays one.
+func TestPlacesOfTheService(t *testing.T) {
+	t.Parallel()
+	m, err := toolmap.Of("github", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		tool, arguments string
+		file            bool
+	}{
+		{"add_comment_to_pending_review", `{"body":"Typo","line":3,"owner":"acme","path":"README.md","pullNumber":7,"repo":"plans"}`, false},
+		{"add_comment_to_pending_review", `{"body":"Typo","line":3,"owner":"acme","path":".github/workflows/ci.yml","pullNumber":7,"repo":"plans"}`, false},
+		{"add_pull_request_review_comment", `{"body":"Typo","line":3,"owner":"acme","path":"/etc/passwd","pullNumber":7,"repo":"plans"}`, true},
+		{"create_pull_request_review", `{"body":"Typo","comments":[{"path":"docs/a.md","position":1,"body":"Here"},{"path":"b.go","position":2,"body":"And here"}],"event":"COMMENT","owner":"acme","pull_number":7,"repo":"plans"}`, false},
+	} {
+		tool := m.Tools[tc.tool]
+		said, err := read(m, &tool, &toolCall{tool: tc.tool, arguments: argumentsIn(t, tc.arguments)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call, err := encode(&said.call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := media.Mentioned(api.Object{"mcp": call}); got != tc.file {
+			t.Errorf("%s names a file: %t", call, got)
+		}
+		d, err := readDecided(api.EmittedMessage{SessionKey: said.to[0], Content: gate.NewText(said.content), Metadata: api.Object{"mcp": call}}.Append(nil), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, _, err := d.arguments(&tool)
+		if got := object(values); err != nil || string(got) != tc.arguments {
+			t.Errorf("the server gets %s, want %s, %v", got, tc.arguments, err)
+		}
+	}
+	tool := m.Tools["create_pull_request_review"]
+	if said, err := read(m, &tool, &toolCall{tool: "x", arguments: argumentsIn(t, `{"owner":"acme","repo":"plans","pull_number":7,"body":"b","comments":[{"path-inService":"a","path":"/b"}]}`)}); err == nil {
+		t.Errorf("two members of one name become %s", said.call.Arguments)
 	}
 }

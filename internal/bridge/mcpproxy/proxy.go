@@ -593,6 +593,11 @@ func malformedLine(why string) []byte {
 // refuse answers a refused call.
 func (p *proxy) refuse(c *toolCall, no *refusal) {
 	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.code, "reason", no.reason)
+	if c.method != "tools/call" {
+		// Only the result of a tool can say that it is an error.
+		c.via.tell(errorLine(c.id, refusedCode, no))
+		return
+	}
 	p.answer(c, true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.code, no.reason))
 }
 

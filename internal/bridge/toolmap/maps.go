@@ -71,6 +71,9 @@ type Tool struct {
 	// With are its other permitted arguments, and Files those that name files.
 	With  []string `yaml:"with,omitempty,flow"`
 	Files []string `yaml:"files,omitempty,flow"`
+	// Places are permitted arguments, or members within them (comments.path), that name files of the service,
+	// which the server does not open.
+	Places []string `yaml:"places,omitempty,flow"`
 
 	// By is an argument that chooses the action of the tool. Cases are the actions by the argument's values,
 	// each a tool of its own, and Calls the values with which the tool sends no message.
@@ -212,7 +215,7 @@ func (t Tool) check() error {
 
 // checkCases checks a tool whose argument chooses what it does.
 func (t Tool) checkCases() error {
-	if t.By == "" || len(t.Cases) == 0 || len(t.Title)+len(t.Text)+len(t.To)+len(t.With)+len(t.Files) > 0 {
+	if t.By == "" || len(t.Cases) == 0 || len(t.Title)+len(t.Text)+len(t.To)+len(t.With)+len(t.Files)+len(t.Places) > 0 {
 		return errors.New(": with cases, by is required, and all arguments stand in the cases")
 	}
 	for _, value := range slices.Sorted(maps.Keys(t.Cases)) {
@@ -232,11 +235,16 @@ func (t Tool) checkArguments() error {
 		return fmt.Errorf(".to: %w", err)
 	}
 	seen := make(map[string]bool)
-	for _, name := range slices.Concat(t.Title, t.Text, t.With, t.Files) {
+	for _, name := range slices.Concat(t.Title, t.Text, t.With, t.Files, t.placed()) {
 		if seen[name] {
 			return fmt.Errorf(": the argument %s is named twice", name)
 		}
 		seen[name] = true
+	}
+	for _, place := range t.Places {
+		if in, _, within := strings.Cut(place, "."); within && !slices.Contains(t.With, in) {
+			return fmt.Errorf(".places: the argument %s is not in with", in)
+		}
 	}
 	return nil
 }
@@ -246,7 +254,7 @@ func (t *Tool) Arguments() []string {
 	if t.all != nil {
 		return t.all
 	}
-	all := slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files)
+	all := slices.Concat(t.Title, t.Text, argumentsOf(t.To), t.With, t.Files, t.placed())
 	if t.By != "" {
 		all = append(all, t.By)
 	}
