@@ -102,7 +102,7 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 		env := r.environment(p, s, i >= own)
 		switch gate := s.Name == gateServer && s.Scope == ""; {
 		case gate:
-			if asks, why, _, err := r.Tools(p); err != nil || !asks {
+			if asks, why, _, err := r.tools(p, true); err != nil || !asks {
 				return 0, errors.Join(fmt.Errorf("its own tools: %s", why), err)
 			}
 			ways++

@@ -22,7 +22,7 @@ var codex = &Runtime{
 	files: codexFiles, read: readCodex, gates: codexGates, managed: codexManaged, switches: codexSwitches, Canary: tryCommands,
 	variable: codexVariable, member: codexMember,
 	exempts: func(s *Server) string { return codexName(s.Name) },
-	machine: codexMachine,
+	machine: codexMachine, elsewhere: codexElsewhere,
 	// It passes other variables only to servers that name them.
 	passes: []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"},
 	least:  [3]int{0, 169, 0},
@@ -53,6 +53,10 @@ var ownFolders = []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"
 
 const serversTable = "mcp_servers"
 
+func (s *codexServer) server() Server {
+	return Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL, remote: s.remote(), env: s.env(), passed: s.passed(), others: s.others(), direct: s.direct()}
+}
+
 // readCodex finds the servers and the positions of their commands.
 func readCodex(file string, text []byte) (list []entry, err error) {
 	servers, err := codexServers(file, text)
@@ -60,7 +64,7 @@ func readCodex(file string, text []byte) (list []entry, err error) {
 		return nil, err
 	}
 	for _, s := range servers {
-		e := entry{Server: Server{Name: s.name, Command: s.Command, Args: s.Args, URL: s.URL, remote: s.remote(), env: s.env(), passed: s.passed(), others: s.others(), direct: s.direct()}, write: writeTOML, back: s.back}
+		e := entry{Server: s.server(), write: writeTOML, back: s.back}
 		if e.remote != nil {
 			e.command, _ = s.whole("url")
 			e.start = s.start

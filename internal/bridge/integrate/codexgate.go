@@ -50,25 +50,16 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	var proxied, prompted []string
-	var onPrompt tomlPrompts
-	for _, s := range servers {
-		switch {
-		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind(p) != s.kind(p) && covers(s.name, o.name) }):
-			continue // its name would stand for the tools of another one too
-		case s.kind(p) == behind:
-			proxied = append(proxied, codexName(s.name))
-		case s.kind(p) == prompts:
-			prompted = append(prompted, codexName(s.name))
-			onPrompt.names = append(onPrompt.names, s.name)
-		}
+	shared, err := r.Elsewhere(p)
+	if err != nil {
+		return nil, err
 	}
+	proxied, prompted, onPrompt := codexKinds(p, servers, shared)
 	// Remove prompt lines of earlier runs if no server needs them now.
 	var items []settingsfile.Item
 	if len(onPrompt.names) > 0 || bytes.Contains(text, []byte(promptLine)) {
-		items = append(items, &onPrompt)
+		items = append(items, onPrompt)
 	}
-	slices.Sort(proxied)
 	groups := make(map[string]string)
 	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
 		return nil, err
@@ -116,6 +107,26 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 	start += trust.String()
 	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]settingsfile.Item{codexBlock(start)}, items...)}
 	return p.managedFirst(with, managed, []Edit{{File: p.gateFile(r), What: "what the machine's gate is told of this user", Out: true, items: []settingsfile.Item{codexBlock("")}}, without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
+}
+
+// codexKinds returns the servers whose calls the gate leaves to the proxy, and those on prompt, by
+// their names in the names of tools. A server in another file keeps one of its name from being
+// left to the proxy, unless it is behind the proxy too: Codex does not say to which a call goes.
+func codexKinds(p *Place, servers []codexServer, shared []Server) (proxied, prompted []string, onPrompt *tomlPrompts) {
+	onPrompt = new(tomlPrompts)
+	for _, s := range servers {
+		switch {
+		case s.name == gateServer || slices.ContainsFunc(servers, func(o codexServer) bool { return o.kind(p) != s.kind(p) && covers(s.name, o.name) }):
+			continue // its name would stand for the tools of another one too
+		case s.kind(p) == behind && !slices.ContainsFunc(shared, func(o Server) bool { return !o.Gated() && covers(s.name, o.Name) }):
+			proxied = append(proxied, codexName(s.name))
+		case s.kind(p) == prompts:
+			prompted = append(prompted, codexName(s.name))
+			onPrompt.names = append(onPrompt.names, s.name)
+		}
+	}
+	slices.Sort(proxied)
+	return proxied, prompted, onPrompt
 }
 
 // How a server is gated, beyond the hook: not at all, behind the proxy, or on prompt.

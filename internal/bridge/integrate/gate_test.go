@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,7 +116,7 @@ func TestGatesAndBack(t *testing.T) {
 					}
 				}
 			}
-			if asks, why, _, err := r.Tools(p); err != nil || !asks || strings.Contains(why, "machine") != tt.managed {
+			if asks, why, _, err := r.tools(p, true); err != nil || !asks || strings.Contains(why, "machine") != tt.managed {
 				t.Errorf("it asks: %t, %s, %v", asks, why, err)
 			}
 			once := all(t, p)
@@ -156,7 +157,7 @@ func TestManagedTakesTheUsersPlace(t *testing.T) {
 			if config := now[".codex/config.toml"]; strings.Contains(config, "hooks.state") {
 				t.Errorf("%s, %t: hooks that are gone are trusted:\n%s", tt.name, order, config)
 			}
-			if asks, why, _, err := r.Tools(p); err != nil || !asks || !strings.Contains(why, "machine") {
+			if asks, why, _, err := r.tools(p, true); err != nil || !asks || !strings.Contains(why, "machine") {
 				t.Errorf("%s, %t: it asks: %t, %s, %v", tt.name, order, asks, why, err)
 			}
 			p.Managed = true
@@ -277,6 +278,66 @@ func TestSharedServersAreListed(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("listed are %v, want %v", got, want)
+	}
+}
+
+// The servers in Codex's files besides the user's are listed, with what changes one of the user's. One
+// that is not gated keeps the user's server of its name from being left to the proxy.
+func TestCodexServersElsewhere(t *testing.T) {
+	t.Parallel()
+	p := asking(t, map[string]string{".codex/config.toml": "", "w/.codex/config.toml": "[mcp_servers.slack]\ncommand = \"x\"\n[mcp_servers.gated]\ncommand = \"y\"\n", "other/.codex/config.toml": "[mcp_servers.untrusted]\ncommand = \"x\"\n",
+		".codex/p.config.toml": "[mcp_servers.ocipd-gate]\ncommand = \"x\"\n[mcp_servers.late]\ntool_timeout_sec = 3\n[mcp_servers.part]\nenv = {A = \"b\"}\n", ".codex/q.config.toml": "[", "etc/codex/config.toml": "[mcp_servers.web]\nurl = \"https://x\"\n"})
+	at := func(name string) string { return filepath.Join(p.Home, name) }
+	write(t, at(".codex/config.toml"), "[projects.\""+at("w")+"\"]\ntrust_level = \"trusted\"\n[projects.\""+at("other")+"\"]\ntrust_level = \"untrusted\"\n[mcp_servers.slack]\ncommand = \"npx\"\n[mcp_servers.gated]\ncommand = \"npx\"\n")
+	command, args := p.before("alice", "gated", "y", nil)
+	first, list := writeTOML(command, args, true)
+	write(t, at("w/.codex/config.toml"), strings.Replace(read(t, at("w/.codex/config.toml")), "\"y\"", first+list, 1))
+	servers, err := codex.Elsewhere(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]bool)
+	for i := range servers {
+		file, _ := filepath.Rel(p.Home, servers[i].File)
+		got[file+": "+servers[i].Name] = servers[i].Gated()
+	}
+	want := map[string]bool{"w/.codex/config.toml: slack": false, "w/.codex/config.toml: gated": true, ".codex/p.config.toml: part": false, ".codex/q.config.toml: all of a file that cannot be read": false, "etc/codex/config.toml: web": false}
+	if !maps.Equal(got, want) {
+		t.Errorf("listed are %v, want %v", got, want)
+	}
+	plan, err := codex.Behind(p, "alice")
+	apply(t, plan, err)
+	if now := read(t, at(".codex/config.toml")); strings.Contains(now, `"--without", "slack"`) || !strings.Contains(now, `"--without", "gated"`) {
+		t.Errorf("entered is\n%s", now)
+	}
+}
+
+// With the hooks in the machine's settings, a user's gate leaves no server to the proxy either that a
+// later file replaces.
+func TestCodexServersElsewhereWithTheMachinesGate(t *testing.T) {
+	t.Parallel()
+	p := asking(t, map[string]string{".codex/config.toml": "[mcp_servers.slack]\ncommand = \"npx\"\n"})
+	p.Managed = true
+	plan, err := codex.Behind(p, "alice")
+	apply(t, plan, err)
+	twin := filepath.Join(p.Home, ".codex", "p.config.toml")
+	write(t, twin, "[mcp_servers.slack]\ncommand = \"x\"\n")
+	if asks, why, _, err := codex.Tools(p); asks || err != nil || !strings.Contains(why, twin+": server slack is not behind the proxy") {
+		t.Errorf("%t, %s, %v", asks, why, err)
+	}
+	plan, err = codex.Behind(p, "alice")
+	apply(t, plan, err)
+	if asks, why, _, err := codex.Tools(p); !asks || err != nil || strings.Contains(read(t, p.gateFile(codex)), "slack") {
+		t.Errorf("entered again: %t, %s, %v", asks, why, err)
+	}
+	write(t, filepath.Join(p.Home, ".codex", "hooks.json"), `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x"}]}]}}`)
+	if asks, why, _, err := codex.Tools(p); asks || err != nil || !strings.Contains(why, "hooks.PreToolUse[0] can change a call") {
+		t.Errorf("another hook: %t, %s, %v", asks, why, err)
+	}
+	rules := filepath.Join(p.Etc, "codex", codexRules)
+	write(t, rules, "allow_managed_hooks_only = true\n"+read(t, rules))
+	if strays, err := codex.Strays(p); err != nil || slices.ContainsFunc(strays, func(s Stray) bool { return s.Hook }) {
+		t.Errorf("one that does not run: %v, %v", strays, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/pelletier/go-toml/v2"
 )
 
 // Stray is something that is in a runtime's files, or missing from them, so that a gate no
@@ -23,6 +24,9 @@ type Stray struct {
 	File, Scope string
 	// What names the member and the problem.
 	What string
+	// Hook is set for a hook of others, which can change a call that the gate has allowed. The
+	// gate itself works, and ocipd removes no such hook.
+	Hook bool
 }
 
 // String names a stray with its file.
@@ -93,19 +97,11 @@ func (r *Runtime) Strays(p *Place) ([]Stray, error) {
 		}
 		list = append(list, machine...)
 	}
-	servers, err := r.Servers(p)
+	servers, err := r.strayServers(p, asks)
 	if err != nil {
 		return nil, err
 	}
-	for i := range servers {
-		s := &servers[i]
-		switch {
-		case s.Changed != "":
-			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + ": " + s.Changed})
-		case !s.Gated() && slices.Contains(asks, r.exempts(s)):
-			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + " is not behind the proxy any more, and its calls are asked about nowhere else"})
-		}
-	}
+	list = append(list, servers...)
 	offs, err := r.switches(r, p, k.Managed)
 	for i := range offs {
 		list = append(list, offs[i].Stray)
@@ -118,6 +114,28 @@ func (r *Runtime) Strays(p *Place) ([]Stray, error) {
 	}), err
 }
 
+// strayServers returns the servers that are not gated as entered. asks are those that the gate leaves
+// to the proxy.
+func (r *Runtime) strayServers(p *Place, asks []string) (list []Stray, err error) {
+	servers, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := r.Elsewhere(p)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range slices.Concat(servers, shared) {
+		switch {
+		case i < len(servers) && s.Changed != "":
+			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + ": " + s.Changed})
+		case !s.Gated() && slices.Contains(asks, r.exempts(&s)):
+			list = append(list, Stray{File: s.File, Scope: s.Scope, What: "server " + s.Name + " is not behind the proxy, and its calls are asked about nowhere else"})
+		}
+	}
+	return list, nil
+}
+
 // without returns the servers whose calls a gate leaves to the proxy, according to the entry.
 func (e *entered) without() (names []string) {
 	var s struct {
@@ -125,6 +143,10 @@ func (e *entered) without() (names []string) {
 	}
 	if e.Name == gateServer && json.Unmarshal([]byte(e.Value), &s) == nil {
 		names = exempted(s.Args)
+	}
+	var gate UserGate // of the machine's settings
+	if toml.Unmarshal([]byte(e.Block), &gate) == nil {
+		names = append(names, gate.Without...)
 	}
 	servers, _ := codexServers("", []byte(e.Block)) // it is ours, and may be another kind of block
 	for _, server := range servers {
@@ -190,6 +212,12 @@ func (r *Runtime) machineStrays(p *Place) (list []Stray, there bool, err error) 
 // Tools reports whether the runtime asks about calls of tools, and why, or why not: "" for
 // one that has another gate. Rest are the projects in which it does not.
 func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err error) {
+	return r.tools(p, false)
+}
+
+// tools is [Runtime.Tools]. Set alone to leave out the hooks of others, which do not keep the gate
+// from being asked.
+func (r *Runtime) tools(p *Place, alone bool) (asks bool, why string, rest []Stray, err error) {
 	if r.gates == nil {
 		return false, "", nil, nil
 	}
@@ -227,6 +255,9 @@ func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err erro
 	}
 	var wrong []string
 	for i := range strays {
+		if alone && strays[i].Hook {
+			continue
+		}
 		if strays[i].Scope != "" {
 			rest = append(rest, strays[i])
 			continue
@@ -235,7 +266,11 @@ func (r *Runtime) Tools(p *Place) (asks bool, why string, rest []Stray, err erro
 	}
 	switch {
 	case len(wrong) > 0:
-		return false, "changed: " + strings.Join(wrong, "; ") + ": " + enterAgain, rest, nil
+		advice := enterAgain
+		if !slices.ContainsFunc(strays, func(s Stray) bool { return s.Scope == "" && !s.Hook }) {
+			advice = "take it out there"
+		}
+		return false, "changed: " + strings.Join(wrong, "; ") + ": " + advice, rest, nil
 	case !own || k.Managed:
 		return true, "decided by the daemon before each call; in the machine's settings, which no user can switch off", rest, nil
 	}
@@ -355,7 +390,7 @@ func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) 
 	for _, folder := range slices.Sorted(maps.Keys(known.Projects)) {
 		var names []string
 		if json.Unmarshal(known.Projects[folder].Disabled, &names) == nil && slices.Contains(names, gateServer) {
-			list = append(list, off{Stray{main, folder, "disabledMcpServers has " + gateServer}, settingsfile.Gone{Item: &settingsfile.JSON{
+			list = append(list, off{Stray{File: main, Scope: folder, What: "disabledMcpServers has " + gateServer}, settingsfile.Gone{Item: &settingsfile.JSON{
 				Path: []string{"projects", folder, "disabledMcpServers"}, Ours: isText(gateServer), Value: `"` + gateServer + `"`}}})
 		}
 	}
@@ -378,7 +413,7 @@ func (r *Runtime) otherGates(p *Place) (list []off, err error) {
 		if s.Name != gateServer || s.Scope == "" {
 			continue
 		}
-		o := off{Stray: Stray{s.File, s.Scope, "mcpServers." + gateServer + " takes the place of what was entered"}}
+		o := off{Stray: Stray{File: s.File, Scope: s.Scope, What: "mcpServers." + gateServer + " takes the place of what was entered"}}
 		if s.File == r.files(p)[0] {
 			o.out = settingsfile.Gone{Item: &settingsfile.JSON{Path: []string{"projects", s.Scope, "mcpServers"}, Name: gateServer}}
 		}
@@ -429,7 +464,7 @@ func (f *claudeFile) offs(managed bool) (list []off) {
 		return nil
 	}
 	stray := func(what string, out settingsfile.Item) {
-		o := off{Stray: Stray{f.file, f.scope, what}}
+		o := off{Stray: Stray{File: f.file, Scope: f.scope, What: what}}
 		if f.ours {
 			o.out = out
 		}

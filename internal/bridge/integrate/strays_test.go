@@ -77,7 +77,7 @@ var strayTests = []struct {
 	{"claude-code", "a server by a name in PATH", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"command":"ocipd"`, "server slack: by the program ocipd", false},
 	{"claude-code", "a server's environment", ".claude.json", `"env":{"T":"x"}`, `"env":{"T":"x","LD_PRELOAD":"/x"}`, "server slack: with LD_PRELOAD in its environment", false},
 	{"claude-code", "a server is started by another program", ".claude.json", `"slack":{"command":"/usr/bin/ocipd"`, `"slack":{"command":"/tmp/ocipd"`, "server slack: by the program /tmp/ocipd", false},
-	{"claude-code", "a server behind nothing", ".claude.json", `"slack":{"command":"/usr/bin/ocipd","args":["--socket", "/s", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "slack", "--", "npx", "server-slack"]`, `"slack":{"command":"npx"`, "server slack is not behind the proxy any more", false},
+	{"claude-code", "a server behind nothing", ".claude.json", `"slack":{"command":"/usr/bin/ocipd","args":["--socket", "/s", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "slack", "--", "npx", "server-slack"]`, `"slack":{"command":"npx"`, "server slack is not behind the proxy,", false},
 	{"claude-code", "no hooks in a project, by the user", "w/.claude/settings.local.json", "", `{"disableAllHooks":true,"x":1}`, "disableAllHooks is true", false},
 	{"claude-code", "no hooks in a project, shared", "w/.claude/settings.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
 	{"claude-code", "a project's settings that nobody can read", "w/.claude/settings.json", "", `{`, "cannot be read", true},
@@ -88,7 +88,7 @@ var strayTests = []struct {
 	{"codex", "another matcher", ".codex/hooks.json", `"matcher":".*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing"`, false},
 	{"codex", "another time", ".codex/hooks.json", `"timeout":300,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, `"timeout":1,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, "hooks[0].timeout is 1", false},
 	{"codex", "prompts are not answered", ".codex/hooks.json", `"PermissionRequest"`, `"Stop"`, "the entry in hooks.PermissionRequest is missing", false},
-	{"codex", "a hook before ours", ".codex/hooks.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`, "pre_tool_use:1:0 is missing", false},
+	{"codex", "a hook before ours", ".codex/hooks.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`, "pre_tool_use:1:0 is missing", true},
 	{"codex", "no hooks any more", ".codex/hooks.json", `"PreToolUse"`, `"Stop"`, "the entry in hooks.PreToolUse is missing", false},
 	{"codex", "hooks are off", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[features]\nhooks = false\nother = true\n", "features.hooks is false", false},
 	{"codex", "hooks are off by a dotted key", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\nfeatures.hooks = false\n", "features.hooks is false", false},
@@ -115,6 +115,23 @@ var strayTests = []struct {
 	{"codex", "no hooks in a profile's file", ".codex/p.config.toml", "", "features.hooks = false\n", "features.hooks is false", true},
 	{"codex", "no hooks in a profile of a profile's file", ".codex/p.config.toml", "", "[profiles.q.features]\nhooks = false\n", "profiles.q.features.hooks is false", true},
 	{"codex", "the machine's gate", "etc/codex/config.toml", "", "[mcp_servers.ocipd-gate]\nenabled = false\n", "mcp_servers.ocipd-gate takes the place", true},
+	{"codex", "a hook switched off in a profile's file", ".codex/p.config.toml", "", "[hooks.state.\"HOME/.codex/hooks.json:pre_tool_use:0:0\"]\nenabled = false\n", "hooks.state.HOME/.codex/hooks.json:pre_tool_use:0:0 takes the place", true},
+	{"codex", "a hook switched off in a project", "w/.codex/config.toml", "", "[hooks.state.\"HOME/.codex/hooks.json:permission_request:0:0\"]\nenabled = false\n", "permission_request:0:0 takes the place", true},
+	{"codex", "a hook switched off on the machine", "etc/codex/managed_config.toml", "", "hooks.state.\"HOME/.codex/../.codex/hooks.json:pre_tool_use:0:0\".enabled = false\n", "pre_tool_use:0:0 takes the place", true},
+	{"codex", "a server not on prompt in a profile's file", ".codex/p.config.toml", "", "[mcp_servers.web]\ndefault_tools_approval_mode = \"approve\"\n", "mcp_servers.web.default_tools_approval_mode takes the place", true},
+	{"codex", "a server not behind the proxy in a profile's file", ".codex/p.config.toml", "", "[mcp_servers.slack]\ncommand = \"python3\"\nargs = [\"x\"]\n", "server slack is not behind the proxy, and its calls are asked about nowhere else", false},
+	{"codex", "a server over HTTP in its place in a profile's file", ".codex/p.config.toml", "", "[mcp_servers.slack]\nurl = \"https://y\"\n", "server slack is not behind the proxy, ", false},
+	{"codex", "another command line of a server in a profile's file", ".codex/p.config.toml", "", "[mcp_servers.slack]\nargs = [\"x\"]\n", "server slack is not behind the proxy, ", false},
+	{"codex", "a server not behind the proxy in a project", "w/.codex/config.toml", "", "[mcp_servers.slack]\ncommand = \"python3\"\n", "server slack is not behind the proxy, ", false},
+	{"codex", "a server not behind the proxy on the machine", "etc/codex/config.toml", "", "[mcp_servers.slack]\ncommand = \"python3\"\n", "server slack is not behind the proxy, ", false},
+	{"codex", "another hook", ".codex/hooks.json", `"PreToolUse": [`, `"PreToolUse": [{"hooks":[{"type":"command","command":"mine"}]},`, "hooks.PreToolUse[0] can change a call", true},
+	{"codex", "another hook in the settings", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[[hooks.PermissionRequest]]\n[[hooks.PermissionRequest.hooks]]\ntype = \"command\"\ncommand = \"x\"\n", "hooks.PermissionRequest[0] can change a call", true},
+	{"codex", "another hook in a profile's file", ".codex/p.config.toml", "", "[[hooks.PreToolUse]]\nhooks = [{type = \"command\", command = \"x\"}]\n", "hooks.PreToolUse[0] can change a call", true},
+	{"codex", "another hook in a project", "w/.codex/hooks.json", "", `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x"}]}]}}`, "hooks.PreToolUse[0] can change a call", true},
+	{"codex", "another hook that poses as the gate in a project", "w/.codex/hooks.json", "", `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x","server":"ocipd-gate","tool":"decide"}]}]}}`, "hooks.PreToolUse[0] can change a call", true},
+	{"codex", "another hook on the machine", "etc/codex/requirements.toml", "", "[[hooks.PreToolUse]]\nhooks = [{type = \"command\", command = \"x\"}]\n", "hooks.PreToolUse[0] can change a call", true},
+	{"codex", "a plugin's hook that is trusted", ".codex/config.toml", "model = \"o\"\n", "model = \"o\"\n[hooks.state.\"p@m:hooks/hooks.json:pre_tool_use:0:0\"]\ntrusted_hash = \"x\"\n", "p@m:hooks/hooks.json:pre_tool_use:0:0 trusts a hook", true},
+	{"codex", "hooks in a project that nobody can read", "w/.codex/hooks.json", "", `{`, "cannot be read", true},
 	{"codex", "no hooks in a project", "w/.codex/config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
 	{"codex", "hooks of the machine alone", "etc/codex/requirements.toml", "", "allow_managed_hooks_only = true\n", "allow_managed_hooks_only is true", true},
 	{"codex", "no hooks on the machine", "etc/codex/managed_config.toml", "", "[features]\nhooks = false\n", "features.hooks is false", true},
@@ -142,6 +159,7 @@ func TestStrays(t *testing.T) {
 			if held, ok := Held(p.Notes)[tt.runtime]; !ok || len(held) > 0 {
 				t.Fatalf("entered: %t, %v", ok, held)
 			}
+			tt.now, tt.says = strings.ReplaceAll(tt.now, "HOME", p.Home), strings.ReplaceAll(tt.says, "HOME", p.Home)
 			text := ""
 			if tt.was != "" {
 				text = read(t, at(tt.file))
@@ -207,7 +225,8 @@ func TestNoStrays(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ runtime, file, was, now string }{
 		"written anew":                  {"claude-code", ".claude.json", "", ""},
-		"another hook":                  {"claude-code", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`},
+		"a hook of another event":       {"claude-code", ".claude/settings.json", `"PreToolUse": [`, `"PostToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]}],"PreToolUse": [{"matcher":"x","hooks":[]},`},
+		"a server's time in a profile":  {"codex", ".codex/p.config.toml", "", "[mcp_servers.slack]\nenabled = false\ntool_timeout_sec = 9\n"},
 		"hooks are not off":             {"claude-code", ".claude/settings.json", `{"model"`, `{"disableAllHooks":false,"deniedMcpServers":[{"serverName":"o"}],"allowedMcpServers":[{"serverName":"ocipd-gate"}],"env":{"PATH":"/x","NODE_OPTIONS":"-r x","CLAUDE_CODE_USE_BEDROCK":"1"},"model"`},
 		"a server's path":               {"claude-code", ".claude.json", `"env":{"T":"x"}`, `"env":{"PATH":"/x","NODE_OPTIONS":"-r x"}`},
 		"a server's arguments":          {"claude-code", ".claude.json", `"server-slack"]`, `"server-slack@2"]`},
@@ -220,8 +239,11 @@ func TestNoStrays(t *testing.T) {
 		r := Find(tt.runtime)
 		plan, err := r.Behind(p, "alice")
 		apply(t, plan, err)
+		if strings.HasSuffix(tt.file, "p.config.toml") {
+			write(t, file, "")
+		}
 		text := read(t, file)
-		if tt.was == "" {
+		if tt.was == "" && tt.now == "" {
 			var whole map[string]any
 			if err := json.Unmarshal([]byte(text), &whole); err != nil {
 				t.Fatal(err)

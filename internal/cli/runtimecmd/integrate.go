@@ -322,7 +322,7 @@ func (s *command) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrat
 	}
 	for i := range rest {
 		if server := &rest[i]; !server.Gated() {
-			fmt.Fprintf(s.Stdout, "open: %s: in the .mcp.json of the project, which is shared\n", term.Printable(serverName(server)))
+			fmt.Fprintf(s.Stdout, "open: %s: %s\n", term.Printable(serverName(server)), term.Printable(notChanged(server)))
 		}
 	}
 	asks, why, projects, err := r.Tools(p)
@@ -344,6 +344,11 @@ func (s *command) sayOpen(ctx context.Context, r *integrate.Runtime, p *integrat
 		fmt.Fprintf(s.Stdout, "open: %s\n", what)
 	}
 	return err
+}
+
+// notChanged says why a server in a file of others is not gated.
+func notChanged(s *integrate.Server) string {
+	return "not behind the proxy in " + s.File + ", which ocipd does not change"
 }
 
 func serverName(s *integrate.Server) string {
@@ -444,7 +449,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		for i := range rest {
 			one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why(p)
 			if !one.Gated {
-				one.Why = "in the .mcp.json of a project, which is shared and not changed"
+				one.Why = notChanged(&rest[i])
 			}
 			list = append(list, one)
 		}
