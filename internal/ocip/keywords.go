@@ -24,11 +24,28 @@ func (r *Rules) sameOwner(self Identity, other Counterparty) bool {
 // weighs returns the setting by which a message is weighed that only keywords hold, empty if none
 // is. Messages to groups, and those of a stranger's first exchange, are not weighed.
 func (m *Outgoing) weighs(v *Verdict) string {
-	stranger := m.To.Kind == KindUnknown || m.Unconfirmed
-	if m.To.Group || stranger && (m.First || m.To.Kind == KindAgent && v.Before.Round == 0) {
+	if !m.weighable(v) {
 		return ""
 	}
 	return m.Rules.weighs(&m.Sender, m.To.Kind, m.Unconfirmed)
+}
+
+func (m *Outgoing) weighable(v *Verdict) bool {
+	stranger := m.To.Kind == KindUnknown || m.Unconfirmed
+	return !m.To.Group && (!stranger || !m.First && (m.To.Kind != KindAgent || v.Before.Round > 0))
+}
+
+// detailSpare is the detail of a held message that would be sent if keywords were weighed.
+const detailSpare = "spare"
+
+// spare reports whether a message that waits for its keywords would be sent with the setting that
+// weighs them, if no other rule holds it.
+func (m *Outgoing) spare(hits []commitment.Hit, v *Verdict) bool {
+	if m.Rules == nil || m.Rules.Commitments == nil || len(m.Files.hits) > 0 || !m.weighable(v) || m.weighs(v) != "" {
+		return false
+	}
+	w := m.Rules.Commitments.Weigh(hits, m.texts, m.before(v))
+	return w != nil && !w.Binds
 }
 
 // weighs returns the setting that weighs keywords between an agent and a counterparty, empty if

@@ -68,6 +68,11 @@ func TestKeywordsWeighed(t *testing.T) {
 			if v.Allowed() != (tc.by != "") || !v.Allowed() && v.Code != CommitmentRequiresHuman {
 				t.Fatalf("%s, %s: %s", v.Result, v.Code, v.Reason)
 			}
+			// The record says that the setting would have sent it.
+			spare := slices.Contains([]string{"the seed", "enforced for the agent", "enforced for people", "a setting for people says nothing of agents"}, tc.name)
+			if (v.Details[detailSpare] == true) != spare {
+				t.Errorf("spare: %v, want %v", v.Details, spare)
+			}
 			if tc.by == "" {
 				if weighed != nil {
 					t.Errorf("held, with %v", v.Details)

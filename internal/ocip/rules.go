@@ -162,6 +162,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		held, v.Details = false, map[string]any{"sameOwner": "record", "keywords": result.DetectedKeywords}
 	}
 	var weighed *commitment.Weighed
+	spare := held && m.spare(hits, v)
 	if by := m.weighs(v); held && by != "" && len(m.Files.hits) == 0 {
 		if weighed = m.Rules.Commitments.Weigh(hits, m.texts, m.before(v)); weighed != nil && !weighed.Binds {
 			held, v.Details = false, weighedAway(weighed, by)
@@ -185,6 +186,9 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	m.offer(hits, v)
 	v.hold(grounds...)
 	v.Details = map[string]any{"requiresHuman": true, "detectedKeywords": result.DetectedKeywords}
+	if spare {
+		v.Details[detailSpare] = true
+	}
 	v.Exchange = v.Exchange.close(m.Now, Escalated)
 }
 

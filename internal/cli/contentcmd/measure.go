@@ -404,5 +404,9 @@ func (s *command) showDecisions(d *measure.Decisions) error {
 		return err
 	}
 	fmt.Fprintln(w, "STOPPED: of what people decided, in 100, what did not leave as it was written.")
+	if d.Spare.Decided > 0 {
+		fmt.Fprintf(w, "With ocip.commitment.keywords: weigh, %s of %s decisions would not have been asked for; of what people stopped, %s would have gone.\n",
+			term.Thousands(d.Spare.Decided), term.Thousands(d.Stopped.Whole), term.Thousands(d.Spare.Denied))
+	}
 	return w.Flush()
 }

@@ -42,7 +42,28 @@ func (d *Examiner) people() (found []Diagnosis) {
 	if c.OCIP.LookAlike == "allow" {
 		found = append(found, warned("a message to somebody whose key only looks like a known one goes (ocip.look_alike: allow)").advise("hold it: ocip.look_alike: hold"))
 	}
-	return append(found, d.known()...)
+	return append(append(found, weighed(c)...), d.known()...)
+}
+
+// weighed says what the settings give up that weigh keywords.
+func weighed(c *config.Config) []Diagnosis {
+	var by []string
+	add := func(name, value string) {
+		if value == "weigh" {
+			by = append(by, name)
+		}
+	}
+	add("ocip.commitment.keywords", c.OCIP.Commitment.Keywords)
+	add("ocip.unknown.keywords", c.OCIP.Unknown.Keywords)
+	add("ocip.person.keywords", c.OCIP.Person.Keywords)
+	for i := range c.Agents {
+		add("the keywords of agent "+c.Agents[i].ID, c.Agents[i].Keywords)
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	return []Diagnosis{passed("keywords are weighed: a promise with one of the thirteen words that the rules misread is sent and no person is asked (%s)", strings.Join(by, ", ")).
+		advise("to have each of them held: enforce")}
 }
 
 // known reports the owners whose own chat is unknown, and whether the directory knows anybody else.

@@ -18,6 +18,8 @@ type Decisions struct {
 	Held int `json:"held"`
 	Open int `json:"open"`
 	Ends
+	// Spare counts those that ocip.commitment.keywords: weigh would have sent.
+	Spare Spare `json:"spare"`
 	// Rules are the reasons for holding, the most frequent first. A message counts once for
 	// each of its rules.
 	Rules []DecidedRule `json:"rules"`
@@ -36,6 +38,17 @@ type Ends struct {
 	Stopped Share `json:"stopped"`
 }
 
+// spareDetail is the detail of a held message that would be sent if keywords were weighed, see
+// docs/reference/protocol/decision.md.
+const spareDetail = "spare"
+
+// Spare counts the decided messages that would have been sent if keywords had been weighed.
+type Spare struct {
+	Decided int `json:"decided"`
+	// Denied counts those of them that people did not let go as they were written.
+	Denied int `json:"denied"`
+}
+
 // DecidedRule summarizes the decisions about messages that one rule held.
 type DecidedRule struct {
 	Name string `json:"name"`
@@ -49,12 +62,13 @@ type DecidedRule struct {
 type History struct {
 	since time.Time
 	held  map[string][]string
+	spare map[string]bool
 	ends  map[string]string
 }
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
-	return &History{held: map[string][]string{}, ends: map[string]string{}}
+	return &History{held: map[string][]string{}, spare: map[string]bool{}, ends: map[string]string{}}
 }
 
 // Add adds a record. It skips records that are not about held messages, such as those about
@@ -69,6 +83,9 @@ func (h *History) Add(e *audit.Entry) {
 		}
 	case e.ActionType == audit.ActionExchange && e.PolicyResult == audit.ResultApproval && e.Side != audit.SideReceiver:
 		h.held[e.ApprovalID] = reasons(&e.Record)
+		if is, _ := e.Details[spareDetail].(bool); is && len(e.Codes()) == 1 {
+			h.spare[e.ApprovalID] = true
+		}
 		if h.since.IsZero() || e.Time.Before(h.since) {
 			h.since = e.Time
 		}
@@ -100,6 +117,12 @@ func (h *History) Decisions() Decisions {
 			d.Open++
 		}
 		d.count(end)
+		if h.spare[id] && end != "" && end != "expired" {
+			d.Spare.Decided++
+			if end != "approved" {
+				d.Spare.Denied++
+			}
+		}
 		for _, name := range names {
 			if rules[name] == nil {
 				rules[name] = &DecidedRule{Name: name}

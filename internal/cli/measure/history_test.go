@@ -55,6 +55,10 @@ func TestHistory(t *testing.T) {
 	decided := func(approval, event string) *audit.Entry {
 		return record(audit.Record{ActionType: audit.ActionApproval, ApprovalID: approval, Event: event})
 	}
+	spare := func(e *audit.Entry) *audit.Entry {
+		e.Details = map[string]any{spareDetail: true}
+		return e
+	}
 	book := audit.Detection{Rule: "commitment.book"}
 	entries := []*audit.Entry{
 		// Neither is about a message: an agent's request for a tool, and a person's decision about it.
@@ -64,6 +68,7 @@ func TestHistory(t *testing.T) {
 		held("b", ocip.CommitmentRequiresHuman, book, audit.Detection{Rule: "commitment.promise"}),
 		held("c", ocip.RoundLimit, book),
 		held("d", ocip.CommitmentRequiresHuman, audit.Detection{Rule: "credential.assignment"}),
+		spare(held("h", ocip.CommitmentRequiresHuman, book)), spare(held("i", ocip.CommitmentRequiresHuman, book)), spare(held("j", ocip.CommitmentRequiresHuman, book)),
 		held("e", ocip.CommitmentRequiresHuman, book),
 		held("f", ocip.CommitmentRequiresHuman, book),
 		held("g", ocip.CommitmentRequiresHuman, book),
@@ -71,13 +76,13 @@ func TestHistory(t *testing.T) {
 		record(audit.Record{ActionType: audit.ActionExchange, PolicyResult: audit.ResultAllow}),
 		decided("a", "asked_again"), decided("a", "approved"), decided("b", "denied"), decided("c", "taken_over"),
 		decided("d", "resolved"), decided("e", "expired"), decided("f", "approved_in_part"), decided("f", "approved"),
-		decided("held before", "approved"),
+		decided("h", "approved"), decided("i", "denied"), decided("held before", "approved"),
 	}
 	want := Decisions{
-		Since: entries[2].Time, Held: 7, Open: 1,
-		Ends: Ends{Approved: 2, Denied: 1, TakenOver: 1, Resolved: 1, Expired: 1, Stopped: ShareOf(3, 5)},
+		Since: entries[2].Time, Held: 10, Open: 2, Spare: Spare{Decided: 2, Denied: 1},
+		Ends: Ends{Approved: 3, Denied: 2, TakenOver: 1, Resolved: 1, Expired: 1, Stopped: ShareOf(4, 7)},
 		Rules: []DecidedRule{
-			{"book", 5, 4, Ends{Approved: 2, Denied: 1, Expired: 1, Stopped: ShareOf(1, 3)}},
+			{"book", 8, 7, Ends{Approved: 3, Denied: 2, Expired: 1, Stopped: ShareOf(2, 5)}},
 			{"COMMITMENT_REQUIRES_HUMAN", 1, 1, Ends{Resolved: 1, Stopped: ShareOf(1, 1)}},
 			{"EXCHANGE_ROUND_LIMIT", 1, 1, Ends{TakenOver: 1, Stopped: ShareOf(1, 1)}},
 			{"promise", 1, 0, Ends{Denied: 1, Stopped: ShareOf(1, 1)}},
