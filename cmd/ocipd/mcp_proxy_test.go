@@ -323,10 +323,10 @@ func TestProxyPassesTheRest(t *testing.T) {
 	said := []string{
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"tasks":{},"sampling":{}},"clientInfo":{"name":"t","version":"1"}}}` + "\n",
 		`{ "jsonrpc" : "2.0", "method":"notifications\/initialized" }` + "\r\n", "\n",
-		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","params":{"_meta":{"a":1.0}}}` + "\n",
+		`{"jsonrpc":"2.0","id":"server/1","method":"server/discover","params":{ "_meta" : {"progressToken":"p\u0031"}}}` + "\n",
 		`{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/list"}` + "\n",
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}` + "\n",
-		`{"jsonrpc":"2.0","id":4,"method":"resources/list","params":{"cursor":"x:y"}}` + "\n",
+		`{"jsonrpc":"2.0","id":4,"method":"resources/list","params":{"cursor":null}}` + "\n",
 		`{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"half"}}}` + "\n",
 	}
 	through := func(command []string, env ...string) (answered, got []byte) {

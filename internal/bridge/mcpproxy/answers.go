@@ -57,6 +57,7 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 		note(p, session, &f)
 		return nil, false
 	}
+	remembers(p, session, &f)
 	at := key{session, f.key()}
 	if p.letBefore(at, line) {
 		return nil, false

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,27 +13,31 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// passing are the protocol's requests that need no decision: they only list the server's
-// offers, or concern a call that was decided.
-var passing = map[string]bool{
-	"initialize": true, "server/discover": true, "ping": true, "logging/setLevel": true, "tools/list": true, "prompts/list": true, "resources/list": true,
-	"resources/templates/list": true, "resources/unsubscribe": true, "tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true,
-}
-
-// passes reports whether a message of the client needs no decision.
-func passes(f *frame) bool {
-	return passing[f.method] || f.id == nil && strings.HasPrefix(f.method, "notifications/")
-}
-
 // parseRequest parses a request other than tools/call as a call of a tool with the method's
-// name. The daemon decides about all of its params, and the request passes unchanged.
+// name. The daemon decides about all of its params, and the request passes unchanged but for its metadata.
 func parseRequest(line []byte, f *frame) (*toolCall, error) {
 	c := &toolCall{frame: *f, line: line, tool: f.method, whole: true}
 	if f.params.to == 0 {
 		return c, nil
 	}
+	params := jsontext.Value(line[f.params.from:f.params.to])
 	var err error
-	c.arguments, err = toolmap.Members(line[f.params.from:f.params.to], f.params.from)
+	if c.arguments, err = toolmap.Members(params, f.params.from); err != nil || !has(c.arguments, metaMember) {
+		return c, err
+	}
+	kept, ok := filtered(params, func(m *toolmap.Member) (ok bool) {
+		if ok = m.Name != metaMember; !ok {
+			m.Value, ok = meta(m.Value)
+		}
+		return ok
+	})
+	if !ok || string(kept) == string(params) {
+		return c, nil
+	}
+	c.line = f.withParams(kept)
+	if c.frame, err = parseBody(c.line); err == nil {
+		c.arguments, err = toolmap.Members(c.given(), c.params.from)
+	}
 	return c, err
 }
 
@@ -86,13 +89,16 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	if c.answers != nil {
 		data["inputResponses"] = c.answers
 	}
+	if id := c.odd(); id != nil {
+		data["requestId"] = id
+	}
 	switch name := m.Shown(); {
 	case name != "":
 		data["map"] = api.String(name)
 	default:
 		data["map"] = api.String("none")
 	}
-	if !c.whole && m.Shows(c.tool, c.arguments) {
+	if c.whole && saysOwn(p, c) || !c.whole && m.Shows(c.tool, c.arguments) {
 		data["unmapped"] = jsontext.Value("true")
 	}
 	return data

@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -22,6 +23,10 @@ type says struct {
 	headers map[string][]annotated
 	// whole is set when tools is complete, and asked when the proxy has asked for them.
 	whole, asked bool
+	// given are the texts that the server has given its clients: cursors, states, and names of what it has.
+	given map[key]struct{}
+	// templates are the addresses that the server describes.
+	templates []template
 	// open counts the requests that the server has got and not answered, and questions are its own.
 	open      map[key]int
 	questions map[key]question
@@ -29,7 +34,8 @@ type says struct {
 
 // listen returns an observer for a request whose answer describes the server, or nil.
 func (p *proxy) listen(line []byte, f *frame, session string) *observer {
-	if f.method != "initialize" && f.method != "server/discover" && f.method != "tools/list" || !f.plain() {
+	list := strings.HasSuffix(f.method, "/list")
+	if f.method != "initialize" && f.method != "server/discover" && !list || !f.plain() {
 		return nil
 	}
 	first, tools := f.params.to == 0, f.method == "tools/list"
@@ -38,7 +44,14 @@ func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 		_, goesOn := toolmap.Find(params, "cursor")
 		first = err == nil && !goesOn
 	}
-	o := &observer{key: key{session, f.key()}, seen: func(answer *frame) { p.learn(answer, first && tools) }}
+	o := &observer{key: key{session, f.key()}, seen: func(answer *frame) {
+		if tools || !list {
+			p.learn(answer, first && tools)
+		}
+		if list {
+			lists(p, session, answer)
+		}
+	}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, kept := p.kept[o.key]; kept || p.observers[o.key] != nil || p.deciding[o.key] != nil || len(p.observers) >= maxWatched/2 {
@@ -46,6 +59,32 @@ func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 	}
 	p.observers[o.key] = o
 	return o
+}
+
+// lists notes the names in a list that the server gives, and the cursor of its next page.
+func lists(p *proxy, session string, f *frame) {
+	type named struct {
+		Name string `json:"name"`
+		URI  string `json:"uri"`
+		Form string `json:"uriTemplate"`
+	}
+	var said struct {
+		More      string  `json:"nextCursor"`
+		Prompts   []named `json:"prompts"`
+		Resources []named `json:"resources"`
+		Forms     []named `json:"resourceTemplates"`
+	}
+	if json.Unmarshal(f.result, &said, jsontext.AllowInvalidUTF8(true)) != nil {
+		return
+	}
+	gives(p, session, said.More)
+	for _, one := range said.Prompts {
+		gives(p, session, one.Name)
+	}
+	for _, one := range append(said.Resources, said.Forms...) {
+		gives(p, session, one.URI)
+		describes(p, session, one.Form)
+	}
 }
 
 // learn notes a server's description of itself, and returns the cursor of the next page of tools.

@@ -184,6 +184,8 @@ type toolCall struct {
 	answers jsontext.Value
 	// asTask is set if the client fetches the result later.
 	asTask bool
+	// meta is what passes of the call's metadata, or nil.
+	meta jsontext.Value
 	// progress is the token for progress messages, or nil.
 	progress jsontext.Value
 	// via is the call's route, and named its key.
@@ -208,14 +210,15 @@ func parseCall(line []byte, f *frame) (*toolCall, error) {
 		return nil, fmt.Errorf("%w: the tool has no name", toolmap.ErrFrame)
 	}
 	c.asTask = has(params, "task")
-	if meta, ok := toolmap.Find(params, metaMember); ok && meta.Value.Kind() == '{' {
-		list, err := toolmap.Members(meta.Value, 0)
+	if about, ok := toolmap.Find(params, metaMember); ok && about.Value.Kind() == '{' {
+		list, err := toolmap.Members(about.Value, 0)
 		if err != nil {
 			return nil, err
 		}
 		if token, ok := toolmap.Find(list, tokenMember); ok && (&frame{id: token.Value}).plain() {
 			c.progress = token.Value
 		}
+		c.meta, _ = meta(about.Value)
 	}
 	if answers, ok := toolmap.Find(params, answersMember); ok && answers.Value.Kind() != 'n' {
 		c.answers = answers.Value
@@ -238,43 +241,27 @@ const (
 	protocolPrefix = "io.modelcontextprotocol/"
 )
 
-// with encodes the call again with the decided arguments and answers. It keeps only the
-// protocol's own other members, because nobody has decided about the rest.
+// with encodes the call again with the decided arguments and answers. It keeps only the protocol's own other
+// members in forms that say nothing, because nobody has decided about the rest, and the server's own state.
 func (c *toolCall) with(arguments, answers jsontext.Value) []byte {
 	b := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s`, c.id, api.String(c.tool))
 	if arguments != nil {
 		b = fmt.Appendf(b, `,"arguments":%s`, arguments)
 	}
-	add := func(name string, value jsontext.Value) { b = fmt.Appendf(b, `,%s:%s`, api.String(name), value) }
+	add := func(name, value string) { b = fmt.Appendf(b, `,%s:%s`, api.String(name), value) }
 	if answers != nil {
-		add(answersMember, answers)
+		add(answersMember, string(answers))
 	}
 	for _, m := range c.members {
 		switch {
 		case m.Name == stateMember && m.Value.Kind() == '"':
-			add(m.Name, m.Value)
+			add(m.Name, string(m.Value))
 		case m.Name == "task" && m.Value.Kind() == '{':
-			add(m.Name, only(m.Value, func(t *toolmap.Member) bool { return t.Name == "ttl" && t.Value.Kind() == '0' }))
-		case m.Name == metaMember && m.Value.Kind() == '{':
-			add(m.Name, only(m.Value, func(t *toolmap.Member) bool {
-				return t.Name == tokenMember && c.progress != nil || strings.HasPrefix(t.Name, protocolPrefix)
-			}))
+			ttl, _ := filtered(m.Value, func(t *toolmap.Member) bool { return t.Name == "ttl" && isNumber(t.Value) })
+			add(m.Name, cmp.Or(string(ttl), "{}"))
+		case m.Name == metaMember && c.meta != nil:
+			add(m.Name, string(c.meta))
 		}
 	}
 	return append(b, "}}\n"...)
-}
-
-// only returns a valid object with only those members that keep selects.
-func only(object jsontext.Value, keep func(*toolmap.Member) bool) jsontext.Value {
-	list, _ := toolmap.Members(object, 0)
-	b := jsontext.Value("{")
-	for i := range list {
-		if m := &list[i]; keep(m) {
-			if len(b) > 1 {
-				b = append(b, ',')
-			}
-			b = append(append(append(b, api.String(m.Name)...), ':'), m.Value...)
-		}
-	}
-	return append(b, '}')
 }

@@ -232,8 +232,12 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if f.method == "notifications/cancelled" {
-		rw.WriteHeader(http.StatusAccepted)
+	if f.id == nil && strings.HasPrefix(f.method, "notifications/") {
+		select {
+		case <-d.over:
+		default:
+			rw.WriteHeader(http.StatusAccepted)
+		}
 		return
 	}
 	select {

@@ -32,6 +32,8 @@ type kept struct {
 	Sum uint32 `json:"sum"`
 	// Answers are the client's answers to the server's questions about the call.
 	Answers jsontext.Value `json:"inputResponses,omitzero"`
+	// ID is the request's id if it has not the form of one. The daemon looks at it.
+	ID jsontext.Value `json:"id,omitzero"`
 	// Map names the map in use. Guess is set if no map has the tool.
 	Map   string `json:"map,omitzero"`
 	Guess bool   `json:"guess,omitzero"`
@@ -61,7 +63,7 @@ func read(m *toolmap.Map, t *toolmap.Tool, c *toolCall) (*message, error) {
 	if err := m.Fits(t, c.arguments); err != nil {
 		return nil, err
 	}
-	out := &message{call: kept{Tool: c.tool, Answers: c.answers, Map: m.Shown(), Guess: t.Guessed, Claimed: t.Claimed}, ask: t.Ask}
+	out := &message{call: kept{Tool: c.tool, Answers: c.answers, ID: c.odd(), Map: m.Shown(), Guess: t.Guessed, Claimed: t.Claimed}, ask: t.Ask}
 	var err error
 	if out.to, err = m.Recipients(t, c.arguments); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -207,15 +208,23 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pa
 		if p.cancelled(line, f, session) {
 			return nil, nil
 		}
-	case !passes(f):
+	}
+	if passes(f) {
+		pass, _ = around(p, line, f, session)
+	}
+	switch {
+	case pass == nil && strings.HasPrefix(f.method, "notifications/"):
+		p.o.Log.Warn("dropped a notification of the client, which is none that the proxy knows", "method", short(f.method))
+		return nil, nil
+	case pass == nil:
 		p.ready.Do(p.begin)
 		p.call(line, f, session, via)
 		return nil, nil
 	case f.answerable():
-		learns = p.listen(line, f, session)
+		learns = p.listen(pass, f, session)
 		opens(p, key{session, f.key()})
 	}
-	if f.more {
+	if line = pass; f.more {
 		line = f.anew(line)
 	}
 	return line, learns
@@ -241,6 +250,10 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 	}
 	c.via, c.named = via, key{session, f.key()}
 	if no := undecidable(f); no != nil {
+		p.refuse(c, no)
+		return
+	}
+	if no := foreign(p, c); no != nil {
 		p.refuse(c, no)
 		return
 	}

@@ -179,6 +179,14 @@ func saysOf(a *Member) (all []said) {
 	}
 }
 
+// Says returns every text in a value, also the names of members.
+func Says(v jsontext.Value) (texts []string) {
+	for _, s := range saysOf(&Member{Value: v}) {
+		texts = append(texts, s.value)
+	}
+	return texts
+}
+
 // Steers reports whether a character ends a line or controls a program that displays or sends a text.
 func Steers(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
