@@ -10,7 +10,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,7 +28,7 @@ var claudeCode = &Runtime{
 	exempts: claudeName,
 	// The oldest version tested. 2.1.197 silently ignores onFailure.
 	least:     [3]int{2, 1, 330},
-	elsewhere: claudeProjects,
+	elsewhere: claudeShared,
 }
 
 const claudeVariable = "CLAUDE_CONFIG_DIR"
@@ -127,6 +126,9 @@ func claudeGates(r *Runtime, p *Place) ([]Edit, error) {
 
 // claudeName is the name of a server together with its list.
 func claudeName(s *Server) string {
+	if s.source != "" {
+		return s.source + ":" + s.Name
+	}
 	if s.Scope != "" {
 		return "local:" + s.Name
 	}
@@ -214,23 +216,32 @@ func claudeProjects(p *Place) (list []Server, err error) {
 		file := filepath.Join(folder, ".mcp.json")
 		entries, err := sharedServers(file)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
-			continue // there is none, or it is nobody's here
+		case missing(err):
+			continue
 		case err != nil:
-			list = append(list, Server{Name: "all of a file that cannot be read", File: file, Scope: folder})
+			list = append(list, unreadServers(file, folder))
 			continue
 		}
-		for i := range entries {
-			s := entries[i].Server
-			s.File, s.Scope = file, folder
-			s.Agent, _, s.Changed = p.behind(&s)
-			if s.Agent != "" && !(&entry{Server: s}).named() {
-				s.Agent = "" // with its own name alone policies know which one it is
-			}
+		for _, s := range p.sharedBy(file, folder, entries) {
+			s.source = "project"
 			list = append(list, s)
 		}
 	}
 	return list, nil
+}
+
+// sharedBy returns the servers in a file that ocipd does not change.
+func (p *Place) sharedBy(file, scope string, entries []entry) (list []Server) {
+	for i := range entries {
+		s := entries[i].Server
+		s.File, s.Scope = file, scope
+		s.Agent, _, s.Changed = p.behind(&s)
+		if s.Agent != "" && !(&entry{Server: s}).named() {
+			s.Agent = "" // with its own name alone policies know which one it is
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 // readClaude finds mcpServers at the top level and in each project.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/base/durable"
@@ -264,14 +263,14 @@ func codexElsewhere(p *Place) (list []Server, err error) {
 		}
 		text, err := durable.ReadUpTo(o.file, maxShared)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+		case missing(err):
 			continue
 		case err != nil:
 			return nil, err
 		}
 		servers, err := codexServers(o.file, text)
 		if err != nil {
-			list = append(list, Server{Name: "all of a file that cannot be read", File: o.file, Scope: o.scope})
+			list = append(list, unreadServers(o.file, o.scope))
 			continue
 		}
 		for i := range servers {

@@ -47,6 +47,8 @@ type Server struct {
 	// set if the runtime reaches the server by one of them, whatever the command is.
 	others []string
 	direct bool
+	// source is the runtime's name of a list that is neither the user's nor a project's of the user.
+	source string
 	// Map is the tool map that the command line names, or "". A map that the server itself
 	// provides comes first.
 	Map string `json:"map,omitzero"`

@@ -319,10 +319,12 @@ func steers(name string) bool {
 
 // claudeHookless are the variables with which Claude Code runs no hooks of its user: a trial of
 // 2.1.330 set each name of a variable in the program to 1. With those of claudeElsewhere, it
-// reads other settings, starts servers through another program, or loads code into itself.
+// reads other settings or plugins, starts servers through another program, or loads code into
+// itself.
 var (
 	claudeHookless  = []string{"CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"}
-	claudeElsewhere = []string{claudeVariable, "CLAUDE_CODE_SHELL_PREFIX", "BUN_OPTIONS", "BUN_INSPECT_PRELOAD"}
+	claudeElsewhere = []string{claudeVariable, "CLAUDE_CODE_SHELL_PREFIX", "BUN_OPTIONS", "BUN_INSPECT_PRELOAD",
+		"CLAUDE_CODE_PLUGIN_DIRS", "CLAUDE_CODE_PLUGIN_CACHE_DIR", "CLAUDE_CODE_PLUGIN_SEED_DIR"}
 )
 
 // claudeFile is a settings file that Claude Code reads. ours is set for the user's own
@@ -371,6 +373,7 @@ func claudeSwitches(r *Runtime, p *Place, managed bool) (list []off, err error) 
 	for i := range files {
 		list = append(list, files[i].offs(managed)...)
 	}
+	list = append(list, claudeHooks(p, files, managed)...)
 	main := claudeFiles(p)[0]
 	text, err := durable.ReadFile(main)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -39,7 +39,7 @@ var strayTests = []struct {
 	{"claude-code", "asked in the background", ".claude/settings.json", `"type":"mcp_tool"`, `"async":true,"type":"mcp_tool"`, "hooks[0].async was not entered", false},
 	{"claude-code", "another time", ".claude/settings.json", `"timeout":300`, `"timeout":1`, "hooks[0].timeout is 1, and 300 was entered", false},
 	{"claude-code", "another question", ".claude/settings.json", `"input":"${tool_input}"`, `"input":"{}"`, "input.input", false},
-	{"claude-code", "another server asked", ".claude/settings.json", `"server":"ocipd-gate"`, `"server":"web"`, "the entry in hooks.PreToolUse is missing", false},
+	{"claude-code", "another server asked", ".claude/settings.json", `"server":"ocipd-gate"`, `"server":"web"`, "the entry in hooks.PreToolUse is missing", true},
 	{"claude-code", "no hook any more", ".claude/settings.json", `"PreToolUse"`, `"Stop"`, "the entry in hooks.PreToolUse is missing", false},
 	{"claude-code", "the hook twice", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"mcp_tool","server":"ocipd-gate","tool":"decide"}]},`, "twice", false},
 	{"claude-code", "another daemon for all", ".claude/settings.json", `{"model"`, `{"env":{"OPENCLAWOS_KERNEL_SOCKET":"/x","A":"b"},"model"`, "env.OPENCLAWOS_KERNEL_SOCKET", false},
@@ -84,6 +84,18 @@ var strayTests = []struct {
 	{"claude-code", "hooks of the machine alone", "etc/claude-code/managed-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is set", true},
 	{"claude-code", "hooks of plugins alone", "etc/claude-code/managed-settings.json", "", `{"strictPluginOnlyCustomization":["mcp","hooks"]}`, "strictPluginOnlyCustomization is set", true},
 	{"claude-code", "no hooks on the machine", "etc/claude-code/managed-settings.d/9.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
+
+	{"claude-code", "another hook", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`, "hooks.PreToolUse[0] can change a call", true},
+	{"claude-code", "another hook in a project, shared", "w/.claude/settings.json", "", `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x"}]}]}}`, "hooks.PreToolUse[0] can change a call", true},
+	{"claude-code", "another hook in a project, by the user", "w/.claude/settings.local.json", "", `{"hooks":{"PermissionRequest":[{"hooks":[{"type":"command","command":"x"}]}]}}`, "hooks.PermissionRequest[0] can change a call", true},
+	{"claude-code", "another hook that poses as the gate in a project", "w/.claude/settings.json", "", `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x","server":"ocipd-gate","tool":"decide"}]}]}}`, "hooks.PreToolUse[0] can change a call", true},
+	{"claude-code", "another hook on the machine", "etc/claude-code/managed-settings.json", "", `{"hooks":{"PermissionRequest":[{"hooks":[{"type":"command","command":"x"}]}]}}`, "hooks.PermissionRequest[0] can change a call", true},
+	{"claude-code", "another hook of an agent", ".claude/agents/team/a.md", "", "---\r\nname: a\r\nhooks:\r\n  PreToolUse:\r\n    - hooks: [{type: command, command: x}]\r\n---\r\nBe kind.\r\n", "hooks.PreToolUse[0] can change a call", true},
+	{"claude-code", "another hook of an agent that nobody can read", ".claude/agents/a.md", "", "---\nname: a: b: c\nhooks: [\n---\n", "cannot be read", true},
+	{"claude-code", "another hook of a skill in a project", "w/.claude/skills/s/SKILL.md", "", "---\nhooks: {PermissionRequest: [{hooks: [{type: command, command: x}]}]}\n---\n", "hooks.PermissionRequest[0] can change a call", true},
+	{"claude-code", "another hook of a command of the machine", "etc/claude-code/.claude/commands/c.md", "", "---\nhooks: {PreToolUse: [{hooks: [{type: command, command: x}]}]}\n---\n", "hooks.PreToolUse[0] can change a call", true},
+	{"claude-code", "plugins that nobody can read", ".claude/plugins/installed_plugins.json", "", `{`, "cannot be read", true},
+	{"claude-code", "other plugins by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_PLUGIN_DIRS":"/x"},"model"`, "env.CLAUDE_CODE_PLUGIN_DIRS", false},
 
 	{"codex", "another matcher", ".codex/hooks.json", `"matcher":".*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing"`, false},
 	{"codex", "another time", ".codex/hooks.json", `"timeout":300,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, `"timeout":1,"tool":"decide","type":"mcp_tool"}],"matcher":".*"`, "hooks[0].timeout is 1", false},
@@ -228,6 +240,8 @@ func TestNoStrays(t *testing.T) {
 		"a hook of another event":       {"claude-code", ".claude/settings.json", `"PreToolUse": [`, `"PostToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]}],"PreToolUse": [{"matcher":"x","hooks":[]},`},
 		"a server's time in a profile":  {"codex", ".codex/p.config.toml", "", "[mcp_servers.slack]\nenabled = false\ntool_timeout_sec = 9\n"},
 		"hooks are not off":             {"claude-code", ".claude/settings.json", `{"model"`, `{"disableAllHooks":false,"deniedMcpServers":[{"serverName":"o"}],"allowedMcpServers":[{"serverName":"ocipd-gate"}],"env":{"PATH":"/x","NODE_OPTIONS":"-r x","CLAUDE_CODE_USE_BEDROCK":"1"},"model"`},
+		"hooks in an agent's text":      {"claude-code", ".claude/agents/a.md", "", "---\ndescription: Use when: hooks fail\n---\nhooks: {PreToolUse: [{hooks: [{type: command}]}]}\n"},
+		"an agent's hook of its end":    {"claude-code", ".claude/agents/a.md", "", "---\nhooks:\n  Stop:\n    - hooks: [{type: command, command: x}]\n---\n"},
 		"a server's path":               {"claude-code", ".claude.json", `"env":{"T":"x"}`, `"env":{"PATH":"/x","NODE_OPTIONS":"-r x"}`},
 		"a server's arguments":          {"claude-code", ".claude.json", `"server-slack"]`, `"server-slack@2"]`},
 		"a table in our block":          {"codex", ".codex/config.toml", "# What ocipd integrate has entered ends here.\n", "[tui]\nx = 1\n# What ocipd integrate has entered ends here.\n"},
@@ -239,7 +253,7 @@ func TestNoStrays(t *testing.T) {
 		r := Find(tt.runtime)
 		plan, err := r.Behind(p, "alice")
 		apply(t, plan, err)
-		if strings.HasSuffix(tt.file, "p.config.toml") {
+		if strings.HasSuffix(tt.file, "p.config.toml") || strings.HasSuffix(tt.file, ".md") {
 			write(t, file, "")
 		}
 		text := read(t, file)

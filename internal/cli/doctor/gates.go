@@ -78,7 +78,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 			what[i] = strays[i].String()
 		}
 		return failed("%s: its gate does not hold as it was entered: %s", r.Title, strings.Join(what, "; ")).
-			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, take out there", r.Name)
+			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, and a hook of others, take out there", r.Name)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
