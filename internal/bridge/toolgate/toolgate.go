@@ -27,6 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
@@ -166,13 +167,17 @@ func read(raw []byte) (*question, error) {
 	return q, nil
 }
 
-// parting separates the server from the tool in a runtime's names of tools.
-const parting = "__"
+// mcpPrefix begins a runtime's names of tools of MCP servers, and parting separates the server from
+// the tool.
+const (
+	mcpPrefix = "mcp__"
+	parting   = "__"
+)
 
 // server returns the MCP server of a tool, and the tool's name there. The name can be
 // ambiguous: see [question.sure].
 func (q *question) server() (server, tool string) {
-	rest, ok := strings.CutPrefix(q.Tool, "mcp__")
+	rest, ok := strings.CutPrefix(q.Tool, mcpPrefix)
 	if !ok {
 		return "", q.Tool
 	}
@@ -190,31 +195,55 @@ func (q *question) sure() bool {
 	return server != "" && tool != "" && !strings.HasPrefix(tool, "_") && !strings.Contains(tool, parting)
 }
 
+// among reports whether a list names the server of a tool: by its name, or by its list and name.
+// No runtime has a colon in the name of a list.
+func (q *question) among(servers []string) bool {
+	server, _ := q.server()
+	return slices.ContainsFunc(servers, func(one string) bool {
+		source, name, ok := strings.Cut(one, ":")
+		return ok && source == q.Source && name == server || !ok && one == server
+	})
+}
+
+// data is the daemon's input for the call. No map describes the tools of a server that is not
+// behind the proxy.
+func (q *question) data(runtime string) api.Object {
+	server, tool := q.server()
+	data := api.Object{"toolName": api.String(tool), "params": q.Input, "runtime": api.String(runtime)}
+	for name, text := range map[string]string{"mcpServer": server, "cwd": q.Folder, "session": q.Session, "toolCallId": q.Call} {
+		if text != "" {
+			data[name] = api.String(text)
+		}
+	}
+	if strings.HasPrefix(q.Tool, mcpPrefix) {
+		arguments, err := toolmap.Members(q.Input, 0)
+		if err != nil || new(toolmap.Map).Shows(tool, arguments) {
+			data["unmapped"] = jsontext.Value("true")
+		}
+	}
+	return data
+}
+
 // use answers a call of the tool.
 func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 	q, err := read(raw)
 	if err != nil {
 		return failed(err)
 	}
-	server, tool := q.server()
+	server, _ := q.server()
 	switch {
 	case server == Name || server == strings.ReplaceAll(Name, "-", "_"): // as Codex writes it
 		return answer(q, "deny", "ocipd: this tool is for the runtime alone")
 	case server == Canary:
 		return g.canary(ctx, q)
-	case q.Event == before && q.sure() && (slices.Contains(g.o.Without, server) || slices.Contains(g.o.Without, q.Source+":"+server)):
+	case q.Event == before && q.sure() && q.among(g.o.Without):
 		return answer(q, "allow", "")
 	case q.Event == permission && g.o.Prompts != nil && !slices.Contains(g.o.Prompts, server):
 		return text("{}", false)
 	case q.Event == permission && g.decided(q.key()):
 		return answer(q, "allow", "")
 	}
-	data := api.Object{"toolName": api.String(tool), "params": q.Input, "runtime": api.String(g.o.Runtime)}
-	for name, text := range map[string]string{"mcpServer": server, "cwd": q.Folder, "session": q.Session, "toolCallId": q.Call} {
-		if text != "" {
-			data[name] = api.String(text)
-		}
-	}
+	data := q.data(g.o.Runtime)
 	for until := time.Now().Add(g.o.Hold); ; {
 		got, err := g.ask(ctx, api.ToolExecuting, data.Append(nil), "")
 		switch {

@@ -36,6 +36,9 @@ func TestNothingIsLetGoUndecided(t *testing.T) {
 		{"of that server, where no proxy is asked", `{"event":"PermissionRequest","tool":"mcp__slack__send","input":{}}`, `"behavior":"deny"`, false},
 		{"of a server in the user's list", `{"event":"PreToolUse","tool":"mcp__github__x","source":"user","input":{}}`, `{}`, false},
 		{"of its namesake in a project's list", `{"event":"PreToolUse","tool":"mcp__github__x","source":"project","input":{}}`, `"deny"`, false},
+		{"of a server with the name of a list and a server", `{"event":"PreToolUse","tool":"mcp__user:github__x","source":"project","input":{}}`, `"deny"`, false},
+		{"of a server without a list", `{"event":"PreToolUse","tool":"mcp__user:github__x","input":{}}`, `"deny"`, false},
+		{"of a list with a colon", `{"event":"PreToolUse","tool":"mcp__github__x","source":"x:user","input":{}}`, `"deny"`, false},
 		{"of the gate", `{"event":"PreToolUse","tool":"mcp__ocipd-gate__decide","input":{}}`, `for the runtime alone`, false},
 		{"of the gate, as Codex writes it", `{"event":"PreToolUse","tool":"mcp__ocipd_gate__decide","input":{}}`, `for the runtime alone`, false},
 		{"a canary", `{"event":"PreToolUse","tool":"mcp__ocipd-canary__send","input":{"to":"x","text":"t"}}`, `the canary could not be decided`, false},
@@ -134,6 +137,33 @@ func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
 		cancel()
 		if text := got.Content[0].(*mcp.TextContent).Text; strings.Contains(text, "deny") != asked {
 			t.Errorf("%s is answered %s", tool, text)
+		}
+	}
+}
+
+// A tool of an MCP server that takes text counts as unmapped, as behind the proxy: with tools:
+// enforce, a person is asked. A tool of the runtime itself does not.
+func TestToolsOfServersAreUnmapped(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		tool, input string
+		unmapped    bool
+	}{
+		{"mcp__slack__slack_post_message", `{"channel_id":"C1","text":"hello"}`, true},
+		{"mcp__slack__post", `{"where":"C1","what":"hello there"}`, true},
+		{"mcp__slack__post", `{"hello there":1}`, true},
+		{"mcp__slack__post", `{"a":{"body":"x"}}`, true},
+		{"mcp__slack__post", `{"text":"x","Text":"y"}`, true},
+		{"mcp__slack", `{"text":"hello"}`, true},
+		{"mcp__slack__list", `{"channel_id":"C1","limit":3}`, false},
+		{"Bash", `{"command":"echo hello there"}`, false},
+	} {
+		q, err := read([]byte(`{"event":"PreToolUse","tool":"` + tt.tool + `","input":` + tt.input + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(q.data("codex")["unmapped"]) == "true"; got != tt.unmapped {
+			t.Errorf("%s %s: %t", tt.tool, tt.input, got)
 		}
 	}
 }
