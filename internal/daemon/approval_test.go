@@ -942,10 +942,10 @@ func TestApprovalLikelihood(t *testing.T) {
 	h := build(t, acme)
 	alice := h.agent("@acme/alice")
 	for content, want := range map[string][2]string{
-		"We talked about the promise.":            {"medium", `its words, "promise" is the name of a thing, keyword`},
-		"Deal, I promise.":                        {"high", `acceptance, the sender does it: "promise" in the first person, its words`},
+		"We talked about the promise.":            {"medium", `its words; "promise" is the name of a thing; keyword`},
+		"Deal, I promise.":                        {"high", `acceptance; the sender does it: "promise" in the first person; its words`},
 		"Ich liefere Ihnen das am Freitag.":       {"high", "de"},
-		"Let me confirm whether the file exists.": {"low", `its words, "confirm" means to check something`},
+		"Let me confirm whether the file exists.": {"low", `its words; "confirm" means to check something`},
 	} {
 		held := alice.held(ocip.CommitmentRequiresHuman, "agent:bob:main", content, fresh(nil))
 		saw := h.shown(held.ApprovalID)
