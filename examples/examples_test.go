@@ -96,26 +96,30 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// place is a daemon of its own with the examples' configuration.
+// place is a daemon of its own with a configuration of the examples.
 type place struct {
 	*testing.T
-	env []string
+	env    []string
+	socket string
 }
 
-func serve(t *testing.T) *place {
+func serve(t *testing.T) *place { return serveBy(t, "ocipd.yaml") }
+
+func serveBy(t *testing.T, config string, args ...string) *place {
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &place{t, append(os.Environ(), "OPENCLAWOS_KERNEL_SOCKET="+dir+"/run/kernel.sock", "XDG_STATE_HOME="+dir+"/state",
-		"XDG_CONFIG_HOME="+dir, "PATH="+tools.dir+":"+os.Getenv("PATH"))}
-	config, err := filepath.Abs("ocipd.yaml")
+	socket := dir + "/run/kernel.sock"
+	p := &place{t, append(os.Environ(), "OPENCLAWOS_KERNEL_SOCKET="+socket, "XDG_STATE_HOME="+dir+"/state",
+		"XDG_CONFIG_HOME="+dir, "PATH="+tools.dir+":"+os.Getenv("PATH")), socket}
+	config, err = filepath.Abs(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// On a busy machine a policy exceeds its usual limit, and denies.
-	daemon := p.command("ocipd", "serve", "--config", config, "--set", "policy.timeout=20s")
+	daemon := p.command("ocipd", append([]string{"serve", "--config", config, "--set", "policy.timeout=20s"}, args...)...)
 	var log bytes.Buffer
 	daemon.Stderr = &log
 	if err := daemon.Start(); err != nil {

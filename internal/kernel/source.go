@@ -61,10 +61,10 @@ func sourceOf(k *ruleset, app, key string, origin *directory.Origin, agent *Agen
 	case app == agent.App && k.directory.Local(claimed.InstanceID) != nil:
 		// Its runtime delivers messages between agents of this daemon by itself.
 		return from, true
-	case claim.Elsewhere:
-		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
 	case channel == directory.AgentChannel && mayCarry != nil:
 		return deny(ocip.SourceMismatch, "receiver", mayCarry.Error())
+	case claim.Elsewhere:
+		return deny(ocip.SourceMismatch, "receiver", fmt.Sprintf("the envelope is of agent %s, and the directory does not have that agent at this session", claimed.InstanceID))
 	}
 	return from, false
 }
