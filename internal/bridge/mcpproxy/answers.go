@@ -95,8 +95,9 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 	return nil, o.own
 }
 
-// refusedCode is the code of a request that is refused, among those that JSON-RPC leaves to servers.
-const refusedCode = -32000
+// refusedCode is the code of a request that is refused, among those that JSON-RPC leaves to servers. invalidCode is
+// JSON-RPC's for invalid params, with which servers refuse a state that they have not given.
+const refusedCode, invalidCode = -32000, -32602
 
 // errorLine answers a request with an error.
 func errorLine(id jsontext.Value, code int, no *refusal) []byte {

@@ -40,7 +40,7 @@ func isDigit(r rune) bool  { return '0' <= r && r <= '9' }
 
 // Bounds for ids, for the names in a client's description of itself, and for its capabilities.
 const (
-	idWords       = 2
+	idWords       = 3
 	nameWords     = 6
 	longestNumber = 20
 	maxCapable    = 8 << 10

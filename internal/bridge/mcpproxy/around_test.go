@@ -87,6 +87,9 @@ func TestNothingUndecidedAroundACall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, client := clientSays(t, new(asking).options(t), "{}", `{"jsonrpc":"2.0",`+tc.says+`}`)
+			if name == "a state" && !strings.Contains(client, `"error":{"code":-32602,`) {
+				t.Errorf("a state of another is refused by %s", client)
+			}
 			if strings.Contains(server, leak) || strings.Contains(server, "65656565") || !strings.Contains(server, tc.gets) || tc.gets == "" && server != "" {
 				t.Errorf("the server gets %q, and the client %s", server, client)
 			}
@@ -171,6 +174,25 @@ func TestErrorsOfTheClientHaveNoWords(t *testing.T) {
 		server, _ := clientSays(t, withoutDaemon(), asks, `{"jsonrpc":"2.0","id":5,"error":`+said+`}`)
 		if server != `{"jsonrpc":"2.0","id":5,"error":`+want+"}\n" {
 			t.Errorf("of %s the server gets %s", said, server)
+		}
+	}
+}
+
+// The introductions of real clients pass without a decision.
+func TestRealClientsIntroduceThemselves(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t.Context(), withoutDaemon())
+	for said, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"server-discover-probe-1","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"claude-code","title":"Claude Code","version":"2.1.330","websiteUrl":"https://claude.com/claude-code"},"io.modelcontextprotocol/clientCapabilities":{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}}}}`: `{"jsonrpc":"2.0","id":"server-discover-probe-1","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"claude-code","title":"Claude Code","version":"2.1.330"},"io.modelcontextprotocol/clientCapabilities":{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}}}}` + "\n",
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"experimental":{"codex/auth-change":{}},"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"codex-mcp-client","title":"Codex","version":"0.169.0"}}}`:                                                                                                                                                          "",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":0}}}`: "",
+	} {
+		f, err := parse([]byte(said))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pass, known := around(p, []byte(said), &f, ""); !known || string(pass) != said && string(pass) != want {
+			t.Errorf("of %s passes %s, %t", said, pass, known)
 		}
 	}
 }

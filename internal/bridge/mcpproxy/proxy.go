@@ -254,7 +254,8 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 		return
 	}
 	if no := foreign(p, c); no != nil {
-		p.refuse(c, no)
+		p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.code, "reason", no.reason)
+		via.tell(errorLine(c.id, invalidCode, no))
 		return
 	}
 	if passesUnasked(p, c) {
