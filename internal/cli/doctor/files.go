@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,6 +72,7 @@ func (d *Examiner) configuration() (found []Diagnosis) {
 		found = append(found, failed("there is no %s, which approvals.allowed_signers names", file).advise("put the file there: the daemon does not start without it"))
 	}
 	found = append(found, d.named()...)
+	found = append(found, taskPrograms(d.cfg, exec.LookPath)...)
 	if len(found) > 0 {
 		return found
 	}
@@ -115,6 +117,38 @@ func (d *Examiner) named() (found []Diagnosis) {
 		look("the list of authorities of the sink "+s.Name, s.TLS.CA, key+"ca")
 		look("the certificate of the sink "+s.Name, s.TLS.Cert, key+"cert")
 		look("the key of the sink "+s.Name, s.TLS.Key, key+"key")
+	}
+	return found
+}
+
+// taskPrograms checks the programs of tasks that the configuration names. Attempts and effects of
+// tasks fail without them, which otherwise shows at the first one only.
+func taskPrograms(c *config.Config, find func(name string) (path string, err error)) (found []Diagnosis) {
+	for i := range c.Tasks.Actors {
+		a := &c.Tasks.Actors[i]
+		if a.ACP == nil {
+			continue
+		}
+		for _, of := range []struct {
+			key     string
+			command []string
+		}{{"command", a.ACP.Command}, {"wrap", a.ACP.Wrap}} {
+			key := fmt.Sprintf("tasks.actors[%d].acp.%s", i, of.key)
+			if len(of.command) == 0 {
+				continue
+			}
+			found = append(found, decides("the program of actor "+a.Name, key, of.command[:1])...)
+			if _, err := find(of.command[0]); err != nil {
+				found = append(found, failed("%s, which %s names, is no program that can be started: the attempts of actor %s fail", of.command[0], key, a.Name).
+					advise("install it, or name another: %s", key))
+			}
+		}
+	}
+	if c.Tasks.Run.Lobster != "" {
+		if _, err := find("lobster"); err != nil {
+			found = append(found, warned("tasks.run.lobster is actor %s, and Lobster is not on the PATH", c.Tasks.Run.Lobster).
+				advise("npm install -g @clawdbot/lobster, or name the program: ocipd task run --lobster-program PROGRAM"))
+		}
 	}
 	return found
 }
