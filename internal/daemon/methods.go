@@ -166,7 +166,7 @@ func taskMethods(d *Daemon) []ipc.Method {
 		ipc.Task("task.ask_permission", api.Unsigned, taskSession.AskPermission),
 		ipc.Task("task.grant", api.Signed, taskSession.Grant),
 		ipc.Task("task.revoke_grant", api.Unsigned, taskSession.RevokeGrant),
-		ipc.Task("task.grants", api.Reads, tasks.Grants),
+		ipc.Task("task.grants", api.Reads, func(s *tasks.Session, ctx context.Context, p *taskapi.GrantsParams) (taskapi.Grants, error) { return tasks.Grants(ctx, s, p) }),
 		ipc.Task("task.list", api.Reads, taskSession.List),
 		ipc.Task("task.import", api.Signed, taskSession.Import),
 		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),

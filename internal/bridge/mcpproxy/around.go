@@ -317,5 +317,5 @@ func (c *toolCall) odd() jsontext.Value {
 		return nil
 	}
 	said, _ := toolmap.Text(c.id)
-	return jsontext.Value(api.String(said))
+	return api.String(said)
 }

@@ -48,7 +48,7 @@ func ownWords(p *proxy, session string, m toolmap.Member) bool {
 			return false
 		}
 		if plain, err := url.PathUnescape(said); err == nil {
-			m.Value = jsontext.Value(api.String(plain))
+			m.Value = api.String(plain)
 		}
 	}
 	return (!ok || m.Name != "name" || !gave(p, session, said)) && toolmap.SaysText(&m)

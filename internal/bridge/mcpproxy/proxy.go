@@ -197,14 +197,14 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pa
 		p.malformed(via, why)
 		return nil, nil
 	}
-	switch {
-	case f.method == "":
+	switch f.method {
+	case "":
 		p.ready.Do(p.begin)
 		(&toolCall{via: via}).reply(p, f, session)
 		return nil, nil
-	case f.method == "notifications/initialized":
+	case "notifications/initialized":
 		p.ready.Do(p.begin)
-	case f.method == "notifications/cancelled":
+	case "notifications/cancelled":
 		if p.cancelled(line, f, session) {
 			return nil, nil
 		}

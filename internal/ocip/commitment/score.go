@@ -192,6 +192,7 @@ func namesOf(parts []part, l Likelihood, most int) (names []string) {
 			return p.weight
 		case Low:
 			return -p.weight
+		case Medium:
 		}
 		return max(p.weight, -p.weight)
 	}

@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +41,7 @@ const (
 )
 
 // Grants answers task.grants: the grants by which somebody may act now.
-func Grants(s *Session, ctx context.Context, p *taskapi.GrantsParams) (taskapi.Grants, error) {
+func Grants(ctx context.Context, s *Session, p *taskapi.GrantsParams) (taskapi.Grants, error) {
 	t, now, want := s.t, s.t.o.Now(), usualGrants
 	if p.Limit != nil {
 		want = *p.Limit
@@ -121,14 +120,10 @@ func lastUse(ctx context.Context, t *Tasks, g *task.Grant) (at time.Time, err er
 	if err != nil {
 		return at, err
 	}
-	of := func(line []byte) bool {
-		r, err := audit.Parse(line)
-		if err != nil || r.Details["grant_id"] != g.ID || r.Event == "grant.issued" {
-			return false
+	for _, line := range lines {
+		if r, err := audit.Parse(line); err == nil && r.Details["grant_id"] == g.ID && r.Event != "grant.issued" {
+			return r.Time.UTC(), nil
 		}
-		at = r.Time.UTC()
-		return true
 	}
-	slices.ContainsFunc(lines, of)
 	return at, nil
 }
