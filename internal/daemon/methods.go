@@ -11,7 +11,6 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/logquery"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
-	"github.com/openclawos/ocipd/internal/task/tasks"
 )
 
 // client is the caller of the apps' methods: one app's connection.
@@ -166,7 +165,7 @@ func taskMethods(d *Daemon) []ipc.Method {
 		ipc.Task("task.ask_permission", api.Unsigned, taskSession.AskPermission),
 		ipc.Task("task.grant", api.Signed, taskSession.Grant),
 		ipc.Task("task.revoke_grant", api.Unsigned, taskSession.RevokeGrant),
-		ipc.Task("task.grants", api.Reads, func(s *tasks.Session, ctx context.Context, p *taskapi.GrantsParams) (taskapi.Grants, error) { return tasks.Grants(ctx, s, p) }),
+		ipc.Task("task.grants", api.Reads, taskSession.Grants),
 		ipc.Task("task.list", api.Reads, taskSession.List),
 		ipc.Task("task.import", api.Signed, taskSession.Import),
 		ipc.OperatorStream[taskapi.News]("task.watch", d.tasks.Load().Watch),

@@ -70,10 +70,10 @@ func (s *Session) Peer() api.Peer { return s.peer }
 
 // grantee is the receiver of a grant: an actor, an agent that works on no task, or an actor that
 // speaks for an agent too. Agents are the operator's to give.
-func (s *Session) grantee(who *task.Actor, p *taskapi.GrantParams) (*Actor, error) {
+func grantee(t *Tasks, who *task.Actor, p *taskapi.GrantParams) (*Actor, error) {
 	var a *Actor
 	if p.Actor != "" || p.Agent == "" {
-		a = s.t.config.Load().actor(p.Actor)
+		a = t.config.Load().actor(p.Actor)
 		if a == nil || who.Role != task.Operator && a.Tenant != who.Tenant {
 			return nil, api.Errorf(api.InvalidParams, "actor: tasks.actors has no %.64q", p.Actor)
 		}
@@ -82,9 +82,9 @@ func (s *Session) grantee(who *task.Actor, p *taskapi.GrantParams) (*Actor, erro
 		return a, nil
 	}
 	if who.Role != task.Operator {
-		return nil, s.t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant that names an agent is an operator's to give"})
+		return nil, t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant that names an agent is an operator's to give"})
 	}
-	tenant, err := s.t.o.Agent(p.Agent)
+	tenant, err := t.o.Agent(p.Agent)
 	switch {
 	case err != nil:
 		return nil, err

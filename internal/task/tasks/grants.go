@@ -41,7 +41,7 @@ const (
 )
 
 // Grants answers task.grants: the grants by which somebody may act now.
-func Grants(ctx context.Context, s *Session, p *taskapi.GrantsParams) (taskapi.Grants, error) {
+func (s *Session) Grants(ctx context.Context, p *taskapi.GrantsParams) (taskapi.Grants, error) {
 	t, now, want := s.t, s.t.o.Now(), usualGrants
 	if p.Limit != nil {
 		want = *p.Limit

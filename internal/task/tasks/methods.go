@@ -316,7 +316,7 @@ const longestGrant = 30 * 24 * time.Hour
 // Grant answers task.grant.
 func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Granted, error) {
 	who := s.as(ctx, p.TaskID)
-	a, err := s.grantee(who, p)
+	a, err := grantee(s.t, who, p)
 	if err != nil {
 		return taskapi.Granted{}, err
 	}
