@@ -502,7 +502,7 @@ func TestResearch(t *testing.T) {
 		{"yolo", "yolo", "yolo", "no mode in which it asks"},
 	} {
 		offered := &sdk.SessionModeState{}
-		for _, id := range strings.FieldsSeq(tt.offered) {
+		for id := range strings.FieldsSeq(tt.offered) {
 			offered.AvailableModes = append(offered.AvailableModes, sdk.SessionMode{Id: sdk.SessionModeId(id)})
 		}
 		if set, warning := readMode(tt.actors, offered); set != tt.set || !strings.Contains(warning, tt.warning) || (warning == "") != (tt.warning == "") {
