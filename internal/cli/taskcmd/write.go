@@ -411,7 +411,7 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 	flags := c.Flags()
 	flags.StringVar(&id, "task", "", "the task's `ID`")
 	flags.StringVar(&key, "key", "", "the effect's idempotency `KEY`")
-	flags.StringVar(&digest, "digest", "", "the `DIGEST` that was approved (default the one asked for last)")
+	flags.StringVar(&digest, "digest", "", "the `DIGEST` of the request that was approved, as task show --json has it for the effect (default the one asked for last)")
 	flags.BoolVar(&compensation, "compensation", false, "undo it instead, once")
 	flags.IntVar(&wait, "wait", 15, "wait for its end for `SECONDS` at most, up to 20")
 	flags.StringVar(&file, "out", "", "write the token of what is the caller's to do to this `FILE`")
