@@ -102,8 +102,24 @@ type words struct {
 	// there is none.
 	headings map[string]string
 	none     map[string]bool
-	// vague and open match the words of their kind.
-	vague, open *regexp.Regexp
+	// vague and open find the words of their kind.
+	vague, open finder
+}
+
+// finder finds one of many words. A change of a task asks about each criterion, and the expression
+// takes many times as long as a look whether any of the words is there at all.
+type finder struct {
+	words      []string
+	expression *regexp.Regexp
+}
+
+// find returns a text's first word, with the characters around it, or "".
+func (f *finder) find(text string) string {
+	lower := strings.ToLower(text)
+	if !slices.ContainsFunc(f.words, func(word string) bool { return strings.Contains(lower, word) }) {
+		return ""
+	}
+	return f.expression.FindString(text)
 }
 
 // known are the words of all languages.
@@ -120,10 +136,12 @@ var known = sync.OnceValue(func() *words {
 			w.none[entry] = true
 		}
 		vague, open = append(vague, alternatives(l.vague, l.joined)...), append(open, alternatives(l.open, l.joined)...)
+		w.vague.words, w.open.words = append(w.vague.words, strings.Split(l.vague, ",")...), append(w.open.words, strings.Split(l.open, ",")...)
 	}
-	w.vague = regexp.MustCompile("(?i)" + strings.Join(vague, "|"))
+	w.vague.expression = regexp.MustCompile("(?i)" + strings.Join(vague, "|"))
 	// Spanish and Portuguese have a word todo.
-	w.open = regexp.MustCompile(`\bTODO\b|(?i:\btodo\s*:|\?{3}|` + strings.Join(open, "|") + `)`)
+	w.open.words = append(w.open.words, "todo", "???")
+	w.open.expression = regexp.MustCompile(`\bTODO\b|(?i:\btodo\s*:|\?{3}|` + strings.Join(open, "|") + `)`)
 	return w
 })
 

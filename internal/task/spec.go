@@ -99,11 +99,11 @@ func folded(s string) string { return strings.ToLower(strings.Join(strings.Field
 // criterion can pass and be wrong.
 func weakness(c string) string {
 	c = canonical(strings.TrimSpace(c))
-	switch vague := trimmed(known().vague.FindString(c)); {
+	switch vague, open := trimmed(known().vague.find(c)), trimmed(known().open.find(c)); {
 	case short(c):
 		return "it is too short, with fewer than 3 words or 15 letters, 8 in Chinese, Japanese or Korean: say what is checked, and how"
-	case known().open.MatchString(c):
-		return fmt.Sprintf("it has %q: decide it", trimmed(known().open.FindString(c)))
+	case open != "":
+		return fmt.Sprintf("it has %q: decide it", open)
 	case vague != "" && !checkable.MatchString(c):
 		return fmt.Sprintf("%q can not be checked: name a number, a command, a text or a path", vague)
 	}
