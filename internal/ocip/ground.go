@@ -32,7 +32,7 @@ func guess(r *Rules, hits []commitment.Hit, content string, asked bool) Guess {
 		return Guess{}
 	}
 	score := commitment.ScoreOf(r.Commitments, hits, content, asked)
-	return Guess{Likelihood: score.Likelihood(), LikelyBecause: strings.Join(score.Reasons, "; "), Chance: score.Chance()}
+	return Guess{Likelihood: score.Likelihood(), LikelyBecause: commitment.JoinReasons(score.Reasons), Chance: score.Chance()}
 }
 
 // place orders grounds for people, the likeliest first: a commitment, the other rules, and a

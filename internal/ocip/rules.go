@@ -175,7 +175,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
 			words.Guess = guess(m.Rules, hits, m.Content, m.before(v).Asked)
 			if weighed != nil {
-				words.LikelyBecause = strings.Join(weighed.Reasons, "; ")
+				words.LikelyBecause = commitment.JoinReasons(weighed.Reasons)
 			}
 			grounds = append(grounds, words)
 		}

@@ -118,8 +118,8 @@ const research = "research"
 // Research reports whether the attempt only reads and reports: it makes no work, and plans no effect.
 func (a *Attempt) Research() bool { return a.Executor == research }
 
-// mayPlan refuses an effect of whoever makes an attempt that only reads, and of an executor whose
-// attempt does not run.
+// mayPlan refuses an effect if the caller's own attempt only reads, or if the caller is an executor
+// without a running attempt.
 func (d *draft) mayPlan() error {
 	a := d.t.Running()
 	if a != nil && a.Research() && a.Actor == d.who.Name {

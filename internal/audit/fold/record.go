@@ -298,8 +298,8 @@ func readRound(text []byte) (s Said, ok bool) {
 	return s, true
 }
 
-// membersOf finds the members of a message's line. A member that makes another statement, that
-// comes twice, or whose text has an escape is for the JSON library.
+// membersOf finds the members of a message's line. It leaves the line to the JSON library if a
+// member makes another statement, comes twice, or has an escape in its text.
 func membersOf(text []byte) (m round, ok bool) {
 	for len(text) > 0 && text[0] != '}' {
 		name, value, rest, ok := cutMember(text)

@@ -12,8 +12,9 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// The daemon decides about a call's arguments. What stands around them, and in requests that need no decision,
-// has a form in which it says nothing, or is dropped, or makes the request one that is decided about.
+// The daemon decides about a call's arguments. The other members of a call, and the members of requests that need
+// no decision, could carry text past it. So the proxy passes only members whose form has no room for a text. It
+// drops each other one, or has the daemon decide about the whole request.
 
 // isName reports whether a text has the form of an id or a name: at most so many short words, and else numbers
 // and hexadecimal digits. No key or token of a service has that form, except a hexadecimal one.

@@ -13,10 +13,10 @@ import (
 
 // likelyOf is the likelihood of a commitment, with its reasons. Names of rules are none.
 func likelyOf(a *api.ApprovalSummary) string {
-	reasons := slices.DeleteFunc(strings.Split(a.LikelyBecause, "; "), func(reason string) bool {
+	reasons := slices.DeleteFunc(commitment.SplitReasons(a.LikelyBecause), func(reason string) bool {
 		return reason == commitment.RuleKeyword || slices.Contains(commitment.Families(), reason)
 	})
-	return strings.TrimSuffix(chanceOf(a)+": "+strings.Join(reasons, "; "), ": ")
+	return strings.TrimSuffix(chanceOf(a)+": "+commitment.JoinReasons(reasons), ": ")
 }
 
 // chanceOf is the likelihood of a commitment, with the estimate behind it.

@@ -64,6 +64,15 @@ type Score struct {
 	Words []string
 }
 
+// reasonMark parts the reasons in one text: a reason can have a comma.
+const reasonMark = "; "
+
+// JoinReasons and SplitReasons turn reasons into one text, and back.
+func JoinReasons(reasons []string) string { return strings.Join(reasons, reasonMark) }
+
+// SplitReasons is the inverse of [JoinReasons].
+func SplitReasons(text string) []string { return strings.Split(text, reasonMark) }
+
 // MaxWords bounds the words of a [Score].
 const MaxWords = 5
 

@@ -8,8 +8,8 @@ import (
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// hideProcesses leaves the processes of principals out of a view, which tell nothing to an actor. The
-// lists of the view are its own; what they refer to is the stored task's.
+// hideProcesses removes the process ids of principals from a view for an actor. It copies each list
+// before it changes an element, because the stored task has the same list.
 func hideProcesses(v *taskapi.View) {
 	v.Spec.By.Processes = nil
 	v.Specs, v.Attempts, v.Artifacts = slices.Clone(v.Specs), slices.Clone(v.Attempts), slices.Clone(v.Artifacts)
