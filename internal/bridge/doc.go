@@ -9,6 +9,8 @@
 //   - acp: runs an ACP agent on one attempt or review, and has the daemon decide about its tool calls
 //   - codexprobe: tries whether Codex asks its hooks about text typed into an open
 //     shell, and about calls from scripts
+//   - gatelink: connects a proxy to the daemon under an agent's grant: questions, people's
+//     decisions, outcomes
 //   - integrate: puts the MCP servers of agent runtimes behind the proxy and the plugin
 //     into OpenClaw, undoes that, tests the gates, and reports changes by others
 //   - legacy: reads the files of a project of the protocol's first version, for `ocipd task import`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -100,8 +101,8 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 const refusedCode, invalidCode = -32000, -32602
 
 // errorLine answers a request with an error.
-func errorLine(id jsontext.Value, code int, no *refusal) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s,"data":{"code":%s}}}`+"\n", id, code, api.String("ocipd: refused ("+no.code+"): "+no.reason), api.String(no.code))
+func errorLine(id jsontext.Value, code int, no *gatelink.Refusal) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s,"data":{"code":%s}}}`+"\n", id, code, api.String("ocipd: refused ("+no.Code+"): "+no.Reason), api.String(no.Code))
 }
 
 // outcomeOf derives the outcome of a call from its answer.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -283,7 +284,7 @@ func givenKey(session, text string) key {
 }
 
 // foreign reports why a call's state cannot pass: the server has not given it to its client.
-func foreign(p *proxy, c *toolCall) *refusal {
+func foreign(p *proxy, c *toolCall) *gatelink.Refusal {
 	list := c.members
 	if c.whole {
 		list = c.arguments
@@ -295,7 +296,7 @@ func foreign(p *proxy, c *toolCall) *refusal {
 	if said, ok := toolmap.Text(state.Value); ok && gave(p, c.named.session, said) {
 		return nil
 	}
-	return &refusal{"MALFORMED", fmt.Sprintf("the %s is none that the server has given in this session", stateMember)}
+	return &gatelink.Refusal{Code: "MALFORMED", Reason: fmt.Sprintf("the %s is none that the server has given in this session", stateMember)}
 }
 
 // remembers notes the state in an answer of the server, with which the client goes on with a call.

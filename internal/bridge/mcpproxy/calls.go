@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -44,14 +45,14 @@ func parseRequest(line []byte, f *frame) (*toolCall, error) {
 // permit asks the daemon about a call of a tool that sends no message, and waits if a
 // person has to decide. It calls asked before it waits. arguments are set if interceptors
 // changed the call's.
-func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked func()) (arguments jsontext.Value, no *refusal) {
-	if p.o.Link.exempted() {
+func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked func()) (arguments jsontext.Value, no *gatelink.Refusal) {
+	if p.o.Link.Exempted() {
 		return nil, nil
 	}
 	var over <-chan time.Time
 	for {
-		v, err := p.o.Link.permit(ctx, p.question(c, m))
-		if no := v.refusal(err); no != nil {
+		v, err := permit(ctx, p.o.Link, p.question(c, m))
+		if no := v.Refusal(err); no != nil {
 			return nil, no
 		}
 		if v.Allowed {
@@ -65,10 +66,10 @@ func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked f
 		}
 		switch err := p.awaitWord(ctx, c, v.ApprovalID, over); {
 		case errors.Is(err, errOver):
-			return nil, &refusal{"HELD", "a person has to approve the call (ocipd approvals show " + v.ApprovalID + "); once that is done, the same call is let through. Do not call it again before your user says so"}
+			return nil, &gatelink.Refusal{Code: "HELD", Reason: "a person has to approve the call (ocipd approvals show " + v.ApprovalID + "); once that is done, the same call is let through. Do not call it again before your user says so"}
 		case err != nil:
 			p.withdraw(v.ApprovalID, "the call was given up")
-			return nil, &refusal{"CANCELLED", "the call was cancelled"}
+			return nil, &gatelink.Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
 		}
 	}
 }
@@ -105,7 +106,7 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 }
 
 // changed returns the arguments as interceptors changed them, or nil.
-func changed(c *toolCall, data jsontext.Value) (jsontext.Value, *refusal) {
+func changed(c *toolCall, data jsontext.Value) (jsontext.Value, *gatelink.Refusal) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -114,16 +115,16 @@ func changed(c *toolCall, data jsontext.Value) (jsontext.Value, *refusal) {
 		Answers jsontext.Value `json:"inputResponses"`
 	}
 	if err := json.Unmarshal(data, &now, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return nil, refusedBy(err)
+		return nil, gatelink.RefusedBy(err)
 	}
 	changed := !same(now.Params, c.given())
 	switch {
 	case !same(now.Answers, c.answers) || c.whole && changed:
-		return nil, &refusal{"UNCLEAR", "an interceptor changed what cannot be changed here"}
+		return nil, &gatelink.Refusal{Code: "UNCLEAR", Reason: "an interceptor changed what cannot be changed here"}
 	case !changed:
 		return nil, nil
 	case now.Params.Kind() != '{':
-		return nil, &refusal{"UNCLEAR", "an interceptor made no object of the arguments"}
+		return nil, &gatelink.Refusal{Code: "UNCLEAR", Reason: "an interceptor made no object of the arguments"}
 	}
 	return now.Params, nil
 }
@@ -145,11 +146,11 @@ func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-ch
 	defer alive.Stop()
 	var asked time.Time
 	for n, ask := 1, true; ; {
-		changed, live := p.o.Link.news()
+		changed, live := p.o.Link.News()
 		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
 			asked = p.o.Now()
 			var now api.AgentApproval
-			if err := p.o.Link.call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now); err == nil && now.Status != api.ApprovalPending {
+			if err := p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now); err == nil && now.Status != api.ApprovalPending {
 				return nil
 			}
 		}
@@ -174,7 +175,7 @@ func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-ch
 
 // withdraw withdraws an approval request.
 func (p *proxy) withdraw(id, why string) {
-	if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
+	if err := p.o.Link.Call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
 		p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
 	}
 }
@@ -192,22 +193,22 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	}
 	opens(p, c.named)
 	if err := c.via.send(line); err != nil {
-		p.refuse(c, &refusal{"FAILED", "the MCP server is gone"})
+		p.refuse(c, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}
 }
 
 // permit asks the daemon about a call.
-func (l *Link) permit(ctx context.Context, data api.Object) (v verdict, err error) {
-	err = l.ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
+func permit(ctx context.Context, l *gatelink.Link, data api.Object) (v gatelink.Verdict, err error) {
+	err = l.Ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
 	return v, err
 }
 
 // undecidable refuses a message whose id makes its answer unrecognizable.
-func undecidable(f *frame) *refusal {
+func undecidable(f *frame) *gatelink.Refusal {
 	if f.plain() {
 		return nil
 	}
-	return &refusal{"MALFORMED", "the id of a call that is decided about is a whole number of at most 15 digits, or a short text of ASCII"}
+	return &gatelink.Refusal{Code: "MALFORMED", Reason: "the id of a call that is decided about is a whole number of at most 15 digits, or a short text of ASCII"}
 }
 
 // name is the server's name in its client's list, or else its map's.
@@ -252,7 +253,7 @@ func inUse(p *proxy, at key) bool {
 // passesUnasked reports whether neither a call nor its answer needs a decision.
 func passesUnasked(p *proxy, c *toolCall) bool {
 	m := p.mapped.Load()
-	if m == nil || !p.o.Link.exempted() {
+	if m == nil || !p.o.Link.Exempted() {
 		return false
 	}
 	p.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -45,12 +46,12 @@ type asked struct {
 func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolmap.Tool) (waits *asked) {
 	m, err := read(by, t, c)
 	if err != nil {
-		p.refuse(c, refusedBy(err))
+		p.refuse(c, gatelink.RefusedBy(err))
 		return nil
 	}
 	a := &asked{call: c, tool: t, m: m, account: c.via.account(), held: make(map[string]string)}
 	if no := p.ask(ctx, a, m.to); no != nil {
-		p.giveUp(a, no.reason)
+		p.giveUp(a, no.Reason)
 		if ctx.Err() == nil {
 			p.refuse(c, no)
 		}
@@ -69,16 +70,16 @@ func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolm
 }
 
 // ask has the daemon decide about each recipient. It stops at the first refusal.
-func (p *proxy) ask(ctx context.Context, a *asked, to []string) *refusal {
+func (p *proxy) ask(ctx context.Context, a *asked, to []string) *gatelink.Refusal {
 	origin := p.origin(a.account)
 	if len(a.m.to) > 1 {
 		origin += " (several recipients)"
 	}
 	for _, key := range to {
 		if ctx.Err() != nil {
-			return &refusal{"CANCELLED", "the call was cancelled"}
+			return &gatelink.Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
 		}
-		d, held, no := p.o.Link.emit(ctx, key, a.m, origin)
+		d, held, no := emit(ctx, p.o.Link, key, a.m, origin)
 		switch {
 		case no != nil:
 			return no
@@ -108,7 +109,7 @@ func (p *proxy) takeBack(a *asked, why string) {
 func (p *proxy) giveUp(a *asked, why string) {
 	p.takeBack(a, why)
 	for id := range a.held {
-		if err := p.o.Link.call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
+		if err := p.o.Link.Call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
 			p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
 		}
 		p.disown(id)
@@ -165,14 +166,14 @@ func (p *proxy) let(a *asked) {
 	arguments, answers, err := p.arguments(a)
 	if err != nil {
 		p.takeBack(a, err.Error())
-		p.refuse(a.call, refusedBy(err))
+		p.refuse(a.call, gatelink.RefusedBy(err))
 		return
 	}
 	line := a.call.with(arguments, answers)
 	o := &observer{key: a.call.named, done: func(outcome, note string) { p.report(a, outcome, note) }}
 	if err := a.call.via.pass(line, o); err != nil {
 		p.takeBack(a, "the server is gone")
-		p.refuse(a.call, &refusal{"FAILED", "the MCP server is gone"})
+		p.refuse(a.call, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}
 }
 
@@ -192,7 +193,7 @@ func (p *proxy) report(a *asked, outcome, note string) {
 }
 
 func (p *proxy) confirm(c *api.ConfirmParams) {
-	if err := p.o.Link.confirm(c); err != nil {
+	if err := p.o.Link.Confirm(c); err != nil {
 		p.o.Log.Warn("cannot say what became of a message", "claim", c.Claim, "key", c.RequestKey, "outcome", c.Outcome, "error", err)
 	}
 }
@@ -209,7 +210,7 @@ func (p *proxy) wait(ctx context.Context, a *asked) {
 		p.let(a)
 	case errors.Is(ended, errOver) && a.m.call.Answers != nil:
 		p.giveUp(a, errAnswers.Error())
-		p.refuse(a.call, &refusal{"EXPIRED", "nobody has approved it in time, and " + errAnswers.Error()})
+		p.refuse(a.call, &gatelink.Refusal{Code: "EXPIRED", Reason: "nobody has approved it in time, and " + errAnswers.Error()})
 	case errors.Is(ended, errOver):
 		p.answer(a.call, true, p.heldText(a))
 		p.background.Go(func() { p.later(a) })
@@ -224,12 +225,12 @@ var errOver = errors.New("it was waited long enough")
 // await waits until people have decided about everything that a call waits for, and redeems
 // it. ended says why it stopped waiting. If over is nil, it waits without a limit and
 // reports no progress.
-func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *refusal, ended error) {
+func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *gatelink.Refusal, ended error) {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	var asked time.Time
 	for n, tick, ask := 0, true, true; ; {
-		changed, live := p.o.Link.news()
+		changed, live := p.o.Link.News()
 		if tick && over != nil {
 			n++
 			p.progress(a.call, n)
@@ -238,7 +239,7 @@ func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left
 			asked = p.o.Now()
 			ready, no := p.decidedAll(ctx, a)
 			if no != nil {
-				p.giveUp(a, no.reason)
+				p.giveUp(a, no.Reason)
 				return no, nil
 			}
 			if ready {
@@ -273,11 +274,11 @@ func (p *proxy) heldText(a *asked) string {
 }
 
 // decidedAll asks the daemon for people's decisions about a call.
-func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refusal) {
+func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *gatelink.Refusal) {
 	ready = true
 	for id := range a.held {
 		var now api.AgentApproval
-		err := p.o.Link.call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
+		err := p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
 		if err != nil {
 			p.o.Log.Warn("cannot ask what was decided", "approval", id, "error", err)
 			return false, nil
@@ -293,18 +294,18 @@ func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *refus
 			}
 			delete(a.held, id)
 			p.disown(id)
-			return false, &refusal{now.Code, reason}
+			return false, &gatelink.Refusal{Code: now.Code, Reason: reason}
 		}
 	}
 	return ready, nil
 }
 
 // redeem claims the approved messages, and has the other recipients decided again.
-func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
+func (p *proxy) redeem(ctx context.Context, a *asked) *gatelink.Refusal {
 	ctx = context.WithoutCancel(ctx)
 	for id := range a.held {
 		var got api.Redeemed
-		err := p.o.Link.call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
+		err := p.o.Link.Call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
 		var d *decided
 		if err == nil {
 			d, err = readDecided(got.Data, nil, nil)
@@ -312,21 +313,21 @@ func (p *proxy) redeem(ctx context.Context, a *asked) *refusal {
 		if err != nil {
 			p.takeBack(a, "another part of the call cannot be sent")
 			if api.AsError(err).Code == api.Conflict {
-				return &refusal{string(api.AlreadyRedeemed), "another session has taken it, and sends it"}
+				return &gatelink.Refusal{Code: string(api.AlreadyRedeemed), Reason: "another session has taken it, and sends it"}
 			}
-			return refusedBy(err)
+			return gatelink.RefusedBy(err)
 		}
 		a.gone, a.by = append(a.gone, d), append(a.by, got.Claim)
 		p.disown(id)
 		delete(a.held, id)
 	}
 	if no := p.ask(ctx, a, a.wants); no != nil {
-		p.giveUp(a, no.reason)
+		p.giveUp(a, no.Reason)
 		return no
 	}
 	if len(a.held) > 0 {
 		p.giveUp(a, "other recipients of the same call wait for a person anew")
-		return &refusal{"HELD", "since it was approved for some recipients, others have to be approved anew; send it again"}
+		return &gatelink.Refusal{Code: "HELD", Reason: "since it was approved for some recipients, others have to be approved anew; send it again"}
 	}
 	return nil
 }
@@ -337,13 +338,13 @@ func (p *proxy) later(a *asked) {
 		for id := range a.held {
 			p.own(id, ownAnswered)
 		}
-		p.o.Link.wake()
+		p.o.Link.Wake()
 		return
 	}
 	no, ended := p.await(p.ended, a, nil, nil)
 	switch {
 	case no != nil:
-		p.o.Log.Warn("cannot send what was approved", "reason", no.reason)
+		p.o.Log.Warn("cannot send what was approved", "reason", no.Reason)
 	case ended == nil:
 		p.again(a)
 	}
@@ -388,11 +389,11 @@ func (p *proxy) release() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	for {
-		changed, _ := p.o.Link.news()
+		changed, _ := p.o.Link.News()
 		next := askEvery
 		var list api.RedeemableResult
-		p.o.Link.settle(p.ended)
-		if err := p.o.Link.call(p.ended, "agent.redeemable", nil, &list); err != nil {
+		p.o.Link.Settle(p.ended)
+		if err := p.o.Link.Call(p.ended, "agent.redeemable", nil, &list); err != nil {
 			list.Approvals = nil
 		}
 		for _, r := range list.Approvals {
@@ -440,7 +441,7 @@ func (p *proxy) sendsFor(origin string) (account string, ok bool) {
 // redeemed claims an approved message.
 func (p *proxy) redeemed(id string) *api.Redeemed {
 	var got api.Redeemed
-	if err := p.o.Link.call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
+	if err := p.o.Link.Call(p.ended, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got); err != nil {
 		if api.AsError(err).Code != api.Conflict {
 			p.o.Log.Warn("cannot take what was approved", "approval", id, "error", err)
 		}

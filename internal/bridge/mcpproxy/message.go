@@ -2,6 +2,8 @@ package mcpproxy
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -164,6 +167,29 @@ func readDecided(data jsontext.Value, asked *message, call jsontext.Value) (*dec
 		return d, nil
 	}
 	return d, json.Unmarshal(d.Metadata["mcp"], &d.call, jsontext.AllowInvalidUTF8(true))
+}
+
+// emit asks about a message to one recipient.
+func emit(ctx context.Context, l *gatelink.Link, to string, m *message, origin string) (d *decided, held string, no *gatelink.Refusal) {
+	call, err := encode(&m.call)
+	if err != nil {
+		return nil, "", gatelink.RefusedBy(err)
+	}
+	said := api.EmittedMessage{SessionKey: to, Content: api.Said(m.content), Metadata: api.Object{"mcp": call, "origin": api.String(origin)}}
+	if m.ask {
+		said.Metadata["exchange"] = jsontext.Value(`{"askPerson":true}`)
+	}
+	var v gatelink.Verdict
+	key := l.NewID()
+	err = l.Ask(ctx, key, map[string]any{"hookName": string(api.MessageSending), "data": jsontext.Value(said.Append(nil)), "requestKey": key}, &v)
+	if no := v.Refusal(err); no != nil || v.Held {
+		return nil, v.ApprovalID, no
+	}
+	if d, err = readDecided(v.Data, m, call); err != nil {
+		return nil, "", gatelink.RefusedBy(errors.Join(err, l.Confirm(&api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: short(err.Error())})))
+	}
+	d.key = key
+	return d, "", nil
 }
 
 // says returns an error if one of the tool's texts was not part of the decision. Any holder of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -116,14 +117,14 @@ func (c *toolCall) reply(p *proxy, f *frame, session string) {
 	asked := sync.OnceFunc(p.asking.Done)
 	p.background.Go(func() {
 		defer asked()
-		var no *refusal
+		var no *gatelink.Refusal
 		var err error
 		if c.arguments, err = toolmap.Members(said, 0); err == nil {
 			err = toolmap.Exactly(c.arguments)
 		}
 		switch {
 		case err != nil:
-			no = &refusal{"MALFORMED", err.Error()}
+			no = &gatelink.Refusal{Code: "MALFORMED", Reason: err.Error()}
 		case len(c.arguments) > 0:
 			_, no = p.permit(p.ended, c, p.o.Map, asked)
 		}
@@ -131,8 +132,8 @@ func (c *toolCall) reply(p *proxy, f *frame, session string) {
 			say(c.line)
 			return
 		}
-		p.o.Log.Warn("refused an answer of the client", "request", c.tool, "code", no.code, "reason", no.reason)
-		say(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%s}}`+"\n", q.id, api.String("ocipd: refused ("+no.code+")")))
+		p.o.Log.Warn("refused an answer of the client", "request", c.tool, "code", no.Code, "reason", no.Reason)
+		say(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%s}}`+"\n", q.id, api.String("ocipd: refused ("+no.Code+")")))
 	})
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"golang.org/x/sync/semaphore"
 )
@@ -38,7 +39,7 @@ type Options struct {
 	// Name is the server's name in its client's list, or "". Origin distinguishes it from
 	// others with that name.
 	Name, Origin string
-	Link         *Link
+	Link         *gatelink.Link
 	// Command is the server's command, and Env its environment.
 	Command []string
 	Env     []string
@@ -186,7 +187,7 @@ func (p *proxy) finish() {
 
 // begin starts the background work when the server takes calls.
 func (p *proxy) begin() {
-	p.background.Go(func() { p.o.Link.follow(p.ended) })
+	p.background.Go(func() { p.o.Link.Follow(p.ended) })
 	p.background.Go(p.release)
 }
 
@@ -245,7 +246,7 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 		p.malformed(via, err.Error())
 		return
 	case err != nil:
-		p.refuse(&toolCall{frame: *f, via: via}, &refusal{"MALFORMED", err.Error()})
+		p.refuse(&toolCall{frame: *f, via: via}, &gatelink.Refusal{Code: "MALFORMED", Reason: err.Error()})
 		return
 	}
 	c.via, c.named = via, key{session, f.key()}
@@ -254,7 +255,7 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 		return
 	}
 	if no := foreign(p, c); no != nil {
-		p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.code, "reason", no.reason)
+		p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.Code, "reason", no.Reason)
 		via.tell(errorLine(c.id, invalidCode, no))
 		return
 	}
@@ -300,7 +301,7 @@ func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool
 	case twice:
 		p.malformed(c.via, "the id of a call is in use")
 	case full:
-		p.refuse(c, &refusal{"TOO_MANY_HELD", "too many calls are decided about"})
+		p.refuse(c, &gatelink.Refusal{Code: "TOO_MANY_HELD", Reason: "too many calls are decided about"})
 	}
 	return !twice && !full
 }
@@ -308,23 +309,23 @@ func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool
 // decide has a call decided: as a message if its tool sends one, as a tool call otherwise or if the
 // tool acts too. It calls asked before it waits for a person, and over when the decision is made.
 func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
-	refuse := func(no *refusal) {
+	refuse := func(no *gatelink.Refusal) {
 		over()
 		p.refuse(c, no)
 	}
 	m := p.theMap()
 	t, err := toolOf(c, m)
 	if err != nil {
-		refuse(refusedBy(err))
+		refuse(gatelink.RefusedBy(err))
 		return
 	}
 	var arguments jsontext.Value
-	var no *refusal
+	var no *gatelink.Refusal
 	if t == nil || t.Acts {
 		arguments, no = p.permit(ctx, c, m, asked)
 	}
 	if t != nil && arguments != nil {
-		no = &refusal{"UNCLEAR", "an interceptor of tool calls changed the texts of a message"}
+		no = &gatelink.Refusal{Code: "UNCLEAR", Reason: "an interceptor of tool calls changed the texts of a message"}
 	}
 	if t != nil && no == nil && ctx.Err() == nil {
 		defer over()
@@ -605,14 +606,14 @@ func malformedLine(why string) []byte {
 }
 
 // refuse answers a refused call.
-func (p *proxy) refuse(c *toolCall, no *refusal) {
-	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.code, "reason", no.reason)
+func (p *proxy) refuse(c *toolCall, no *gatelink.Refusal) {
+	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.Code, "reason", no.Reason)
 	if c.method != "tools/call" {
 		// Only the result of a tool can say that it is an error.
 		c.via.tell(errorLine(c.id, refusedCode, no))
 		return
 	}
-	p.answer(c, true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.code, no.reason))
+	p.answer(c, true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.Code, no.Reason))
 }
 
 // answer answers a call with a text.

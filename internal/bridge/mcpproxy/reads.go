@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
@@ -20,13 +21,13 @@ const maxSenders = 32
 // bring has the server answer a call, and has the daemon decide about the answer as an
 // incoming message.
 func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, arguments jsontext.Value, over func()) {
-	withheld := func(no *refusal) []byte {
-		p.o.Log.Warn("withheld a result", "tool", c.tool, "code", no.code, "reason", no.reason)
-		return resultLine(c, true, fmt.Sprintf("ocipd: withheld (%s): %s. Do not read it another way; tell your user.", no.code, no.reason))
+	withheld := func(no *gatelink.Refusal) []byte {
+		p.o.Log.Warn("withheld a result", "tool", c.tool, "code", no.Code, "reason", no.Reason)
+		return resultLine(c, true, fmt.Sprintf("ocipd: withheld (%s): %s. Do not read it another way; tell your user.", no.Code, no.Reason))
 	}
 	o := &observer{key: c.named, tell: c.via.tell, spoiled: func(why string) []byte {
 		defer over()
-		return withheld(&refusal{"UNCLEAR", why})
+		return withheld(&gatelink.Refusal{Code: "UNCLEAR", Reason: why})
 	}, in: func(f *frame, line []byte) []byte {
 		defer over()
 		instead, no := p.received(ctx, c, m, r, f, line)
@@ -43,7 +44,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 	}}
 	if c.asTask {
 		over()
-		c.via.tell(withheld(&refusal{"UNCLEAR", "the result of a task would come another way"}))
+		c.via.tell(withheld(&gatelink.Refusal{Code: "UNCLEAR", Reason: "the result of a task would come another way"}))
 		return
 	}
 	if arguments != nil {
@@ -54,7 +55,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 		}
 		if err != nil {
 			over()
-			p.refuse(c, refusedBy(err))
+			p.refuse(c, gatelink.RefusedBy(err))
 			return
 		}
 		c.arguments = changed
@@ -69,23 +70,23 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 
 // received asks the daemon about an answer, once for each session that it comes from.
 // instead is the changed text.
-func (p *proxy) received(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, f *frame, line []byte) (instead string, no *refusal) {
+func (p *proxy) received(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolmap.Read, f *frame, line []byte) (instead string, no *gatelink.Refusal) {
 	content, err := textsOf(f, line)
 	if err != nil {
-		return "", refusedBy(err)
+		return "", gatelink.RefusedBy(err)
 	}
 	if strings.TrimSpace(content) == "" {
 		return "", nil
 	}
 	from, err := m.Senders(r, c.arguments, content)
 	if err != nil {
-		return "", refusedBy(err)
+		return "", gatelink.RefusedBy(err)
 	}
 	if len(from) > maxSenders {
-		return "", refusedBy(toolmap.Unclear("it is from %d senders, and more than %d are too many: ask for less", len(from), maxSenders))
+		return "", gatelink.RefusedBy(toolmap.Unclear("it is from %d senders, and more than %d are too many: ask for less", len(from), maxSenders))
 	}
 	for _, session := range from {
-		said, no := p.o.Link.receive(ctx, session, content, p.origin(c.via.account()), m.Shown())
+		said, no := receive(ctx, p.o.Link, session, content, p.origin(c.via.account()), m.Shown())
 		if no != nil {
 			return "", no
 		}
@@ -217,16 +218,16 @@ func textsOf(f *frame, line []byte) (string, error) {
 }
 
 // receive asks about a text from a session, and returns the text that the daemon lets in.
-func (l *Link) receive(ctx context.Context, from, content, origin, by string) (said string, no *refusal) {
+func receive(ctx context.Context, l *gatelink.Link, from, content, origin, by string) (said string, no *gatelink.Refusal) {
 	data := api.EmittedMessage{SessionKey: from, Content: api.Said(content), Metadata: api.Object{"origin": api.String(origin), "mcp": jsontext.Value(`{"map":` + string(api.String(by)) + `}`)}}
-	var v verdict
-	err := l.ask(ctx, "", map[string]any{"hookName": string(api.MessageReceived), "data": jsontext.Value(data.Append(nil))}, &v)
-	if no := v.refusal(err); no != nil {
+	var v gatelink.Verdict
+	err := l.Ask(ctx, "", map[string]any{"hookName": string(api.MessageReceived), "data": jsontext.Value(data.Append(nil))}, &v)
+	if no := v.Refusal(err); no != nil {
 		return "", no
 	}
 	var got api.EmittedMessage
 	if err := json.Unmarshal(v.Data, &got, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return "", refusedBy(err)
+		return "", gatelink.RefusedBy(err)
 	}
 	return got.Content.Inspect(), nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"golang.org/x/sync/semaphore"
 )
@@ -31,7 +32,7 @@ func withoutDaemon() *Options {
 	return &Options{
 		Map:   &toolmap.Map{Name: "chat", Channel: "chat", Reads: map[string]toolmap.Read{"history": {From: []string{"{channel}"}}}},
 		Given: true, Origin: "chat #1", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return fmt.Sprint(n.Add(1)) }, Hold: time.Minute,
-		Link: &Link{Dial: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }, NewID: func() string { return fmt.Sprint(n.Add(1)) }, Now: time.Now},
+		Link: &gatelink.Link{Dial: func(context.Context) (*client.Client, error) { return nil, errors.New("no daemon") }, NewID: func() string { return fmt.Sprint(n.Add(1)) }, Now: time.Now},
 	}
 }
 
@@ -228,22 +229,4 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A question for news does not wait for a connection to a daemon that does not answer.
-func TestLinkDialsBesideTheRest(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := &Link{Dial: func(ctx context.Context) (*client.Client, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, Now: time.Now}
-		go func() { _ = l.Check(t.Context()) }()
-		synctest.Wait()
-		begun := time.Now()
-		l.wake()
-		if _, live := l.news(); live || time.Since(begun) > 0 {
-			t.Errorf("it took %s", time.Since(begun))
-		}
-	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/mcpprobe"
 	"github.com/openclawos/ocipd/internal/bridge/mcpproxy"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
@@ -69,7 +70,7 @@ agent's token.`,
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			link := &mcpproxy.Link{Token: secret, Agent: agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
+			link := &gatelink.Link{Token: secret, Agent: agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
 				return client.Dial(ctx, socket, client.WithDropEvents())
 			}}
 			defer link.Close()

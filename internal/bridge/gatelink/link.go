@@ -1,4 +1,7 @@
-package mcpproxy
+// Package gatelink connects a program that stands between an agent and others to the daemon,
+// under a grant that names the agent. The program asks about messages and calls, hears what
+// people decide, and reports what became of a message. It decides nothing.
+package gatelink
 
 import (
 	"context"
@@ -8,14 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
-// Link connects the proxy to the daemon, under a grant that names an agent. It connects
+// Link connects a proxy to the daemon, under a grant that names an agent. It connects
 // when needed, and again after a loss. One connection is for claims, which belong to it,
 // and for events. Questions about messages use further connections, so that giving up one
 // question ends nothing else.
@@ -104,11 +106,11 @@ func (l *Link) attached(ctx context.Context) (*client.Client, error) {
 
 // Check returns an error if the daemon refuses the token for the agent.
 func (l *Link) Check(ctx context.Context) error {
-	return l.call(ctx, "agent.redeemable", nil, nil)
+	return l.Call(ctx, "agent.redeemable", nil, nil)
 }
 
-// call makes a call, once: a call whose answer is lost may have taken effect.
-func (l *Link) call(ctx context.Context, method string, params, result any) error {
+// Call makes a call, once: a call whose answer is lost may have taken effect.
+func (l *Link) Call(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	c, err := l.connected(ctx)
@@ -121,9 +123,9 @@ func (l *Link) call(ctx context.Context, method string, params, result any) erro
 	return err
 }
 
-// ask asks about a message on its own connection. With the key, if there is one, the proxy
+// Ask asks about a message on its own connection. With the key, if there is one, the proxy
 // can report later that no answer came.
-func (l *Link) ask(ctx context.Context, key string, params, result any) error {
+func (l *Link) Ask(ctx context.Context, key string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	l.mu.Lock()
@@ -151,7 +153,7 @@ func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 		l.tellLocked()
 	}
 	keep := !lost && !l.closed && len(l.idle) < maxIdle
-	if v, ok := result.(*verdict); ok && keep && v.ExemptUntil > 0 {
+	if v, ok := result.(*Verdict); ok && keep && v.ExemptUntil > 0 {
 		c, l.exempt, l.exemptUntil = l.exempt, c, time.UnixMilli(v.ExemptUntil)
 		keep = c == nil
 	} else if keep {
@@ -164,10 +166,10 @@ func (l *Link) ask(ctx context.Context, key string, params, result any) error {
 	return err
 }
 
-// exempted reports whether a tool call needs no decision now. The daemon ends the
+// Exempted reports whether a tool call needs no decision now. The daemon ends the
 // connection before it confirms a change to that, and a Unix socket shows the end at once,
 // so a look at the connection suffices.
-func (l *Link) exempted() bool {
+func (l *Link) Exempted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.exempt == nil {
@@ -181,8 +183,8 @@ func (l *Link) exempted() bool {
 	return false
 }
 
-// news returns a channel that is closed at the next event, and whether the daemon sends events.
-func (l *Link) news() (changed <-chan struct{}, live bool) {
+// News returns a channel that is closed at the next event, and whether the daemon sends events.
+func (l *Link) News() (changed <-chan struct{}, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changed == nil {
@@ -198,8 +200,8 @@ func (l *Link) tell(live bool) {
 	l.tellLocked()
 }
 
-// wake makes waiting calls check again.
-func (l *Link) wake() {
+// Wake makes waiting calls check again.
+func (l *Link) Wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tellLocked()
@@ -212,8 +214,8 @@ func (l *Link) tellLocked() {
 	}
 }
 
-// follow receives events about people's decisions, until the context ends.
-func (l *Link) follow(ctx context.Context) {
+// Follow receives events about people's decisions, until the context ends.
+func (l *Link) Follow(ctx context.Context) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -245,14 +247,14 @@ func (l *Link) listen(ctx context.Context) error {
 	}
 }
 
-// settle reports to the daemon that nothing was sent for questions whose answers were lost.
+// Settle reports to the daemon that nothing was sent for questions whose answers were lost.
 // If the daemon does not know a question after a while, it never decided it.
-func (l *Link) settle(ctx context.Context) {
+func (l *Link) Settle(ctx context.Context) {
 	l.mu.Lock()
 	keys := maps.Clone(l.unheard)
 	l.mu.Unlock()
 	for key, at := range keys {
-		err := l.call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: "the answer was lost"}, nil)
+		err := l.Call(ctx, "agent.confirm", &api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: "the answer was lost"}, nil)
 		code := api.AsError(err).Code
 		if err == nil || code == api.Conflict || code == api.NotFound && l.Now().Sub(at) > callTime {
 			l.mu.Lock()
@@ -279,70 +281,47 @@ func (l *Link) Close() {
 	}
 }
 
-// refusal is why a message is not sent, in words for a model.
-type refusal struct{ code, reason string }
+// Refusal is why a message is not sent, in words for a model.
+type Refusal struct{ Code, Reason string }
 
-// refusedBy turns an error into a refusal.
-func refusedBy(err error) *refusal {
+// RefusedBy turns an error into a refusal.
+func RefusedBy(err error) *Refusal {
 	var e *api.Error
 	switch {
 	case errors.Is(err, client.ErrNotRunning):
-		return &refusal{"NOT_RUNNING", "ocipd is not running, so nothing can be decided"}
+		return &Refusal{"NOT_RUNNING", "ocipd is not running, so nothing can be decided"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &refusal{"TIMEOUT", "ocipd has not answered in time"}
+		return &Refusal{"TIMEOUT", "ocipd has not answered in time"}
 	case errors.Is(err, toolmap.ErrUnclear):
-		return &refusal{"UNCLEAR", err.Error()}
+		return &Refusal{"UNCLEAR", err.Error()}
 	case errors.As(err, &e):
-		return &refusal{string(e.Code), e.Message}
+		return &Refusal{string(e.Code), e.Message}
 	default:
-		return &refusal{"FAILED", err.Error()}
+		return &Refusal{"FAILED", err.Error()}
 	}
 }
 
-// verdict is the daemon's answer to a question.
-type verdict struct {
+// Verdict is the daemon's answer to a question.
+type Verdict struct {
 	api.EmitResult
 	OCIP struct {
 		Code string `json:"code"`
 	} `json:"ocip"`
 }
 
-// refusal returns the daemon's refusal, or nil if it allows the message or asks a person.
-func (v *verdict) refusal(err error) *refusal {
+// Refusal returns the daemon's refusal, or nil if it allows the message or asks a person.
+func (v *Verdict) Refusal(err error) *Refusal {
 	switch {
 	case err != nil:
-		return refusedBy(err)
+		return RefusedBy(err)
 	case !v.Held && !v.Allowed:
-		return &refusal{v.OCIP.Code, v.Reason}
+		return &Refusal{v.OCIP.Code, v.Reason}
 	}
 	return nil
 }
 
-// emit asks about a message to one recipient.
-func (l *Link) emit(ctx context.Context, to string, m *message, origin string) (d *decided, held string, no *refusal) {
-	call, err := encode(&m.call)
-	if err != nil {
-		return nil, "", refusedBy(err)
-	}
-	said := api.EmittedMessage{SessionKey: to, Content: api.Said(m.content), Metadata: api.Object{"mcp": call, "origin": api.String(origin)}}
-	if m.ask {
-		said.Metadata["exchange"] = jsontext.Value(`{"askPerson":true}`)
-	}
-	var v verdict
-	key := l.NewID()
-	err = l.ask(ctx, key, map[string]any{"hookName": string(api.MessageSending), "data": jsontext.Value(said.Append(nil)), "requestKey": key}, &v)
-	if no := v.refusal(err); no != nil || v.Held {
-		return nil, v.ApprovalID, no
-	}
-	if d, err = readDecided(v.Data, m, call); err != nil {
-		return nil, "", refusedBy(errors.Join(err, l.confirm(&api.ConfirmParams{RequestKey: key, Outcome: api.OutcomeNotSent, Note: short(err.Error())})))
-	}
-	d.key = key
-	return d, "", nil
-}
-
-// confirm reports the outcome of a message. If the report fails, the daemon's own record
+// Confirm reports the outcome of a message. If the report fails, the daemon's own record
 // says that the outcome is unknown.
-func (l *Link) confirm(p *api.ConfirmParams) error {
-	return l.call(context.Background(), "agent.confirm", p, nil)
+func (l *Link) Confirm(p *api.ConfirmParams) error {
+	return l.Call(context.Background(), "agent.confirm", p, nil)
 }
