@@ -96,8 +96,9 @@ func learn(lessons []lesson) weights {
 
 // lessonOf is what a text teaches. The words of a long one count no more than those of a short one.
 func lessonOf(d *commitment.Detector, t *measure.Text, before commitment.Before) lesson {
-	hits := d.ScanAfter(before, []text.Passage{{Text: t.Text, Prose: true}})
-	l := lesson{commitment: t.Commitment, exchange: t.Exchange, names: commitment.Clues(d, hits, t.Text, before.Asked)}
+	passages := []text.Passage{{Text: t.Text, Prose: true}}
+	read := d.Read(d.ScanAfter(before, passages), passages, before)
+	l := lesson{commitment: t.Commitment, exchange: t.Exchange, names: read.Clues()}
 	for range l.names {
 		l.counts = append(l.counts, 1)
 	}

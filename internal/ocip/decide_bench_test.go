@@ -91,6 +91,23 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
+// BenchmarkDecisionOfHeldText is the decision over a message that only keywords hold, which is weighed.
+func BenchmarkDecisionOfHeldText(b *testing.B) {
+	rules, p := builtinRules(b), builtinPolicy(b, 0)
+	m := mail(plainMail+" I hereby confirm the booking and the meeting.", rules)
+	for _, mode := range []commitment.Mode{commitment.Enforce, commitment.Weigh} {
+		b.Run(string(mode), func(b *testing.B) {
+			m.Rules.Keywords = mode
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := ocip.Decide(b.Context(), &m, p); v.Allowed() {
+					b.Fatal(v.Details)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkDecisionOfLongText shows that the time of a decision is proportional to the length of
 // the text alone.
 func BenchmarkDecisionOfLongText(b *testing.B) {

@@ -27,11 +27,11 @@ type Guess struct {
 }
 
 // guess estimates whether the words of a message bind somebody.
-func guess(r *Rules, hits []commitment.Hit, content string, asked bool) Guess {
-	if r == nil || r.Commitments == nil {
+func guess(read *commitment.Reading) Guess {
+	if read == nil {
 		return Guess{}
 	}
-	score := commitment.ScoreOf(r.Commitments, hits, content, asked)
+	score := read.Score()
 	return Guess{Likelihood: score.Likelihood(), LikelyBecause: commitment.JoinReasons(score.Reasons), Chance: score.Chance()}
 }
 

@@ -38,14 +38,21 @@ func (m *Outgoing) weighable(v *Verdict) bool {
 // detailSpare is the detail of a held message that would be sent if keywords were weighed.
 const detailSpare = "spare"
 
-// spare reports whether a message that waits for its keywords would be sent with the setting that
-// weighs them, if no other rule holds it.
-func (m *Outgoing) spare(hits []commitment.Hit, v *Verdict) bool {
-	if m.Rules == nil || m.Rules.Commitments == nil || len(m.Files.hits) > 0 || !m.weighable(v) || m.weighs(v) != "" {
-		return false
+// byKeywords weighs a message that waits for its words, if only keywords hold it. by is the setting
+// that weighs keywords here. Without one, spare reports whether the message would be sent with it, if
+// no other rule holds it.
+func (m *Outgoing) byKeywords(read *commitment.Reading, v *Verdict) (weighed *commitment.Weighed, by string, spare bool) {
+	if read == nil || len(m.Files.hits) > 0 || !m.weighable(v) {
+		return nil, "", false
 	}
-	w := m.Rules.Commitments.Weigh(hits, m.texts, m.before(v))
-	return w != nil && !w.Binds
+	w := read.Keywords()
+	if w == nil {
+		return nil, "", false
+	}
+	if by = m.weighs(v); by == "" {
+		return nil, "", !w.Binds
+	}
+	return w, by, false
 }
 
 // weighs returns the setting that weighs keywords between an agent and a counterparty, empty if

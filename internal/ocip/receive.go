@@ -237,7 +237,7 @@ func (m *Incoming) wordsGo(hits []commitment.Hit, texts []Passage, v *Verdict) b
 	if by == "" || m.From.Kind == KindUnknown && m.Exchange.Round == 0 {
 		return false
 	}
-	w := m.Rules.Commitments.Weigh(hits, texts, Before{})
+	w := m.Rules.read(hits, texts, Before{}).Keywords()
 	if w == nil || w.Binds {
 		return false
 	}

@@ -53,6 +53,14 @@ func (r *Rules) promises(before Before, texts []Passage, as []text.Rendering, fi
 	return hits
 }
 
+// read begins to weigh a message by its commitments, nil if there is no detector.
+func (r *Rules) read(hits []commitment.Hit, texts []Passage, before Before) *commitment.Reading {
+	if r == nil || r.Commitments == nil {
+		return nil
+	}
+	return r.Commitments.Read(hits, texts, before)
+}
+
 // Detection is one finding in a text: its rule and its position, never the text itself. Start and
 // End are byte offsets in the message's member, which is empty for its content.
 type Detection struct {
@@ -161,10 +169,13 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	if held && m.sameOwner() {
 		held, v.Details = false, map[string]any{"sameOwner": "record", "keywords": result.DetectedKeywords}
 	}
+	var read *commitment.Reading
 	var weighed *commitment.Weighed
-	spare := held && m.spare(hits, v)
-	if by := m.weighs(v); held && by != "" && len(m.Files.hits) == 0 {
-		if weighed = m.Rules.Commitments.Weigh(hits, m.texts, m.before(v)); weighed != nil && !weighed.Binds {
+	spare := false
+	if held {
+		var by string
+		read = m.Rules.read(hits, m.texts, m.before(v))
+		if weighed, by, spare = m.byKeywords(read, v); weighed != nil && !weighed.Binds {
 			held, v.Details = false, weighedAway(weighed, by)
 		}
 	}
@@ -173,7 +184,7 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			v.Grant = g.ID
 		} else {
 			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
-			words.Guess = guess(m.Rules, hits, m.Content, m.before(v).Asked)
+			words.Guess = guess(read)
 			if weighed != nil {
 				words.LikelyBecause = commitment.JoinReasons(weighed.Reasons)
 			}

@@ -72,13 +72,14 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		passages := []text.Passage{{Text: t.Text, Prose: true}}
 		hits := r.Commitments.ScanAfter(before, passages)
 		s.Held = commitment.Judge(hits).RequiresHuman
+		read := r.Commitments.Read(hits, passages, before)
 		if r.Weigh {
-			if s.Weighed = r.Commitments.Weigh(hits, passages, before); s.Weighed != nil {
+			if s.Weighed = read.Keywords(); s.Weighed != nil {
 				s.Held = s.Weighed.Binds
 			}
 		}
 		if s.Held {
-			score := commitment.ScoreOf(r.Commitments, hits, t.Text, before.Asked)
+			score := read.Score()
 			s.Likelihood, s.Points = score.Likelihood(), score.Points
 		}
 		_, all := ocip.Granted(hits)

@@ -33,7 +33,7 @@ const (
 	// Off disables the family.
 	Off Mode = "off"
 	// Weigh is for keywords, which are no family: a message that only they hold is held if it may
-	// commit somebody, see [Detector.Weigh].
+	// commit somebody, see [Reading.Keywords].
 	Weigh Mode = "weigh"
 )
 

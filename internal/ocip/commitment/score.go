@@ -12,12 +12,14 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // The score estimates whether a message commits somebody, by a sum of small integers: one for each
 // clue of the rules, and one for each word and each two words in a row. They are in weights.tsv,
 // which `go run ./bench/detection -train` learns from texts that people have judged. The score
-// orders the messages that wait. It decides about a keyword only if the reasons of [Detector.Weigh]
+// orders the messages that wait. It decides about a keyword only if the reasons of [Reading.Keywords]
 // leave that open, and it is the family [Evidence].
 
 //go:embed weights.tsv
@@ -108,15 +110,15 @@ var Weights = sync.OnceValue(func() map[string]int {
 // is the clue in words for people, empty for one that says nothing by itself.
 type clue struct{ name, why string }
 
-// Clues returns the names of the clues that the rules give about a message.
-func Clues(d *Detector, hits []Hit, content string, asked bool) (names []string) {
-	for _, c := range cluesOf(d, hits, content, asked) {
+// Clues returns the names of the clues that the rules give about the message.
+func (r *Reading) Clues() (names []string) {
+	for _, c := range r.clues() {
 		names = append(names, c.name)
 	}
 	return names
 }
 
-func cluesOf(d *Detector, hits []Hit, content string, asked bool) (all []clue) {
+func (r *Reading) clues() (all []clue) {
 	seen := map[string]bool{}
 	add := func(name, why string) {
 		if name = "(" + name + ")"; !seen[name] {
@@ -125,13 +127,13 @@ func cluesOf(d *Detector, hits []Hit, content string, asked bool) (all []clue) {
 		}
 	}
 	add("any", "")
-	add("length "+strconv.Itoa(bits.Len(uint(len(content)))), "")
-	if asked {
-		add("asked", "it answers a question that asks for a yes")
+	add("length "+strconv.Itoa(bits.Len(uint(len(r.content)))), "")
+	if r.asked {
+		add("asked", askedReason)
 	}
-	of, signs := sheet{d: d, text: content}, 0
-	for i := range hits {
-		h := &hits[i]
+	signs := 0
+	for i := range r.hits {
+		h := &r.hits[i]
 		switch {
 		case h.Rule == Evidence:
 			continue
@@ -147,25 +149,19 @@ func cluesOf(d *Detector, hits []Hit, content string, asked bool) (all []clue) {
 			continue
 		}
 		signs++
-		for _, r := range of.weigh(h) {
-			why := r.String()
-			if r.weight == 1 {
+		_, found := r.reasons(i)
+		for _, s := range found {
+			why := s.String()
+			if s.weight == 1 {
 				why = ""
 			}
-			add(r.why, why)
+			add(s.why, why)
 		}
 	}
-	if !of.known && looksLikeOutput(content) {
+	if signs == 0 && looksLikeOutput(r.content) {
 		add(outputReason, outputReason)
 	}
 	return all
-}
-
-// ScoreOf estimates whether a message commits somebody, by the detector's hits and by the words of
-// its content. asked says whether it answers a question.
-func ScoreOf(d *Detector, hits []Hit, content string, asked bool) Score {
-	s, _ := score(d, hits, content, asked)
-	return s
 }
 
 // part is one contribution to a score.
@@ -174,23 +170,33 @@ type part struct {
 	why    string
 }
 
-func score(d *Detector, hits []Hit, content string, asked bool) (s Score, said tally) {
-	weights := Weights()
+// scored is a score with the tally of the words that it counts.
+type scored struct {
+	Score
+	words tally
+}
+
+func (r *Reading) score() *scored {
+	if r.scored != nil {
+		return r.scored
+	}
+	weights, s := Weights(), &scored{}
 	var reasons []part
-	for _, c := range cluesOf(d, hits, content, asked) {
+	for _, c := range r.clues() {
 		weight := weights[c.name]
 		s.Points += weight
 		if c.why != "" {
 			reasons = append(reasons, part{weight, c.why})
 		}
 	}
-	said.count(content, weights)
-	words := said.points(said.sum)
+	s.words.count(r.content, weights)
+	words := s.words.points(s.words.sum)
 	s.Points += words
 	reasons = append(reasons, part{words, "its words"})
 	s.Reasons = namesOf(reasons, s.Likelihood(), MaxReasons)
-	s.Words = namesOf(said.parts, s.Likelihood(), MaxWords)
-	return s, said
+	s.Words = namesOf(s.words.parts, s.Likelihood(), MaxWords)
+	r.scored = s
+	return s
 }
 
 // namesOf names the heaviest parts that speak for a likelihood.
@@ -338,20 +344,23 @@ func plainWord(word string) string {
 
 // weigh adds a hit of the family Evidence if the words of a text that nothing holds commit somebody.
 // The hit is the sentence that weighs most.
-func (g *gathering) weigh(text string, asked bool) {
-	if looksLikeOutput(text) {
+func (g *gathering) weigh(content string, asked bool) {
+	if looksLikeOutput(content) {
 		return
 	}
-	s, said := score(g.d, g.kept, text, asked)
-	if s.Points >= EvidenceBound && said.end > 0 {
-		g.kept = append(g.kept, Hit{Rule: Evidence, Start: said.start, End: said.end, Shadow: g.d.mode(Evidence) == Shadow})
+	s := g.d.Read(g.kept, []text.Passage{{Text: content, Prose: true}}, Before{Asked: asked}).score()
+	if s.Points >= EvidenceBound && s.words.end > 0 {
+		g.kept = append(g.kept, Hit{Rule: Evidence, Start: s.words.start, End: s.words.end, Shadow: g.d.mode(Evidence) == Shadow})
 	}
 }
 
 // maxWritten bounds the length of a message that people write to each other.
 const maxWritten = 4000
 
-const outputReason = "it looks like the output of a tool"
+const (
+	outputReason = "it looks like the output of a tool"
+	askedReason  = "it answers a question that asks for a yes"
+)
 
 // looksLikeOutput reports whether a text is more likely the output of a tool, a
 // page or a file than written for its reader.

@@ -8,11 +8,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
+func scoreOf(d *Detector, hits []Hit, content string, asked bool) Score {
+	return d.Read(hits, []text.Passage{{Text: content, Prose: true}}, Before{Asked: asked}).Score()
+}
+
 // The score orders messages: a promise to the reader is likelier than a word alone, and each has its
 // reasons and words.
 func TestScore(t *testing.T) {
 	d := detector(t, Options{})
-	score := func(content string) Score { return ScoreOf(d, d.Detect(content), content, false) }
+	score := func(content string) Score { return scoreOf(d, d.Detect(content), content, false) }
 	for content, want := range map[string]struct {
 		likelihood Likelihood
 		reason     string
@@ -36,7 +40,7 @@ func TestScore(t *testing.T) {
 		t.Errorf("%+v is no likelier than %+v", a, b)
 	}
 	// An answer to a question is likelier.
-	if asked := ScoreOf(d, nil, "Yes, Tuesday.", true); asked.Points <= score("Yes, Tuesday.").Points || !slices.Contains(asked.Reasons, "it answers a question that asks for a yes") {
+	if asked := scoreOf(d, nil, "Yes, Tuesday.", true); asked.Points <= score("Yes, Tuesday.").Points || !slices.Contains(asked.Reasons, "it answers a question that asks for a yes") {
 		t.Errorf("asked: %+v", asked)
 	}
 	// A hit outside the content has no meaning for it, and the empty text has words.
@@ -44,8 +48,8 @@ func TestScore(t *testing.T) {
 		{Rule: RuleKeyword, Keyword: "promise", Start: 2, End: 90}, {Rule: RuleKeyword, Keyword: "promise", Start: -1, End: 9},
 		{Rule: RuleKeyword, Keyword: "promise", Start: 9, End: 2}, {Rule: RuleKeyword, Keyword: "promise", Member: "caption", Start: 2, End: 9},
 	} {
-		ScoreOf(d, []Hit{h}, "I promise", false)
-		ScoreOf(d, []Hit{h}, "", false)
+		scoreOf(d, []Hit{h}, "I promise", false)
+		scoreOf(d, []Hit{h}, "", false)
 	}
 }
 
@@ -76,7 +80,7 @@ func TestScoreOfLongTexts(t *testing.T) {
 		if words > 2*maxScored+2 {
 			t.Errorf("%q: %d words", unit, words)
 		}
-		if s := ScoreOf(d, d.Detect(content), content, true); s.Chance() == 0 {
+		if s := scoreOf(d, d.Detect(content), content, true); s.Chance() == 0 {
 			t.Errorf("%q: %+v", unit, s)
 		}
 	}
@@ -101,7 +105,7 @@ func TestEvidence(t *testing.T) {
 			got = s[hits[at].Start:hits[at].End]
 		}
 		if got != want {
-			t.Errorf("%q: found %q, want %q (%+v)", s, got, want, ScoreOf(d, nil, s, false))
+			t.Errorf("%q: found %q, want %q (%+v)", s, got, want, scoreOf(d, nil, s, false))
 		}
 	}
 	// If another rule holds the message, nothing is weighed: approvals given beforehand keep their

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The conditions of [Detector.Weigh] on a keyword in its sentence.
+// The conditions of [Reading.Keywords] on a keyword in its sentence.
 
 const (
 	sender    = "i we i'll we'll i'm we're i've we've i'd we'd im ive"

@@ -11,7 +11,7 @@ import (
 func weighed(t testing.TB, d *Detector, content string, before Before) *Weighed {
 	t.Helper()
 	p := []textpkg.Passage{{Text: content, Prose: true}}
-	return d.Weigh(d.ScanAfter(before, p), p, before)
+	return d.Read(d.ScanAfter(before, p), p, before).Keywords()
 }
 
 // TestWeigh has messages that only keywords hold, with the reason that weighs most.
@@ -135,7 +135,7 @@ func TestNeverWeighedAway(t *testing.T) {
 	}
 	// A text that cannot be found is not weighed away, nor is an offset outside it.
 	for _, h := range []Hit{{Rule: RuleKeyword, Keyword: "book", End: 4, Member: "elsewhere"}, {Rule: RuleKeyword, Keyword: "book", Start: 2, End: 90}, {Rule: RuleKeyword, Keyword: "book", Start: -1, End: 3}} {
-		if w := d.Weigh([]Hit{h}, []textpkg.Passage{{Text: "book", Prose: true}}, Before{}); w == nil || !w.Binds {
+		if w := d.Read([]Hit{h}, []textpkg.Passage{{Text: "book", Prose: true}}, Before{}).Keywords(); w == nil || !w.Binds {
 			t.Errorf("%+v: %+v", h, w)
 		}
 	}
