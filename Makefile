@@ -16,7 +16,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VERSION := $(or $(shell git describe --tags --dirty 2>/dev/null),dev)
 COMMIT  := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),none)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-SOURCES := $(wildcard cmd internal configs bench test)
+SOURCES := $(wildcard client cmd examples internal configs bench sdk test)
 # Where the processor's time goes in dispatches: the compiler makes those paths fast.
 PROFILE := bench/ocipd.pgo
 # How the binary is compiled. What needs the packages compiled, but not for the
@@ -39,7 +39,7 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 	internal/ocip/content internal/task internal/base/term internal/base/text
 # Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
 # race detector, and `make race` with it.
-WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index
+WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index sdk
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
 SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles

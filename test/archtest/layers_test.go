@@ -25,10 +25,12 @@ var folders = map[string]folder{
 	"internal/store":    {floor: 5},
 	"internal/config":   {floor: 5},
 	"internal/ipc":      {floor: 5},
-	"internal/api":      {floor: 4},
-	"internal/audit":    {floor: 3},
-	"internal/ocip":     {floor: 2},
-	"internal/base":     {floor: 1},
+	// The client that programs of others import.
+	"client":         {floor: 5},
+	"internal/api":   {floor: 4},
+	"internal/audit": {floor: 3},
+	"internal/ocip":  {floor: 2},
+	"internal/base":  {floor: 1},
 
 	// What the program hands out, and the code that embeds it.
 	"configs":      {},
@@ -38,9 +40,11 @@ var folders = map[string]folder{
 	"systemd":      {},
 
 	// Programs and tests about all of it.
-	"bench": {floor: 11},
-	"e2e":   {floor: 11},
-	"test":  {floor: 11},
+	"bench":       {floor: 11},
+	"e2e":         {floor: 11},
+	"examples/go": {floor: 11},
+	"sdk":         {floor: 11},
+	"test":        {floor: 11},
 }
 
 // followers are the packages that keep something up with the log. Of the module they import each
@@ -56,7 +60,7 @@ var (
 // clocks are the packages that may read the clock and draw fresh ids: those that own a
 // process or a connection. All others are handed both.
 var clocks = []string{
-	"bench", "bench/detection", "bench/fault", "bench/soak", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/toolgate",
+	"bench", "bench/detection", "bench/fault", "bench/soak", "client", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/toolgate",
 	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
 	"internal/daemon", "internal/daemon/supervisor", "test/witnesstest",
 }

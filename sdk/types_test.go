@@ -1,0 +1,73 @@
+package sdk
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/client"
+)
+
+// published runs the daemon's program for one form of the protocol.
+func published(t *testing.T, form ...string) []byte {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), filepath.Join(programs.dir, "ocipd"), append([]string{"protocol"}, form...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestGoTypes holds the types of the Go client against the published schema: each member is one of
+// the definition, of its kind.
+func TestGoTypes(t *testing.T) {
+	var schema struct {
+		Defs map[string]struct {
+			Enum       []string                   `json:"enum"`
+			Properties map[string]json.RawMessage `json:"properties"`
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(published(t, "schema"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]reflect.Type{
+		"Message": reflect.TypeFor[client.Message](), "Inbound": reflect.TypeFor[client.Inbound](), "HookContext": reflect.TypeFor[client.About](),
+		"DispatchResult": reflect.TypeFor[client.Dispatched](), "ExchangeRef": reflect.TypeFor[client.Exchange](), "QueueResult": reflect.TypeFor[client.Queued](),
+		"ToolUse": reflect.TypeFor[client.ToolCall](), "ApprovalOutcome": reflect.TypeFor[client.Outcome](), "Grant": reflect.TypeFor[client.Grant](),
+		"AgentSent": reflect.TypeFor[client.AgentSent](), "AgentMessage": reflect.TypeFor[client.AgentMessage](), "AgentMessages": reflect.TypeFor[client.Inbox](),
+	} {
+		def, is := schema.Defs[name]
+		if !is {
+			t.Errorf("the schema has no %s", name)
+		}
+		for i := range of.NumField() {
+			member, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if member == "-" {
+				continue
+			}
+			text, is := def.Properties[member]
+			var has struct {
+				Type any `json:"type"`
+			}
+			_ = json.Unmarshal(text, &has) // a member of any kind has the schema true
+			if !is {
+				t.Errorf("%s.%s is %q, which %s of the schema has not", of, of.Field(i).Name, member, name)
+			}
+			if want := map[reflect.Kind]any{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer"}[of.Field(i).Type.Kind()]; want != nil && has.Type != want && has.Type != nil {
+				t.Errorf("%s.%s is a %s, and %s of the schema is a %v", of, of.Field(i).Name, of.Field(i).Type, member, has.Type)
+			}
+		}
+	}
+	codes := []client.Code{
+		client.UnknownError, client.InvalidRequest, client.MethodNotFound, client.InvalidParams, client.InternalError, client.Unauthorized, client.Forbidden,
+		client.NotFound, client.Conflict, client.Timeout, client.AppNotRegistered, client.CapabilityDenied, client.HookNotSubscribed, client.ConnectionClosed,
+	}
+	for i, code := range schema.Defs["ErrorCode"].Enum {
+		if i >= len(codes) || string(codes[i]) != code {
+			t.Errorf("the client has no constant for %s", code)
+		}
+	}
+}
