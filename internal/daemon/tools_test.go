@@ -54,6 +54,25 @@ func (a *taskCaller) tool(h *harness, command, want string) (answer m) {
 	return answer
 }
 
+// A secret is found in each part of a call that its caller chooses, not in the arguments alone.
+func TestSecretsAnywhereInACall(t *testing.T) {
+	h := ruled(t, ungoverned+"\ntools: enforce\n", toolRules(t))
+	ann := h.speaker("ann")
+	const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	for member, value := range map[string]any{
+		"toolName": token, "params": m{"x": token}, "requestId": token, "inputResponses": m{"x": m{token: 1}}, "headers": m{"x": token}, "other": []string{token},
+		"mcpServer": "", "session": token, "cwd": "/" + token,
+	} {
+		call := shellCall("git status")
+		call["data"].(m)[member] = value
+		answer := ann.must("agent.emit", call)
+		runtimes := member == "mcpServer" || member == "session" || member == "cwd"
+		if r := h.last("tool_executing"); answer["allowed"] != runtimes || (r.Code == string(ocip.ClassificationViolation)) == runtimes {
+			t.Errorf("a token in %s is answered %v, on record as %+v", member, answer, r)
+		}
+	}
+}
+
 // The policy's decision about a tool call is enforced: it is allowed, refused, or a person
 // decides, whose decision applies to the next equal call, once. Each answer is recorded.
 func TestToolsEnforced(t *testing.T) {

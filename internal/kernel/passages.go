@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/ocip/media"
@@ -37,15 +38,10 @@ func mapped(metadata api.Object) (name string, guessed bool) {
 	return ocip.Summarize(said.Map), said.Claimed
 }
 
-// lookAtTool looks for secrets in the arguments of a tool call.
+// lookAtTool looks for secrets in a tool call. An agent chooses the tool's name and the request's id as
+// freely as the arguments, so everything counts except what the runtime says of itself.
 func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Detection, secret string) {
-	said := api.Object{}
-	for _, name := range []string{"params", "inputResponses", "headers"} {
-		if value, ok := data[name]; ok {
-			said[name] = value
-		}
-	}
-	return k.cfg.Rules.Look(passages(said, func(string) bool { return false }), most)
+	return k.cfg.Rules.Look(passages(data, hooks.OfRuntime), most)
 }
 
 // asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool,

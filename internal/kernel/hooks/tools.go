@@ -26,6 +26,16 @@ import (
 // people do not approve it, and the answer does not contain it.
 const callNumber = "toolCallId"
 
+// OfRuntime reports whether a member of a tool call's data describes the runtime or the server. The
+// agent does not choose it, and the tool does not get it.
+func OfRuntime(member string) bool {
+	switch member {
+	case callNumber, "mcpServer", "cwd", "origin", "map", "unmapped", "session", "runtime":
+		return true
+	}
+	return false
+}
+
 // call is a tool call as it is judged. A person approves everything that its runtime says of it,
 // except its number.
 type call struct {
@@ -38,8 +48,10 @@ type call struct {
 	Map    string `json:"map,omitzero"`
 	// Answers are the client's answers to the server's questions about the call.
 	Answers jsontext.Value `json:"inputResponses,omitzero"`
-	// Headers are arguments that are repeated in the request's header.
+	// Headers are arguments that are repeated in the request's header, and ID is the request's id if it
+	// could say something.
 	Headers jsontext.Value `json:"headers,omitzero"`
+	ID      jsontext.Value `json:"requestId,omitzero"`
 	// Unmapped is set if no map says what the tool does with its text.
 	Unmapped bool `json:"unmapped,omitzero"`
 
@@ -64,7 +76,7 @@ func callOf(data api.Object) (*call, error) {
 		}
 		whole[name] = value
 	}
-	c := &call{Params: whole["params"], Answers: whole["inputResponses"], Headers: whole["headers"], Unmapped: string(whole["unmapped"]) == "true", whole: whole}
+	c := &call{Params: whole["params"], Answers: whole["inputResponses"], Headers: whole["headers"], ID: whole["requestId"], Unmapped: string(whole["unmapped"]) == "true", whole: whole}
 	for name, to := range map[string]*string{"toolName": &c.Tool, "mcpServer": &c.Server, "cwd": &c.Folder, "origin": &c.Origin, "map": &c.Map} {
 		raw, there := whole[name]
 		text, ok := api.Text(raw)
@@ -159,8 +171,8 @@ func (c *call) summary() string {
 // look detects data in a stored call that may not be shared, as judge did before, and keeps the
 // findings for the policy. It returns the rule that finds a secret which the agent may not share.
 func (c *call) look(rules *Rules, agent *directory.Agent) (secret string) {
-	data := api.Object{"params": c.Params}
-	for name, value := range map[string]jsontext.Value{"inputResponses": c.Answers, "headers": c.Headers} {
+	data := api.Object{"toolName": api.String(c.Tool), "params": c.Params}
+	for name, value := range map[string]jsontext.Value{"inputResponses": c.Answers, "headers": c.Headers, "requestId": c.ID} {
 		if len(value) > 0 {
 			data[name] = value
 		}
