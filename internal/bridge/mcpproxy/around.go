@@ -20,8 +20,14 @@ import (
 // isName reports whether a text has the form of an id or a name: at most so many short words, and else numbers
 // and hexadecimal digits. No key or token of a service has that form, except a hexadecimal one.
 func isName(text string, words int) bool {
+	n, ok := wordsOf(text)
+	return ok && n <= words
+}
+
+// wordsOf counts the words of a text that has the form of an id or a name.
+func wordsOf(text string) (n int, ok bool) {
 	if len(text) > 64 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return false
+		return 0, false
 	}
 	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isLetter(r) && !isDigit(r) }) {
 		stem := strings.TrimRightFunc(run, isDigit)
@@ -29,12 +35,12 @@ func isName(text string, words int) bool {
 		case len(run) <= 32 && strings.Trim(run, "0123456789abcdefABCDEF") == "":
 			continue
 		case len(run) <= 8, len(run) <= 24 && !strings.ContainsFunc(stem, isDigit) && (stem == run || len(stem) <= 10 && stem != strings.ToUpper(stem)):
-			words--
+			n++
 		default:
-			return false
+			return 0, false
 		}
 	}
-	return words >= 0
+	return n, true
 }
 
 func isLetter(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
@@ -56,23 +62,50 @@ func isID(v jsontext.Value) bool {
 
 func isNumber(v jsontext.Value) bool { return v.Kind() == '0' && len(v) <= longestNumber }
 
+// capabilities are the protocol's own names of capabilities. capableWords bounds the words of all others.
+var capabilities = []string{
+	"roots", "listChanged", "sampling", "context", "tools", "elicitation", "form", "url", "tasks", "list", "cancel", "requests", "createMessage", "create", "experimental", "extensions",
+}
+
+const capableWords = 12
+
 // capable keeps of a value what describes capabilities: names, truth values and short numbers, at any depth.
 func capable(v jsontext.Value) (jsontext.Value, bool) {
 	if len(v) > maxCapable {
 		return nil, false
 	}
+	left := capableWords
+	return capableIn(v, &left)
+}
+
+// capableIn is [capable] for a value within others. left are the words that it may have.
+func capableIn(v jsontext.Value, left *int) (jsontext.Value, bool) {
+	named := func(name string) bool {
+		words, ok := wordsOf(name)
+		switch {
+		case slices.Contains(capabilities, name):
+			return true
+		case !ok, words > min(nameWords, *left):
+			return false
+		}
+		*left -= words
+		return true
+	}
 	switch v.Kind() {
 	case '"':
 		said, _ := toolmap.Text(v)
-		return v, isName(said, nameWords)
+		return v, named(said)
 	case '{':
 		return filtered(v, func(m *toolmap.Member) bool {
-			kept, ok := capable(m.Value)
+			if !named(m.Name) {
+				return false
+			}
+			kept, ok := capableIn(m.Value, left)
 			m.Value = kept
-			return ok && isName(m.Name, nameWords)
+			return ok
 		})
 	case '[':
-		return v, !strings.ContainsAny(string(v[1:]), "{[") && !slices.ContainsFunc(toolmap.Says(v), func(said string) bool { return !isName(said, nameWords) })
+		return v, !strings.ContainsAny(string(v[1:]), "{[") && !slices.ContainsFunc(toolmap.Says(v), func(said string) bool { return !named(said) })
 	case '0':
 		return v, isNumber(v)
 	}

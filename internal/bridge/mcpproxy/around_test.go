@@ -150,6 +150,7 @@ func TestTextInOtherRequestsIsUnmapped(t *testing.T) {
 		{"answer sampling/createMessage", `{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}`, true},
 		{"answer roots/list", `{"roots":[{"uri":"` + folder + `"}]}`, false}, {"answer roots/list", `{"roots":[{"uri":"` + folder + `","name":"We accept your offer"}]}`, true},
 		{"answer roots/list", `{"roots":[{"uri":"file:///We%20accept%20your%20offer"}]}`, true},
+		{"We accept your offer", `{}`, true}, {"notes/read", `{}`, false}, {"notes/read", `{"words":["` + strings.Repeat(`we","`, 40) + `agree"]}`, true},
 	} {
 		tool, answer := strings.CutPrefix(tc.method, "answer ")
 		c := &toolCall{tool: tool, whole: true, via: new(stdio), named: key{session: "s"}, arguments: argumentsIn(t, tc.params)}
@@ -158,6 +159,12 @@ func TestTextInOtherRequestsIsUnmapped(t *testing.T) {
 		}
 		if got := p.question(c, p.o.Map)["unmapped"] != nil; got != tc.unmapped {
 			t.Errorf("%s %s is unmapped text: %t", tc.method, tc.params, got)
+		}
+	}
+	for id, unmapped := range map[string]bool{`"We accept your offer"`: true, `"AKIAIOSFODNN7SAMPLED"`: false, `7`: false} {
+		c := &toolCall{tool: "note", via: new(stdio), frame: frame{id: []byte(id), method: "tools/call"}}
+		if got := p.question(c, p.o.Map)["unmapped"] != nil; got != unmapped {
+			t.Errorf("a call with the id %s is unmapped text: %t", id, got)
 		}
 	}
 }
@@ -186,6 +193,9 @@ func TestRealClientsIntroduceThemselves(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"server-discover-probe-1","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"claude-code","title":"Claude Code","version":"2.1.330","websiteUrl":"https://claude.com/claude-code"},"io.modelcontextprotocol/clientCapabilities":{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}}}}`: `{"jsonrpc":"2.0","id":"server-discover-probe-1","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"claude-code","title":"Claude Code","version":"2.1.330"},"io.modelcontextprotocol/clientCapabilities":{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}}}}` + "\n",
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"experimental":{"codex/auth-change":{}},"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"codex-mcp-client","title":"Codex","version":"0.169.0"}}}`:                                                                                                                                                          "",
 		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":0}}}`: "",
+		// Its capabilities have as many words as those of any client, and no text.
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}},"tasks":{"requests":{"sampling":{"createMessage":{}}}}}}}`:                  "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"experimental":{"we will pay":{},"five hundred thousand":{},"euros to Globex tomorrow":{},"as agreed with Eve last night":{"in the long talk":true}},"roots":{}}}}`: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"experimental":{"we will pay":{},"five hundred thousand":{},"euros to Globex tomorrow":{}},"roots":{}}}}` + "\n",
 	} {
 		f, err := parse([]byte(said))
 		if err != nil {

@@ -99,7 +99,7 @@ func (p *proxy) question(c *toolCall, m *toolmap.Map) api.Object {
 	default:
 		data["map"] = api.String("none")
 	}
-	if c.whole && saysOwn(p, c) || !c.whole && m.Shows(c.tool, c.arguments) {
+	if saysText(p, c, m) {
 		data["unmapped"] = jsontext.Value("true")
 	}
 	return data

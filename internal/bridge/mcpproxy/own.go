@@ -13,45 +13,57 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// saysOwn reports whether a request other than a call of a tool, or an answer of the client, has a text of the
-// client's own. The address or name of something that the server has listed is none.
-func saysOwn(p *proxy, c *toolCall) bool {
+// saysText reports whether a call, another request or an answer of the client has a text of the client's own.
+func saysText(p *proxy, c *toolCall, m *toolmap.Map) bool {
+	var more []toolmap.Member
+	if id := c.odd(); id != nil {
+		more = append(more, toolmap.Member{Name: "id", Value: id})
+	}
+	if !c.whole {
+		return m.Shows(c.tool, c.arguments, more...)
+	}
+	own, ok := ownParts(p, c)
+	return !ok || new(toolmap.Map).Shows(c.method, own, more...)
+}
+
+// ownParts are the parts of a request other than a call of a tool, or of an answer of the client, that the client
+// chose itself. The address or name of something that the server has listed is none. It returns false if they
+// cannot be told apart.
+func ownParts(p *proxy, c *toolCall) (own []toolmap.Member, ok bool) {
 	for _, m := range c.arguments {
 		switch {
 		case m.Name == metaMember, m.Name == stateMember:
 		case c.method == "" && c.tool == "roots/list" && m.Name == "roots":
 			if !areFolders(m.Value) {
-				return true
+				return nil, false
 			}
 		case m.Name == "ref":
 			list, err := toolmap.Members(m.Value, 0)
 			if err != nil {
-				return true
+				return nil, false
 			}
 			for _, one := range list {
-				if ownWords(p, c.named.session, one) {
-					return true
-				}
+				own = appendOwn(p, c.named.session, own, one)
 			}
-		case ownWords(p, c.named.session, m):
-			return true
+		default:
+			own = appendOwn(p, c.named.session, own, m)
 		}
 	}
-	return false
+	return own, true
 }
 
-// ownWords reports whether a member has a text that the server has not given.
-func ownWords(p *proxy, session string, m toolmap.Member) bool {
+// appendOwn adds a member, unless the server has given its value.
+func appendOwn(p *proxy, session string, own []toolmap.Member, m toolmap.Member) []toolmap.Member {
 	said, ok := toolmap.Text(m.Value)
-	if ok && m.Name == "uri" {
-		if gave(p, session, said) || fits(p, session, said) {
-			return false
-		}
+	switch {
+	case ok && m.Name == "name" && gave(p, session, said), ok && m.Name == "uri" && (gave(p, session, said) || fits(p, session, said)):
+		return own
+	case ok && m.Name == "uri":
 		if plain, err := url.PathUnescape(said); err == nil {
 			m.Value = api.String(plain)
 		}
 	}
-	return (!ok || m.Name != "name" || !gave(p, session, said)) && toolmap.SaysText(&m)
+	return append(own, m)
 }
 
 // areFolders reports whether the roots of a client are folders of this machine, which have their names already.

@@ -139,7 +139,7 @@ func (s *stdio) clientEnded(err error) {
 
 func (s *stdio) clientLine(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
-		return s.toServer(line)
+		return s.toServer([]byte("\n")) // other signs could say something
 	}
 	f, err := parse(line)
 	if err != nil {

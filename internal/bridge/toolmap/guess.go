@@ -63,22 +63,50 @@ func GuessAll(arguments []string) *Tool {
 	return t
 }
 
-// maxWord bounds a text that is a name or an id, in bytes.
-const maxWord = 64
+// maxWord bounds a text that is a name or an id, in bytes. maxWords bounds the words, and maxSaid the bytes, of
+// all texts of a call together: a list of words can say as much as a sentence.
+const (
+	maxWord  = 64
+	maxWords = 32
+	maxSaid  = 1 << 10
+)
 
-// SaysText reports whether an argument contains a text: a usual name for texts at any
-// depth, or a value that is longer than a name. The names of arguments and members count
-// too, because a caller can choose them to carry text.
-func SaysText(a *Member) bool {
-	if wordy(a.Name) {
-		return true
-	}
-	for _, s := range saysOf(a) {
-		if s.text && (wordy(s.value) || !s.member && (among(textNames, s.name) || among(titleNames, s.name))) {
+// SaysText reports whether arguments contain a text: a usual name for texts at any depth, a
+// value that is longer than a name, or many words one by one. The names of arguments and
+// members count too, because a caller can choose them to carry text.
+func SaysText(arguments ...Member) bool {
+	words, size := 0, 0
+	for i := range arguments {
+		a := &arguments[i]
+		if wordy(a.Name) {
 			return true
 		}
+		words, size = words+1, size+len(a.Name)
+		for _, s := range saysOf(a) {
+			switch {
+			case !s.text:
+				continue
+			case wordy(s.value), !s.member && (among(textNames, s.name) || among(titleNames, s.name)):
+				return true
+			case s.member:
+				words++
+			default:
+				words += wordsIn(s.value)
+			}
+			size += len(s.value)
+		}
 	}
-	return false
+	return words > maxWords || size > maxSaid
+}
+
+// wordsIn counts the words of a value. Parts with digits are ids.
+func wordsIn(value string) (n int) {
+	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if len(part) > 1 && !strings.ContainsFunc(part, unicode.IsDigit) {
+			n++
+		}
+	}
+	return n
 }
 
 // wordy reports whether a text can be more than a name or an id, which are short ASCII

@@ -337,16 +337,19 @@ func (m *Map) ReadOf(tool string) *Read {
 }
 
 // Shows reports whether a call that is decided as a tool call has a text that somebody besides the
-// server can read: by every argument that the map does not call private.
-func (m *Map) Shows(tool string, arguments []Member) bool {
+// server can read: in every argument that the map does not call private, and in the name of a tool
+// that it does not have. more are further parts of the call that its caller chose.
+func (m *Map) Shows(tool string, arguments []Member, more ...Member) bool {
 	confirmed := m.base == nil && m.Knows(tool)
-	if t := m.Tools[tool]; confirmed && len(t.To) > 0 {
-		return false // the texts are those of a message
+	if confirmed {
+		if len(m.Tools[tool].To) > 0 {
+			arguments = nil // the texts are those of a message
+		}
+		arguments = slices.DeleteFunc(slices.Clone(arguments), func(a Member) bool {
+			return slices.Contains(m.Private, a.Name) || slices.Contains(m.Private, tool+"."+a.Name)
+		})
 	}
-	return slices.ContainsFunc(arguments, func(a Member) bool {
-		private := confirmed && (slices.Contains(m.Private, a.Name) || slices.Contains(m.Private, tool+"."+a.Name))
-		return !private && SaysText(&a)
-	})
+	return !confirmed && wordy(tool) || SaysText(slices.Concat(arguments, more)...)
 }
 
 // Shown is the map's name in records, or "" if the server has no map.

@@ -1,6 +1,7 @@
 package toolmap
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,14 +146,31 @@ func TestGuess(t *testing.T) {
 		`{"data":"hello"}`: false, `{"id":"3f2a-11"}`: false, `{"n":12}`: false, `{"data":{"name":"x","list":["a","b"]}}`: false, `{"data":"hello_world"}`: false,
 		`{"data":"hello world"}`: true, `{"data":"` + strings.Repeat("x", 65) + `"}`: true, `{"body":"x"}`: true, `{"data":{"text":"x"}}`: true,
 		`{"data":"明日までに払います"}`: true, `{"data":["我保证"]}`: true, `{"data":"Überweisung"}`: true, `{"data":"a\u00a0b"}`: true, `{"data":"a\u2028b"}`: true,
+		// A list says a text word by word, or in pieces.
+		`{"data":["` + strings.Repeat(`we","`, 30) + `pay"]}`: false, `{"data":["` + strings.Repeat(`we","`, 32) + `pay"]}`: true, `{"data":{"` + strings.Join(numbered(33), `":1,"`) + `":1}}`: true,
+		`{"ids":["` + strings.Repeat(`18f2ab3cd45e67a8","`, 50) + `1"]}`: false, `{"ids":["` + strings.Repeat(`QUtJQUlPU0ZPRE5ON1NBTVBMRUQ5","`, 40) + `1"]}`: true, `{"` + strings.Join(numbered(33), `":1,"`) + `":1}`: true,
 		`{"data":{"I promise it":1}}`: true, `{"data":{"我保证":1}}`: true, `{"I promise it":true}`: true, `{"約束します":1}`: true, `{"data":{"` + strings.Repeat("x", 65) + `":null}}`: true,
 	} {
-		got := false
-		for _, a := range argumentsIn(t, arguments) {
-			got = got || SaysText(&a)
-		}
-		if got != want {
+		if got := SaysText(argumentsIn(t, arguments)...); got != want {
 			t.Errorf("%s says a text: %t", arguments, got)
+		}
+	}
+}
+
+// numbered returns n different words.
+func numbered(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("word%d", i))
+	}
+	return list
+}
+
+// A text can be the name of a tool that nobody has.
+func TestNamesOfToolsSayTexts(t *testing.T) {
+	m := builtInMap(t, "slack")
+	for tool, want := range map[string]bool{"slack_get_users": false, "slack_new_tool": false, "we agree to pay": true, "我保证": true, strings.Repeat("x", 65): true} {
+		if got := m.Shows(tool, nil); got != want {
+			t.Errorf("a call of %q shows a text: %t", tool, got)
 		}
 	}
 }
