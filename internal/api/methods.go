@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -609,5 +610,6 @@ type CheckResult struct {
 	Type           ocip.ExchangeType `json:"type,omitzero"`
 	Round          int               `json:"round,omitzero"`
 	MaxRounds      int               `json:"maxRounds,omitzero"`
+	Detections     []audit.Detection `json:"detections,omitempty" doc:"The findings, by member (none for content) and bytes."`
 	AuditID        string            `json:"auditId"`
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -108,7 +109,7 @@ func (k *ruleset) check(ctx context.Context, m *outgoing) (api.CheckResult, erro
 }
 
 func checkResult(v *ocip.Verdict, r *audit.Record) api.CheckResult {
-	c := api.CheckResult{Result: v.Result, Code: v.Code, Reason: v.Reason, Reasons: v.Grounds, Rule: v.Policy, Classification: v.Level.String(), AuditID: r.ID}
+	c := api.CheckResult{Result: v.Result, Code: v.Code, Reason: v.Reason, Reasons: v.Grounds, Rule: v.Policy, Classification: v.Level.String(), Detections: approval.Detections(v), AuditID: r.ID}
 	if v.Exchange.ID != "" {
 		c.Type, c.Round, c.MaxRounds = v.Exchange.Type, v.Exchange.Round, v.Exchange.MaxRounds
 	}

@@ -22,7 +22,7 @@ var exits = map[string][]string{
 	"api.Line":       {"internal/kernel/outbox", "internal/kernel/registry"},
 	"api.Link":       {"internal/daemon", "internal/ipc", "internal/kernel", "internal/kernel/registry"},
 	"gate.NewText":   {"internal/api", "internal/kernel/hooks", "internal/kernel"},
-	"api.Said":       {"bench/fault", "internal/cli/configcmd", "internal/cli/sendcmd", "internal/bridge/mcpproxy", "internal/bridge/toolgate"},
+	"api.Said":       {"bench/fault", "internal/cli/sendcmd", "internal/bridge/mcpproxy", "internal/bridge/toolgate"},
 	"Inspect":        {"bench/fault", "internal/api", "internal/cli/demo", "internal/kernel/inbox", "internal/kernel", "internal/bridge/mcpproxy", "internal/kernel/outbox", "internal/approval/releases"},
 	"CloseEvent":     {"internal/kernel", "internal/kernel/outbox"},
 	"CloseText":      {"internal/kernel/hooks", "internal/kernel"},

@@ -229,7 +229,7 @@ func (s *command) firstMessage(ctx context.Context, in *bufio.Reader, session st
 	if err != nil || !strings.EqualFold(agreed, "y") && !strings.EqualFold(agreed, "yes") {
 		return err
 	}
-	err = sendcmd.Speak(ctx, s.Process, "sending.message", "", &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session, Content: api.Said(text)}}, false)
+	err = sendcmd.Speak(ctx, s.Process, "sending.message", "", text, &api.SendParams{Agent: agentID(a.user), DispatchParams: api.DispatchParams{SessionKey: session}}, false)
 	if verdict := new(cli.Verdict); errors.As(err, &verdict) {
 		return nil // any decision is a success here
 	}

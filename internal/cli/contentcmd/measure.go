@@ -2,6 +2,7 @@ package contentcmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ import (
 )
 
 type measureFlags struct {
-	compare, since         string
+	compare, since, by     string
 	fromLog, every, asJSON bool
 }
 
@@ -46,24 +47,17 @@ text; - is stdin. JSON may have more: "id", "lenient" (it commits, or asks for a
 commitment, or promises weakly), "answers" (the id of the message it answers) and
 "secrets" and "personal" (names of what secrets and personal data are in it).
 
+The rates of keywords alone, of other rules alone and of both follow, those of each
+likelihood, and those of each value of a column of the file: "kind" if it has one, or
+the member that --by names, such as a kind of traffic. A useless hold has the
+reasons that weighed most below it.
+
 --compare runs another configuration over the same texts, and lists what the two
 do not hold alike, or do not raise to the same level.
 
 --from-log reads no texts: it counts, in the daemon's own record, what people did
 with the messages that each rule held.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case f.fromLog && len(args) > 0:
-				return cli.Usagef("cannot measure %s and the log at once", args[0])
-			case f.fromLog && f.compare != "":
-				return cli.Usagef("cannot compare configurations on the log, which has no texts: give a FILE")
-			case !f.fromLog && f.since != "":
-				return cli.Usagef("cannot use --since without --from-log")
-			case !f.fromLog && len(args) != 1:
-				return cli.Usagef("want one FILE of labelled texts, or --from-log")
-			}
-			return nil
-		},
+		Args: func(_ *cobra.Command, args []string) error { return f.check(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.fromLog:
@@ -78,14 +72,34 @@ with the messages that each rule held.`,
 	flags.StringVar(&f.compare, "compare", "", "run the detectors of this configuration `FILE` as well, and list the differences")
 	flags.BoolVar(&f.fromLog, "from-log", false, "measure what people decided, by the record")
 	flags.StringVar(&f.since, "since", "", "with --from-log, from this `TIME` on: RFC 3339, a date, a duration back such as 30d")
+	flags.StringVar(&f.by, "by", "", "give the rates by this `COLUMN`, a member of each line (default kind)")
 	flags.BoolVar(&f.every, "all", false, "list all texts, not the first of each list")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
 
+// check returns an error if flags contradict each other.
+func (f *measureFlags) check(args []string) error {
+	switch {
+	case f.fromLog && len(args) > 0:
+		return cli.Usagef("cannot measure %s and the log at once", args[0])
+	case f.fromLog && f.compare != "":
+		return cli.Usagef("cannot compare configurations on the log, which has no texts: give a FILE")
+	case f.by != "" && (f.fromLog || f.compare != ""):
+		return cli.Usagef("cannot use --by with --from-log or --compare")
+	case !f.fromLog && f.since != "":
+		return cli.Usagef("cannot use --since without --from-log")
+	case !f.fromLog && len(args) != 1:
+		return cli.Usagef("want one FILE of labelled texts, or --from-log")
+	}
+	return nil
+}
+
 // measured is the output of `ocipd measure FILE --json`.
 type measured struct {
 	measure.Report
+	// By has the rates by the values of a column, if the file has it.
+	By []measure.Part `json:"by,omitempty"`
 	// Secrets is set if texts have labels for secrets or personal data.
 	Secrets *measure.SecretsReport `json:"secrets,omitempty"`
 }
@@ -100,6 +114,12 @@ func (s *command) measureFile(file string, f *measureFlags) error {
 		return err
 	}
 	m := measured{Report: measure.Commitments(seen)}
+	switch column := cmp.Or(f.by, "kind"); {
+	case measure.HasColumn(texts, column):
+		f.by, m.By = column, measure.By(seen, column)
+	case f.by != "":
+		return fmt.Errorf("cannot give the rates by %q: no line of %s has that member with a text as its value", f.by, file)
+	}
 	if slices.ContainsFunc(texts, func(t measure.Text) bool { return len(t.Secrets)+len(t.Personal) > 0 }) {
 		secrets := measure.Secrets(seen)
 		m.Secrets = &secrets
@@ -171,6 +191,9 @@ func (s *command) showMeasured(m *measured, f *measureFlags) error {
 	w := bufio.NewWriter(s.Stdout)
 	fmt.Fprintf(w, "%s texts, %s of them commitments; in 100, with bounds at 95 %% confidence\n", term.Thousands(m.Texts), term.Thousands(m.Strict.Labelled))
 	showMatch(w, &m.Report)
+	if err := showParts(w, scr, m, f.by); err != nil {
+		return err
+	}
 	if len(m.Rules) > 0 {
 		fmt.Fprintln(w)
 		t := term.Table{Columns: []term.Column{
@@ -204,6 +227,46 @@ func (s *command) showMeasured(m *measured, f *measureFlags) error {
 		listQuotes(w, scr, "raised without a secret", m.Secrets.Useless, most)
 	}
 	return w.Flush()
+}
+
+// showParts prints the rates by the kinds of rules, by likelihood, and by a column of the file.
+func showParts(w io.Writer, scr term.Screen, m *measured, column string) error {
+	held := func(title string, rows []heldPart) error {
+		t := term.Table{Columns: []term.Column{
+			{Title: title, Least: 10}, {Title: "HELD", Least: 14, Right: true}, {Title: "PRECISION", Least: 14, Right: true},
+		}}
+		for _, row := range rows {
+			t.Add(term.Plain(row.name), term.Plain(row.Rate.String()), term.Plain(row.Strict.String()))
+		}
+		fmt.Fprintln(w)
+		return t.Write(w, scr)
+	}
+	if err := held("HELD BY", []heldPart{{"keywords alone", m.ByKeyword}, {"cues alone", m.ByCue}, {"both", m.ByBoth}}); err != nil {
+		return err
+	}
+	var likely []heldPart
+	for _, l := range commitment.Likelihoods() {
+		likely = append(likely, heldPart{string(l), m.ByLikelihood[l]})
+	}
+	if err := held("LIKELY", likely); err != nil || len(m.By) == 0 {
+		return err
+	}
+	t := term.Table{Columns: []term.Column{
+		{Title: term.Printable(strings.ToUpper(column)), Least: 10}, {Title: "TEXTS", Least: 5, Right: true}, {Title: "HELD", Least: 14, Right: true}, {Title: "KEYWORDS", Least: 4, Right: true},
+		{Title: "CUES", Least: 4, Right: true}, {Title: "BOTH", Least: 4, Right: true}, {Title: "PRECISION", Least: 14, Right: true}, {Title: "RECALL", Least: 14, Right: true},
+	}}
+	for i := range m.By {
+		p := &m.By[i]
+		t.Add(term.Plain(term.Printable(cmp.Or(p.Value, "(none)"))), term.Plain(term.Thousands(p.Texts)), term.Plain(p.Held.String()), term.Plain(strconv.Itoa(p.Keyword.Part)),
+			term.Plain(strconv.Itoa(p.Cue.Part)), term.Plain(strconv.Itoa(p.Both.Part)), term.Plain(p.Strict.Precision.String()), term.Plain(p.Strict.Recall.String()))
+	}
+	fmt.Fprintln(w)
+	return t.Write(w, scr)
+}
+
+type heldPart struct {
+	name string
+	measure.Held
 }
 
 func showMatch(w io.Writer, r *measure.Report) {
@@ -277,6 +340,9 @@ func listQuotes(w io.Writer, scr term.Screen, title string, quotes []measure.Quo
 			line += "(" + term.Printable(strings.Join(q.Shadowed, " ")) + ") "
 		}
 		fmt.Fprintln(w, term.Cut(line+term.Printable(strings.Join(strings.Fields(q.Text), " ")), scr.RowWidth()))
+		if len(q.Reasons) > 0 {
+			fmt.Fprintln(w, scr.Colour.Paint(term.Dim, term.Cut("      "+string(q.Likelihood)+": "+term.Printable(commitment.JoinReasons(q.Reasons)), scr.RowWidth())))
+		}
 	}
 	if more := len(quotes) - most; more > 0 {
 		fmt.Fprintf(w, "  and %s more (--all)\n", term.Thousands(more))

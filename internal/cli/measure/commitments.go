@@ -30,8 +30,9 @@ type Seen struct {
 	Keyword, Cue bool
 	// Likelihood is how likely a held text binds its sender.
 	Likelihood commitment.Likelihood
-	// Points is the score of a held text.
-	Points int
+	// Points is the score of a held text, and Reasons are those that weighed most, in words.
+	Points  int
+	Reasons []string
 	// Weighed is set if only keywords would hold the text, and it was weighed.
 	Weighed *commitment.Weighed
 	// Grantable is set if a person can approve its words beforehand.
@@ -80,7 +81,11 @@ func (r Rules) look(t *Text, before commitment.Before) Seen {
 		}
 		if s.Held {
 			score := read.Score()
-			s.Likelihood, s.Points = score.Likelihood(), score.Points
+			s.Likelihood, s.Points, s.Reasons = score.Likelihood(), score.Points, score.Reasons
+			if s.Weighed != nil {
+				s.Reasons = s.Weighed.Reasons
+			}
+			s.Reasons = commitment.InWords(s.Reasons)
 		}
 		_, all := ocip.Granted(hits)
 		s.Grantable = all && !ocip.OfMoney(passages)
@@ -198,6 +203,9 @@ type Quote struct {
 	Rules []string `json:"rules,omitempty"`
 	// Shadowed are the rules that would hold it if they were enforced.
 	Shadowed []string `json:"shadowed,omitempty"`
+	// Likelihood and Reasons estimate whether a held text commits somebody.
+	Likelihood commitment.Likelihood `json:"likelihood,omitzero"`
+	Reasons    []string              `json:"reasons,omitempty"`
 	// Answers is the previous message, if known.
 	Answers string `json:"answers,omitzero"`
 	Text    string `json:"text"`
@@ -236,7 +244,7 @@ func Commitments(seen []Seen) Report {
 		s := &seen[i]
 		said[s.ID] = s.Text.Text
 		all.count(s.Text)
-		quote := Quote{ID: s.ID, Rules: s.Names, Shadowed: s.Shadowed, Answers: said[s.Answers], Text: s.Text.Text}
+		quote := Quote{ID: s.ID, Rules: s.Names, Shadowed: s.Shadowed, Likelihood: s.Likelihood, Reasons: s.Reasons, Answers: said[s.Answers], Text: s.Text.Text}
 		switch {
 		case s.Held && !s.Lenient:
 			r.Useless = append(r.Useless, quote)

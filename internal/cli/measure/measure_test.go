@@ -65,10 +65,10 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Text{
-		{ID: "line 2", Text: "I'll send it by Friday", Commitment: true, Lenient: true},
+		{ID: "line 2", Text: "I'll send it by Friday", Commitment: true, Lenient: true, Columns: map[string]string{"source": "ours"}},
 		{ID: "line 4", Text: "Please book the room\twith a tab", Commitment: true, Lenient: true},
 		{ID: "line 5", Text: "The meeting was long"},
-		{ID: "x", Text: "could you?", Lenient: true, Answers: "line 2"},
+		{ID: "x", Text: "could you?", Lenient: true, Answers: "line 2", Columns: map[string]string{"id": "x", "answers": "line 2"}},
 	}
 	if !reflect.DeepEqual(texts, want) {
 		t.Errorf("read\n%+v, want\n%+v", texts, want)
@@ -211,5 +211,32 @@ func TestCountActs(t *testing.T) {
 		if a.Asked != c.asked || a.Within[0].Asked != c.three || a.Within[1].Asked != c.all || a.Least != c.least {
 			t.Errorf("%s: %+v, want %+v", c.name, a, c)
 		}
+	}
+}
+
+// The rates by a column divide the texts, and a useless hold has its reasons in words.
+func TestBy(t *testing.T) {
+	texts, err := Read(strings.NewReader(`{"text": "I'll send it to you by Friday.", "commitment": true, "kind": "mail", "team": "a"}
+{"text": "Let me confirm whether the file exists.", "commitment": false, "kind": "agent", "team": 3}
+{"text": "Nothing.", "commitment": false, "kind": "agent"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := commitment.New(commitment.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := Rules{Commitments: d}.Look(texts, nil)
+	parts := By(seen, "kind")
+	if len(parts) != 2 || parts[0].Value != "agent" || parts[0].Texts != 2 || parts[0].Held.Part != 1 || parts[0].Keyword.Part != 1 || parts[1].Value != "mail" || parts[1].Cue.Part != 1 || parts[1].Strict.Recall.Part != 1 {
+		t.Errorf("by kind: %+v", parts)
+	}
+	if parts := By(seen, "team"); len(parts) != 2 || parts[0].Value != "" || parts[0].Texts != 2 || !HasColumn(texts, "team") || HasColumn(texts, "text") {
+		t.Errorf("by team: %+v", parts)
+	}
+	useless := Commitments(seen).Useless
+	if len(useless) != 1 || useless[0].Likelihood != commitment.Low || !slices.Contains(useless[0].Reasons, `"confirm" means to check something`) {
+		t.Errorf("useless: %+v", useless)
 	}
 }

@@ -32,6 +32,8 @@ type Text struct {
 	// Secrets and Personal are the families of data in it.
 	Secrets  []string `json:"secrets,omitempty"`
 	Personal []string `json:"personal,omitempty"`
+	// Columns are the line's members whose value is a string, except the text.
+	Columns map[string]string `json:"-"`
 }
 
 // maxText bounds a line in bytes.
@@ -75,6 +77,22 @@ func Read(from io.Reader) ([]Text, error) {
 	return texts, nil
 }
 
+// columns reads the members that texts can be sorted by.
+func (t *Text) columns(line string) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(line), &members); err != nil {
+		return err
+	}
+	t.Columns = map[string]string{}
+	for name, value := range members {
+		var text string
+		if name != "text" && json.Unmarshal(value, &text) == nil {
+			t.Columns[name] = text
+		}
+	}
+	return nil
+}
+
 func read(line string) (t Text, err error) {
 	if strings.HasPrefix(strings.TrimLeft(line, " \t"), "{") {
 		// The mandatory members.
@@ -93,7 +111,7 @@ func read(line string) (t Text, err error) {
 			return t, err
 		}
 		t.Lenient = t.Commitment || t.Lenient
-		return t, nil
+		return t, t.columns(line)
 	}
 	label, text, found := strings.Cut(line, "\t")
 	if !found {

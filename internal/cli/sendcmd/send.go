@@ -71,7 +71,6 @@ func newSpeak(p *cli.Process, method string) *cobra.Command {
 				}
 				said = strings.TrimSuffix(string(text), "\n")
 			}
-			params.Content = api.Said(said)
 			wishes := map[string]any{}
 			for name, value := range map[string]string{"classification": level, "type": kind, "replyPolicy": policy} {
 				if value != "" {
@@ -88,7 +87,7 @@ func newSpeak(p *cli.Process, method string) *cobra.Command {
 				}
 				params.Metadata = api.Object{"exchange": exchange}
 			}
-			return Speak(cmd.Context(), p, method, key, &params, asJSON)
+			return Speak(cmd.Context(), p, method, key, said, &params, asJSON)
 		},
 	}
 	c.SetFlagErrorFunc(withoutGrant(method))
@@ -123,9 +122,10 @@ func withoutGrant(method string) func(*cobra.Command, error) error {
 // maxSendBytes bounds a message on stdin, so that it fits into a line to the daemon.
 const maxSendBytes = 1 << 20
 
-// Speak calls a method about a message, and prints the result. It returns a [cli.Verdict]
+// Speak calls a method about a message with this content, and prints the result. It returns a [cli.Verdict]
 // if the message may not be sent.
-func Speak(ctx context.Context, p *cli.Process, method, key string, params *api.SendParams, asJSON bool) error {
+func Speak(ctx context.Context, p *cli.Process, method, key, content string, params *api.SendParams, asJSON bool) error {
+	params.Content = api.Said(content)
 	var answer jsontext.Value
 	err := p.OperateSigned(ctx, key, method, params, &answer)
 	refused, wasRefused := errors.AsType[*api.Error](err)
@@ -141,6 +141,7 @@ func Speak(ctx context.Context, p *cli.Process, method, key string, params *api.
 	if err != nil {
 		return err
 	}
+	said.content = content
 	if asJSON {
 		if wasRefused {
 			verdict := struct {
@@ -172,6 +173,8 @@ type spoken struct {
 	api.CheckResult
 	ApprovalID, DispatchID string
 	Waiting                bool
+	// content is the text of the message.
+	content string
 }
 
 // readAnswer reads either method's answer or refusal. It returns an error that is not a verdict.
@@ -250,6 +253,13 @@ func say(p *cli.Process, method string, said *spoken) error {
 				b.WriteString("\nand: ")
 			}
 			b.WriteString(term.OneLine(string(g.Code) + ": " + g.Reason))
+			if g.Likelihood == "" {
+				continue
+			}
+			if said.Detections != nil {
+				b.WriteString("\n" + term.OneLine(cli.HeldWords(said.content, said.Detections)))
+			}
+			b.WriteString("\nlikely " + term.OneLine(cli.Likely(g.Guess)))
 		}
 		if said.ApprovalID != "" {
 			b.WriteString("\nto decide: ocipd approvals show " + said.ApprovalID)

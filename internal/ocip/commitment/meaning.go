@@ -1,6 +1,9 @@
 package commitment
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // languageNames are the names of the families of languages.
 var languageNames = map[string]string{
@@ -32,6 +35,23 @@ func Meaning(name string) string {
 		return meaning
 	}
 	return meanings[RuleKeyword]
+}
+
+// InWords turns the reasons of a [Score] or a [Weighed] into words for people. A family's name becomes
+// a statement about the message; a name that says no more than that a word was found is left out.
+func InWords(reasons []string) (said []string) {
+	for _, reason := range reasons {
+		if reason == RuleKeyword || slices.Contains(Families(), reason) {
+			if reason = Meaning(reason); reason == meanings[RuleKeyword] {
+				continue
+			}
+			reason = "it " + reason
+		}
+		if reason = strings.TrimSpace(reason); reason != "" && !slices.Contains(said, reason) {
+			said = append(said, reason)
+		}
+	}
+	return said
 }
 
 // telling lists the families whose findings say most about a message, beginning with the first.

@@ -1,6 +1,7 @@
 package commitment
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,5 +21,13 @@ func TestMeaning(t *testing.T) {
 		if got := Telling(strings.Fields(names)); got != want {
 			t.Errorf("of %q %q tells most, want %q", names, got, want)
 		}
+	}
+}
+
+func TestInWords(t *testing.T) {
+	got := InWords([]string{RuleKeyword, Acceptance, `"book" is quoted`, Derived, German, "its words", "its words", ""})
+	want := []string{"it seems to accept something", `"book" is quoted`, "it seems to promise something in German", "its words"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

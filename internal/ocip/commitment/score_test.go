@@ -1,6 +1,7 @@
 package commitment
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,31 @@ func TestScore(t *testing.T) {
 	} {
 		scoreOf(d, []Hit{h}, "I promise", false)
 		scoreOf(d, []Hit{h}, "", false)
+	}
+}
+
+// A bargain that was struck is listed before every next step that is held for a word in it.
+func TestBargainsStandAboveNextSteps(t *testing.T) {
+	d := detector(t, Options{})
+	least, most := Score{Points: math.MaxInt}, Score{Points: math.MinInt}
+	for _, content := range []string{
+		"Let's agree on 48 ZUP.", "We agree on 48 ZUP for 2 X.", "I accept your offer of 48 ZUP.", "Deal: 48 ZUP for 2 X.", "I agree to 50 ZUP.", "Agreed.",
+		"Agreed, 48 it is.", "OK, we have an agreement: 48 ZUP.", "It's a deal.", "I am willing to agree to the trade of 5 X for 48 ZUP.",
+	} {
+		if s := scoreOf(d, d.Detect(content), content, false); s.Points < least.Points {
+			least = s
+		}
+	}
+	for _, content := range []string{
+		"Let me check the schedule.", "Let me confirm whether the file exists.", "Let me confirm that the test passes first.", "Let me verify the booking page loads.",
+		"I'll check the schedule module.", "Let me look at how the agreement parser works.", "Now let me confirm the fix works.",
+	} {
+		if s := scoreOf(d, d.Detect(content), content, false); s.Points > most.Points {
+			most = s
+		}
+	}
+	if least.Points <= most.Points {
+		t.Errorf("the least likely bargain has %+v, the likeliest next step %+v", least, most)
 	}
 }
 
