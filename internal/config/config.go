@@ -273,6 +273,9 @@ type Approvals struct {
 	// AllowedSigners is a file in the format of ssh-keygen(1). If it is set, one of the
 	// listed signers must sign every decision.
 	AllowedSigners string `yaml:"allowed_signers"`
+	// Origins are those of the pages on which a passkey of a listed signer may sign, as
+	// browsers write them: "http://NAME.localhost:7443". Empty accepts no passkeys.
+	Origins []string `yaml:"origins"`
 	// KeepContent keeps the texts of held messages after the decision. Otherwise they are
 	// dropped with it.
 	KeepContent bool   `yaml:"keep_content"`

@@ -99,10 +99,7 @@ func (c *Config) check(p *problems) {
 	p.positive(key("ocip", "expires_after"), c.OCIP.ExpiresAfter)
 	p.positive(key("ocip", "chain", "max_age"), c.OCIP.Chain.MaxAge)
 	p.positive(key("ocip", "chain", "window"), c.OCIP.Chain.Window)
-	p.positive(key("approvals", "expires_after"), c.Approvals.ExpiresAfter)
-	p.atLeast(key("approvals", "max_open"), c.Approvals.MaxOpen, 1)
-	p.between(key("approvals", "required"), c.Approvals.Required, 1, maxApprovers)
-	c.checkNotify(p)
+	c.checkApprovals(p)
 	p.positive(key("policy", "timeout"), c.Policy.Timeout)
 	p.positive(key("store", "commit_timeout"), c.Store.CommitTimeout)
 	c.checkStore(p)
@@ -137,26 +134,6 @@ func (c *Config) check(p *problems) {
 	p.positive(key("audit", "rotate", "age"), c.Audit.Rotate.Age)
 	p.word(key("log", "level"), "log level", c.Log.Level, "debug", "info", "warn", "error")
 	p.word(key("log", "format"), "format", c.Log.Format, "auto", "json", "console")
-}
-
-// checkNotify checks the command, without quoting it in errors.
-func (c *Config) checkNotify(p *problems) {
-	command, at := c.Approvals.Notify.Command, keypath.Path{}.Key("approvals").Key("notify").Key("command")
-	if len(command) == 0 {
-		return
-	}
-	switch program := command[0]; {
-	case !filepath.IsAbs(program):
-		p.bad(at, "want the program by its absolute path, and its arguments after it")
-	case strings.Contains(program, " -"):
-		// No shell parses it, and the log would contain the whole as the program's name.
-		p.bad(at, "want the program and each of its arguments as items of their own")
-	}
-	for i, argument := range command {
-		if strings.ContainsRune(argument, 0) {
-			p.bad(at.Index(i), "no argument can hold a NUL")
-		}
-	}
 }
 
 // maxReserve bounds the unused part of the disk; the last records need far less.

@@ -38,7 +38,7 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 	}
 	if file := cfg.Approvals.AllowedSigners; file != "" {
 		// An unreadable file of signers is refused: without it nobody could decide.
-		s := allowedSigners(file)
+		s := allowedSigners(&cfg.Approvals)
 		s.Seen = d.signersSeen(file)
 		if _, err := s.Load(); err != nil {
 			return t, err
@@ -148,6 +148,6 @@ func (d *Daemon) setLogLevel(level string) {
 }
 
 // allowedSigners is the file of the signers who may decide.
-func allowedSigners(path string) sshsig.File {
-	return sshsig.File{Path: path, Key: "approvals.allowed_signers", Namespace: api.ApprovalNamespace}
+func allowedSigners(a *config.Approvals) sshsig.File {
+	return sshsig.File{Path: a.AllowedSigners, Key: "approvals.allowed_signers", Namespace: api.ApprovalNamespace, Origins: a.Origins}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/test/passkeytest"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -43,6 +44,53 @@ func signed(t testing.TB, name, what string, saw *api.Approval) map[string]any {
 	params := decision(what, saw)
 	params["signature"] = signs(t, name, saw.ToSign[what], api.ApprovalNamespace)
 	return params
+}
+
+// A passkey on the list signs what an SSH key signs, from the pages of approvals.origins alone.
+func TestPasskeyDecides(t *testing.T) {
+	const page = "http://0a1b2c.localhost:7443"
+	carol := passkeytest.New("0a1b2c.localhost", page)
+	stranger := passkeytest.New("0a1b2c.localhost", page)
+	h := guarded(t, acme, rego(true, "ok"), "carol@acme-corp "+strings.TrimSpace(string(ssh.MarshalAuthorizedKey(carol.PublicKey()))))
+	telegram, alice, person := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.operates()
+	other := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise something else", fresh(nil)).ApprovalID)
+	saw := h.shown(alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil)).ApprovalID)
+	by := func(p *passkeytest.Passkey, text string) map[string]any {
+		armored, err := sshsig.Sign(p, []byte(text), api.ApprovalNamespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := decision(api.DecideApprove, &saw)
+		params["signature"] = string(armored)
+		return params
+	}
+	text := saw.ToSign[api.DecideApprove]
+	refused := func(words string, params map[string]any) {
+		t.Helper()
+		before := len(h.records(audit.Filter{Like: audit.Record{Event: "decision_refused"}}))
+		contains(t, person.refuse(api.Forbidden, "approval.resolve", params).Message, words)
+		if n := len(h.records(audit.Filter{Like: audit.Record{Event: "decision_refused"}})); n != before+1 {
+			t.Errorf("%s: %d records more", words, n-before)
+		}
+	}
+	refused("origin not accepted", by(carol, text))
+
+	h.reloaded(acme + policySection(h.path("policy"), "watch: false") + fmt.Sprintf("\napprovals: {allowed_signers: %q, origins: [%q]}\n", h.path("signers"), page))
+	refused("origin not accepted", by(carol.But(func(p *passkeytest.Passkey) { p.Origin = "http://0a1b2c.localhost:7444" }), text))
+	refused("user not verified", by(carol.But(func(p *passkeytest.Passkey) { p.Flags = passkeytest.Present }), text))
+	refused("unknown signer", by(stranger, text))
+	refused("bad signature", by(carol, other.ToSign[api.DecideApprove]))
+	refused("bad signature", by(carol, saw.ToSign[api.DecideDeny]))
+	telegram.silence(t, alice, "telegram:dave")
+
+	person.must("approval.resolve", by(carol, text), nil)
+	if m := telegram.message("hook:message_sending"); m.DispatchID != saw.DispatchID {
+		t.Errorf("delivered is %s", m.DispatchID)
+	}
+	if d := h.shown(saw.ApprovalID).Decision; d == nil || d.By != "carol@acme-corp" || d.Fingerprint != ssh.FingerprintSHA256(carol.PublicKey()) {
+		t.Errorf("decided is %+v", d)
+	}
+	person.refuse(api.Conflict, "approval.resolve", by(carol, text))
 }
 
 // listed is a line of the allowed signers.

@@ -26,8 +26,8 @@ func Check(ctx context.Context, cfg *config.Config) error {
 	if _, err := policy.Compile(ctx, reload.Source(&cfg.Policy)); err != nil {
 		found = append(found, cfg.Fault("policy.path", fmt.Errorf("cannot use the policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))))
 	}
-	if file := cfg.Approvals.AllowedSigners; file != "" {
-		if _, err := allowedSigners(file).Load(); err != nil {
+	if cfg.Approvals.AllowedSigners != "" {
+		if _, err := allowedSigners(&cfg.Approvals).Load(); err != nil {
 			found = append(found, cfg.Fault("approvals.allowed_signers", err))
 		}
 	}

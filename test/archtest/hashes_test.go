@@ -41,6 +41,7 @@ var hashes = map[string]string{
 	"internal/task/tasks":         "files of a workspace, keys of requests and tokens. What is on record of files is keyed",
 	"internal/evidence/witness":   "the origin of a log",
 	"test/witnesstest":            "the id of a witness's key",
+	"test/passkeytest":            "signatures",
 }
 
 // digests are the functions that make a plain digest of what they are given.

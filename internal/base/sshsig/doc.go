@@ -15,6 +15,11 @@
 // same as in authorized_keys (sshd(8)). ssh-keygen does not know them in an allowed_signers file
 // and stops at such a line: a list that carries them cannot be shared with git.
 //
+// A passkey is a line of the type sk-ecdsa-sha2-nistp256@openssh.com, whose application is the name
+// of the page's host. Its signatures are of the type webauthn-sk-ecdsa-sha2-nistp256@openssh.com,
+// which ssh-keygen checks too. ssh-keygen accepts them from any page; this package accepts them from
+// the origins of [Signers.OfPages] alone, and demands that the authenticator verified its user.
+//
 // Certificates are checked by ssh.CertChecker and, for rules that it leaves out, here: a
 // certificate must be a user's, name its principals, be valid at the time, be signed by the
 // authority of the line without SHA-1, and carry no critical option but verify-required. ssh-keygen

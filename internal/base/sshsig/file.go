@@ -17,6 +17,8 @@ type File struct {
 	Key string
 	// Namespace is the namespace of the signatures.
 	Namespace string
+	// Origins are those of the pages on which browsers may ask for signatures.
+	Origins []string
 	// Seen, if set, is called with the SHA-256 of the file and its list after each read, before any
 	// signature is accepted. If it fails, the file is not used.
 	Seen func(sum [sha256.Size]byte, list *Signers) error
@@ -51,6 +53,6 @@ func (f File) Verify(armored, text []byte, at time.Time) (principal, fingerprint
 	if err != nil {
 		return "", "", err
 	}
-	signature, err := list.Verify(armored, text, f.Namespace, at)
+	signature, err := list.OfPages(f.Origins...).Verify(armored, text, f.Namespace, at)
 	return signature.Principal, signature.Fingerprint, err
 }

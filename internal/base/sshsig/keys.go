@@ -43,9 +43,10 @@ func algorithms(key ssh.PublicKey) []string {
 	switch key.Type() {
 	case ssh.KeyAlgoRSA:
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
-	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-		ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519:
 		return []string{key.Type()}
+	case ssh.KeyAlgoSKECDSA256:
+		return []string{key.Type(), algorithmWebAuthn}
 	}
 	return nil
 }
@@ -72,11 +73,14 @@ func accepted(key ssh.PublicKey, sig *ssh.Signature) error {
 	if !slices.Contains(algorithms(key), sig.Format) {
 		return refuse(ErrAlgorithm, "%q for a key of type %s; it has to be one of %q", sig.Format, key.Type(), algorithms(key))
 	}
-	if isFIDO(key) {
+	switch {
+	case sig.Format == algorithmWebAuthn:
+		return assertionOf(sig).readable()
+	case isFIDO(key):
 		if err := ssh.Unmarshal(sig.Rest, &fido{}); err != nil {
 			return refuse(ErrMalformed, "its FIDO flags and counter cannot be read")
 		}
-	} else if len(sig.Rest) > 0 {
+	case len(sig.Rest) > 0:
 		return refuse(ErrMalformed, "%d bytes too many behind the signature", len(sig.Rest))
 	}
 	return nil
@@ -100,6 +104,9 @@ type mathematical struct {
 // Verify checks a signature that was accepted.
 func (k mathematical) Verify(data []byte, sig *ssh.Signature) error {
 	key, _ := plain(k.PublicKey)
+	if a := assertionOf(sig); a != nil {
+		return a.verify(key, data, sig)
+	}
 	if isFIDO(key) && flagsOf(sig)&flagPresent == 0 {
 		return verifyUntouched(key, data, sig)
 	}
@@ -116,6 +123,15 @@ func verifyUntouched(key ssh.PublicKey, data []byte, sig *ssh.Signature) error {
 	applicationHash, dataHash := sha256.Sum256([]byte(application)), sha256.Sum256(data)
 	// Flags and counter are signed in the form in which they are sent.
 	signed := slices.Concat(applicationHash[:], sig.Rest, dataHash[:])
+	return verifySigned(key, signed, sig)
+}
+
+// errNotVerified is the answer of a check of mathematics. The caller says more.
+var errNotVerified = errors.New("signature did not verify")
+
+// verifySigned checks a signature of a FIDO key over exactly these bytes, in the form of
+// PROTOCOL.u2f.
+func verifySigned(key ssh.PublicKey, signed []byte, sig *ssh.Signature) error {
 	var public crypto.PublicKey
 	if key, ok := key.(ssh.CryptoPublicKey); ok {
 		public = key.CryptoPublicKey()
@@ -134,7 +150,7 @@ func verifyUntouched(key ssh.PublicKey, data []byte, sig *ssh.Signature) error {
 			return nil
 		}
 	}
-	return errors.New("signature did not verify")
+	return errNotVerified
 }
 
 // applicationOf returns the application of a FIDO key, usually "ssh:".

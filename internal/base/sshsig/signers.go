@@ -18,7 +18,8 @@ const maxLineBytes = 64 << 10
 
 // Signers is a list of keys and of the rights of each. It does not change.
 type Signers struct {
-	lines []line
+	lines   []line
+	origins []string // of pages on which browsers may ask for signatures
 }
 
 // line is one line of an allowed_signers file.

@@ -38,6 +38,8 @@ var (
 	ErrCertificate = errors.New("certificate not accepted")
 	// ErrNotTouched reports that a FIDO key signed without a touch.
 	ErrNotTouched = errors.New("no touch")
+	// ErrOrigin reports that a page whose origin is not accepted had a FIDO key sign.
+	ErrOrigin = errors.New("origin not accepted")
 	// ErrNotVerified reports that a FIDO key signed without a PIN or biometrics, or that the line
 	// requires them for a key that is no FIDO key.
 	ErrNotVerified = errors.New("user not verified")
@@ -71,6 +73,9 @@ type Signature struct {
 	// Touched and Verified report that a FIDO authenticator was touched, and that it was given a
 	// PIN or biometrics. They are false for other keys, which cannot tell.
 	Touched, Verified bool
+	// Origin is that of the page on which a browser asked for the signature, such as
+	// "https://host.example"; otherwise it is empty.
+	Origin string
 }
 
 // Verify checks that armored is a signature of message, made for namespace by a key that the list
@@ -103,8 +108,8 @@ func (s *Signers) verify(principal string, armored, message []byte, namespace st
 	lines := s.listing(sig.PublicKey)
 	if len(lines) == 0 {
 		err = unknown(sig.PublicKey)
-	} else {
-		err = prove(sig, message, namespace)
+	} else if err = prove(sig, message, namespace); err == nil {
+		err = s.fromPage(sig)
 	}
 	if err != nil {
 		return Signature{}, fmt.Errorf("cannot accept the SSH signature: %w", err)
@@ -166,7 +171,7 @@ func parse(armored []byte) (*format.Signature, error) {
 	if !begun || !ended || !strings.HasPrefix(strings.TrimPrefix(body, "\r"), "\n") || !strings.HasSuffix(body, "\n") {
 		return nil, refuse(ErrMalformed, "it has to begin with the line %q and to end with the line %q; pass on the whole output of ssh-keygen -Y sign", header, footer)
 	}
-	blob, err := base64.StdEncoding.DecodeString(body)
+	blob, err := base64.StdEncoding.Strict().DecodeString(body)
 	if err != nil {
 		return nil, refuse(ErrMalformed, "%v; pass on the output of ssh-keygen -Y sign unchanged", err)
 	}
@@ -204,6 +209,9 @@ func (l *line) allow(sig *format.Signature, principal string, at time.Time) (Sig
 		Line: l.number, KeyType: key.Type(), Fingerprint: ssh.FingerprintSHA256(key),
 		Touched:  isFIDO(key) && flagsOf(sig.Signature)&flagPresent != 0,
 		Verified: isFIDO(key) && flagsOf(sig.Signature)&flagVerified != 0,
+	}
+	if page := assertionOf(sig.Signature); page != nil {
+		accepted.Origin = page.Origin
 	}
 	if cert != nil {
 		accepted.Authority, accepted.CertificateID, accepted.Serial = ssh.FingerprintSHA256(cert.SignatureKey), cert.KeyId, cert.Serial

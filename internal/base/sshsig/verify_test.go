@@ -112,7 +112,7 @@ func expect(t *testing.T, err error, want ...error) {
 	t.Helper()
 	for _, kind := range []error{
 		ErrMalformed, ErrAlgorithm, ErrNamespace, ErrBadSignature, ErrUnknownSigner, ErrPrincipal,
-		ErrNotYetValid, ErrExpired, ErrCertificate, ErrNotTouched, ErrNotVerified,
+		ErrNotYetValid, ErrExpired, ErrCertificate, ErrNotTouched, ErrNotVerified, ErrOrigin,
 	} {
 		wanted := slices.ContainsFunc(want, func(w error) bool { return errors.Is(w, kind) })
 		if errors.Is(err, kind) != wanted {
@@ -399,7 +399,7 @@ func TestVerifyFIDOChanged(t *testing.T) {
 				{"signature of a browser", device, func(b *blob) {
 					b.Signature = strings.Replace(b.Signature, string(binary.BigEndian.AppendUint32(nil, uint32(len(keyType))))+keyType,
 						string(binary.BigEndian.AppendUint32(nil, uint32(len("webauthn-"+keyType))))+"webauthn-"+keyType, 1)
-				}, ErrAlgorithm},
+				}, map[string]error{ssh.KeyAlgoSKED25519: ErrAlgorithm, ssh.KeyAlgoSKECDSA256: ErrMalformed}[keyType]},
 			} {
 				t.Run(keyType+" "+tc.name, func(t *testing.T) {
 					_, err := s.Verify(forge(t, tc.signer, "", nil, tc.after), message, namespace, noon)
