@@ -29,8 +29,19 @@ function automation(params, ctx) {
   return undefined;
 }
 
+/** The settings of a session have texts, which its agent and its user see. */
+function settings(params, ctx) {
+  for (const [name, value] of valuesOf(params)) {
+    if (["sessionkey", "targets"].includes(bare(name)) && value !== "" && !["current", "main"].includes(value) && !value.startsWith(`agent:${ctx.agentId}:`)) {
+      return `it would change the session ${value}, which is not known to be one of your own: name it as agent:${ctx.agentId}:…`;
+    }
+  }
+  return undefined;
+}
+
 const TOOLS = {
   automations: automation,
+  sessions: settings,
   cron: automation,
   github_publish: (params) => (params?.title || params?.body ? "the repository that shows title and body is in no parameter: leave them out" : undefined),
 };

@@ -5,6 +5,7 @@ import { Claims } from "./claims.js";
 import { elsewhere } from "./elsewhere.js";
 import { Kernel, KernelError } from "./kernel.js";
 import { Notices } from "./notices.js";
+import { placeOf } from "./places.js";
 import { reads } from "./reads.js";
 import { sender } from "./sends.js";
 
@@ -308,7 +309,7 @@ export class Gate {
     try {
       const agentId = agentOf(ctx.sessionKey);
       if (!agentId) return { cancel: true, cancelReason: "ocipd: whose message this is does not show" };
-      const session = `${ctx.channelId}:${event.to ?? ctx.conversationId}`;
+      const session = `${ctx.channelId}:${placeOf(ctx.channelId, String(event.to ?? ctx.conversationId), event.threadId ?? event.metadata?.threadId)}`;
       const metadata = ctx.accountId && ctx.accountId !== "default" ? { accountId: ctx.accountId } : {};
       // Files that go along: the daemon opens them.
       const { channel: _channel, accountId: _account, ...rest } = event.metadata ?? {};

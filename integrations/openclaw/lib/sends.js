@@ -1,8 +1,10 @@
 // Which tools send a message, and which of their parameters hold its text and its recipient.
-// A call of such a tool is refused if its text or its recipient is not found. The daemon
-// decides about all other parameters too: it gets them as the metadata of the message, looks
-// for findings in their texts and opens the files that they name.
+// A call of such a tool is refused if its text or its recipient is not found, or if it has a
+// parameter that is not known here: it could name another recipient. The daemon decides about
+// all other parameters too: it gets them as the metadata of the message, looks for findings in
+// their texts and opens the files that they name.
 
+import { placeOf, within } from "./places.js";
 import { misspelt } from "./spelling.js";
 
 /** Names under which OpenClaw takes the text of a message. The first is the one it uses. */
@@ -27,7 +29,9 @@ const labelled = (p) => {
 const channelSession = (p) => {
   if (p.targets !== undefined) throw new Error("it names several recipients, in targets: send to one at a time");
   const to = one(p, "target", "to", "channelId");
-  return typeof p.channel === "string" && typeof to === "string" && to !== "" ? `${p.channel}:${to}` : undefined;
+  if (typeof p.channel !== "string" || typeof to !== "string" || to === "") return undefined;
+  within(p);
+  return `${p.channel}:${placeOf(p.channel, to, p.threadId)}`;
 };
 const conversationSession = (p) => one(p, "sessionKey", "conversationId") ?? channelSession(p);
 
@@ -35,7 +39,7 @@ const CHANNEL = ["channel", "target", "to", "channelId", "targets", "accountId"]
 
 /**
  * The parameters of a tool that are no part of its message: those that say where it goes (at), and settings of the host
- * itself (settings).
+ * itself (settings). Those that are a part of it beside its texts are in with.
  */
 const BUILT_IN = {
   // Its reply would come in the tool's result, before the daemon decides about it. If the tool does not wait, the
@@ -55,11 +59,24 @@ const BUILT_IN = {
       "runtime", "model", "thinking", "runTimeoutSeconds", "timeoutSeconds", "cwd", "thread", "mode", "cleanup", "expectsCompletionMessage", "completionTarget", "sandbox", "context",
       "lightContext", "collect", "fastMode", "visible", "worktree",
     ],
+    with: ["taskName", "label", "attachments", "attachAs", "outputSchema", "groupId", "streamTo", "resumeSessionId", "placement", "projectId", "projectGitUrl"],
   },
   conversations_send: { texts: TEXTS, session: conversationSession, at: ["sessionKey", "conversationId", ...CHANNEL], settings: ["timeoutSeconds"] },
   conversations_turn: { texts: TEXTS, session: conversationSession, at: ["sessionKey", "conversationId", ...CHANNEL], settings: ["timeoutSeconds"] },
-  message: { texts: [...TEXTS, "caption"], session: channelSession, at: CHANNEL, settings: ["dryRun", "silent", "bestEffort"] },
+  message: {
+    texts: [...TEXTS, "caption"], session: channelSession, at: CHANNEL, settings: ["dryRun", "silent", "bestEffort", "idempotencyKey", "timeoutMs"],
+    with: [
+      "action", "threadId", "threadName", "replyTo", "messageId", "topLevel", "quoteText", "presentation", "interactive", "components", "embeds", "suppressEmbeds", "delivery", "pin",
+      "effect", "effectId", "media", "mediaUrl", "mediaUrls", "fileUrl", "filePath", "path", "image", "filename", "buffer", "base64", "contentType", "mimeType", "attachments",
+      "asVoice", "voiceText", "voiceProvider", "voiceId", "gifPlayback", "forceDocument", "asDocument",
+      "pollQuestion", "pollOption", "pollDurationHours", "pollMulti", "pollAnonymous", "pollPublic",
+    ],
+  },
 };
+
+/** A parameter of a tool that is not known here, unless it says nothing. */
+const unknown = (how, p) => Object.keys(p ?? {}).find((name) => name !== "_ocip" && p[name] !== undefined && p[name] !== null && p[name] !== "" && typeof p[name] !== "boolean" &&
+  ![...how.texts, ...how.at, ...(how.settings ?? []), ...(how.with ?? [])].includes(name));
 
 /** Actions of the tool "message" that send nothing. */
 const SILENT = new Set(["read", "list", "search", "reactions", "list-pins", "permissions", "member-info", "role-info", "channel-info", "channel-list"]);
@@ -89,6 +106,8 @@ export function sender(config = {}) {
     if (action !== undefined && !SENDING.has(action)) return { wrong: `ocipd does not decide about the action ${action} of message: send a text to one recipient` };
     const odd = how.named ? undefined : misspelt(params);
     if (odd) return { wrong: `${tool} is refused: ${odd}` };
+    const stray = how.named ? undefined : unknown(how, params);
+    if (stray) return { wrong: `${tool} is refused: it is not known what ${stray} does with the message: leave it out` };
     const found = how.texts.filter((name) => params?.[name] !== undefined);
     if (found.length === 0 || found.some((name) => typeof params[name] !== "string")) {
       return { wrong: `no text of ${tool} is found in ${how.texts.join(", ")}: what cannot be read is not sent` };
