@@ -442,6 +442,40 @@ func TestMCPToolsOfRoles(t *testing.T) {
 	}
 }
 
+// A script pipes its calls and closes the input: each call is answered, also one that waits.
+func TestMCPAnswersAfterTheInputEnds(t *testing.T) {
+	m := newMCPTrial(t, mcpTeam)
+	cmd, _ := m.command(args{"agent": "ben"})
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"contacts_list","arguments":{}}}
+{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"messages_read","arguments":{"wait_s":20}}}
+`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.session("ann", args{"agent": "ann"}).must("message_send", args{"to": "ben", "text": "Is the build green?"})
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	for _, want := range []string{`"id":1,`, `"id":2,`, `"id":3,`, "Is the build green?"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in %s\n%s", want, out.String(), said.String())
+		}
+	}
+}
+
 // A server that cannot serve says why, and reports wrong usage.
 func TestMCPDoesNotStart(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)

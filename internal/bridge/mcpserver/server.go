@@ -74,7 +74,7 @@ func Serve(ctx context.Context, o *Options) error {
 			return s.use(ctx, &t, r.Params), nil
 		})
 	}
-	err = mcpServer.Run(ctx, &mcp.IOTransport{Reader: o.In, Writer: o.Out})
+	err = mcpServer.Run(ctx, &draining{Transport: &mcp.IOTransport{Reader: o.In, Writer: o.Out}, within: drainTime})
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil
 	}
