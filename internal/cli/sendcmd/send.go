@@ -53,6 +53,7 @@ func newSpeak(p *cli.Process, method string) *cobra.Command {
 	var (
 		params              api.SendParams
 		level, kind, policy string
+		exchangeID          string
 		key                 string
 		fresh, asJSON       bool
 	)
@@ -72,7 +73,7 @@ func newSpeak(p *cli.Process, method string) *cobra.Command {
 				said = strings.TrimSuffix(string(text), "\n")
 			}
 			wishes := map[string]any{}
-			for name, value := range map[string]string{"classification": level, "type": kind, "replyPolicy": policy} {
+			for name, value := range map[string]string{"classification": level, "type": kind, "replyPolicy": policy, "id": exchangeID} {
 				if value != "" {
 					wishes[name] = value
 				}
@@ -96,7 +97,9 @@ func newSpeak(p *cli.Process, method string) *cobra.Command {
 	flags.StringVar(&level, "level", "", "`LEVEL` of the message: public, internal, confidential or restricted")
 	flags.StringVar(&kind, "type", "", "`TYPE` of the exchange: information_query, commitment_request or meeting_scheduling")
 	flags.StringVar(&policy, "reply-policy", "", "`POLICY` for the answer: agent-ok, human-only or no-reply-needed")
+	flags.StringVar(&exchangeID, "exchange", "", "`ID` of the exchange that it continues, or begins (default the open one with the receiver)")
 	flags.BoolVar(&fresh, "new", false, "begin a new exchange")
+	c.MarkFlagsMutuallyExclusive("exchange", "new")
 	flags.BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	if method == "sending.message" {
 		cli.KeyFlag(c, &key)
