@@ -77,7 +77,7 @@ func tools() []tool {
 		row[taskapi.PlanEffectParams]("task_plan_effect", "task.plan_effect", "Plan an effect", writes,
 			"Plan something to be done in the world, such as a deployment, under an idempotency_key: a command, or params for what somebody else does. Nothing is done before a person has approved it."),
 		row[taskapi.RunEffectParams]("task_run_effect", "task.run_effect", "Run an approved effect", acts,
-			"Run an effect that a person has approved, once. Called again, it gives the state or the result of the first run. While an approval is pending it waits for up to wait_s seconds."),
+			"Run an effect that a person has approved, once. Called again, it gives the state or the result of the first run. It waits for the end for up to wait_s seconds; a lobster's call waits for the approval and for ready_to_resume too."),
 		row[taskapi.FinishEffectParams]("task_finish_effect", "task.finish_effect", "Report an external effect", writes, "Say how an external effect ended that task_run_effect has given you a run_token for."),
 		row[taskapi.CancelEffectParams]("task_cancel_effect", "task.cancel_effect", "Cancel an effect", writes, "Cancel an effect that is planned or has failed."),
 		row[taskapi.GrantParams]("task_grant", "task.grant", "Give an actor a token", writes,

@@ -142,14 +142,14 @@ type ApprovalResolved struct {
 }
 
 // RunEffectParams starts an effect once (task.run_effect). The call waits up to WaitS for the
-// decision, the phase and the end.
+// end and, if the caller is a lobster, for the decision and the phase.
 type RunEffectParams struct {
 	Ref
 	EffectID       string `json:"effect_id,omitzero" is:"id=eff_" doc:"The effect's id."`
 	IdempotencyKey string `json:"idempotency_key,omitzero" is:"max=256" doc:"The effect's key, in place of effect_id."`
 	RequestDigest  string `json:"request_digest" is:"required form=digest" doc:"The digest from the answer of task.request_approval."`
 	Compensation   bool   `json:"compensation,omitzero" doc:"Undoes the effect, once, by the compensation that was approved with it."`
-	WaitS          int    `json:"wait_s,omitzero" is:"range=0..20" doc:"Seconds to wait for the decision and the end."`
+	WaitS          int    `json:"wait_s,omitzero" is:"range=0..20" doc:"Seconds to wait for the end; for a lobster also for the decision and the orchestrator's move."`
 }
 
 // Rules reports faults between members.

@@ -68,7 +68,7 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 		return err
 	})
 	if err != nil {
-		return result, p.WaitS > 0 && mayCome(err), err
+		return result, p.WaitS > 0 && mayCome(err, who.Role, p.Compensation), err
 	}
 	e := out.Task.Effect(out.Effect)
 	r := e.Run(out.Run)
@@ -118,8 +118,10 @@ func (s *Session) await(ctx context.Context, who *task.Actor, p *taskapi.RunEffe
 	}
 }
 
-// mayCome reports whether what is in the way may go away by itself.
-func mayCome(err error) bool {
+// mayCome reports whether what is in the way may go away while the caller waits: by the end of a run,
+// by a person's decision about a compensation, or, for those that move no task, by the
+// orchestrator's move. An orchestrator is answered at once, since it would wait for itself.
+func mayCome(err error, as task.Role, compensation bool) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return false
@@ -129,10 +131,12 @@ func mayCome(err error) bool {
 		return false
 	}
 	switch d.Task.Code {
-	case task.GuardFailed, task.EffectInFlight:
+	case task.EffectInFlight:
 		return true
+	case task.GuardFailed:
+		return compensation
 	case task.PhaseMismatch:
-		return d.Task.Phase == task.AwaitingApproval || d.Task.Phase == task.QualityGate
+		return as == task.Lobster && (d.Task.Phase == task.AwaitingApproval || d.Task.Phase == task.QualityGate)
 	default:
 		return false
 	}
