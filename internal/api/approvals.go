@@ -216,6 +216,8 @@ type ApprovalNow struct {
 	// Context is what an effect is for, as the digest covers it: the task, the attempt, the
 	// reviews with their findings, the other effects, and whether it was planned after the reviews.
 	Context jsontext.Value `json:"context,omitzero" doc:"Of an effect, for people: title, goal, spec_version, attempt, artifact_revision, artifacts, gates, reviews with their findings, the task's other effects, planned {by, at, late}, and left_out, which counts what was cut. The digest covers it."`
+	// RequestDigest names what the runner starts, without the request's id and the policy.
+	RequestDigest string `json:"requestDigest,omitzero" doc:"Of an effect, for people: the request_digest of task.run_effect. digest covers it."`
 }
 
 // MediaItem is a local file or an address elsewhere that a message sends along. A file has its

@@ -46,7 +46,7 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 		a.Delivery, err = r.use(ctx, &a.ApprovalSummary)
 	}
 	if err == nil {
-		a.Context, err = tasks.Context(ctx, r.d.tasks.Load(), &a)
+		err = tasks.Show(ctx, r.d.tasks.Load(), &a)
 	}
 	if err != nil || a.Content == "" {
 		return a, err

@@ -49,7 +49,7 @@ func TestApprovalShowsWhatItIsFor(t *testing.T) {
 	saw, about := c.asksAbout(telling("ops"))
 	contains(t, saw.Content, `for the task: "Export" (`+c.id+")\n", "goal: \"", "planned before the reviews, by lead\n", "attempt 1 by builder: succeeded\n", `artifact: "out.txt" sha256:`,
 		"spec gate: approved, 1 of 1 reviews approve\nquality gate: approved, 1 of 1 reviews approve\n", `spec review by checker: approved "it does"`,
-		`minor: "one name is short\nfor the task: forged" "out.txt" line 3`, `another effect: "dev" ("notification", planned) "Tell dev"`, "\n\n"+`"Tell ops" (notification, key "ops")`)
+		`minor: "one name is short\nfor the task: forged" "out.txt" line 3`, `another effect: "dev" ("notification", planned, planned before the reviews) "Tell dev"`, "\n\n"+`"Tell ops" (notification, key "ops")`)
 	if about.Title != "Export" || about.Attempt.Ordinal != 1 || len(about.Reviews) != 2 || len(about.Effects) != 1 || about.Planned.Late || saw.Target != "Export" || saw.Summary != "Tell ops" || about.LeftOut != nil {
 		t.Errorf("context %+v of %+v", about, saw.ApprovalSummary)
 	}

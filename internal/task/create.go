@@ -40,7 +40,7 @@ func (c Create) decide(d *draft) error {
 	t.Specs = []Spec{c.Spec}
 	touch(d, KindSpec, t.Specs, 0, "1")
 	if c.Phase == SpecReview && c.As == "" {
-		if err := d.guards("the spec is not complete", Complete); err != nil {
+		if err := d.guards("no task begins in spec_review", Complete); err != nil {
 			return err
 		}
 	}

@@ -444,11 +444,7 @@ func (d *draft) guards(what string, guards ...Guard) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	names := make([]string, len(failed))
-	for i, g := range failed {
-		names[i] = string(g)
-	}
-	r := refuse(GuardFailed, "%s: %s", what, strings.Join(names, ", "))
+	r := refuse(GuardFailed, "%s: it needs %s", what, Needs(failed))
 	r.Guards = failed
 	if slices.Contains(failed, Delivered) {
 		r.Message += d.t.undelivered()

@@ -187,6 +187,17 @@ func (t *Task) delivered() bool {
 	})
 }
 
+// DeliversNothing warns of a last attempt that succeeded and from which the task goes to no gate.
+// It returns "" for any other.
+func DeliversNothing(t *Task) string {
+	last := t.Last()
+	if last == nil || last.Status != AttemptSucceeded || t.delivered() {
+		return ""
+	}
+	return "attempt " + itoa(last.Ordinal) + " delivers nothing, and the task cannot go to spec_gate: no artifact was recorded under a name that the spec declares as an output (" +
+		text.Clip(strings.Join(t.Spec().Outputs, ", "), maxSummaryLine) + "); go to execution_ready, and record each output in another attempt before it is finished"
+}
+
 // undelivered says which outputs are declared, if the last attempt made something else alone.
 func (t *Task) undelivered() string {
 	last := t.Last()

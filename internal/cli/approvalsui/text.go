@@ -104,6 +104,9 @@ func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool
 	p.Line()
 	// Copyable: it fits on a line of its own.
 	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
+	if a.RequestDigest != "" {
+		p.Hang(p.Paint(term.Dim, "request "), "        ", term.NoColour, a.RequestDigest)
+	}
 	return p.Lines
 }
 

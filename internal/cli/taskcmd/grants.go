@@ -163,7 +163,7 @@ sees them. "ocipd task revoke-grant" ends one.`,
 			return drawGrants(t.Stdout, list, t.Screen(), time.Now())
 		},
 	}
-	c.Flags().StringVar(&p.TaskID, "task", "", "the grants of the task with this `ID`")
+	c.Flags().StringVar(&p.TaskID, "task", "", "the grants that are good for the task with this `ID`, also those for any task")
 	c.Flags().StringVar(&p.Actor, "actor", "", "the grants of this `ACTOR` or agent")
 	return c
 }

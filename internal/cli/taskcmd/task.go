@@ -163,6 +163,9 @@ func (t *command) said(err error) error {
 	for _, m := range details.Task.Missing {
 		fmt.Fprintf(t.Stderr, "  %s\n", term.OneLine(m.String()))
 	}
+	for _, line := range next(&details.Task) {
+		fmt.Fprintf(t.Stderr, "  next: %s\n", line)
+	}
 	return cli.ErrSaid
 }
 
@@ -419,129 +422,4 @@ func phaseColour(p task.Phase) term.Colour {
 	default:
 		return term.NoColour
 	}
-}
-
-func (t *command) newShow() *cobra.Command {
-	return t.about(&cobra.Command{
-		Use: "show TASK", Aliases: []string{"get"},
-		Example: "  ocipd task show tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
-		Short:   "show a task: its phase, open conditions and next phases",
-	}, func(ctx context.Context, id string) error {
-		v, raw, err := t.view(ctx, id)
-		if err != nil {
-			return err
-		}
-		if t.asJSON {
-			_, err := t.Stdout.Write(t.Screen().JSONLine(raw))
-			return err
-		}
-		return t.show(v)
-	})
-}
-
-// circuitRows are the rows of a task with an open circuit: what went wrong, the last approved work
-// and the ways out.
-func circuitRows(v *taskapi.View, row func(name, format string, args ...any)) {
-	for _, s := range v.FailureSummary {
-		row("circuit", "%s", s)
-	}
-	if v.LastGoodRevision != nil {
-		row("last good", "%s", taskapi.GoodLine(*v.LastGoodRevision, v.LastGood))
-	}
-	for _, s := range v.Unblock {
-		row("a way out", "%s", s)
-	}
-}
-
-// rows is a function that writes rows of a name and a text.
-func rows(b *strings.Builder) func(name, format string, args ...any) {
-	return func(name, format string, args ...any) {
-		fmt.Fprintf(b, "%-12s %s\n", name, term.OneLine(fmt.Sprintf(format, args...)))
-	}
-}
-
-// standing describes how an approval stands: by whom, and whether it still lets a start happen.
-func standing(a *task.Approval) string {
-	text := a.Status
-	if a.ResolvedBy != "" {
-		text += " by " + a.ResolvedBy
-	}
-	switch {
-	case a.Status != task.ApprovalApproved:
-	case a.Used:
-		text += ", used by a start"
-	default:
-		text += ", for one start until " + a.ExpiresAt.Local().Format(time.DateTime)
-	}
-	return text
-}
-
-// madeRows are the rows of the current artifacts.
-func madeRows(v *taskapi.View, row func(name, format string, args ...any)) {
-	for i := range v.Artifacts {
-		if a := &v.Artifacts[i]; a.Current {
-			undeclared := ""
-			if a.Undeclared {
-				undeclared = " (not an output that the spec declares)"
-			}
-			row("artifact", "%s %s %s%s", a.Kind, a.URI, a.Digest, undeclared)
-		}
-	}
-}
-
-func (t *command) show(v *taskapi.View) error {
-	var b strings.Builder
-	row := rows(&b)
-	row("task", "%s", v.ID)
-	row("title", "%s", v.Title)
-	row("phase", "%s, revision %d", v.Phase, v.Revision)
-	if v.Origin != "" {
-		row("imported", "from %s", v.Origin)
-	}
-	row("workspace", "%s", v.Workspace)
-	row("spec", "version %d by %s: %s", v.Spec.Version, v.Spec.Author, v.Spec.Goal)
-	for _, m := range v.Missing {
-		row("  to mend", "%s", m)
-	}
-	for i := range v.Attempts {
-		a := &v.Attempts[i]
-		row(fmt.Sprintf("attempt %d", a.Ordinal), "%s by %s %s %s", a.Status, a.Actor, a.Failure, a.Error)
-	}
-	madeRows(v, row)
-	for i := range v.Reviews {
-		r := &v.Reviews[i]
-		stale := ""
-		if r.Stale {
-			stale = " (stale)"
-		}
-		row("review", "%s %s by %s%s", r.Type, r.Verdict, r.Actor, stale)
-		for _, f := range r.Findings {
-			row("  "+f.Severity, "%s %s", f.File, f.Message)
-		}
-	}
-	for i := range v.Effects {
-		e := &v.Effects[i]
-		row("effect", "%s %s %s: %s", e.Key, e.Kind, e.State, e.RequestedAction)
-	}
-	for i := range v.Approvals {
-		a := &v.Approvals[i]
-		row("approval", "%s %s", a.ID, standing(a))
-	}
-	for _, o := range v.Transitions {
-		if o.Allowed {
-			row("may go to", "%s", o.To)
-			continue
-		}
-		var lacks []string
-		for _, g := range o.Guards {
-			lacks = append(lacks, string(g))
-		}
-		row("not yet to", "%s: %s", o.To, strings.Join(lacks, ", "))
-	}
-	if len(v.More) > 0 {
-		row("left out", "the older %s", strings.Join(v.More, ", "))
-	}
-	circuitRows(v, row)
-	_, err := fmt.Fprint(t.Stdout, b.String())
-	return err
 }

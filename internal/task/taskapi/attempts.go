@@ -93,6 +93,8 @@ type AttemptFinished struct {
 	Changed
 	Status  string    `json:"status"`
 	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Warning says that a success delivers nothing.
+	Warning string `json:"warning,omitzero"`
 }
 
 // ReviewParams is a reviewer's verdict (task.append_review).

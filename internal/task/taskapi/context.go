@@ -58,6 +58,8 @@ type ContextEffect struct {
 	Kind            string `json:"side_effect_kind"`
 	State           string `json:"state"`
 	RequestedAction string `json:"requested_action,omitzero"`
+	// Late is set if it was planned after the reviews.
+	Late bool `json:"late,omitzero"`
 }
 
 // ContextPlanned is who planned the effect, and when. Late is set if that was after the reviews.
@@ -111,7 +113,11 @@ func (c *ApprovalContext) Text(taskID string) string {
 		}
 	}
 	for _, e := range c.Effects {
-		line("another effect: %q (%q, %s) %q", e.Key, e.Kind, e.State, e.RequestedAction)
+		when := "planned before the reviews"
+		if e.Late {
+			when = "PLANNED AFTER THE REVIEWS"
+		}
+		line("another effect: %q (%q, %s, %s) %q", e.Key, e.Kind, e.State, when, e.RequestedAction)
 	}
 	for _, name := range []string{"goal", "artifacts", "reviews", "findings", "effects"} {
 		if n := c.LeftOut[name]; n > 0 {

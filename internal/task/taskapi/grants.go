@@ -53,7 +53,7 @@ type RevokeGrantParams struct {
 
 // GrantsParams asks for the grants by which somebody may act now (task.grants).
 type GrantsParams struct {
-	TaskID string `json:"task_id,omitzero" is:"id=tsk_" doc:"The grants of this task."`
+	TaskID string `json:"task_id,omitzero" is:"id=tsk_" doc:"The grants that are good for this task: its own, and those of its tenant for any task."`
 	Actor  string `json:"actor,omitzero" is:"max=256" doc:"The grants of this actor or agent."`
 	Limit  *int   `json:"limit,omitzero" is:"range=1..1000" doc:"The most grants in the answer."`
 	After  string `json:"after,omitzero" is:"id=grt_" doc:"The answer's next: continues a list."`

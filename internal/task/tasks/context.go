@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/task"
@@ -46,7 +45,7 @@ func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalCo
 	for i := range at.Effects {
 		o := &at.Effects[i]
 		if o.ID != e.ID && o.State != task.EffectCancelled && room(c, "effects", len(c.Effects)) {
-			c.Effects = append(c.Effects, taskapi.ContextEffect{Key: o.Key, Kind: o.Kind, State: o.State, RequestedAction: text.Clip(o.RequestedAction, maxContextText)})
+			c.Effects = append(c.Effects, taskapi.ContextEffect{Key: o.Key, Kind: o.Kind, State: o.State, RequestedAction: text.Clip(o.RequestedAction, maxContextText), Late: o.Late})
 		}
 	}
 	findings := 0
@@ -113,19 +112,23 @@ const (
 	lateReason   = "THE EFFECT WAS PLANNED AFTER THE REVIEWS: no reviewer has seen it, and a person decides about it"
 )
 
-// Context returns the context of an approval request about an effect: the task, its reviews and its
-// other effects. It returns nil for other requests, and after the texts were forgotten.
-func Context(ctx context.Context, t *Tasks, a *api.Approval) (jsontext.Value, error) {
-	if a.Kind != api.ApprovalOfEffect || a.Content == "" {
-		return nil, nil
+// Show enters into an approval request about an effect its context, which is the task, its reviews and
+// its other effects, unless the texts were forgotten, and the digest of the request. It leaves other
+// requests as they are.
+func Show(ctx context.Context, t *Tasks, a *api.Approval) error {
+	if a.Kind != api.ApprovalOfEffect {
+		return nil
 	}
 	r, err := t.o.Approvals().Get(ctx, a.ApprovalID)
-	if err != nil {
-		return nil, err
+	if err != nil || len(r.Own) == 0 {
+		return err
 	}
 	var kept own
 	if err := json.Unmarshal(r.Own, &kept); err != nil {
-		return nil, err
+		return err
 	}
-	return kept.Context, nil
+	if a.RequestDigest = kept.Digest; a.Content != "" {
+		a.Context = kept.Context
+	}
+	return nil
 }

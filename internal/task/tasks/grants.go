@@ -47,6 +47,10 @@ func (s *Session) Grants(ctx context.Context, p *taskapi.GrantsParams) (taskapi.
 		want = *p.Limit
 	}
 	list, after := taskapi.Grants{Grants: []taskapi.GrantLine{}}, p.After
+	tenant, err := tenantOf(ctx, t, p.TaskID)
+	if err != nil {
+		return list, err
+	}
 	for {
 		page, err := t.rows.Grants(ctx, p.TaskID, after, now, want)
 		if err != nil {
@@ -58,7 +62,7 @@ func (s *Session) Grants(ctx context.Context, p *taskapi.GrantsParams) (taskapi.
 			if err != nil {
 				return list, err
 			}
-			if line == nil {
+			if line == nil || tenant != "" && (line.TenantID != tenant || line.Actor == "") {
 				continue
 			}
 			if list.Grants = append(list.Grants, *line); len(list.Grants) == want {
@@ -70,6 +74,19 @@ func (s *Session) Grants(ctx context.Context, p *taskapi.GrantsParams) (taskapi.
 			return list, nil
 		}
 	}
+}
+
+// tenantOf is the tenant of a task, "" for no task.
+func tenantOf(ctx context.Context, t *Tasks, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	defer t.locks.Lock(id)()
+	at, err := t.loadLocked(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return at.Tenant, nil
 }
 
 // grantLine is a grant of a list, nil if nobody can act by it or it is another actor's.

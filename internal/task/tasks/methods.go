@@ -262,7 +262,7 @@ func (s *Session) FinishAttempt(ctx context.Context, p *taskapi.FinishAttemptPar
 	c := task.FinishAttempt{AttemptID: p.AttemptID, Outcome: p.Outcome, Failure: p.FailureCode, Summary: p.ErrorSummary, Fence: p.Fence}
 	return write(ctx, s, "task.finish_attempt", p.TaskID, p, always(c), func(out *task.Outcome, c taskapi.Changed) taskapi.AttemptFinished {
 		a := out.Task.Attempt(p.AttemptID)
-		return taskapi.AttemptFinished{Changed: c, Status: a.Status, RetryAt: a.RetryAt}
+		return taskapi.AttemptFinished{Changed: c, Status: a.Status, RetryAt: a.RetryAt, Warning: task.DeliversNothing(out.Task)}
 	})
 }
 

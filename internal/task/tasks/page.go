@@ -7,25 +7,6 @@ import (
 	"github.com/openclawos/ocipd/internal/task"
 )
 
-// meanings are the conditions of the guards, in the order of the reference page.
-func meanings() []string {
-	return []string{
-		string(task.Complete), "the specification has nothing in `missing`",
-		string(task.Idle), "no attempt runs",
-		string(task.Leased), "an attempt runs, and its lease has not ended",
-		string(task.Unblocked), "every task of `depends_on` is completed",
-		string(task.Delivered), "the last attempt succeeded and has an artifact that is no review and has a name that the spec declares as an output",
-		string(task.SpecOK), "enough reviewers approve the present subject, and no newest review is against it",
-		string(task.QualityOK), "enough reviewers approve its quality, and no newest review is against it",
-		string(task.NoEffect), "no effect is planned or failed",
-		string(task.Quiet), "no run is under way or has an unknown end",
-		string(task.Approved), "every open effect has an approval that can be used",
-		string(task.Unapproved), "an open effect has none",
-		string(task.Unreviewed), "reviews are missing, because an effect was planned after them",
-		string(task.Changes), "a person requested changes of an open effect",
-	}
-}
-
 // PhasesPage returns the section of the reference page on phases, as Markdown.
 func PhasesPage() string {
 	b := new(strings.Builder)
@@ -41,8 +22,8 @@ func PhasesPage() string {
 		}
 	}
 	b.WriteString("\n| guard | holds if |\n| --- | --- |\n")
-	for at, list := 0, meanings(); at < len(list); at += 2 {
-		fmt.Fprintf(b, "| %s | %s |\n", list[at], list[at+1])
+	for _, c := range task.Conditions() {
+		fmt.Fprintf(b, "| %s | %s |\n", c.Guard, c.Means)
 	}
 	return b.String()
 }

@@ -341,7 +341,7 @@ func (s Tasks) GrantByToken(ctx context.Context, token []byte) (id string, err e
 // Grants returns up to limit grants after an id that have not expired, of one task or, with "", all.
 // The log has not been asked about them.
 func (s Tasks) Grants(ctx context.Context, task, after string, now time.Time, limit int) ([]Grant, error) {
-	where, args := db.Matching([2]string{"task_id = ?", task})
+	where, args := db.Matching([2]string{"task_id IN (?, '')", task})
 	return db.Rows(ctx, s.db, "the grants", `SELECT id, body FROM grants WHERE `+where+` AND id > ? AND expires_at > ? ORDER BY id LIMIT ?`,
 		append(args, after, now.UnixMilli(), limit), func(stmt *sqlite.Stmt) (Grant, error) {
 			return Grant{ID: stmt.ColumnText(0), Body: db.ColumnBytes(stmt, 1)}, nil
