@@ -197,6 +197,9 @@ func (e *events) looked(text []byte) (out []byte) {
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		default:
 			odd = odd || bytes.ContainsFunc(line, ends)
+			if string(name) == "id" {
+				givesEvent(e.w.proxy, string(bytes.TrimPrefix(value, []byte(" "))))
+			}
 			if string(name) != "event" {
 				kept = append(kept, text[:end]...)
 			} else if isAway(value) {

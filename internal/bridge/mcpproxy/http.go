@@ -151,8 +151,12 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.NotFound(rw, r)
 		return
 	}
-	if err := oneIdentity(r.Header); err != nil {
-		http.Error(rw, "ocipd: "+err.Error(), http.StatusBadRequest)
+	status, err := http.StatusBadRequest, oneIdentity(r.Header)
+	if err == nil {
+		status, err = passingHeaders(w.proxy, r.Header)
+	}
+	if err != nil {
+		http.Error(rw, "ocipd: "+err.Error(), status)
 		return
 	}
 	select {
@@ -173,6 +177,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, sessionOf(r)))
 		r.Body, r.ContentLength = http.NoBody, 0
+		r.Header.Del("Content-Type")
 		withoutRepeats(r.Header)
 		w.back.ServeHTTP(rw, r)
 	case http.MethodPost:
@@ -186,7 +191,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func sessionOf(r *http.Request) string { return r.Header.Get(sessionHeader) }
 
 // resumes reports whether a request resumes an earlier stream.
-func resumes(r *http.Request) bool { return r.Header.Get("Last-Event-ID") != "" }
+func resumes(r *http.Request) bool { return r.Header.Get(eventHeader) != "" }
 
 // sessionKey is the context key of a request's session, and dialogKey that of its dialog.
 type (
@@ -201,6 +206,7 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "ocipd: want application/json in UTF-8", http.StatusUnsupportedMediaType)
 		return
 	}
+	r.Header.Set("Content-Type", "application/json")
 	// It fails only for connections without deadlines, which are not network connections.
 	_ = http.NewResponseController(rw).SetReadDeadline(w.o.Now().Add(bodyTime))
 	body, leave, err := take(r.Context(), w.said, http.MaxBytesReader(rw, r.Body, maxClientLine), maxClientLine, r.ContentLength)
@@ -624,6 +630,7 @@ func (w *web) answers(r *http.Response) error {
 		w.forget(session)
 		w.leaves(session)
 	}
+	givesHeaders(w.proxy, r.Header)
 	// A client would follow these past the proxy.
 	elsewhere := r.Header.Get("Location")
 	for _, name := range []string{"Alt-Svc", "Location", "Refresh"} {
