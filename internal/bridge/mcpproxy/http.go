@@ -191,7 +191,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func sessionOf(r *http.Request) string { return r.Header.Get(sessionHeader) }
 
 // resumes reports whether a request resumes an earlier stream.
-func resumes(r *http.Request) bool { return r.Header.Get(eventHeader) != "" }
+func resumes(r *http.Request) bool { return r.Header.Get(positionHeader) != "" }
 
 // sessionKey is the context key of a request's session, and dialogKey that of its dialog.
 type (

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// eventHeader is the position from which a client resumes a stream.
-const eventHeader = "Last-Event-Id"
+// positionHeader is the position from which a client resumes a stream.
+const positionHeader = "Last-Event-Id"
 
 // maxIdentity bounds the headers of a request that can name an account, and maxCredential the bytes of one.
 // credentialWords are the words of one, such as Bearer and a token.
@@ -33,8 +33,8 @@ func passingHeaders(p *proxy, h http.Header) (status int, err error) {
 			if !isName(value, idWords) && !gave(p, "", sessionHeader+value) {
 				return http.StatusNotFound, fmt.Errorf("the header %s is none that the server has given", name)
 			}
-		case name == eventHeader:
-			if !isName(value, idWords) && !gave(p, "", eventHeader+value) {
+		case name == positionHeader:
+			if !isName(value, idWords) && !gave(p, "", positionHeader+value) {
 				return http.StatusBadRequest, fmt.Errorf("the header %s is none that the server has given", name)
 			}
 		case name == versionHeader:
@@ -74,6 +74,6 @@ func givesHeaders(p *proxy, h http.Header) {
 // givesEvent notes the position that an event has given. One in the form of an id passes anyway.
 func givesEvent(p *proxy, position string) {
 	if !isName(position, idWords) {
-		gives(p, "", eventHeader+position)
+		gives(p, "", positionHeader+position)
 	}
 }

@@ -41,10 +41,10 @@ func TestHeadersHaveNoTexts(t *testing.T) {
 		{[]string{"Accept", "*/*", "Authorization", "Bearer eyJhbGciOiJIUzI1NiJ9.e30.x-_", "X-Api-Key", "k"}, "Accept=*/* Authorization=Bearer eyJhbGciOiJIUzI1NiJ9.e30.x-_ X-Api-Key=k"},
 		{[]string{"Authorization", text}, ""}, {[]string{"X-Note", text}, ""}, {[]string{"If-None-Match", "我保证"}, ""}, {[]string{"X-We-Accept-Your-Offer-Of-May", "1"}, ""},
 		{[]string{"X-Note", strings.Repeat("x", maxCredential+1)}, ""},
-		{[]string{versionHeader, text}, ""}, {[]string{sessionHeader, text}, ""}, {[]string{eventHeader, text}, ""},
-		{[]string{sessionHeader, "0c5d7c6e-35a6-4c6d-9c8e-16f2ab3cd45e", eventHeader, "7_12"}, eventHeader + "=7_12 " + sessionHeader + "=0c5d7c6e-35a6-4c6d-9c8e-16f2ab3cd45e"},
+		{[]string{versionHeader, text}, ""}, {[]string{sessionHeader, text}, ""}, {[]string{positionHeader, text}, ""},
+		{[]string{sessionHeader, "0c5d7c6e-35a6-4c6d-9c8e-16f2ab3cd45e", positionHeader, "7_12"}, positionHeader + "=7_12 " + sessionHeader + "=0c5d7c6e-35a6-4c6d-9c8e-16f2ab3cd45e"},
 		// The server has given these.
-		{[]string{sessionHeader, "given: of the server alone", eventHeader, "the place of the server alone"}, eventHeader + "=the place of the server alone " + sessionHeader + "=given: of the server alone"},
+		{[]string{sessionHeader, "given: of the server alone", positionHeader, "the place of the server alone"}, positionHeader + "=the place of the server alone " + sessionHeader + "=given: of the server alone"},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			if slices.Contains(tc.header, "the place of the server alone") {
