@@ -46,7 +46,7 @@ func keyHelp(width int) []string {
 		{"n", "write a note for the record of the next decision"},
 		{"/", "list only requests with a text; esc ends that"},
 		{"o", "the likeliest first, or the oldest"},
-		{"g", "one row for equal texts to one receiver, or a row for each"},
+		{"g", "one row for equal texts to one receiver and for its unlikely ones, or a row for each; a approves the unlikely together, with every text shown"},
 		{"q", "quit"},
 		{"?", "this help; any key closes it"},
 	}, width)...)

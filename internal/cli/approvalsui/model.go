@@ -56,11 +56,15 @@ type (
 		// decision is the intended decision, or "" to read the message.
 		decision string
 		err      error
+		// together are requests that are to be approved with it, beginning with a.
+		together []*api.Approval
 	}
-	// decidedMsg is the result of a decision about one or several similar messages.
+	// decidedMsg is the result of a decision about one or several messages, of which id is the last.
+	// rest is set if it was about those that were not shown too.
 	decidedMsg struct {
 		id, kind, decision string
-		done               int
+		done               []string
+		rest               bool
 		result             api.ApprovalResolveResult
 		err                error
 	}
@@ -120,14 +124,11 @@ type model struct {
 	// read is the digest of the last request whose page was seen to its end on the whole screen.
 	read string
 
-	// decision is the decision in progress about shown.
+	// decision is the decision in progress about shown, and course the requests that it is about.
 	decision string
-	alike    []string // further messages that it may be decided about at once
-	// marked are messages to decide about one by one. queue are those after shown, and
-	// queued is their original number.
+	course   course
+	// marked are messages to decide about in turn.
 	marked map[string]bool
-	queue  []string
-	queued int
 	// help is set while the keys are shown; helpFrom is the first visible line. unfolded is
 	// set while all metadata are shown.
 	help, unfolded bool
@@ -177,7 +178,7 @@ func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		cmd = d.press(msg)
 	}
 	if d.shown != nil && (d.stage == reading || d.stage == confirming) && d.readToEnd() {
-		d.read = d.shown.Digest
+		d.read = d.course.seen(d.shown)
 	}
 	return d, tea.Batch(cmd, d.follow())
 }
@@ -247,7 +248,8 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 		delete(d.held, a.ApprovalID)
 		delete(d.marked, a.ApprovalID)
 	}
-	if d.shown == nil || d.shown.ApprovalID != a.ApprovalID || reflect.DeepEqual(&d.shown.ApprovalSummary, a) {
+	same := d.shown == nil || d.shown.ApprovalID != a.ApprovalID || reflect.DeepEqual(&d.shown.ApprovalSummary, a)
+	if same && !d.course.outdates(a) {
 		return nil
 	}
 	// The screen is out of date.
@@ -368,7 +370,7 @@ func (d *model) looked(msg lookedMsg) {
 	if d.stage != fetching || msg.decision != d.decision {
 		return
 	}
-	queue := d.queue
+	course := d.course
 	d.back()
 	switch {
 	case msg.err != nil:
@@ -387,7 +389,10 @@ func (d *model) looked(msg lookedMsg) {
 		d.say(term.Red, "it cannot be approved: %s", cannotApprove(msg.a))
 		return
 	}
-	d.asking, d.pageTop, d.queue = msg.id, 0, queue
+	d.asking, d.pageTop, d.course = msg.id, 0, course
+	if len(msg.together) > 1 {
+		d.course.together = msg.together
+	}
 	d.stage = confirming
 	if msg.decision == api.DecideTakeover {
 		d.stage = writing
@@ -418,6 +423,10 @@ func (d *model) turnTo(a *api.Approval) {
 		p.Line()
 		d.page = p.Lines[1:]
 	}
+	if d.stage == confirming && len(d.course.together) > 0 {
+		d.page = pageTogether(d.screen, d.course.together, d.unfolded)
+		return
+	}
 	d.page = append(d.page, approvalPage(d.screen, a, d.now, d.unfolded)...)
 }
 
@@ -427,7 +436,7 @@ const maxWords = 64 << 10
 
 // back returns to the list, with the start of the chosen message below it.
 func (d *model) back() {
-	d.stage, d.said, d.pageTop, d.queue = choosing, "", 0, nil
+	d.stage, d.said, d.pageTop, d.course.marked, d.course.together = choosing, "", 0, nil, nil
 	d.turnTo(d.shown)
 }
 
@@ -562,7 +571,7 @@ func regroup(d *model) {
 		d.say(term.Dim, "a row for each request: %d", len(d.rows))
 		return
 	}
-	d.say(term.Dim, "one row for equal texts to one receiver: %d in %s", count(d.rows), term.Count(len(d.rows), "row"))
+	d.say(term.Dim, "one row for equal texts, or unlikely ones, to one receiver: %d in %s", count(d.rows), term.Count(len(d.rows), "row"))
 }
 
 // order switches to the next order of the list.
@@ -664,43 +673,21 @@ func (d *model) begin(decision string) tea.Cmd {
 	}
 	d.decision = decision
 	if d.stage == choosing && len(d.marked) > 0 {
-		for _, row := range d.rows {
-			for _, a := range row {
-				if d.marked[a.ApprovalID] {
-					d.queue = append(d.queue, a.ApprovalID)
-				}
-			}
-		}
-		if d.queued = len(d.queue); d.queued == 0 {
+		if d.course.mark(d.rows, d.marked, decision); d.course.total == 0 {
 			d.say(term.Yellow, "what is marked is not in this list: esc forgets it")
 			return nil
 		}
 		return d.nextMarked()
 	}
-	d.alike, d.queue, d.queued = nil, nil, 0
-	if row >= 0 {
-		for _, like := range d.rows[row] {
-			if like.ApprovalID != id {
-				d.alike = append(d.alike, like.ApprovalID)
-			}
-		}
+	d.course = course{}
+	switch {
+	case row < 0:
+	case d.stage == choosing && decision == api.DecideApprove && atOnce(d.rows[row]):
+		return d.fetch(idsOf(d.rows[row])...)
+	default:
+		d.course.alike = slices.DeleteFunc(idsOf(d.rows[row]), func(like string) bool { return like == id })
 	}
 	return d.fetch(id)
-}
-
-// nextMarked goes to the next marked message.
-func (d *model) nextMarked() tea.Cmd {
-	id := d.queue[0]
-	d.queue = d.queue[1:]
-	d.alike = d.queue
-	d.choose(d.rowOf(id))
-	return d.fetch(id)
-}
-
-func (d *model) fetch(id string) tea.Cmd {
-	d.stage = fetching
-	d.say(term.Dim, "looking…")
-	return d.look(id, d.decision)
 }
 
 // confirm handles a key at the confirmation.
@@ -709,31 +696,34 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 		d.said = ""
 		return nil
 	}
-	all := k.String() == "A" && len(d.alike) > 0 && !Sends(d.decision)
+	all := k.String() == "A" && len(d.course.alike) > 0 && !Sends(d.decision)
 	exchange := k.String() == "x" && d.offers()
 	switch {
 	case k.String() == "i":
 		d.unfolded = !d.unfolded
 		d.turnTo(d.shown)
-	case k.String() == "n" && len(d.queue) > 0:
+	case k.String() == "n" && len(d.course.marked) > 0:
 		delete(d.marked, d.shown.ApprovalID)
+		for _, a := range d.course.together {
+			delete(d.marked, a.ApprovalID)
+		}
 		return d.nextMarked()
 	case k.String() == "esc", k.String() == "n", k.String() == "q":
 		said := "nothing was decided"
-		if d.queued > 1 {
+		if d.course.total > 1 {
 			said = "the rest stays as it is"
 		}
 		d.back()
 		d.say(term.Dim, "%s", said)
 	case k.String() != "y" && !all && !exchange:
-	case Sends(d.decision) && d.read != d.shown.Digest:
+	case Sends(d.decision) && d.read != d.course.seen(d.shown):
 		d.say(term.Yellow, "read to the end first: space goes on")
 	default:
 		d.stage = deciding
 		d.say(term.Dim, "deciding; a key in hardware may want a touch")
 		var others []string
 		if all {
-			others = d.alike
+			others = d.course.alike
 		}
 		return d.decide(others, exchange)
 	}
@@ -741,52 +731,24 @@ func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
 }
 
 // offers reports whether the exchange can be approved together with the message.
-func (d *model) offers() bool { return d.decision == api.DecideApprove && d.shown.Exchange != nil }
+func (d *model) offers() bool {
+	return d.decision == api.DecideApprove && d.shown.Exchange != nil && len(d.course.together) == 0
+}
 
 func (d *model) readToEnd() bool { return d.pageTop+d.pageHeight() >= len(d.page) }
 
-// decide carries out the decision, also for similar messages or for the exchange.
-func (d *model) decide(others []string, exchange bool) tea.Cmd {
-	ctx, decider, a := d.ctx, d.decider, d.shown
-	p := api.ApprovalResolveParams{ApprovalID: a.ApprovalID, Decision: d.decision, Digest: a.Digest, Note: d.note}
-	if d.decision == api.DecideTakeover {
-		p.Content = d.instead()
-	}
-	if exchange {
-		p.Exchange = a.Exchange
-	}
-	return func() tea.Msg {
-		msg := decidedMsg{id: a.ApprovalID, kind: a.Kind, decision: p.Decision}
-		if msg.result, msg.err = decider.decide(ctx, a, p); msg.err == nil {
-			msg.done++
-		}
-		for _, id := range others {
-			if msg.err != nil {
-				break
-			}
-			var other *api.Approval
-			if other, msg.err = decider.look(ctx, id); msg.err != nil {
-				break
-			}
-			p.ApprovalID, p.Digest = id, other.Digest
-			if msg.result, msg.err = decider.decide(ctx, other, p); msg.err == nil {
-				msg.done++
-			}
-		}
-		return msg
-	}
-}
-
 // decided handles the result of a decision.
 func (d *model) decided(msg decidedMsg) tea.Cmd {
-	queue := d.queue
+	course := d.course
 	d.back()
 	d.asking = ""
+	for _, id := range msg.done {
+		delete(d.marked, id)
+	}
 	if msg.err == nil {
-		delete(d.marked, msg.id)
 		d.wordsFor = ""
-		if len(queue) > 0 && msg.done == 1 {
-			d.queue = queue
+		if len(course.marked) > 0 && !msg.rest {
+			d.course = course
 			return d.nextMarked()
 		}
 		d.note = ""
@@ -794,18 +756,22 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 		if msg.result.GrantID != "" {
 			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
 		}
-		if msg.done > 1 {
-			d.say(term.Green, "%s: %d of them, the last in record %d", stateWords(msg.result.State), msg.done, msg.result.AuditSeq)
+		if len(msg.done) > 1 {
+			d.say(term.Green, "%s: %d of them, the last in record %d", stateWords(msg.result.State), len(msg.done), msg.result.AuditSeq)
 		}
 		return nil
 	}
+	before := ""
+	if len(msg.done) > 0 {
+		before = fmt.Sprintf("%d were decided; ", len(msg.done))
+	}
 	switch o := api.DetailsOf[api.Obstacle](msg.err); o.Code {
 	case api.ApprovalStale:
-		d.say(term.Yellow, "it is no longer what you saw: what changed is shown; look again")
+		d.say(term.Yellow, "%sit is no longer what you saw: what changed is shown; look again", before)
 	case api.AlreadyDecided:
 		d.say(term.Yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
 	default:
-		d.say(term.Red, "cannot %s it: %v", verbOf(msg.decision), msg.err)
+		d.say(term.Red, "%scannot %s it: %v", before, verbOf(msg.decision), msg.err)
 	}
 	return nil
 }
@@ -936,8 +902,8 @@ func (d *model) list(p *term.Page, height int) {
 // rule separates the list from the page, and says how much of the page is visible.
 func (d *model) rule() string {
 	text := "──"
-	if d.stage == confirming && d.queued > 1 {
-		text += fmt.Sprintf(" %d of %d marked ──", d.queued-len(d.queue), d.queued)
+	if d.stage == confirming && d.course.total > 1 {
+		text += fmt.Sprintf(" %d of %d marked ──", d.course.total-d.course.left(), d.course.total)
 	}
 	if below := len(d.page) - d.pageTop - d.pageHeight(); d.stage == writing {
 		text += " your words in its place "
@@ -997,10 +963,13 @@ func (d *model) status() string {
 	switch {
 	case d.stage == confirming && text == "":
 		text, c = question(d.shown, d.decision), term.Bold
-		if n := len(d.alike); n > 0 && d.queued == 0 && !Sends(d.decision) {
+		if n := len(d.course.together); n > 0 {
+			text = fmt.Sprintf("Approve these %d, each as it is shown?", n)
+		}
+		if n := len(d.course.alike); n > 0 && d.course.total == 0 && !Sends(d.decision) {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
-		if Sends(d.decision) {
+		if Sends(d.decision) && len(d.course.together) == 0 {
 			// With the digest it just fits 80 columns.
 			text = strings.TrimSuffix(text, "?")
 		}
@@ -1019,12 +988,12 @@ func (d *model) keys() string {
 		return "ctrl+d go on  esc leave"
 	case confirming:
 		switch {
-		case d.queued > 0 && len(d.queue) > 0 && Sends(d.decision):
+		case len(d.course.marked) > 0 && Sends(d.decision):
 			return "y yes  n not this one  esc leave  space read on  i metadata"
-		case d.queued > 0 && len(d.queue) > 0:
-			return fmt.Sprintf("y yes  A yes, and the other %d marked  n not this one  esc leave", len(d.alike))
-		case len(d.alike) > 0 && !Sends(d.decision):
-			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.alike))
+		case len(d.course.marked) > 0:
+			return fmt.Sprintf("y yes  A yes, and the other %d marked  n not this one  esc leave", len(d.course.alike))
+		case len(d.course.alike) > 0 && !Sends(d.decision):
+			return fmt.Sprintf("y yes  A yes, and the %d like it  n no  space read on", len(d.course.alike))
 		}
 		if d.offers() {
 			return "y yes  x yes, and its exchange within these bounds  n no  space read on"

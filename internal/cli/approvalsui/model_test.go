@@ -633,7 +633,7 @@ func TestModelPages(t *testing.T) {
 	s.keys("/", "esc", "g")
 	s.want("a row for each request: 101")
 	s.keys("g")
-	s.want("one row for equal texts to one receiver: 101 in 101 rows")
+	s.want("one row for equal texts, or unlikely ones, to one receiver: 101 in 101 rows")
 }
 
 // TestModelHelp explains the keys, and filters by one text.

@@ -73,14 +73,19 @@ func alone(all []*api.ApprovalSummary) []group {
 }
 
 // alike puts messages with the same agent, counterparty, reason, likelihood, first line and
-// state into one row.
+// state into one row. Pending ones that are unlikely to commit anybody need not have the same first
+// line.
 func alike(all []*api.ApprovalSummary) []group {
 	type kind struct {
 		agent, to, codes, summary, state string
 		likelihood                       commitment.Likelihood
 	}
 	return parted[group](all, func(a *api.ApprovalSummary) kind {
-		return kind{a.Agent, a.To(), codesOf(a), a.Summary, a.State, a.Likelihood}
+		k := kind{a.Agent, a.To(), codesOf(a), a.Summary, a.State, a.Likelihood}
+		if a.State == api.ApprovalPending && unlikely(a) {
+			k.summary = ""
+		}
+		return k
 	})
 }
 
@@ -286,8 +291,21 @@ func (t *table) row(row group) []term.Cell {
 	}
 	return []term.Cell{
 		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), taskOf(a)))},
-		{Text: term.Printable(likely)}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(cmp.Or(a.Summary, "(forgotten)"))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{Text: term.Printable(likely)}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(saysOf(row))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
+}
+
+// saysOf is the text of the oldest message of a row, after the number of different ones.
+func saysOf(row group) string {
+	texts := map[string]bool{}
+	for _, a := range row {
+		texts[a.Summary] = true
+	}
+	says := cmp.Or(row.oldest().Summary, "(forgotten)")
+	if len(texts) > 1 {
+		says = strconv.Itoa(len(texts)) + " texts: " + says
+	}
+	return says
 }
 
 // briefWidth is the width below which the table omits long texts.
