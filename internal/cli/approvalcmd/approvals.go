@@ -57,7 +57,8 @@ func newList(p *approvalsui.People) *cobra.Command {
 and no guess, then messages held for their words, by how likely these commit
 somebody (high, medium, low, and why), the oldest first among equals. --order age
 lists the oldest first. Similar requests share a row: the same agent,
-counterparty, reason, likelihood and first line. A flooding agent's surplus is
+counterparty, reason, likelihood and first line, which may differ in requests that
+hardly commit anybody. A flooding agent's surplus is
 only counted, so that every agent is seen; --agent and --flat show all. The ids
 can be passed to the other commands. --json prints one request a line.`,
 		Args: cobra.NoArgs,

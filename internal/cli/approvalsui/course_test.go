@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/cli/measure"
 )
 
 // unlikelyBy is a message that is held for a word that hardly commits anybody.
@@ -82,4 +83,22 @@ func TestModelDecidesTogether(t *testing.T) {
 	s.want("There are 2 more like it.")
 	s.keys("esc", "g", "end", "a")
 	s.wantNot("Approve these")
+}
+
+// TestModelWeek shows the acts of the last week where nothing else is said.
+func TestModelWeek(t *testing.T) {
+	for want, line := range map[string]string{
+		"": actsLine(0, measure.Saving{}), "1 act of yours in 7 days": actsLine(1, measure.Saving{}),
+		"9 acts of yours in 7 days; ocip.same_owner: record saves 4":                               actsLine(9, measure.Saving{Setting: "ocip.same_owner: record", Saved: 4}),
+		"9 acts of yours in 7 days; ocip.same_owner: record saves 4, but sends 1 that you stopped": actsLine(9, measure.Saving{Setting: "ocip.same_owner: record", Saved: 4, Stopped: 1}),
+	} {
+		if line != want {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+	s := sitDown(t, 80, 24, heldBy("alice", 1, "I promise it"))
+	s.tell(weekMsg("9 acts of yours in 7 days"))
+	s.want("9 acts of yours in 7 days")
+	s.keys("a")
+	s.wantNot("9 acts")
 }

@@ -32,8 +32,10 @@ func (s *People) Watch(ctx context.Context, key string) error {
 	defer tasks.Wait()
 	defer cancel()
 	d := newModel(ctx, s.Screen(), f.next(ctx), &daemonDecider{feed: f, keys: keys}, time.Now())
-	_, err = tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
-		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler()).Run()
+	screen := tea.NewProgram(d, tea.WithContext(ctx), tea.WithInput(s.Stdin), tea.WithOutput(s.Stdout),
+		tea.WithEnvironment(s.Env), tea.WithoutSignalHandler())
+	tasks.Go(func() { screen.Send(s.lastWeek(ctx)) })
+	_, err = screen.Run()
 	if errors.Is(err, context.Canceled) {
 		return context.Canceled
 	}
@@ -127,6 +129,8 @@ type model struct {
 	// decision is the decision in progress about shown, and course the requests that it is about.
 	decision string
 	course   course
+	// week says how many acts the last week took.
+	week string
 	// marked are messages to decide about in turn.
 	marked map[string]bool
 	// help is set while the keys are shown; helpFrom is the first visible line. unfolded is
@@ -172,6 +176,8 @@ func (d *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		d.looked(msg)
 	case decidedMsg:
 		cmd = d.decided(msg)
+	case weekMsg:
+		d.week = string(msg)
 	case tea.PasteMsg:
 		d.paste(msg.Content)
 	case tea.KeyPressMsg:
@@ -973,6 +979,8 @@ func (d *model) status() string {
 			// With the digest it just fits 80 columns.
 			text = strings.TrimSuffix(text, "?")
 		}
+	case text == "" && d.note == "" && d.stage == choosing:
+		text, c = d.week, term.Dim
 	case text == "" && d.note != "":
 		text, c = "note: "+term.Printable(d.note), term.Dim
 	}

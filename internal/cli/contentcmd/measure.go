@@ -412,27 +412,13 @@ func (s *command) measureLog(ctx context.Context, f *measureFlags) error {
 	history := measure.NewHistory()
 	step, end := s.Progress("records", 0)
 	read := 0
-	for _, like := range []audit.Record{{PolicyResult: audit.ResultApproval}, {ActionType: audit.ActionApproval}} {
-		search, err := auditcmd.OpenSearch(ctx, s.Process, audit.Filter{Since: since, Like: like}, "")
-		if err != nil {
-			return err
-		}
-		defer search.Close()
-		err = search.Pages(ctx, 0, func(lines [][]byte) error {
-			for _, line := range lines {
-				e, err := audit.Parse(line)
-				if err != nil {
-					return err
-				}
-				history.Add(&e)
-				read++
-				step(read)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	err = auditcmd.Entries(ctx, s.Process, func(e *audit.Entry) {
+		history.Add(e)
+		read++
+		step(read)
+	}, measure.Filters(since)...)
+	if err != nil {
+		return err
 	}
 	end()
 	d := history.Decisions()

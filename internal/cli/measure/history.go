@@ -8,6 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // Decisions summarizes people's decisions about held messages.
@@ -64,11 +65,30 @@ type History struct {
 	held  map[string][]string
 	spare map[string]bool
 	ends  map[string]string
+	// alone has the families that alone hold a message, own the messages between two agents of one
+	// person, and acts the users who decided, by their numbers, each time they did.
+	alone map[string]string
+	own   map[string]bool
+	acts  []act
+}
+
+// act is one decision of a person about a request.
+type act struct {
+	approval string
+	uid      int
 }
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
-	return &History{held: map[string][]string{}, spare: map[string]bool{}, ends: map[string]string{}}
+	return &History{held: map[string][]string{}, spare: map[string]bool{}, ends: map[string]string{}, alone: map[string]string{}, own: map[string]bool{}}
+}
+
+// Filters find the records of a history from a time on.
+func Filters(since time.Time) []audit.Filter {
+	return []audit.Filter{
+		{Since: since, Like: audit.Record{PolicyResult: audit.ResultApproval}},
+		{Since: since, Like: audit.Record{ActionType: audit.ActionApproval}},
+	}
 }
 
 // Add adds a record. It skips records that are not about held messages, such as those about
@@ -81,15 +101,78 @@ func (h *History) Add(e *audit.Entry) {
 		case "approved", "denied", "taken_over", "resolved", "expired":
 			h.ends[e.ApprovalID] = e.Event
 		}
+		if uid, is := e.Details["uid"].(float64); is && e.Details["decision"] != nil {
+			h.acts = append(h.acts, act{e.ApprovalID, int(uid)})
+		}
 	case e.ActionType == audit.ActionExchange && e.PolicyResult == audit.ResultApproval && e.Side != audit.SideReceiver:
 		h.held[e.ApprovalID] = reasons(&e.Record)
-		if is, _ := e.Details[spareDetail].(bool); is && len(e.Codes()) == 1 {
-			h.spare[e.ApprovalID] = true
+		if len(e.Codes()) == 1 {
+			h.savable(e)
 		}
 		if h.since.IsZero() || e.Time.Before(h.since) {
 			h.since = e.Time
 		}
 	}
+}
+
+// savable notes the settings by which a message that one rule holds would have been sent.
+func (h *History) savable(e *audit.Entry) {
+	if is, _ := e.Details[spareDetail].(bool); is {
+		h.spare[e.ApprovalID] = true
+	}
+	if e.Code != string(ocip.CommitmentRequiresHuman) {
+		return
+	}
+	if names := h.held[e.ApprovalID]; len(names) == 1 && slices.Contains(commitment.Families(), names[0]) {
+		h.alone[e.ApprovalID] = names[0]
+	}
+	h.own[e.ApprovalID] = e.Counterparty.Kind == string(ocip.KindAgent) && e.UserID != "" && e.UserID == e.Counterparty.UserID && e.TenantID == e.Counterparty.TenantID
+}
+
+// Saving is the effect that one setting would have had on the acts of a person.
+type Saving struct {
+	// Setting is a key of the configuration with its value, empty if none would have saved any.
+	Setting string
+	// Saved counts the acts that would not have been asked for, and Stopped those of them by which the
+	// message did not leave as it was written.
+	Saved, Stopped int
+}
+
+// Acts counts the decisions of the user with a number, and names the one setting that would have saved
+// most of them. A setting that would have sent a message which the person stopped comes after those
+// that would not.
+func (h *History) Acts(uid int) (acts int, most Saving) {
+	savings := map[string]*Saving{}
+	save := func(setting, approval string) {
+		if savings[setting] == nil {
+			savings[setting] = &Saving{Setting: setting}
+		}
+		savings[setting].Saved++
+		if h.ends[approval] != "approved" {
+			savings[setting].Stopped++
+		}
+	}
+	for _, a := range h.acts {
+		if a.uid != uid {
+			continue
+		}
+		acts++
+		if h.spare[a.approval] {
+			save("ocip.commitment.keywords: weigh", a.approval)
+		}
+		if h.own[a.approval] {
+			save("ocip.same_owner: record", a.approval)
+		}
+		if family := h.alone[a.approval]; family != "" {
+			save("ocip.commitment.families."+family+": shadow", a.approval)
+		}
+	}
+	for _, s := range savings {
+		if most.Setting == "" || cmp.Or(cmp.Compare(min(s.Stopped, 1), min(most.Stopped, 1)), most.Saved-s.Saved, cmp.Compare(s.Setting, most.Setting)) < 0 {
+			most = *s
+		}
+	}
+	return acts, most
 }
 
 // reasons are the reasons for holding a message: the commitments found in it, or else the code.

@@ -101,3 +101,44 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestActs counts one person's decisions, and names the setting that would have saved most of them.
+func TestActs(t *testing.T) {
+	h := NewHistory()
+	held := func(approval string, r audit.Record) {
+		r.ActionType, r.Side, r.PolicyResult, r.ApprovalID, r.Code = audit.ActionExchange, audit.SideSender, audit.ResultApproval, approval, string(ocip.CommitmentRequiresHuman)
+		h.Add(&audit.Entry{Record: r})
+	}
+	decided := func(approval, event string, uid float64) {
+		h.Add(&audit.Entry{Record: audit.Record{ActionType: audit.ActionApproval, ApprovalID: approval, Event: event, Details: map[string]any{"uid": uid, "decision": "approve"}}})
+	}
+	spare := map[string]any{spareDetail: true}
+	cue := []audit.Detection{{Rule: "commitment.first-person-future"}}
+	for _, id := range []string{"k1", "k2"} {
+		held(id, audit.Record{Details: spare, Detections: []audit.Detection{{Rule: "commitment.book"}}})
+		decided(id, "approved", 7)
+	}
+	for _, id := range []string{"c1", "c2", "c3"} {
+		held(id, audit.Record{Detections: cue})
+		decided(id, map[string]string{"c1": "denied"}[id]+map[string]string{"c2": "approved", "c3": "approved"}[id], 7)
+	}
+	held("o1", audit.Record{UserID: "a", Counterparty: audit.Counterparty{Kind: "agent", UserID: "a"}, Detections: []audit.Detection{{Rule: "commitment.book"}}})
+	decided("o1", "approved", 7)
+	decided("effect", "approved", 7)
+	decided("k1", "approved", 8)
+	h.Add(&audit.Entry{Record: audit.Record{ActionType: audit.ActionApproval, ApprovalID: "late", Event: "expired"}})
+	if acts, most := h.Acts(7); acts != 7 || most != (Saving{"ocip.commitment.keywords: weigh", 2, 0}) {
+		t.Errorf("%d acts, %+v", acts, most)
+	}
+	h.spare = nil
+	if _, most := h.Acts(7); most != (Saving{"ocip.same_owner: record", 1, 0}) {
+		t.Errorf("without spare ones %+v", most)
+	}
+	h.own = nil
+	if _, most := h.Acts(7); most != (Saving{"ocip.commitment.families.first-person-future: shadow", 3, 1}) {
+		t.Errorf("without one owner %+v", most)
+	}
+	if acts, most := h.Acts(9); acts != 0 || most != (Saving{}) {
+		t.Errorf("of nobody %d, %+v", acts, most)
+	}
+}
