@@ -288,7 +288,7 @@ func TestProxyOverHTTP(t *testing.T) {
 			t.Errorf("%s is answered %q", text, got)
 		}
 	}
-	if got := w.server.calls()[before:]; len(got) != 7 || strings.Contains(strings.Join(got, ""), `"to":"eve"`) || !strings.Contains(strings.Join(got, ""), `Hello\n\nSent by user's OpenClaw assistant`) {
+	if got := w.server.calls()[before:]; len(got) != 7 || strings.Contains(strings.Join(got, ""), `"to":"eve"`) || !strings.Contains(strings.Join(got, ""), `Hello\n\nSent by ann's assistant`) {
 		t.Errorf("the server got %s", got)
 	}
 	// An answer that is missing in one stream comes in the next.

@@ -388,7 +388,7 @@ func TestProxyGates(t *testing.T) {
 	if text, isError := s.answer("1"); text != "done" || isError {
 		t.Fatalf("answered %q", text)
 	}
-	want := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_message","arguments":{"text":"Is it hére?\n\nSent by user's OpenClaw assistant","thread":12345678901234567890,"to":"dave"},"_meta":{"progressToken":1}}}` + "\n"
+	want := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_message","arguments":{"text":"Is it hére?\n\nSent by ann's assistant","thread":12345678901234567890,"to":"dave"},"_meta":{"progressToken":1}}}` + "\n"
 	if got := p.calls(); len(got) != 1 || got[0] != want {
 		t.Errorf("the server got %s, want %s", got, want)
 	}
@@ -435,7 +435,7 @@ func TestProxyGates(t *testing.T) {
 	if text, isError := s.answer("30"); isError {
 		t.Errorf("answered %q", text)
 	}
-	if got := p.calls(); !strings.Contains(got[len(got)-1], `{"body":"Hello\n\nSent by user's OpenClaw assistant","cc":["erin"],"subject":"Today","to":"dave"}`) {
+	if got := p.calls(); !strings.Contains(got[len(got)-1], `{"body":"Hello\n\nSent by ann's assistant","cc":["erin"],"subject":"Today","to":"dave"}`) {
 		t.Errorf("the server got %s", got[len(got)-1])
 	}
 	s.say(call(31, "send_message", `{"to":"dave","text":"it fails"}`))
@@ -462,7 +462,7 @@ func TestProxyHolds(t *testing.T) {
 		if took := time.Since(began); took > 8*time.Second {
 			t.Errorf("it left after %s, so the daemon's word was not heard", took)
 		}
-		if got := p.calls()[n-1]; !strings.Contains(got, `"text":"I promise to do it by Friday\n\nSent by user's OpenClaw assistant"`) || !strings.Contains(got, `"name":"send_message"`) {
+		if got := p.calls()[n-1]; !strings.Contains(got, `"text":"I promise to do it by Friday\n\nSent by ann's assistant"`) || !strings.Contains(got, `"name":"send_message"`) {
 			t.Errorf("the server got %s", got)
 		}
 		p.until("the record", func() bool { return len(p.events(audit.Record{Event: "delivered"})) == n })
@@ -948,7 +948,7 @@ func TestProxyMapsOfServers(t *testing.T) {
 				t.Fatalf("answered %q", text)
 			}
 			got := p.calls()[before]
-			if !strings.Contains(got, fmt.Sprintf(`%q:"Hello\n\nSent by user's OpenClaw assistant"`, tc.text)) || !strings.Contains(got, tc.want) {
+			if !strings.Contains(got, fmt.Sprintf(`%q:"Hello\n\nSent by ann's assistant"`, tc.text)) || !strings.Contains(got, tc.want) {
 				t.Errorf("the server got %s", got)
 			}
 		})

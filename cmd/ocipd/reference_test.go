@@ -230,11 +230,13 @@ func newWorld(t *testing.T) *world {
 	const patient = "timeout: 10s"
 	open := "policy: {" + patient + ", data: {cross_org: true, max_classification_shared: restricted}}\n"
 
+	// The sentence of the reference names nobody.
+	literal := fmt.Sprintf("disclosure_text: %q", label)
 	settings := map[string]string{
-		"a": open,
-		"b": open,
+		"a": open + "ocip: {" + literal + "}\n",
+		"b": open + "ocip: {" + literal + "}\n",
 		"c": fmt.Sprintf("policy: {%s, path: %q, data: {max_classification_shared: restricted}}\n", patient, w.installations["c"].echoPolicy(t)) +
-			"ocip: {max_rounds: 5, disclosure: prefix, commitment: {enforcement: monitor}}\n",
+			"ocip: {" + literal + ", max_rounds: 5, disclosure: prefix, commitment: {enforcement: monitor}}\n",
 		"d": "policy: {" + patient + "}\nocip: {expires_after: 2s}\n",
 	}
 	var starting sync.WaitGroup

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/ocip/label"
 )
 
 // Config is the daemon's configuration. Durations are written as Go durations
@@ -130,6 +132,9 @@ type Agent struct {
 	Media []string `yaml:"media,omitempty"`
 	// Tools is the treatment of tool calls; by default the common one.
 	Tools string `yaml:"tools"`
+	// DisclosureText is the text of the agent's AI disclosure: by default the common one, with the
+	// names of its user and its runtime in the places of the placeholders.
+	DisclosureText string `yaml:"disclosure_text"`
 }
 
 // Route names the agent for a session's incoming messages. Session is a session key, or the
@@ -199,10 +204,12 @@ type OCIP struct {
 	// MaxAnnotationBytes bounds the encoded annotation of one message.
 	MaxAnnotationBytes Size `yaml:"max_annotation_bytes"`
 	// Disclosure is the place of the AI disclosure in content: suffix, prefix or none.
-	Disclosure string     `yaml:"disclosure"`
-	Commitment Commitment `yaml:"commitment"`
-	Content    Content    `yaml:"content"`
-	Chain      Chain      `yaml:"chain"`
+	Disclosure string `yaml:"disclosure"`
+	// DisclosureText is the text of the AI disclosure, see [label.Of].
+	DisclosureText string     `yaml:"disclosure_text"`
+	Commitment     Commitment `yaml:"commitment"`
+	Content        Content    `yaml:"content"`
+	Chain          Chain      `yaml:"chain"`
 	// Unknown applies to strangers, and Person to people in the directory who are not the
 	// agent's owner.
 	Unknown People `yaml:"unknown"`
@@ -425,6 +432,7 @@ func Default() *Config {
 			ExpiresAfter:          24 * time.Hour,
 			MaxAnnotationBytes:    4096,
 			Disclosure:            "suffix",
+			DisclosureText:        label.Default,
 			Commitment:            Commitment{Match: "word", Enforcement: "enforce", Keywords: "enforce"},
 			Chain:                 Chain{Enforcement: "enforce", MaxHops: 24, MaxRevisits: 2, MaxAge: 24 * time.Hour, Window: time.Hour},
 			Unknown:               defaultPeople(),
@@ -479,6 +487,11 @@ func (c *Config) inherit() {
 		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("tools")) == SourceDefault {
 			c.Agents[i].Tools = c.Tools
 		}
+		a := &c.Agents[i]
+		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("disclosure_text")) == SourceDefault {
+			a.DisclosureText = c.OCIP.DisclosureText
+		}
+		a.DisclosureText = label.Of(a.DisclosureText, a.UserID, directory.RuntimeOf(a.App))
 		if c.SourceAt(keypath.Path{}.Key("agents").Index(i).Key("max_classification_unknown")) == SourceDefault {
 			c.Agents[i].MaxClassificationUnknown = lower(c.Agents[i].MaxClassificationShared, maxUnknown)
 		}

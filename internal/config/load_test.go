@@ -178,10 +178,11 @@ directory:
 		OrgUnit: "engineering", TenantID: "acme-corp", MaxClassificationShared: "internal", MinClassification: "public",
 		SupportedExchangeTypes: []string{"information_query", "commitment_request", "meeting_scheduling"},
 		MaxRounds:              7, CanReceiveQueries: true, CanAutoRespond: true, MaxClassificationUnknown: "internal", Tools: "record",
+		DisclosureText: "Sent by alice's assistant",
 	}, {
 		ID: "bob", App: "@acme/bob-runtime", InstanceID: "agent-bob-1", UserID: "bob",
 		OrgUnit: "sales", TenantID: "acme-corp", MaxClassificationShared: "restricted", MinClassification: "internal",
-		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2, MaxClassificationUnknown: "internal", Tools: "record",
+		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2, MaxClassificationUnknown: "internal", Tools: "record", DisclosureText: "Sent by bob's assistant",
 	}}
 	if !reflect.DeepEqual(c.Agents, want) {
 		t.Errorf("agents are\n%+v\nwant\n%+v", c.Agents, want)
@@ -279,6 +280,11 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"policy exchange type", "policy: {data: {allowed_exchange_types: [x]}}", `policy.data.allowed_exchange_types[0]: unknown exchange type "x"`},
 		{"policy data type", "policy: {data: {enabled: 1}}", `policy.data.enabled: want true or false, got 1`},
 		{"disclosure", "ocip: {disclosure: infix}", `ocip.disclosure: unknown place "infix", want one of suffix, prefix, none`},
+		{"unknown placeholder", "ocip:\n  disclosure_text: 'by {name}'\nagents: []", `ocipd.yaml:2:20: ocip.disclosure_text: unknown placeholder {name}, want {user} or {runtime}`},
+		{"placeholder of an agent", agent("disclosure_text: 'by {runtime'"), `agents[0].disclosure_text: want { and } only around the name of a placeholder, {user} or {runtime}, got "by {runtime"`},
+		{"no disclosure", "ocip: {disclosure_text: ''}", `ocip.disclosure_text: want a sentence that says who sends`},
+		{"no disclosure of an agent", agent("disclosure_text: ''"), `agents[0].disclosure_text: want a sentence that says who sends`},
+		{"two lines of disclosure", `ocip: {disclosure_text: "one\ntwo"}`, `ocip.disclosure_text: want one line of characters that show, got "one‹U+000A›two"`},
 		{"match", "ocip: {commitment: {match: exact}}", `want one of word, substring`},
 		{"enforcement", "ocip: {commitment: {enforcement: warn}}", `want one of enforce, monitor`},
 		{"content", "audit: {content: none}", `want one of digest, held, full`},
@@ -552,4 +558,39 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The entry of an agent has its label, by the common text or its own. The runtime is that of its app.
+func TestDisclosureText(t *testing.T) {
+	agents := `
+agents:
+  - {id: a, app: "@openclaw/gateway", instance_id: a-1, user_id: alice, org_unit: eng, tenant_id: acme}
+  - {id: b, app: "@me/bot", instance_id: b-1, user_id: alice, org_unit: eng, tenant_id: acme}
+  - {id: c, app: codex, instance_id: c-1, user_id: alice, org_unit: eng, tenant_id: acme, disclosure_text: "{runtime}, for {user}"}
+  - {id: d, instance_id: d-1, user_id: "a{b", org_unit: eng, tenant_id: acme}
+`
+	for common, want := range map[string][]string{
+		"": {"Sent by alice's OpenClaw assistant", "Sent by alice's assistant", "Codex, for alice", "Sent by user's OpenClaw assistant"},
+		"ocip: {disclosure_text: 'AI of {user}'}":           {"AI of alice", "AI of alice", "Codex, for alice", "Sent by user's OpenClaw assistant"},
+		"ocip: {disclosure_text: 'Ein Assistent schreibt'}": {"Ein Assistent schreibt", "Ein Assistent schreibt", "Codex, for alice", "Ein Assistent schreibt"},
+	} {
+		c := mustParse(t, common+agents)
+		for i, label := range want {
+			if got := c.Agents[i].DisclosureText; got != label {
+				t.Errorf("%q: agent %s has %q, want %q", common, c.Agents[i].ID, got, label)
+			}
+		}
+		shown, err := c.Redacted()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, label := range want {
+			if !strings.Contains(string(shown), "disclosure_text: "+label) {
+				t.Errorf("%q: %q is not shown in\n%s", common, label, shown)
+			}
+		}
+		if again := mustParse(t, string(shown)); !reflect.DeepEqual(again.Agents, c.Agents) {
+			t.Errorf("%q reads as\n%+v\nwant\n%+v", shown, again.Agents, c.Agents)
+		}
+	}
 }

@@ -9,10 +9,30 @@ import (
 	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	detect "github.com/openclawos/ocipd/internal/ocip/content"
+	"github.com/openclawos/ocipd/internal/ocip/label"
 )
+
+// checkDisclosure checks the texts of disclosures. The entry of an agent without a text of its own
+// has the common one, and then the common one is at fault.
+func (c *Config) checkDisclosure(p *problems) {
+	at := keypath.Path{}.Key("ocip").Key("disclosure_text")
+	if err := label.Check(c.OCIP.DisclosureText); err != nil {
+		p.bad(at, "%v", err)
+	}
+	for i := range c.Agents {
+		at := keypath.Path{}.Key("agents").Index(i).Key("disclosure_text")
+		if c.SourceAt(at) == SourceDefault {
+			continue
+		}
+		if err := label.Check(c.Agents[i].DisclosureText); err != nil {
+			p.bad(at, "%v", err)
+		}
+	}
+}
 
 // checkRules checks the rules of the detectors, by means of the detectors.
 func (c *Config) checkRules(p *problems) {
+	c.checkDisclosure(p)
 	families := keypath.Path{}.Key("ocip").Key("commitment").Key("families")
 	for _, name := range slices.Sorted(maps.Keys(c.OCIP.Commitment.Families)) {
 		at := families.Key(name)

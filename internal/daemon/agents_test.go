@@ -65,7 +65,7 @@ func TestAgentsSpeakByGrants(t *testing.T) {
 		t.Fatalf("sent %v", sent)
 	}
 	got, cursor := ben.read(m{})
-	if len(got) != 1 || !strings.Contains(str(got[0], "text"), "Is the build green?") || !strings.Contains(str(got[0], "text"), ocip.DisclosureLabel) ||
+	if len(got) != 1 || !strings.Contains(str(got[0], "text"), "Is the build green?") || !strings.Contains(str(got[0], "text"), "Sent by ann's assistant") ||
 		str(got[0], "from") != "agent-ann-1" || str(got[0], "reply_to") != "agent:ann:main" || str(got[0], "dispatch_id") != str(sent, "dispatch_id") {
 		t.Fatalf("read %v", got)
 	}

@@ -23,7 +23,7 @@ func TestCarriedMessageIsReleased(t *testing.T) {
 		kind    ocip.MessageType
 		content string
 	}{
-		{api.DecideApprove, ocip.AgentAssisted, promise + "\n\n" + ocip.DisclosureLabel},
+		{api.DecideApprove, ocip.AgentAssisted, promise + "\n\n" + aliceSays},
 		{api.DecideTakeover, ocip.Human, promise},
 		{api.DecideDeny, "", ""},
 		{api.DecideResolve, "", ""},
@@ -220,7 +220,7 @@ func TestInterceptorsChangesAreKept(t *testing.T) {
 	alice, dlp = h.agent("@acme/alice"), h.interceptor("@acme/dlp", true)
 	h.decides(api.DecideApprove, held.ApprovalID)
 	m := telegram.message("hook:message_sending")
-	if m.Content != "I promise to tell ***\n\n"+ocip.DisclosureLabel || string(m.Metadata["seen"]) != "true" {
+	if m.Content != "I promise to tell ***\n\n"+aliceSays || string(m.Metadata["seen"]) != "true" {
 		t.Errorf("delivered is %q with %v", m.Content, m.Metadata)
 	}
 	r := h.records(audit.Filter{Like: audit.Record{ApprovalID: held.ApprovalID, ActionType: audit.ActionExchange}})

@@ -162,7 +162,7 @@ func TestRequiredInterceptorVoidsAnApproval(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if got := telegram.message("hook:message_sending"); got.DispatchID != held.DispatchID || got.Content != "I promise ***\n\n"+ocip.DisclosureLabel {
+	if got := telegram.message("hook:message_sending"); got.DispatchID != held.DispatchID || got.Content != "I promise ***\n\n"+aliceSays {
 		t.Errorf("delivered is %+v", got)
 	}
 	if got := h.decisions(held.ApprovalID); !slices.Equal(got, []string{"asked_anew", "asked_anew", "asked_anew", "asked_anew", "asked_anew", "approved"}) {

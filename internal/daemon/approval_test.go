@@ -119,7 +119,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if saw.Content != promise || sending.SessionKey != "telegram:dave" || sending.Content != promise+"\n\n"+ocip.DisclosureLabel ||
+	if saw.Content != promise || sending.SessionKey != "telegram:dave" || sending.Content != promise+"\n\n"+aliceSays ||
 		envelope.MessageType != ocip.AgentAssisted || !envelope.Capabilities.CanCommit || envelope.ExchangeRound != 1 {
 		t.Errorf("would be sent: %+v with %+v", sending, envelope)
 	}
@@ -229,7 +229,7 @@ func TestHoldKeepsTheBytes(t *testing.T) {
 	if err := json.Unmarshal(d.Data, &d, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)
 	}
-	if want := promise + " é\x00\u2028 <&>\n\n" + ocip.DisclosureLabel; d.Content != want {
+	if want := promise + " é\x00\u2028 <&>\n\n" + aliceSays; d.Content != want {
 		t.Errorf("content is %q, want %q", d.Content, want)
 	}
 }
@@ -686,7 +686,7 @@ func TestReleaseIsWhatWasShown(t *testing.T) {
 		e.SourceAgent.InstanceID != "agent-alice-1" || m.DispatchID != held.DispatchID {
 		t.Errorf("delivered is %+v with %+v", m, e)
 	}
-	if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel || strings.Count(m.Content, ocip.DisclosureLabel) != 1 {
+	if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != aliceSays || strings.Count(m.Content, aliceSays) != 1 {
 		t.Errorf("disclosed is %q in %q", label, m.Content)
 	}
 	var shown struct {

@@ -1432,7 +1432,7 @@ func (c *canary) wouldFail() {
 			"as it is":            {watcher, text, false},
 			"to another tenant":   {c.speaker("gina"), text, true},
 			"to whom it is not":   {&scout{standing: standing{id: "@acme/other", tenant: "acme-corp"}}, text, true},
-			"changed":             {watcher, strings.Replace(text, "user's OpenClaw", "nobody's OpenClaw", 1), true},
+			"changed":             {watcher, strings.Replace(text, "Sent by alice", "Sent by nobody", 1), true},
 			"without a record":    {watcher, strings.ReplaceAll(strings.ReplaceAll(text, `"auditId":`, `"id":`), "01a", "02a"), true},
 			"under another event": {watcher, strings.Replace(text, `"event":"hook:message_`, `"event":"app:message_`, 1), true},
 		} {

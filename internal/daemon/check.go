@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,7 +19,10 @@ import (
 // nothing, takes no socket and opens no store. The error is [config.Errors] with all faults.
 func Check(ctx context.Context, cfg *config.Config) error {
 	found := kernelconfig.CheckDeclared(cfg)
-	if k, err := kernelconfig.New(cfg); err == nil {
+	k, err := kernelconfig.New(cfg)
+	if faults, ok := errors.AsType[config.Errors](err); ok {
+		found = append(found, faults...)
+	} else if err == nil {
 		if _, err := directory.New(&k.Directory); err != nil {
 			found = append(found, cfg.Fault("directory", err))
 		}

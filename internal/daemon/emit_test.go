@@ -48,7 +48,7 @@ func TestEmitMessages(t *testing.T) {
 	if !sent.Allowed || sent.OCIP.Round != 1 || sent.Data.SessionKey != "agent:bob:main" || sent.Data.DispatchID == "" || string(sent.Data.Metadata["thread"]) != "7" {
 		t.Fatalf("got %+v", sent)
 	}
-	contains(t, sent.Data.Content, "What is the status?", ocip.DisclosureLabel)
+	contains(t, sent.Data.Content, "What is the status?", aliceSays)
 	if _, err := ocip.ParseEnvelope(sent.Data.Metadata["ocip"]); err != nil {
 		t.Error(err)
 	}

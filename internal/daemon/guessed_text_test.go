@@ -83,7 +83,7 @@ func TestTextsCannotBeGuessed(t *testing.T) {
 	h.channel("@openclawos/telegram", "telegram")
 	alice, bob, person := h.agent("@acme/alice"), h.agent("@acme/bob"), h.operates()
 	const instead = "Let us talk on Monday."
-	sent := []string{"How far is it?\n\n" + ocip.DisclosureLabel, "Is it far?\n\n" + ocip.DisclosureLabel}
+	sent := []string{"How far is it?\n\n" + aliceSays, "Is it far?\n\nSent by bob's assistant"}
 	alice.dispatch("matrix:!stranger:acme.example", "How far is it?", nil)
 	bob.dispatch("matrix:!stranger:acme.example", "Is it far?", nil)
 	texts := append([]string{instead}, sent...)

@@ -96,7 +96,7 @@ func TestInterceptorsRunInOrderOnEachOthersOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := telegram.message("hook:message_sending")
-	if want := "one two three\n\n" + ocip.DisclosureLabel; got.Content != want {
+	if want := "one two three\n\n" + aliceSays; got.Content != want {
 		t.Errorf("delivered %q, want %q", got.Content, want)
 	}
 	if string(got.Metadata["seen"]) != `"first"` {

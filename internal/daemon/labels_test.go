@@ -26,7 +26,7 @@ routes:`, 1))
 			t.Fatalf("%s: %+v, %v", session, got, err)
 		}
 		content := data.Content
-		if strings.Contains(content, ocip.DisclosureLabel) != labelled {
+		if strings.Contains(content, aliceSays) != labelled {
 			t.Errorf("%s: %q, %+v", session, content, got.OCIP)
 		}
 	}

@@ -114,7 +114,7 @@ func TestWhatWaitsIsAskedAnew(t *testing.T) {
 				t.Errorf("on record is %q", got)
 			}
 			h.decides(api.DecideApprove, asked.ApprovalID)
-			if m := receiver.message(event); m.DispatchID != sent.DispatchID || strings.Count(m.Content, ocip.DisclosureLabel) != 1 {
+			if m := receiver.message(event); m.DispatchID != sent.DispatchID || strings.Count(m.Content, aliceSays) != 1 {
 				t.Errorf("delivered is %+v", m)
 			}
 			receiver.must("app.heartbeat", nil, nil)

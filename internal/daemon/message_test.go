@@ -26,7 +26,7 @@ func TestMessageReachesItsChannelStamped(t *testing.T) {
 	if m.ChannelID != "telegram" || m.Target != "dave" || m.DispatchID != result.DispatchID {
 		t.Errorf("delivered to %s %s as %s", m.ChannelID, m.Target, m.DispatchID)
 	}
-	if want := "What is the status of ticket ENG-1234?\n\n" + ocip.DisclosureLabel; m.Content != want {
+	if want := "What is the status of ticket ENG-1234?\n\n" + aliceSays; m.Content != want {
 		t.Errorf("content is %q, want %q", m.Content, want)
 	}
 	if kept, _ := api.Text(m.Metadata["target"]); kept != "kept" {

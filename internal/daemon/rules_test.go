@@ -210,21 +210,23 @@ func TestDisclosureOnce(t *testing.T) {
 	telegram, alice, bob := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice"), h.agent("@acme/bob")
 	once := func(what, content string) {
 		t.Helper()
-		if n := strings.Count(content, ocip.DisclosureLabel); n != 1 || !strings.HasSuffix(content, ocip.DisclosureLabel) {
+		if n := strings.Count(content, aliceSays); n != 1 || !strings.HasSuffix(content, aliceSays) {
 			t.Errorf("%s: %q has the disclosure %d times", what, content, n)
 		}
 	}
 	alice.dispatch("agent:bob:main", "The tests pass.", nil)
 	got := bob.message("hook:message_received")
 	once("sent", got.Content)
-	if label, _ := api.Text(got.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel {
+	if label, _ := api.Text(got.Metadata["aiDisclosure"]); label != aliceSays {
 		t.Errorf("the annotation is %q", label)
 	}
 	bob.dispatch("telegram:dave", got.Content, map[string]any{"ocip": got.Metadata["ocip"], "aiDisclosure": got.Metadata["aiDisclosure"]})
-	once("passed on", telegram.message("hook:message_sending").Content)
+	if m := telegram.message("hook:message_sending"); m.Content != "The tests pass.\n\n"+aliceSays+"\n\nSent by bob's assistant" {
+		t.Errorf("passed on it is %q", m.Content)
+	}
 
 	dlp := h.interceptor("@acme/dlp", true)
-	for name, edited := range map[string]string{"stripped": "All tests pass.", "kept": "Edited.\n\n" + ocip.DisclosureLabel} {
+	for name, edited := range map[string]string{"stripped": "All tests pass.", "kept": "Edited.\n\n" + aliceSays} {
 		done := alice.send("telegram:dave", got.Content)
 		dlp.answer(dlp.message("hook:message_sending").EventID, map[string]any{"content": edited, "metadata": map[string]any{"aiDisclosure": ""}})
 		if err := <-done; err != nil {
@@ -232,12 +234,12 @@ func TestDisclosureOnce(t *testing.T) {
 		}
 		m := telegram.message("hook:message_sending")
 		once(name+" by an interceptor", m.Content)
-		if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != ocip.DisclosureLabel {
+		if label, _ := api.Text(m.Metadata["aiDisclosure"]); label != aliceSays {
 			t.Errorf("%s: the annotation is %q", name, label)
 		}
 	}
 	dlp.must("hook.unsubscribe", map[string]any{"events": []string{"message_sending"}}, nil)
-	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise it.\n\n"+ocip.DisclosureLabel, fresh(nil))
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise it.\n\n"+aliceSays, fresh(nil))
 	saw := h.shown(held.ApprovalID)
 	h.operates().must("approval.resolve", decision(api.DecideApprove, &saw), nil)
 	once("approved", telegram.message("hook:message_sending").Content)

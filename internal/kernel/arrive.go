@@ -61,7 +61,7 @@ func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, no
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way that the message came.
 		key: directory.ReplyKey(m.sender, m.local, m.target), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
-		chain: sent.Chain, content: m.content, passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
+		chain: sent.Chain, content: m.content, label: m.sender.Label(), passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
 	}
 	v, err := k.arrive(ctx, a, now)
 	return a, v, err
@@ -117,8 +117,10 @@ type arrival struct {
 	summary      string
 	claimed      bool
 	// chain is the causal chain as the message carries it.
-	chain      ocip.Chain
-	content    gate.Text
+	chain   ocip.Chain
+	content gate.Text
+	// label is the label of the content, by its annotation.
+	label      string
 	passages   []ocip.Passage
 	rendering  []text.Rendering
 	dispatchID string
@@ -134,7 +136,7 @@ type arrival struct {
 }
 
 func (a *arrival) concern() *exchanges.Concern {
-	return &exchanges.Concern{Agent: a.agent, Other: a.from, Key: a.key, Summary: ocip.Summarize(a.content.Inspect()), DispatchID: a.dispatchID, Known: a.approved}
+	return &exchanges.Concern{Agent: a.agent, Other: a.from, Key: a.key, Summary: ocip.Summarize(a.content.Inspect(), a.label), DispatchID: a.dispatchID, Known: a.approved}
 }
 
 // arrive weighs a message on its receiver's side. It is called under the lock

@@ -144,7 +144,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				ApprovalID: id, Kind: api.ApprovalOfMessage, Target: m.target, Code: string(v.Code), Reason: v.Reason, AgentID: m.sender.ID, Agent: m.sender.InstanceID, AppID: m.appID,
 				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID,
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
-				Classification: v.Level.String(), Summary: v.Says(m.content.Inspect()), DispatchID: m.dispatchID,
+				Classification: v.Level.String(), Summary: v.Says(m.content.Inspect(), m.sender.Label()), DispatchID: m.dispatchID,
 				Reasons: v.Grounds, Guess: v.Guess(),
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers),
 			},

@@ -108,7 +108,7 @@ func (s *heldMessage) changedBy(left *registry.Interception) (*outgoing, *ocip.V
 // become replaces the request's message by the one that interceptors left.
 func (s *heldMessage) become(ctx context.Context, next *outgoing, d *approval.Decision) (err error) {
 	r := s.r
-	r.Content, r.ContentBytes, r.Summary = next.content.Inspect(), next.content.Len(), ocip.Summarize(next.content.Inspect())
+	r.Content, r.ContentBytes, r.Summary = next.content.Inspect(), next.content.Len(), next.line()
 	s.kept.Metadata, s.kept.Changes = string(next.metadata.Append(nil)), next.changedBy
 	if r.Own, err = json.Marshal(&s.kept); err != nil {
 		return fmt.Errorf("cannot encode a held message: %w", err)

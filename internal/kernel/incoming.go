@@ -50,6 +50,12 @@ type incoming struct {
 	sealed  gate.Sealed
 }
 
+// label returns the label that the message says its text has.
+func (in *incoming) label() string {
+	label, _ := api.Text(in.metadata["aiDisclosure"])
+	return label
+}
+
 // mended notes in a record that the daemon has changed the message slightly.
 func (in *incoming) mended(r *audit.Record) {
 	if in.halves == 0 && len(in.lookalikes) == 0 {

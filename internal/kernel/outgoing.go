@@ -156,11 +156,14 @@ func (m *outgoing) summary() string {
 	if m.hints.Summary != "" {
 		return m.hints.Summary
 	}
-	return ocip.Summarize(m.content.Inspect())
+	return m.line()
 }
 
+// line returns the message's line in a transcript.
+func (m *outgoing) line() string { return ocip.Summarize(m.content.Inspect(), m.sender.Label()) }
+
 func (m *outgoing) concern() *exchanges.Concern {
-	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: ocip.Summarize(m.content.Inspect()), DispatchID: m.dispatchID}
+	return &exchanges.Concern{Agent: m.sender, Other: m.to, Key: m.key, Summary: m.line(), DispatchID: m.dispatchID}
 }
 
 // handedTo returns the target for the delivered message's digest: the address that its channel's

@@ -211,8 +211,8 @@ func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.E
 	}
 	in.spoke, in.chain = append(slices.Clip(in.spoke), from.spoke...), from.chain.Longer(in.chain)
 	a := &arrival{
-		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect()),
-		chain: in.chain, content: in.content, passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
+		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect(), in.label()),
+		chain: in.chain, content: in.content, label: in.label(), passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
 		dispatchID: in.dispatchID, approved: from.approved, shown: from.chain.ID != "",
 	}
 	v, err := k.arrive(ctx, a, now)

@@ -210,9 +210,9 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 		metadata["exchange"] = hints.Outcome(v)
 	}
 	if v.Envelope.MessageType != ocip.Human {
-		metadata["aiDisclosure"] = api.String(ocip.DisclosureLabel)
+		metadata["aiDisclosure"] = api.String(m.sender.Label())
 		if !m.inAnnotation() {
-			m.content = gate.NewText(ocip.Disclose(m.content.Inspect(), k.cfg.Disclosure))
+			m.content = gate.NewText(ocip.Disclose(m.content.Inspect(), m.sender.Label(), k.cfg.Disclosure))
 		}
 	}
 	m.metadata = metadata

@@ -8,8 +8,9 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 )
 
-// DisclosureLabel tells a recipient that an agent wrote or helped to write a
-// message.
+// DisclosureLabel is the label of the OCIP reference, which tells a recipient that an agent wrote
+// or helped to write a message. It is the label of an agent if neither its user nor its runtime is
+// known.
 const DisclosureLabel = "Sent by user's OpenClaw assistant"
 
 // Disclosure is the position of the label in a message's content.
@@ -22,12 +23,12 @@ const (
 	DisclosureNone   Disclosure = "none"
 )
 
-// Disclose puts the label into content once: content that already begins or ends with it is
+// Disclose puts a label into content once: content that already begins or ends with it is
 // returned unchanged. Blank lines can fill the reader's screen and separate the label from the
 // text. A label behind more than one blank line therefore does not count, and Disclose never puts
 // its label behind the author's blank lines.
-func Disclose(content string, where Disclosure) string {
-	if where == DisclosureNone || disclosed(content) {
+func Disclose(content, label string, where Disclosure) string {
+	if where == DisclosureNone || disclosed(content, label) {
 		return content
 	}
 	if where == DisclosurePrefix {
@@ -36,22 +37,22 @@ func Disclose(content string, where Disclosure) string {
 		if i := strings.LastIndexByte(content[:len(content)-len(rest)], '\n'); i >= 0 {
 			content = content[i+1:]
 		}
-		return DisclosureLabel + "\n\n" + content
+		return label + "\n\n" + content
 	}
 	rest := strings.TrimRightFunc(content, blank)
 	// Characters that modify the last one stay.
 	behind := strings.TrimLeftFunc(content[len(rest):], joined)
-	return strings.TrimSuffix(content, behind) + "\n\n" + DisclosureLabel
+	return strings.TrimSuffix(content, behind) + "\n\n" + label
 }
 
-// disclosed reports whether the label stands at one end of content, on a line of
+// disclosed reports whether a label stands at one end of content, on a line of
 // its own, with no more than one blank line to the rest.
-func disclosed(content string) bool {
+func disclosed(content, label string) bool {
 	content = strings.TrimFunc(content, blank)
-	if rest, ok := strings.CutPrefix(content, DisclosureLabel); ok && apart(rest, strings.TrimLeftFunc(rest, blank)) {
+	if rest, ok := strings.CutPrefix(content, label); ok && apart(rest, strings.TrimLeftFunc(rest, blank)) {
 		return true
 	}
-	rest, ok := strings.CutSuffix(content, DisclosureLabel)
+	rest, ok := strings.CutSuffix(content, label)
 	// An indented label does not count: the indent makes it a code sample.
 	return ok && strings.HasSuffix(rest, "\n") && apart(rest, strings.TrimRightFunc(rest, blank))
 }

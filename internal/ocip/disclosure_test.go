@@ -37,11 +37,12 @@ func TestDisclose(t *testing.T) {
 		{"a character of tomorrow", "new \U0001fbfe", DisclosureSuffix, "new \U0001fbfe\n\n" + label},
 		{"a red heart", "love \u2764\ufe0f \n", DisclosureSuffix, "love \u2764\ufe0f\n\n" + label},
 		{"a flag of tags", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", DisclosureSuffix, "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f\n\n" + label},
+		{"ends with another's", "Status?\n\nSent by bob's assistant", DisclosureSuffix, "Status?\n\nSent by bob's assistant\n\n" + label},
 		{"odd blanks behind", "Status?\n" + label + "\n\u00a0", DisclosureSuffix, "Status?\n" + label + "\n\u00a0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Disclose(tt.content, tt.where); got != tt.want {
+			if got := Disclose(tt.content, label, tt.where); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -56,7 +57,7 @@ func FuzzDisclose(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content string, n uint8) {
 		where := []Disclosure{DisclosureSuffix, DisclosurePrefix, DisclosureNone}[n%3]
-		once := Disclose(content, where)
+		once := Disclose(content, DisclosureLabel, where)
 		if where == DisclosureNone {
 			if once != content {
 				t.Fatalf("%q became %q", content, once)
@@ -71,7 +72,7 @@ func FuzzDisclose(f *testing.F) {
 			t.Fatalf("%q became %q: %d labels more", content, once, added)
 		}
 		for _, again := range []Disclosure{DisclosureSuffix, DisclosurePrefix} {
-			if twice := Disclose(once, again); twice != once {
+			if twice := Disclose(once, DisclosureLabel, again); twice != once {
 				t.Fatalf("%q became %q, then %q", content, once, twice)
 			}
 		}

@@ -19,6 +19,7 @@
 //   - content: finds secrets and markings in a text, which raise its level
 //   - directory: agents, counterparties, routes and addresses, looked up in the
 //     configuration alone
+//   - label: the sentence by which an agent says who sends
 //   - media: reads a message's metadata and the files and addresses that it sends along
 //   - policy: Rego through OPA: compiled once, swapped atomically
 package ocip

@@ -221,10 +221,10 @@ func (e Exchange) Settle(now time.Time, outcome Outcome) (ended Exchange, open b
 // SummaryRunes bounds one line of a transcript.
 const SummaryRunes = 120
 
-// Summarize makes the transcript's line for a message: its first line with text, without the
-// disclosure, cut to [SummaryRunes]. Characters that could make it look like more than one line, or
+// Summarize makes the transcript's line for a message: its first line with text that is not one of
+// the labels, cut to [SummaryRunes]. Characters that could make it look like more than one line, or
 // like another one, become spaces.
-func Summarize(content string) string {
+func Summarize(content string, labels ...string) string {
 	for line := range strings.Lines(content) {
 		if strings.ContainsFunc(line, misleading) {
 			line = strings.Map(func(r rune) rune {
@@ -235,7 +235,7 @@ func Summarize(content string) string {
 			}, line)
 		}
 		line = strings.TrimSpace(line)
-		if line == "" || line == DisclosureLabel {
+		if line == "" || slices.Contains(labels, line) {
 			continue
 		}
 		runes := 0

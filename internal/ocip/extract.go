@@ -47,11 +47,11 @@ func (v *Verdict) telling() (most *Detection) {
 }
 
 // Says returns the line of a message by which people recognize it in a list: the words for which it
-// is held, in their sentence, or its first line.
-func (v *Verdict) Says(content string) string {
+// is held, in their sentence, or its first line besides the label.
+func (v *Verdict) Says(content, label string) string {
 	d := v.telling()
 	if d == nil || d.Start < 0 || d.Start > len(content) {
-		return Summarize(content)
+		return Summarize(content, label)
 	}
 	// The sentence or the line, and not much more before the words.
 	from := max(0, d.Start-SummaryRunes/2)
@@ -62,7 +62,7 @@ func (v *Verdict) Says(content string) string {
 	if at := strings.LastIndexAny(content[from:d.Start], ".!?\n"); at >= 0 {
 		from, cut = from+at+1, false
 	}
-	line := Summarize(content[from:])
+	line := Summarize(content[from:], label)
 	if cut {
 		line = "… " + line
 	}

@@ -574,7 +574,7 @@ func TestModelShortMessage(t *testing.T) {
 	one.Code, one.Reason, one.ExchangeID, one.Target = "FIRST_CONTACT", "nobody has written to this counterparty before; a person has to let the first message go", "", "zed"
 	s := sitDown(t, 80, 24, one)
 	full := heldInFull(one)
-	full.Sending = jsontext.Value(`{"sessionKey":"irc:zed","content":"Hello.\n\n` + ocip.DisclosureLabel + `","metadata":{"aiDisclosure":"x","dispatchId":"d","ocip":{"version":"1.0"},"ocipLog":{"signature":"` + strings.Repeat("x", 88) + `"},"target":"zed"}}`)
+	full.Sending = jsontext.Value(`{"sessionKey":"irc:zed","content":"Hello.\n\n` + ocip.DisclosureLabel + `","metadata":{"aiDisclosure":"` + ocip.DisclosureLabel + `","dispatchId":"d","ocip":{"version":"1.0"},"ocipLog":{"signature":"` + strings.Repeat("x", 88) + `"},"target":"zed"}}`)
 	s.decider.all[one.ApprovalID] = full
 	s.keys("a")
 	s.want("why           FIRST_CONTACT: ", "    │ Hello.", "to            irc:zed", ocip.DisclosureLabel, "folded        i shows what ocipd adds: ocip, ocipLog, aiDisclosure,", "dispatchId, target", "Approve sha256:", "y yes  n no")

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -483,53 +481,6 @@ func (p *approvalText) background(a *api.Approval) {
 		p.Heading("The line of messages that led to it")
 		p.Fact("messages", fmt.Sprintf("%d, since %s", a.Chain.Hops, a.Chain.StartedAt.Local().Format(time.DateTime)))
 		p.Fact("agents", strings.Join(a.Chain.Path, " → "))
-	}
-}
-
-// sent is the message as it would be sent.
-type sent struct {
-	SessionKey string         `json:"sessionKey"`
-	Content    string         `json:"content"`
-	Metadata   jsontext.Value `json:"metadata"`
-}
-
-// sending shows the message as it would be sent, and the parts that would not be. It
-// returns the metadata.
-func (p *approvalText) sending(a *api.Approval, unfolded bool) (metadata jsontext.Value) {
-	if len(a.Sending) > 0 {
-		p.Heading("What would be sent")
-		var s sent
-		if err := json.Unmarshal(a.Sending, &s); err != nil {
-			p.members(a.Sending)
-		} else {
-			p.Fact("to", s.SessionKey)
-			p.content(a.Content, s.Content, unfolded)
-			metadata = s.Metadata
-		}
-	}
-	p.along(a)
-	p.data(a.DataShared, a.DataWithheld)
-	return metadata
-}
-
-// content shows a text to be sent, compared with the text already shown.
-func (p *approvalText) content(shown, sending string, unfolded bool) {
-	rest, more := strings.CutPrefix(sending, shown)
-	begin, behind := strings.CutSuffix(sending, shown)
-	switch {
-	case sending == shown:
-		p.Say("  ", term.NoColour, "the message above, as it is")
-	case !unfolded && shown != "" && (rest == "\n\n"+ocip.DisclosureLabel || begin == ocip.DisclosureLabel+"\n\n"):
-		p.Say("  ", term.NoColour, "the message above, with the line "+strconv.Quote(ocip.DisclosureLabel))
-	case shown != "" && more:
-		p.Say("  ", term.NoColour, "the message above, and right behind it")
-		p.Quote(rest)
-	case shown != "" && behind:
-		p.Say("  ", term.NoColour, "the message above, and right before it")
-		p.Quote(begin)
-	default:
-		p.Say("  ", term.NoColour, "this, which is not the message above")
-		p.Quote(sending)
 	}
 }
 

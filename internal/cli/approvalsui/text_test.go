@@ -43,7 +43,7 @@ func heldInFull(a *api.ApprovalSummary) *api.Approval {
 		ApprovalSummary: *a, Digest: "sha256:" + strings.Repeat("0d", 32), ToSign: make(map[string]string),
 		PolicyApplied: "commitment", PolicyRevision: "sha256:36059fca3323", Content: a.Summary,
 	}
-	full.Sending = jsontext.Value(api.EmittedMessage{SessionKey: a.SessionKey, Content: gate.NewText(a.Summary + "\n\nSent by user's OpenClaw assistant")}.Append(nil))
+	full.Sending = jsontext.Value(api.EmittedMessage{SessionKey: a.SessionKey, Content: gate.NewText(a.Summary + "\n\nSent by user's OpenClaw assistant"), Metadata: api.Object{"aiDisclosure": api.String(ocip.DisclosureLabel)}}.Append(nil))
 	for _, decision := range api.Decisions() {
 		full.ToSign[decision] = api.SignedText(a.ApprovalID, decision, full.Digest)
 	}
@@ -359,17 +359,18 @@ What goes along
 }
 
 func TestSendingIsShownNextToTheMessage(t *testing.T) {
+	const says = "|  disclosure    Sent by user's OpenClaw assistant"
 	for sending, want := range map[string]string{
-		"Yes.":        "  the message above, as it is",
-		"Yes. By AI":  "  the message above, and right behind it|    │  By AI",
-		"By AI: Yes.": "  the message above, and right before it|    │ By AI: ",
-		"No.":         "  this, which is not the message above|    │ No.",
+		"Yes.":        "  the message above, as it is" + says,
+		"Yes. By AI":  "  the message above, and right behind it|    │  By AI" + says,
+		"By AI: Yes.": "  the message above, and right before it|    │ By AI: " + says,
+		"No.":         "  this, which is not the message above|    │ No." + says,
 		// Only the daemon's own line is folded, and only as it stands.
 		"Yes.\n\n" + ocip.DisclosureLabel:       `  the message above, with the line "Sent by user's OpenClaw assistant"`,
-		"Yes.\n\n" + ocip.DisclosureLabel + "!": "  the message above, and right behind it|    │ |    │ |    │ Sent by user's OpenClaw assistant!",
+		"Yes.\n\n" + ocip.DisclosureLabel + "!": "  the message above, and right behind it|    │ |    │ |    │ Sent by user's OpenClaw assistant!" + says,
 	} {
 		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.content("Yes.", sending, false)
+		p.content("Yes.", &sent{Content: sending, Metadata: jsontext.Value(`{"aiDisclosure":"Sent by user's OpenClaw assistant"}`)}, false)
 		if got := strings.Join(p.Lines, "|"); got != want {
 			t.Errorf("%q is shown as %q, want %q", sending, got, want)
 		}

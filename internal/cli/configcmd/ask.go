@@ -17,22 +17,13 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/sendcmd"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// agentProgram is a program that runs agents, with the id of the app that speaks for them.
-type agentProgram struct{ name, command, app string }
-
 // foundPrograms returns the known programs on this machine.
-func (s *command) foundPrograms() (found []agentProgram) {
-	for _, p := range []agentProgram{
-		{"OpenClaw", "openclaw", "@openclaw/gateway"},
-		{"Claude Code", "claude", "claude-code"},
-		{"Codex", "codex", "codex"},
-		{"Gemini CLI", "gemini", "gemini-cli"},
-		{"OpenCode", "opencode", "opencode"},
-		{"Goose", "goose", "goose"},
-	} {
-		if integrate.OnPath(s.Getenv, p.command) != "" {
+func (s *command) foundPrograms() (found []directory.Program) {
+	for _, p := range directory.Programs() {
+		if integrate.OnPath(s.Getenv, p.Command) != "" {
 			found = append(found, p)
 		}
 	}
@@ -55,7 +46,7 @@ func (s *command) questions(a *answers) []question {
 	if len(found) > 0 {
 		names := make([]string, len(found))
 		for i, p := range found {
-			names[i] = fmt.Sprintf("%d %s", i+1, p.name)
+			names[i] = fmt.Sprintf("%d %s", i+1, p.Name)
 		}
 		first = "Found here: " + strings.Join(names, ", ") + ". Which program runs your agent? A number, an app id, or a short name such as mybot (Enter: none yet)"
 	}
@@ -65,7 +56,7 @@ func (s *command) questions(a *answers) []question {
 		{func() bool { return a.app == "" }, first, "", func(given string) error {
 			a.app = given
 			if n, err := strconv.Atoi(given); err == nil && n >= 1 && n <= len(found) {
-				a.app = found[n-1].app
+				a.app = found[n-1].App
 			}
 			return checkApp(a.app)
 		}},

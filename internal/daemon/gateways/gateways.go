@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/base/peer"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // Kind is a watched runtime.
@@ -30,11 +31,15 @@ type Kind struct {
 
 // Kinds are the known kinds.
 func Kinds() []Kind {
-	return []Kind{
-		{App: "@openclaw/gateway", Title: "OpenClaw", Process: "openclaw-gatewa"},
-		{App: "claude-code", Title: "Claude Code", Process: "claude", Files: true},
-		{App: "codex", Title: "Codex", Process: "codex", Files: true},
+	kinds := []Kind{
+		{App: "@openclaw/gateway", Process: "openclaw-gatewa"},
+		{App: "claude-code", Process: "claude", Files: true},
+		{App: "codex", Process: "codex", Files: true},
 	}
+	for i := range kinds {
+		kinds[i].Title = directory.RuntimeOf(kinds[i].App)
+	}
+	return kinds
 }
 
 // Ungated is a process without a gate.

@@ -18,8 +18,8 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
-// New types the texts of a configuration. The configuration was checked when it was loaded,
-// so an error here is a fault of the program.
+// New types the texts of a configuration that was checked when it was loaded. The error is
+// [config.Errors] for labels that the rules find something in, and else a fault of the program.
 func New(c *config.Config) (kernel.Config, error) {
 	k := kernel.Config{
 		Config: registry.Config{
@@ -44,6 +44,9 @@ func New(c *config.Config) (kernel.Config, error) {
 	}
 	if k.Rules, err = rules(&c.OCIP); err != nil {
 		return k, err
+	}
+	if heard := labels(c, k.Rules); len(heard) > 0 {
+		return k, heard
 	}
 	k.Directory, err = directoryOf(c)
 	return k, err
@@ -125,6 +128,29 @@ func rules(c *config.OCIP) (*ocip.Rules, error) {
 	}, nil
 }
 
+// labels returns a fault for each agent with a label that the rules find something in: receivers,
+// and this daemon before a message leaves its queue, weigh the label with the text.
+func labels(c *config.Config, rules *ocip.Rules) (faults config.Errors) {
+	for i := range c.Agents {
+		label, found := c.Agents[i].DisclosureText, ""
+		for _, hit := range rules.Commitments.Detect(label) {
+			if !hit.Shadow {
+				found = cmp.Or(hit.Keyword, hit.Rule)
+			}
+		}
+		for _, hit := range rules.Content.Detect(label) {
+			if !hit.Shadow {
+				found = hit.Rule
+			}
+		}
+		if found != "" {
+			faults = append(faults, c.Fault(fmt.Sprintf("agents[%d].disclosure_text", i), fmt.Errorf(
+				"the rules find %s in %q, the label of each of its messages; give the agent a text without it", found, label)))
+		}
+	}
+	return faults
+}
+
 func people(c *config.People) ocip.PeopleRules {
 	return ocip.PeopleRules{
 		Commitments: c.Commitments == "hold", Keywords: commitment.Mode(c.Keywords), Policy: c.Policy, FirstContact: ocip.FirstContact(c.FirstContact),
@@ -142,6 +168,7 @@ func chainLimits(c *config.Chain) ocip.ChainLimits {
 func agent(a *config.Agent) (directory.Agent, error) {
 	k := directory.Agent{
 		App: cmp.Or(a.App, directory.AppOf(a.ID)), Exe: a.Exe, Media: a.Media, OwnTurns: a.OwnTurns, Tools: directory.ToolMode(a.Tools),
+		Disclosure: a.DisclosureText,
 		Agent: ocip.Agent{
 			ID:        a.ID,
 			Identity:  ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: a.TenantID},

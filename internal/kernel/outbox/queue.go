@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -145,7 +146,12 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 	}
 	if d.waited != nil {
 		_, said := d.waited.Form.Write(nil)
-		q.Summary = ocip.Summarize(said.Content.Inspect())
+		var known struct {
+			Label string `json:"aiDisclosure"`
+		}
+		// Metadata without a readable label has none.
+		_ = json.Unmarshal(said.Metadata, &known)
+		q.Summary = ocip.Summarize(said.Content.Inspect(), known.Label)
 	}
 	q.Handed = o.handed(m.MessageID) || o.given.held(m.MessageID)
 	return q

@@ -5,6 +5,7 @@
 package directory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +47,12 @@ type Agent struct {
 	Tools ToolMode
 	// OwnTurns is set if its runtime is believed about the messages that begin a causal chain.
 	OwnTurns bool
+	// Disclosure is the label of its texts, "" for [ocip.DisclosureLabel].
+	Disclosure string
 }
+
+// Label returns the label of the agent's texts.
+func (a *Agent) Label() string { return cmp.Or(a.Disclosure, ocip.DisclosureLabel) }
 
 // ToolMode is the treatment of an agent's tool calls that its runtime asks about.
 type ToolMode string

@@ -1,0 +1,31 @@
+package directory
+
+import "slices"
+
+// Program is a program that runs agents.
+type Program struct {
+	// Name is its name for people, Command the command that starts it, and App the id of the app
+	// that speaks for its agents.
+	Name, Command, App string
+}
+
+// Programs are the known programs.
+func Programs() []Program {
+	return []Program{
+		{"OpenClaw", "openclaw", "@openclaw/gateway"},
+		{"Claude Code", "claude", "claude-code"},
+		{"Codex", "codex", "codex"},
+		{"Gemini CLI", "gemini", "gemini-cli"},
+		{"OpenCode", "opencode", "opencode"},
+		{"Goose", "goose", "goose"},
+	}
+}
+
+// RuntimeOf returns the name of the program that runs an app's agents, "" if it is not known.
+func RuntimeOf(app string) string {
+	list := Programs()
+	if i := slices.IndexFunc(list, func(p Program) bool { return p.App == app }); i >= 0 {
+		return list[i].Name
+	}
+	return ""
+}
