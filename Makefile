@@ -1,6 +1,7 @@
 # `make help` lists the targets.
 
 GO           ?= go
+PYTHON       ?= /usr/bin/python3
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
 SOAK_TIME    ?= 1h
@@ -53,7 +54,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference size cover lint vuln fmt dist dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference size cover lint vuln fmt dist sdk dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -148,6 +149,9 @@ reference: ## write the generated pages of docs from their tables
 	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration commands; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
+	for types in python=python/ocipd/protocol.py; do \
+		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${types%%=*} >sdk/protocol.new && \
+		mv sdk/protocol.new sdk/$${types##*=} || exit 1; done
 	UPDATE_SAMPLES=1 CGO_ENABLED=0 $(GO) test -count=1 -vet=off $(COMPILED) -run '^TestAttacksPage$$' ./cmd/ocipd
 
 size: ## print how many lines of code the promise rests on
@@ -170,6 +174,10 @@ fmt: ## format the source
 
 dist: ## build the release into dist/ (ARGS="amd64": of the two, that alone)
 	GO='$(GO)' packaging/build $(ARGS)
+
+sdk: ## build the Python package into dist/sdk (PYTHON: one with pip, setuptools and wheel)
+	mkdir -p dist/sdk
+	$(PYTHON) -m pip wheel --quiet --no-index --no-build-isolation --no-deps -w dist/sdk ./sdk/python
 
 dist-test: ## build the release twice, compare, and install it in a clean root
 	packaging/test $(ARGS)

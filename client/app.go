@@ -37,8 +37,8 @@ type AppOptions struct {
 	// message's target; its error is on record as a failed delivery. The app remembers 1,024 ids of
 	// sent messages: a repetition after a reconnection is not sent twice.
 	Channels map[string]func(ctx context.Context, m *Message) error
-	// Receive gets the messages for the app's agent.
-	Receive func(ctx context.Context, m *Inbound) error
+	// Receive gets the messages for the app's agent. [App.Complete] ends the run of one.
+	Receive func(ctx context.Context, m *Inbound)
 	// Intercept decides about messages of other agents, within the time of hooks.answer (5 seconds).
 	// A change of Content or Metadata changes the message. An error blocks it; the error's text is on
 	// record, and its sender does not see it.
@@ -222,7 +222,10 @@ func (a *App) handler(e *wire.Incoming) (lane string, handle func()) {
 		if p, ok := read[hookEvent[Inbound]](e); ok && a.o.Receive != nil {
 			p.Data.About = p.Context
 			return laneMessages, func() {
-				a.deliver(p.EventID, p.Data.DispatchID, func() error { return a.o.Receive(a.life, &p.Data) })
+				if _, before := a.sent.get(p.Data.DispatchID); !before {
+					a.sent.put(p.Data.DispatchID, nil)
+					a.o.Receive(a.life, &p.Data)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -19,6 +20,65 @@ func published(t *testing.T, form ...string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// TestTypes holds the types of the other SDKs against the published schema.
+func TestTypes(t *testing.T) {
+	for form, file := range map[string]string{"python": "python/ocipd/protocol.py"} {
+		is, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(is) != string(published(t, form)) {
+			t.Errorf("%s is not what ocipd protocol %s prints: run make reference", file, form)
+		}
+	}
+}
+
+// TestPythonPackage builds the package as make sdk does, installs it from the built file, and uses
+// a class and a type of the installed one.
+func TestPythonPackage(t *testing.T) {
+	python := ""
+	for _, name := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(t.Context(), name, "-c", "import pip, setuptools, wheel").Run() == nil {
+			python = name
+			break
+		}
+	}
+	if python == "" {
+		t.Skip("no python3 with pip, setuptools and wheel is installed")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "source"), os.DirFS("python")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), python, args...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	run("-m", "pip", "wheel", "--no-index", "--no-build-isolation", "--no-deps", "-w", "built", "./source")
+	built, err := filepath.Glob(filepath.Join(dir, "built", "*.whl"))
+	if err != nil || len(built) != 1 {
+		t.Fatalf("%q was built, %v", built, err)
+	}
+	run("-m", "pip", "install", "--no-index", "--target", "installed", built[0])
+	said := run("-I", "-c", "import sys; sys.path.insert(0, 'installed'); import ocipd, ocipd.protocol as p, typing; "+
+		"print(ocipd.__file__, ocipd.Forbidden.code, sorted(typing.get_type_hints(p.QueueResult)))\n"+
+		"try: ocipd.App('@x/y', socket='/nonexistent')\nexcept ocipd.NotRunning as e: print(e)")
+	for _, want := range []string{"installed/ocipd/__init__.py", "FORBIDDEN ['queued', 'runId']", "ocipd does not answer on /nonexistent ("} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in %s", want, said)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "installed", "ocipd", "py.typed")); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestGoTypes holds the types of the Go client against the published schema: each member is one of

@@ -18,7 +18,7 @@ import (
 
 func newProtocol(s *shell) *cobra.Command {
 	c := cli.Group(&cobra.Command{
-		Use: "protocol", Short: "print the protocol: JSON Schema, TypeScript, reference pages",
+		Use: "protocol", Short: "print the protocol: JSON Schema, types, reference pages",
 		Long: "Print the kernel protocol for programs, as this ocipd serves it. No daemon has to run.",
 	})
 	c.AddCommand(
@@ -34,6 +34,9 @@ func newProtocol(s *shell) *cobra.Command {
 			"Print TypeScript declarations made from the schema: an interface for each type, and the\n"+
 				"maps Methods, from a name to its params and result, and Events, from a name to its\n"+
 				"payload.", func(p *jsonschema.Schema) ([]byte, error) { return schema.TypeScript(p), nil }),
+		newProtocolForm(s, "python", "print types of the protocol for Python",
+			"Print types for Python made from the schema: a TypedDict for each object.",
+			func(p *jsonschema.Schema) ([]byte, error) { return schema.Python(p), nil }),
 		newProtocolPage(s, "methods", "print the reference page of all methods and events",
 			"Print the reference page of all methods as Markdown: the purpose and the callers of each,\n"+
 				"its errors, its parameters with their bounds and meanings, and the members of its result.", daemon.Reference),

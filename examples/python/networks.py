@@ -59,7 +59,8 @@ def email(address, text):
         server.send_message(message)
 
 
-def send(session, content):
+def send(text):
+    session, content = text["sessionKey"], text["content"]
     channel, target = session.split(":", 1)
     {"telegram": telegram, "slack": slack, "irc": irc, "email": email}[channel](target, content)
     print(f"sent {session}: {content.splitlines()[0]}", flush=True)

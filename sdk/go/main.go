@@ -111,7 +111,7 @@ func (c *conversation) register(ctx context.Context, as string, g *given) error 
 		o.Channels[channel] = func(_ context.Context, m *client.Message) error { return c.handler(as, "message", m) }
 	}
 	if g.Receive {
-		o.Receive = func(_ context.Context, m *client.Inbound) error { return c.handler(as, "received", m) }
+		o.Receive = func(_ context.Context, m *client.Inbound) { c.ask(as, "received", m) }
 	}
 	if g.Intercept {
 		o.Intercept = func(_ context.Context, m *client.Message) error {
