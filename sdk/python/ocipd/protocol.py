@@ -245,6 +245,8 @@ class Approval(_Approval, total=False):
     delivery: str
     # Of an effect, for people: title, goal, spec_version, attempt, artifact_revision, artifacts, gates, reviews with their findings, the task's other effects, planned {by, at, late}, and left_out, which counts what was cut. The digest covers it.
     context: Any
+    # Of an effect, for people: the request_digest of task.run_effect. digest covers it.
+    requestDigest: str
 
 
 class ApprovalChange(TypedDict):
@@ -683,6 +685,8 @@ class CheckResult(_CheckResult, total=False):
     type: str
     round: int
     maxRounds: int
+    # The findings, by member (none for content) and bytes.
+    detections: List['AuditDetection']
 
 
 class _CompleteParams(TypedDict):
@@ -2009,6 +2013,7 @@ class TaskAttemptFinished(_TaskAttemptFinished, total=False):
     audit_seq: int
     replayed: bool
     retry_at: str
+    warning: str
 
 
 class _TaskAttemptStarted(TypedDict):
@@ -2461,7 +2466,7 @@ class TaskGrants(_TaskGrants, total=False):
 
 
 class TaskGrantsParams(TypedDict, total=False):
-    # The grants of this task.
+    # The grants that are good for this task: its own, and those of its tenant for any task.
     task_id: str
     # The grants of this actor or agent.
     actor: str
@@ -2917,7 +2922,7 @@ class TaskRunEffectParams(_TaskRunEffectParams, total=False):
     idempotency_key: str
     # Undoes the effect, once, by the compensation that was approved with it.
     compensation: bool
-    # Seconds to wait for the decision and the end.
+    # Seconds to wait for the end; for a lobster also for the decision and the orchestrator's move.
     wait_s: int
 
 
