@@ -11,6 +11,8 @@
 //     shell, and about calls from scripts
 //   - gatelink: connects a proxy to the daemon under an agent's grant: questions, people's
 //     decisions, outcomes
+//   - hook: answers the hooks of runtimes that run a command before a tool call, from a
+//     table of runtimes, and asks the user's resident gate, which it starts
 //   - integrate: puts the MCP servers of agent runtimes behind the proxy and the plugin
 //     into OpenClaw, undoes that, tests the gates, and reports changes by others
 //   - legacy: reads the files of a project of the protocol's first version, for `ocipd task import`

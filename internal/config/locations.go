@@ -48,6 +48,12 @@ func runtimeDir(getenv func(string) string) string {
 	return "/tmp/openclawos-" + strconv.Itoa(os.Geteuid())
 }
 
+// HooksPath is the socket of the user's gate for hooks of agent runtimes: hooks.sock in the default
+// directory of app sockets.
+func HooksPath(getenv func(string) string) string {
+	return filepath.Join(runtimeDir(getenv), "hooks.sock")
+}
+
 // RunningPath is the directory of the daemons' place files, see [running.Daemon]:
 // running in the default directory of app sockets. It is empty for a daemon with its
 // socket elsewhere if $XDG_RUNTIME_DIR is not set, because /tmp belongs to everybody.

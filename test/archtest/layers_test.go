@@ -60,7 +60,7 @@ var (
 // clocks are the packages that may read the clock and draw fresh ids: those that own a
 // process or a connection. All others are handed both.
 var clocks = []string{
-	"bench", "bench/detection", "bench/fault", "bench/soak", "client", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/toolgate",
+	"bench", "bench/detection", "bench/fault", "bench/soak", "client", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/hook", "internal/bridge/toolgate",
 	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
 	"internal/daemon", "internal/daemon/supervisor", "test/witnesstest",
 }
@@ -111,7 +111,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"net"},
-		folders: []string{"internal/evidence/witness", "test/witnesstest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "bench", "bench/soak", "examples/go"},
+		folders: []string{"internal/evidence/witness", "test/witnesstest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/hook", "bench", "bench/soak", "examples/go"},
 		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{

@@ -28,7 +28,13 @@ type CanaryCall struct {
 
 // Question is a hook's question about the call.
 func (c *CanaryCall) Question() map[string]any {
-	return map[string]any{"event": before, "tool": "mcp__" + Canary + "__send", "input": c}
+	return map[string]any{"event": Before, "tool": "mcp__" + Canary + "__send", "input": c}
+}
+
+// Canary reports whether a question is about a canary.
+func (q *Question) Canary() bool {
+	server, _ := q.server()
+	return server == Canary
 }
 
 // Refused reports whether a gate's answer to the question refuses the call.
@@ -38,14 +44,14 @@ func Refused(answer string) bool {
 			Decision string `json:"permissionDecision"`
 		} `json:"hookSpecificOutput"`
 	}
-	return json.Unmarshal([]byte(answer), &said) == nil && said.Hook.Decision == "deny"
+	return json.Unmarshal([]byte(answer), &said) == nil && said.Hook.Decision == Deny
 }
 
 // canary has a canary decided, and refuses it in any case.
-func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
+func (g *Gate) canary(ctx context.Context, q *Question) Verdict {
 	var c CanaryCall
 	if err := json.Unmarshal(q.Input, &c); err != nil || c.To == "" {
-		return answer(q, "deny", "ocipd: this is no canary")
+		return deny("ocipd: this is no canary")
 	}
 	said := api.EmittedMessage{SessionKey: Canary + ":" + c.To, Content: api.Said(c.Text)}
 	got, err := g.ask(ctx, api.MessageSending, said.Append(nil), c.To)
@@ -58,9 +64,9 @@ func (g *gate) canary(ctx context.Context, q *question) *mcp.CallToolResult {
 		}
 	}
 	if err != nil {
-		return answer(q, "deny", "ocipd: the canary could not be decided: "+err.Error())
+		return deny("ocipd: the canary could not be decided: " + err.Error())
 	}
-	return answer(q, "deny", "ocipd: a canary is not sent. "+got.Reason)
+	return deny("ocipd: a canary is not sent. " + got.Reason)
 }
 
 // Ask starts an MCP server by its command, as a runtime does, and calls one of its tools.

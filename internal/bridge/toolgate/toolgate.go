@@ -1,6 +1,7 @@
-// Package toolgate is an MCP server over stdio that answers the hooks of an agent's
-// runtime: may this tool be called? The runtime starts it once for a session and asks it
-// about every call. So there is one connection to the daemon, and one record for each call.
+// Package toolgate answers the hooks of an agent's runtime: may this tool be called? It is an
+// MCP server over stdio, which the runtime starts once for a session and asks about every call,
+// or a [Gate] that another server asks. So there is one connection to the daemon, and one record
+// for each call.
 //
 // The gate is a client of the daemon's socket and decides nothing. It refuses a call that
 // cannot be decided. A runtime whose hooks fail closed takes a tool error as a refusal;
@@ -64,8 +65,8 @@ type Options struct {
 // Serve answers until the input or the context ends. It starts even without a daemon, and
 // then refuses calls until there is one.
 func Serve(ctx context.Context, o *Options) error {
-	g := &gate{o: o, daemon: taskclient.New(o.Dial, o.Token)}
-	defer g.daemon.Close()
+	g := New(o)
+	defer g.Close()
 	server := mcp.NewServer(&mcp.Implementation{Name: Name, Title: "ocipd", Version: o.Version}, &mcp.ServerOptions{
 		Instructions: "The runtime asks this server about calls of tools. Its tool is of no use to you.", Logger: o.Log, Capabilities: &mcp.ServerCapabilities{},
 	})
@@ -86,7 +87,9 @@ func Serve(ctx context.Context, o *Options) error {
 	return err
 }
 
-type gate struct {
+// Gate decides calls of tools over one connection to the daemon. Its methods may be called by
+// several goroutines at once.
+type Gate struct {
 	o      *Options
 	daemon *taskclient.Conn
 
@@ -96,11 +99,18 @@ type gate struct {
 	let map[string]time.Time
 }
 
+// New returns a gate, which connects to the daemon with its first question. It uses neither In
+// nor Out.
+func New(o *Options) *Gate { return &Gate{o: o, daemon: taskclient.New(o.Dial, o.Token)} }
+
+// Close ends the connection to the daemon.
+func (g *Gate) Close() { _ = g.daemon.Close() }
+
 // letTime bounds the time in which a runtime may ask again about an allowed call.
 const letTime = time.Minute
 
 // remember notes that a call was allowed.
-func (g *gate) remember(key string) {
+func (g *Gate) remember(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -112,7 +122,7 @@ func (g *gate) remember(key string) {
 }
 
 // decided reports whether a call was allowed a moment ago, and forgets it.
-func (g *gate) decided(key string) bool {
+func (g *Gate) decided(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at, ok := g.let[key]
@@ -121,7 +131,7 @@ func (g *gate) decided(key string) bool {
 }
 
 // key identifies a call in the questions of all events.
-func (q *question) key() string {
+func (q *Question) key() string {
 	input := q.Input.Clone()
 	if input.Canonicalize() != nil {
 		input = q.Input
@@ -129,42 +139,77 @@ func (q *question) key() string {
 	return q.Session + "\n" + q.Folder + "\n" + q.Tool + "\n" + string(input)
 }
 
-// question is a hook's question.
-type question struct {
-	Event   string         `json:"event"`
-	Tool    string         `json:"tool"`
+// Question is a hook's question. Texts other than Event and Tool may be empty.
+type Question struct {
+	// Event is [Before] or [Permission].
+	Event string `json:"event"`
+	// Tool is the runtime's name of the tool.
+	Tool string `json:"tool"`
+	// Input is a JSON object with the tool's arguments.
 	Input   jsontext.Value `json:"input"`
 	Folder  string         `json:"cwd"`
 	Session string         `json:"session"`
 	Call    string         `json:"call"`
 	// Source is the runtime's list that contains the tool's MCP server.
 	Source string `json:"source"`
+	// Server and Name are the tool's MCP server and its name there, from a runtime that gives
+	// both. From other runtimes they are in Tool.
+	Server string `json:"-"`
+	Name   string `json:"-"`
+	// Unsure is set if Server could be another server. Foreign is set for a tool of a server that
+	// the runtime does not name.
+	Unsure  bool `json:"-"`
+	Foreign bool `json:"-"`
 }
 
-// Events of hooks.
+// Events of hooks: before a call, and at a request for permission. A runtime can ask twice about a
+// call; the second question of a call that was allowed is not put to the daemon.
 const (
-	before     = "PreToolUse"
-	permission = "PermissionRequest"
+	Before     = "PreToolUse"
+	Permission = "PermissionRequest"
+)
+
+// Verdict is the answer to a question.
+type Verdict struct {
+	// Decision is [Allow], [Deny], [Defer], or [Leave] for a question that the gate leaves to
+	// the runtime's user.
+	Decision string
+	// Reason says why, unless the call is allowed.
+	Reason string
+}
+
+// Decisions. Defer ends the runtime's turn until a person has decided.
+const (
+	Allow = "allow"
+	Deny  = "deny"
+	Defer = "defer"
+	Leave = "leave"
 )
 
 // read parses a hook's question. A runtime may give the tool's input as a string of JSON.
-func read(raw []byte) (*question, error) {
-	q := new(question)
+func read(raw []byte) (*Question, error) {
+	q := new(Question)
 	if err := json.Unmarshal(raw, q); err != nil {
 		return nil, fmt.Errorf("cannot read the hook's question: %w", err)
 	}
+	return q, q.Check()
+}
+
+// Check completes a question, or says what it lacks. A runtime may give the tool's input as a
+// string of JSON.
+func (q *Question) Check() error {
 	if text, ok := api.Text(q.Input); ok {
 		q.Input = jsontext.Value(cmp.Or(text, "{}"))
 	}
 	switch {
-	case q.Event != before && q.Event != permission:
-		return nil, fmt.Errorf("cannot answer hooks of %q", q.Event)
+	case q.Event != Before && q.Event != Permission:
+		return fmt.Errorf("cannot answer hooks of %q", q.Event)
 	case q.Tool == "":
-		return nil, errors.New("the hook's question names no tool")
+		return errors.New("the hook's question names no tool")
 	case !q.Input.IsValid() || q.Input.Kind() != '{':
-		return nil, errors.New("the tool's input is no JSON object")
+		return errors.New("the tool's input is no JSON object")
 	}
-	return q, nil
+	return nil
 }
 
 // mcpPrefix begins a runtime's names of tools of MCP servers, and parting separates the server from
@@ -175,8 +220,11 @@ const (
 )
 
 // server returns the MCP server of a tool, and the tool's name there. The name can be
-// ambiguous: see [question.sure].
-func (q *question) server() (server, tool string) {
+// ambiguous: see [Question.sure].
+func (q *Question) server() (server, tool string) {
+	if q.Server != "" {
+		return q.Server, q.Name
+	}
 	rest, ok := strings.CutPrefix(q.Tool, mcpPrefix)
 	if !ok {
 		return "", q.Tool
@@ -190,14 +238,17 @@ func (q *question) server() (server, tool string) {
 
 // sure reports whether the name of a tool identifies its server. mcp__gh___push can be
 // _push of the server gh, or push of gh_, gh. or gh!, which runtimes write alike.
-func (q *question) sure() bool {
+func (q *Question) sure() bool {
+	if q.Server != "" {
+		return q.Name != "" && !q.Unsure
+	}
 	server, tool := q.server()
 	return server != "" && tool != "" && !strings.HasPrefix(tool, "_") && !strings.Contains(tool, parting)
 }
 
 // among reports whether a list names the server of a tool: by its name, or by its list and name.
 // No runtime has a colon in the name of a list.
-func (q *question) among(servers []string) bool {
+func (q *Question) among(servers []string) bool {
 	server, _ := q.server()
 	return slices.ContainsFunc(servers, func(one string) bool {
 		source, name, ok := strings.Cut(one, ":")
@@ -207,7 +258,7 @@ func (q *question) among(servers []string) bool {
 
 // data is the daemon's input for the call. No map describes the tools of a server that is not
 // behind the proxy.
-func (q *question) data(runtime string) api.Object {
+func (q *Question) data(runtime string) api.Object {
 	server, tool := q.server()
 	data := api.Object{"toolName": api.String(tool), "params": q.Input, "runtime": api.String(runtime)}
 	for name, text := range map[string]string{"mcpServer": server, "cwd": q.Folder, "session": q.Session, "toolCallId": q.Call} {
@@ -215,7 +266,7 @@ func (q *question) data(runtime string) api.Object {
 			data[name] = api.String(text)
 		}
 	}
-	if strings.HasPrefix(q.Tool, mcpPrefix) {
+	if q.Server != "" || q.Foreign || strings.HasPrefix(q.Tool, mcpPrefix) {
 		arguments, err := toolmap.Members(q.Input, 0)
 		if err != nil || new(toolmap.Map).Shows(tool, arguments) {
 			data["unmapped"] = jsontext.Value("true")
@@ -225,23 +276,31 @@ func (q *question) data(runtime string) api.Object {
 }
 
 // use answers a call of the tool.
-func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
+func (g *Gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 	q, err := read(raw)
 	if err != nil {
 		return failed(err)
 	}
+	return answer(q, g.Decide(ctx, q))
+}
+
+func deny(reason string) Verdict { return Verdict{Deny, reason} }
+
+// Decide answers a question that [Question.Check] has let pass. It waits for a person at most for
+// the gate's Hold; if ctx ends meanwhile, it withdraws the question.
+func (g *Gate) Decide(ctx context.Context, q *Question) Verdict {
 	server, _ := q.server()
 	switch {
 	case server == Name || server == strings.ReplaceAll(Name, "-", "_"): // as Codex writes it
-		return answer(q, "deny", "ocipd: this tool is for the runtime alone")
-	case server == Canary:
+		return deny("ocipd: this tool is for the runtime alone")
+	case q.Canary():
 		return g.canary(ctx, q)
-	case q.Event == before && q.sure() && q.among(g.o.Without):
-		return answer(q, "allow", "")
-	case q.Event == permission && g.o.Prompts != nil && !slices.Contains(g.o.Prompts, server):
-		return text("{}", false)
-	case q.Event == permission && g.decided(q.key()):
-		return answer(q, "allow", "")
+	case q.Event == Before && q.sure() && q.among(g.o.Without):
+		return Verdict{Decision: Allow}
+	case q.Event == Permission && g.o.Prompts != nil && !slices.Contains(g.o.Prompts, server):
+		return Verdict{Decision: Leave}
+	case q.Event == Permission && g.decided(q.key()):
+		return Verdict{Decision: Allow}
 	}
 	data := q.data(g.o.Runtime)
 	for until := time.Now().Add(g.o.Hold); ; {
@@ -249,21 +308,21 @@ func (g *gate) use(ctx context.Context, raw []byte) *mcp.CallToolResult {
 		switch {
 		case err != nil:
 			g.o.Log.Warn("a tool call was not decided", "tool", q.Tool, "error", err)
-			return answer(q, "deny", "ocipd: "+q.Tool+" was not called, since it could not be decided: "+err.Error())
+			return deny("ocipd: " + q.Tool + " was not called, since it could not be decided: " + err.Error())
 		case got.Allowed && string(got.Data) != "" && changed(got.Data, q.Input):
-			return answer(q, "deny", "ocipd: an interceptor changed what "+q.Tool+" is called with, which is not possible here")
+			return deny("ocipd: an interceptor changed what " + q.Tool + " is called with, which is not possible here")
 		case got.Allowed:
-			if q.Event == before {
+			if q.Event == Before {
 				g.remember(q.key())
 			}
-			return answer(q, "allow", "")
+			return Verdict{Decision: Allow}
 		case !got.Held:
-			return answer(q, "deny", "ocipd: "+q.Tool+" was not called. "+got.Reason+". Do not retry.")
-		case g.o.Defers && q.Event == before:
-			return answer(q, "defer", "HELD "+got.ApprovalID+": "+got.Reason)
+			return deny("ocipd: " + q.Tool + " was not called. " + got.Reason + ". Do not retry.")
+		case g.o.Defers && q.Event == Before:
+			return Verdict{Defer, "HELD " + got.ApprovalID + ": " + got.Reason}
 		}
 		if err := g.wait(ctx, got.ApprovalID, until); err != nil {
-			return answer(q, "deny", "HELD "+got.ApprovalID+"\nocipd: "+q.Tool+" was not called: a person has to approve it: ocipd approvals show "+got.ApprovalID+
+			return deny("HELD " + got.ApprovalID + "\nocipd: " + q.Tool + " was not called: a person has to approve it: ocipd approvals show " + got.ApprovalID +
 				". Once it is approved, the same call is let through. Do not call it again before your user says so.")
 		}
 	}
@@ -288,29 +347,56 @@ const (
 	pollEvery = time.Second
 )
 
-func (g *gate) ask(ctx context.Context, hook api.Hook, data []byte, key string) (got api.EmitResult, err error) {
+// ask puts a question to the daemon. If ctx ends before the answer, and a person would have to
+// decide, the question is withdrawn once the answer is there.
+func (g *Gate) ask(ctx context.Context, hook api.Hook, data []byte, key string) (api.EmitResult, error) {
+	type result struct {
+		got api.EmitResult
+		err error
+	}
+	answered := make(chan result, 1)
+	whole := context.WithoutCancel(ctx)
+	go func() {
+		ctx, cancel := context.WithTimeout(whole, callTime)
+		defer cancel()
+		var r result
+		r.err = g.daemon.Call(ctx, "agent.emit", emission(hook, data, key), &r.got)
+		if errors.Is(r.err, context.DeadlineExceeded) {
+			r.err = fmt.Errorf("the daemon has not answered within %s", callTime)
+		}
+		answered <- r
+	}()
+	select {
+	case r := <-answered:
+		return r.got, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-answered; r.err == nil && r.got.Held {
+				_ = g.withdraw(whole, r.got.ApprovalID) // if that fails, a person decides about it without effect
+			}
+		}()
+		return api.EmitResult{}, ctx.Err()
+	}
+}
+
+// withdraw takes a question back about which nobody has decided.
+func (g *Gate) withdraw(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err = g.daemon.Call(ctx, "agent.emit", emission(hook, data, key), &got)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("the daemon has not answered within %s", callTime)
-	}
-	return got, err
+	return g.daemon.Call(ctx, "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: "the call was given up"}, nil)
 }
 
 var errWaits = errors.New("nobody has decided yet")
 
 // wait returns when a person has decided.
-func (g *gate) wait(ctx context.Context, id string, until time.Time) error {
+func (g *Gate) wait(ctx context.Context, id string, until time.Time) error {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for time.Now().Before(until) {
 		select {
 		case <-ctx.Done():
 			// The call was given up, so nobody needs to decide about it.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-			defer cancel()
-			return errors.Join(ctx.Err(), errWaits, g.daemon.Call(ctx, "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: "the call was given up"}, nil))
+			return errors.Join(ctx.Err(), errWaits, g.withdraw(context.WithoutCancel(ctx), id))
 		case <-poll.C:
 		}
 		var now api.AgentApproval
@@ -323,17 +409,17 @@ func (g *gate) wait(ctx context.Context, id string, until time.Time) error {
 
 // answer is the answer to a hook. If nothing speaks against a call, the answer is empty, so that the
 // runtime's own rules and its user still decide. A request for permission needs an explicit grant.
-func answer(q *question, decision, reason string) *mcp.CallToolResult {
+func answer(q *Question, v Verdict) *mcp.CallToolResult {
 	said := map[string]any{"hookEventName": q.Event}
 	switch {
-	case q.Event == permission && decision == "allow":
-		said["decision"] = map[string]any{"behavior": "allow"}
-	case q.Event == permission:
-		said["decision"] = map[string]any{"behavior": "deny", "message": reason}
-	case decision == "allow":
+	case v.Decision == Leave, v.Decision == Allow && q.Event == Before:
 		return text("{}", false)
+	case q.Event == Permission && v.Decision == Allow:
+		said["decision"] = map[string]any{"behavior": Allow}
+	case q.Event == Permission:
+		said["decision"] = map[string]any{"behavior": Deny, "message": v.Reason}
 	default:
-		said["permissionDecision"], said["permissionDecisionReason"] = decision, reason
+		said["permissionDecision"], said["permissionDecisionReason"] = v.Decision, v.Reason
 	}
 	line, err := json.Marshal(map[string]any{"hookSpecificOutput": said}, json.Deterministic(true))
 	if err != nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/task/taskclient"
 )
 
 // deaf is a gate without a daemon.
-func deaf(without ...string) *gate {
+func deaf(without ...string) *Gate {
 	o := &Options{Runtime: "codex", Without: without, Log: slog.New(slog.DiscardHandler), Dial: func(context.Context) (*client.Client, error) { return nil, client.ErrNotRunning }}
-	return &gate{o: o, daemon: taskclient.New(o.Dial, "t")}
+	return New(o)
 }
 
 func said(r *mcp.CallToolResult) string { return r.Content[0].(*mcp.TextContent).Text }
@@ -127,7 +126,7 @@ func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
 		// Of a server gh_, gh. or gh!, in the runtimes' spelling.
 		"mcp__gh___push": true, "mcp__gh____push": true, "mcp__gh__": true, "mcp____push": true,
 	} {
-		q := map[string]any{"event": before, "tool": tool, "input": map[string]any{}, "source": "user"}
+		q := map[string]any{"event": Before, "tool": tool, "input": map[string]any{}, "source": "user"}
 		raw, err := json.Marshal(q)
 		if err != nil {
 			t.Fatal(err)

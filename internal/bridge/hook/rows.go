@@ -1,0 +1,118 @@
+package hook
+
+import "github.com/openclawos/ocipd/internal/bridge/toolgate"
+
+// Answers of runtimes that have the form of Claude Code.
+var (
+	claudeBefore = map[string]Answer{
+		toolgate.Allow: {}, toolgate.Leave: {},
+		toolgate.Deny:  {Out: `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"$reason"}}`},
+		toolgate.Defer: {Out: `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"defer","permissionDecisionReason":"$reason"}}`},
+	}
+	codexBefore = map[string]Answer{
+		toolgate.Allow: {}, toolgate.Leave: {},
+		toolgate.Deny: claudeBefore[toolgate.Deny],
+	}
+	claudePrompt = map[string]Answer{
+		toolgate.Allow: {Out: `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}`},
+		toolgate.Deny:  {Out: `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"$reason"}}}`},
+		toolgate.Leave: {},
+	}
+)
+
+// claudeInput is the form of Claude Code, and of Codex, which has no list of servers.
+var claudeInput = Input{When: "hook_event_name", Tool: "tool_name", Arguments: "tool_input", Folder: "cwd", Session: "session_id", Call: "tool_use_id"}
+
+// hookWait is how long an entered hook may take, in seconds.
+const hookWait = 300
+
+// table has the runtimes that run a command before a call of a tool.
+//
+// Sources: each runtime's own documentation of its hooks, and trials of the version in Run.
+var table = []Row{
+	{
+		Name: "claude-code", Title: "Claude Code", Program: "claude", Least: [3]int{2, 1, 330}, Run: "2.1.330",
+		Events: []Event{
+			{Name: toolgate.Before, Means: toolgate.Before, Answers: claudeBefore},
+			{Name: toolgate.Permission, Means: toolgate.Permission, Answers: claudePrompt},
+		},
+		Input:  Input{claudeInput.When, claudeInput.Tool, claudeInput.Arguments, claudeInput.Folder, claudeInput.Session, claudeInput.Call, "", "", "mcp_server.source"},
+		Defers: [2]string{"CLAUDE_CODE_ENTRYPOINT", "sdk"}, Wait: hookWait,
+		Fails: []Failure{
+			{"the program is missing, crashes, is killed, or takes too long", true},
+			{"it ends well and has said nothing, or no JSON", false},
+		},
+		Gated: []string{"each call of a tool, also of an MCP server and in a subagent"},
+		Off:   []string{"`--bare`, `--safe-mode`, `CLAUDE_CODE_SIMPLE=1`, `disableAllHooks`"},
+	},
+	{
+		Name: "codex", Title: "Codex", Program: "codex", Least: [3]int{0, 169, 0}, Run: "0.169.0",
+		Events: []Event{
+			{Name: toolgate.Before, Means: toolgate.Before, Answers: codexBefore},
+			{Name: toolgate.Permission, Means: toolgate.Permission, Answers: claudePrompt},
+		},
+		Input: claudeInput, Wait: hookWait,
+		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says what Codex does not know", false}},
+		Gated: []string{"each call of a tool, also of an MCP server"},
+		Open:  []string{"text that is typed into an open shell (`write_stdin`)"},
+		Off:   []string{"`features.hooks = false`, `--disable hooks`"},
+	},
+	{
+		Name: "gemini", Title: "Gemini CLI", Program: "gemini", Least: [3]int{0, 61, 0}, Run: "0.61.0",
+		Events: []Event{{Name: "BeforeTool", Means: toolgate.Before, Answers: map[string]Answer{
+			toolgate.Allow: {Out: "{}"}, toolgate.Leave: {Out: "{}"},
+			toolgate.Deny: {Out: `{"decision":"deny","reason":"$reason"}`},
+		}}},
+		Input: Input{When: "hook_event_name", Tool: "tool_name", Arguments: "tool_input", Folder: "cwd", Session: "session_id", Server: "mcp_context.server_name", Name: "mcp_context.tool_name"},
+		Wait:  hookWait,
+		Fails: []Failure{
+			{"the program is missing, crashes, or is killed", true},
+			{"the shell that starts it is killed or ends with nothing said, or takes longer than the hook's time", false},
+		},
+		Gated: []string{"each call of a tool, also of an MCP server, with `-p` as in a terminal"},
+		Open: []string{
+			"calls in a folder that its user does not trust: Gemini CLI runs no hooks there. It then asks its user before calls that change something, calls reading tools without a question, and refuses to start with `-p`",
+		},
+		Off: []string{"`hooksConfig.enabled: false`, `hooksConfig.disabled`, `/hooks disable-all`, a folder without trust"},
+	},
+	{
+		Name: "copilot", Title: "Copilot CLI", Program: "copilot", Least: [3]int{1, 0, 102}, Run: "1.0.102",
+		Events: []Event{{Name: "preToolUse", Means: toolgate.Before, Answers: map[string]Answer{
+			toolgate.Allow: {Out: "{}"}, toolgate.Leave: {Out: "{}"},
+			toolgate.Deny: {Out: `{"permissionDecision":"deny","permissionDecisionReason":"$reason"}`},
+		}}},
+		Input:   Input{Tool: "toolName", Arguments: "toolArgs", Folder: "cwd", Session: "sessionId"},
+		Parting: "-", Wait: hookWait,
+		Fails: []Failure{
+			{"the program is missing, crashes, or is killed", true},
+			{"it takes longer than the hook's time, or ends well and has said no JSON", false},
+		},
+		Gated: []string{"each call of a tool, also of an MCP server"},
+		Off:   []string{"`disableAllHooks` in `~/.copilot/settings.json`"},
+	},
+	{
+		Name: "cursor", Title: "Cursor", Program: "cursor-agent", Least: [3]int{2, 4, 0},
+		Events: []Event{{Name: "preToolUse", Means: toolgate.Before, Answers: map[string]Answer{
+			toolgate.Allow: {Out: `{"permission":"allow"}`}, toolgate.Leave: {Out: `{"permission":"allow"}`},
+			toolgate.Deny: {Out: `{"permission":"deny","user_message":"$reason","agent_message":"$reason"}`},
+		}}},
+		Input:   Input{When: "hook_event_name", Tool: "tool_name", Arguments: "tool_input", Folder: "cwd", Session: "conversation_id", Call: "tool_use_id"},
+		Foreign: "MCP:", Wait: hookWait,
+		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says no JSON (`failClosed`)", true}},
+		Gated: []string{"each call of a tool of the agent, also of an MCP server"},
+		Open:  []string{"completions of the editor (Tab)"},
+		Off:   []string{"its entry in `~/.cursor/hooks.json`"},
+	},
+	{
+		Name: "goose", Title: "Goose", Program: "goose", Least: [3]int{1, 40, 0},
+		Events: []Event{{Name: "PreToolUse", Means: toolgate.Before, Answers: map[string]Answer{
+			toolgate.Allow: {Out: `{"decision":"allow"}`}, toolgate.Leave: {Out: `{"decision":"allow"}`},
+			toolgate.Deny: {Out: `{"decision":"block","reason":"$reason"}`},
+		}}},
+		Input:   Input{When: "event", Tool: "tool_name", Arguments: "tool_input", Folder: "working_dir", Session: "session_id", Call: "tool_call_id"},
+		Parting: "__", Own: []string{"developer"}, Wait: hookWait,
+		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says no decision (`on_failure`)", true}},
+		Gated: []string{"each call of a tool, all of which belong to extensions"},
+		Off:   []string{"`disabledPlugins` in its settings, `plugins` in its `config.yaml`"},
+	},
+}
