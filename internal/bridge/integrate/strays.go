@@ -317,18 +317,21 @@ func steers(name string) bool {
 	return name != HeadersVariable && (strings.HasPrefix(name, "OCIPD_") || strings.HasPrefix(name, "OPENCLAWOS_") || strings.HasPrefix(name, "LD_"))
 }
 
-// claudeHookless are the variables with which Claude Code runs no hooks of its user: a trial of
-// 2.1.330 set each name of a variable in the program to 1. With those of claudeElsewhere, it
-// reads other settings or plugins, starts servers through another program, or loads code into
+// claudeHookless are the variables with which Claude Code runs no hooks of its user: the first two by
+// a trial of 2.1.330, which set each name of a variable in the program to 1, and the others, which
+// take other values, by the program's text. With those of claudeElsewhere, it reads other settings
+// or plugins, starts servers through another program, names tools otherwise, or loads code into
 // itself.
 var (
-	claudeHookless  = []string{"CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"}
+	claudeHookless  = []string{"CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE", "CLAUDE_CODE_PERSONAL_HOOKS_OFF", "CLAUDE_CODE_RESTRICT_PERSONAL_CONFIG", "CLAUDE_CODE_USE_COWORK_PLUGINS"}
 	claudeElsewhere = []string{claudeVariable, "CLAUDE_CODE_SHELL_PREFIX", "BUN_OPTIONS", "BUN_INSPECT_PRELOAD",
-		"CLAUDE_CODE_PLUGIN_DIRS", "CLAUDE_CODE_PLUGIN_CACHE_DIR", "CLAUDE_CODE_PLUGIN_SEED_DIR"}
+		"CLAUDE_CODE_PLUGIN_DIRS", "CLAUDE_CODE_PLUGIN_CACHE_DIR", "CLAUDE_CODE_PLUGIN_SEED_DIR",
+		"CLAUDE_CODE_MANAGED_SETTINGS_PATH", "CLAUDE_CODE_REMOTE_SETTINGS_PATH", "CLAUDE_AGENT_SDK_MCP_NO_PREFIX"}
 )
 
 // claudeFile is a settings file that Claude Code reads. ours is set for the user's own
-// files, machine for the machine's; neither for a project's.
+// files, machine for the machine's and for those of the user's organization, which Claude Code
+// keeps beside the user's and treats alike; neither for a project's.
 type claudeFile struct {
 	file, scope   string
 	ours, machine bool
@@ -354,10 +357,13 @@ func claudeReads(p *Place) (list []claudeFile, err error) {
 		list = append(list, claudeFile{file: filepath.Join(folder, ".claude", "settings.local.json"), scope: folder, ours: true},
 			claudeFile{file: filepath.Join(folder, ".claude", "settings.json"), scope: folder})
 	}
-	dir := filepath.Join(p.Etc, "claude-code")
-	list = append(list, claudeFile{file: filepath.Join(dir, "managed-settings.json"), machine: true})
-	more, _ := filepath.Glob(filepath.Join(dir, "managed-settings.d", "*.json")) // the pattern is well-formed
-	for _, file := range more {
+	dir, home := filepath.Join(p.Etc, "claude-code"), claudeHome(p)
+	machines := []string{filepath.Join(dir, "managed-settings.json"), filepath.Join(home, "remote-settings.json")}
+	for _, pattern := range []string{filepath.Join(globbed(dir), "managed-settings.d", "*.json"), filepath.Join(globbed(home), "state", "hybrid-settings*.json")} {
+		more, _ := filepath.Glob(pattern) // the pattern is well-formed
+		machines = append(machines, more...)
+	}
+	for _, file := range machines {
 		list = append(list, claudeFile{file: file, machine: true})
 	}
 	return list, nil

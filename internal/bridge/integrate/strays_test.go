@@ -45,6 +45,9 @@ var strayTests = []struct {
 	{"claude-code", "another daemon for all", ".claude/settings.json", `{"model"`, `{"env":{"OPENCLAWOS_KERNEL_SOCKET":"/x","A":"b"},"model"`, "env.OPENCLAWOS_KERNEL_SOCKET", false},
 	{"claude-code", "no hooks by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_SIMPLE":"1","A":"b"},"model"`, "env.CLAUDE_CODE_SIMPLE", false},
 	{"claude-code", "no hooks by another variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_SAFE_MODE":"1"},"model"`, "env.CLAUDE_CODE_SAFE_MODE", false},
+	{"claude-code", "no hooks of one's own, by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_PERSONAL_HOOKS_OFF":"all"},"model"`, "env.CLAUDE_CODE_PERSONAL_HOOKS_OFF", false},
+	{"claude-code", "another file of settings, by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CODE_USE_COWORK_PLUGINS":"1"},"model"`, "env.CLAUDE_CODE_USE_COWORK_PLUGINS", false},
+	{"claude-code", "other settings of the machine, by a variable", ".claude.json", `"history":[]`, `"history":[]}},"env":{"CLAUDE_CODE_MANAGED_SETTINGS_PATH":"/x"},"x":{"y":{`, "env.CLAUDE_CODE_MANAGED_SETTINGS_PATH", false},
 	{"claude-code", "no hooks by a variable, beside the servers", ".claude.json", `"history":[]`, `"history":[]}},"env":{"CLAUDE_CODE_SAFE_MODE":1},"x":{"y":{`, "env.CLAUDE_CODE_SAFE_MODE", false},
 	{"claude-code", "no hooks by a variable in a project, by the user", "w/.claude/settings.local.json", "", `{"env":{"CLAUDE_CODE_SIMPLE":"1"},"x":1}`, "env.CLAUDE_CODE_SIMPLE", false},
 	{"claude-code", "other settings by a variable", ".claude/settings.json", `{"model"`, `{"env":{"CLAUDE_CONFIG_DIR":"/x"},"model"`, "env.CLAUDE_CONFIG_DIR", false},
@@ -83,6 +86,8 @@ var strayTests = []struct {
 	{"claude-code", "a project's settings that nobody can read", "w/.claude/settings.json", "", `{`, "cannot be read", true},
 	{"claude-code", "hooks of the machine alone", "etc/claude-code/managed-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is set", true},
 	{"claude-code", "hooks of plugins alone", "etc/claude-code/managed-settings.json", "", `{"strictPluginOnlyCustomization":["mcp","hooks"]}`, "strictPluginOnlyCustomization is set", true},
+	{"claude-code", "hooks of the organization alone", ".claude/remote-settings.json", "", `{"allowManagedHooksOnly":true}`, "allowManagedHooksOnly is set", true},
+	{"claude-code", "no hooks by the organization", ".claude/state/hybrid-settings.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
 	{"claude-code", "no hooks on the machine", "etc/claude-code/managed-settings.d/9.json", "", `{"disableAllHooks":true}`, "disableAllHooks is true", true},
 
 	{"claude-code", "another hook", ".claude/settings.json", `"PreToolUse": [`, `"PreToolUse": [{"matcher":"x","hooks":[{"type":"command","command":"mine"}]},`, "hooks.PreToolUse[0] can change a call", true},
