@@ -135,8 +135,8 @@ func same(a, b jsontext.Value) bool {
 		return len(a) == len(b)
 	}
 	a, b = a.Clone(), b.Clone()
-	allow := jsontext.AllowInvalidUTF8(true)
-	return a.Canonicalize(allow) == nil && b.Canonicalize(allow) == nil && string(a) == string(b)
+	allow, exact := jsontext.AllowInvalidUTF8(true), jsontext.CanonicalizeRawInts(false)
+	return a.Canonicalize(allow, exact) == nil && b.Canonicalize(allow, exact) == nil && string(a) == string(b)
 }
 
 // awaitWord waits until a person has decided about a call. Meanwhile it tells the client

@@ -299,6 +299,22 @@ func TestCallsWithoutTexts(t *testing.T) {
 	}
 }
 
+// A whole number that an interceptor changed is noticed, also where a double does not tell the two apart.
+func TestNumbersAreComparedByDigits(t *testing.T) {
+	t.Parallel()
+	c, err := parseCall([]byte(`{"name":"note","arguments":{"id":9007199254740993,"n":1.0}}`), &frame{params: span{0, 59}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]string{
+		`{"params":{"n":1,"id":9007199254740993}}`: "", `{"params":{"id":9007199254740992,"n":1}}`: `{"id":9007199254740992,"n":1}`,
+	} {
+		if now, no := changed(c, jsontext.Value(data)); string(now) != want || no != nil {
+			t.Errorf("%s changes the call to %s, %v", data, now, no)
+		}
+	}
+}
+
 // Only a call that comes back as it was asked about is not checked again: each other spelling, and each change of
 // a text, is.
 func TestChangedCallsAreCheckedAgain(t *testing.T) {

@@ -132,11 +132,11 @@ func (g *Gate) decided(key string) bool {
 
 // key identifies a call in the questions of all events.
 func (q *Question) key() string {
-	input := q.Input.Clone()
-	if input.Canonicalize() != nil {
-		input = q.Input
+	input, err := canonical(q.Input)
+	if err != nil {
+		input = string(q.Input)
 	}
-	return q.Session + "\n" + q.Folder + "\n" + q.Tool + "\n" + string(input)
+	return q.Session + "\n" + q.Folder + "\n" + q.Tool + "\n" + input
 }
 
 // Question is a hook's question. Texts other than Event and Tool may be empty.
@@ -336,8 +336,17 @@ func changed(data, input jsontext.Value) bool {
 	if json.Unmarshal(data, &now) != nil {
 		return true
 	}
-	a, b := now.Params, input.Clone()
-	return a.Canonicalize() != nil || b.Canonicalize() != nil || string(a) != string(b)
+	a, failed := canonical(now.Params)
+	b, err := canonical(input)
+	return failed != nil || err != nil || a != b
+}
+
+// canonical writes a value in the one form for comparisons. Whole numbers keep their digits, because programs read
+// them differently beyond 2^53.
+func canonical(v jsontext.Value) (string, error) {
+	v = v.Clone()
+	err := v.Canonicalize(jsontext.CanonicalizeRawInts(false))
+	return string(v), err
 }
 
 // callTime bounds the wait for an answer, and pollEvery is the interval of questions for a

@@ -80,6 +80,11 @@ func TestAskedOnceForBothHooks(t *testing.T) {
 	if got := said(ask(`{"b":2,"a":1}`)); !strings.Contains(got, `"deny"`) {
 		t.Errorf("the same call again: %s", got)
 	}
+	q.Input = []byte(`{"id":9007199254740992}`)
+	g.remember(q.key())
+	if got := said(ask(`{"id":9007199254740993}`)); !strings.Contains(got, `"deny"`) {
+		t.Errorf("a number that a double does not tell from the allowed one: %s", got)
+	}
 }
 
 // The machine's gate gets the prompts of all servers, and answers only those that were entered for it.
@@ -101,6 +106,9 @@ func TestChangedByAnInterceptor(t *testing.T) {
 		if got := changed([]byte(data), []byte(`{"a":1,"b":2}`)); got != want {
 			t.Errorf("%s: %t", data, got)
 		}
+	}
+	if !changed([]byte(`{"params":{"id":9007199254740992}}`), []byte(`{"id":9007199254740993}`)) {
+		t.Error("a number that a double does not tell from the call's counts as unchanged")
 	}
 	if !errors.Is(deaf().wait(t.Context(), "id", time.Now()), errWaits) {
 		t.Error("nobody has decided, and it waits no more")
