@@ -149,7 +149,7 @@ reference: ## write the generated pages of docs from their tables
 	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration commands; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
-	for types in python=python/ocipd/protocol.py; do \
+	for types in python=python/ocipd/protocol.py types=node/protocol.d.ts; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${types%%=*} >sdk/protocol.new && \
 		mv sdk/protocol.new sdk/$${types##*=} || exit 1; done
 	UPDATE_SAMPLES=1 CGO_ENABLED=0 $(GO) test -count=1 -vet=off $(COMPILED) -run '^TestAttacksPage$$' ./cmd/ocipd
@@ -175,9 +175,10 @@ fmt: ## format the source
 dist: ## build the release into dist/ (ARGS="amd64": of the two, that alone)
 	GO='$(GO)' packaging/build $(ARGS)
 
-sdk: ## build the Python package into dist/sdk (PYTHON: one with pip, setuptools and wheel)
+sdk: ## build the Python and Node packages into dist/sdk (PYTHON: one with pip, setuptools and wheel)
 	mkdir -p dist/sdk
 	$(PYTHON) -m pip wheel --quiet --no-index --no-build-isolation --no-deps -w dist/sdk ./sdk/python
+	npm pack --silent --pack-destination dist/sdk ./sdk/node
 
 dist-test: ## build the release twice, compare, and install it in a clean root
 	packaging/test $(ARGS)

@@ -78,8 +78,27 @@ export class Client {
 export function heard(event: "app:lost", payload: Events["app:lost"]): string { return event + payload.appId; }
 `
 
+// typedApp uses the Node SDK, with a fault that the compiler has to find.
+const typedApp = `import { Agent, App, grantText, NotSent, Operator, Refused } from "./index.js";
+
+const app = await App.connect({
+  id: "@acme/bot", channels: { chat: async (m) => { if (!m.target) throw new NotSent("nobody"); } },
+  intercept: (m) => { m.content = m.content.trim(); }, receive: (m) => console.log(m.replyTo), send: ({ sessionKey, content }) => console.log(sessionKey, content),
+});
+const sent = await app.dispatch("chat:dave", "Hello");
+if (sent.held && sent.approvalId) console.log((await app.outcome(sent.approvalId)).released);
+try { await app.call("approval.get", { approvalId: "x" }); } catch (e) { if (e instanceof Refused && e.code === "FORBIDDEN") console.log(e.verdict?.code); }
+// @ts-expect-error a member that the method does not have
+await app.call("approval.get", { approval: "x" });
+const agent = await Agent.connect("t");
+console.log((await agent.send("chat:dave", "Hello")).status, (await agent.read({ wait: 1 })).messages[0]?.text);
+const operator = await Operator.connect();
+const grant = { grantId: "g", agent: "a", receiver: "b", words: ["promise"], classification: "internal", until: 1, maxUses: 1 };
+console.log(grantText(grant), (await operator.addGrant(grant, "s")).state);
+`
+
 // The declarations that `ocipd protocol types` prints compile under tsc --strict, for each socket,
-// and so does a client that is written by them, as well as the one of schema.md.
+// and so does a client that is written by them, as well as the one of schema.md, and an app on the Node SDK.
 func TestProtocolTypes(t *testing.T) {
 	ocipd := os.Getenv(variable)
 	if ocipd == "" {
@@ -103,6 +122,15 @@ func TestProtocolTypes(t *testing.T) {
 			t.Errorf("tsc %q: %v\n%s", args, err, out)
 		}
 	}
+	app := map[string]string{"package.json": `{"type":"module"}`, "app.ts": typedApp}
+	for _, name := range []string{"index.d.ts", "protocol.d.ts"} {
+		text, err := os.ReadFile("../sdk/node/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		app[name] = string(text)
+	}
+	compile(app, "app.ts")
 	page, err := os.ReadFile("../docs/reference/protocol/schema.md")
 	if err != nil {
 		t.Fatal(err)

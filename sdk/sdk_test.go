@@ -52,7 +52,7 @@ const patience = 30 * time.Second
 
 // runners are the programs that carry out the steps, one for each language.
 var runners = map[string][]string{
-	"go": {"go"}, "python": {"python3", "python/conformance.py"},
+	"go": {"go"}, "python": {"python3", "python/conformance.py"}, "node": {"node", "node/conformance.mjs"},
 }
 
 // row is some steps that belong together.

@@ -24,7 +24,7 @@ func published(t *testing.T, form ...string) []byte {
 
 // TestTypes holds the types of the other SDKs against the published schema.
 func TestTypes(t *testing.T) {
-	for form, file := range map[string]string{"python": "python/ocipd/protocol.py"} {
+	for form, file := range map[string]string{"python": "python/ocipd/protocol.py", "types": "node/protocol.d.ts"} {
 		is, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +78,46 @@ func TestPythonPackage(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "installed", "ocipd", "py.typed")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNodePackage packs the package, and uses the packed one.
+func TestNodePackage(t *testing.T) {
+	needs(t, "npm")
+	needs(t, "node")
+	source, err := filepath.Abs("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("npm", "pack", "--silent", "--offline", "--pack-destination", dir, source)
+	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(packed) != 1 {
+		t.Fatalf("%q was packed, %v", packed, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private": true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", packed[0])
+	said := run("node", "--input-type=module", "--eval", `import { App, NotRunning } from "@openclawos/ocipd";
+		await App.connect({ id: "@x/y", socket: "/nonexistent" }).catch((e) => console.log(e instanceof NotRunning, e.message));`)
+	if want := "true ocipd does not answer on /nonexistent (ENOENT); start it: ocipd serve"; said != want {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+	for _, file := range []string{"index.d.ts", "protocol.d.ts", "lib/app.js"} {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules", "@openclawos", "ocipd", file)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ const email = (address, text) => converse(env.SMTP_SERVER, async (say, lines) =>
   if (steps.length > 0) throw new Error("not sent: the server has closed the connection");
 });
 
-export async function send(session, content) {
+export async function send({ sessionKey: session, content }) {
   const [channel, target] = [session.slice(0, session.indexOf(":")), session.slice(session.indexOf(":") + 1)];
   await { telegram, slack, irc, email }[channel](target, content);
   console.log(`sent ${session}: ${content.split("\n")[0]}`);

@@ -18,7 +18,7 @@ All classes are safe for use by several threads. Handlers run in threads of the 
 one after another, and those of different kinds side by side.
 """
 from .agent import Agent, Operator, grant_text
-from .app import App, Decision, Outcome
+from .app import App, Decision, Outcome, Text
 from .errors import (
     AppNotRegistered, CapabilityDenied, Conflict, ConnectionClosed, Forbidden, HookNotSubscribed, InternalError, InvalidParams, InvalidRequest,
     MethodNotFound, NotFound, NotRunning, NotSent, OcipdError, Refused, Timeout, Unauthorized, UnknownError,
@@ -28,5 +28,5 @@ from .session import default_socket
 __all__ = [
     "Agent", "App", "AppNotRegistered", "CapabilityDenied", "Conflict", "ConnectionClosed", "Decision", "Forbidden", "HookNotSubscribed",
     "InternalError", "InvalidParams", "InvalidRequest", "MethodNotFound", "NotFound", "NotRunning", "NotSent", "OcipdError", "Operator", "Outcome",
-    "Refused", "Timeout", "Unauthorized", "UnknownError", "default_socket", "grant_text",
+    "Refused", "Text", "Timeout", "Unauthorized", "UnknownError", "default_socket", "grant_text",
 ]

@@ -9,18 +9,27 @@ import threading
 import time
 import traceback
 import uuid
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, TypedDict
 
 from .errors import AppNotRegistered, CapabilityDenied, Conflict, ConnectionClosed, NotSent, OcipdError, Refused, Unauthorized, refusal
 from .session import FIRST_PAUSE, Link, Session
 
 if TYPE_CHECKING:
-    from .protocol import DispatchResult, EmittedMessage, Inbound, Message, QueueResult
+    from .protocol import DispatchResult, Inbound, Message, QueueResult
 
 MOST_WAITING = 4096  # events of a kind that wait for their handler
 MOST_KNOWN = 1024  # ids of messages and approvals that an app remembers
 GOODBYE = 5.0
 RELEASED = ("approved", "taken_over")
+
+
+class Text(TypedDict, total=False):
+    """A text that the app delivers by itself, as it was decided about."""
+
+    sessionKey: str
+    content: str
+    metadata: Dict[str, Any]
+    dispatchId: str
 
 
 class Decision:
@@ -96,7 +105,7 @@ class App(Session):
 
     def __init__(self, id: str, *, name: str = "", version: str = "1.0.0", channels: Optional[Dict[str, Callable[[Message], Any]]] = None,
                  receive: Optional[Callable[[Inbound], Any]] = None, intercept: Optional[Callable[[Message], Any]] = None,
-                 send: Optional[Callable[[EmittedMessage], Any]] = None, resolved: Optional[Callable[[Outcome], Any]] = None, **options: Any):
+                 send: Optional[Callable[[Text], Any]] = None, resolved: Optional[Callable[[Outcome], Any]] = None, **options: Any):
         super().__init__(**options)
         self.id, self._channels = id, channels or {}
         self._receive, self._intercept, self._send, self._resolved = receive, intercept, send, resolved
