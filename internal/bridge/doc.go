@@ -6,6 +6,8 @@
 // socket: agent runtimes, MCP, workflows, the runner. Its packages may import each other
 // and those of base, ocip, audit, api, config, ipc, approval, evidence and task.
 //
+//   - a2aproxy: stands between an agent and its peers in the A2A protocol; has the daemon
+//     decide about messages, tasks, artifacts and cards
 //   - acp: runs an ACP agent on one attempt or review, and has the daemon decide about its tool calls
 //   - codexprobe: tries whether Codex asks its hooks about text typed into an open
 //     shell, and about calls from scripts

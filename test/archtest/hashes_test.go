@@ -26,6 +26,7 @@ var hashes = map[string]string{
 	"internal/kernel/inbox":       "the key of cursors",
 	"internal/bridge/integrate":   "files of other programs",
 	"internal/evidence/keyring":   "the keyed digests themselves, and ids of their keys",
+	"internal/bridge/a2aproxy":    "messages, requests, keys and cards of the A2A protocol, in memory",
 	"internal/bridge/mcpproxy":    "lines and tokens of an MCP server, in memory",
 	"internal/bridge/mcpserver":   "keys of requests",
 	"internal/ocip/media":         "files that are weighed, in memory",

@@ -1,0 +1,229 @@
+package a2aproxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
+)
+
+// late is a request whose answer comes after its call: its message waits for a person, or its
+// answer does. The same request is answered with the answer.
+type late struct {
+	approval string
+	// done is closed when the answer is there, or no is why there is none.
+	done chan struct{}
+	over sync.Once
+	doc  *node
+	no   *gatelink.Refusal
+	at   time.Time
+}
+
+// lateTime bounds how long an answer is kept for the same request, and maxLate how many are.
+const (
+	lateTime = time.Hour
+	maxLate  = 256
+)
+
+// sum identifies a request by everything that it says.
+func (q *request) sum() [sha256.Size]byte {
+	name := q.method.name
+	if q.method.decided == asMessage {
+		// A stream and a single answer are two forms of the same.
+		name = "message"
+	}
+	return sha256.Sum256(append([]byte(q.session+"\n"+name+"\n"), q.params.write(nil)...))
+}
+
+// keep has a request answered later.
+func (p *memory) keep(sum [sha256.Size]byte, l *late, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.late, func(_ [sha256.Size]byte, l *late) bool { return now.Sub(l.at) > lateTime })
+	if l.at = now; len(p.late) < maxLate {
+		p.late[sum] = l
+	}
+}
+
+// joined answers a request that is the same as an earlier one whose answer is late.
+func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, q *request) bool {
+	p.mu.Lock()
+	l := p.late[q.given]
+	p.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	over := time.NewTimer(p.o.Hold)
+	defer over.Stop()
+	select {
+	case <-l.done:
+	case <-over.C:
+		p.fail(w, q, heldBy(l.approval))
+		return true
+	case <-r.Context().Done():
+		return true
+	}
+	if l.no != nil {
+		p.mu.Lock()
+		delete(p.late, q.given)
+		p.mu.Unlock()
+		p.fail(w, q, l.no)
+		return true
+	}
+	p.mu.Lock()
+	if p.o.Incoming {
+		delete(p.late, q.given)
+	}
+	p.mu.Unlock()
+	doc := l.doc.clone()
+	if p.o.Incoming {
+		// The agent's answer is there, and a person may not have decided about it yet.
+		if no := p.decideAnswer(r.Context(), q, q.method.result, doc); no != nil {
+			p.fail(w, q, no)
+			return true
+		}
+	}
+	p.give(w, q, doc)
+	return true
+}
+
+// end gives a late request its answer, or the reason why there is none.
+func (l *late) end(doc *node, no *gatelink.Refusal) {
+	l.over.Do(func() {
+		l.doc, l.no = doc, no
+		close(l.done)
+	})
+}
+
+// release sends approved messages of this agent and peer, from any session: this session's at
+// once, those of others after a delay.
+func (p *Proxy) release() {
+	since, taken := make(map[string]time.Time), make(map[string]bool)
+	for {
+		changed, _ := p.o.Link.News()
+		next := askEvery
+		var list api.RedeemableResult
+		p.o.Link.Settle(p.ended)
+		if err := p.o.Link.Call(p.ended, "agent.redeemable", nil, &list); err != nil {
+			list.Approvals = nil
+		}
+		for _, one := range list.Approvals {
+			p.mu.Lock()
+			waits := p.waits[one.ApprovalID]
+			p.mu.Unlock()
+			if one.Origin != p.o.Origin || waits || taken[one.ApprovalID] {
+				continue
+			}
+			now := p.o.Now()
+			if since[one.ApprovalID].IsZero() {
+				since[one.ApprovalID] = now
+			}
+			if left := settled - now.Sub(since[one.ApprovalID]); left > 0 && p.lateOf(one.ApprovalID) == nil {
+				next = min(next, left)
+				continue
+			}
+			taken[one.ApprovalID] = true
+			p.work.Go(func() { p.sendApproved(one.ApprovalID) })
+		}
+		p.settleLate()
+		again := time.NewTimer(next)
+		select {
+		case <-p.ended.Done():
+			again.Stop()
+			return
+		case <-changed:
+		case <-again.C:
+		}
+		again.Stop()
+	}
+}
+
+// lateOf is the late request that waits for an approval.
+func (p *memory) lateOf(id string) *late {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.late {
+		if l.approval == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// settleLate ends late requests that a person has refused.
+func (p *Proxy) settleLate() {
+	p.mu.Lock()
+	all := make([]*late, 0, len(p.late))
+	for _, l := range p.late {
+		select {
+		case <-l.done:
+		default:
+			all = append(all, l)
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range all {
+		now := p.approval(p.ended, l.approval)
+		if now == nil || now.Status == api.ApprovalPending || now.Status == api.ApprovalApproved || now.Status == api.ApprovalTakenOver {
+			continue
+		}
+		l.end(nil, &gatelink.Refusal{Code: now.Code, Reason: "a person has decided: " + now.Status})
+	}
+}
+
+// sendApproved claims an approved message and sends it in a call of the proxy itself.
+func (p *Proxy) sendApproved(id string) {
+	l := p.lateOf(id)
+	if l == nil {
+		l = &late{done: make(chan struct{})}
+	}
+	d, no := p.redeem(p.ended, id)
+	if no != nil {
+		p.o.Log.Warn("cannot take what was approved", "approval", id, "reason", no.Reason)
+		l.end(nil, no)
+		return
+	}
+	l.end(p.again(d))
+}
+
+// again sends a decided message, and returns the peer's answer as decided.
+func (p *Proxy) again(d *decided) (*node, *gatelink.Refusal) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ended), p.o.Wait)
+	defer cancel()
+	m, params, err := d.request()
+	var c *card
+	if err == nil {
+		c, err = p.theCard(ctx, false)
+	}
+	if err != nil {
+		p.report(d, api.OutcomeNotSent, err.Error())
+		return nil, gatelink.RefusedBy(err)
+	}
+	if m.stream {
+		m = named("SendMessage")
+	}
+	face := c.face("", jsonRPC)
+	if face == nil {
+		face = c.faces[0]
+	}
+	q := &request{method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header)}
+	q.header.Set("A2A-Version", face.version)
+	resp, no := p.forward(ctx, q, d)
+	if no != nil {
+		return nil, no
+	}
+	defer resp.Body.Close()
+	doc, shape, no := p.unary(q, resp)
+	if no == nil && shape == errShape {
+		no = &gatelink.Refusal{Code: "PEER_ERROR", Reason: "the peer answered with an error"}
+	}
+	if no == nil {
+		no = p.decideAnswer(ctx, q, shape, doc)
+	}
+	return doc, no
+}

@@ -1,0 +1,150 @@
+package a2aproxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+func never([32]byte) bool { return false }
+
+// Every method has two names and a route, and a route leads to its method.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	for _, m := range methods {
+		if named(m.name).name != m.name || m.old != "" && named(m.old).name != m.name {
+			t.Errorf("%s is not found by its names", m.name)
+		}
+		if (m.decided == asNothing) != (m.why != "") || m.params == nil && m.decided != asNothing {
+			t.Errorf("%s is not described", m.name)
+		}
+		path := strings.NewReplacer("{id}", "i-1", "{taskId}", "t-1").Replace(m.path)
+		for prefix, tenant := range map[string]string{"": "", "/acme": "acme"} {
+			got, found, err := route(m.verb, prefix+path)
+			if err != nil || got.name != m.name || found["tenant"] != tenant {
+				t.Errorf("%s %s leads to %+v, %v", m.verb, prefix+path, got, err)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/message:sent", "/tasks/", "/tasks/a/b", "/tasks/a%2fb", "/tasks/a:b", "/a/b/tasks", "/v1/tasks"} {
+		if m, _, err := route(http.MethodGet, path); err == nil {
+			t.Errorf("GET %s leads to %s", path, m.name)
+		}
+	}
+}
+
+// FuzzRequest holds that a request which is read is written so that the standard library
+// reads the same in it, and that no text of it escapes the decision.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"},{"data":{"a":[1.50,"x"]}},{"raw":"aGk="}]}}}`,
+		`{"jsonrpc":"2.0","id":"a","method":"message/send","params":{"message":{"kind":"message","messageId":"m","parts":[{"kind":"file","file":{"bytes":"aGk=","name":"n"}}]}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t","historyLength":1}}`, `[]`, `{"a":1,"A":2}`, `{"a":1,"a":2}`, "\xff", `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		q, err := parseRPC(body)
+		if err != nil {
+			return
+		}
+		var given, written any
+		var frame struct {
+			Params json.RawMessage `json:"params"`
+		}
+		if err := json.Unmarshal(body, &frame); err != nil {
+			t.Fatalf("the standard library does not read %s: %v", body, err)
+		}
+		if frame.Params == nil {
+			frame.Params = json.RawMessage("{}")
+		}
+		text := q.params.write(nil)
+		if json.Unmarshal(frame.Params, &given) != nil || json.Unmarshal(text, &written) != nil || !reflect.DeepEqual(given, written) {
+			t.Fatalf("%s was written as %s", frame.Params, text)
+		}
+		if q.method.decided == asNothing {
+			return
+		}
+		s, err := say(q.method.name, q.method.params, q.params, true, never, func(string) bool { return true })
+		if err != nil {
+			return
+		}
+		metadata, err := s.metadata(q.method.name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.content + string(metadata.Append(nil))
+		_ = (&visitor{leaf: func(at string, _ leaf, n *node) error {
+			if n.kind == '"' && len(n.text) > 3 && isPlain(n.text) && !strings.Contains(all, n.text) {
+				t.Errorf("%s is not decided: %s", at, n.text)
+			}
+			return nil
+		}}).walk("", q.method.params, q.params)
+		d, err := readDecided(api.EmittedMessage{SessionKey: "a2a:x", Content: api.Said(s.content), Metadata: metadata}.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, again, err := d.request()
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if s.envelope == nil && string(again.write(nil)) != string(text) {
+			t.Errorf("%s came back as %s", text, again.write(nil))
+		}
+	})
+}
+
+// A decided content goes back to the parts it came from, with the disclosure.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	q, err := parseRPC([]byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","parts":[{"text":"one"},{"text":""},{"text":"two\n\nthree"}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := say("SendMessage", sendShape, q.params, true, never, isPlain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		s.content:               `[{"text":"one"},{"text":""},{"text":"two\n\nthree"}]`,
+		s.content + "\n\nlabel": `[{"text":"one"},{"text":""},{"text":"two\n\nthree\n\nlabel"}]`,
+		"label\n\n" + s.content: `[{"text":"label\n\none"},{"text":""},{"text":"two\n\nthree"}]`,
+		"rewritten":             "",
+		s.content + "\n\nmore":  "",
+	} {
+		metadata, err := s.metadata("SendMessage", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		metadata["aiDisclosure"] = api.String("label")
+		d, err := readDecided(api.EmittedMessage{Content: api.Said(content), Metadata: metadata}.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, params, err := d.request()
+		got := ""
+		if err == nil {
+			got = string(params.get("message").get("parts").write(nil))
+		}
+		if got != want {
+			t.Errorf("%q: %s, %v", content, got, err)
+		}
+	}
+}
+
+// An id passes without a decision only if it can say nothing.
+func TestIsBare(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"01a22339-7043-7227-811c-1c9be3df6520": true, "task-17": true, "TASK_STATE_INPUT_REQUIRED": true, "2026-11-28T17:36:15.402Z": true,
+		"AKIAIOSFODNN7EXAMPLF": false, "ghp_16C7e42F292c6912E7710c838347Ae178B4a": false,
+	} {
+		if got := isPlain(id) && isBare(id); got != want {
+			t.Errorf("%s: %t", id, got)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package runtimecmd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/a2aproxy"
+	"github.com/openclawos/ocipd/internal/bridge/gatelink"
+	"github.com/openclawos/ocipd/internal/bridge/mcpproxy"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/spf13/cobra"
+)
+
+// a2aFlags are the flags of a2a-proxy.
+type a2aFlags struct {
+	agent, token, address, listen, local, public string
+	cert, key, clientCA, ca, peerKey             string
+	hold, wait                                   time.Duration
+}
+
+// NewA2AProxy returns the command that decides about the messages of an agent and its peers.
+func NewA2AProxy(s *cli.Process) *cobra.Command {
+	var f a2aFlags
+	c := &cobra.Command{
+		Use:   "a2a-proxy --agent ID --url PEER | --agent ID --listen ADDRESS --url AGENT",
+		Short: "have each message of an agent and its A2A peers decided first",
+		Long: `Stand between an agent and its peers in the A2A protocol (version 1.0, and the names of
+0.3), and have the daemon decide about each message, task, artifact and card.
+
+Without --listen, PEER is another party's agent. The agent's client speaks to an address on
+this machine as to the peer: to the agent card whose address is written to stdout. The
+address stays the same, and is known to those who know the agent's token.
+
+With --listen, AGENT is the agent's own A2A server, and its peers reach it at ADDRESS. That
+needs --cert and --key, unless ADDRESS is one of this machine alone.
+
+The peer's session is a2a:HOST if TLS or the signature of its card (--peer-key) proves it,
+and a2a:unverified:HOST otherwise. The directory names the peer by that session.
+
+The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. A
+message that a person has to approve keeps its call open; then the call is answered HELD,
+and the message is sent once it is approved. Without a running daemon nothing passes.`,
+		Example: "  ocipd a2a-proxy --agent ann --token-file ~/ann.token --url https://agents.example.com\n" +
+			"  ocipd a2a-proxy --agent ann --listen 127.0.0.1:7443 --url http://[::1]:9000",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), s) },
+	}
+	c.Flags().StringVar(&f.agent, "agent", "", "speak as the agent with this `ID`")
+	c.Flags().StringVar(&f.token, "token-file", "", "act by the grant whose token stands in `FILE`")
+	c.Flags().StringVar(&f.address, "url", "", "the peer, or with --listen the agent's own server, at `URL`: the address before /.well-known")
+	c.Flags().StringVar(&f.listen, "listen", "", "let peers reach the agent at `ADDRESS`")
+	c.Flags().StringVar(&f.local, "local", "127.0.0.1:7421", "without --listen, serve the agent's client at `ADDRESS`")
+	c.Flags().StringVar(&f.public, "public", "", "with --listen, peers know the address as `URL`")
+	c.Flags().StringVar(&f.cert, "cert", "", "show the certificate in `FILE` (PEM): to peers that call with --listen, otherwise to the peer")
+	c.Flags().StringVar(&f.key, "key", "", "the certificate's private key is in `FILE` (PEM)")
+	c.Flags().StringVar(&f.clientCA, "client-ca", "", "with --listen, peers are known by certificates of the authorities in `FILE` (PEM)")
+	c.Flags().StringVar(&f.ca, "ca", "", "trust the authorities in `FILE` (PEM) in place of the system's")
+	c.Flags().StringVar(&f.peerKey, "peer-key", "", "the peer is known by the key in `FILE` (PEM or JWK), with which it signs its card, and not by its certificate")
+	c.Flags().DurationVar(&f.hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
+	c.Flags().DurationVar(&f.wait, "wait", 5*time.Minute, "wait for an answer, or for the next event of a stream, for this `TIME`")
+	return c
+}
+
+func (f *a2aFlags) run(ctx context.Context, s *cli.Process) error {
+	target, err := mcpproxy.Target(f.address)
+	if err != nil || target.RawQuery != "" {
+		return cli.Usagef("--url: %q is no address of an A2A agent", f.address)
+	}
+	secret, err := s.Token(f.token)
+	if err != nil {
+		return err
+	}
+	if f.agent == "" || secret == "" {
+		return cli.Usagef("cannot say who speaks: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)")
+	}
+	socket, err := s.KernelSocket()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	link := &gatelink.Link{Token: secret, Agent: f.agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
+		return client.Dial(ctx, socket, client.WithDropEvents())
+	}}
+	defer link.Close()
+	if err := link.Check(ctx); err != nil {
+		// The daemon may start before the first message.
+		log.Warn("nothing passes until this is well", "error", err)
+	}
+	o := &a2aproxy.Options{
+		Link: link, Incoming: f.listen != "", Target: target, Hold: f.hold, Wait: f.wait, Log: log, NewID: newID, Now: time.Now,
+		Origin: (&mcpproxy.Source{Name: "a2a", Shown: "a2a " + target.Host, Address: target.String()}).Origin(secret),
+	}
+	if err := f.trust(o); err != nil {
+		return err
+	}
+	l, err := f.open(ctx, o, secret)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Stdout, "%s/.well-known/agent-card.json\n", o.Public)
+	return a2aproxy.New(ctx, o).Serve(l)
+}
+
+// trust reads the keys and certificates.
+func (f *a2aFlags) trust(o *a2aproxy.Options) error {
+	if (f.cert == "") != (f.key == "") {
+		return cli.Usagef("--cert and --key belong together")
+	}
+	if f.cert != "" {
+		c, err := certificate(f.cert, f.key)
+		if err != nil {
+			return err
+		}
+		o.Certificate = c
+	}
+	if f.ca != "" {
+		pool, err := authorities(f.ca)
+		if err != nil {
+			return err
+		}
+		o.Roots = pool
+	}
+	if f.peerKey != "" {
+		text, err := cli.ReadFile(f.peerKey)
+		if err != nil {
+			return err
+		}
+		if o.PeerKey, err = a2aproxy.ParseKey(text); err != nil {
+			return fmt.Errorf("%s: %w", f.peerKey, err)
+		}
+	}
+	return nil
+}
+
+// open opens the port, and says at which address clients find it.
+func (f *a2aFlags) open(ctx context.Context, o *a2aproxy.Options, secret string) (a2aproxy.Listener, error) {
+	if f.listen == "" {
+		if f.public != "" || f.clientCA != "" {
+			return nil, cli.Usagef("--public and --client-ca need --listen")
+		}
+		l, err := mcpproxy.Listen(ctx, f.local)
+		if err != nil {
+			return nil, err
+		}
+		o.Public = &url.URL{Scheme: "http", Host: l.Addr().String(), Path: mcpproxy.Path(secret, o.Target)}
+		return l, nil
+	}
+	if f.peerKey != "" {
+		return nil, cli.Usagef("--peer-key is for a peer that is called; with --listen, peers are known by --client-ca")
+	}
+	var c *tls.Config
+	if o.Certificate != nil {
+		c = &tls.Config{Certificates: []tls.Certificate{*o.Certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+		// The agent's own server is shown no certificate.
+		o.Certificate = nil
+	}
+	if f.clientCA != "" {
+		if c == nil {
+			return nil, cli.Usagef("--client-ca needs --cert and --key")
+		}
+		pool, err := authorities(f.clientCA)
+		if err != nil {
+			return nil, err
+		}
+		c.ClientCAs, c.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	}
+	l, public, err := a2aproxy.Listen(ctx, f.listen, c)
+	if err != nil {
+		return nil, err
+	}
+	o.Public = public
+	if f.public != "" {
+		if o.Public, err = mcpproxy.Target(f.public); err != nil || o.Public.RawQuery != "" {
+			return nil, errors.Join(cli.Usagef("--public: %q is no address", f.public), l.Close())
+		}
+		o.Public.Path = strings.TrimSuffix(o.Public.Path, "/")
+	}
+	return l, nil
+}
+
+func certificate(cert, key string) (*tls.Certificate, error) {
+	public, err := cli.ReadFile(cert)
+	if err != nil {
+		return nil, err
+	}
+	private, err := cli.ReadFile(key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := tls.X509KeyPair(public, private)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", cert, key, err)
+	}
+	return &c, nil
+}
+
+func authorities(file string) (*x509.CertPool, error) {
+	text, err := cli.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
+}
