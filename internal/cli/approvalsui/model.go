@@ -975,10 +975,6 @@ func (d *model) status() string {
 		if n := len(d.course.alike); n > 0 && d.course.total == 0 && !Sends(d.decision) {
 			text += fmt.Sprintf(" There are %d more like it.", n)
 		}
-		if Sends(d.decision) && len(d.course.together) == 0 {
-			// With the digest it just fits 80 columns.
-			text = strings.TrimSuffix(text, "?")
-		}
 	case text == "" && d.note == "" && d.stage == choosing:
 		text, c = d.week, term.Dim
 	case text == "" && d.note != "":

@@ -207,7 +207,7 @@ What a decision takes
   comes from    app @acme/alice, level internal, asked 59s ago,
                 information_query, 1 of 3 rounds used
 
-digest sha256:0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d
+words buhat buhat buhat buhat
 
 
 
@@ -229,7 +229,7 @@ a approve  d deny  t take over  m mark  / filter  enter read  ? help  q quit`
 	s.keys("enter")
 	s.wantNot("  ID ")
 	s.keys("end")
-	s.want("digest sha256:0d0d", "esc back")
+	s.want("words buhat buhat buhat buhat", "esc back")
 	s.keys("esc", "g")
 	s.want("  ID ", "00000001  2  alice")
 	s.keys("q")
@@ -341,7 +341,7 @@ func TestModelApproves(t *testing.T) {
 	s.keys("a", "y")
 	s.want("looking…")
 	s.catchUp()
-	s.want("Approve sha256:0d0d", "y yes  n no")
+	s.want("Approve buhat buhat buhat buhat?", "y yes  n no")
 	s.wantNot("  ID ")
 	s.keys("y")
 	s.want("read to the end first")
@@ -353,7 +353,7 @@ func TestModelApproves(t *testing.T) {
 	s.keys("n", "go\x07 on", "enter")
 	s.want("note: go")
 	s.keys("a", "end")
-	s.want("Approve sha256:"+strings.Repeat("0d", 32), "digest sha256:"+strings.Repeat("0d", 32))
+	s.want("Approve buhat buhat buhat buhat?", "words buhat buhat buhat buhat")
 	s.keys("y")
 	s.want("approved: the message goes on its way (record 42)")
 	want := api.ApprovalResolveParams{ApprovalID: one.ApprovalID, Decision: api.DecideApprove, Digest: s.decider.all[one.ApprovalID].Digest, Note: "go\x07 on"}
@@ -400,7 +400,7 @@ func TestModelWhileAsking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := sitDown(t, 80, 60, one, two)
 			s.keys("a")
-			s.want("Approve sha256:")
+			s.want("Approve buhat buhat buhat buhat?")
 			test.happens(s)
 			s.want(test.says)
 			s.keys("y")
@@ -463,7 +463,7 @@ func TestModelTakesOver(t *testing.T) {
 	s.wantNot("your words")
 	// As it is.
 	s.keys("t", "ctrl+d")
-	s.want("You send the message as your own, as it is", "Takeover sha256:0d0d")
+	s.want("You send the message as your own, as it is", "Takeover buhat buhat buhat buhat?")
 	s.keys("y")
 	if taken := s.decided(); len(taken) != 1 || taken[0].Content != "" || taken[0].Decision != api.DecideTakeover || taken[0].Digest == "" {
 		t.Errorf("took %+v", taken)
@@ -577,7 +577,7 @@ func TestModelShortMessage(t *testing.T) {
 	full.Sending = jsontext.Value(`{"sessionKey":"irc:zed","content":"Hello.\n\n` + ocip.DisclosureLabel + `","metadata":{"aiDisclosure":"` + ocip.DisclosureLabel + `","dispatchId":"d","ocip":{"version":"1.0"},"ocipLog":{"signature":"` + strings.Repeat("x", 88) + `"},"target":"zed"}}`)
 	s.decider.all[one.ApprovalID] = full
 	s.keys("a")
-	s.want("why           FIRST_CONTACT: ", "    │ Hello.", "to            irc:zed", ocip.DisclosureLabel, "folded        i shows what ocipd adds: ocip, ocipLog, aiDisclosure,", "dispatchId, target", "Approve sha256:", "y yes  n no")
+	s.want("why           FIRST_CONTACT: ", "    │ Hello.", "to            irc:zed", ocip.DisclosureLabel, "folded        i shows what ocipd adds: ocip, ocipLog, aiDisclosure,", "dispatchId, target", "Approve buhat buhat buhat buhat?", "y yes  n no")
 	s.wantNot("more line")
 	s.keys("y")
 	if taken := s.decided(); len(taken) != 1 || taken[0].Decision != api.DecideApprove {

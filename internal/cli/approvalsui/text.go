@@ -14,6 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -100,9 +101,15 @@ func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool
 	}
 	p.metadata(a, metadata, unfolded)
 	p.Line()
-	// Copyable: it fits on a line of its own.
-	p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
-	if a.RequestDigest != "" {
+	words := text.Proquints(a.Digest)
+	if unfolded || words == "" {
+		// Copyable: it fits on a line of its own.
+		p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
+	}
+	if words != "" {
+		p.Hang(p.Paint(term.Dim, "words "), "       ", term.NoColour, words)
+	}
+	if unfolded && a.RequestDigest != "" {
 		p.Hang(p.Paint(term.Dim, "request "), "        ", term.NoColour, a.RequestDigest)
 	}
 	return p.Lines

@@ -248,6 +248,7 @@ Its metadata
     │ "n": [1, 2]
 
 digest sha256:0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d
+words buhat buhat buhat buhat
 
 To decide:
   ocipd approvals deny 01a1fd5b-310b-7864-alic-000000000001

@@ -7,6 +7,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // words are the words for one kind of request.
@@ -156,7 +157,7 @@ func question(a *api.Approval, decision string) string {
 	verb := verbOf(decision)
 	verb = strings.ToUpper(verb[:1]) + verb[1:]
 	if Sends(decision) {
-		return verb + " " + term.Printable(a.Digest) + "?"
+		return verb + " " + cmp.Or(text.Proquints(a.Digest), term.Printable(a.Digest)) + "?"
 	}
 	return verb + " it?"
 }
