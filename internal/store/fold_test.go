@@ -564,19 +564,29 @@ func TestDatabaseAcceptsNoRowsItself(t *testing.T) {
 }
 
 // BenchmarkTakeUp compares 1000 open rows with a log whose last checkpoint is 1000 records ago, and
-// with one that is ten times as long.
+// with one that is ten times as long. The records are of messages, which nearly all records of a log
+// are, or state the changes of their rows, which takes longer to read.
 func BenchmarkTakeUp(b *testing.B) {
-	for _, ended := range []int{0, 20_000} {
-		b.Run(fmt.Sprint(ended, "-ended"), func(b *testing.B) {
+	for _, bc := range []struct {
+		ended  int
+		states bool
+	}{{0, false}, {0, true}, {20_000, false}, {20_000, true}} {
+		ended := bc.ended
+		name := "messages"
+		if bc.states {
+			name = "rows"
+		}
+		b.Run(fmt.Sprint(ended, "-ended-", name), func(b *testing.B) {
 			o, _ := signed(b, b.TempDir())
 			s := open(b, o)
 			defer shut(b, s)
+			expires := time.Now().Add(time.Hour)
 			write := func(n int, outcome ocip.Outcome, from int) {
 				for i := 0; i < n; {
 					c := new(Change)
 					for ; i < n && len(c.Records) < 64; i++ {
 						e := exchange("agent-alice-1", fmt.Sprintf("018f0000-0000-7000-8000-%012d", from+i), "c")
-						e.Outcome, e.ExpiresAt = outcome, time.Now().Add(time.Hour)
+						e.Outcome, e.ExpiresAt = outcome, expires
 						c.Records = append(c.Records, &audit.Record{ID: "x", ActionType: audit.ActionExchange, AgentID: e.Agent, ExchangeID: e.ID, ConversationID: "c", Round: 1, MaxRounds: 3, ExchangeType: string(e.Type), Outcome: string(outcome), PolicyResult: audit.ResultAllow})
 						c.Add(&Exchange{Exchange: e})
 					}
@@ -590,8 +600,13 @@ func BenchmarkTakeUp(b *testing.B) {
 			}
 			for i := range 1000 {
 				e := exchange("agent-alice-1", fmt.Sprintf("018f0000-0000-7000-8000-%012d", i), "c")
-				e.Round, e.ExpiresAt = 2, time.Now().Add(time.Hour)
-				commit(b, s, &Change{Records: []*audit.Record{{ID: "x", ActionType: audit.ActionExchange}}, Parts: []Part{&Exchange{Exchange: e}}})
+				e.Round, e.ExpiresAt = 2, expires
+				r := &audit.Record{ID: "x", ActionType: audit.ActionExchange}
+				if !bc.states {
+					r.AgentID, r.ExchangeID, r.ConversationID, r.Round, r.MaxRounds = e.Agent, e.ID, "c", e.Round, 3
+					r.ExchangeType, r.Outcome, r.PolicyResult = string(e.Type), string(e.Outcome), audit.ResultAllow
+				}
+				commit(b, s, &Change{Records: []*audit.Record{r}, Parts: []Part{&Exchange{Exchange: e}}})
 			}
 			for b.Loop() {
 				if adopt, err := foldrows.TakeUp(b.Context(), s.db, s.Log, fold.NewSet(), s.clock(), false, s.logger); adopt || err != nil {

@@ -156,10 +156,10 @@ type Since struct {
 
 // Add takes the next record after the base. If it counts the rows again, it becomes the base.
 func (s *Since) Add(text []byte) error {
-	if Silent(text) {
+	said, silent, err := heard(text)
+	if silent {
 		return nil
 	}
-	said, err := Read(text)
 	if err != nil {
 		return fmt.Errorf("audit record %d: %w", said.Seq, err)
 	}
@@ -333,10 +333,10 @@ func (r *Replay) Add(seq uint64, text []byte) error {
 	if r.first == 0 {
 		r.first, r.whole = seq, seq == 1
 	}
-	if Silent(text) {
+	said, silent, err := heard(text)
+	if silent {
 		return nil
 	}
-	said, err := Read(text)
 	if err != nil {
 		return fmt.Errorf("audit record %d: %w", seq, err)
 	}

@@ -231,6 +231,27 @@ func Read(text []byte) (Said, error) {
 	if s, ok := readRound(text); ok {
 		return s, nil
 	}
+	return readLine(text)
+}
+
+// heard is [Read] for a line that is not [Silent]. Most lines are of messages: those are read
+// without a look whether they are silent.
+func heard(text []byte) (s Said, silent bool, err error) {
+	s, ok := readRound(text)
+	switch {
+	case ok && len(s.Changes) > 0:
+		return s, false, nil
+	case Silent(text):
+		return s, true, nil
+	case ok:
+		return s, false, nil
+	}
+	s, err = readLine(text)
+	return s, false, err
+}
+
+// readLine reads a line of any form.
+func readLine(text []byte) (Said, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
 		return Said{}, fmt.Errorf("not an audit record: %w", err)
@@ -341,7 +362,10 @@ func membersOf(text []byte) (m round, ok bool) {
 		if *is != nil || bytes.IndexByte(value, '\\') >= 0 {
 			return m, false
 		}
-		*is = value
+		if *is = value; is == &m.kind && string(value) != audit.ActionExchange {
+			// No message.
+			return m, false
+		}
 	}
 	return m, string(text) == "}"
 }
