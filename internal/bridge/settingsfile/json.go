@@ -222,22 +222,28 @@ func (i *JSON) Add(text []byte) ([]byte, error) {
 
 // Strip removes our items, and containers that are empty without them.
 func (i *JSON) Strip(text []byte) ([]byte, error) {
+	return i.strip(text, func(text []byte) []byte { return text })
+}
+
+// strip removes our items from a text. plain returns the text as JSON, with the same positions.
+func (i *JSON) strip(text []byte, plain func([]byte) []byte) ([]byte, error) {
 	for len(bytes.TrimSpace(text)) > 0 {
-		met, left, err := i.walk(text)
+		pure := plain(text)
+		met, left, err := i.walk(pure)
 		if err != nil || len(left) > 0 {
 			return text, err
 		}
-		list, err := parts(text, met[len(met)-1])
+		list, err := parts(pure, met[len(met)-1])
 		if err != nil {
 			return nil, err
 		}
-		at := i.find(text, list)
+		at := i.find(pure, list)
 		if at < 0 {
 			return text, nil
 		}
 		// Remove a container that holds nothing else.
 		for n := len(met) - 2; len(list) == 1 && n >= 0; n-- {
-			if list, err = parts(text, met[n]); err != nil {
+			if list, err = parts(pure, met[n]); err != nil {
 				return nil, err
 			}
 			at = slices.IndexFunc(list, func(p part) bool { return p.name == i.Path[n] })
