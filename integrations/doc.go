@@ -5,6 +5,8 @@ package integrations
 import (
 	"embed"
 	"io/fs"
+
+	"github.com/go-json-experiment/json"
 )
 
 //go:embed openclaw/index.js openclaw/lib openclaw/openclaw.plugin.json openclaw/package.json
@@ -17,4 +19,25 @@ func OpenClaw() fs.FS {
 		panic("integrations: " + err.Error()) // the name is valid
 	}
 	return plugin
+}
+
+//go:embed opencode/ocipd.js
+var openCode string
+
+// OpenCode is the plugin for opencode, which asks the gate of a command. proxied are the words that
+// begin the command of an MCP server behind the proxy, and served those of a server of the daemon
+// itself.
+func OpenCode(gate, proxied, served []string) (string, error) {
+	text := ""
+	for _, one := range []struct {
+		name  string
+		words []string
+	}{{"gate", gate}, {"proxied", proxied}, {"served", served}} {
+		list, err := json.Marshal(one.words)
+		if err != nil {
+			return "", err
+		}
+		text += "const " + one.name + " = " + string(list) + "\n"
+	}
+	return text + openCode, nil
 }

@@ -36,3 +36,20 @@ func TestOpenClaw(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestOpenCode runs the tests of the plugin for opencode, beside a gate that they bring with them.
+func TestOpenCode(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("the plugin needs node")
+	}
+	for _, file := range []string{"opencode/ocipd.js", "opencode/test/ocipd.test.js"} { // as above
+		if _, err := os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.CommandContext(t.Context(), "node", "--test", "opencode/test/")
+	c.WaitDelay = 10 * time.Second
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

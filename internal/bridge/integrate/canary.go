@@ -95,6 +95,15 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 		}
 		servers = append(servers, shared...)
 	}
+	if r.asked != nil {
+		gate, err := r.asked(p)
+		if err != nil {
+			return 0, err
+		}
+		if gate != nil {
+			servers, own = slices.Insert(servers, 0, *gate), own+1
+		}
+	}
 	var tried []string
 	var failed error
 	for i := range servers {

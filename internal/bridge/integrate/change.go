@@ -56,8 +56,10 @@ func (p *Plan) enters(path string, e *Edit) {
 			one.Block = i.Text
 		case *tomlPrompts:
 			one.Prompts = i.names
+		case *settingsfile.Whole:
+			one.Whole = i.Text
 		}
-		if one.Value == "" && one.Block == "" && len(one.Prompts) == 0 {
+		if one.Value == "" && one.Block == "" && one.Whole == "" && len(one.Prompts) == 0 {
 			continue // nothing of ours is to stand there
 		}
 		p.entered[path] = append(p.entered[path], one)
@@ -78,6 +80,8 @@ type change struct {
 	// gone is set if the file is to be deleted, out if it is to lose all of ocipd's
 	// entries, and known if the file is as ocipd left it and original comes from the note.
 	gone, out, known bool
+	// whole is set if the file is to lose all that it holds.
+	whole bool
 }
 
 // recall loads the noted original of a file, if nobody has changed the file since.
@@ -90,6 +94,7 @@ func (f *change) recall(notes map[string]note) {
 // Behind plans to put every server with a command behind the proxy, as an agent. It also
 // changes servers that are behind the proxy as another agent.
 func (r *Runtime) Behind(p *Place, agent string) (*Plan, error) {
+	p.agent = agent
 	plan, notes, err := r.plan(p, func(e *entry) (string, []string, bool) {
 		if e.Own || e.Name == gateServer || !p.started(&e.Server) {
 			return "", nil, false
@@ -192,10 +197,10 @@ func (p *Plan) mend(notes map[string]note) error {
 // name of its server, with _ for each other character, two underscores, and the tool's own name.
 func (p *Plan) unambiguous() error {
 	for i := range p.Changes {
-		name := codexName(p.Changes[i].Name)
-		if p.runtime == claudeCode {
-			name = claudeToolName(p.Changes[i].Name)
+		if p.runtime.toolName == nil {
+			break
 		}
+		name := p.runtime.toolName(p.Changes[i].Name)
 		if strings.Contains(name, parting) || strings.HasSuffix(name, "_") {
 			return fmt.Errorf("cannot put the server %q behind the proxy: %s calls it %s in the names of its tools, where %s parts servers from tools, so its tools could be another server's; give it another name", p.Changes[i].Name, p.runtime.Title, name, parting)
 		}
@@ -239,6 +244,9 @@ func (r *Runtime) Remove(p *Place) (*Plan, error) {
 
 // giveBack restores a file byte for byte, if nobody has changed it since.
 func (f *change) giveBack(notes map[string]note) {
+	if n := notes[f.path]; f.whole {
+		f.after, f.gone, f.folders = n.Before, len(n.Before) == 0 && f.before != nil, n.Folders
+	}
 	if note, ok := notes[f.path]; ok && note.After == Sum(f.before) {
 		f.after, f.gone, f.folders = note.Before, note.Missing, note.Folders
 	}

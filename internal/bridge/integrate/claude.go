@@ -25,7 +25,7 @@ var claudeCode = &Runtime{
 	read:  readClaude,
 	gates: claudeGates, managed: claudeManaged, switches: claudeSwitches, Canary: tryCommands,
 	variable: claudeVariable, member: claudeMember,
-	exempts: claudeName,
+	exempts: claudeName, toolName: claudeToolName,
 	// The oldest version tested. 2.1.197 silently ignores onFailure.
 	least:     [3]int{2, 1, 330},
 	elsewhere: claudeShared,
@@ -393,7 +393,12 @@ func appendJSON(b []byte, text string) []byte {
 type member struct {
 	name string
 	at   span
+	// from is the position of its name.
+	from int
 }
+
+// whole is the position of the member with its name.
+func (m member) whole() span { return span{m.from, m.at.end} }
 
 // members reads the members of the object at a position of a text. A duplicate name is an
 // error, because programs differ in the one they use.
@@ -409,12 +414,15 @@ func members(text []byte, at span) (list []member, err error) {
 		return nil, err
 	}
 	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
+		raw, err := d.ReadValue()
 		if err != nil {
 			return nil, err
 		}
-		// The token belongs to the decoder, which overwrites it.
-		m := member{name: name.String()}
+		name, err := jsontext.AppendUnquote(nil, raw)
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: string(name), from: at.begin + int(d.InputOffset()) - len(raw)}
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err

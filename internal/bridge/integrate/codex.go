@@ -21,7 +21,7 @@ var codex = &Runtime{
 	},
 	files: codexFiles, read: readCodex, gates: codexGates, managed: codexManaged, switches: codexSwitches, Canary: tryCommands,
 	variable: codexVariable, member: codexMember,
-	exempts: func(s *Server) string { return codexName(s.Name) },
+	exempts: func(s *Server) string { return codexName(s.Name) }, toolName: codexName,
 	machine: codexMachine, elsewhere: codexElsewhere,
 	// It passes other variables only to servers that name them.
 	passes: []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"},

@@ -99,6 +99,8 @@ func (p *Plan) edit(e *Edit, notes map[string]note, out bool) error {
 	text := f.after
 	if out {
 		f.after, err = e.strip(text)
+		_, ours := e.items[0].(*settingsfile.Whole)
+		f.whole = ours && len(f.after) == 0
 	} else {
 		f.after, err = e.enter(text)
 	}

@@ -92,6 +92,16 @@ var gateTests = []struct {
 			".codex/config.toml": {"url = \"https://x\" # theirs\ndefault_tools_approval_mode = \"prompt\"", "[mcp_servers.ocipd-gate]", "required = true", `"--without", "slack"]`, `hooks.json:pre_tool_use:1:0"]` + "\ntrusted_hash = \"sha256:PreToolUse\"", `hooks.json:permission_request:0:0"]`, `"approve"`},
 			".codex/hooks.json":  {`"command":"mine"`, `"matcher":"^mcp__(web)__"`, `"matcher":".*"`},
 		}},
+	{"opencode", "opencode", false,
+		map[string]string{".config/opencode/opencode.jsonc": "{ // mine\n\"mcp\": {\"slack\": {\"type\": \"local\", \"command\": [\"npx\"]}},}\n"},
+		map[string][]string{
+			".config/opencode/opencode.jsonc":   {`["/usr/bin/ocipd", "--socket", "/s", "mcp-proxy", "--agent", "alice"`, "{ // mine"},
+			".config/opencode/plugins/ocipd.js": {`const gate = ["/usr/bin/ocipd","--socket","/s","tool-gate","--runtime","opencode","--token-file","/t"]`, `const proxied = ["/usr/bin/ocipd","--socket","/s","mcp-proxy","--agent","alice","--token-file","/t"]`, `const served = ["/usr/bin/ocipd","--socket","/s","mcp"]`, `"tool.execute.before"`},
+		}},
+	{"opencode, a file of the user's in the plugin's place", "opencode", false,
+		map[string]string{".config/opencode/plugins/ocipd.js": "export const mine = async () => ({})\n"},
+		map[string][]string{".config/opencode/plugins/ocipd.js": {"const gate = "}}},
+	{"opencode, nothing there", "opencode", false, map[string]string{}, map[string][]string{".config/opencode/plugins/ocipd.js": {"const gate = "}}},
 	{"codex, nothing there", "codex", false, map[string]string{}, map[string][]string{".codex/config.toml": {"ocipd-gate"}, ".codex/hooks.json": {"PreToolUse"}}},
 	{"codex, managed", "codex", true, map[string]string{".codex/config.toml": "model = \"o\"\n[mcp_servers.web]\nurl = \"https://x\"\n[mcp_servers.slack]\ncommand = \"npx\"\n"},
 		map[string][]string{
@@ -140,7 +150,7 @@ func TestGatesAndBack(t *testing.T) {
 // entered, so that a call is decided once.
 func TestManagedTakesTheUsersPlace(t *testing.T) {
 	for _, tt := range gateTests {
-		if tt.managed {
+		if tt.managed || !Find(tt.runtime).Machine() {
 			continue
 		}
 		own := map[string]string{"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}[tt.runtime]

@@ -62,6 +62,18 @@ var runtimeTests = []struct {
 	{"codex, no line at the end", "codex", ".codex/config.toml",
 		"[mcp_servers.b]\ncommand = \"b\"",
 		"[mcp_servers.b]\ncommand = \"/usr/bin/ocipd\"\nargs = [\"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--name\", \"b\", \"--\", \"b\"]"},
+	{"opencode", "opencode", ".config/opencode/opencode.jsonc",
+		"{ // mine\n  \"model\": \"//o\", /* , */ \"mcp\": {\n    \"timeout\": 9,\n    \"slack\": {\"type\": \"local\", \"command\": [ \"npx\", \"server \\\"slack\\\"\", ], \"enabled\": true, }, // chat\n    \"off\": {\"enabled\": false},\n  },\n}\n",
+		"{ // mine\n  \"model\": \"//o\", /* , */ \"mcp\": {\n    \"timeout\": 9,\n    \"slack\": {\"type\": \"local\", \"command\": [\"/usr/bin/ocipd\", \"mcp-proxy\", \"--agent\", \"alice\", \"--token-file\", \"/t\", \"--name\", \"slack\", \"--\", \"npx\", \"server \\\"slack\\\"\"], \"enabled\": true, }, // chat\n    \"off\": {\"enabled\": false},\n  },\n}\n"},
+	{"opencode, the later form", "opencode", ".config/opencode/opencode.json",
+		`{"mcp":{"servers":{"b":{"command":["b"],"type":"local","disabled":false}}}}`,
+		`{"mcp":{"servers":{"b":{"command":["/usr/bin/ocipd", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "b", "--", "b"],"type":"local","disabled":false}}}}`},
+	{"opencode, a server of that name", "opencode", ".config/opencode/opencode.json",
+		`{"mcp":{"servers":{"type":"local","command":["b"],"environment":{"T":"x"}}}}`,
+		`{"mcp":{"servers":{"type":"local","command":["/usr/bin/ocipd", "mcp-proxy", "--agent", "alice", "--token-file", "/t", "--name", "servers", "--", "b"],"environment":{"T":"x"}}}}`},
+	{"opencode, the daemon's own", "opencode", ".config/opencode/config.json",
+		`{"mcp":{"ocipd":{"type":"local","command":["/usr/bin/ocipd","mcp","--token-file","t"]}}}`,
+		`{"mcp":{"ocipd":{"type":"local","command":["/usr/bin/ocipd","mcp","--token-file","t"]}}}`},
 }
 
 // A server goes behind the proxy, once, and comes out again unchanged. Everything else in
@@ -265,6 +277,11 @@ func TestBrokenFiles(t *testing.T) {
 		{"claude-code", ".claude.json", `{"mcpServers":[]}`, "mcpServers is no object"},
 		{"claude-code", ".claude.json", `{"mcpServers":{"a":{"command":1}}}`, "mcpServers.a: command"},
 		{"claude-code", ".claude.json", `{"mcpServers":{"a":{"command":"x","command":"y"}}}`, "duplicate"},
+		{"opencode", ".config/opencode/opencode.json", `{"mcp":{}} /*`, "opencode.json is no JSON object"},
+		{"opencode", ".config/opencode/opencode.json", `[]`, "no JSON object"},
+		{"opencode", ".config/opencode/opencode.json", `{"mcp":[]}`, "mcp is no object"},
+		{"opencode", ".config/opencode/opencode.json", `{"mcp":{"a":{"type":"local","command":"x"}}}`, "mcp.a: command"},
+		{"opencode", ".config/opencode/opencode.json", `{"mcp":{"servers":{"a":{"type":"local","command":[1]}}}}`, "mcp.servers.a: command"},
 		{"codex", ".codex/config.toml", "x = ", "cannot read"},
 		{"codex", ".codex/config.toml", "[mcp_servers]\na = {command = \"x\"}\n", "table of its own"},
 		{"codex", ".codex/config.toml", "[mcp_servers.a]\ncommand = 1\n", "cannot read"},
@@ -287,12 +304,12 @@ func TestBrokenFiles(t *testing.T) {
 // For any content of the file, either nothing is planned, or the written text is read back as planned.
 func FuzzBehind(f *testing.F) {
 	for _, tt := range runtimeTests {
-		f.Add(tt.runtime == "codex", []byte(tt.text))
+		f.Add(tt.runtime, []byte(tt.text))
 	}
-	f.Fuzz(func(t *testing.T, toml bool, text []byte) {
-		r := claudeCode
-		if toml {
-			r = codex
+	f.Fuzz(func(t *testing.T, runtime string, text []byte) {
+		r := Find(runtime)
+		if r == nil || r.read == nil {
+			return
 		}
 		entries, err := r.read("f", text)
 		if err != nil {

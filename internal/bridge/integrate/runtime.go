@@ -47,6 +47,8 @@ type Server struct {
 	// set if the runtime reaches the server by one of them, whatever the command is.
 	others []string
 	direct bool
+	// path leads to the entry in its file, for a runtime whose files have several forms of it.
+	path []string
 	// source is the runtime's name of a list that is neither the user's nor a project's of the user.
 	source string
 	// Map is the tool map that the command line names, or "". A map that the server itself
@@ -109,6 +111,12 @@ type Runtime struct {
 	member func(s *Server, path ...string) settingsfile.Item
 	// exempts is a server's name in the gate's list of servers that it leaves to the proxy.
 	exempts func(*Server) string
+	// asked is the command that the runtime asks about calls of tools, or nil, for one that has it in
+	// no list of servers.
+	asked func(*Place) (*Server, error)
+	// toolName is a server's name within the names of its tools; nil for a runtime in which a server
+	// of another name cannot be taken for it.
+	toolName func(server string) string
 	// variable is the environment variable for the folder of the runtime's files.
 	variable string
 	// least is the oldest version whose gates are known to fail closed.
@@ -137,6 +145,8 @@ type Place struct {
 	Notes string
 	// Token is the file of the token with which the proxy speaks for the agent.
 	Token string
+	// Folder is the folder in which the user works, or "".
+	Folder string
 	// Tools is set if the runtime is to ask about tool calls. Managed is set if the hooks
 	// are to be in the machine's settings, which are below Etc.
 	Tools, Managed bool
@@ -152,12 +162,14 @@ type Place struct {
 	// nil if there is none, or it does not matter.
 	entered *kept
 
+	// agent is the agent for which the runtime is put behind the daemon, known in [Runtime.Behind].
+	agent string
 	// openClawAgent is an agent of OpenClaw, known after a query.
 	openClawAgent string
 }
 
 // Runtimes are the known runtimes, in the order of display.
-func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex, openClaw} }
+func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex, openCode, openClaw} }
 
 // Find returns the runtime with a name, or nil.
 func Find(name string) *Runtime {
@@ -198,6 +210,9 @@ func Version(ctx context.Context, program string) string {
 	line, _, _ := strings.Cut(string(out), "\n")
 	return strings.TrimSpace(line)
 }
+
+// Machine reports whether the machine's settings can hold the runtime's gate.
+func (r *Runtime) Machine() bool { return r.managed != nil }
 
 // Closes returns an error unless this version's hooks are known to fail closed. version is
 // the runtime's own output.

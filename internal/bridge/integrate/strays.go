@@ -39,6 +39,7 @@ type entered struct {
 	Value   string   `json:"value,omitzero"`
 	Block   string   `json:"block,omitzero"`
 	Prompts []string `json:"prompts,omitempty"`
+	Whole   string   `json:"whole,omitzero"`
 }
 
 func (e *entered) item() settingsfile.Item {
@@ -47,12 +48,14 @@ func (e *entered) item() settingsfile.Item {
 		return codexBlock(e.Block)
 	case len(e.Prompts) > 0:
 		return &tomlPrompts{names: e.Prompts}
+	case e.Whole != "":
+		return &settingsfile.Whole{Text: e.Whole, Begins: openCodeBegins}
 	}
 	return &settingsfile.JSON{Path: e.Path, Name: e.Name, Ours: isHook, Value: e.Value}
 }
 
 // asks reports whether the entry makes the runtime ask before tool calls.
-func (e *entered) asks() bool { return len(e.Path) > 0 && e.Path[0] == "hooks" }
+func (e *entered) asks() bool { return e.Whole != "" || len(e.Path) > 0 && e.Path[0] == "hooks" }
 
 // off is a stray that somebody has added. out removes it; it is nil if ocipd must not
 // change the file.
@@ -167,6 +170,9 @@ func exempted(args []string) (names []string) {
 // machineStrays returns the strays of the machine's settings. there is set if all of its
 // files contain ocipd's entries.
 func (r *Runtime) machineStrays(p *Place) (list []Stray, there bool, err error) {
+	if r.managed == nil {
+		return nil, false, nil
+	}
 	whole := *p
 	if r.machine != nil {
 		// An administrator chose the options with which it finds its daemon.

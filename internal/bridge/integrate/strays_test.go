@@ -18,6 +18,9 @@ var strayFiles = map[string]map[string]string{
 		".claude/settings.json": `{"model":"o","permissions":{"allow":["Bash"]}}`,
 		"w/x":                   "",
 	},
+	"opencode": {
+		".config/opencode/opencode.json": `{"model":"o", /* mine */ "mcp":{"slack":{"type":"local","command":["npx"],"environment":{"T":"x"}}}}`,
+	},
 	"codex": {
 		".codex/config.toml": "model = \"o\"\n[projects.\"HOME/w\"]\ntrust_level = \"trusted\"\n[mcp_servers.slack]\ncommand = \"npx\"\nenv = {T = \"x\"}\n[mcp_servers.web]\nurl = \"https://x\"\n",
 		"w/x":                "",
@@ -30,6 +33,12 @@ var strayTests = []struct {
 	runtime, name, file, was, now, says string
 	stays                               bool
 }{
+	{"opencode", "another gate asked", ".config/opencode/plugins/ocipd.js", `"tool-gate"`, `"other"`, "it is not as it was entered", false},
+	{"opencode", "a call that is not asked about", ".config/opencode/plugins/ocipd.js", "const tool = ", "return\n const tool = ", "it is not as it was entered", false},
+	{"opencode", "no plugin", ".config/opencode/plugins/ocipd.js", "", "", "it is missing", false},
+	{"opencode", "a server that finds another daemon", ".config/opencode/opencode.json", `"T":"x"`, `"OCIPD_CONFIG":"/x","T":"x"`, "server slack: with OCIPD_CONFIG in its environment", false},
+	{"opencode", "a server with another member", ".config/opencode/opencode.json", `"type":"local"`, `"type":"local","shell":"x"`, "server slack: with shell", false},
+	{"opencode", "a server that asks another daemon", ".config/opencode/opencode.json", `"/s"`, `"/x"`, "server slack: asking the daemon at /x", false},
 	{"claude-code", "no hooks", ".claude/settings.json", `{"model"`, `{"disableAllHooks":true,"model"`, "disableAllHooks is true", false},
 	{"claude-code", "no hooks, in another way", ".claude/settings.json", `{"model"`, `{"disableAllHooks":1,"model"`, "disableAllHooks is 1", false},
 	{"claude-code", "another matcher", ".claude/settings.json", `"matcher":"*"`, `"matcher":"Nothing"`, `hooks.PreToolUse[0].matcher is "Nothing", and "*" was entered`, false},

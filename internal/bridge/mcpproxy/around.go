@@ -191,16 +191,6 @@ func meta(v jsontext.Value) (jsontext.Value, bool) {
 	return kept, ok && len(kept) > len("{}")
 }
 
-// withoutMeta is an object of the client with what passes of its metadata, and the same bytes if it has no other.
-func withoutMeta(v jsontext.Value) (jsontext.Value, bool) {
-	return filtered(v, func(m *toolmap.Member) (ok bool) {
-		if ok = m.Name != metaMember; !ok {
-			m.Value, ok = meta(m.Value)
-		}
-		return ok
-	})
-}
-
 // passing are the protocol's requests and notifications of a client that need no decision, with the members of
 // their params: they only list the server's offers, or concern a call that was decided. A member whose form is
 // not kept makes a request one that is decided about.

@@ -150,7 +150,6 @@ func TestTextInOtherRequestsIsUnmapped(t *testing.T) {
 		{"answer sampling/createMessage", `{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}`, true},
 		{"answer roots/list", `{"roots":[{"uri":"` + folder + `"}]}`, false}, {"answer roots/list", `{"roots":[{"uri":"` + folder + `","name":"We accept your offer"}]}`, true},
 		{"answer roots/list", `{"roots":[{"uri":"file:///We%20accept%20your%20offer"}]}`, true},
-		{"answer ping", `{"requestState":"We accept your offer"}`, true}, {"answer ping", `{}`, false},
 		{"We accept your offer", `{}`, true}, {"notes/read", `{}`, false}, {"notes/read", `{"words":["` + strings.Repeat(`we","`, 40) + `agree"]}`, true},
 	} {
 		tool, answer := strings.CutPrefix(tc.method, "answer ")
@@ -166,27 +165,6 @@ func TestTextInOtherRequestsIsUnmapped(t *testing.T) {
 		c := &toolCall{tool: "note", via: new(stdio), frame: frame{id: []byte(id), method: "tools/call"}}
 		if got := p.question(c, p.o.Map)["unmapped"] != nil; got != unmapped {
 			t.Errorf("a call with the id %s is unmapped text: %t", id, got)
-		}
-	}
-}
-
-// The metadata of an answer of the client passes as that of a request, and its answers in a call are a part of it.
-func TestAnswersHaveNoOtherTexts(t *testing.T) {
-	t.Parallel()
-	for said, want := range map[string]string{
-		`{"action":"decline","_meta":{"note":"` + leak + `","progressToken":1}}`: `{"action":"decline","_meta":{"progressToken":1}}`,
-		`{"_meta":{"note":"` + leak + `"}}`:                                      `{}`,
-	} {
-		server, _ := clientSays(t, withDaemon(t, func(string) {}), `{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","id":5,"result":`+said+`}`)
-		if server != `{"jsonrpc":"2.0","id":5,"result":`+want+"}\n" {
-			t.Errorf("of %s the server gets %s, want %s", said, server, want)
-		}
-	}
-	p := newProxy(t.Context(), withoutDaemon())
-	for answers, unmapped := range map[string]bool{`{"q":{"action":"accept","content":{"room":"We accept your offer"}}}`: true, `{"q":{"action":"accept","content":{"room":"B7"}}}`: false} {
-		c := &toolCall{tool: "note", via: new(stdio), frame: frame{method: "tools/call"}, answers: []byte(answers)}
-		if got := p.question(c, p.o.Map)["unmapped"] != nil; got != unmapped {
-			t.Errorf("a call with the answers %s is unmapped text: %t", answers, got)
 		}
 	}
 }

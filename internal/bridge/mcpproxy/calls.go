@@ -26,7 +26,12 @@ func parseRequest(line []byte, f *frame) (*toolCall, error) {
 	if c.arguments, err = toolmap.Members(params, f.params.from); err != nil || !has(c.arguments, metaMember) {
 		return c, err
 	}
-	kept, ok := withoutMeta(params)
+	kept, ok := filtered(params, func(m *toolmap.Member) (ok bool) {
+		if ok = m.Name != metaMember; !ok {
+			m.Value, ok = meta(m.Value)
+		}
+		return ok
+	})
 	if !ok || string(kept) == string(params) {
 		return c, nil
 	}

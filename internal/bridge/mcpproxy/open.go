@@ -91,9 +91,6 @@ func (c *toolCall) reply(p *proxy, f *frame, session string) {
 	if f.failure != nil {
 		said = f.failure
 	}
-	if kept, ok := withoutMeta(said); ok {
-		said = kept
-	}
 	if said.Kind() != '{' || !f.answerable() {
 		p.malformed(c.via, "it is neither a request nor an answer")
 		return

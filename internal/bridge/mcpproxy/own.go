@@ -19,9 +19,6 @@ func saysText(p *proxy, c *toolCall, m *toolmap.Map) bool {
 	if id := c.odd(); id != nil {
 		more = append(more, toolmap.Member{Name: "id", Value: id})
 	}
-	if c.answers != nil {
-		more = append(more, toolmap.Member{Name: answersMember, Value: c.answers})
-	}
 	if !c.whole {
 		return m.Shows(c.tool, c.arguments, more...)
 	}
@@ -35,8 +32,7 @@ func saysText(p *proxy, c *toolCall, m *toolmap.Map) bool {
 func ownParts(p *proxy, c *toolCall) (own []toolmap.Member, ok bool) {
 	for _, m := range c.arguments {
 		switch {
-		case m.Name == metaMember, m.Name == stateMember && c.method != "":
-			// They pass in their forms alone.
+		case m.Name == metaMember, m.Name == stateMember:
 		case c.method == "" && c.tool == "roots/list" && m.Name == "roots":
 			if !areFolders(m.Value) {
 				return nil, false

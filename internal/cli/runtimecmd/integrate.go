@@ -39,7 +39,7 @@ func NewIntegrate(p *cli.Process) *cobra.Command {
 		Use:   "integrate [NAME]",
 		Short: "put an agent runtime behind the daemon",
 		Long: `Put an agent runtime behind the daemon, and test its gate with a canary: a message that reaches nobody, and that the daemon has to refuse.
-An agent of OpenClaw sends the canary. For Claude Code and Codex, ocipd starts the gate that their files name, and asks it.
+An agent of OpenClaw sends the canary. For the others, ocipd starts the gate that their files name, and asks it.
 
 OpenClaw gets a plugin, which is part of this program, and its agents are added to the daemon's configuration.
 
@@ -48,8 +48,8 @@ agent denies it the servers of all others. The plugin is not touched.
 
 For other runtimes, ocipd puts every MCP server that the runtime starts behind ocipd mcp-proxy, and also servers over HTTP that need no
 login. The daemon then decides about the messages that the agent sends through them. The agent is one that has no app. The runtime also
-asks the daemon before each call of its other tools, unless tools is off for the agent or --servers-only is given. ocipd makes a token for
-the agent, unless --token-file names one.
+asks the daemon before each call of its other tools, unless tools is off for the agent or --servers-only is given: Claude Code and Codex by
+hooks, opencode by a plugin, which is part of this program. ocipd makes a token for the agent, unless --token-file names one.
 
 ocipd changes only the necessary lines in the runtime's own files. --remove undoes this, byte for byte if nobody has changed the file since.
 
@@ -59,6 +59,7 @@ Without a name, list the runtimes of this machine with what is gated, what is op
 			"  ocipd integrate openclaw --tasks lead=main,builder=coder,checker=reader,critic=tester\n" +
 			"  ocipd integrate claude-code --agent alice --dry-run\n" +
 			"  ocipd integrate codex --agent bob\n" +
+			"  ocipd integrate opencode\n" +
 			"  ocipd integrate codex --remove",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
@@ -117,6 +118,9 @@ func (in *integrating) run(cmd *cobra.Command, args []string) error {
 	if in.token == "" {
 		p.Token = ""
 	}
+	if in.managed && !r.Machine() {
+		return cli.Usagef("%s reads no settings of the machine that hold its gate: leave --managed out", r.Title)
+	}
 	p.Tools, p.Managed = !in.serversOnly, in.managed
 	if !in.remove {
 		p.Hashes = integrate.CodexHashes(cmd.Context())
@@ -165,7 +169,11 @@ func Place(s *cli.Process) (*integrate.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &integrate.Place{Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), Notes)}
+	folder, err := os.Getwd()
+	if err != nil {
+		folder = "" // it is gone
+	}
+	p := &integrate.Place{Folder: folder, Home: home, Getenv: s.Getenv, Self: self, Etc: "/etc", Notes: filepath.Join(filepath.Dir(config.DatabasePath(cfg, s.Getenv)), Notes)}
 	for _, o := range []struct{ name, path string }{{"--config", s.ConfigFile}, {"--socket", s.Socket}} {
 		if o.path == "" {
 			continue
@@ -465,9 +473,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools", Scope: projects[i].Scope, File: projects[i].File}, false, projects[i].String()
 			list = append(list, one)
 		}
-		past := "goes past every MCP server"
 		if r.Name == "openclaw" {
-			past = "goes past the plugin"
 			one.Server = integrate.Server{Name: "what its agents send"}
 			if one.Gated, one.Why, err = s.openClawState(ctx, p, one.Version); err != nil {
 				return err
@@ -479,7 +485,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 			return err
 		}
 		for _, what := range stays {
-			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, past
+			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, "goes past the gate"
 			list = append(list, one)
 		}
 	}

@@ -35,6 +35,7 @@ func Kinds() []Kind {
 		{App: "@openclaw/gateway", Process: "openclaw-gatewa"},
 		{App: "claude-code", Process: "claude", Files: true},
 		{App: "codex", Process: "codex", Files: true},
+		{App: "opencode", Process: "opencode", Files: true},
 	}
 	for i := range kinds {
 		kinds[i].Title = directory.RuntimeOf(kinds[i].App)

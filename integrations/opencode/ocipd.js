@@ -1,0 +1,162 @@
+// The gate of opencode. Before each call of a tool it asks the daemon, through the command that
+// gate names, and throws the daemon's reason unless the answer allows the call: opencode then
+// does not make the call, and its model reads the reason. No answer is a refusal too.
+//
+// `ocipd integrate opencode` writes this file, with the lines above: gate has the words of that
+// command, proxied those that begin the command of an MCP server behind the proxy, and served
+// those that begin the command of a server of the daemon itself.
+import { spawn } from "node:child_process"
+
+// A call may wait for a person, so that the program that answers is asked meanwhile whether it
+// still runs. All times are in milliseconds.
+const WAIT = 300_000
+const PING = 5_000
+const SILENCE = 15_000
+const LOOK = 2_000
+
+// steers are variables by which the proxy would find another daemon, or load other code. The one
+// that is left out holds the headers of a server over HTTP.
+const steers = /^(?!OCIPD_HEADERS$)(OCIPD_|OPENCLAWOS_|LD_)/
+
+// Asker speaks to one process of the gate: lines of JSON-RPC, as MCP has them.
+class Asker {
+  #next = 0
+  #waiting = new Map()
+  #heard = Date.now()
+  #rest = ""
+
+  constructor() {
+    const child = spawn(gate[0], gate.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+    this.child = child
+    child.on("error", (error) => this.#end(`${gate[0]} cannot be started: ${error.message}`))
+    child.on("exit", (code, signal) => this.#end(`${gate[0]} has ended (${signal ?? code})`))
+    child.stdin.on("error", () => this.#end(`${gate[0]} takes no question`))
+    child.stdout.setEncoding("utf8")
+    for (const part of [child, child.stdin, child.stdout]) part.unref?.() // it ends with opencode
+    child.stdout.on("data", (text) => this.#read(text))
+    this.#call("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "opencode", version: "1" } }).catch(() => {})
+    this.#send({ method: "notifications/initialized" })
+  }
+
+  // ask returns the text of the gate's answer.
+  async ask(question) {
+    const until = Date.now() + WAIT
+    this.#heard = Date.now()
+    const watch = setInterval(() => {
+      const now = Date.now()
+      if (now - this.#heard > SILENCE) this.#end(`${gate[0]} has not answered within ${SILENCE / 1000} s`)
+      else if (now > until) this.#end(`nothing was decided within ${WAIT / 1000} s`)
+      else this.#call("ping").catch(() => {})
+    }, PING)
+    try {
+      const got = await this.#call("tools/call", { name: "decide", arguments: question })
+      const text = (got?.content ?? []).map((part) => part.text ?? "").join("")
+      if (got?.isError) throw new Error(text)
+      return text
+    } finally {
+      clearInterval(watch)
+    }
+  }
+
+  #send(message) {
+    this.child.stdin.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\n")
+  }
+
+  #call(method, params) {
+    if (this.over) return Promise.reject(new Error(this.over))
+    const id = this.#next++
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject })
+      this.#send({ id, method, params })
+    })
+  }
+
+  #read(text) {
+    this.#heard = Date.now()
+    const lines = (this.#rest + text).split("\n")
+    this.#rest = lines.pop()
+    for (const line of lines) {
+      let said
+      try {
+        said = JSON.parse(line)
+      } catch {
+        return this.#end(`${gate[0]} has said something that is no JSON`)
+      }
+      const asked = this.#waiting.get(said.id)
+      if (said.method || !asked) continue
+      this.#waiting.delete(said.id)
+      if (said.error) asked.reject(new Error(said.error.message))
+      else asked.resolve(said.result)
+    }
+  }
+
+  // #end refuses all that waits. The next call starts another process.
+  #end(why) {
+    if (this.over) return
+    this.over = why
+    this.child.kill("SIGKILL")
+    for (const asked of this.#waiting.values()) asked.reject(new Error(why))
+    this.#waiting.clear()
+  }
+}
+
+// One process answers for all of opencode's folders.
+let asker
+const ask = (question) => {
+  if (!asker || asker.over) asker = new Asker()
+  return asker.ask(question)
+}
+
+// frozen keeps a hook that runs afterwards from changing what was allowed.
+const frozen = (value) => {
+  if (value && typeof value === "object") {
+    Object.freeze(value)
+    Object.values(value).forEach(frozen)
+  }
+  return value
+}
+
+// plain is a name as opencode writes it in the name of a tool.
+const plain = (name) => name.replace(/[^a-zA-Z0-9_-]/g, "_")
+
+// behind reports whether the entry of a server starts the proxy as ocipd entered it, or a server
+// of the daemon itself. A project's settings can have changed it.
+const behind = (name, server) => {
+  const begins = (words) => server.command.length > words.length && words.every((word, i) => server.command[i] === word)
+  return server?.type === "local" && Array.isArray(server.command) && (begins([...proxied, "--name", name, "--"]) || begins(served)) &&
+    !Object.keys(server.environment ?? {}).some((variable) => steers.test(variable))
+}
+
+export const ocipd = async ({ client, directory }) => {
+  let settings = {}
+  let own
+
+  // where finds the MCP server of a tool. It is undefined unless one server alone can have the tool.
+  const where = async (tool) => {
+    own ??= (await client.tool.ids({ throwOnError: true })).data
+    const { data } = await client.mcp.status({ throwOnError: true })
+    const names = Object.keys({ ...settings.mcp, ...data }).filter((name) => tool.startsWith(plain(name) + "_"))
+    return names.length === 1 && !own.includes(tool) ? names[0] : undefined
+  }
+
+  return {
+    config: (merged) => {
+      settings = merged
+    },
+    "tool.execute.before": async (input, output) => {
+      const name = await Promise.race([where(input.tool).catch(() => undefined), new Promise((late) => setTimeout(late, LOOK).unref())])
+      if (name !== undefined && behind(name, settings.mcp?.[name])) return // the proxy asks
+      const tool = name === undefined ? input.tool : `mcp__${name}__${input.tool.slice(plain(name).length + 1)}`
+      let said
+      try {
+        said = JSON.parse(await ask({ event: "PreToolUse", tool, input: output.args ?? {}, cwd: directory, session: input.sessionID, call: input.callID }))
+      } catch (error) {
+        throw new Error(`ocipd: ${input.tool} was not called, since it could not be decided: ${error.message}. Do not retry.`)
+      }
+      if (said === null || typeof said !== "object" || Object.keys(said).length > 0) {
+        throw new Error(said?.hookSpecificOutput?.permissionDecisionReason ?? `ocipd: ${input.tool} was not called, since the answer is not understood. Do not retry.`)
+      }
+      frozen(output.args)
+    },
+  }
+}
