@@ -74,6 +74,9 @@ const BUILT_IN = {
   },
 };
 
+/** Whether a setting can say something: it has spaces, signs beyond ASCII, members, or is longer than a name or a path. */
+const saysText = (value) => (typeof value === "string" ? /[^!-~]/.test(value) || value.length > 128 : typeof value === "object" && value !== null);
+
 /** A parameter of a tool that is not known here, unless it says nothing. */
 const unknown = (how, p) => Object.keys(p ?? {}).find((name) => name !== "_ocip" && p[name] !== undefined && p[name] !== null && p[name] !== "" && typeof p[name] !== "boolean" &&
   ![...how.texts, ...how.at, ...(how.settings ?? []), ...(how.with ?? [])].includes(name));
@@ -128,6 +131,8 @@ export function sender(config = {}) {
     }
     // An agent's own sessions are no other principal.
     if (session.startsWith(`agent:${ctx.agentId}:`)) return null;
+    const said = (how.settings ?? []).find((name) => saysText(params[name]));
+    if (said) return { wrong: `${tool} is refused: ${said} has a text in it, about which nobody decides` };
     const rest = { ...params };
     for (const name of ["_ocip", ...found, ...how.at, ...(how.settings ?? [])]) delete rest[name];
     if (action === "send") delete rest.action;

@@ -272,7 +272,7 @@ test("no parameter leads a message to another place than the decided one", async
   const says = (params, tool = "message") => g.beforeTool(call({ message: "hi", ...params }, tool), alice);
   for (const [params, reason, tool] of [
     [{ channel: "telegram", target: "7", gatewayUrl: "wss://rival.example" }, /gatewayUrl/],
-    [{ channel: "telegram", target: "7", chatGuid: "8" }, /chatGuid/],
+    [{ channel: "telegram", target: "7", chatId: "8" }, /chatId/],
     [{ channel: "feishu", target: "7", replyTo: "om_8" }, /replyTo/],
     [{ channel: "line", target: "7", threadId: "8" }, /threadId/],
     [{ channel: "Discord", target: "7", threadId: "8" }, /threadId/],
@@ -299,7 +299,9 @@ test("another agent gets no conversation, no attachment and no label that nobody
   assert.match((await spawn({ label: "I promise to pay." })).blockReason, /HELD/);
   assert.match((await g.beforeTool(call({ agentId: "bob", label: "x", message: "hi" }), alice)).blockReason, /label/);
   assert.match((await g.beforeTool(call({ agentId: "bob", sessionKey: "agent:alice:main", message: "hi" }), alice)).blockReason, /two agents/);
-  assert.ok((await spawn({ cwd: "/", model: "m", mode: "run" })).params);
+  assert.match((await spawn({ cwd: "/tmp/We accept your offer" })).blockReason, /cwd has a text/);
+  assert.match((await spawn({ model: { note: "x" } })).blockReason, /model has a text/);
+  assert.ok((await spawn({ cwd: "/", model: "m", mode: "run", timeoutSeconds: 3 })).params);
 });
 
 test("the settings of the plugin replace no built-in tool", async () => {
