@@ -20,5 +20,5 @@
 // events wait for the handlers. If more come, nothing is read until a handler ends, answers
 // included.
 //
-// docs/reference/protocol describes the protocol.
+// docs/guides/apps.md is the guide, and docs/reference/protocol describes the protocol.
 package client

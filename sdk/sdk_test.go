@@ -152,7 +152,18 @@ func needs(t *testing.T, name string) {
 	}
 }
 
+// begin starts a daemon and runners.
 func begin(t *testing.T, command []string) *trial {
+	r := place(t)
+	r.serve()
+	// The daemon lets no process operate it that has an app, so the operator's is one of its own.
+	r.apps, r.operator = r.start(command), r.start(command)
+	return r
+}
+
+// place is a configuration in a directory of its own.
+func place(t *testing.T) *trial {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "ocipd")
 	if err != nil {
 		t.Fatal(err)
@@ -183,15 +194,6 @@ func begin(t *testing.T, command []string) *trial {
 	r.ocipd("policy", "new", dir+"/policy")
 	_ = os.Remove(dir + "/policy/my_tool_rules_test.rego")
 	r.write("policy/my_tool_rules.rego", toolRules)
-	r.serve()
-	t.Cleanup(func() {
-		_ = r.daemon.Process.Signal(os.Interrupt)
-		if err := r.daemon.Wait(); err != nil {
-			t.Errorf("the daemon ended with %v", err)
-		}
-	})
-	// The daemon lets no process operate it that has an app, so the operator's is one of its own.
-	r.apps, r.operator = r.start(command), r.start(command)
 	return r
 }
 
@@ -253,8 +255,12 @@ func (r *trial) write(name, text string) {
 	}
 }
 
+// serve starts the daemon. The last one is ended after the test.
 func (r *trial) serve() {
 	r.Helper()
+	if r.daemon == nil {
+		r.Cleanup(r.end)
+	}
 	// On a busy machine a policy and an interceptor exceed their usual limits, and deny.
 	r.daemon = exec.CommandContext(context.Background(), filepath.Join(programs.dir, "ocipd"), "serve", "--config", r.dir+"/ocipd.yaml", "--set", "policy.timeout=20s", "--set", "hooks.answer=20s")
 	r.daemon.Env = r.env
@@ -262,6 +268,14 @@ func (r *trial) serve() {
 		r.Fatal(err)
 	}
 	r.ocipd("status", "--wait", "30s")
+}
+
+// end ends the daemon that runs.
+func (r *trial) end() {
+	_ = r.daemon.Process.Signal(os.Interrupt)
+	if err := r.daemon.Wait(); err != nil {
+		r.Errorf("the daemon ended with %v", err)
+	}
 }
 
 func (r *trial) ocipd(args ...string) string {
