@@ -216,7 +216,7 @@ var (
 )
 
 // kinds are the languages of blocks without shell commands.
-var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff", "ts"}
+var kinds = []string{"text", "yaml", "json", "rego", "ini", "prose", "diff", "go", "js", "python", "ts"}
 
 // readDocument reads a page, and reports everything in it that could be an untested command.
 func readDocument(text string) (d *document, faults []string) {

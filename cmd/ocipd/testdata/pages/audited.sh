@@ -1,6 +1,6 @@
 # A daemon with two agents that has decided something of each kind: sent, refused, held and
 # approved by a person. The examples are beside it.
-cp -r "$PAGES/../../../../examples" .
+cp -r "$PAGES/../../../../examples" "$PAGES/../../../../sdk" .
 configuration <<YAML
 agents:
   - {id: ann, instance_id: agent-ann-1, user_id: ann, org_unit: engineering, tenant_id: acme}

@@ -1,1 +1,1 @@
-cp -r "$PAGES/../../../../examples" .
+cp -r "$PAGES/../../../../examples" "$PAGES/../../../../sdk" .

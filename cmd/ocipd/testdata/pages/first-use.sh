@@ -6,9 +6,9 @@ account() {
 		kill $(jobs -p)
 		wait
 	fi
-	rm -rf .config .local bot.out examples
+	rm -rf .config .local bot.out examples sdk
 	install -D .bin/ocipd .local/bin/ocipd
-	cp -r "$PAGES/../../../../examples" .
+	cp -r "$PAGES/../../../../examples" "$PAGES/../../../../sdk" .
 	said=0 program=$2
 }
 bot_says() {
