@@ -48,7 +48,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks
 		"tasks.retry.attempts", "tasks.rework.attempts", "tasks.rework.base", "tasks.rework.factor", "tasks.effects.late", "tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
-		"tools", // each agent's, where it is used
+		"tools", "ocip.disclosure_text", // each agent's, where it is used
 	}
 	// Compiled rules cannot be compared; their sources are checked, and the other value
 	// below is one that does not compile.
