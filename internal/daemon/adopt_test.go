@@ -42,7 +42,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"log.level",                                                                          // the logger
 		"audit.keep",                                                                         // retention
 		"audit.redact.members", "audit.redact.patterns", "audit.content", "audit.recipients", // the redactor, the terms' seal
-		"approvals.allowed_signers", "approvals.notify.desktop", "approvals.notify.command", // the terms' signers, notices
+		"approvals.allowed_signers", "approvals.origins", "approvals.notify.desktop", "approvals.notify.command", // the terms' signers, notices
 		"ipc.max_line_bytes", "ipc.max_queue_bytes", "ipc.max_in_flight", "ipc.max_connections", // the server's limits
 		"ipc.max_total_queue_bytes", "ipc.max_connections_per_process",
 		"tasks.actors", "tasks.lease", "tasks.retry.base", "tasks.retry.factor", "tasks.reviews.spec", "tasks.reviews.quality", // the tasks

@@ -68,7 +68,10 @@ func (w *wire) reads(text string) (lines []string, open bool) {
 // queued them for its connection. Others stay, on the same connection, and those that were taken
 // back come when the pause ends.
 func TestPauseReachesQueuesOfConnections(t *testing.T) {
-	h := build(t, moving)
+	h := plot(t, moving)
+	said := h.observe()
+	h.start()
+	t.Cleanup(h.stop)
 	telegram := h.deaf()
 	alice, bob := h.agent("@acme/alice"), h.agent("@acme/bob")
 	h.fills(alice, "of alice")
@@ -86,6 +89,10 @@ func TestPauseReachesQueuesOfConnections(t *testing.T) {
 	got, open := telegram.reads(last.DispatchID)
 	if len(got) > 0 {
 		t.Errorf("it reads the last message %d times", len(got))
+	}
+	closed := said.FilterMessage("a connection was to get a text that may not be sent any more: closing it").Len()
+	if open && closed != 0 || !open && closed != 1 {
+		t.Errorf("the connection is open: %t, and the log says %d times that it was closed", open, closed)
 	}
 	h.pause("resume", nil)
 	if !open {

@@ -536,9 +536,13 @@ func (c *conn) leave(id string, cost int) (others bool) {
 	return others
 }
 
-// onWriteError ends a connection whose other end is gone.
-func (c *conn) onWriteError(error) {
-	c.to(stateClosed)
+// onWriteError ends a connection whose other end is gone, or that a message was taken back from.
+func (c *conn) onWriteError(why error) {
+	if c.to(stateClosed) && errors.Is(why, errTakenBack) {
+		uid, _, pid := c.peer.Credentials()
+		c.server.metrics.Ended(metrics.TakenBack)
+		c.server.log.Warn("a connection was to get a text that may not be sent any more: closing it", zap.Int32("pid", pid), zap.Uint32("uid", uid), zap.String("reason", metrics.TakenBack))
+	}
 	c.hangUp()
 }
 

@@ -118,6 +118,10 @@ func (p *pieces) put(frames []byte) bool {
 // errEnded means that the connection is over.
 var errEnded = errors.New("the connection has ended")
 
+// errTakenBack means that the connection is over because a text that may not be sent any more was half
+// written, or in an answer.
+var errTakenBack = errors.New("a text was taken back")
+
 func newOutQueue(socket *net.UnixConn, limit int, ascii bool, now func() time.Time, onError func(error), onOverflow func() []byte) *outQueue {
 	return &outQueue{socket: socket, limit: limit, ascii: ascii, now: now, onError: onError, onOverflow: onOverflow}
 }

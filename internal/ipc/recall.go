@@ -26,7 +26,7 @@ func (q *outQueue) recall() (back []gate.Recallable, ended bool) {
 	}
 	if !whole {
 		q.deadline(0)
-		q.die(errEnded)
+		q.die(errTakenBack)
 	}
 	if q.writer == writerHalted {
 		q.writer = writerIdle

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -132,8 +133,8 @@ func TestRecallEndsTheConnection(t *testing.T) {
 			if back, ended := q.recall(); !ended || len(back) > 0 {
 				t.Errorf("%d messages were taken back, ended %t", len(back), ended)
 			}
-			if err := <-e.errors; err == nil {
-				t.Error("the connection did not end")
+			if err := <-e.errors; !errors.Is(err, errTakenBack) {
+				t.Errorf("the connection ends by %v", err)
 			}
 			ours.Close()
 			got, err := io.ReadAll(theirs)

@@ -73,6 +73,8 @@ const (
 	NotRead = "not_read"
 	// NotReadOfAll: too much output waited for all readers, and most of it for this one.
 	NotReadOfAll = "not_read_of_all"
+	// TakenBack: a text that may not be sent any more was half written, or in an answer.
+	TakenBack = "taken_back"
 	// NotFinished: the unfinished lines of all connections took too much memory, and its own most.
 	NotFinished = "not_finished"
 	// PushedOut: a new connection came at a limit, and this one gave way.
@@ -113,7 +115,7 @@ func New(w Words) *Set {
 	s.deliveries = s.counted("ocipd_deliveries_total", "What became of messages that were let through.", "result", Handed, Delivered, Failed, Expired)
 	s.held = s.counters("ocipd_holds_total", "Messages that began to wait for a person.").WithLabelValues()
 	s.accepted = s.counted("ocipd_connections_total", "Connections that were served.", "socket", SocketApps, SocketOperators)
-	s.ended = s.counted("ocipd_connections_ended_total", "Connections that the daemon ended at a limit.", "reason", NotRead, NotReadOfAll, NotFinished, PushedOut, TurnedAway)
+	s.ended = s.counted("ocipd_connections_ended_total", "Connections that the daemon ended at a limit, or to take a message back.", "reason", NotRead, NotReadOfAll, TakenBack, NotFinished, PushedOut, TurnedAway)
 	s.refused = s.counted("ocipd_refused_lines_total", "Lines that were refused before a method was called.", "reason", TooLong, Malformed, UnknownMethod, NotAdmitted)
 	s.requests = s.counters("ocipd_requests_total", "Requests that were answered, by method and code.", "method", "code")
 	s.errors = s.counters("ocipd_request_errors_total", "Requests that were answered with an error, by code.", "code")

@@ -58,7 +58,7 @@ func TestExposition(t *testing.T) {
 	}
 	s.Accepted(SocketApps)
 	s.Accepted(SocketOperators)
-	for _, reason := range []string{NotRead, NotReadOfAll, NotFinished, PushedOut, TurnedAway} {
+	for _, reason := range []string{NotRead, NotReadOfAll, TakenBack, NotFinished, PushedOut, TurnedAway} {
 		s.Ended(reason)
 	}
 	for _, reason := range []string{TooLong, Malformed, UnknownMethod, NotAdmitted} {

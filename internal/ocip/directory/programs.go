@@ -16,6 +16,8 @@ func Programs() []Program {
 		{"Claude Code", "claude", "claude-code"},
 		{"Codex", "codex", "codex"},
 		{"Gemini CLI", "gemini", "gemini-cli"},
+		{"Copilot CLI", "copilot", "copilot"},
+		{"Cursor", "cursor-agent", "cursor"},
 		{"OpenCode", "opencode", "opencode"},
 		{"Goose", "goose", "goose"},
 	}
