@@ -226,4 +226,8 @@ func TestCarrierWithoutRight(t *testing.T) {
 	if log := a.ocipd("audit", "query", "--all", "--json"); !strings.Contains(log, `"event":"failed"`) {
 		t.Errorf("on record is\n%s", log)
 	}
+	// The failed message has used its round: the sender cannot know that the other side has not.
+	if list := a.ocipd("exchanges", "list", "--json"); !strings.Contains(list, `"round":1`) {
+		t.Errorf("the exchanges are\n%s", list)
+	}
 }
