@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/mirror"
 	"github.com/openclawos/ocipd/internal/store"
@@ -349,6 +350,8 @@ func addTask(change *store.Change, fields task.Fields, now time.Time, open bool)
 	if err != nil {
 		return err
 	}
+	// The daemon compares the rows with the log when it starts.
+	row.Parts.Spec(fold.Kept{}, t.Specs[0].Version)
 	change.Add(row.Rows())
 	change.Add(taskstore.Part{TaskID: t.ID, Kind: task.KindSpec, ID: "1", Body: body}.Rows())
 	change.Records = append(change.Records, &audit.Record{

@@ -367,6 +367,10 @@ func TestModelApproves(t *testing.T) {
 	s.want("it cannot be approved: its rounds are used up", "  ID ", "  blocked       its rounds are used up")
 	// A decision on a page is about that page, wherever the list is.
 	s.decider.all[one.ApprovalID].Approvable = true
+	// What keeps it from being approved is shown also if it may go away again.
+	s.keys("enter")
+	s.want("  blocked       its rounds are used up")
+	s.keys("esc")
 	s.keys("enter", "d", "y")
 	if taken := s.decided(); len(taken) != 1 || taken[0].ApprovalID != one.ApprovalID || taken[0].Decision != api.DecideDeny {
 		t.Errorf("took %+v", taken)

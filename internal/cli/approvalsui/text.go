@@ -137,7 +137,8 @@ func (p *approvalText) title(a *api.Approval) {
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
-	if a.State == api.ApprovalPending && !a.Approvable {
+	// An effect whose files differ can be approved again once they are put back.
+	if a.State == api.ApprovalPending && (!a.Approvable || a.Blocked != "") {
 		p.Tinted("blocked", term.Red, cannotApprove(a))
 	}
 }

@@ -34,8 +34,11 @@ func next(e *taskapi.Error) (lines []string) {
 
 // nextFor is the command that makes a guard hold, in a phase.
 func nextFor(g task.Guard, phase task.Phase) string {
-	if phase == task.ReadyToResume && (g == task.NoEffect || g == task.Unapproved) {
+	switch {
+	case phase == task.ReadyToResume && (g == task.NoEffect || g == task.Unapproved):
 		return "ocipd task effect run --task TASK --key KEY"
+	case phase == task.ReadyToResume && g == task.Approved:
+		return "ocipd task transition TASK awaiting_approval, once its approval is used, revoked (ocipd approvals deny) or expired"
 	}
 	return map[task.Guard]string{
 		task.Complete:   "ocipd task update TASK -f SPEC",

@@ -171,9 +171,14 @@ func (t *command) show(v *taskapi.View) error {
 	reviewRows(v, row)
 	effectRows(v, row)
 	for _, o := range v.Transitions {
-		if o.Allowed {
+		switch {
+		case o.Allowed && o.Via == task.ByCloseCircuit:
+			row("may go to", "%s, by ocipd task circuit close --to %s", o.To, o.To)
+		case o.Allowed && o.Via == task.ByOpenCircuit:
+			row("may go to", "%s, by ocipd task circuit open", o.To)
+		case o.Allowed:
 			row("may go to", "%s", o.To)
-		} else {
+		default:
 			row("not yet to", "%s: it needs %s", o.To, task.Needs(o.Guards))
 		}
 	}
