@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/task"
@@ -17,19 +18,34 @@ const (
 	maxGoalLines   = 5
 	maxContextList = 16
 	maxContextText = 200
+	maxContextKey  = 256
 )
+
+// clipped shortens a text to a number of bytes, and further where its JSON form is longer than half
+// as many again: a control character takes six bytes there. The context as a whole takes at most
+// 64 KiB by that.
+func clipped(s string, most int) string {
+	s = text.Clip(s, most)
+	for {
+		quoted, err := jsontext.AppendQuote(nil, s)
+		if err != nil || len(quoted) <= most*3/2 {
+			return s
+		}
+		s = text.Clip(s, len(s)*3/4)
+	}
+}
 
 // contextOf returns the present context of an effect.
 func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalContext {
 	c := &taskapi.ApprovalContext{
-		Title: at.Title, SpecVersion: at.Spec().Version, Revision: at.ArtifactRevision, LeftOut: make(map[string]int),
+		Title: clipped(at.Title, maxContextKey), SpecVersion: at.Spec().Version, Revision: at.ArtifactRevision, LeftOut: make(map[string]int),
 		Artifacts: []taskapi.ContextArtifact{}, Reviews: []taskapi.ContextReview{}, Effects: []taskapi.ContextEffect{},
 		Gates:   taskapi.Gates{Spec: at.Gate(task.ReviewSpec, r.SpecReviews), Quality: at.Gate(task.ReviewQuality, r.QualityReviews)},
 		Planned: taskapi.ContextPlanned{By: e.PlannedBy, At: e.At, Late: e.Late},
 	}
 	goal := slices.Collect(strings.Lines(at.Spec().Goal))
 	for i, line := range goal[:min(len(goal), maxGoalLines)] {
-		if c.Goal += text.Clip(strings.TrimRight(line, "\n"), maxContextText); i < min(len(goal), maxGoalLines)-1 {
+		if c.Goal += clipped(strings.TrimRight(line, "\n"), maxContextText); i < min(len(goal), maxGoalLines)-1 {
 			c.Goal += "\n"
 		}
 	}
@@ -39,13 +55,13 @@ func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalCo
 	}
 	for i := range at.Artifacts {
 		if a := &at.Artifacts[i]; a.Work && a.Current && room(c, "artifacts", len(c.Artifacts)) {
-			c.Artifacts = append(c.Artifacts, taskapi.ContextArtifact{URI: text.Clip(a.URI, maxContextText), Digest: a.Digest, Undeclared: a.Undeclared})
+			c.Artifacts = append(c.Artifacts, taskapi.ContextArtifact{URI: clipped(a.URI, maxContextText), Digest: a.Digest, Undeclared: a.Undeclared})
 		}
 	}
 	for i := range at.Effects {
 		o := &at.Effects[i]
 		if o.ID != e.ID && o.State != task.EffectCancelled && room(c, "effects", len(c.Effects)) {
-			c.Effects = append(c.Effects, taskapi.ContextEffect{Key: o.Key, Kind: o.Kind, State: o.State, RequestedAction: text.Clip(o.RequestedAction, maxContextText), Late: o.Late})
+			c.Effects = append(c.Effects, taskapi.ContextEffect{Key: clipped(o.Key, maxContextKey), Kind: clipped(o.Kind, maxContextText), State: o.State, RequestedAction: clipped(o.RequestedAction, maxContextText), Late: o.Late})
 		}
 	}
 	findings := 0
@@ -59,13 +75,13 @@ func contextOf(at *task.Task, e *task.Effect, r *task.Rules) *taskapi.ApprovalCo
 		if !room(c, "reviews", len(c.Reviews)) {
 			continue
 		}
-		one := taskapi.ContextReview{Type: w.Type, Actor: w.Actor, Verdict: w.Verdict, Summary: text.Clip(w.Summary, maxContextText), Findings: []task.Finding{}}
+		one := taskapi.ContextReview{Type: w.Type, Actor: w.Actor, Verdict: w.Verdict, Summary: clipped(w.Summary, maxContextText), Findings: []task.Finding{}}
 		for _, f := range w.Findings {
 			if !room(c, "findings", findings) {
 				continue
 			}
 			findings++
-			f.Message, f.File, f.URI = text.Clip(f.Message, maxContextText), text.Clip(f.File, maxContextText), text.Clip(f.URI, maxContextText)
+			f.Message, f.File, f.URI = clipped(f.Message, maxContextText), clipped(f.File, maxContextText), clipped(f.URI, maxContextText)
 			one.Findings = append(one.Findings, f)
 		}
 		c.Reviews = append(c.Reviews, one)
