@@ -284,7 +284,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"placeholder of an agent", agent("disclosure_text: 'by {runtime'"), `agents[0].disclosure_text: want { and } only around the name of a placeholder, {user} or {runtime}, got "by {runtime"`},
 		{"no disclosure", "ocip: {disclosure_text: ''}", `ocip.disclosure_text: want a sentence that says who sends`},
 		{"no disclosure of an agent", agent("disclosure_text: ''"), `agents[0].disclosure_text: want a sentence that says who sends`},
-		{"two lines of disclosure", `ocip: {disclosure_text: "one\ntwo"}`, `ocip.disclosure_text: want one line of characters that show, got "one‹U+000A›two"`},
+		{"two lines of disclosure", `ocip: {disclosure_text: "one\ntwo"}`, `ocip.disclosure_text: want one line of characters that show, got "one\ntwo"`},
 		{"match", "ocip: {commitment: {match: exact}}", `want one of word, substring`},
 		{"enforcement", "ocip: {commitment: {enforcement: warn}}", `want one of enforce, monitor`},
 		{"content", "audit: {content: none}", `want one of digest, held, full`},

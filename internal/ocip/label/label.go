@@ -69,7 +69,7 @@ func Check(s string) error {
 	case len(s) > maxText:
 		return fmt.Errorf("want at most %d bytes, got %d", maxText, len(s))
 	case !text.Showable(s):
-		return fmt.Errorf("want one line of characters that show, got %q", text.Visible(s))
+		return fmt.Errorf("want one line of characters that show, got %q", s)
 	case strings.TrimSpace(s) != s:
 		return fmt.Errorf("want no blank at either end, got %q", s)
 	}
