@@ -24,8 +24,8 @@ type a2aPeer struct {
 	got []string
 	// late, if set, is closed to let a slow answer go on.
 	late chan struct{}
-	// extra is a further interface of the card.
-	extra string
+	// sign, if set, makes the signature of a card.
+	sign func(card string) string
 }
 
 func newA2APeer(t *testing.T) *a2aPeer {
@@ -36,9 +36,15 @@ func newA2APeer(t *testing.T) *a2aPeer {
 }
 
 func (p *a2aPeer) card() string {
-	return fmt.Sprintf(`{"name":"Peer","description":"Answers questions.","version":"1","capabilities":{"streaming":true,"pushNotifications":true},"skills":[],"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],
+	card := fmt.Sprintf(`{"name":"Peer","description":"Answers questions.","version":"1","capabilities":{"streaming":true,"pushNotifications":true},"skills":[],"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],
 		"supportedInterfaces":[{"url":"%[1]s/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":"%[1]s/rest","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"},
-		{"url":"127.0.0.1:9","protocolBinding":"GRPC","protocolVersion":"1.0"}%[2]s],"signatures":[{"protected":"e30","signature":"AA"}]}`, p.URL, p.extra)
+		{"url":"http://127.0.0.1:9/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":"127.0.0.1:9","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, p.URL)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sign != nil {
+		card = strings.TrimSuffix(card, "}") + `,"signatures":[` + p.sign(card) + "]}"
+	}
+	return card
 }
 
 func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,6 +90,12 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":"other","result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}}`)
 	case strings.Contains(m.Method, "Streaming"), r.URL.Path == "/rest/message:stream":
 		w.Header().Set("Content-Type", "text/event-stream")
+		if strings.Contains(text, "in pieces") {
+			for _, piece := range []string{"The key is AKIAIOSF", "ODNN7EXAMPLF"} {
+				fmt.Fprintf(w, "data: %s\n\n", say(fmt.Sprintf(`{"artifactUpdate":{"taskId":"t2","contextId":"c1","append":true,"artifact":{"artifactId":"a2","parts":[{"text":%q}]}}}`, piece)))
+			}
+			return
+		}
 		for _, e := range []string{
 			`{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_WORKING"}}}`,
 			`{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"a1","parts":[{"text":"part one"}]},"lastChunk":true}}`,
@@ -95,6 +107,8 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, say(`{"kind":"message","messageId":"m2","role":"agent","parts":[{"kind":"text","text":"an old answer"}]}`))
 	case m.Method == "GetTask", strings.HasPrefix(r.URL.Path, "/rest/tasks/"):
 		fmt.Fprint(w, say(`{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"artifactId":"a1","parts":[{"text":"part one"}]}]}`))
+	case strings.Contains(text, "promise to be"):
+		fmt.Fprint(w, say(`{"message":{"messageId":"m3","contextId":"c1","role":"ROLE_AGENT","parts":[{"text":"I promise to be done on Friday."}]}}`))
 	default:
 		fmt.Fprint(w, say(`{"message":{"messageId":"m1","contextId":"c1","role":"ROLE_AGENT","parts":[{"text":"the answer"}],"x":1.50}}`))
 	}
@@ -282,7 +296,7 @@ func TestA2AProxyRefuses(t *testing.T) {
 	message := `{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]`
 	for body, want := range map[string]string{
 		`[` + rpcSend("SendMessage", "m", textPart("hi")) + `]`:                                                                                                             "no batches",
-		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `},"Message":{}}}`: "differ in case",
+		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `},"Message":{}}}`:                                                                "differ in case",
 		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","method":"GetTask","params":{}}`:                                                                                    "duplicate",
 		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `,"Parts":[]}}}`:                                                                  "differ in case",
 		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `,"more":[]}}}`:                                                                   `no member \"message.more\"`,

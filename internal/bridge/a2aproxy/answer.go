@@ -259,7 +259,7 @@ func (d *decided) into(of *shape, doc *node, s *said, known func([sha256.Size]by
 			return toolmap.Unclear("the text was rewritten, and the answer has none")
 		}
 	} else {
-		texts, err := spread(d.Content.Inspect(), d.label(), d.call.Sizes, d.call.Sum)
+		texts, err := spread(d.Content.Inspect(), d.label(), s.sizes, s.glued, d.call.Sum)
 		if err != nil {
 			return err
 		}

@@ -30,8 +30,11 @@ type said struct {
 	texts, blobs []*node
 	// files are the contents of the blobs.
 	files []*node
-	// sizes are the lengths of the texts in the content, in bytes.
+	// sizes are the lengths of the texts in the content, in bytes. A text of glued follows the
+	// one before without a break: both are pieces of one artifact.
 	sizes   []int
+	glued   map[int]bool
+	glue    bool
 	content string
 	// whole is set if there are no texts. Then the content is the rest, and is the same before
 	// and after the decision.
@@ -59,7 +62,7 @@ type kept struct {
 // say reads a request or an answer of the form s. known reports messages and artifacts that
 // were decided before; they are left out. passes reports ids that need no decision.
 func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]byte) bool, passes func(string) bool) (*said, error) {
-	out := &said{rest: objectNode()}
+	out := &said{rest: objectNode(), glued: make(map[int]bool)}
 	s = s.of(n)
 	copied := n.clone()
 	var rest []*node // units, in copies
@@ -82,7 +85,12 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 	}
 	inner := &visitor{strict: strict, leaf: collect}
 	var failed error
-	v := &visitor{strict: strict, leaf: collect, unit: func(of *shape, unit *node) bool {
+	artifact := ""
+	v := &visitor{strict: strict, leaf: collect, open: func(n *node) {
+		of, more := textOf(n.get("artifact"), "artifactId"), n.get("append")
+		out.glue = of != "" && of == artifact && more != nil && more.kind == 't' && len(out.texts) > 0
+		artifact = of
+	}, unit: func(of *shape, unit *node) bool {
 		sum := unit.digest()
 		out.digests = append(out.digests, sum)
 		if known(sum) {
@@ -116,7 +124,10 @@ func (out *said) collect(at string, l leaf, n *node, strict bool, passes func(st
 	case l == aPush:
 		return false, fmt.Errorf("%s: push notifications are not decided: %s", at, noPush)
 	case l == aText:
-		out.texts, out.fresh = append(out.texts, n), true
+		if out.glue {
+			out.glued[len(out.texts)] = true
+		}
+		out.texts, out.fresh, out.glue = append(out.texts, n), true, false
 	case l == bytesOf:
 		out.blobs, out.fresh = append(out.blobs, n), true
 	case l == anID && passes(n.text), !n.says():
@@ -130,9 +141,12 @@ func (out *said) collect(at string, l leaf, n *node, strict bool, passes func(st
 // finish makes the content and the rest. A request keeps its whole form, so that it can be
 // made again.
 func (out *said) finish(name string, request bool, whole *node, units, loose []*node) {
-	var content []string
-	for _, t := range out.texts {
-		content = append(content, t.text)
+	var content strings.Builder
+	for i, t := range out.texts {
+		if i > 0 && !out.glued[i] {
+			content.WriteString(between)
+		}
+		content.WriteString(t.text)
 		out.sizes = append(out.sizes, len(t.text))
 		*t = *nullNode()
 	}
@@ -151,7 +165,7 @@ func (out *said) finish(name string, request bool, whole *node, units, loose []*
 			out.rest.set(fmt.Sprintf("other%d", i), l)
 		}
 	}
-	if out.content = strings.Join(content, between); out.content == "" {
+	if out.content = content.String(); out.content == "" {
 		out.whole, out.sizes = true, nil
 		out.content = name + " " + string(out.rest.write(nil))
 	}
@@ -280,13 +294,15 @@ func around(content, label string, length int, sum uint32) (before, as, after st
 
 // spread divides a decided content among the texts again. A text that a person or an
 // interceptor has rewritten can only be that of a single part.
-func spread(content, label string, sizes []int, sum uint32) ([]string, error) {
+func spread(content, label string, sizes []int, glued map[int]bool, sum uint32) ([]string, error) {
 	length := -len(between)
-	for _, n := range sizes {
+	for i, n := range sizes {
 		if n < 0 {
 			return nil, toolmap.Unclear("the texts were rewritten")
 		}
-		length += n + len(between)
+		if length += n; !glued[i] {
+			length += len(between)
+		}
 	}
 	before, as, after, ok := around(content, label, length, sum)
 	switch {
@@ -300,8 +316,10 @@ func spread(content, label string, sizes []int, sum uint32) ([]string, error) {
 		if n > len(as) {
 			return nil, toolmap.Unclear("the texts were rewritten")
 		}
-		texts[i] = as[:n]
-		as = strings.TrimPrefix(as[n:], between)
+		texts[i], as = as[:n], as[n:]
+		if !glued[i+1] {
+			as = strings.TrimPrefix(as, between)
+		}
 	}
 	texts[0] = before + texts[0]
 	texts[len(texts)-1] += after
@@ -368,7 +386,7 @@ func (d *decided) request() (*method, *node, error) {
 	}
 	var texts []string
 	if len(d.call.Sizes) > 0 {
-		if texts, err = spread(content, d.label(), d.call.Sizes, d.call.Sum); err != nil {
+		if texts, err = spread(content, d.label(), d.call.Sizes, nil, d.call.Sum); err != nil {
 			return nil, nil, err
 		}
 	}

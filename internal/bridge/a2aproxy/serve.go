@@ -278,7 +278,7 @@ func (p *memory) exchangeFor(q *request) api.Object {
 		}
 	}
 	if begins && q.method.decided == asMessage {
-		return api.Object{"new": []byte("true")}
+		return api.Object{"new": []byte("true"), "ownTurn": []byte("true")}
 	}
 	return nil
 }
