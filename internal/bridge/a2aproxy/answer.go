@@ -171,14 +171,14 @@ func (p *memory) isOwn(id string) bool { return id == "" || isPlain(id) }
 
 // note remembers which exchange the tasks and conversations of an answer belong to.
 func (p *memory) note(q *request, of *shape, doc *node) {
-	_ = (&visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(n *node) {
+	_ = (&visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(_ string, n *node) {
 		p.belongsTo(q, n.get("contextId"), n.get("taskId"), n.get("id"))
 	}}).walk("", of, doc) // it was walked before
 }
 
 // answerOf has an answer of the agent decided.
 func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) *gatelink.Refusal {
-	strip := &visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(n *node) { takeEnvelope(n) }}
+	strip := &visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(_ string, n *node) { takeEnvelope(n) }}
 	if err := strip.walk("", of, doc); err != nil {
 		return bad("the agent's answer cannot be decided: %v", err)
 	}

@@ -75,8 +75,8 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 		return err
 	}
 	// The extension's member is read apart from the rest.
-	strip := &visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(n *node) {
-		if e := takeEnvelope(n); e != nil && out.envelope == nil {
+	strip := &visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(at string, n *node) {
+		if e := takeEnvelope(n); e != nil && out.envelope == nil && !isPast(at) {
 			out.envelope = e
 		}
 	}}
@@ -86,7 +86,7 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 	inner := &visitor{strict: strict, leaf: collect}
 	var failed error
 	artifact := ""
-	v := &visitor{strict: strict, leaf: collect, open: func(n *node) {
+	v := &visitor{strict: strict, leaf: collect, open: func(_ string, n *node) {
 		of, more := textOf(n.get("artifact"), "artifactId"), n.get("append")
 		out.glue = of != "" && of == artifact && more != nil && more.kind == 't' && len(out.texts) > 0
 		artifact = of
@@ -111,7 +111,11 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 		return nil, err
 	}
 	out.finish(name, strict, copied, rest, loose)
-	return out, (&visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(n *node) { out.places = append(out.places, n) }}).walk("", s, n)
+	return out, (&visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(at string, n *node) {
+		if !isPast(at) {
+			out.places = append(out.places, n)
+		}
+	}}).walk("", s, n)
 }
 
 // collect takes a value. more is set for a value that is part of the decision, and is no text
@@ -170,6 +174,9 @@ func (out *said) finish(name string, request bool, whole *node, units, loose []*
 		out.content = name + " " + string(out.rest.write(nil))
 	}
 }
+
+// isPast reports whether a message is a repetition in a task's history, and so its envelope is.
+func isPast(at string) bool { return strings.Contains(at, "history[") }
 
 // says reports whether a free value has a text or anything else of its own.
 func (n *node) says() bool {

@@ -123,7 +123,7 @@ type visitor struct {
 	// unit, if set, is asked about each message and artifact, and reports whether to go in.
 	unit func(s *shape, n *node) bool
 	// open, if set, takes each object that can have the extension's member.
-	open func(n *node)
+	open func(at string, n *node)
 }
 
 // walk visits an object of the protocol.
@@ -139,7 +139,7 @@ func (v *visitor) walk(at string, s *shape, n *node) error {
 		return nil
 	}
 	if s.extended && v.open != nil {
-		v.open(n)
+		v.open(at, n)
 	}
 	for i, name := range n.names {
 		if err := v.member(strings.TrimPrefix(at+"."+name, "."), name, s, n.kids[i]); err != nil {
