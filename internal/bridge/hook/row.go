@@ -18,7 +18,7 @@ type Row struct {
 	// Name is the runtime's name on command lines, and Title the name for people. Program is its
 	// executable.
 	Name, Title, Program string
-	// Least is the oldest version with this form of hooks. Run is the version that was run for this
+	// Least is the oldest version that was seen to have this form of hooks, or zero. Run is the version that was run for this
 	// row, or "" for one of which only the documentation was read.
 	Least [3]int
 	Run   string

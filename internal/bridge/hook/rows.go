@@ -91,7 +91,7 @@ var table = []Row{
 		Off:   []string{"`disableAllHooks` in `~/.copilot/settings.json`"},
 	},
 	{
-		Name: "cursor", Title: "Cursor", Program: "cursor-agent", Least: [3]int{2, 4, 0},
+		Name: "cursor", Title: "Cursor", Program: "cursor-agent",
 		Events: []Event{{Name: "preToolUse", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: `{"permission":"allow"}`}, toolgate.Leave: {Out: `{"permission":"allow"}`},
 			toolgate.Deny: {Out: `{"permission":"deny","user_message":"$reason","agent_message":"$reason"}`},
@@ -104,7 +104,7 @@ var table = []Row{
 		Off:   []string{"its entry in `~/.cursor/hooks.json`"},
 	},
 	{
-		Name: "goose", Title: "Goose", Program: "goose", Least: [3]int{1, 40, 0},
+		Name: "goose", Title: "Goose", Program: "goose",
 		Events: []Event{{Name: "PreToolUse", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: `{"decision":"allow"}`}, toolgate.Leave: {Out: `{"decision":"allow"}`},
 			toolgate.Deny: {Out: `{"decision":"block","reason":"$reason"}`},

@@ -196,6 +196,9 @@ func (p *Plan) mend(notes map[string]note) error {
 // unambiguous refuses servers whose tool names could be confused. A runtime knows a tool by the
 // name of its server, with _ for each other character, two underscores, and the tool's own name.
 func (p *Plan) unambiguous() error {
+	if p.runtime.row != nil {
+		return nil // its row says where a name tells the server
+	}
 	for i := range p.Changes {
 		if p.runtime.toolName == nil {
 			break

@@ -66,10 +66,10 @@ func (p *Place) gateArgs(r *Runtime, without ...string) []string {
 // hookTimeout bounds a hook, in seconds. It is longer than the gate lets a call wait.
 const hookTimeout = 300
 
-// hook returns a group of hooks, in the form of a runtime's settings, that asks the gate.
+// gateHook returns a group of hooks, in the form of a runtime's settings, that asks the gate.
 // It passes the input that every runtime gives a hook, and the values in besides. more
 // holds further members of the hook.
-func hook(matcher string, besides map[string]string, more map[string]any) (string, error) {
+func gateHook(matcher string, besides map[string]string, more map[string]any) (string, error) {
 	input := map[string]string{"event": "${hook_event_name}", "tool": "${tool_name}", "input": "${tool_input}", "cwd": "${cwd}", "session": "${session_id}"}
 	maps.Copy(input, besides)
 	call := map[string]any{"type": "mcp_tool", "server": gateServer, "tool": gateTool, "timeout": hookTimeout, "input": input}
@@ -86,7 +86,7 @@ func isHook(group jsontext.Value) bool {
 			Tool   string `json:"tool"`
 		} `json:"hooks"`
 	}
-	return json.Unmarshal(group, &g) == nil && len(g.Hooks) == 1 && g.Hooks[0].Server == gateServer && g.Hooks[0].Tool == gateTool
+	return json.Unmarshal(group, &g) == nil && len(g.Hooks) == 1 && g.Hooks[0].Server == gateServer && g.Hooks[0].Tool == gateTool || asksHook(group)
 }
 
 // claudeGates enters the gate as a server, and a hook that asks it before each tool call.
@@ -140,7 +140,7 @@ func claudeSettings(p *Place) string {
 }
 
 func claudeHook(file string) (Edit, error) {
-	group, err := hook("*", map[string]string{"call": "${tool_use_id}", "source": "${mcp_server.source}"}, map[string]any{"onFailure": "block"})
+	group, err := gateHook("*", map[string]string{"call": "${tool_use_id}", "source": "${mcp_server.source}"}, map[string]any{"onFailure": "block"})
 	return Edit{File: file, What: "a hook before each call of a tool", items: []settingsfile.Item{&settingsfile.JSON{Path: []string{"hooks", "PreToolUse"}, Ours: isHook, Value: group}}}, err
 }
 
@@ -340,7 +340,7 @@ func readJSONServer(text []byte, s member) (e entry, err error) {
 	if e.args == (span{}) {
 		e.args = span{e.command.end, e.command.end}
 	}
-	e.direct = e.Command != "" && kind != stdioType
+	e.direct, e.kind = e.Command != "" && kind != stdioType, kind
 	for _, m := range list {
 		if !slices.Contains(claudeMembers, m.name) || m.name == "type" && kind != stdioType {
 			e.others = append(e.others, m.name)

@@ -61,11 +61,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		items = append(items, onPrompt)
 	}
 	groups := make(map[string]string)
-	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
+	if groups[codexBefore], err = gateHook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
 		return nil, err
 	}
 	if len(prompted) > 0 {
-		if groups[codexPrompt], err = hook("^mcp__("+strings.Join(prompted, "|")+")__", nil, nil); err != nil {
+		if groups[codexPrompt], err = gateHook("^mcp__("+strings.Join(prompted, "|")+")__", nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -216,10 +216,10 @@ func (p *Place) gateSettings(without, prompts []string) string {
 func codexManaged(r *Runtime, p *Place) ([]Edit, error) {
 	groups := make(map[string]string)
 	var err error
-	if groups[codexBefore], err = hook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
+	if groups[codexBefore], err = gateHook(".*", map[string]string{"call": "${tool_use_id}"}, nil); err != nil {
 		return nil, err
 	}
-	if groups[codexPrompt], err = hook("^mcp__", nil, nil); err != nil {
+	if groups[codexPrompt], err = gateHook("^mcp__", nil, nil); err != nil {
 		return nil, err
 	}
 	server := writeCodexServer(p.Self, slices.Concat(p.Options, []string{gateCommand, runtimeFlag, r.Name}))

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/bridge/hook"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
@@ -49,6 +51,8 @@ type Server struct {
 	direct bool
 	// path leads to the entry in its file, for a runtime whose files have several forms of it.
 	path []string
+	// kind is the type of the server, in the runtime's words.
+	kind string
 	// source is the runtime's name of a list that is neither the user's nor a project's of the user.
 	source string
 	// Map is the tool map that the command line names, or "". A map that the server itself
@@ -123,6 +127,8 @@ type Runtime struct {
 	least [3]int
 	// passes are the environment variables that the runtime passes to its processes; nil for all.
 	passes []string
+	// row is the runtime's row of hooks, for one whose hooks run a command; otherwise nil.
+	row *hook.Row
 	// machine is the file of the machine's settings that lists servers; nil if there is none.
 	machine func(*Place) string
 	// elsewhere finds servers in lists that ocipd does not change.
@@ -169,7 +175,9 @@ type Place struct {
 }
 
 // Runtimes are the known runtimes, in the order of display.
-func Runtimes() []*Runtime { return []*Runtime{claudeCode, codex, openCode, openClaw} }
+func Runtimes() []*Runtime {
+	return slices.Concat([]*Runtime{claudeCode, codex, openCode, openClaw}, hookedRuntimes)
+}
 
 // Find returns the runtime with a name, or nil.
 func Find(name string) *Runtime {
@@ -211,6 +219,12 @@ func Version(ctx context.Context, program string) string {
 	return strings.TrimSpace(line)
 }
 
+// versionNumber finds a version in a program's own words.
+var versionNumber = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
+
+// hookedRuntimes are those with a row of hooks alone.
+var hookedRuntimes = []*Runtime{hooked("gemini"), hooked("copilot"), hooked("cursor"), hooked("goose")}
+
 // Machine reports whether the machine's settings can hold the runtime's gate.
 func (r *Runtime) Machine() bool { return r.managed != nil }
 
@@ -218,8 +232,12 @@ func (r *Runtime) Machine() bool { return r.managed != nil }
 // the runtime's own output.
 func (r *Runtime) Closes(version string) error {
 	var is [3]int
-	if _, err := fmt.Sscanf(strings.TrimLeft(version, "abcdefghijklmnopqrstuvwxyz- "), "%d.%d.%d", &is[0], &is[1], &is[2]); err != nil {
+	number := versionNumber.FindString(version)
+	if _, err := fmt.Sscanf(number, "%d.%d.%d", &is[0], &is[1], &is[2]); err != nil {
 		return fmt.Errorf("cannot tell whether the hooks of %s fail closed: its version is not known (%q)", r.Title, version)
+	}
+	if slices.Compare(is[:], r.least[:]) < 0 && r.row != nil {
+		return fmt.Errorf("%s %s is older than the hooks that ocipd knows of it: %d.%d.%d is needed", r.Title, number, r.least[0], r.least[1], r.least[2])
 	}
 	if slices.Compare(is[:], r.least[:]) < 0 {
 		return fmt.Errorf("the hooks of %s %s fail open: with ocipd stopped every tool would run; %d.%d.%d is needed", r.Title, version, r.least[0], r.least[1], r.least[2])

@@ -144,8 +144,9 @@ func (e *entered) without() (names []string) {
 	var s struct {
 		Args []string `json:"args"`
 	}
+	names = leftOut(e.Value)
 	if e.Name == gateServer && json.Unmarshal([]byte(e.Value), &s) == nil {
-		names = exempted(s.Args)
+		names = append(names, exempted(s.Args)...)
 	}
 	var gate UserGate // of the machine's settings
 	if toml.Unmarshal([]byte(e.Block), &gate) == nil {

@@ -265,6 +265,23 @@ func cut(text []byte, list []part, at int) []byte {
 	return slices.Concat(text[:begin], text[end:])
 }
 
+// Find returns our element of its array. It is an error if there is none.
+func (i *JSON) Find(text []byte) (jsontext.Value, error) {
+	met, left, err := i.walk(text)
+	if err != nil || len(left) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("%s is missing", i.place()))
+	}
+	list, err := parts(text, met[len(met)-1])
+	if err != nil {
+		return nil, err
+	}
+	at := i.find(text, list)
+	if at < 0 {
+		return nil, fmt.Errorf("the entry in %s is missing", i.place())
+	}
+	return valueOf(text, list[at]), nil
+}
+
 // At is the index of our element in its array, or -1.
 func (i *JSON) At(text []byte) (int, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
