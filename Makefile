@@ -120,6 +120,7 @@ e2e: build ## try ocipd mcp and acp with the MCP inspector, Claude Code, Codex, 
 	cd e2e/bridges && npm install --no-save --ignore-scripts --no-audit --no-fund && npm rebuild opencode-ai
 	cd examples/openai-agents && npm ci --ignore-scripts --no-audit --no-fund
 	cd examples/langgraph && npm ci --ignore-scripts --no-audit --no-fund
+	cd e2e/hooks && npm ci --ignore-scripts --no-audit --no-fund
 	OCIPD='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout 60m -tags e2e ./e2e
 	$(MAKE) e2e-witness
 

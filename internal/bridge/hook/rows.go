@@ -71,7 +71,7 @@ var table = []Row{
 		},
 		Gated: []string{"each call of a tool, also of an MCP server, with `-p` as in a terminal"},
 		Open: []string{
-			"calls in a folder that its user does not trust: Gemini CLI runs no hooks there. It then asks its user before calls that change something, calls reading tools without a question, and refuses to start with `-p`",
+			"calls in a folder that its user does not trust: no hooks run there; Gemini CLI asks before calls that change something, and does not start with -p",
 		},
 		Off: []string{"`hooksConfig.enabled: false`, `hooksConfig.disabled`, `/hooks disable-all`, a folder without trust"},
 	},
@@ -88,7 +88,7 @@ var table = []Row{
 			{"it takes longer than the hook's time, or ends well and has said no JSON", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server"},
-		Off:   []string{"`disableAllHooks` in `~/.copilot/settings.json`"},
+		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},
 	},
 	{
 		Name: "cursor", Title: "Cursor", Program: "cursor-agent",

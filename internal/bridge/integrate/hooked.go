@@ -65,7 +65,7 @@ var hookings = map[string]hooking{
 		path:    []string{"hooks", "preToolUse"},
 		group:   `{"type":"command","exec":$program,"args":$words,"timeoutSec":300}`,
 		besides: map[string]string{"version": "1"},
-		offs:    []switching{{"settings.json", []string{"disableAllHooks"}, "true"}, {"hooks/ocipd.json", []string{"disableAllHooks"}, "true"}},
+		offs:    []switching{{"hooks/ocipd.json", []string{"disableAllHooks"}, "true"}},
 	},
 	"cursor": {
 		folder: ".cursor", servers: "mcp.json", hooks: "hooks.json",
@@ -125,7 +125,7 @@ func readHooked(file string, text []byte) ([]entry, error) {
 	}
 	list, err := readClaude(file, text)
 	if err != nil {
-		return nil, commented(file, text, err)
+		return nil, explained(file, text, err)
 	}
 	list = slices.DeleteFunc(list, func(e entry) bool { return e.Scope != "" })
 	for i := range list {
@@ -145,8 +145,8 @@ const localType = "local"
 
 var hookedMembers = []string{"cwd", "trust", "description", "includeTools", "excludeTools", "tools"}
 
-// commented explains an error about a file that has comments.
-func commented(file string, text []byte, err error) error {
+// explained explains an error about a file that has comments.
+func explained(file string, text []byte, err error) error {
 	if bytes.Contains(text, []byte("//")) || bytes.Contains(text, []byte("/*")) {
 		return fmt.Errorf("%w; if these are comments in %s, which JSON does not have, take them out: ocipd changes no file that it cannot read whole", err, file)
 	}
@@ -199,14 +199,14 @@ func hookGates(r *Runtime, p *Place) ([]Edit, error) {
 		i := &settingsfile.JSON{Name: name, Value: value}
 		switch strays, err := i.Strays(text); {
 		case err != nil:
-			return nil, commented(edit.File, text, fmt.Errorf("cannot read %s: %w", edit.File, err))
+			return nil, explained(edit.File, text, fmt.Errorf("cannot read %s: %w", edit.File, err))
 		case len(strays) > 0: // one of the user's stays the user's
 			edit.items = append(edit.items, i)
 		}
 	}
 	if len(bytes.TrimSpace(text)) > 0 {
 		if _, err := members(text, span{0, len(text)}); err != nil {
-			return nil, commented(edit.File, text, fmt.Errorf("%s is no JSON object: %w", edit.File, err))
+			return nil, explained(edit.File, text, fmt.Errorf("%s is no JSON object: %w", edit.File, err))
 		}
 	}
 	return []Edit{edit}, nil

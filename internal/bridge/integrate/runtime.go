@@ -63,6 +63,9 @@ type Server struct {
 // Gated reports whether the daemon decides about messages through the server.
 func (s *Server) Gated() bool { return s.Agent != "" && s.Changed == "" || s.Own }
 
+// Closable reports whether [Runtime.Behind] may gate a server: one over HTTP only if it needs no login.
+func (s *Server) Closable() bool { return s.Command != "" && !s.direct || s.remote != nil }
+
 // Why says briefly why a server is gated or not.
 func (s *Server) Why(p *Place) string {
 	switch {

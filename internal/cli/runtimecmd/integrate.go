@@ -26,10 +26,10 @@ import (
 // integrating is one call of the command that puts a runtime behind the daemon.
 type integrating struct {
 	*command
-	agent, token, key                            string
-	remove, dryRun, asJSON, serversOnly, managed bool
-	who                                          owner
-	tasks                                        []string
+	agent, token, key                                 string
+	remove, dryRun, asJSON, serversOnly, managed, all bool
+	who                                               owner
+	tasks                                             []string
 }
 
 // NewIntegrate returns the commands that put runtimes behind the daemon.
@@ -53,8 +53,10 @@ hooks, opencode by a plugin, which is part of this program. ocipd makes a token 
 
 ocipd changes only the necessary lines in the runtime's own files. --remove undoes this, byte for byte if nobody has changed the file since.
 
-Without a name, list the runtimes of this machine with what is gated, what is open, and why.`,
+Without a name, list the runtimes of this machine with what is gated, what is open, and why, and the command that gates the rest. --all does
+so for each of them but OpenClaw, whose agents' owner has to be named.`,
 		Example: "  ocipd integrate\n" +
+			"  ocipd integrate --all --dry-run\n" +
 			"  ocipd integrate openclaw --user ann --tenant acme-corp\n" +
 			"  ocipd integrate openclaw --tasks lead=main,builder=coder,checker=reader,critic=tester\n" +
 			"  ocipd integrate claude-code --agent alice --dry-run\n" +
@@ -81,6 +83,7 @@ Without a name, list the runtimes of this machine with what is gated, what is op
 	flags.StringVar(&in.who.tenant, "tenant", "", "`NAME` of the owner's company or household (default: ask)")
 	flags.StringSliceVar(&in.tasks, "tasks", nil, "give agents of OpenClaw the tools of actors of tasks: `ACTOR=AGENT,…`")
 	flags.BoolVar(&in.remove, "remove", false, "take the servers out from behind the proxy")
+	flags.BoolVar(&in.all, "all", false, "do it for each runtime of this machine")
 	flags.BoolVar(&in.dryRun, "dry-run", false, "show what would be changed, and change nothing")
 	flags.BoolVar(&in.serversOnly, "servers-only", false, "do not gate calls of the runtime's own tools")
 	flags.BoolVar(&in.managed, "managed", false, "put the hooks into the machine's settings, for all of its users")
@@ -92,6 +95,12 @@ func (in *integrating) run(cmd *cobra.Command, args []string) error {
 	p, err := Place(in.Process)
 	if err != nil {
 		return err
+	}
+	if in.all {
+		if len(args) > 0 || in.tasks != nil || in.who != (owner{}) || in.managed {
+			return cli.Usagef("--all is about each runtime: leave its name, and what is for one alone, out")
+		}
+		return in.everyRuntime(cmd, p)
 	}
 	if len(args) == 0 {
 		if in.agent != "" || in.remove || in.dryRun || in.tasks != nil {
@@ -112,6 +121,44 @@ func (in *integrating) run(cmd *cobra.Command, args []string) error {
 	if in.who != (owner{}) || in.tasks != nil {
 		return cli.Usagef("--user, --tenant and --tasks are about agents of OpenClaw")
 	}
+	return in.one(cmd, r, p)
+}
+
+// everyRuntime integrates, or takes out, each runtime that is there. One that fails does not keep the
+// others from it.
+func (in *integrating) everyRuntime(cmd *cobra.Command, p *integrate.Place) error {
+	failed := false
+	for _, r := range integrate.Runtimes() {
+		there := *p
+		switch {
+		case in.remove && !r.Integrated(&there) || !in.remove && r.Installed(&there) == "":
+			continue
+		case r.Name == "openclaw":
+			fmt.Fprintf(in.Stdout, "%s: left out: %s\n", r.Title, closing(r))
+			continue
+		}
+		fmt.Fprintf(in.Stdout, "== %s\n", r.Title)
+		if err := in.one(cmd, r, &there); err != nil {
+			fmt.Fprintf(in.Stderr, "ocipd: %s: %s\n", r.Title, term.Printable(err.Error()))
+			failed = true
+		}
+	}
+	if failed {
+		return cli.ErrSaid
+	}
+	return nil
+}
+
+// closing is the command that gates a runtime.
+func closing(r *integrate.Runtime) string {
+	if r.Name == "openclaw" {
+		return "ocipd integrate openclaw --user NAME --tenant NAME"
+	}
+	return "ocipd integrate " + r.Name
+}
+
+// one integrates one runtime, or takes it out.
+func (in *integrating) one(cmd *cobra.Command, r *integrate.Runtime, p *integrate.Place) (err error) {
 	if p.Token, err = filepath.Abs(in.token); err != nil {
 		return err
 	}
@@ -429,10 +476,13 @@ type listed struct {
 	integrate.Server
 	Gated bool   `json:"gated"`
 	Why   string `json:"why"`
+	// Close is the command that gates it, or "" if none does.
+	Close string `json:"close,omitzero"`
 }
 
 func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJSON bool) error {
 	var list []listed
+	var closes []string
 	for _, r := range integrate.Runtimes() {
 		program := r.Installed(p)
 		servers, err := r.Servers(p)
@@ -448,7 +498,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		}
 		for i := range servers {
 			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why(p)
-			list = append(list, one)
+			list = append(list, one.closable(r, servers[i].Closable()))
 		}
 		rest, err := r.Elsewhere(p)
 		if err != nil {
@@ -467,7 +517,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		}
 		if why != "" {
 			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
-			list = append(list, one)
+			list = append(list, one.closable(r, true))
 		}
 		for i := range projects {
 			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools", Scope: projects[i].Scope, File: projects[i].File}, false, projects[i].String()
@@ -478,7 +528,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 			if one.Gated, one.Why, err = s.openClawState(ctx, p, one.Version); err != nil {
 				return err
 			}
-			list = append(list, one)
+			list = append(list, one.closable(r, true))
 		}
 		stays, err := r.StaysOpen(p, one.Version)
 		if err != nil {
@@ -498,6 +548,9 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 			}
 			continue
 		}
+		if one.Close != "" && !slices.Contains(closes, one.Close) {
+			closes = append(closes, one.Close)
+		}
 		gate := term.Tinted("open", term.Yellow)
 		if one.Gated {
 			gate = term.Tinted("gated", term.Green)
@@ -507,5 +560,19 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 	if len(list) == 0 {
 		fmt.Fprintf(s.Stderr, "none of these runtimes is on this machine: %s\n", strings.Join(runtimeNames(), ", "))
 	}
-	return t.Write(s.Stdout, s.Screen())
+	if err := t.Write(s.Stdout, s.Screen()); err != nil {
+		return err
+	}
+	for _, command := range closes {
+		fmt.Fprintf(s.Stdout, "to gate what is open: %s\n", command)
+	}
+	return nil
+}
+
+// closable is the line with the command that gates it, if there is one.
+func (l listed) closable(r *integrate.Runtime, can bool) listed {
+	if can && !l.Gated {
+		l.Close = closing(r)
+	}
+	return l
 }
