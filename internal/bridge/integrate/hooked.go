@@ -139,10 +139,7 @@ func readHooked(file string, text []byte) ([]entry, error) {
 	return list, nil
 }
 
-// localType is Copilot CLI's word for a server that a command starts. hookedMembers are members that
-// say nothing of the way to such a server, in one runtime or another.
-const localType = "local"
-
+// hookedMembers are members that say nothing of the way to a server, in one runtime or another.
 var hookedMembers = []string{"cwd", "trust", "description", "includeTools", "excludeTools", "tools"}
 
 // explained explains an error about a file that has comments.

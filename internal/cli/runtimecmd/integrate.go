@@ -484,60 +484,11 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 	var list []listed
 	var closes []string
 	for _, r := range integrate.Runtimes() {
-		program := r.Installed(p)
-		servers, err := r.Servers(p)
+		rows, err := s.listRuntime(ctx, p, r)
 		if err != nil {
 			return err
 		}
-		if program == "" && len(servers) == 0 {
-			continue
-		}
-		one := listed{Runtime: r.Name}
-		if program != "" {
-			one.Version = integrate.Version(ctx, program)
-		}
-		for i := range servers {
-			one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why(p)
-			list = append(list, one.closable(r, servers[i].Closable()))
-		}
-		rest, err := r.Elsewhere(p)
-		if err != nil {
-			return err
-		}
-		for i := range rest {
-			one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why(p)
-			if !one.Gated {
-				one.Why = notChanged(&rest[i])
-			}
-			list = append(list, one)
-		}
-		asks, why, projects, err := r.Tools(p)
-		if err != nil {
-			return err
-		}
-		if why != "" {
-			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
-			list = append(list, one.closable(r, true))
-		}
-		for i := range projects {
-			one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools", Scope: projects[i].Scope, File: projects[i].File}, false, projects[i].String()
-			list = append(list, one)
-		}
-		if r.Name == "openclaw" {
-			one.Server = integrate.Server{Name: "what its agents send"}
-			if one.Gated, one.Why, err = s.openClawState(ctx, p, one.Version); err != nil {
-				return err
-			}
-			list = append(list, one.closable(r, true))
-		}
-		stays, err := r.StaysOpen(p, one.Version)
-		if err != nil {
-			return err
-		}
-		for _, what := range stays {
-			one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, "goes past the gate"
-			list = append(list, one)
-		}
+		list = append(list, rows...)
 	}
 	t := &term.Table{Columns: []term.Column{{Title: "RUNTIME", Whole: true}, {Title: "VERSION", Least: 7}, {Title: "WHAT", Least: 16}, {Title: "GATE", Whole: true}, {Title: "WHY", Least: 20, Below: true}}}
 	for i := range list {
@@ -575,4 +526,63 @@ func (l listed) closable(r *integrate.Runtime, can bool) listed {
 		l.Close = closing(r)
 	}
 	return l
+}
+
+// listRuntime lists what a runtime can do, gated or not; nothing for one that is not there.
+func (s *command) listRuntime(ctx context.Context, p *integrate.Place, r *integrate.Runtime) (list []listed, err error) {
+	program := r.Installed(p)
+	servers, err := r.Servers(p)
+	if err != nil {
+		return nil, err
+	}
+	if program == "" && len(servers) == 0 {
+		return nil, nil
+	}
+	one := listed{Runtime: r.Name}
+	if program != "" {
+		one.Version = integrate.Version(ctx, program)
+	}
+	for i := range servers {
+		one.Server, one.Gated, one.Why = servers[i], servers[i].Gated(), servers[i].Why(p)
+		list = append(list, one.closable(r, servers[i].Closable()))
+	}
+	rest, err := r.Elsewhere(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rest {
+		one.Server, one.Gated, one.Why = rest[i], rest[i].Gated(), rest[i].Why(p)
+		if !one.Gated {
+			one.Why = notChanged(&rest[i])
+		}
+		list = append(list, one)
+	}
+	asks, why, projects, err := r.Tools(p)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
+		list = append(list, one.closable(r, true))
+	}
+	for i := range projects {
+		one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools", Scope: projects[i].Scope, File: projects[i].File}, false, projects[i].String()
+		list = append(list, one)
+	}
+	if r.Name == "openclaw" {
+		one.Server = integrate.Server{Name: "what its agents send"}
+		if one.Gated, one.Why, err = s.openClawState(ctx, p, one.Version); err != nil {
+			return nil, err
+		}
+		list = append(list, one.closable(r, true))
+	}
+	stays, err := r.StaysOpen(p, one.Version)
+	if err != nil {
+		return nil, err
+	}
+	for _, what := range stays {
+		one.Server, one.Gated, one.Why = integrate.Server{Name: what}, false, "goes past the gate"
+		list = append(list, one)
+	}
+	return list, nil
 }
