@@ -18,12 +18,8 @@ import (
 // goodbye bounds the wait for the daemon when an app ends.
 const goodbye = 5 * time.Second
 
-// mostWaiting bounds the events that wait for the handlers of a kind, and mostKnown the ids of
-// messages and approvals that an app remembers.
-const (
-	mostWaiting = 4096
-	mostKnown   = 1024
-)
+// mostKnown bounds the ids of messages and approvals that an app remembers.
+const mostKnown = 1024
 
 // AppOptions describe an app. The manifest is made of them: a right is asked for if its handler is
 // set. Handlers of one kind run one after another, in the order of their events, and beside those of
@@ -52,10 +48,8 @@ type AppOptions struct {
 // App is a registered app. Its methods are safe for concurrent use.
 type App struct {
 	session
-	o AppOptions
-	// lanes have the work of each kind, for a goroutine of its own.
-	lanes map[string]chan func()
-	sent  known[error]
+	o    AppOptions
+	sent known[error]
 
 	mu sync.Mutex
 	// held are the approvals that Wait waits for, and waiters those of Await.
@@ -67,23 +61,20 @@ type App struct {
 // Register connects and registers an app. What a person has approved while no such app ran is sent
 // before Register returns. An app of the ID that is connected is a [Conflict], after a second of attempts.
 func Register(ctx context.Context, o *AppOptions) (*App, error) {
-	a := &App{o: *o, held: map[string]bool{}, changed: make(chan struct{}), lanes: map[string]chan func(){}}
-	a.options = o.Options
+	a := &App{o: *o, held: map[string]bool{}, changed: make(chan struct{})}
+	a.options, a.backlog = o.Options, newBacklog()
 	if a.options.Socket == "" {
 		a.options.Socket = DefaultSocket()
 	}
 	a.greet, a.session.take = a.register, a.take
-	for _, lane := range []string{laneMessages, laneIntercepted, laneResolved} {
-		a.lanes[lane] = make(chan func(), mostWaiting)
-	}
 	if err := a.open(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.sendApproved(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	for _, lane := range a.lanes {
-		a.tasks.Go(func() { a.work(lane) })
+	for _, lane := range []string{laneMessages, laneIntercepted, laneResolved} {
+		a.tasks.Go(func() { a.backlog.run(lane) })
 	}
 	return a, nil
 }
@@ -160,18 +151,6 @@ func (a *App) register(ctx context.Context, conn *ipc.Client) error {
 	return conn.Call(ctx, "app.ready", nil, nil)
 }
 
-// work handles the events of one kind.
-func (a *App) work(lane <-chan func()) {
-	for {
-		select {
-		case handle := <-lane:
-			handle()
-		case <-a.life.Done():
-			return
-		}
-	}
-}
-
 // hookEvent is the payload of an event of a hook.
 type hookEvent[Data any] struct {
 	EventID string `json:"eventId"`
@@ -186,13 +165,8 @@ func read[Payload any](e *wire.Incoming) (p Payload, ok bool) {
 
 // take gives an event to the goroutine of its kind.
 func (a *App) take(e *wire.Incoming) {
-	lane, handle := a.handler(e)
-	if handle == nil {
-		return
-	}
-	select {
-	case a.lanes[lane] <- handle:
-	case <-a.life.Done():
+	if lane, handle := a.handler(e); handle != nil {
+		a.backlog.put(lane, handle)
 	}
 }
 

@@ -16,9 +16,8 @@
 // A refusal is an [*Error] with a code of the protocol, and, if the rules of messages refused, with
 // the verdict.
 //
-// Memory is bounded: a line of the daemon has at most [Options.MaxLine] bytes, and at most 4,096
-// events wait for the handlers. If more come, nothing is read until a handler ends, answers
-// included.
+// Memory is bounded: a line of the daemon has at most [Options.MaxLine] bytes. If 4,096 events wait
+// for the handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
 //
 // docs/guides/apps.md is the guide, and docs/reference/protocol describes the protocol.
 package client

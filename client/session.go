@@ -62,6 +62,8 @@ type session struct {
 	// greet makes a new connection the caller's. Take gets each event, in order. Either may be nil.
 	greet func(ctx context.Context, conn *ipc.Client) error
 	take  func(e *wire.Incoming)
+	// backlog has the events of an app that wait for handlers, nil without an app.
+	backlog *backlog
 	// token is that of the app, for the next connection.
 	token string
 
@@ -236,6 +238,10 @@ func (s *session) Call(ctx context.Context, method string, params, result any) e
 func (s *session) call(ctx context.Context, method string, params, result any, repeat bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
+	if s.backlog != nil {
+		s.backlog.calling(1)
+		defer s.backlog.calling(-1)
+	}
 	for attempt := 1; ; attempt++ {
 		conn, err := s.connection(ctx)
 		if err != nil {
@@ -256,6 +262,9 @@ func (s *session) call(ctx context.Context, method string, params, result any, r
 // Close ends the connection. Calls under way fail, and handlers under way are waited for.
 func (s *session) Close() error {
 	s.cancel()
+	if s.backlog != nil {
+		s.backlog.close()
+	}
 	s.mu.Lock()
 	conn := s.conn
 	s.mu.Unlock()

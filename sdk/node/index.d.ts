@@ -7,7 +7,7 @@
  * fails with the code CONNECTION_CLOSED, and its effect is unknown.
  *
  * Memory is bounded: a line of the daemon has at most `maxLine` bytes. If 4,096 events wait for the
- * handlers, nothing is read until a handler ends, answers included.
+ * handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
  */
 import type {
   AgentMessages, AgentSent, DispatchResult, ErrorCode, Grant, Inbound, Message, Methods, QueueResult, VerdictCode,

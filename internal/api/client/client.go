@@ -1,5 +1,6 @@
 // Package client speaks the kernel protocol to a running daemon: for the
-// commands, the benchmarks and the tests. It is the only Go client of it.
+// commands, the benchmarks, the tests and, inside, the public package client. It is the only Go
+// client of it.
 //
 // [Dial] connects to one socket. [Client.Call] asks for one answer and [Client.Stream] for many;
 // both may be used by many goroutines at once, and requests then share writes. [Client.Register]

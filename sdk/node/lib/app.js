@@ -5,7 +5,10 @@ import { isDeepStrictEqual } from "node:util";
 import { closed, has, NotSent, Refused } from "./errors.js";
 import { FIRST_PAUSE, Session } from "./session.js";
 
-const MOST_WAITING = 4096; // events that wait for their handlers
+// Events that wait for the handlers. The first bound holds while no call waits for its answer, which stands
+// behind events on the connection.
+const MOST_WAITING = 4096;
+const MOST_WITH_CALL = 65536;
 const MOST_KNOWN = 1024; // ids of messages and approvals that an app remembers
 const GOODBYE = 5_000;
 
@@ -28,6 +31,7 @@ export class App extends Session {
   #o;
   #lanes = { messages: Promise.resolve(), intercepted: Promise.resolve(), resolved: Promise.resolve() };
   #waiting = 0;
+  #calls = 0;
   #sent = new Known();
   #decided = new Known();
   #held = new Set();
@@ -100,13 +104,23 @@ export class App extends Session {
   take(event, payload) {
     const [lane, work] = this.#handler(event, payload);
     if (!work) return;
-    const { socket } = this.link ?? {};
-    if (++this.#waiting >= MOST_WAITING) socket?.pause();
+    this.#count(1);
     this.#lanes[lane] = this.#lanes[lane].then(() => this.#started).then(work).catch((error) => {
       if (!has(error, "CONNECTION_CLOSED")) console.error(error); // nobody waits for an answer without a connection
-    }).finally(() => {
-      if (--this.#waiting < MOST_WAITING) socket?.resume();
-    });
+    }).finally(() => this.#count(-1));
+  }
+
+  calling(n) {
+    this.#calls += n;
+    this.#count(0);
+  }
+
+  // count stops reading if too many events wait, and reads on otherwise.
+  #count(n) {
+    this.#waiting += n;
+    const { socket } = this.link ?? {};
+    if (this.#waiting >= (this.#calls > 0 ? MOST_WITH_CALL : MOST_WAITING)) socket?.pause();
+    else if (socket?.isPaused()) socket.resume();
   }
 
   #handler(event, payload) {

@@ -149,6 +149,9 @@ export class Session {
   async greet() {}
   take() {}
 
+  // calling counts a call that begins, or one that has its answer.
+  calling() {}
+
   async open() {
     const link = await this.#connect();
     this.run(link);
@@ -200,6 +203,15 @@ export class Session {
 
   // request is call, repeated if a repetition has no second effect.
   async request(method, params, repeat) {
+    this.calling(1);
+    try {
+      return await this.#attempts(method, params, repeat);
+    } finally {
+      this.calling(-1);
+    }
+  }
+
+  async #attempts(method, params, repeat) {
     const end = Date.now() + this.timeout;
     for (let attempt = 1; ; attempt++) {
       const link = await this.#connection(end);

@@ -11,8 +11,8 @@ and waiting messages stay. A call waits for the connection, at most for `timeout
 answer is lost is repeated if a repetition has no second effect; any other one raises ConnectionClosed,
 and its effect is unknown.
 
-Memory is bounded: a line of the daemon has at most `max_line` bytes, and at most 4,096 events of a kind
-wait for the handlers. If more come, nothing is read until a handler ends, answers included.
+Memory is bounded: a line of the daemon has at most `max_line` bytes. If 4,096 events wait for the
+handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
 
 All classes are safe for use by several threads. Handlers run in threads of the SDK: those of one kind
 one after another, and those of different kinds side by side.

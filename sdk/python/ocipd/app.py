@@ -17,7 +17,9 @@ from .session import FIRST_PAUSE, Link, Session
 if TYPE_CHECKING:
     from .protocol import DispatchResult, Inbound, Message, QueueResult
 
-MOST_WAITING = 4096  # events of a kind that wait for their handler
+# Events that wait for the handlers. The first bound holds while no call waits for its answer, which stands
+# behind events on the connection.
+MOST_WAITING, MOST_WITH_CALL = 4096, 65536
 MOST_KNOWN = 1024  # ids of messages and approvals that an app remembers
 GOODBYE = 5.0
 RELEASED = ("approved", "taken_over")
@@ -113,7 +115,8 @@ class App(Session):
             "id": id, "name": name or id, "version": version, "type": "app", "main": "app", "protocol": {"version": "1.0"},
             "capabilities": {"redeem": bool(send), "channels": {"provides": sorted(self._channels)},
                              "hooks": {"intercepts": ["message_sending"] if intercept else []}}}
-        self._lanes = {lane: queue.Queue(MOST_WAITING) for lane in ("messages", "intercepted", "resolved")}  # type: Dict[str, queue.Queue]
+        self._lanes = {lane: queue.Queue() for lane in ("messages", "intercepted", "resolved")}  # type: Dict[str, queue.Queue]
+        self._waiting = 0
         self._sent, self._known = Known(), threading.Condition()
         self._held, self._decided = set(), Known()  # type: ignore[var-annotated]
         self._open()
@@ -159,6 +162,10 @@ class App(Session):
     def _take(self, event: str, payload: Any) -> None:
         lane, work = self._handler(event, payload)
         if work:
+            with self._room:
+                while not self._over.is_set() and self._waiting >= (MOST_WITH_CALL if self._calls else MOST_WAITING):
+                    self._room.wait()
+                self._waiting += 1
             self._lanes[lane].put(work)
 
     def _handler(self, event: str, payload: Any) -> Tuple[str, Any]:
@@ -183,6 +190,9 @@ class App(Session):
                 work = lane.get(timeout=1)
             except queue.Empty:
                 continue
+            with self._room:
+                self._waiting -= 1
+                self._room.notify_all()
             try:
                 work()
             except ConnectionClosed:
@@ -329,6 +339,8 @@ class App(Session):
         """Says goodbye to the daemon and ends the connection, so that an app of the id can register at once."""
         link = self._link
         self._over.set()
+        with self._room:
+            self._room.notify_all()
         if link and not link.ended.is_set():
             try:
                 link.call("app.shutdown", None, self._token, GOODBYE)

@@ -122,7 +122,7 @@ class Link:
                     break
         except OSError:
             pass
-        except ValueError as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             self.why = f"it sent what is not a message of the protocol: {error}"
         finally:
             self.close()
@@ -169,6 +169,8 @@ class Session:
         self.socket, self.timeout, self.retry, self.max_line = socket or default_socket(), timeout, retry, max_line
         self._told, self._token = connection, None  # type: Optional[Callable[[Optional[Exception]], None]], Optional[str]
         self._changed, self._link, self._over = threading.Condition(), None, threading.Event()  # type: ignore[var-annotated]
+        # room is told of calls that begin or end, and of events that are handled.
+        self._room, self._calls = threading.Condition(), 0
 
     def _open(self) -> None:
         link = self._connect()
@@ -230,6 +232,16 @@ class Session:
         return self._call(method, params, method in REPEATABLE)
 
     def _call(self, method: str, params: Optional[Dict[str, Any]], repeat: bool) -> Any:
+        with self._room:
+            self._calls += 1
+            self._room.notify_all()
+        try:
+            return self._attempts(method, params, repeat)
+        finally:
+            with self._room:
+                self._calls -= 1
+
+    def _attempts(self, method: str, params: Optional[Dict[str, Any]], repeat: bool) -> Any:
         end = time.monotonic() + self.timeout
         for attempt in range(MOST_ATTEMPTS):
             link = self._connection(end)
@@ -253,6 +265,8 @@ class Session:
     def close(self) -> None:
         """Ends the connection. Calls under way fail."""
         self._over.set()
+        with self._room:
+            self._room.notify_all()
         with self._changed:
             link = self._link
             self._changed.notify_all()

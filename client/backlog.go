@@ -1,0 +1,73 @@
+package client
+
+import "sync"
+
+// Bounds of the events that wait for the handlers: the first one holds while no call waits for its
+// answer, which stands behind events on the connection.
+const (
+	mostWaiting  = 4096
+	mostWithCall = 16 * mostWaiting
+)
+
+// backlog has the work that waits for each kind of handler.
+type backlog struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	lanes   map[string][]func()
+	// waiting counts the work of all lanes, and calls those that wait for an answer.
+	waiting, calls int
+	closed         bool
+}
+
+func newBacklog() *backlog {
+	b := &backlog{lanes: map[string][]func(){}}
+	b.changed.L = &b.mu
+	return b
+}
+
+// put adds work to a lane once there is room. It drops the work of a closed backlog.
+func (b *backlog) put(lane string, work func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.closed && b.waiting >= mostWaiting && (b.calls == 0 || b.waiting >= mostWithCall) {
+		b.changed.Wait()
+	}
+	b.waiting++
+	b.lanes[lane] = append(b.lanes[lane], work)
+	b.changed.Broadcast()
+}
+
+// run does the work of a lane, piece by piece, until the backlog is closed.
+func (b *backlog) run(lane string) {
+	for {
+		b.mu.Lock()
+		for !b.closed && len(b.lanes[lane]) == 0 {
+			b.changed.Wait()
+		}
+		if b.closed {
+			b.mu.Unlock()
+			return
+		}
+		work := b.lanes[lane][0]
+		b.lanes[lane] = b.lanes[lane][1:]
+		b.waiting--
+		b.changed.Broadcast()
+		b.mu.Unlock()
+		work()
+	}
+}
+
+// calling counts a call that begins, or one that has its answer.
+func (b *backlog) calling(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls += n
+	b.changed.Broadcast()
+}
+
+func (b *backlog) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.changed.Broadcast()
+}
