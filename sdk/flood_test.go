@@ -1,0 +1,82 @@
+package sdk
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+)
+
+// TestManyEvents sends each SDK more messages at once than wait for a handler, the first one twice. The
+// answers to its calls stand behind all of them. Each message comes once and in order.
+func TestManyEvents(t *testing.T) {
+	const many = 5000
+	for name, command := range runners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, "ssh-keygen")
+			if name != "go" {
+				needs(t, command[0])
+			}
+			r := place(t)
+			socket := filepath.Join(r.dir, "many.sock")
+			listener, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { listener.Close() })
+			go serveMany(listener, many)
+			r.env = append(r.env, "OPENCLAWOS_KERNEL_SOCKET="+socket)
+			r.apps = r.start(command)
+			r.take(1, &step{As: "channel", Do: "register", With: map[string]any{"id": "@sdk/channel", "channels": []any{"chat"}}})
+			for n := range many {
+				l := r.next("event", fmt.Sprint("message ", n), func(l *said) bool { return l.Event != 0 })
+				r.holds("message", map[string]any{"content": fmt.Sprint(n)}, l.Data)
+				r.say(map[string]any{"answer": l.Event, "with": nil})
+			}
+		})
+	}
+}
+
+// serveMany answers each request, and sends messages after app.ready.
+func serveMany(listener net.Listener, many int) {
+	conn, err := listener.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	// The lines of the daemon, in order, without an end: it reads on while nobody takes them.
+	lines := make(chan string, 4*many)
+	defer close(lines)
+	go func() {
+		for line := range lines {
+			if _, err := fmt.Fprintln(conn, line); err != nil {
+				return
+			}
+		}
+	}()
+	for requests := bufio.NewScanner(conn); requests.Scan(); {
+		var request struct{ ID, Method string }
+		if json.Unmarshal(requests.Bytes(), &request) != nil {
+			return
+		}
+		result := map[string]string{
+			"app.register":        `{"appId":"@sdk/channel","token":"t","protocolVersion":"1.0"}`,
+			"capability.register": `{"capabilityId":"c","granted":true}`,
+		}[request.Method]
+		if result == "" {
+			result = `{"ok":true}`
+		}
+		lines <- fmt.Sprintf(`{"id":"1","type":"response","timestamp":1,"requestId":%q,"success":true,"result":%s}`, request.ID, result)
+		if request.Method != "app.ready" {
+			continue
+		}
+		for n := -1; n < many; n++ {
+			at := max(n, 0)
+			lines <- fmt.Sprintf(`{"id":"%d","type":"event","timestamp":1,"event":"hook:message_sending","payload":{"eventId":"e%d","hookName":"message_sending",`+
+				`"data":{"channelId":"chat","target":"dave","content":"%d","dispatchId":"d%d"},"context":{"timestamp":1,"auditId":"a"}}}`, n+2, n+1, at, at)
+		}
+	}
+}
