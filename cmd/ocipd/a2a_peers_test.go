@@ -181,6 +181,30 @@ func TestA2AProxyBothEnds(t *testing.T) {
 	}
 }
 
+// An answer of the agent that waits for a person longer than its call is kept: the same
+// request gets it once it is approved, also a stream.
+func TestA2AProxyKeepsAnswers(t *testing.T) {
+	t.Parallel()
+	b := &a2aTrial{proxyTrial: newProxyTrialOf(t, benTeam), peer: newA2APeer(t)}
+	there := b.proxy("ann", b.token, "--listen", "127.0.0.1:0", "--hold", "1ms", "--url", b.peer.URL)
+	rpc, _ := interfacesOf(t, b.get(there))
+	for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
+		request := rpcSend(method, "m-"+method, textPart("When does it promise to be done?"))
+		if got := b.post(rpc, request); !strings.Contains(got, "ocipd: refused (HELD)") || strings.Contains(got, "I promise") {
+			t.Errorf("held: %s", got)
+		}
+		calls := b.peer.calls()
+		b.decide("approve", b.waiting())
+		b.until("the same request has the answer", func() bool { return strings.Contains(b.post(rpc, request), "I promise to be done on Friday") })
+		if b.peer.calls() != calls {
+			t.Errorf("the agent was asked again: %s", b.peer.calls())
+		}
+	}
+	if got := b.post(rpc, rpcSend("SendMessage", "m-9", textPart("What is the key? AKIAIOSFODNN7EXAMPLF"))); !strings.Contains(got, "the answer") {
+		t.Errorf("the peer's own words: %s", got)
+	}
+}
+
 // The peer's name: a certificate, or a signature of the card by the given key, makes it that
 // of the directory. Without either it is a stranger.
 func TestA2AProxyPeers(t *testing.T) {

@@ -96,6 +96,10 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
+		if strings.Contains(text, "promise to be") {
+			fmt.Fprintf(w, "data: %s\n\n", say(`{"artifactUpdate":{"taskId":"t3","contextId":"c1","artifact":{"artifactId":"a3","parts":[{"text":"I promise to be done on Friday."}]}}}`))
+			return
+		}
 		for _, e := range []string{
 			`{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_WORKING"}}}`,
 			`{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"a1","parts":[{"text":"part one"}]},"lastChunk":true}}`,
@@ -126,6 +130,8 @@ type a2aTrial struct {
 	peer     *a2aPeer
 	card     string
 	rpc, web string
+	// last is the proxy that was started last.
+	last *proxySession
 }
 
 func newA2ATrial(t *testing.T, team string, args ...string) *a2aTrial {
@@ -147,6 +153,7 @@ func (a *a2aTrial) begin(args ...string) {
 func (a *a2aTrial) proxy(agent, token string, args ...string) string {
 	a.t.Helper()
 	s := a.open(append([]string{os.Args[0], "a2a-proxy", "--agent", agent, "--token-file", token, "--socket", a.socket}, args...), asProgram+"=1")
+	a.last = s
 	a.t.Cleanup(func() { _ = s.cmd.Process.Signal(os.Interrupt) })
 	line, err := s.out.ReadString('\n')
 	if err != nil {
@@ -389,7 +396,17 @@ func TestA2AProxyHolds(t *testing.T) {
 	a.decide("approve", a.waiting())
 	a.until("it is sent", func() bool { return strings.Contains(a.peer.calls(), "on Tuesday") })
 	a.until("the same request has the answer", func() bool { return strings.Contains(a.post(a.rpc, promise), "the answer") })
-	if got := a.peer.calls(); strings.Count(got, "on Tuesday") != 1 {
-		t.Errorf("the peer got %s", got)
+	if got := a.post(a.rpc, rpcSend("SendMessage", "p-4", textPart("I promise to deliver it on Sunday."))); !strings.Contains(got, "ocipd: refused (HELD)") {
+		t.Errorf("held: %s", got)
+	}
+	if err := a.last.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	a.decide("approve", a.waiting())
+	a.until("another proxy sends it", func() bool { return strings.Contains(a.peer.calls(), "on Sunday") })
+	for _, day := range []string{"Friday", "Tuesday", "Sunday"} {
+		if got := a.peer.calls(); strings.Count(got, "on "+day) != 1 {
+			t.Errorf("the peer got %s", got)
+		}
 	}
 }

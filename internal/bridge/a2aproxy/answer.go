@@ -230,7 +230,7 @@ func (p *Proxy) answerDecided(ctx context.Context, q *request, s *said, exchange
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
 	if err := p.await(ctx, id, over.C); err != nil {
-		if q.method.decided == asMessage && !q.method.stream {
+		if q.method.decided == asMessage {
 			l := &late{approval: id, done: make(chan struct{})}
 			l.end(doc.clone(), nil)
 			p.keep(q.given, l, p.o.Now())
@@ -311,16 +311,18 @@ func (p *Proxy) pass(w http.ResponseWriter, q *request, resp *http.Response, doc
 
 // give answers a client whose answer was kept.
 func (p *Proxy) give(w http.ResponseWriter, q *request, doc *node) {
-	body := doc.write(nil)
-	if q.at.binding == jsonRPC {
-		body = wrapped(q, "result", doc)
+	events := []*node{doc}
+	if list := doc.get("events"); list != nil {
+		events = list.kids
 	}
-	if q.method.stream {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", body) // the client may be gone
+	if !q.method.stream {
+		p.pass(w, q, &http.Response{StatusCode: http.StatusOK}, doc, q.method.result)
 		return
 	}
-	reply(w, q, http.StatusOK, body)
+	s := &pumping{p: p, w: w, q: q}
+	for _, doc := range events {
+		s.write(&event{doc: doc})
+	}
 }
 
 // wrapped writes an answer of JSON-RPC.

@@ -31,10 +31,10 @@ const (
 )
 
 // sum identifies a request by everything that it says.
-func (q *request) sum() [sha256.Size]byte {
+func (q *request) sum(incoming bool) [sha256.Size]byte {
 	name := q.method.name
-	if q.method.decided == asMessage {
-		// A stream and a single answer are two forms of the same.
+	if q.method.decided == asMessage && !incoming {
+		// The peer's late answer is a single one in any case.
 		name = "message"
 	}
 	return sha256.Sum256(append([]byte(q.session+"\n"+name+"\n"), q.params.write(nil)...))
@@ -83,7 +83,11 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, q *request) bool 
 	doc := l.doc.clone()
 	if p.o.Incoming {
 		// The agent's answer is there, and a person may not have decided about it yet.
-		if no := p.decideAnswer(r.Context(), q, q.method.result, doc); no != nil {
+		of := q.method.result
+		if doc.get("events") != nil {
+			of = streamShape
+		}
+		if no := p.decideAnswer(r.Context(), q, of, doc); no != nil {
 			p.fail(w, q, no)
 			return true
 		}

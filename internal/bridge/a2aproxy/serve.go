@@ -117,7 +117,7 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face
 		p.fail(w, q, malformed(err))
 		return
 	}
-	q.given = q.sum()
+	q.given = q.sum(p.o.Incoming)
 	p.handle(w, r, q)
 }
 
