@@ -23,7 +23,18 @@ type fakeDaemon struct {
 	mu sync.Mutex
 	// asked counts the calls of each method, and results are those of hook.result.
 	asked   map[string]int
-	results []string
+	results []answered
+}
+
+// answered is a call of hook.result.
+type answered struct {
+	EventID string  `json:"eventId"`
+	Result  receipt `json:"result"`
+}
+
+type receipt struct {
+	Delivered bool   `json:"delivered"`
+	Error     string `json:"error"`
 }
 
 func serveFake(t *testing.T, d *fakeDaemon) *fakeDaemon {
@@ -79,7 +90,9 @@ func (d *fakeDaemon) answer(conn net.Conn) {
 		case "capability.register":
 			result = `{"capabilityId":"c","granted":true}`
 		case "hook.result":
-			d.results = append(d.results, string(request.Params))
+			var of answered
+			_ = json.Unmarshal(request.Params, &of) // it is compared
+			d.results = append(d.results, of)
 		}
 		d.mu.Unlock()
 		say(fmt.Sprintf(`{"id":"1","type":"response","timestamp":1,"requestId":%q,"success":true,"result":%s}`, request.ID, result))
@@ -169,9 +182,10 @@ func TestRepetitionIsNotSent(t *testing.T) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.results) < 3 || d.results[0] != `{"eventId":"e0","result":{"delivered":true}}` || d.results[1] != `{"eventId":"e1","result":{"delivered":true}}` ||
-		d.results[2] != `{"eventId":"e2","result":{"delivered":false,"error":"nobody is there"}}` {
-		t.Errorf("the first answers are %q", d.results[:min(3, len(d.results))])
+	for i, want := range []answered{{"e0", receipt{Delivered: true}}, {"e1", receipt{Delivered: true}}, {"e2", receipt{Error: "nobody is there"}}} {
+		if got := d.results[i]; got != want {
+			t.Errorf("answer %d is %+v, want %+v", i, got, want)
+		}
 	}
 }
 
