@@ -149,7 +149,7 @@ soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)
 
 reference: ## write the generated pages of docs from their tables
-	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration commands; do \
+	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration runtimes commands; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
 	for types in python=python/ocipd/protocol.py types=node/protocol.d.ts; do \

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/bridge/hook"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/spf13/pflag"
@@ -126,7 +127,7 @@ func TestPagesAreGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := map[string]string{"commands": string(cli.CommandPage(newRoot(&shell{Process: cli.Process{}}))), "configuration": string(configuration)}
+	pages := map[string]string{"commands": string(cli.CommandPage(newRoot(&shell{Process: cli.Process{}}))), "configuration": string(configuration), "runtimes": string(hook.Page())}
 	for name, want := range pages {
 		if readPage(t, "../../docs/reference/"+name+".md") != want {
 			t.Errorf("docs/reference/%s.md is stale: make reference writes it", name)

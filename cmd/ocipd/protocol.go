@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api/schema"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/bridge/hook"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/configcmd"
 	"github.com/openclawos/ocipd/internal/daemon"
@@ -51,6 +52,9 @@ func newProtocol(s *shell) *cobra.Command {
 		newProtocolPage(s, "export-formats", "print the reference page of export formats",
 			"Print the reference page of export formats as Markdown: a record in each format, and the\n"+
 				"severities of events.", export.Reference),
+		newProtocolPage(s, "runtimes", "print the reference page of runtimes with command hooks",
+			"Print the reference page of runtimes with command hooks as Markdown: for each, the calls that\n"+
+				"are gated, and those that go through if a hook fails.", func() ([]byte, error) { return hook.Page(), nil }),
 		newProtocolPage(s, "configuration", "print the reference page of the configuration",
 			"Print the reference page of the configuration as Markdown: every key with its default and\n"+
 				"its meaning, and the keys that need a restart.", configcmd.Reference),

@@ -39,7 +39,7 @@ var table = []Row{
 		Input:  Input{claudeInput.When, claudeInput.Tool, claudeInput.Arguments, claudeInput.Folder, claudeInput.Session, claudeInput.Call, "", "", "mcp_server.source"},
 		Defers: [2]string{"CLAUDE_CODE_ENTRYPOINT", "sdk"}, Wait: hookWait,
 		Fails: []Failure{
-			{"the program is missing, crashes, is killed, or takes too long", true},
+			{"the program is missing, crashes, is killed, or takes too long, with `\"onFailure\":\"block\"`", true},
 			{"it ends well and has said nothing, or no JSON", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server and in a subagent"},
