@@ -3,6 +3,7 @@ package task
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/base/text"
@@ -73,22 +74,26 @@ func table() []Transition {
 	}
 }
 
-// Transitions returns what leads out of a phase.
-func Transitions(from Phase) (list []Transition) {
+// outOf has the transitions that lead out of each phase. Every move asks for them.
+var outOf = sync.OnceValue(func() map[Phase][]Transition {
+	rows := make(map[Phase][]Transition)
 	for _, t := range table() {
-		if t.From == from {
-			list = append(list, t)
+		rows[t.From] = append(rows[t.From], t)
+	}
+	for _, from := range Phases() {
+		if from.Final() {
+			continue
+		}
+		rows[from] = append(rows[from], Transition{from, Failed, ByTransition, []Guard{Quiet}})
+		if from != CircuitOpen {
+			rows[from] = append(rows[from], Transition{from, CircuitOpen, ByOpenCircuit, []Guard{Quiet}})
 		}
 	}
-	if from.Final() {
-		return list
-	}
-	list = append(list, Transition{from, Failed, ByTransition, []Guard{Quiet}})
-	if from != CircuitOpen {
-		list = append(list, Transition{from, CircuitOpen, ByOpenCircuit, []Guard{Quiet}})
-	}
-	return list
-}
+	return rows
+})
+
+// Transitions returns what leads out of a phase. The caller does not change it.
+func Transitions(from Phase) []Transition { return outOf()[from] }
 
 // transition returns the row from one phase to another.
 func transition(from, to Phase) (Transition, bool) {
