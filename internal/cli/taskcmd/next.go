@@ -1,6 +1,8 @@
 package taskcmd
 
 import (
+	"slices"
+
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
@@ -18,7 +20,7 @@ func next(e *taskapi.Error) (lines []string) {
 		return lines
 	case task.PhaseMismatch:
 		for _, o := range e.Transitions {
-			if o.Allowed && o.To != task.Failed && o.To != task.CircuitOpen {
+			if o.Allowed && onward(e.Phase, o.To) {
 				lines = append(lines, "ocipd task transition TASK "+string(o.To))
 			}
 		}
@@ -30,6 +32,13 @@ func next(e *taskapi.Error) (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// onward reports whether a transition brings a task nearer to its end: nobody is sent back, which can
+// cancel effects, by a line of advice.
+func onward(from, to task.Phase) bool {
+	order := task.Phases()
+	return slices.Index(order, from) < slices.Index(order, to) && to != task.Failed && to != task.CircuitOpen
 }
 
 // nextFor is the command that makes a guard hold, in a phase.

@@ -146,6 +146,9 @@ func (t *command) newFinishAttempt() *cobra.Command {
 		Example: "  ocipd task finish-attempt tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome aborted",
 		Short:   "end the running attempt of a task",
 	}, func(ctx context.Context, id string) error {
+		if p.Outcome == task.AttemptFailed && p.FailureCode == "" {
+			return cli.Usagef("cannot end an attempt as failed without a reason: name it with --failure, one of %s", strings.Join(task.Failures(), ", "))
+		}
 		p.Write = write(id)
 		if p.AttemptID == "" {
 			v, _, err := t.view(ctx, id)
@@ -229,7 +232,17 @@ func (t *command) newCheckpoint() *cobra.Command {
 		if p.AttemptID, err = t.underway(ctx, id, p.AttemptID); err != nil {
 			return err
 		}
-		return t.do(ctx, "task.record_checkpoint", &p, moved)
+		return answered(ctx, t, "task.record_checkpoint", &p, func(c *taskapi.Checkpointed) error {
+			said := fmt.Sprintf("%s is in %s, at revision %d", c.TaskID, c.Phase, c.Revision)
+			switch {
+			case c.Cancel:
+				said += ": the attempt was aborted, stop"
+			case !c.LeaseExpiresAt.IsZero():
+				said += ": the lease runs until " + c.LeaseExpiresAt.Local().Format(time.TimeOnly)
+			}
+			_, err := fmt.Fprintln(t.Stdout, said)
+			return err
+		})
 	})
 	flags := c.Flags()
 	flags.StringVar(&p.Type, "type", task.CheckpointHeartbeat, "what it is, a `WORD`; a heartbeat renews the lease")
