@@ -6,6 +6,8 @@
 // command, proxied those that begin the command of an MCP server behind the proxy, and served
 // those that begin the command of a server of the daemon itself.
 import { spawn } from "node:child_process"
+import fs from "node:fs"
+import path from "node:path"
 
 // A call may wait for a person, so that the program that answers is asked meanwhile whether it
 // still runs. All times are in milliseconds.
@@ -127,6 +129,23 @@ const behind = (name, server) => {
     !Object.keys(server.environment ?? {}).some((variable) => steers.test(variable))
 }
 
+// runs reports whether opencode has started a server's command in a folder, and it still runs. A
+// client of opencode, such as an editor, can put another server in the place of one in the
+// settings; opencode ends the former then.
+const runs = (server, directory) => {
+  const line = server.command.join("\0") + "\0"
+  const folder = fs.realpathSync(path.resolve(directory, server.cwd ?? ""))
+  return fs.readdirSync("/proc").some((pid) => {
+    try {
+      if (!/^\d+$/.test(pid) || fs.readFileSync(`/proc/${pid}/cmdline`, "utf8") !== line || fs.readlinkSync(`/proc/${pid}/cwd`) !== folder) return false
+      const [state, parent] = fs.readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /s, "").split(" ")
+      return Number(parent) === process.pid && state !== "Z"
+    } catch {
+      return false // it has ended meanwhile, or is somebody else's
+    }
+  })
+}
+
 export const ocipd = async ({ client, directory }) => {
   let settings = {}
   let own
@@ -139,13 +158,23 @@ export const ocipd = async ({ client, directory }) => {
     return names.length === 1 && !own.includes(tool) ? names[0] : undefined
   }
 
+  // decides reports whether the proxy, or the daemon's own server, decides about a server's calls.
+  const decides = (name) => {
+    try {
+      const server = settings.mcp?.[name]
+      return behind(name, server) && runs(server, directory)
+    } catch {
+      return false // nothing shows which processes run
+    }
+  }
+
   return {
     config: (merged) => {
       settings = merged
     },
     "tool.execute.before": async (input, output) => {
       const name = await Promise.race([where(input.tool).catch(() => undefined), new Promise((late) => setTimeout(late, LOOK).unref())])
-      if (name !== undefined && behind(name, settings.mcp?.[name])) return // the proxy asks
+      if (name !== undefined && decides(name)) return
       const tool = name === undefined ? input.tool : `mcp__${name}__${input.tool.slice(plain(name).length + 1)}`
       let said
       try {

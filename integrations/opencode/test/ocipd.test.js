@@ -3,6 +3,7 @@ import assert from "node:assert/strict"
 import fs from "node:fs"
 import os from "node:os"
 import path from "node:path"
+import { spawn } from "node:child_process"
 import { pathToFileURL } from "node:url"
 
 const source = fs.readFileSync(new URL("../ocipd.js", import.meta.url), "utf8")
@@ -39,26 +40,29 @@ const started = async (t, settings, { tools = ["bash", "chat_own"], live, words 
   fs.writeFileSync(path.join(dir, "gate.cjs"), gate)
   const command = words ?? [process.execPath, path.join(dir, "gate.cjs"), log]
   const file = path.join(dir, "ocipd.mjs")
-  fs.writeFileSync(file, `const gate = ${JSON.stringify(command)}\nconst proxied = ["ocipd", "mcp-proxy", "--agent", "a"]\nconst served = ["ocipd", "mcp"]\n${source}`)
+  fs.writeFileSync(file, `const gate = ${JSON.stringify(command)}\nconst proxied = ${JSON.stringify(proxied)}\nconst served = ${JSON.stringify(served)}\n${source}`)
   const { ocipd } = await import(pathToFileURL(file).href)
   const hooks = await ocipd({
-    directory: "/w",
+    directory: dir,
     client: { tool: { ids: async () => ({ data: tools }) }, mcp: { status: async () => ({ data: live ?? {} }) } },
   })
   hooks.config(settings)
   const call = (tool, args = {}) => hooks["tool.execute.before"]({ tool, sessionID: "s", callID: "c" }, { args })
   const asked = () => (fs.existsSync(log) ? fs.readFileSync(log, "utf8").trim().split("\n").map((line) => JSON.parse(line)) : [])
-  return { call, asked }
+  return { call, asked, dir }
 }
 
-const chat = (...command) => ({ mcp: { chat: { type: "local", command } } })
-const proxy = ["ocipd", "mcp-proxy", "--agent", "a", "--name", "chat", "--", "npx", "chat"]
+// Programs that wait stand in for ocipd: what counts is that they run as the settings say.
+const idle = [process.execPath, "-e", "process.stdin.resume()", "--"]
+const proxied = [...idle, "mcp-proxy", "--agent", "a"]
+const served = [...idle, "mcp"]
+const proxy = [...proxied, "--name", "chat", "--", "npx", "chat"]
 
 test("a call is allowed by an empty answer alone, and keeps the arguments that were allowed", async (t) => {
-  const { call, asked } = await started(t, {})
+  const { call, asked, dir } = await started(t, {})
   const args = { command: "ls", more: { a: [1] } }
   await call("bash", args)
-  assert.deepEqual(asked(), [{ event: "PreToolUse", tool: "bash", input: args, cwd: "/w", session: "s", call: "c" }])
+  assert.deepEqual(asked(), [{ event: "PreToolUse", tool: "bash", input: args, cwd: dir, session: "s", call: "c" }])
   assert.throws(() => { args.command = "rm" }, TypeError)
   assert.throws(() => { args.more.a[0] = 2 }, TypeError)
 })
@@ -74,23 +78,33 @@ test("every other answer, and no answer, refuses the call", async (t) => {
   await assert.rejects(missing.call("bash"), /cannot be started/)
 })
 
-test("the proxy decides about calls of its servers, and about no others", async (t) => {
+test("the proxy decides about calls of its servers while it runs, and about no others", async (t) => {
+  const chat = (...command) => ({ mcp: { chat: { type: "local", command } } })
   for (const [name, settings, tool, options, want] of [
     ["behind the proxy", chat(...proxy), "chat_send", {}, undefined],
-    ["a server of the daemon", chat("ocipd", "mcp", "--token-file", "t"), "chat_send", {}, undefined],
-    ["replaced by a project", chat("npx", "chat"), "chat_send", {}, "mcp__chat__send"],
-    ["of another agent", chat("ocipd", "mcp-proxy", "--agent", "b", ...proxy.slice(4)), "chat_send", {}, "mcp__chat__send"],
-    ["under another name", chat(...proxy.with(5, "other")), "chat_send", {}, "mcp__chat__send"],
-    ["with nothing behind it", chat(...proxy.slice(0, 7)), "chat_send", {}, "mcp__chat__send"],
-    ["asking another daemon", { mcp: { chat: { type: "local", command: proxy, environment: { OCIPD_SOCKET: "/x" } } } }, "chat_send", {}, "mcp__chat__send"],
+    ["a server of the daemon", chat(...served, "--token-file", "t"), "chat_send", {}, undefined],
     ["with headers", { mcp: { chat: { type: "local", command: proxy, environment: { OCIPD_HEADERS: "A: b", T: "x" } } } }, "chat_send", {}, undefined],
+    ["another server by the same name runs", chat(...proxy), "chat_send", { runs: false }, "mcp__chat__send"],
+    ["the proxy runs for another folder", chat(...proxy), "chat_send", { folder: "/" }, "mcp__chat__send"],
+    ["replaced by a project", chat(...idle, "chat"), "chat_send", {}, "mcp__chat__send"],
+    ["of another agent", chat(...idle, "mcp-proxy", "--agent", "b", "--name", "chat", "--", "npx"), "chat_send", {}, "mcp__chat__send"],
+    ["under another name", chat(...proxied, "--name", "other", "--", "npx"), "chat_send", {}, "mcp__chat__send"],
+    ["with nothing behind it", chat(...proxied, "--name", "chat", "--"), "chat_send", {}, "mcp__chat__send"],
+    ["asking another daemon", { mcp: { chat: { type: "local", command: proxy, environment: { OCIPD_SOCKET: "/x" } } } }, "chat_send", {}, "mcp__chat__send"],
     ["over HTTP", { mcp: { chat: { type: "remote", command: proxy } } }, "chat_send", {}, "mcp__chat__send"],
     ["a tool of opencode with such a name", chat(...proxy), "chat_own", {}, "chat_own"],
     ["a server that was added since", chat(...proxy), "chat_x_send", { live: { chat: {}, chat_x: {} } }, "chat_x_send"],
     ["a server that is only added", {}, "chat_send", { live: { chat: {} } }, "mcp__chat__send"],
   ]) {
-    const { call, asked } = await started(t, settings, options)
+    const { call, asked, dir } = await started(t, settings, options)
+    const command = settings.mcp?.chat.command
+    let server
+    if (command && options.runs !== false) {
+      server = spawn(command[0], command.slice(1), { cwd: options.folder ?? dir, stdio: ["pipe", "ignore", "ignore"] })
+      await new Promise((begun) => server.on("spawn", begun))
+    }
     await call(tool)
     assert.equal(asked()[0]?.tool, want, name)
+    server?.kill()
   }
 })
