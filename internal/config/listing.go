@@ -246,6 +246,12 @@ func (r *part) read(file string) {
 			}
 			continue
 		}
+		// Most entries accept the same, and share one list of it.
+		if last := len(r.contacts) - 1; last >= 0 && slices.Equal(r.contacts[last].Accepts, c.Accepts) {
+			c.Accepts = r.contacts[last].Accepts
+		}
+		// What an entry has of a list at its capacity is trimmed: a decoder makes room for four.
+		c.Sessions = slices.Clip(slices.Clone(c.Sessions))
 		r.contacts, r.lines = append(r.contacts, c), append(r.lines, int32(n))
 	}
 }

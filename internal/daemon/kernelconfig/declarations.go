@@ -18,16 +18,31 @@ func Lines(lacks []Declaration) string { return directory.Lines(lacks) }
 // Undeclared lists the mandatory lines about apps that a configuration lacks. owners names
 // the recent app of each channel, as far as it is known.
 func Undeclared(cfg *config.Config, owners map[string]string) ([]Declaration, error) {
-	d, err := directoryOf(cfg)
+	d, err := rightsOf(cfg)
 	if err != nil {
 		return nil, err
 	}
+	d.Entries = []directory.Entry{{Sessions: sessionsOf(cfg)}}
 	return directory.Missing(&d, owners), nil
+}
+
+// sessionsOf returns one listed session of each channel.
+func sessionsOf(cfg *config.Config) (sessions []string) {
+	known := map[string]bool{}
+	for contact := range cfg.Contacts {
+		for _, key := range contact.Sessions {
+			if channel, rest := directory.Split(key); rest != "" && !known[channel] {
+				known[channel] = true
+				sessions = append(sessions, key)
+			}
+		}
+	}
+	return sessions
 }
 
 // Declared reports whether a configuration limits apps to its grants.
 func Declared(cfg *config.Config) (bool, error) {
-	d, err := directoryOf(cfg)
+	d, err := rightsOf(cfg)
 	if err != nil {
 		return false, err
 	}

@@ -54,6 +54,24 @@ func New(c *config.Config) (kernel.Config, error) {
 
 // directoryOf types the directory and the rights of apps.
 func directoryOf(c *config.Config) (directory.Config, error) {
+	d, err := rightsOf(c)
+	if err != nil {
+		return d, err
+	}
+	d.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
+	for contact := range c.Contacts {
+		e, err := entry(contact)
+		if err != nil {
+			return d, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
+		}
+		d.Entries = append(d.Entries, e)
+	}
+	return d, nil
+}
+
+// rightsOf types the agents and the rights of apps, without the entries of the directory, of which there
+// can be very many.
+func rightsOf(c *config.Config) (directory.Config, error) {
 	d := directory.Config{DefaultAgent: c.DefaultAgent}
 	for _, r := range c.Routes {
 		d.Routes = append(d.Routes, directory.Route{Session: r.Session, Agent: r.Agent})
@@ -66,14 +84,6 @@ func directoryOf(c *config.Config) (directory.Config, error) {
 		d.Agents = append(d.Agents, a)
 	}
 	declare(&d, c)
-	d.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
-	for contact := range c.Contacts {
-		e, err := entry(contact)
-		if err != nil {
-			return d, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
-		}
-		d.Entries = append(d.Entries, e)
-	}
 	return d, nil
 }
 

@@ -191,7 +191,7 @@ func (d *Directory) Recipient(key, account string, brought map[string]string, se
 	if !found {
 		went = r.said.to
 		if went == "" {
-			went = at.elsewhere(channel)
+			went = d.elsewhere(&at, channel)
 		}
 		if went == "" {
 			return Recipient{}, fmt.Errorf("session %s: %w: the app of channel %s sends to metadata.%s, which is neither in the key nor known from an earlier message; "+
@@ -267,11 +267,11 @@ func (f *found) listed() bool { return f.key != nil || f.place != nil }
 
 // elsewhere returns the only address in the directory for the entry of a session whose key names
 // none.
-func (f *found) elsewhere(channel string) string {
+func (d *Directory) elsewhere(f *found, channel string) string {
 	if f.key == nil {
 		return ""
 	}
-	return f.key.addresses[channel]
+	return d.addresses[f.key][channel]
 }
 
 // find returns the entries of the directory for a session.
@@ -405,8 +405,9 @@ func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...
 			continue
 		}
 		r.Group, most = true, min(most, e.Accepts)
-		strangers = strangers || e.unsure
-		for _, m := range e.members {
+		group := d.groups[e]
+		strangers = strangers || group.unsure
+		for _, m := range group.members {
 			if m.InstanceID == "" || m.InstanceID != self.InstanceID {
 				r.Members = append(r.Members, *m.seenBy(self))
 			}
@@ -482,8 +483,10 @@ func (d *Directory) imitated(channel, name string) string {
 	if name == "" || d.names.empty() {
 		return ""
 	}
-	like, _ := d.names.find(likeness(channel, name))
-	return like
+	if like, found := d.names.find(likeness(channel, name)); found {
+		return *like
+	}
+	return ""
 }
 
 // likeness returns the key by which similar names in a channel are found.

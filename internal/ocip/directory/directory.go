@@ -94,13 +94,12 @@ type Entry struct {
 	// with the lowest level accepts.
 	Group   bool
 	Members []string
+}
 
-	// members are the entries of Members, and unsure is set if there may be others.
+// readers are those of a group: the entries of its Members, and whether there may be others.
+type readers struct {
 	members []*Entry
 	unsure  bool
-	// addresses has the one address among Sessions for a channel whose app sends to another name
-	// than some of Sessions have.
-	addresses map[string]string
 }
 
 // Directory identifies agents and counterparties under one configuration.
@@ -119,7 +118,11 @@ type Directory struct {
 	// their channel's app does not send.
 	sessions, places, people patterns[*Entry]
 	// names are the sessions of entries by their appearance.
-	names patterns[string]
+	names patterns[*string]
+	// groups has the readers of each group. addresses has, by entry, the one address among its sessions
+	// for a channel whose app sends to another name than some of them have.
+	groups    map[*Entry]*readers
+	addresses map[*Entry]map[string]string
 }
 
 // AgentChannel begins the session keys of agents. No channel has this name.
@@ -128,8 +131,8 @@ const AgentChannel = "agent"
 // New makes the directory of a configuration, which must not change afterwards.
 func New(cfg *Config) (*Directory, error) {
 	d := &Directory{
-		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent),
-		access: newAccess(cfg), networks: make(map[string]*network),
+		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty, len(cfg.Agents)+len(cfg.Entries)), local: make(map[string]*Agent),
+		access: newAccess(cfg), networks: make(map[string]*network), groups: make(map[*Entry]*readers), addresses: make(map[*Entry]map[string]string),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -138,7 +141,7 @@ func New(cfg *Config) (*Directory, error) {
 		d.byInstance[a.InstanceID] = a.Counterparty()
 		d.local[a.InstanceID] = a
 	}
-	if err := d.list(cfg); err != nil {
+	if err := (lister{d}).list(cfg); err != nil {
 		return nil, err
 	}
 	for _, r := range cfg.Routes {

@@ -2,16 +2,20 @@ package directory
 
 import (
 	"fmt"
-	"github.com/openclawos/ocipd/internal/base/text"
-	"slices"
 	"strings"
+	"sync"
+
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // end stands for the rest of a session that is listed by its beginning. No key contains it.
 const end = "\x00"
 
-// list enters the entries of a configuration.
-func (d *Directory) list(cfg *Config) error {
+// lister enters the entries of a configuration into a directory that is being made.
+type lister struct{ *Directory }
+
+// list enters all entries.
+func (d lister) list(cfg *Config) error {
 	unknown := anyNetwork()
 	d.anyNetwork = &unknown
 	for channel, n := range networks() {
@@ -28,8 +32,7 @@ func (d *Directory) list(cfg *Config) error {
 		}
 		d.networks[channel] = n.with(&p)
 	}
-	// Entries are completed here; the configuration's own stay unchanged.
-	entries := slices.Clone(cfg.Entries)
+	entries := cfg.Entries
 	sessions := 0
 	for i := range entries {
 		sessions += len(entries[i].Sessions)
@@ -37,6 +40,74 @@ func (d *Directory) list(cfg *Config) error {
 	d.sessions.grow(sessions)
 	d.places.grow(sessions)
 	d.names.grow(sessions)
+	// The appearances take about as long as the rest, and are in a map of their own.
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		for i := range entries {
+			for k := range entries[i].Sessions {
+				d.listLooks(&entries[i].Sessions[k])
+			}
+		}
+	})
+	err := d.listSessions(entries)
+	looks.Wait()
+	if err != nil {
+		return err
+	}
+	return d.listMembers(entries, cfg.Agents)
+}
+
+// listLooks enters the appearance of one session of an entry, and those of the address and of anybody
+// else in it.
+func (d lister) listLooks(key *string) {
+	s, channel, rest := d.listed(*key)
+	if channel == AgentChannel {
+		d.names.add(likeness(channel, rest), s.open, key)
+		return
+	}
+	if s.who != "" || s.whoOpen {
+		d.names.add(likeness(channel, s.who), s.whoOpen, key)
+	}
+	if s.placed() {
+		d.names.add(likeness(channel, s.to), s.toOpen, key)
+	}
+}
+
+// listedSession is a session of an entry: whether it is a beginning of keys, the address in it and
+// anybody else that it names, each with whether that is a beginning.
+type listedSession struct {
+	open, whoOpen, toOpen bool
+	prefix, who, to       string
+	said                  conversation
+	network               *network
+}
+
+func (d lister) listed(key string) (s listedSession, channel, rest string) {
+	s.prefix, s.open = text.Pattern(key)
+	channel, rest = Split(s.prefix)
+	s.network = d.network(channel)
+	if channel == AgentChannel {
+		return s, channel, rest
+	}
+	tail := ""
+	if s.open {
+		tail = end
+	}
+	s.said = s.network.parse(rest + tail)
+	s.who, s.whoOpen = strings.CutSuffix(s.said.who, end)
+	s.to, s.toOpen = strings.CutSuffix(s.said.to, end)
+	return s, channel, rest
+}
+
+// placed reports whether a session has an address, or the beginning of some. The beginning of a name
+// that the app chose can be that of any key. A group's session with somebody belongs to that person,
+// not to the group.
+func (s *listedSession) placed() bool {
+	return (s.to != "" || s.toOpen) && (!s.toOpen || !s.said.name) && (!s.said.many || s.said.who == "" || s.whoOpen)
+}
+
+// listSessions enters the entries by their instance ids and sessions.
+func (d lister) listSessions(entries []Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.InstanceID != "" && !e.Group {
@@ -48,57 +119,49 @@ func (d *Directory) list(cfg *Config) error {
 			}
 		}
 	}
-	return d.listMembers(entries, cfg.Agents)
+	return nil
 }
 
-// listSession enters one session of an entry: its key, the address in it, anybody else that it
-// names, and its appearance.
-func (d *Directory) listSession(e *Entry, key string) error {
-	prefix, open := text.Pattern(key)
-	if err := spelled("directory session", prefix); err != nil && prefix != "" {
+// listSession enters one session of an entry: its key, the address in it, and anybody else that it
+// names.
+func (d lister) listSession(e *Entry, key string) error {
+	s, channel, rest := d.listed(key)
+	if err := spelled("directory session", s.prefix); err != nil && s.prefix != "" {
 		return err
 	}
-	tail := ""
-	if open {
-		tail = end
-	}
-	channel, rest := Split(prefix)
-	n := d.network(channel)
-	d.sessions.add(n.foldedKey(prefix, rest), open, e)
-	if channel == AgentChannel {
-		d.names.add(likeness(channel, rest), open, key)
-		return nil
-	}
-	said := n.parse(rest + tail)
-	who, whoOpen := strings.CutSuffix(said.who, end)
-	to, toOpen := strings.CutSuffix(said.to, end)
-	if who != "" || whoOpen {
-		if err := enter(&d.people, channel+":"+n.folded(who), whoOpen, e, key); err != nil {
+	n := s.network
+	d.sessions.add(n.foldedKey(s.prefix, rest), s.open, e)
+	if s.who != "" || s.whoOpen {
+		if err := enter(&d.people, channel+":"+n.folded(s.who), s.whoOpen, e, key); err != nil {
 			return err
 		}
-		d.names.add(likeness(channel, who), whoOpen, key)
 	}
-	// The beginning of a name that the app chose can be that of any key. A group's session with
-	// somebody belongs to that person, not to the group.
-	if to == "" && !toOpen || toOpen && said.name || said.many && said.who != "" && !whoOpen {
+	if !s.placed() {
 		return nil
 	}
-	group := said.many
-	if to != "" && n.many != nil {
-		group = n.many(to)
+	group := s.said.many
+	if s.to != "" && n.many != nil {
+		group = n.many(s.to)
 	}
-	d.names.add(likeness(channel, to), toOpen, key)
-	if !toOpen && !group {
-		if e.addresses == nil && n.sendsElsewhere() {
-			e.addresses = make(map[string]string)
-		}
-		if before, more := e.addresses[channel]; e.addresses != nil && (!more || before == to) {
-			e.addresses[channel] = to
-		} else if more {
-			e.addresses[channel] = "" // there are several, and none is preferred
-		}
+	if !s.toOpen && !group {
+		d.listAddress(e, n, channel, s.to)
 	}
-	return enter(&d.places, n.place(channel, n.folded(to), group), toOpen, e, key)
+	return enter(&d.places, n.place(channel, n.folded(s.to), group), s.toOpen, e, key)
+}
+
+// listAddress notes the address of an entry on a channel whose app sends to another name than some keys
+// have.
+func (d lister) listAddress(e *Entry, n *network, channel, to string) {
+	addresses := d.addresses[e]
+	if addresses == nil && n.sendsElsewhere() {
+		addresses = make(map[string]string)
+		d.addresses[e] = addresses
+	}
+	if before, more := addresses[channel]; addresses != nil && (!more || before == to) {
+		addresses[channel] = to
+	} else if more {
+		addresses[channel] = "" // there are several, and none is preferred
+	}
 }
 
 // sendsElsewhere reports whether some keys of a channel name a person by a name to which the app
@@ -134,7 +197,7 @@ func (e *Entry) name() string {
 }
 
 // listMembers finds the members of the groups.
-func (d *Directory) listMembers(entries []Entry, agents []Agent) error {
+func (d lister) listMembers(entries []Entry, agents []Agent) error {
 	var byInstance map[string]*Entry
 	for i := range entries {
 		group := &entries[i]
@@ -144,7 +207,8 @@ func (d *Directory) listMembers(entries []Entry, agents []Agent) error {
 		if byInstance == nil {
 			byInstance = entriesByInstance(entries, agents)
 		}
-		group.members, group.unsure = nil, len(group.Members) == 0
+		r := &readers{unsure: len(group.Members) == 0}
+		d.groups[group] = r
 		for _, name := range group.Members {
 			member := byInstance[name]
 			if strings.Contains(name, ":") {
@@ -152,11 +216,11 @@ func (d *Directory) listMembers(entries []Entry, agents []Agent) error {
 			}
 			switch {
 			case member == nil:
-				group.unsure = true
+				r.unsure = true
 			case member.Group:
 				return fmt.Errorf("cannot list %s as a member of %s: a group has people and agents for members, and no groups", name, group.name())
 			default:
-				group.members = append(group.members, member)
+				r.members = append(r.members, member)
 			}
 		}
 	}

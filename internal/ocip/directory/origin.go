@@ -101,8 +101,8 @@ func (d *Directory) wrote(o *Origin, r *Recipient, at *found, metadata map[strin
 	}
 	if len(o.entries) == 0 && o.Group && !told {
 		for _, e := range []*Entry{at.key, at.place} {
-			if e != nil {
-				o.entries = append(o.entries, e.members...)
+			if group := d.groups[e]; group != nil {
+				o.entries = append(o.entries, group.members...)
 			}
 		}
 	}
