@@ -119,6 +119,20 @@ func stays(a, b []string) []pair {
 
 // size returns approximately the bytes of a text in a record.
 func size(line string) int {
+	// Nearly every line is plain, and a directory has very many.
+	n := len(line) + len(`"",`)
+	for i := range len(line) {
+		switch c := line[i]; {
+		case c < ' ' || c >= 0x7f:
+			return sizeEncoded(line)
+		case c == '"' || c == '\\':
+			n++
+		}
+	}
+	return n
+}
+
+func sizeEncoded(line string) int {
 	encoded, err := json.Marshal(line)
 	if err != nil {
 		return len(line)

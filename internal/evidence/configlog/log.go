@@ -13,8 +13,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
@@ -46,7 +48,8 @@ func MetaName() string { return metaName }
 // Options configure a log.
 type Options struct {
 	NewID func() string
-	// Redact removes text from a line that the operator wants kept out of the log. May be nil.
+	// Redact removes text from a line that the operator wants kept out of the log. Several goroutines
+	// call it at once. May be nil.
 	Redact func(string) string
 	// Key is a secret of this daemon, for a digest that includes the masked values.
 	Key []byte
@@ -253,12 +256,20 @@ func (l *Log) contacts(cfg *config.Config) []string { return l.lines(cfg.Listed)
 
 func (l *Log) lines(contacts []config.Contact) []string {
 	lines := make([]string, len(contacts))
-	for i := range contacts {
-		shown := contacts[i].Shown()
-		// A contact has only strings and lists of strings, so this cannot fail.
-		encoded, _ := json.Marshal(&shown)
-		lines[i] = l.line(string(encoded))
+	// Each line is looked through for secrets, so every processor takes a share of a long directory.
+	share := max(1000, (len(contacts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	var writers sync.WaitGroup
+	for from := 0; from < len(contacts); from += share {
+		writers.Go(func() {
+			for i := from; i < min(from+share, len(contacts)); i++ {
+				shown := contacts[i].Shown()
+				// A contact has only strings and lists of strings, so this cannot fail.
+				encoded, _ := json.Marshal(&shown)
+				lines[i] = l.line(string(encoded))
+			}
+		})
 	}
+	writers.Wait()
 	return lines
 }
 

@@ -27,8 +27,9 @@ func (r *recent) add(first, last uint64, text []byte) {
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, lineBatch{first, last, text})
 	r.bytes += len(text)
+	// A commit that is larger by itself, such as that of a long directory, is read from the database.
 	drop := 0
-	for ; r.bytes > recentBytes && drop < len(r.batches)-1; drop++ {
+	for ; r.bytes > recentBytes; drop++ {
 		r.bytes -= len(r.batches[drop].text)
 	}
 	// The list moves along its memory, and is copied only when that is full: there are thousands of
