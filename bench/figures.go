@@ -18,6 +18,7 @@ func figures() []figure {
 		{"dispatch p50, over bare parts", "commit+echo", "≤ 1.4×", dispatchOverParts},
 		{"dispatch, system calls, 1 connection", "—", "≤ 22", dispatchCalls},
 		{"dispatch/s, 64 connections × 4", "—", "≥ 20000/s", dispatchRate},
+		{"dispatch p99, half the rate, over p50", "p50", "≤ 5×", pacedLatency},
 		{"dispatch p50, beside another build", "-beside", "≤ 1.05×", latencyBeside},
 		{"dispatch/s, beside another build", "-beside", "≥ 0.95×", rateBeside},
 		{"start to ready", "—", "≤ 60 ms", startTime},

@@ -101,7 +101,9 @@ type bench struct {
 	// beside is another build, "" for none.
 	beside                    string
 	records, exchanges, tasks int
-	rows                      []row
+	// also is more of the configuration, such as a key of its own.
+	also string
+	rows []row
 	// unbound is set for a build from before a process's connections had a bound.
 	unbound bool
 	// running are the servers that a figure has started.

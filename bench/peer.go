@@ -147,7 +147,7 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	if b.unbound {
 		bound = ""
 	}
-	cfg.WriteString("ipc: {apps_may_operate: true" + bound + "}\nagents:\n")
+	cfg.WriteString(b.also + "ipc: {apps_may_operate: true" + bound + "}\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&cfg, "  - {id: a%d, app: \"@bench/a%d\", instance_id: agent-a%d, user_id: u%d, org_unit: engineering, tenant_id: acme}\n", i, i, i, i)
 	}
