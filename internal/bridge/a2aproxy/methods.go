@@ -93,8 +93,9 @@ func match(form, path string) (found map[string]string, ok bool) {
 	}
 	found = make(map[string]string)
 	for i, f := range forms {
-		name, word, isName := strings.Cut(f, "}")
-		if name, isName = strings.CutPrefix(name, "{"); !isName {
+		before, word, _ := strings.Cut(f, "}")
+		name, isName := strings.CutPrefix(before, "{")
+		if !isName {
 			if f != parts[i] {
 				return nil, false
 			}

@@ -57,7 +57,7 @@ func parseRPC(body []byte) (*request, error) {
 	q := new(request)
 	for i, name := range n.names {
 		kid := n.kids[i]
-		ok := true
+		var ok bool
 		switch name {
 		case "jsonrpc":
 			ok = kid.text == "2.0"

@@ -207,8 +207,8 @@ func (n *node) digest() [sha256.Size]byte {
 
 // prune removes members without a content, which programs add or leave out.
 func (n *node) prune() (empty bool) {
-	for i := len(n.kids) - 1; i >= 0; i-- {
-		if n.kids[i].prune() && n.kind == '{' {
+	for i, kid := range slices.Backward(n.kids) {
+		if kid.prune() && n.kind == '{' {
 			n.remove(n.names[i])
 		}
 	}

@@ -3,6 +3,7 @@ package a2aproxy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
@@ -223,12 +224,7 @@ func (s *shape) known() (names []string) {
 }
 
 func (s *shape) has(name string) bool {
-	for _, known := range s.known() {
-		if known == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.known(), name)
 }
 
 // maxPlain bounds an id or a word of the protocol.
