@@ -57,14 +57,9 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if digest == "" {
-				v, _, err := t.view(cmd.Context(), id)
-				if err != nil {
+				var err error
+				if digest, err = requested(cmd.Context(), t, id, key); err != nil {
 					return err
-				}
-				for i := range v.Effects {
-					if v.Effects[i].Key == key {
-						digest = v.Effects[i].Digest
-					}
 				}
 			}
 			p := taskapi.RunEffectParams{Ref: taskapi.Ref{TaskID: id}, IdempotencyKey: key, RequestDigest: digest, Compensation: compensation, WaitS: wait}
@@ -83,6 +78,22 @@ went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
 	flags.StringVar(&file, "out", "", "write the token of what is the caller's to do to this `FILE`")
 	cli.Required(c, "task", "key")
 	return c
+}
+
+// requested is the digest of the request about an effect that was made last.
+func requested(ctx context.Context, t *command, id, key string) (string, error) {
+	v, _, err := t.view(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(v.Effects, func(e task.Effect) bool { return e.Key == key })
+	switch {
+	case i < 0:
+		return "", fmt.Errorf("the task has no effect %q: ocipd task effect list %s shows them", key, id)
+	case v.Effects[i].Digest == "":
+		return "", fmt.Errorf("nobody has asked for an approval of effect %q: ocipd task request-approval --task %s --key %s", key, id, key)
+	}
+	return v.Effects[i].Digest, nil
 }
 
 // takesToken checks the place for a token before the daemon issues it, because it does so
