@@ -27,6 +27,7 @@ func next(e *taskapi.Error) (lines []string) {
 		if len(lines) > 0 {
 			return lines
 		}
+	default:
 	}
 	if line := nextAfter()[e.Code]; line != "" {
 		lines = append(lines, line)
