@@ -155,6 +155,7 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	if b.binary != b.beside { // which may know no tasks, no agents without an app and no limits for persons
 		person = "  - {kind: person, user_id: reader, org_unit: engineering, tenant_id: acme, accepts: [public, internal], sessions: [\"desk:reader\"]}\n"
 		cfg.WriteString("  - {id: proxied, tools: off, instance_id: agent-proxied, user_id: proxied, org_unit: engineering, tenant_id: acme}\n")
+		cfg.WriteString("  - {id: hooked, instance_id: agent-hooked, user_id: hooked, org_unit: engineering, tenant_id: acme}\n")
 		cfg.WriteString("ocip: {person: {max_messages: 1000000}}\n")
 		cfg.WriteString("tasks:\n  actors:\n    - {name: lead, role: orchestrator, tenant_id: acme}\n    - {name: checker, role: spec_reviewer, tenant_id: acme}\n  self_review: true\n")
 	}
