@@ -67,7 +67,7 @@ var table = []Row{
 		Wait:  hookWait,
 		Fails: []Failure{
 			{"the program is missing, crashes, or is killed", true},
-			{"the shell that starts it is killed or ends with nothing said, or takes longer than the hook's time", false},
+			{"the shell that starts the hook is killed, or takes longer than the hook's time", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server, with `-p` as in a terminal"},
 		Open: []string{
@@ -85,7 +85,7 @@ var table = []Row{
 		Parting: "-", Wait: hookWait,
 		Fails: []Failure{
 			{"the program is missing, crashes, or is killed", true},
-			{"it takes longer than the hook's time, or ends well and has said no JSON", false},
+			{"the hook takes longer than its time, or ends well and has said no JSON", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server"},
 		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},

@@ -85,6 +85,11 @@ var hookings = map[string]hooking{
 func hooked(name string) *Runtime {
 	row, h := hook.Find(name), hookings[name]
 	open := slices.Clone(row.Open)
+	for _, f := range row.Fails {
+		if !f.Closed {
+			open = append(open, "a call, if "+f.How)
+		}
+	}
 	if row.Run == "" {
 		open = append(open, "calls about which a version does otherwise than its documentation says: it was not run with ocipd")
 	}
