@@ -53,7 +53,7 @@ func hookLatency(b *bench, over bool, goal time.Duration) (result, error) {
 	}
 	start := func() error { return exec.CommandContext(b.ctx, b.binary, "version").Run() }
 	// The gate that the first hook starts ends soon after its socket is gone.
-	defer os.Remove(filepath.Join(d.dir, "openclawos", "hooks.sock"))
+	defer func() { _ = os.Remove(filepath.Join(d.dir, "openclawos", "hooks.sock")) }()
 	t, err := medians(hookCalls, hook, start)
 	if err != nil {
 		return result{}, err

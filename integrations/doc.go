@@ -4,7 +4,9 @@ package integrations
 
 import (
 	"embed"
+	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 )
@@ -28,7 +30,7 @@ var openCode string
 // begin the command of an MCP server behind the proxy, and served those of a server of the daemon
 // itself.
 func OpenCode(gate, proxied, served []string) (string, error) {
-	text := ""
+	var text strings.Builder
 	for _, one := range []struct {
 		name  string
 		words []string
@@ -37,7 +39,7 @@ func OpenCode(gate, proxied, served []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text += "const " + one.name + " = " + string(list) + "\n"
+		fmt.Fprintf(&text, "const %s = %s\n", one.name, list)
 	}
-	return text + openCode, nil
+	return text.String() + openCode, nil
 }

@@ -429,7 +429,7 @@ func (r *trial) holds(where string, want, got any) {
 
 // differs says how what came differs from what is wanted, "" if it does not.
 func (r *trial) differs(where string, want, got any) string {
-	same := false
+	var same bool
 	switch want := want.(type) {
 	case nil:
 		return ""

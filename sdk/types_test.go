@@ -143,8 +143,8 @@ func TestGoTypes(t *testing.T) {
 		if !is {
 			t.Errorf("the schema has no %s", name)
 		}
-		for i := range of.NumField() {
-			member, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			member, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if member == "-" {
 				continue
 			}
@@ -154,10 +154,10 @@ func TestGoTypes(t *testing.T) {
 			}
 			_ = json.Unmarshal(text, &has) // a member of any kind has the schema true
 			if !is {
-				t.Errorf("%s.%s is %q, which %s of the schema has not", of, of.Field(i).Name, member, name)
+				t.Errorf("%s.%s is %q, which %s of the schema has not", of, field.Name, member, name)
 			}
-			if want := map[reflect.Kind]any{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer"}[of.Field(i).Type.Kind()]; want != nil && has.Type != want && has.Type != nil {
-				t.Errorf("%s.%s is a %s, and %s of the schema is a %v", of, of.Field(i).Name, of.Field(i).Type, member, has.Type)
+			if want := map[reflect.Kind]any{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer"}[field.Type.Kind()]; want != nil && has.Type != want && has.Type != nil {
+				t.Errorf("%s.%s is a %s, and %s of the schema is a %v", of, field.Name, field.Type, member, has.Type)
 			}
 		}
 	}

@@ -340,5 +340,5 @@ func reply(w http.ResponseWriter, q *request, status int, body []byte) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) //nolint:gosec // it is JSON for a program, and the client may be gone
 }

@@ -48,10 +48,11 @@ func (g *Gate) Listen(socket *os.File, kept bool) error {
 	if err != nil {
 		return err
 	}
-	ok := false
-	if g.listener, ok = l.(*net.UnixListener); !ok {
+	listener, ok := l.(*net.UnixListener)
+	if !ok {
 		return errors.Join(errors.New("it is no Unix socket"), l.Close())
 	}
+	g.listener = listener
 	if !kept {
 		g.path = g.listener.Addr().String()
 	}

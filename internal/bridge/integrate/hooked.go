@@ -165,6 +165,15 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
+// shellLine is the line of words that a shell takes apart again.
+func shellLine(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = shellWord(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
 const hookCommand = "hook"
 
 // hookGates enters the hook. Calls of servers behind the proxy are left to it.
@@ -180,10 +189,7 @@ func hookGates(r *Runtime, p *Place) ([]Edit, error) {
 			words = append(words, withoutFlag, s.Name)
 		}
 	}
-	line := shellWord(p.Self)
-	for _, word := range words {
-		line += " " + shellWord(word)
-	}
+	line := shellLine(append([]string{p.Self}, words...)...)
 	list, err := json.Marshal(words)
 	if err != nil {
 		return nil, err

@@ -141,6 +141,8 @@ func New(cfg *Config) (*Directory, error) {
 		d.byInstance[a.InstanceID] = a.Counterparty()
 		d.local[a.InstanceID] = a
 	}
+	unknown := anyNetwork()
+	d.anyNetwork = &unknown
 	if err := (lister{d}).list(cfg); err != nil {
 		return nil, err
 	}

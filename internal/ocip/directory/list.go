@@ -16,14 +16,12 @@ type lister struct{ *Directory }
 
 // list enters all entries.
 func (d lister) list(cfg *Config) error {
-	unknown := anyNetwork()
-	d.anyNetwork = &unknown
 	for channel, n := range networks() {
 		d.networks[channel] = n.with(&Profile{})
 	}
 	// MCP servers send to these, and treat capitals as small letters.
 	for _, channel := range []string{"email", "github"} {
-		d.networks[channel] = unknown.with(&Profile{Case: text.CaseASCII})
+		d.networks[channel] = d.anyNetwork.with(&Profile{Case: text.CaseASCII})
 	}
 	for channel, p := range cfg.Channels {
 		n, ok := d.networks[channel]
