@@ -22,6 +22,11 @@ type a2aPeer struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []string
+	// says, if set, is the result of each answer by JSON-RPC.
+	says string
+	// more goes into the card. The card of one that is webOnly has no JSON-RPC.
+	more    string
+	webOnly bool
 	// late, if set, is closed to let a slow answer go on.
 	late chan struct{}
 	// sign, if set, makes the signature of a card.
@@ -41,6 +46,10 @@ func (p *a2aPeer) card() string {
 		{"url":"http://127.0.0.1:9/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":"127.0.0.1:9","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, p.URL)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.webOnly {
+		card = strings.Replace(card, "JSONRPC", "GRPC", 1)
+	}
+	card = strings.TrimSuffix(card, "}") + p.more + "}"
 	if p.sign != nil {
 		card = strings.TrimSuffix(card, "}") + `,"signatures":[` + p.sign(card) + "]}"
 	}
@@ -71,7 +80,12 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	text := string(body)
+	p.mu.Lock()
+	says := p.says
+	p.mu.Unlock()
 	switch {
+	case says != "" && rpc:
+		fmt.Fprint(w, say(says))
 	case strings.Contains(text, "never"):
 		select {
 		case <-p.late:

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 // forward sends a decided request to the other side, once, and returns the beginning of the
 // answer. It reports what became of a decided message.
 func (p *Proxy) forward(ctx context.Context, q *request, d *decided) (*http.Response, *gatelink.Refusal) {
+	// An id of the client's choice could say something.
+	q.sent = strconv.AppendInt(nil, p.next.Add(1), 10)
 	verb, address, body := q.target()
 	// The address is at the host that the user named, and the ids in its path are plain.
 	r, err := http.NewRequestWithContext(ctx, verb, address, bytes.NewReader(body)) //nolint:gosec // see above
@@ -125,7 +128,7 @@ func resultOf(q *request, doc *node) (*node, *shape, *gatelink.Refusal) {
 		return nil, nil, bad("the answer is none of JSON-RPC 2.0")
 	case (id == nil || id.kind == 'n') && failure != nil:
 		return failure, errShape, nil // it could not read the request
-	case id == nil || string(id.raw) != string(q.id):
+	case id == nil || string(id.raw) != string(q.sent):
 		return nil, nil, bad("the answer is to another request")
 	case failure != nil && result == nil:
 		return failure, errShape, nil
@@ -145,30 +148,26 @@ func (p *Proxy) decideAnswer(ctx context.Context, q *request, of *shape, doc *no
 	if p.o.Incoming {
 		return p.answerOf(ctx, q, of, doc)
 	}
-	s, err := say(q.method.name, of, doc, false, p.decidedBefore(q.session), p.isOwn)
+	s, err := say(q.method.name, of, doc, false, p.decidedBefore(q.session), p.passes(q.session))
 	if err != nil {
 		return bad("the answer cannot be decided: %v", err)
 	}
+	var got api.Object
 	if s.fresh {
-		got, no := p.inward(ctx, q.session, q.method.name, s)
-		if no != nil {
+		var no *gatelink.Refusal
+		if got, no = p.inward(ctx, q.session, q.method.name, s); no != nil {
 			p.o.Log.Warn("withheld an answer", "peer", q.session, "code", no.Code, "reason", no.Reason)
 			return no
 		}
-		if s.envelope != nil && got["ocip"] == nil {
-			for _, place := range s.places {
-				takeEnvelope(place)
-			}
-		}
 		p.remember(q.session, s.digests)
 	}
-	p.learn(of, doc)
+	if err := s.settle(of, doc, got); err != nil {
+		return bad("the answer cannot be decided: %v", err)
+	}
+	p.learn(q.session, of, doc)
 	p.note(q, of, doc)
 	return nil
 }
-
-// isOwn lets ids of answers pass: plain ones are no text.
-func (p *memory) isOwn(id string) bool { return id == "" || isPlain(id) }
 
 // note remembers which exchange the tasks and conversations of an answer belong to.
 func (p *memory) note(q *request, of *shape, doc *node) {
@@ -184,7 +183,7 @@ func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) 
 		return bad("the agent's answer cannot be decided: %v", err)
 	}
 	known := p.decidedBefore(q.session)
-	s, err := say(q.method.name, of, doc, false, known, p.isOwn)
+	s, err := say(q.method.name, of, doc, false, known, p.passes(q.session))
 	if err != nil {
 		return bad("the agent's answer cannot be decided: %v", err)
 	}
@@ -206,6 +205,7 @@ func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) 
 	}
 	p.report(d, api.OutcomeSent, "")
 	p.remember(q.session, s.digests)
+	p.learn(q.session, of, doc)
 	p.note(q, of, doc)
 	return nil
 }

@@ -329,11 +329,11 @@ func (p *Proxy) decideCard(ctx context.Context, q *request, doc *node) *gatelink
 		q.params = doc
 		return p.permit(ctx, q)
 	}
-	sum := [][sha256.Size]byte{doc.digest()}
+	sum := [][sha256.Size]byte{sha256.Sum256(doc.write(nil))}
 	if p.decidedBefore(q.session)(sum[0]) {
 		return nil
 	}
-	s, err := say("AgentCard", anyShape, doc, false, p.decidedBefore(q.session), p.isOwn)
+	s, err := say("AgentCard", anyShape, doc, false, p.decidedBefore(q.session), p.passes(q.session))
 	if err != nil {
 		return bad("the agent card cannot be decided: %v", err)
 	}

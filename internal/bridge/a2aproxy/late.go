@@ -3,6 +3,7 @@ package a2aproxy
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"net/http"
 	"sync"
@@ -204,18 +205,24 @@ func (p *Proxy) again(d *decided) (*node, *gatelink.Refusal) {
 	if err == nil {
 		c, err = p.theCard(ctx, false)
 	}
+	if err == nil && d.SessionKey != p.called(c) {
+		err = fmt.Errorf("the message was decided for %s, and the peer is %s by now", d.SessionKey, p.called(c))
+	}
 	if err != nil {
 		p.report(d, api.OutcomeNotSent, err.Error())
 		return nil, gatelink.RefusedBy(err)
 	}
-	if m.stream {
+	switch {
+	case m.stream && m.decided == asMessage:
 		m = named("SendMessage")
+	case m.stream:
+		m = named("GetTask")
 	}
 	face := c.face("", jsonRPC)
 	if face == nil {
 		face = c.faces[0]
 	}
-	q := &request{method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header)}
+	q := &request{method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header), verb: m.verb}
 	q.header.Set("A2A-Version", face.version)
 	resp, no := p.forward(ctx, q, d)
 	if no != nil {

@@ -42,11 +42,7 @@ func Session(u *url.URL, proven bool) string {
 // by its TLS certificate or its card; a peer that calls, by its client certificate.
 func (p *Proxy) sessionOf(r *http.Request, c *card) string {
 	if !p.o.Incoming {
-		proven := p.o.Target.Scheme == "https"
-		if p.o.PeerKey != nil {
-			proven = c.proven
-		}
-		return Session(p.o.Target, proven)
+		return p.called(c)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if names := r.TLS.VerifiedChains[0][0].DNSNames; len(names) > 0 {
@@ -58,6 +54,15 @@ func (p *Proxy) sessionOf(r *http.Request, c *card) string {
 		host = r.RemoteAddr
 	}
 	return Channel + ":" + unverified + host
+}
+
+// called is the session of the peer that is called.
+func (p *Proxy) called(c *card) string {
+	proven := p.o.Target.Scheme == "https"
+	if p.o.PeerKey != nil {
+		proven = c.proven
+	}
+	return Session(p.o.Target, proven)
 }
 
 // Key is the public key with which a peer signs its card.
@@ -140,7 +145,7 @@ func payloads(doc *node) (all [][]byte) {
 	given := doc.clone()
 	given.remove("signatures")
 	pruned := given.clone()
-	pruned.prune()
+	pruned.prune(func(string) bool { return true })
 	for _, n := range []*node{given, pruned} {
 		text := jsontext.Value(n.write(nil))
 		if text.Canonicalize() == nil {

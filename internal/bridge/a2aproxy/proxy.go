@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/bridge/gatelink"
@@ -72,8 +73,10 @@ type Proxy struct {
 
 	client *http.Client
 	room   chan struct{}
-	hosts  []string
-	work   sync.WaitGroup
+	// next is the id of the next request to the other side.
+	next  atomic.Int64
+	hosts []string
+	work  sync.WaitGroup
 }
 
 // memory is the state of a proxy. It is lost when the proxy ends, and everything in it is
@@ -85,7 +88,7 @@ type memory struct {
 	// seen are messages and artifacts that were decided, by the other side's session. ids are
 	// those that came with them.
 	seen recent[seenKey]
-	ids  recent[string]
+	ids  recent[idKey]
 	// exchanges are those of conversations and tasks of the protocol.
 	exchanges map[string]string
 	// late are requests whose answers come after their calls.
@@ -100,6 +103,8 @@ type seenKey struct {
 	session string
 	sum     [sha256.Size]byte
 }
+
+type idKey struct{ session, id string }
 
 // recent is a set that forgets its oldest members.
 type recent[K comparable] struct {
@@ -189,27 +194,37 @@ func (p *memory) remember(session string, sums [][sha256.Size]byte) {
 	}
 }
 
-// passes reports whether an id needs no decision: it is one of the other side's, or too short
-// and too plain to say anything.
-func (p *memory) passes(id string) bool {
-	if id == "" {
-		return true
+// own reports whether an id of the agent needs no decision: it was decided for this session, or is
+// too short and too plain to say anything.
+func (p *memory) own(session string) func(id string) bool {
+	return func(id string) bool {
+		if id == "" {
+			return true
+		}
+		if !isPlain(id) {
+			return false
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.ids.has[idKey{session, id}] || isBare(id)
 	}
-	if !isPlain(id) {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ids.has[id] || isBare(id)
 }
 
-// learn notes the ids of an answer that was decided.
-func (p *memory) learn(s *shape, n *node) {
+// passes returns the rule for the ids of answers. Plain ones of a peer are no text.
+func (p *Proxy) passes(session string) func(id string) bool {
+	if p.o.Incoming {
+		return p.own(session)
+	}
+	return func(id string) bool { return id == "" || isPlain(id) }
+}
+
+// learn notes the ids of a request or an answer that was decided.
+func (p *memory) learn(session string, s *shape, n *node) {
 	_ = (&visitor{leaf: func(_ string, l leaf, n *node) error {
 		if l == anID && n.kind == '"' && isPlain(n.text) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.ids.add(n.text)
+			p.ids.add(idKey{session, n.text})
 		}
 		return nil
 	}}).walk("", s, n) // it was walked before

@@ -20,9 +20,10 @@ type request struct {
 	// name is the method's name in the client's version.
 	name   string
 	params *node
-	// id is the request's id. HTTP+JSON has none.
-	id jsontext.Value
-	at *face
+	// id is the client's id of the request, and sent the proxy's own towards the other side.
+	// HTTP+JSON has none.
+	id, sent jsontext.Value
+	at       *face
 	// session is the other side's.
 	session string
 	header  http.Header
@@ -175,7 +176,7 @@ func isJSON(h http.Header) bool {
 // target is the request's address, and body what is sent there.
 func (q *request) target() (verb, address string, body []byte) {
 	if q.at.binding == jsonRPC {
-		body = append([]byte(`{"jsonrpc":"2.0","id":`), q.id...)
+		body = append([]byte(`{"jsonrpc":"2.0","id":`), q.sent...)
 		body = appendText(append(body, `,"method":`...), q.name)
 		body = q.params.write(append(body, `,"params":`...))
 		return http.MethodPost, q.at.url.String(), append(body, '}')

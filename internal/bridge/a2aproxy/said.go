@@ -43,8 +43,10 @@ type said struct {
 	rest *node
 	// envelope is the extension's member, if there is one.
 	envelope *node
-	// places are the objects that can have that member, the first one first.
+	// places are the objects that can have that member, the first one first. home is the index of
+	// the one that has it.
 	places []*node
+	home   int
 	// fresh is set if anything is said at all that was not decided before.
 	fresh bool
 	// digests are those of the messages and artifacts in it.
@@ -74,13 +76,7 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 		}
 		return err
 	}
-	// The extension's member is read apart from the rest.
-	strip := &visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(at string, n *node) {
-		if e := takeEnvelope(n); e != nil && out.envelope == nil && !isPast(at) {
-			out.envelope = e
-		}
-	}}
-	if err := strip.walk("", s, copied); err != nil {
+	if err := out.unwrap(s, copied, strict); err != nil {
 		return nil, err
 	}
 	inner := &visitor{strict: strict, leaf: collect}
@@ -116,6 +112,21 @@ func say(name string, s *shape, n *node, strict bool, known func([sha256.Size]by
 			out.places = append(out.places, n)
 		}
 	}}).walk("", s, n)
+}
+
+// unwrap takes the extension's members out of a copy. The first one is read apart from the rest.
+func (out *said) unwrap(s *shape, copied *node, strict bool) error {
+	open := 0
+	return (&visitor{strict: strict, leaf: func(string, leaf, *node) error { return nil }, open: func(at string, n *node) {
+		e := takeEnvelope(n)
+		if isPast(at) {
+			return
+		}
+		if e != nil && out.envelope == nil {
+			out.envelope, out.home = e, open
+		}
+		open++
+	}}).walk("", s, copied)
 }
 
 // collect takes a value. more is set for a value that is part of the decision, and is no text
@@ -197,18 +208,26 @@ var belongs = []string{"contextId", "taskId"}
 func (n *node) digest() [sha256.Size]byte {
 	c := n.clone()
 	for _, name := range belongs {
-		c.remove(name)
+		if id := c.get(name); id != nil && id.kind == '"' {
+			c.remove(name)
+		}
 	}
-	c.prune()
+	c.prune(isUnits)
 	text := jsontext.Value(c.write(nil))
 	_ = text.Canonicalize(jsontext.AllowInvalidUTF8(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) // it was parsed
 	return sha256.Sum256(text)
 }
 
-// prune removes members without a content, which programs add or leave out.
-func (n *node) prune() (empty bool) {
+// isUnits reports whether a name is one of the protocol in messages and artifacts. Any other name
+// can be a text, also of a member without a content.
+func isUnits(name string) bool {
+	return slices.ContainsFunc([]*shape{messageShape, artifactShape, partShape, fileShape}, func(s *shape) bool { return s.has(name) })
+}
+
+// prune removes members without a content, which programs add or leave out, if may allows their names.
+func (n *node) prune(may func(name string) bool) (empty bool) {
 	for i, kid := range slices.Backward(n.kids) {
-		if kid.prune() && n.kind == '{' {
+		if kid.prune(may) && n.kind == '{' && may(n.names[i]) {
 			n.remove(n.names[i])
 		}
 	}
@@ -230,6 +249,17 @@ func takeEnvelope(n *node) *node {
 		}
 	}
 	return e
+}
+
+// settle puts the decided envelope in the place of the given one. What else stands in members of
+// the extension, also in the past, was not decided and is removed.
+func (out *said) settle(s *shape, n *node, decided api.Object) error {
+	strip := &visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(_ string, n *node) { takeEnvelope(n) }}
+	if err := strip.walk("", s, n); err != nil || out.envelope == nil || decided["ocip"] == nil {
+		return err
+	}
+	place := out.places[out.home]
+	return annotate(place, decided, place.get("messageId") != nil)
 }
 
 // annotate puts the daemon's annotations into an object's metadata.
@@ -386,8 +416,8 @@ func (d *decided) request() (*method, *node, error) {
 	}
 	content := d.Content.Inspect()
 	if len(d.call.Sizes) == 0 {
-		_, _, _, ok := around(content, d.label(), len(m.name+" ")+len(d.call.Params), d.call.Sum)
-		if !ok || crc32.ChecksumIEEE([]byte(m.name+" "+string(d.call.Params))) != d.call.Sum {
+		before, after, ok := strings.Cut(content, m.name+" "+string(d.call.Params))
+		if rest := strings.TrimSpace(before + after); !ok || rest != "" && rest != d.label() {
 			return nil, nil, toolmap.Unclear("the text was rewritten, and the message has none")
 		}
 	}

@@ -169,7 +169,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, q *request) {
 // admit has a request decided. It returns what the daemon allowed of the agent's own.
 func (p *Proxy) admit(ctx context.Context, q *request) (*decided, *gatelink.Refusal) {
 	never := func([32]byte) bool { return false }
-	s, err := say(q.method.name, q.method.params, q.params, true, never, p.passes)
+	s, err := say(q.method.name, q.method.params, q.params, true, never, p.own(q.session))
 	switch {
 	case err != nil:
 		return nil, malformed(err)
@@ -186,9 +186,9 @@ func (p *Proxy) admit(ctx context.Context, q *request) (*decided, *gatelink.Refu
 		if no == nil {
 			q.exchange = exchangeOf(got)
 			p.remember(q.session, s.digests)
-			p.learn(q.method.params, q.params)
-			if s.envelope != nil && got["ocip"] == nil {
-				takeEnvelope(q.params.get("message"))
+			p.learn(q.session, q.method.params, q.params)
+			if err := s.settle(q.method.params, q.params, got); err != nil {
+				return nil, malformed(err)
 			}
 		}
 		return nil, no
@@ -225,7 +225,7 @@ func (p *Proxy) send(ctx context.Context, q *request, s *said) (*decided, *gatel
 		p.remember(q.session, [][32]byte{sent.digest()})
 		q.header.Set("A2A-Extensions", strings.Join(append(q.header.Values("A2A-Extensions"), Extension), ", "))
 	}
-	p.learn(q.method.params, params)
+	p.learn(q.session, q.method.params, params)
 	return d, nil
 }
 

@@ -130,10 +130,10 @@ type visitor struct {
 // walk visits an object of the protocol.
 func (v *visitor) walk(at string, s *shape, n *node) error {
 	s = s.of(n)
+	if s.loose && !v.strict {
+		return v.leaf(at, free, n)
+	}
 	if n.kind != '{' {
-		if s.loose && !v.strict {
-			return v.leaf(at, free, n)
-		}
 		return fmt.Errorf("%s is no object", cmp.Or(at, "it"))
 	}
 	if s.unit && v.unit != nil && !v.unit(s, n) {
@@ -189,8 +189,12 @@ func (v *visitor) member(at, name string, s *shape, n *node) error {
 			return fmt.Errorf("%w: %.200q is not %q", errMalformed, name, known)
 		}
 	}
-	return v.leaf(at, free, n)
+	// The name of such a member is a text too, whatever its value is.
+	return v.leaf(at, free, &node{kind: '{', names: []string{name}, kids: []*node{n}})
 }
+
+// maxDigits bounds a number of the protocol, which is one of 32 bits.
+const maxDigits = 10
 
 // value checks the type of a value.
 func (v *visitor) value(at string, l leaf, n *node) error {
@@ -199,7 +203,7 @@ func (v *visitor) value(at string, l leaf, n *node) error {
 	case anID, bytesOf, aText:
 		ok = n.kind == '"' || n.kind == 'n'
 	case aNumber:
-		ok = n.kind == '0' || n.kind == 'n'
+		ok = n.kind == '0' && len(n.raw) <= maxDigits && strings.Trim(string(n.raw), "0123456789") == "" || n.kind == 'n'
 	case aFlag:
 		ok = n.kind == 't' || n.kind == 'f' || n.kind == 'n'
 	case free, aPush:

@@ -136,7 +136,7 @@ func (s *pumping) read(data []byte, failed bool) (*event, *gatelink.Refusal) {
 // take has an event decided and passes it, or holds it back.
 func (s *pumping) take(ctx context.Context, e *event, size int) *gatelink.Refusal {
 	if len(s.back) == 0 {
-		said, err := say(s.q.method.name, e.of, e.doc, false, s.p.decidedBefore(s.q.session), s.p.isOwn)
+		said, err := say(s.q.method.name, e.of, e.doc, false, s.p.decidedBefore(s.q.session), s.p.passes(s.q.session))
 		if err != nil {
 			return bad("an event cannot be decided: %v", err)
 		}
