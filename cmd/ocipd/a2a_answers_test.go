@@ -128,3 +128,22 @@ func TestA2AProxySendsApprovedByRoute(t *testing.T) {
 		t.Errorf("the peer got %q", calls)
 	}
 }
+
+// A request or an answer of so many values that they would not fit in the memory is refused, and the
+// proxy goes on.
+func TestA2AProxyBoundsItsMemory(t *testing.T) {
+	t.Parallel()
+	a := newA2ATrial(t, proxyTeam)
+	values := `[0` + strings.Repeat(",0", 2<<20) + `]`
+	if got := a.post(a.rpc, rpcSend("SendMessage", "v-1", `[{"data":`+values+`}]`)); !strings.Contains(got, "would take more than") {
+		t.Errorf("a request: %.300s", got)
+	}
+	a.peer.answer(`{` + aTask + `,"metadata":{"x":` + values + `}}`)
+	if got := a.post(a.rpc, `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`); !strings.Contains(got, "would take more than") {
+		t.Errorf("an answer: %.300s", got)
+	}
+	a.peer.answer("")
+	if got := a.post(a.rpc, rpcSend("SendMessage", "v-2", textPart("hi"))); !strings.Contains(got, "the answer") {
+		t.Errorf("afterwards: %.300s", got)
+	}
+}

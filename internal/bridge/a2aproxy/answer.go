@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -80,11 +79,13 @@ func bad(format string, args ...any) *gatelink.Refusal {
 // unary reads an answer that is no stream.
 func (p *Proxy) unary(q *request, resp *http.Response) (*node, *shape, *gatelink.Refusal) {
 	timer := time.AfterFunc(p.o.Wait, func() { _ = resp.Body.Close() })
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := q.load.read(resp.Body, maxBody)
 	slow := !timer.Stop()
 	switch {
 	case slow:
 		return nil, nil, bad("the answer was not there within %s", p.o.Wait)
+	case errors.Is(err, errBusy):
+		return nil, nil, bad("the answer cannot be read: %v", err)
 	case err != nil:
 		return nil, nil, bad("the answer broke off")
 	case len(body) > maxBody:

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -89,6 +88,8 @@ func (p *Proxy) theCard(ctx context.Context, fresh bool) (*card, error) {
 func (p *Proxy) readCard(ctx context.Context) (*card, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Wait)
 	defer cancel()
+	load := &load{all: &p.loads}
+	defer load.free()
 	var last error
 	for _, path := range cardPaths {
 		u := *p.o.Target
@@ -103,7 +104,7 @@ func (p *Proxy) readCard(ctx context.Context) (*card, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the agent card: %w", err)
 		}
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
+		body, err := load.read(resp.Body, maxCard)
 		err = errors.Join(err, resp.Body.Close())
 		switch {
 		case err != nil:

@@ -222,7 +222,9 @@ func (p *Proxy) again(d *decided) (*node, *gatelink.Refusal) {
 	if face == nil {
 		face = c.faces[0]
 	}
-	q := &request{method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header), verb: m.verb}
+	load := &load{all: &p.loads}
+	defer load.free()
+	q := &request{load: load, method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header), verb: m.verb}
 	q.header.Set("A2A-Version", face.version)
 	resp, no := p.forward(ctx, q, d)
 	if no != nil {

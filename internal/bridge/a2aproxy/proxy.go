@@ -73,6 +73,8 @@ type Proxy struct {
 
 	client *http.Client
 	room   chan struct{}
+	// loads is the sum of all loads.
+	loads atomic.Int64
 	// next is the id of the next request to the other side.
 	next  atomic.Int64
 	hosts []string

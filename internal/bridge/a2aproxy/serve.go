@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -86,7 +85,13 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face
 		http.Error(w, "ocipd: cannot bound the time of a request", http.StatusInternalServerError)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	load := &load{all: &p.loads}
+	defer load.free()
+	body, err := load.read(http.MaxBytesReader(w, r.Body, maxBody), maxBody)
+	if errors.Is(err, errBusy) {
+		http.Error(w, "ocipd: the request cannot be read: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("ocipd: the request cannot be read, or has more than %d bytes", maxBody), http.StatusRequestEntityTooLarge)
 		return
@@ -108,7 +113,7 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face
 	if q == nil {
 		q = &request{}
 	}
-	q.at, q.session = at, p.sessionOf(r, c)
+	q.load, q.at, q.session = load, at, p.sessionOf(r, c)
 	if err == nil {
 		q.header, err = headers(r.Header, c.keys)
 	}
@@ -300,7 +305,7 @@ func (p *memory) belongsTo(q *request, ids ...*node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
-		if id == nil || id.text == "" || q.exchange == "" {
+		if id == nil || id.text == "" || len(id.text) > maxPlain || q.exchange == "" {
 			continue
 		}
 		if len(p.exchanges) >= maxKnown {

@@ -45,8 +45,9 @@ func (p *Proxy) pump(ctx context.Context, cancel context.CancelFunc, w http.Resp
 	s := &pumping{p: p, w: w, q: q}
 	silent := time.AfterFunc(p.o.Wait, cancel)
 	defer silent.Stop()
-	r := bufio.NewReaderSize(resp.Body, 64<<10)
+	r := bufio.NewReaderSize(&counting{q.load, resp.Body}, 64<<10)
 	for {
+		mine := q.load.mine
 		data, failed, err := nextEvent(r)
 		if !silent.Reset(p.o.Wait) && err != nil {
 			err = fmt.Errorf("the stream was silent for %s", p.o.Wait)
@@ -62,6 +63,9 @@ func (p *Proxy) pump(ctx context.Context, cancel context.CancelFunc, w http.Resp
 		if no != nil {
 			s.fail(no)
 			return
+		}
+		if len(s.back) == 0 {
+			q.load.back(mine)
 		}
 	}
 }
@@ -115,6 +119,9 @@ func longLine(r *bufio.Reader, most int) (line []byte, err error) {
 
 // read parses an event.
 func (s *pumping) read(data []byte, failed bool) (*event, *gatelink.Refusal) {
+	if err := s.q.load.values(data); err != nil {
+		return nil, bad("an event cannot be read: %v", err)
+	}
 	doc, err := parse(data)
 	if err != nil {
 		return nil, bad("an event cannot be read: %v", err)

@@ -1,0 +1,71 @@
+package a2aproxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// maxLoad bounds the memory of all open requests and answers, in bytes as [load.cost] estimates them.
+const maxLoad = 1 << 30
+
+// errBusy means that a message would take more memory than there is now.
+var errBusy = fmt.Errorf("the messages that are open now, with this one, would take more than %d MiB", maxLoad>>20)
+
+// load is what one request and its answers take of the memory for all.
+type load struct {
+	all  *atomic.Int64
+	mine int64
+}
+
+// take takes n bytes more.
+func (l *load) take(n int) error {
+	if l.mine += int64(n); l.all.Add(int64(n)) > maxLoad {
+		return errBusy
+	}
+	return nil
+}
+
+// back gives back what was taken since mine was so much, and free gives all back.
+func (l *load) back(mine int64) {
+	l.all.Add(mine - l.mine)
+	l.mine = mine
+}
+
+func (l *load) free() { l.back(0) }
+
+// copies is how often the bytes of a message are in memory until it is decided, and perValue is
+// about how many bytes a JSON value takes, with its copy.
+const copies, perValue = 6, 512
+
+// read reads a body, of which most bytes are allowed, and takes what its values will need.
+func (l *load) read(r io.Reader, most int) (body []byte, err error) {
+	if body, err = io.ReadAll(&counting{l, io.LimitReader(r, int64(most)+1)}); err != nil {
+		return nil, err
+	}
+	return body, l.values(body)
+}
+
+// values takes the memory for a text's JSON values.
+func (l *load) values(text []byte) error {
+	n := 0
+	for _, sign := range []string{",", ":", "[", "{"} {
+		n += bytes.Count(text, []byte(sign))
+	}
+	return l.take(n * perValue)
+}
+
+// counting takes memory for what it reads.
+type counting struct {
+	l *load
+	r io.Reader
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	if busy := c.l.take(n * copies); busy != nil {
+		return n, busy
+	}
+	return n, err
+}
