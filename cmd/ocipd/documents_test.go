@@ -210,7 +210,7 @@ var (
 	// hiddenBlock is a block in a form that is not looked at, or a command in the text.
 	hiddenBlock = regexp.MustCompile("^\\s+```|^\\s*~~~|^(    |\t)\\s*\\$ ")
 
-	noise   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{8,}\b|\d+`)
+	noise   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{8,}\b|\d+|\b([b-z][aiou][b-z][aiou][b-z] ?\b){4}`)
 	pageID  = regexp.MustCompile(`\b(?:(?:tsk|att|eff|grt)_)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b|\b[0-9a-f]{8}\b`)
 	release = regexp.MustCompile(`\b(v\d+\.\d+\.\d+|dev)\b`)
 	blank   = regexp.MustCompile(`\s+`)

@@ -359,11 +359,11 @@ func TestTerminal(t *testing.T) {
 
 	// The approved text is the one that was read.
 	tty.typed("a")
-	tty.want("Approve sha256:", "y yes  x yes, and its exchange within these bounds  n no")
+	tty.want("Approve ", "y yes  x yes, and its exchange within these bounds  n no")
 	tty.typed("y")
 	tty.want("read to the end first")
 	tty.typed("\x1b[6~\x1b[6~\x1b[6~\x1b[6~")
-	tty.want("digest sha256:")
+	tty.want("words ")
 	tty.typed("y")
 	tty.want("approved: the message goes on its way (record ", "1 waiting", "› "+endOf(second, 8))
 	p.wants(0, ": approved", "show", first)
@@ -383,7 +383,7 @@ func TestTerminal(t *testing.T) {
 	tty.typed("t")
 	tty.want("your words in its place")
 	tty.typed(" Or not.\x04")
-	tty.want("What you say in its place", "    │ I promise something new Or not.", "Takeover sha256:")
+	tty.want("What you say in its place", "    │ I promise something new Or not.", "Takeover ")
 	tty.typed("n")
 	tty.want("nothing was decided")
 	tty.typed("/x")

@@ -102,7 +102,7 @@ func TestTour(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			for _, want := range []string{`"granted":true`, `"queued":true`, "CROSS_ENTERPRISE_BLOCKED", `"target": "friend"`, "Sent by alice's assistant", `"exchange_round"`, `app.shutdown → {"ok":true}`} {
+			for _, want := range []string{`"granted":true`, `"queued":true`, "CROSS_ENTERPRISE_BLOCKED", `"target": "friend"`, "Sent by me's assistant", `"exchange_round"`, `app.shutdown → {"ok":true}`} {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("the output does not have %s:\n%s", want, out)
 				}

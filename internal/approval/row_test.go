@@ -84,7 +84,7 @@ func TestRowKeepsEverything(t *testing.T) {
 	}
 	fill(reflect.ValueOf(&r.Approval).Elem())
 	// These are computed whenever it is shown.
-	r.CounterpartyNow, r.SignatureRequired, r.Delivery, r.Sending = "", false, "", jsontext.Value(`{"content":"x"}`)
+	r.CounterpartyNow, r.SignatureRequired, r.Delivery, r.RequestDigest, r.Sending = "", false, "", "", jsontext.Value(`{"content":"x"}`)
 	r.sign()
 	r.Tenant = "acme"
 	back := written(t, r)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
@@ -118,7 +117,7 @@ func AddAgent(ctx context.Context, s *cli.Process, cfg *config.Config, a *config
 	if err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return err
 	}
-	next := "ocipd integrate " + strings.Join(gatedRuntimes(), ", or ") + " --agent " + cli.Argument(a.ID)
+	next := "ocipd integrate RUNTIME --agent " + cli.Argument(a.ID) + "; ocipd integrate lists the runtimes of this machine"
 	if a.App != "" {
 		next = "have the app register as " + term.Printable(a.App) + ", and name context.agentId or metadata.agentId if it speaks for several agents"
 	}
