@@ -118,7 +118,7 @@ func (o *Options) ask(ctx context.Context, q *toolgate.Question) (v toolgate.Ver
 		return v, err
 	}
 	line, err := json.Marshal(&asked{
-		Program: program, Runtime: o.Row.Name, Daemon: o.Daemon, Token: o.Token, Without: o.Without, Defers: o.defers(),
+		Program: program, Runtime: o.Row.Name, Daemon: o.Daemon, Token: o.Token, Without: o.leaves(q), Defers: o.defers(),
 		HoldS: int(float64(o.Row.Wait) * holdShare),
 		Asks:  *q, Server: q.Server, Name: q.Name, Unsure: q.Unsure, Foreign: q.Foreign,
 	})

@@ -259,3 +259,55 @@ func (endless) Read(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// A server behind the proxy is left to it only where no project can have put another one in its place.
+func TestAProjectsServerIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, time.Minute)
+	home := filepath.Join(w.dir, "home")
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".gemini/settings.json", `{"mcpServers":{"chat":{"command":"ocipd"}}}`)
+	write("plain/a", "")
+	write("other/.gemini/settings.json", `{"mcpServers":{"notes":{"command":"x"}}}`)
+	write("same/.gemini/settings.json", `{"mcpServers":{"chat":{"command":"x"}}}`)
+	write("same/below/a", "")
+	write("escaped/.gemini/settings.json", `{"mcpServers":{"ch\u0061t":{"command":"x"}}}`)
+	write("vast/.gemini/settings.json", strings.Repeat(" ", maxProject+1))
+	write("copilot/.github/mcp.json", `{"mcpServers":{"chat":{"command":"x"}}}`)
+	write("copilots/.mcp.json", `{"mcpServers":{"chat":{"command":"x"}}}`)
+	for _, tc := range []struct {
+		runtime, folder string
+		asks            bool
+	}{
+		{"gemini", home, false}, {"gemini", home + "/plain", false}, {"gemini", home + "/other", false}, {"gemini", home + "/same", true}, {"gemini", home + "/same/below", true},
+		{"gemini", home + "/escaped", true}, {"gemini", home + "/vast", true}, {"gemini", "", true}, {"gemini", "plain", true}, {"gemini", home + "/copilot", false},
+		{"copilot", home + "/plain", false}, {"copilot", home + "/copilot", true}, {"copilot", home + "/copilots", true}, {"copilot", home + "/same", false},
+	} {
+		o := w.options("")
+		o.Row, o.Without = Find(tc.runtime), []string{"chat"}
+		o.Getenv = func(name string) string {
+			if name == "HOME" {
+				return home
+			}
+			return os.Getenv(name)
+		}
+		asks := fmt.Sprintf(`{"hook_event_name":"BeforeTool","tool_name":"mcp_chat_send","tool_input":{},"cwd":%q,"mcp_context":{"server_name":"chat","tool_name":"send"}}`, tc.folder)
+		if tc.runtime == "copilot" {
+			asks = fmt.Sprintf(`{"toolName":"chat-send","toolArgs":"{}","cwd":%q,"sessionId":"s"}`, tc.folder)
+		}
+		o.In = strings.NewReader(asks)
+		before := w.count("agent.emit")
+		if got := Run(t.Context(), o); strings.TrimSpace(string(got.Out)) != "{}" || (w.count("agent.emit") > before) != tc.asks {
+			t.Errorf("%s in %q: answered %s, asked: %t", tc.runtime, tc.folder, got.Out, !tc.asks)
+		}
+	}
+}

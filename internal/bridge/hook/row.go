@@ -33,6 +33,10 @@ type Row struct {
 	Parting string
 	Own     []string
 	Foreign string
+	// Projects are the files with which a project lists servers of its own, below its folder. The
+	// runtime starts them in the place of the user's servers of the same names. Users is the one that is the user's own list below the home.
+	Projects []string
+	Users    string
 	// Defers is an environment variable, and the beginning of its value, with which the runtime runs
 	// without a person, so that it can end its turn until one has decided.
 	Defers [2]string

@@ -63,8 +63,8 @@ var table = []Row{
 			toolgate.Allow: {Out: "{}"}, toolgate.Leave: {Out: "{}"},
 			toolgate.Deny: {Out: `{"decision":"deny","reason":"$reason"}`},
 		}}},
-		Input: Input{When: "hook_event_name", Tool: "tool_name", Arguments: "tool_input", Folder: "cwd", Session: "session_id", Server: "mcp_context.server_name", Name: "mcp_context.tool_name"},
-		Wait:  hookWait,
+		Input:    Input{When: "hook_event_name", Tool: "tool_name", Arguments: "tool_input", Folder: "cwd", Session: "session_id", Server: "mcp_context.server_name", Name: "mcp_context.tool_name"},
+		Projects: []string{".gemini/settings.json"}, Users: ".gemini/settings.json", Wait: hookWait,
 		Fails: []Failure{
 			{"the program is missing, crashes, or is killed", true},
 			{"the shell that starts the hook is killed, or takes longer than the hook's time", false},
@@ -72,8 +72,9 @@ var table = []Row{
 		Gated: []string{"each call of a tool, also of an MCP server, with `-p` as in a terminal"},
 		Open: []string{
 			"calls in a folder that its user does not trust: no hooks run there; Gemini CLI asks before calls that change something, and does not start with -p",
+			"what another hook makes of the arguments of an allowed call",
 		},
-		Off: []string{"`hooksConfig.enabled: false`, `hooksConfig.disabled`, `/hooks disable-all`, a folder without trust"},
+		Off: []string{"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json`; `/hooks disable-all`, a folder without trust"},
 	},
 	{
 		Name: "copilot", Title: "Copilot CLI", Program: "copilot", Least: [3]int{1, 0, 102}, Run: "1.0.102",
@@ -82,12 +83,13 @@ var table = []Row{
 			toolgate.Deny: {Out: `{"permissionDecision":"deny","permissionDecisionReason":"$reason"}`},
 		}}},
 		Input:   Input{Tool: "toolName", Arguments: "toolArgs", Folder: "cwd", Session: "sessionId"},
-		Parting: "-", Wait: hookWait,
+		Parting: "-", Projects: []string{".mcp.json", ".github/mcp.json", ".vscode/mcp.json"}, Wait: hookWait,
 		Fails: []Failure{
 			{"the program is missing, crashes, or is killed", true},
 			{"the hook takes longer than its time, or ends well and has said no JSON", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server"},
+		Open:  []string{"what another hook makes of the arguments of an allowed call"},
 		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},
 	},
 	{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/bridge/hook"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
@@ -41,11 +42,13 @@ type hooking struct {
 	offs []switching
 }
 
-// switching is a setting that switches a hook off: a member with a value, or a list that has it.
+// switching is a setting that can switch a hook off: unless it has the value on, or, with on "", if
+// it lists the hook. projects is set if a project's settings can have it too.
 type switching struct {
-	file  string
-	path  []string
-	value string
+	file     string
+	path     []string
+	on       string
+	projects bool
 }
 
 // hookName is ocipd's name among hooks and plugins.
@@ -58,14 +61,14 @@ var hookings = map[string]hooking{
 		group: `{"matcher":"*","hooks":[{"name":"` + hookName + `","type":"command","command":$command,"timeout":300000}]}`,
 		// A hook that is killed or missing, and one that fails without a word, would let the call through.
 		failed: ` || { echo "ocipd: the hook has failed" >&2; exit 2; }`,
-		offs:   []switching{{"settings.json", []string{"hooksConfig", "enabled"}, "false"}, {"settings.json", []string{"hooksConfig", "disabled"}, `"` + hookName + `"`}},
+		offs:   []switching{{"settings.json", []string{"hooksConfig", "enabled"}, "true", true}, {"settings.json", []string{"hooksConfig", "disabled"}, "", true}},
 	},
 	"copilot": {
 		variable: "COPILOT_HOME", own: true, folder: ".copilot", servers: "mcp-config.json", hooks: "hooks/ocipd.json",
 		path:    []string{"hooks", "preToolUse"},
 		group:   `{"type":"command","exec":$program,"args":$words,"timeoutSec":300}`,
 		besides: map[string]string{"version": "1"},
-		offs:    []switching{{"hooks/ocipd.json", []string{"disableAllHooks"}, "true"}},
+		offs:    []switching{{"hooks/ocipd.json", []string{"disableAllHooks"}, "false", false}},
 	},
 	"cursor": {
 		folder: ".cursor", servers: "mcp.json", hooks: "hooks.json",
@@ -77,7 +80,7 @@ var hookings = map[string]hooking{
 		folder: ".agents", hooks: "plugins/" + hookName + "/hooks/hooks.json",
 		path:  []string{"hooks", "PreToolUse"},
 		group: `{"hooks":[{"type":"command","command":$command,"timeout":300,"on_failure":"block"}]}`,
-		offs:  []switching{{"../.config/goose/settings.json", []string{"disabledPlugins"}, `"` + hookName + `"`}},
+		offs:  []switching{{"../.config/goose/settings.json", []string{"disabledPlugins"}, "", false}},
 	},
 }
 
@@ -264,28 +267,80 @@ func leftOut(value string) (names []string) {
 	return names
 }
 
-// hookSwitches finds settings of the user that switch the hook off.
+// hookSwitches finds settings of the user, or of the current project, that switch the hook off.
 func hookSwitches(r *Runtime, p *Place, _ bool) (list []off, err error) {
 	h := hookings[r.Name]
 	for _, s := range h.offs {
 		file := filepath.Join(h.dir(p), filepath.FromSlash(s.file))
 		text, err := durable.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(text)) == 0 {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		last := len(s.path) - 1
-		asMember := &settingsfile.JSON{Path: s.path[:last], Name: s.path[last], Value: s.value}
-		asElement := &settingsfile.JSON{Path: s.path, Value: s.value, Ours: func(v jsontext.Value) bool { return string(v) == s.value }}
-		for _, i := range []*settingsfile.JSON{asMember, asElement} {
-			if stands, err := i.Strays(text); err == nil && len(stands) == 0 {
-				list = append(list, off{Stray{File: file, What: strings.Join(s.path, ".") + " has " + s.value + ", so that the hook does not run"}, settingsfile.Gone{Item: i}})
+		if what := s.found(text); what != "" {
+			list = append(list, off{Stray{File: file, What: what}, settingsfile.Gone{Item: s.item(text)}})
+		}
+		if p.Folder == "" || !s.projects {
+			continue
+		}
+		file = filepath.Join(p.Folder, h.folder, filepath.FromSlash(s.file))
+		if samePlace(file, filepath.Join(h.dir(p), filepath.FromSlash(s.file))) {
+			continue
+		}
+		switch text, err := durable.ReadUpTo(file, maxShared); {
+		case missing(err):
+		case err != nil:
+			list = append(list, off{Stray: Stray{File: file, What: "it cannot be read, and can switch the hook off"}})
+		default:
+			if what := s.found(text); what != "" {
+				list = append(list, off{Stray: Stray{File: file, What: what}})
 			}
 		}
 	}
 	return list, nil
+}
+
+// found says that a text has the setting, or anything that the runtime could take for it: a value of
+// another type, or one in which the runtime puts variables.
+func (s *switching) found(text []byte) string {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return ""
+	}
+	value := settingsfile.Plain(text)
+	for _, name := range s.path {
+		list, err := members(value, span{0, len(value)})
+		if err != nil {
+			return "it cannot be read, and can switch the hook off"
+		}
+		i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
+		if i < 0 {
+			return ""
+		}
+		value = value[list[i].at.begin:list[i].at.end]
+	}
+	var names []string
+	harmless := string(value) == s.on
+	if s.on == "" {
+		harmless = json.Unmarshal(value, &names) == nil && !slices.ContainsFunc(names, func(name string) bool { return name == hookName || strings.Contains(name, "$") })
+	}
+	if harmless {
+		return ""
+	}
+	return strings.Join(s.path, ".") + " is " + settingsfile.Short(string(value)) + ", so that the hook does not run"
+}
+
+// item is the part of a text that switches the hook off: the whole setting, or an element of a list.
+func (s *switching) item(text []byte) settingsfile.Item {
+	last := len(s.path) - 1
+	element := &settingsfile.JSON{Path: s.path, Value: `"` + hookName + `"`, Ours: func(v jsontext.Value) bool {
+		name, ok := api.Text(v)
+		return ok && name == hookName
+	}}
+	if s.on == "" {
+		if without, err := element.Strip(text); err == nil && !bytes.Equal(without, text) {
+			return element
+		}
+	}
+	return &settingsfile.JSON{Path: s.path[:last], Name: s.path[last], Value: s.on}
 }
 
 // tryHook runs the entered hook as the runtime does, and asks it about a canary; then the proxies.
