@@ -121,11 +121,15 @@ const frozen = (value) => {
 // plain is a name as opencode writes it in the name of a tool.
 const plain = (name) => name.replace(/[^a-zA-Z0-9_-]/g, "_")
 
+// finds are options with which ocipd finds a daemon. A later one would take the place of the entered one.
+const finds = /^--(socket|config)(=|$)/
+
 // behind reports whether the entry of a server starts the proxy as ocipd entered it, or a server
 // of the daemon itself. A project's settings can have changed it.
 const behind = (name, server) => {
   const begins = (words) => server.command.length > words.length && words.every((word, i) => server.command[i] === word)
-  return server?.type === "local" && Array.isArray(server.command) && (begins([...proxied, "--name", name, "--"]) || begins(served)) &&
+  return server?.type === "local" && Array.isArray(server.command) &&
+    (begins([...proxied, "--name", name, "--"]) || (begins(served) && !server.command.slice(served.length).some((word) => finds.test(word)))) &&
     !Object.keys(server.environment ?? {}).some((variable) => steers.test(variable))
 }
 

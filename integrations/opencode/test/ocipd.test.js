@@ -91,6 +91,8 @@ test("the proxy decides about calls of its servers while it runs, and about no o
     ["under another name", chat(...proxied, "--name", "other", "--", "npx"), "chat_send", {}, "mcp__chat__send"],
     ["with nothing behind it", chat(...proxied, "--name", "chat", "--"), "chat_send", {}, "mcp__chat__send"],
     ["asking another daemon", { mcp: { chat: { type: "local", command: proxy, environment: { OCIPD_SOCKET: "/x" } } } }, "chat_send", {}, "mcp__chat__send"],
+    ["of another daemon", chat(...served, "--token-file", "t", "--socket", "/x"), "chat_send", {}, "mcp__chat__send"],
+    ["of a daemon with another configuration", chat(...served, "--config=/x"), "chat_send", {}, "mcp__chat__send"],
     ["over HTTP", { mcp: { chat: { type: "remote", command: proxy } } }, "chat_send", {}, "mcp__chat__send"],
     ["a tool of opencode with such a name", chat(...proxy), "chat_own", {}, "chat_own"],
     ["a server that was added since", chat(...proxy), "chat_x_send", { live: { chat: {}, chat_x: {} } }, "chat_x_send"],

@@ -63,3 +63,18 @@ func TestHookSwitches(t *testing.T) {
 		}
 	}
 }
+
+// A server of ocipd whose last words name another daemon is none of this daemon's.
+func TestServerOfAnotherDaemon(t *testing.T) {
+	t.Parallel()
+	p := &Place{Home: t.TempDir(), Self: "/bin/ocipd", Socket: "/s", Options: []string{"--socket", "/s"}, Getenv: func(string) string { return "" }}
+	for _, tc := range []struct {
+		more []string
+		own  bool
+	}{{nil, true}, {[]string{"--token-file", "/t"}, true}, {[]string{"--socket", "/x"}, false}, {[]string{"--token-file", "/t", "--config=/x"}, false}} {
+		s := &Server{Command: p.Self, Args: append([]string{"--socket", "/s", serveCommand}, tc.more...)}
+		if _, own, _ := p.behind(s); own != tc.own {
+			t.Errorf("%v: %t", s.Args, own)
+		}
+	}
+}

@@ -412,6 +412,13 @@ func subcommand(args []string) (name string, rest []string) {
 	return args[0], args[1:]
 }
 
+// finds reports whether a word names a daemon, or begins to. Behind a sub-command it takes the place of
+// one before.
+func finds(word string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	return name == "--config" || name == "--socket"
+}
+
 // behind parses a server's command: the agent of its proxy, whether it is one of ocipd's
 // own servers, and how the entry differs from the entered one.
 func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
@@ -427,7 +434,7 @@ func (p *Place) behind(s *Server) (agent string, own bool, changed string) {
 	changed = p.strange(s, ours[:max(0, len(ours)-len(rest)-1)])
 	switch {
 	case name == serveCommand || name == gateCommand:
-		return "", changed == "", ""
+		return "", changed == "" && !slices.ContainsFunc(rest, finds), ""
 	case name != proxyCommand || i < 0 || i+1 == len(s.Args):
 		return "", false, ""
 	}
