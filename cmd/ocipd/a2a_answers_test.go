@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -145,5 +147,32 @@ func TestA2AProxyBoundsItsMemory(t *testing.T) {
 	a.peer.answer("")
 	if got := a.post(a.rpc, rpcSend("SendMessage", "v-2", textPart("hi"))); !strings.Contains(got, "the answer") {
 		t.Errorf("afterwards: %.300s", got)
+	}
+}
+
+// Clients that begin a request and do not end it keep no other out.
+func TestA2AProxyAnswersBesideSlowClients(t *testing.T) {
+	t.Parallel()
+	a := newA2ATrial(t, proxyTeam)
+	at, err := url.Parse(a.rpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		conn, err := net.Dial("tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", at.Path, at.Host); err != nil {
+			t.Fatal(err)
+		}
+		// The proxy reads the body by now.
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := a.post(a.rpc, rpcSend("SendMessage", "m-1", textPart("hi"))); !strings.Contains(got, "the answer") {
+		t.Errorf("beside slow clients: %s", got)
 	}
 }

@@ -31,19 +31,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	select {
-	case p.room <- struct{}{}:
-		defer func() { <-p.room }()
-	default:
-		http.Error(w, "ocipd: too many requests are open", http.StatusServiceUnavailable)
-		return
-	}
 	if slices.Contains(cardPaths, rest) {
 		if r.Method != http.MethodGet {
 			http.Error(w, "ocipd: a card is only read", http.StatusMethodNotAllowed)
 			return
 		}
-		p.serveCard(w, r)
+		if p.enter(w) {
+			defer p.exit()
+			p.serveCard(w, r)
+		}
 		return
 	}
 	tag, path, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
@@ -62,6 +58,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.accept(w, r, c, at, path)
 }
+
+// enter takes room for a request that was read, unless too many are open. A client that sends
+// slowly takes none.
+func (p *Proxy) enter(w http.ResponseWriter) bool {
+	select {
+	case p.room <- struct{}{}:
+		return true
+	default:
+		http.Error(w, "ocipd: too many requests are open", http.StatusServiceUnavailable)
+		return false
+	}
+}
+
+func (p *Proxy) exit() { <-p.room }
 
 // stranger says why a request does not come from a client that may speak to the proxy. On the
 // outgoing side that is a program of this machine, and no page of a site.
@@ -99,6 +109,10 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 		return // the connection is gone
 	}
+	if !p.enter(w) {
+		return
+	}
+	defer p.exit()
 	q := &request{}
 	switch {
 	case r.Header.Get("Content-Encoding") != "" || len(body) > 0 && !isJSON(r.Header):
