@@ -26,29 +26,10 @@ import (
 )
 
 // tools are the built programs: the daemon and the bot in Go.
-var tools = struct{ dir string }{}
+var tools string
 
 func TestMain(m *testing.M) {
-	code, err := build(buildtest.Isolated(m))
-	if err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
-
-func build(m *buildtest.Tests) (int, error) {
-	dir, err := os.MkdirTemp("", "ocipd-examples")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	tools.dir = dir
-	for _, pkg := range []string{"./cmd/ocipd", "./examples/go"} {
-		if _, err := buildtest.Program("..", pkg, dir); err != nil {
-			return 0, err
-		}
-	}
-	return m.Run(), nil
+	os.Exit(buildtest.Isolated(m).RunWith(&tools, "..", "./cmd/ocipd", "./examples/go"))
 }
 
 // TestNotices has each program tell a server of its own what a notice says.
@@ -88,7 +69,7 @@ func TestTasks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "tasks/run.sh")
-	c.Env = append(os.Environ(), "PATH="+tools.dir+":"+os.Getenv("PATH"))
+	c.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	c.WaitDelay = 10 * time.Second // for a daemon that outlives the script
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "run 1 of eff_") || !strings.Contains(string(out), "completed") {
@@ -113,7 +94,7 @@ func serveBy(t *testing.T, config string, args ...string) *place {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := dir + "/run/kernel.sock"
 	p := &place{t, append(os.Environ(), "OPENCLAWOS_KERNEL_SOCKET="+socket, "XDG_STATE_HOME="+dir+"/state",
-		"XDG_CONFIG_HOME="+dir, "PATH="+tools.dir+":"+os.Getenv("PATH")), socket}
+		"XDG_CONFIG_HOME="+dir, "PATH="+tools+":"+os.Getenv("PATH")), socket}
 	config, err = filepath.Abs(config)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +120,7 @@ func (p *place) command(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	p.Cleanup(cancel)
 	path := name
-	if built := filepath.Join(tools.dir, name); name == "ocipd" || name == "go" {
+	if built := filepath.Join(tools, name); name == "ocipd" || name == "go" {
 		path = built
 	}
 	c := exec.CommandContext(ctx, path, args...)

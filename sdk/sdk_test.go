@@ -22,29 +22,10 @@ import (
 )
 
 // programs is the folder of the built daemon and of the runner in Go.
-var programs = struct{ dir string }{}
+var programs string
 
 func TestMain(m *testing.M) {
-	code, err := build(buildtest.Isolated(m))
-	if err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
-
-func build(m *buildtest.Tests) (int, error) {
-	dir, err := os.MkdirTemp("", "ocipd-sdk")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	programs.dir = dir
-	for _, pkg := range []string{"./cmd/ocipd", "./sdk/go"} {
-		if _, err := buildtest.Program("..", pkg, dir); err != nil {
-			return 0, err
-		}
-	}
-	return m.Run(), nil
+	os.Exit(buildtest.Isolated(m).RunWith(&programs, "..", "./cmd/ocipd", "./sdk/go"))
 }
 
 // patience bounds each step.
@@ -202,7 +183,7 @@ func (r *trial) start(command []string) io.Writer {
 	r.Helper()
 	path := command[0]
 	if path == "go" {
-		path = filepath.Join(programs.dir, "go")
+		path = filepath.Join(programs, "go")
 	}
 	runner := exec.CommandContext(context.Background(), path, command[1:]...)
 	runner.Env, runner.Stderr = r.env, os.Stderr
@@ -262,7 +243,7 @@ func (r *trial) serve() {
 		r.Cleanup(r.end)
 	}
 	// On a busy machine a policy and an interceptor exceed their usual limits, and deny.
-	r.daemon = exec.CommandContext(context.Background(), filepath.Join(programs.dir, "ocipd"), "serve", "--config", r.dir+"/ocipd.yaml", "--set", "policy.timeout=20s", "--set", "hooks.answer=20s")
+	r.daemon = exec.CommandContext(context.Background(), filepath.Join(programs, "ocipd"), "serve", "--config", r.dir+"/ocipd.yaml", "--set", "policy.timeout=20s", "--set", "hooks.answer=20s")
 	r.daemon.Env = r.env
 	if err := r.daemon.Start(); err != nil {
 		r.Fatal(err)
@@ -280,7 +261,7 @@ func (r *trial) end() {
 
 func (r *trial) ocipd(args ...string) string {
 	r.Helper()
-	c := exec.CommandContext(r.Context(), filepath.Join(programs.dir, "ocipd"), args...)
+	c := exec.CommandContext(r.Context(), filepath.Join(programs, "ocipd"), args...)
 	c.Env = r.env
 	out, err := c.CombinedOutput()
 	if err != nil {

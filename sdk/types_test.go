@@ -15,7 +15,7 @@ import (
 // published runs the daemon's program for one form of the protocol.
 func published(t *testing.T, form ...string) []byte {
 	t.Helper()
-	text, err := exec.CommandContext(t.Context(), filepath.Join(programs.dir, "ocipd"), append([]string{"protocol"}, form...)...).Output()
+	text, err := exec.CommandContext(t.Context(), filepath.Join(programs, "ocipd"), append([]string{"protocol"}, form...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,22 @@ func (t *Tests) Run() int {
 	return code
 }
 
+// RunWith builds programs of the module at root into a directory that exists while the tests
+// run, and sets dir to it. It returns the tests' exit code.
+func (t *Tests) RunWith(dir *string, root string, packages ...string) int {
+	var err error
+	if *dir, err = os.MkdirTemp("", "ocipd-programs"); err != nil {
+		panic("cannot build programs: " + err.Error())
+	}
+	defer os.RemoveAll(*dir)
+	for _, pkg := range packages {
+		if _, err := Program(root, pkg, *dir); err != nil {
+			panic("cannot build programs: " + err.Error())
+		}
+	}
+	return t.Run()
+}
+
 // byGoTest is the flag that `go test` gives to each program of tests, and no test to
 // its own.
 const byGoTest = "-test.paniconexit0"
