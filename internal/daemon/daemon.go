@@ -174,6 +174,9 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, d.Stop())
 		}
 	}()
+	// The digest of the program, which a record at the end of the start needs, takes as long as all steps
+	// before it.
+	go registry.OwnProgram()
 	for _, step := range d.steps() {
 		began := time.Now()
 		if err := step.run(ctx); err != nil {
