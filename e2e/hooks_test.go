@@ -37,7 +37,7 @@ var hookedRuntimes = []hookedRuntime{
 			return []string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_CLI_TRUST_WORKSPACE=true"}
 		},
 		args: []string{"-m", "gemini-2.5-flash", "--yolo", "-p", "go on"},
-		file: ".gemini/settings.json", off: `{"hooksConfig": {"enabled": false}, `, says: "hooksConfig.enabled has false",
+		file: ".gemini/settings.json", off: `{"hooksConfig": {"enabled": false}, `, says: "hooksConfig.enabled is false, so that the hook does not run",
 	},
 	{
 		name: "copilot", shell: "bash", chat: "slack_post_message",
@@ -47,7 +47,7 @@ var hookedRuntimes = []hookedRuntime{
 			return []string{"COPILOT_PROVIDER_BASE_URL=" + url + "/v1", "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false", "COPILOT_MODEL=gpt-4.1"}
 		},
 		args: []string{"--allow-all-tools", "-p", "go on"},
-		file: ".copilot/hooks/ocipd.json", off: `{"disableAllHooks": true, `, says: "disableAllHooks has true",
+		file: ".copilot/hooks/ocipd.json", off: `{"disableAllHooks": true, `, says: "disableAllHooks is true, so that the hook does not run",
 	},
 }
 
