@@ -58,8 +58,8 @@ type App struct {
 	changed  chan struct{}
 }
 
-// Register connects and registers an app. What a person has approved while no such app ran is sent
-// before Register returns. An app of the ID that is connected is a [Conflict], after a second of attempts.
+// Register connects and registers an app. Messages that a person approved while no such app ran are
+// sent before Register returns. An app of the ID that is connected is a [Conflict], after a second of attempts.
 func Register(ctx context.Context, o *AppOptions) (*App, error) {
 	a := &App{o: *o, held: map[string]bool{}, changed: make(chan struct{})}
 	a.options, a.backlog = o.Options, newBacklog()

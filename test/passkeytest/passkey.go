@@ -30,7 +30,7 @@ type Passkey struct {
 	Key *ecdsa.PrivateKey
 	// RP is the name for which the key was made, and Origin that of the page which asks it.
 	RP, Origin string
-	// Kind is what the browser says it asked for, and Behind stands behind the origin in its data.
+	// Kind is the type of the request in the browser's data, and Behind is the text behind the origin.
 	Kind, Behind string
 	Flags        byte
 	Extensions   []byte

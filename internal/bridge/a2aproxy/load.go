@@ -13,7 +13,7 @@ const maxLoad = 1 << 30
 // errBusy means that a message would take more memory than there is now.
 var errBusy = fmt.Errorf("the messages that are open now, with this one, would take more than %d MiB", maxLoad>>20)
 
-// load is what one request and its answers take of the memory for all.
+// load is the part of the memory for all requests that one request and its answers take.
 type load struct {
 	all  *atomic.Int64
 	mine int64

@@ -33,7 +33,7 @@ type request struct {
 	verb string
 	// given identifies the request as it came.
 	given [sha256.Size]byte
-	// load is what the request and its answers take of the memory.
+	// load is the memory that the request and its answers take.
 	load *load
 	// exchange is the exchange of the message that the request holds.
 	exchange string

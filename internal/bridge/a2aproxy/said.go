@@ -251,8 +251,8 @@ func takeEnvelope(n *node) *node {
 	return e
 }
 
-// settle puts the decided envelope in the place of the given one. What else stands in members of
-// the extension, also in the past, was not decided and is removed.
+// settle puts the decided envelope in the place of the given one. Everything else in members of the
+// extension, those of earlier messages included, was not decided and is removed.
 func (out *said) settle(s *shape, n *node, decided api.Object) error {
 	strip := &visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(_ string, n *node) { takeEnvelope(n) }}
 	if err := strip.walk("", s, n); err != nil || out.envelope == nil || decided["ocip"] == nil {

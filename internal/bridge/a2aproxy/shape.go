@@ -189,7 +189,7 @@ func (v *visitor) member(at, name string, s *shape, n *node) error {
 			return fmt.Errorf("%w: %.200q is not %q", errMalformed, name, known)
 		}
 	}
-	// The name of such a member is a text too, whatever its value is.
+	// The name of such a member is a text too, with any value.
 	return v.leaf(at, free, &node{kind: '{', names: []string{name}, kids: []*node{n}})
 }
 

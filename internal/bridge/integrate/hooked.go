@@ -21,7 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolgate"
 )
 
-// hooking says where a runtime of [hook.Rows] has its files, and how its hook is entered.
+// hooking has the files of a runtime of [hook.Rows], and the form of its hook's entry.
 type hooking struct {
 	// variable names the folder that holds folder, in place of the user's home. own is set if it names
 	// folder itself.

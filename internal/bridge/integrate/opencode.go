@@ -19,8 +19,9 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
 )
 
-// openCode asks by a plugin in a folder that it reads whatever its settings say. What a project's
-// settings put in the place of a server behind the proxy, the plugin asks about as a tool call.
+// openCode asks by a plugin in a folder that it reads with any settings. If a project's settings put
+// another server in the place of one behind the proxy, the plugin asks about that server's calls as
+// calls of tools.
 var openCode = &Runtime{
 	Name: "opencode", Title: "OpenCode", Program: "opencode",
 	Open: []string{

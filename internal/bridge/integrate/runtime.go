@@ -46,7 +46,7 @@ type Server struct {
 	env    map[string]string
 	passed []string
 	// others are members of the entry that a server started by a command does not have. direct is
-	// set if the runtime reaches the server by one of them, whatever the command is.
+	// set if the runtime reaches the server by one of them and does not start the command.
 	others []string
 	direct bool
 	// path leads to the entry in its file, for a runtime whose files have several forms of it.
@@ -167,8 +167,8 @@ type Place struct {
 	// Hashes, if set, asks Codex for the hashes of hooks, by event.
 	Hashes func(p *Place, groups map[string]string) (map[string]string, error)
 
-	// entered is what is noted of the integration, because the caller may use another daemon;
-	// nil if there is none, or it does not matter.
+	// entered is the note about an earlier integration, with which the caller finds it although the
+	// caller may use another daemon. It is nil without one, and where nobody needs it.
 	entered *kept
 
 	// agent is the agent for which the runtime is put behind the daemon, known in [Runtime.Behind].
