@@ -77,11 +77,8 @@ func (p *Passkey) Sign(random io.Reader, data []byte) (*ssh.Signature, error) {
 	if p.Challenge != nil {
 		challenge = p.Challenge(data)
 	}
-	client := []byte(`{"type":"` + p.Kind + `","challenge":"` + base64.RawURLEncoding.EncodeToString(challenge) + `","origin":"` + p.Origin + `"` + p.Behind)
-	counter := uint32(7)
-	application, clientHash := sha256.Sum256([]byte(p.RP)), sha256.Sum256(client)
-	digest := sha256.Sum256(slices.Concat(application[:], binary.BigEndian.AppendUint32([]byte{p.Flags}, counter), p.Extensions, clientHash[:]))
-	r, s, err := ecdsa.Sign(random, p.Key, digest[:])
+	client, authenticator, signed := p.asked(challenge)
+	r, s, err := ecdsa.Sign(random, p.Key, signed)
 	return &ssh.Signature{
 		Format: "webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
 		Blob:   ssh.Marshal(struct{ R, S *big.Int }{r, s}),
@@ -89,6 +86,28 @@ func (p *Passkey) Sign(random io.Reader, data []byte) (*ssh.Signature, error) {
 			Flags                      byte
 			Counter                    uint32
 			Origin, Client, Extensions []byte
-		}{p.Flags, counter, []byte(p.Origin), client, p.Extensions}),
+		}{p.Flags, counter, []byte(p.Origin), client, authenticator[37:]}),
 	}, err
+}
+
+// Answer is a browser's answer to a challenge: clientDataJSON, authenticatorData and signature.
+func (p *Passkey) Answer(challenge []byte) (client, authenticator, signature []byte) {
+	client, authenticator, signed := p.asked(challenge)
+	signature, err := ecdsa.SignASN1(rand.Reader, p.Key, signed)
+	if err != nil {
+		panic(err)
+	}
+	return client, authenticator, signature
+}
+
+// counter is that of a key that has signed a few times.
+const counter = 7
+
+// asked returns the browser's data, the authenticator's, and the digest of both, which is signed.
+func (p *Passkey) asked(challenge []byte) (client, authenticator, signed []byte) {
+	client = []byte(`{"type":"` + p.Kind + `","challenge":"` + base64.RawURLEncoding.EncodeToString(challenge) + `","origin":"` + p.Origin + `"` + p.Behind)
+	application, clientHash := sha256.Sum256([]byte(p.RP)), sha256.Sum256(client)
+	authenticator = slices.Concat(application[:], binary.BigEndian.AppendUint32([]byte{p.Flags}, counter), p.Extensions)
+	digest := sha256.Sum256(slices.Concat(authenticator, clientHash[:]))
+	return client, authenticator, digest[:]
 }
