@@ -229,7 +229,7 @@ func (s *People) signature(ctx context.Context, a *api.Approval, decision, conte
 	if !f.Sign && f.Key == "" && !a.SignatureRequired {
 		return "", nil
 	}
-	text, err := textToSign(a, decision, content, note, exchange)
+	text, err := a.TextToSign(decision, content, note, exchange)
 	if err != nil {
 		return "", err
 	}

@@ -170,7 +170,7 @@ func (o *daemonDecider) look(ctx context.Context, id string) (*api.Approval, err
 
 func (o *daemonDecider) decide(ctx context.Context, a *api.Approval, p api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
 	if a.SignatureRequired || o.keys.Named() {
-		text, err := textToSign(a, p.Decision, p.Content, p.Note, p.Exchange)
+		text, err := a.TextToSign(p.Decision, p.Content, p.Note, p.Exchange)
 		if err != nil {
 			return result, err
 		}

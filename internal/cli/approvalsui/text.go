@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,32 +42,13 @@ func (s *People) Show(ctx context.Context, name, decision, content, note string,
 		if failed != nil {
 			return failed
 		}
-		if text, err = textToSign(&a.Approval, decision, content, note, bounds); err == nil {
+		if text, err = a.Approval.TextToSign(decision, content, note, bounds); err == nil {
 			_, err = io.WriteString(s.Stdout, text)
 		}
 	default:
 		err = writeApproval(s.Stdout, s.Screen(), &a.Approval, time.Now())
 	}
 	return err
-}
-
-// textToSign returns the text that a signature for a decision covers, with the person's own
-// text and the note unless they are empty. It derives the text from the shown message, so a
-// daemon cannot have another text signed.
-func textToSign(a *api.Approval, decision, content, note string, exchange *api.Bounds) (string, error) {
-	text := api.SignedText(a.ApprovalID, decision, a.Digest)
-	offered := api.DecisionsOf(a.Kind)
-	switch {
-	case !slices.Contains(offered, decision):
-		return "", fmt.Errorf("cannot sign: %s is no decision about approval %s: want one of %s", decision, a.ApprovalID, strings.Join(offered, ", "))
-	case a.ToSign[decision] == text && content != "":
-		text = api.SignedContent(text, a.Salt, content)
-	case a.ToSign[decision] == text && exchange != nil:
-		text = api.SignedApproval(a, exchange)
-	case a.ToSign[decision] != text:
-		return "", fmt.Errorf("cannot sign: what the daemon wants signed to %s is not about approval %s and digest %s", decision, a.ApprovalID, a.Digest)
-	}
-	return api.SignedNote(text, note), nil
 }
 
 // writeApproval shows a held message to a person who may have to decide.

@@ -600,17 +600,17 @@ func TestShortAge(t *testing.T) {
 // TestSignsOnlyWhatIsShown has a daemon that asks for a signature of another text.
 func TestSignsOnlyWhatIsShown(t *testing.T) {
 	a := heldInFull(heldBy("alice", 1, "x"))
-	if text, err := textToSign(a, api.DecideApprove, "", "", nil); err != nil || text != "ocipd approval v1\n"+a.ApprovalID+"\napprove\n"+a.Digest+"\n" {
+	if text, err := a.TextToSign(api.DecideApprove, "", "", nil); err != nil || text != "ocipd approval v1\n"+a.ApprovalID+"\napprove\n"+a.Digest+"\n" {
 		t.Errorf("signs %q, %v", text, err)
 	}
-	text, err := textToSign(a, api.DecideTakeover, "my words", "", nil)
+	text, err := a.TextToSign(api.DecideTakeover, "my words", "", nil)
 	if want := api.SignedContent(api.SignedText(a.ApprovalID, api.DecideTakeover, a.Digest), a.Salt, "my words"); err != nil || text != want {
 		t.Errorf("signs %q, %v", text, err)
 	}
 	a.ToSign[api.DecideDeny] = a.ToSign[api.DecideApprove]
 	a.ToSign[api.DecideResolve] = ""
 	for _, decision := range []string{api.DecideDeny, api.DecideResolve} {
-		if text, err := textToSign(a, decision, "", "", nil); err == nil || !strings.HasPrefix(err.Error(), "cannot sign: what the daemon wants signed to "+decision) {
+		if text, err := a.TextToSign(decision, "", "", nil); err == nil || !strings.HasPrefix(err.Error(), "cannot sign: what the daemon wants signed to "+decision) {
 			t.Errorf("signs %q, %v", text, err)
 		}
 	}
